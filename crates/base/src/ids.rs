@@ -1,0 +1,38 @@
+//! Names of things: each its own type, so that one can't be taken for another.
+
+use core::fmt;
+
+/// A protection domain of one NIC. Regions, queue pairs and shared receive queues belong to exactly one; a queue pair reaches only
+/// regions of its own domain (RFC 5042 section 2.2: the STag is checked against the stream's protection domain).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DomainId(pub u32);
+
+/// A registered memory region, named locally. Unlike a [`Stag`] it never goes on the wire, and it is never reused:
+/// the generation is part of it, so a stale id is recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RegionId {
+    /// Position in the registry's table.
+    pub index: u32,
+    /// How many regions stood at this position before.
+    pub generation: u32,
+}
+
+/// A steering tag: the name under which a peer addresses a region on the wire (RFC 5040 section 1.2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Stag(pub u32);
+
+impl fmt::Debug for Stag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stag({:#010x})", self.0)
+    }
+}
+
+impl fmt::Display for Stag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#010x}", self.0)
+    }
+}
+
+/// What a [`Network`](crate::Network) gives back with readiness, to say which port or listener is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Token(pub u64);

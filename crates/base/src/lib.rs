@@ -1,0 +1,23 @@
+//! Plain values that every layer of Weft shares: time, sequence numbers, ids, [`Slice`]s, seeded random numbers,
+//! and the traits behind which the operating system (or a simulation of it) stands: [`Clock`], [`Port`], [`Network`].
+//!
+//! Nothing here does I/O, and nothing here knows a protocol.
+#![forbid(unsafe_code)]
+
+mod digest;
+mod ids;
+mod network;
+mod random;
+mod sequence;
+mod slice;
+mod time;
+
+pub use digest::{Digest, NoDigest};
+pub use ids::{DomainId, RegionId, Stag, Token};
+pub use network::{
+    Backlog, Interest, Listener, Network, Piece, Port, PortError, PortOptions, Readiness, ReceivePiece, Received, Waker,
+};
+pub use random::Random;
+pub use sequence::{MessageNumber, StreamPosition};
+pub use slice::{Gather, MAX_GATHER, Slice};
+pub use time::{Clock, Time};

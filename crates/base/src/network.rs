@@ -1,0 +1,230 @@
+//! What the NIC needs from an operating system, or from a simulation of one.
+//!
+//! A [`Network`] makes [`Port`]s (one reliable byte stream each) and [`Listener`]s, and tells when they have something to do.
+//! `weft-driver` implements these over TCP sockets, `weft-simulate` over queues in virtual time: the same NIC runs on both.
+
+use core::fmt;
+use core::time::Duration;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::{RegionId, Slice, Token};
+
+/// One entry of a gather list: what a port sends next.
+#[derive(Clone, Copy, Debug)]
+pub enum Piece<'a> {
+    /// Headers, and small payloads that were copied.
+    Bytes(&'a [u8]),
+    /// Payload that stays where it is. The port resolves it when it sends.
+    Memory(Slice),
+}
+
+/// One entry of a scatter list: where received bytes go.
+#[derive(Debug)]
+pub enum ReceivePiece<'a> {
+    /// The NIC's own staging memory.
+    Staging(&'a mut [u8]),
+    /// The final place. Rights and bounds for exactly these bytes were checked before (the rule of early placement).
+    Memory(Slice),
+}
+
+/// What a receive brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// This many bytes (at least 1), filling the pieces in order.
+    Bytes(usize),
+    /// Nothing is there now.
+    Nothing,
+    /// The peer has closed its direction; nothing will ever come.
+    End,
+}
+
+/// One end of a reliable, ordered byte stream. No call blocks.
+pub trait Port {
+    /// Sends from the pieces in order, as much as fits now. Returns how many bytes were taken, 0 when none fit.
+    ///
+    /// # Errors
+    /// The stream is broken, or a piece names memory that is gone. Nothing of this call was sent then.
+    fn send(&mut self, pieces: &[Piece<'_>]) -> Result<usize, PortError>;
+
+    /// Receives into the pieces in order, as much as is there now.
+    ///
+    /// # Errors
+    /// The stream is broken, or a piece names memory that is gone. Nothing was received by this call then.
+    fn receive(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<Received, PortError>;
+
+    /// Whether the stream stands. `Ok(false)` while a connect is under way.
+    ///
+    /// # Errors
+    /// The connect failed.
+    fn poll_connected(&mut self) -> Result<bool, PortError>;
+
+    /// Payload bytes of one packet on this path: MPA's EMSS (RFC 5044 section 4.5). May change when the path does.
+    fn segment_size(&self) -> u32;
+
+    /// The address of this end.
+    ///
+    /// # Errors
+    /// The stream is broken.
+    fn local_address(&self) -> Result<SocketAddr, PortError>;
+
+    /// The address of the other end.
+    fn remote_address(&self) -> SocketAddr;
+
+    /// Sends what was taken, then tells the peer that nothing more will come. Receiving goes on.
+    fn close_send(&mut self);
+
+    /// Breaks the stream at once; the peer sees a reset. Dropping a port without this closes it gracefully.
+    fn abort(&mut self);
+}
+
+/// Accepts incoming streams.
+pub trait Listener {
+    /// The ports it makes.
+    type Port: Port;
+
+    /// The next stream that has come, if one has.
+    ///
+    /// # Errors
+    /// The operating system refused (no more descriptors, for example); the listener itself still stands and may be asked again.
+    fn accept(&mut self) -> Result<Option<Self::Port>, PortError>;
+
+    /// Where it listens, with the port number that was chosen when 0 was asked for.
+    fn local_address(&self) -> SocketAddr;
+}
+
+/// How many streams may wait to be accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backlog(pub u32);
+
+/// Settings of a new stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortOptions {
+    /// The local address to connect from. `None`: the operating system chooses.
+    pub local: Option<SocketAddr>,
+    /// Bytes of the operating system's send and receive buffer, each. `None`: it chooses, and adapts.
+    pub buffer_bytes: Option<u32>,
+}
+
+/// What a port or listener wants to be woken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interest {
+    /// Bytes, an end, an error, or a new stream.
+    pub readable: bool,
+    /// Room to send, or the end of a connect.
+    pub writable: bool,
+}
+
+/// A port or listener that is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Readiness {
+    /// Which.
+    pub token: Token,
+    /// Bytes, an end, an error, or a new stream.
+    pub readable: bool,
+    /// Room to send, or the end of a connect.
+    pub writable: bool,
+}
+
+/// Ends a [`Network::wait`] from another thread. A wake that comes before the wait ends it as well.
+pub trait Waker: Send + Sync {
+    /// Wakes.
+    fn wake(&self);
+}
+
+/// A maker of ports and listeners, and the one place to wait for them.
+///
+/// Interest is one-shot: once reported by [`Network::wait`], a token is silent until it is armed again. So a port that is
+/// being polled anyway wakes nobody.
+pub trait Network {
+    /// The ports it makes.
+    type Port: Port;
+    /// The listeners it makes.
+    type Listener: Listener<Port = Self::Port>;
+
+    /// Starts to connect. The port is returned at once; [`Port::poll_connected`] tells when the stream stands.
+    ///
+    /// # Errors
+    /// The address cannot be used, or the operating system refused.
+    fn connect(&mut self, remote: SocketAddr, options: PortOptions) -> Result<Self::Port, PortError>;
+
+    /// Listens. Port number 0 takes a free one.
+    ///
+    /// # Errors
+    /// The address cannot be used (taken, not of this machine, not permitted).
+    fn listen(
+        &mut self,
+        local: SocketAddr,
+        backlog: Backlog,
+        options: PortOptions,
+    ) -> Result<Self::Listener, PortError>;
+
+    /// Asks to report `token` once when the port is ready for `interest`. An earlier interest of the port is replaced.
+    ///
+    /// # Errors
+    /// The operating system refused.
+    fn arm_port(&mut self, port: &Self::Port, token: Token, interest: Interest) -> Result<(), PortError>;
+
+    /// Asks to report `token` once when a stream waits to be accepted.
+    ///
+    /// # Errors
+    /// The operating system refused.
+    fn arm_listener(&mut self, listener: &Self::Listener, token: Token) -> Result<(), PortError>;
+
+    /// Waits until something armed is ready, the waker was used, or `timeout` has passed (`None`: for ever; zero: only looks).
+    /// Appends what is ready.
+    ///
+    /// # Errors
+    /// The operating system refused.
+    fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Readiness>) -> Result<(), PortError>;
+
+    /// A handle that ends [`Network::wait`] from another thread.
+    fn waker(&self) -> Arc<dyn Waker>;
+}
+
+/// Why a port, listener or network call failed. `Copy`, so that it can stand in a completion; the number of the operating
+/// system is kept where there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortError {
+    /// The peer broke the stream, or the stream was aborted.
+    Reset,
+    /// The peer's host answers that nobody listens there.
+    Refused,
+    /// The peer, or the network on the way, did not answer in time.
+    TimedOut,
+    /// No way to that address is known.
+    Unreachable,
+    /// The local address is taken.
+    AddressInUse,
+    /// The local address is not of this machine.
+    AddressNotLocal,
+    /// The operating system does not permit it.
+    NotPermitted,
+    /// A limit of the operating system (descriptors, memory) is reached.
+    Exhausted,
+    /// A slice names a region that is no longer registered, or reaches outside it.
+    Memory(RegionId),
+    /// Anything else, with the operating system's error number.
+    System(i32),
+}
+
+impl fmt::Display for PortError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reset => f.write_str("the connection was reset"),
+            Self::Refused => f.write_str("connection refused: nobody listens at that address and port"),
+            Self::TimedOut => f.write_str("timed out: the peer or the network on the way did not answer"),
+            Self::Unreachable => f.write_str("no route to that address"),
+            Self::AddressInUse => f.write_str("the local address and port are in use"),
+            Self::AddressNotLocal => f.write_str("the local address does not belong to this machine"),
+            Self::NotPermitted => f.write_str("the operating system does not permit it"),
+            Self::Exhausted => f.write_str("a limit of the operating system is reached (open files or memory)"),
+            Self::Memory(region) => {
+                write!(f, "memory region {}.{} is no longer registered", region.index, region.generation)
+            }
+            Self::System(number) => write!(f, "{}", std::io::Error::from_raw_os_error(*number)),
+        }
+    }
+}
+
+impl std::error::Error for PortError {}

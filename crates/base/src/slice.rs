@@ -1,0 +1,155 @@
+//! Descriptors of memory: protocol code handles these as a NIC handles DMA descriptors, and never touches what they describe.
+
+use crate::RegionId;
+
+/// The most slices one work request may gather from or scatter to.
+pub const MAX_GATHER: usize = 8;
+
+/// A piece of a memory region. It gives no access by itself: only the `memory` and `driver` crates turn it into bytes,
+/// and they check that the region still exists and that the slice lies inside it when they do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slice {
+    /// The region.
+    pub region: RegionId,
+    /// Bytes from the start of the region.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u32,
+}
+
+impl Slice {
+    /// The part that starts `skip` bytes in and has `length` bytes.
+    ///
+    /// # Panics
+    /// When the part does not lie inside this slice: that is a bug of the caller, never of a peer.
+    #[must_use]
+    pub fn part(self, skip: u32, length: u32) -> Self {
+        assert!(
+            skip.checked_add(length).is_some_and(|end| end <= self.length),
+            "part {skip}+{length} of a slice of {} bytes",
+            self.length
+        );
+        Self { region: self.region, offset: self.offset + u64::from(skip), length }
+    }
+}
+
+/// Up to [`MAX_GATHER`] slices that are one run of bytes to the protocol: what a work request gathers from or scatters to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gather {
+    slices: [Slice; MAX_GATHER],
+    count: u8,
+}
+
+impl Gather {
+    const NOTHING: Slice = Slice { region: RegionId { index: u32::MAX, generation: 0 }, offset: 0, length: 0 };
+
+    /// No slices, no bytes.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self { slices: [Self::NOTHING; MAX_GATHER], count: 0 }
+    }
+
+    /// These slices, in this order; empty ones are left out. `None` when there are more than [`MAX_GATHER`], or when together
+    /// they are longer than a message can be (2^32 - 1 bytes).
+    #[must_use]
+    pub fn new(slices: &[Slice]) -> Option<Self> {
+        let mut gather = Self::empty();
+        let mut total = 0u32;
+        for slice in slices.iter().filter(|slice| slice.length > 0) {
+            total = total.checked_add(slice.length)?;
+            gather.push(*slice)?;
+        }
+        Some(gather)
+    }
+
+    fn push(&mut self, slice: Slice) -> Option<()> {
+        *self.slices.get_mut(usize::from(self.count))? = slice;
+        self.count += 1;
+        Some(())
+    }
+
+    /// The slices.
+    #[must_use]
+    pub fn slices(&self) -> &[Slice] {
+        &self.slices[..usize::from(self.count)]
+    }
+
+    /// Bytes of all slices together.
+    #[must_use]
+    pub fn length(&self) -> u32 {
+        self.slices().iter().map(|slice| slice.length).sum()
+    }
+
+    /// Whether there are no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The part that starts `skip` bytes in and has `length` bytes, which may span several slices.
+    ///
+    /// # Panics
+    /// When the part does not lie inside: that is a bug of the caller, never of a peer.
+    #[must_use]
+    pub fn part(&self, mut skip: u32, mut length: u32) -> Self {
+        let mut part = Self::empty();
+        for slice in self.slices() {
+            if length == 0 {
+                break;
+            }
+            if skip >= slice.length {
+                skip -= slice.length;
+                continue;
+            }
+            let take = length.min(slice.length - skip);
+            part.slices[usize::from(part.count)] = slice.part(skip, take);
+            part.count += 1;
+            skip = 0;
+            length -= take;
+        }
+        assert!(length == 0, "a part reaches {length} bytes past the end of its gather list");
+        part
+    }
+}
+
+impl From<Slice> for Gather {
+    fn from(slice: Slice) -> Self {
+        let mut gather = Self::empty();
+        if slice.length > 0 {
+            gather.slices[0] = slice;
+            gather.count = 1;
+        }
+        gather
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slice(index: u32, offset: u64, length: u32) -> Slice {
+        Slice { region: RegionId { index, generation: 1 }, offset, length }
+    }
+
+    #[test]
+    fn a_part_spans_slices() {
+        let gather = Gather::new(&[slice(0, 100, 10), slice(1, 0, 0), slice(2, 50, 10)]).unwrap();
+        assert_eq!(gather.length(), 20);
+        assert_eq!(gather.part(5, 10).slices(), &[slice(0, 105, 5), slice(2, 50, 5)]);
+        assert_eq!(gather.part(10, 3).slices(), &[slice(2, 50, 3)]);
+        assert!(gather.part(20, 0).is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "past the end")]
+    fn a_part_past_the_end_is_a_bug() {
+        let _ = Gather::from(slice(0, 0, 4)).part(2, 3);
+    }
+
+    #[test]
+    fn limits() {
+        assert!(Gather::new(&[slice(0, 0, 1); MAX_GATHER]).is_some());
+        assert!(Gather::new(&[slice(0, 0, 1); MAX_GATHER + 1]).is_none());
+        assert!(Gather::new(&[slice(0, 0, u32::MAX), slice(0, 0, 1)]).is_none(), "longer than a message can be");
+    }
+}

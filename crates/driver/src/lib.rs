@@ -1,0 +1,1 @@
+//! The operating system: TCP sockets, the clock, readiness and wake-ups.

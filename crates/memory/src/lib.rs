@@ -1,0 +1,1 @@
+//! Protection domains, memory regions, STags, rights and bounds: the one place that turns a Slice into bytes.
