@@ -1,0 +1,222 @@
+//! Writing an FPDU.
+
+use core::convert::Infallible;
+
+use weft_base::{Digest, NoDigest, StreamPosition};
+use weft_wire::Crc32c;
+use weft_wire::mpa::{CRC_LENGTH, LENGTH_FIELD, MARKER_LENGTH, marker};
+
+use crate::shape::{Shape, Span};
+
+/// Bytes that are written before their checksum is taken: few enough to be still in the first-level cache then, many enough that the
+/// checksum runs at full speed.
+const BLOCK: usize = 4096;
+
+/// Where an FPDU's payload comes from.
+pub trait Source {
+    /// Why the payload could not be had.
+    type Error;
+
+    /// Copies the next `out.len()` bytes of the payload into `out`, and feeds them to the digest.
+    ///
+    /// # Errors
+    /// The payload could not be had. What `out` then holds is of no use.
+    fn copy<D: Digest>(&mut self, out: &mut [u8], digest: &mut D) -> Result<(), Self::Error>;
+}
+
+/// The bytes from the front. Asking for more than there are is a panic.
+impl Source for &[u8] {
+    type Error = Infallible;
+
+    #[inline]
+    fn copy<D: Digest>(&mut self, out: &mut [u8], digest: &mut D) -> Result<(), Infallible> {
+        let (now, rest) = self.split_at(out.len());
+        for (to, from) in out.chunks_mut(BLOCK).zip(now.chunks(BLOCK)) {
+            to.copy_from_slice(from);
+            digest.update(to);
+        }
+        *self = rest;
+        Ok(())
+    }
+}
+
+/// One FPDU laid out at its place in the stream by [`Framer::frame`](crate::Framer::frame). FPDUs must be sent in the order in which
+/// they were laid out.
+///
+/// [`Layout::write`] works on any stream. Without markers in the FPDU ([`Layout::is_straight`]) its payload can also stay where it is:
+/// send what [`Layout::write_head`] writes, then the payload, then what [`Layout::write_tail`] writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    shape: Shape,
+    crc: bool,
+}
+
+impl Layout {
+    pub(crate) const fn new(shape: Shape, crc: bool) -> Self {
+        Self { shape, crc }
+    }
+
+    /// All bytes on the wire: leading marker, length field, ULPDU, markers, pad, CRC field.
+    #[must_use]
+    pub const fn length(&self) -> usize {
+        self.shape.wire_length as usize
+    }
+
+    /// Bytes of the ULPDU.
+    #[must_use]
+    pub const fn ulpdu_length(&self) -> u32 {
+        self.shape.ulpdu_length
+    }
+
+    /// Where in the stream it begins.
+    #[must_use]
+    pub const fn start(&self) -> StreamPosition {
+        self.shape.start
+    }
+
+    /// Whether no marker stands in it: length field, ULPDU, pad and CRC follow one another.
+    #[must_use]
+    pub const fn is_straight(&self) -> bool {
+        !self.shape.has_markers()
+    }
+
+    /// Writes the whole FPDU to the first [`Layout::length`] bytes of `out`. The ULPDU is `header` and then as many payload bytes as
+    /// are missing to [`Layout::ulpdu_length`].
+    ///
+    /// # Errors
+    /// Those of the source.
+    ///
+    /// # Panics
+    /// When `out` is too short, or `header` is longer than the ULPDU.
+    #[inline]
+    pub fn write<S: Source>(&self, header: &[u8], payload: &mut S, out: &mut [u8]) -> Result<(), S::Error> {
+        let (covered, field) = out[..self.length()].split_at_mut(self.shape.crc_offset());
+        let checksum = if self.shape.has_markers() {
+            self.weave(header, payload, covered)?
+        } else {
+            self.lay_straight(header, payload, covered)?
+        };
+        field.copy_from_slice(&checksum);
+        Ok(())
+    }
+
+    /// Writes everything before the CRC field where no marker stands in it, and returns the field.
+    #[inline]
+    fn lay_straight<S: Source>(
+        &self,
+        header: &[u8],
+        payload: &mut S,
+        covered: &mut [u8],
+    ) -> Result<[u8; CRC_LENGTH], S::Error> {
+        let ulpdu_end = LENGTH_FIELD + self.shape.ulpdu_length as usize;
+        let (before, rest) = covered.split_at_mut(LENGTH_FIELD + header.len());
+        before[..LENGTH_FIELD].copy_from_slice(&self.length_field());
+        before[LENGTH_FIELD..].copy_from_slice(header);
+        let (body, pad) = rest.split_at_mut(ulpdu_end - before.len());
+        // RFC 5044 section 4.1: the pad is zero.
+        pad.fill(0);
+        if !self.crc {
+            payload.copy(body, &mut NoDigest)?;
+            return Ok([0; CRC_LENGTH]);
+        }
+        if body.len() <= BLOCK {
+            payload.copy(body, &mut NoDigest)?;
+            let mut crc = Crc32c::new();
+            crc.update(covered);
+            return Ok(crc.wire_bytes());
+        }
+        let mut crc = Crc32c::new();
+        crc.update(before);
+        payload.copy(body, &mut crc)?;
+        crc.update(pad);
+        Ok(crc.wire_bytes())
+    }
+
+    /// Writes everything before the CRC field with the markers worked in, and returns the field. Pieces between markers are short, so the
+    /// checksum follows in blocks behind the writing.
+    fn weave<S: Source>(
+        &self,
+        header: &[u8],
+        payload: &mut S,
+        covered: &mut [u8],
+    ) -> Result<[u8; CRC_LENGTH], S::Error> {
+        let mut crc = Crc32c::new();
+        let mut fed = 0;
+        let mut header = header;
+        for span in self.shape.spans() {
+            let range = span.range();
+            if self.crc && range.start - fed >= BLOCK {
+                crc.update(&covered[fed..range.start]);
+                fed = range.start;
+            }
+            let out = &mut covered[range];
+            match span {
+                // RFC 5044 section 4.3: each marker points to the length field of the FPDU it stands in.
+                Span::Marker(at) => out.copy_from_slice(&self.marker(at)),
+                Span::Length(_) => out.copy_from_slice(&self.length_field()),
+                Span::Ulpdu { .. } => {
+                    let (now, later) = header.split_at(header.len().min(out.len()));
+                    header = later;
+                    let (first, rest) = out.split_at_mut(now.len());
+                    first.copy_from_slice(now);
+                    payload.copy(rest, &mut NoDigest)?;
+                }
+                Span::Pad { .. } => out.fill(0),
+            }
+        }
+        assert!(header.is_empty(), "the header is longer than the ULPDU that was laid out");
+        if !self.crc {
+            return Ok([0; CRC_LENGTH]);
+        }
+        crc.update(&covered[fed..]);
+        Ok(crc.wire_bytes())
+    }
+
+    /// Writes length field and `header` at the start of `out` and returns how many bytes that is.
+    ///
+    /// # Panics
+    /// When the FPDU is not [straight](Layout::is_straight), `out` is too short, or `header` is longer than the ULPDU.
+    pub fn write_head(&self, header: &[u8], out: &mut [u8]) -> usize {
+        assert!(self.is_straight(), "an FPDU with markers in it cannot be gathered");
+        assert!(
+            header.len() <= self.shape.ulpdu_length as usize,
+            "the header is longer than the ULPDU that was laid out"
+        );
+        let end = LENGTH_FIELD + header.len();
+        out[..LENGTH_FIELD].copy_from_slice(&self.length_field());
+        out[LENGTH_FIELD..end].copy_from_slice(header);
+        end
+    }
+
+    /// Writes what follows the payload, pad and CRC field, at the start of `out` and returns how many bytes that is (4 to 7).
+    /// `crc` has been fed what [`Layout::write_head`] wrote, and the payload; the pad is fed here. With CRCs off it is not looked at,
+    /// and the field is zero.
+    ///
+    /// # Panics
+    /// When the FPDU is not [straight](Layout::is_straight).
+    pub fn write_tail(&self, crc: &Crc32c, out: &mut [u8; 8]) -> usize {
+        assert!(self.is_straight(), "an FPDU with markers in it cannot be gathered");
+        let pad = self.shape.pad_length();
+        *out = [0; 8];
+        if self.crc {
+            let checksum = if pad == 0 {
+                crc.wire_bytes()
+            } else {
+                let mut crc = crc.clone();
+                crc.update(&[0; 3][..pad]);
+                crc.wire_bytes()
+            };
+            out[pad..pad + CRC_LENGTH].copy_from_slice(&checksum);
+        }
+        pad + CRC_LENGTH
+    }
+
+    fn length_field(&self) -> [u8; LENGTH_FIELD] {
+        (self.shape.ulpdu_length as u16).to_be_bytes()
+    }
+
+    fn marker(&self, at: usize) -> [u8; MARKER_LENGTH] {
+        // The framer lays out no FPDU that is too long for its markers.
+        marker(self.shape.pointer(at).unwrap_or(0))
+    }
+}

@@ -1,0 +1,203 @@
+//! Where everything of an FPDU stands: the one place that does the arithmetic of markers.
+//!
+//! FPDUs and markers are multiples of four bytes long, and a stream begins with one of them, so every four-byte word of the stream
+//! is wholly a marker or wholly part of an FPDU. So a marker splits neither the length field, nor the pad, nor the CRC. It can stand
+//! before the length field, anywhere between the words of the ULPDU (its first two bytes stay with the length field), and before the CRC.
+
+use core::ops::Range;
+
+use weft_base::StreamPosition;
+use weft_wire::mpa::{CRC_LENGTH, LENGTH_FIELD, MARKER_LENGTH, MARKER_SPACING, MAX_ULPDU, pad_length};
+
+const MARKER: u32 = MARKER_LENGTH as u32;
+const LENGTH: u32 = LENGTH_FIELD as u32;
+const CRC: u32 = CRC_LENGTH as u32;
+/// "No marker comes": further away than any FPDU is long.
+const NEVER: u32 = u32::MAX;
+/// The last distance that an FPDUPTR can say; its two low bits are zero (RFC 5044 section 4.2).
+const FARTHEST: u32 = 0xfffc;
+
+/// Where the markers of one direction of a stream stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grid {
+    /// Bytes from the start of one marker to the start of the next, a power of two; zero when there are none.
+    spacing: u32,
+}
+
+impl Grid {
+    /// The grid of the standard (RFC 5044 section 4.3), or none.
+    pub(crate) const fn new(markers: bool) -> Self {
+        const { assert!(MARKER_SPACING.is_power_of_two() && MARKER_SPACING < FARTHEST as u64) };
+        Self { spacing: if markers { MARKER_SPACING as u32 } else { 0 } }
+    }
+
+    pub(crate) const fn has_markers(self) -> bool {
+        self.spacing != 0
+    }
+
+    /// The longest ULPDU an FPDU may have on this grid, wherever it begins, in bytes: every marker in it must be able to point back to its
+    /// length field (RFC 5044 section 4.3), and the length field must be able to say it. Its FPDU needs no pad.
+    pub(crate) const fn largest_ulpdu(self) -> u32 {
+        if !self.has_markers() {
+            return MAX_ULPDU - 1;
+        }
+        // In the worst case a marker comes one word after the start of the length field, and one right before the CRC: the latter's distance
+        // is then the first word, `k` intervals with their markers, and nothing more. More words after those `k` intervals do not move it.
+        let intervals = (FARTHEST - 4) / self.spacing;
+        let farthest = 4 + intervals * (self.spacing - MARKER);
+        let next = farthest + self.spacing - MARKER;
+        // The next marker, one interval on, must not be reached: what is covered stays one word short of it.
+        next - 4 - LENGTH
+    }
+
+    /// Bytes from `position` to the next marker; zero when it stands right there.
+    const fn until_marker(self, position: StreamPosition) -> u32 {
+        if !self.has_markers() {
+            return NEVER;
+        }
+        let mask = self.spacing - 1;
+        (position.0 as u32 & mask).wrapping_neg() & mask
+    }
+
+    /// The FPDU that begins at `start` and carries `ulpdu_length` bytes.
+    pub(crate) const fn shape(self, start: StreamPosition, ulpdu_length: u32) -> Shape {
+        let bare = LENGTH + ulpdu_length + pad_length(ulpdu_length) + CRC;
+        let first_marker = self.until_marker(start);
+        // A marker right after the CRC belongs to the next FPDU (RFC 5044 section 4.3).
+        if first_marker >= bare {
+            return Shape { start, ulpdu_length, wire_length: bare, first_marker: NEVER, spacing: self.spacing };
+        }
+        let markers = (bare - first_marker).div_ceil(self.spacing - MARKER);
+        Shape { start, ulpdu_length, wire_length: bare + MARKER * markers, first_marker, spacing: self.spacing }
+    }
+}
+
+/// Where everything of one FPDU stands. Offsets are in bytes from its start, which is its leading marker if it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) start: StreamPosition,
+    pub(crate) ulpdu_length: u32,
+    pub(crate) wire_length: u32,
+    first_marker: u32,
+    spacing: u32,
+}
+
+/// A part of an FPDU, in the order of the stream. The CRC field is none of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Span {
+    Marker(usize),
+    Length(usize),
+    Ulpdu { at: usize, length: usize },
+    Pad { at: usize, length: usize },
+}
+
+impl Span {
+    pub(crate) const fn range(self) -> Range<usize> {
+        match self {
+            Self::Marker(at) => at..at + MARKER_LENGTH,
+            Self::Length(at) => at..at + LENGTH_FIELD,
+            Self::Ulpdu { at, length } | Self::Pad { at, length } => at..at + length,
+        }
+    }
+}
+
+impl Shape {
+    pub(crate) const fn has_markers(&self) -> bool {
+        self.first_marker != NEVER
+    }
+
+    pub(crate) const fn end(&self) -> StreamPosition {
+        StreamPosition(self.start.0 + self.wire_length as u64)
+    }
+
+    /// Where the length field stands.
+    pub(crate) const fn length_offset(&self) -> usize {
+        if self.first_marker == 0 { MARKER_LENGTH } else { 0 }
+    }
+
+    /// Where the ULPDU begins, unless a marker stands there.
+    pub(crate) const fn ulpdu_offset(&self) -> usize {
+        self.length_offset() + LENGTH_FIELD
+    }
+
+    pub(crate) const fn pad_length(&self) -> usize {
+        pad_length(self.ulpdu_length) as usize
+    }
+
+    pub(crate) const fn crc_offset(&self) -> usize {
+        self.wire_length as usize - CRC_LENGTH
+    }
+
+    /// The parts in the order of the stream.
+    pub(crate) const fn spans(&self) -> Spans {
+        Spans {
+            at: 0,
+            next_marker: self.first_marker,
+            spacing: self.spacing,
+            length_due: true,
+            ulpdu_left: self.ulpdu_length,
+            pad_left: pad_length(self.ulpdu_length),
+        }
+    }
+
+    /// Where the markers stand.
+    pub(crate) fn markers(&self) -> impl Iterator<Item = usize> + use<> {
+        let end = if self.has_markers() { self.wire_length } else { 0 };
+        let first = self.first_marker.min(end);
+        (first..end).step_by(self.spacing.max(1) as usize).map(|at| at as usize)
+    }
+
+    /// What the marker at `offset` must say: the distance back to the length field, or zero when it stands before it
+    /// (RFC 5044 section 4.3). `None` when no FPDUPTR can say it.
+    pub(crate) fn pointer(&self, offset: usize) -> Option<u16> {
+        let distance = offset.saturating_sub(self.length_offset());
+        (distance <= FARTHEST as usize).then_some(distance as u16)
+    }
+
+    /// Whether each marker can point back to the length field.
+    pub(crate) fn can_be_marked(&self) -> bool {
+        !self.has_markers() || self.markers().last().is_none_or(|last| self.pointer(last).is_some())
+    }
+}
+
+/// See [`Shape::spans`].
+#[derive(Clone, Debug)]
+pub(crate) struct Spans {
+    at: u32,
+    next_marker: u32,
+    spacing: u32,
+    length_due: bool,
+    ulpdu_left: u32,
+    pad_left: u32,
+}
+
+impl Iterator for Spans {
+    type Item = Span;
+
+    #[inline]
+    fn next(&mut self) -> Option<Span> {
+        let at = self.at as usize;
+        if self.at == self.next_marker {
+            self.at += MARKER;
+            self.next_marker += self.spacing;
+            return Some(Span::Marker(at));
+        }
+        if self.length_due {
+            self.length_due = false;
+            self.at += LENGTH;
+            return Some(Span::Length(at));
+        }
+        if self.ulpdu_left > 0 {
+            let length = self.ulpdu_left.min(self.next_marker - self.at);
+            self.ulpdu_left -= length;
+            self.at += length;
+            return Some(Span::Ulpdu { at, length: length as usize });
+        }
+        if self.pad_left > 0 {
+            let length = core::mem::take(&mut self.pad_left);
+            self.at += length;
+            return Some(Span::Pad { at, length: length as usize });
+        }
+        None
+    }
+}

@@ -1,0 +1,178 @@
+//! The side that asks.
+
+use weft_wire::mpa::{Enhanced, StartHeader, StartKind};
+
+use super::errors::Framing;
+use super::frame::{Body, Content, build, read_body, read_header};
+use super::{
+    Agreement, ENHANCED_REVISION, Extensions, HIGHEST_REVISION, Incompatible, Malformed, NOT_NEGOTIATED, Offer,
+    ReadyKind, ReadyKinds, Rejection, Role, StartFailure, StartFrame, StartMisuse, Step, record,
+};
+
+/// An initiator whose request is out, and who waits for the reply.
+#[derive(Debug)]
+pub struct Initiator {
+    offer: Offer,
+}
+
+impl Initiator {
+    /// Writes the request, which the caller sends at once. `private_data` is the application's.
+    ///
+    /// # Errors
+    /// The offer or the private data cannot be sent.
+    pub fn start(offer: Offer, private_data: &[u8]) -> Result<(Self, StartFrame), StartMisuse> {
+        if offer.revision > HIGHEST_REVISION {
+            return Err(StartMisuse::UnknownRevision(offer.revision));
+        }
+        if let Some(kinds) = offer.ready_to_receive {
+            if offer.revision != ENHANCED_REVISION {
+                return Err(StartMisuse::PeerToPeerNeedsRevision2 { revision: offer.revision });
+            }
+            if !kinds.any() {
+                return Err(StartMisuse::NoReadyKind);
+            }
+        }
+        let content = Content {
+            kind: StartKind::Request,
+            reject: false,
+            revision: offer.revision,
+            crc: offer.crc,
+            // RFC 6581 section 10: a request is enhanced only where something of it is wanted. Who wants nothing asks in revision 1.
+            enhanced: (offer.revision == ENHANCED_REVISION).then(|| depths_and_model(&offer)),
+            record: offer.extensions.any().then_some(offer.extensions),
+        };
+        let frame = build(&offer, &content, private_data)?;
+        Ok((Self { offer }, frame))
+    }
+
+    /// Looks at all bytes that have come. When the reply is there, gives what is agreed and how many bytes the reply was.
+    #[must_use]
+    pub fn handle(self, bytes: &[u8]) -> Step<Self, (Agreement, usize)> {
+        match self.read(bytes) {
+            Ok(Some(done)) => Step::Done(done),
+            Ok(None) => Step::More(self),
+            Err(failure) => Step::Failed(failure),
+        }
+    }
+
+    fn read(&self, bytes: &[u8]) -> Result<Option<(Agreement, usize)>, StartFailure> {
+        let Some(header) = read_header(StartKind::Reply, bytes).map_err(StartFailure::Malformed)? else {
+            return Ok(None);
+        };
+        // RFC 5044 section 7.1.1: a revision that this side cannot speak ends the connection. A rejection is one in any revision.
+        if header.revision > self.offer.revision && !header.reject {
+            let (received, highest) = (header.revision, self.offer.revision);
+            return Err(StartFailure::Incompatible(Incompatible::Revision { received, highest }));
+        }
+        let Some(body) = read_body(&header, bytes).map_err(StartFailure::Malformed)? else { return Ok(None) };
+        if header.reject {
+            return Err(StartFailure::Rejected(Box::new(self.rejection(&header, &body))));
+        }
+        Ok(Some((self.agree(&header, &body)?, body.length)))
+    }
+
+    fn rejection(&self, header: &StartHeader, body: &Body<'_>) -> Rejection {
+        let (ird, ord) = body.enhanced.map_or((NOT_NEGOTIATED, NOT_NEGOTIATED), |word| (word.ird, word.ord));
+        Rejection {
+            revision: header.revision,
+            ird,
+            ord,
+            private_data: body.data.into(),
+            asked_for_markers: self.offer.receive_markers,
+        }
+    }
+
+    fn agree(&self, header: &StartHeader, body: &Body<'_>) -> Result<Agreement, StartFailure> {
+        // RFC 5044 section 7.1.1: markers as the receiver says, CRC when either side says.
+        let framing = Framing { send_markers: header.markers, crc: self.offer.crc || header.crc };
+        if self.offer.revision == ENHANCED_REVISION && header.revision == ENHANCED_REVISION && body.enhanced.is_none() {
+            // RFC 6581 section 10: the reply to an enhanced request is enhanced.
+            return Err(StartFailure::Malformed(Malformed::NotEnhanced));
+        }
+        let ready_to_receive = self.choose_opening(body.enhanced.as_ref(), framing)?;
+        let (ird, ord) = self.settle_depths(body.enhanced.as_ref(), ready_to_receive, framing)?;
+        let (private_data, extensions) = self.take_record(header, body);
+        Ok(Agreement {
+            role: Role::Initiator,
+            revision: header.revision,
+            send_markers: framing.send_markers,
+            receive_markers: self.offer.receive_markers,
+            crc: framing.crc,
+            ird,
+            ord,
+            peer_ird: body.enhanced.map_or(NOT_NEGOTIATED, |word| word.ird),
+            peer_ord: body.enhanced.map_or(NOT_NEGOTIATED, |word| word.ord),
+            ready_to_receive,
+            extensions,
+            private_data: private_data.into(),
+        })
+    }
+
+    /// RFC 6581 section 9.2: the initiator opens with a kind that the reply names. Where there is none, or only one side wants
+    /// peer-to-peer, it must say so in a Terminate.
+    fn choose_opening(&self, reply: Option<&Enhanced>, framing: Framing) -> Result<Option<ReadyKind>, StartFailure> {
+        let ours = self.offer.ready_to_receive;
+        let theirs = reply.and_then(kinds);
+        match (ours, theirs) {
+            (None, None) => Ok(None),
+            (Some(ours), Some(theirs)) if ours.and(theirs).any() => Ok(ours.and(theirs).cheapest()),
+            _ => Err(StartFailure::NoReadyToReceive { ours, theirs, framing }),
+        }
+    }
+
+    /// RFC 6581 section 9.1, the initiator's half.
+    fn settle_depths(
+        &self,
+        reply: Option<&Enhanced>,
+        opening: Option<ReadyKind>,
+        framing: Framing,
+    ) -> Result<(u16, u16), StartFailure> {
+        let Some(reply) = reply.filter(|_| self.offer.negotiate_depths) else {
+            return Ok((self.offer.ird, self.offer.ord));
+        };
+        let (limit, own_ord) = self.offer.depths();
+        let ird = match reply.ord {
+            NOT_NEGOTIATED => self.offer.ird,
+            // The IRD is at least the responder's ORD, or there is a Terminate.
+            needed if needed > limit => return Err(StartFailure::NotEnoughResources { needed, limit, framing }),
+            needed => needed,
+        };
+        // A read that opens the connection must have a place, even where the application wants no reads.
+        let own_ord = if opening == Some(ReadyKind::Read) { own_ord.max(1) } else { own_ord };
+        let ord = match reply.ird {
+            NOT_NEGOTIATED => self.offer.ord,
+            // The ORD is at most the responder's IRD.
+            responder_ird => own_ord.min(responder_ird),
+        };
+        Ok((ird, ord))
+    }
+
+    fn take_record<'a>(&self, header: &StartHeader, body: &Body<'a>) -> (&'a [u8], Extensions) {
+        // Who sent no record gets none: what looks like one is the application's.
+        if !self.offer.extensions.any() {
+            return (body.data, Extensions::none());
+        }
+        let (data, theirs) = record::split(StartKind::Reply, body.data, header.private_length);
+        (data, theirs.unwrap_or_default().and(self.offer.extensions))
+    }
+}
+
+/// The word of an initiator.
+fn depths_and_model(offer: &Offer) -> Enhanced {
+    let (ird, ord) = if offer.negotiate_depths { offer.depths() } else { (NOT_NEGOTIATED, NOT_NEGOTIATED) };
+    // RFC 6581 section 9.2: without A, the flags B, C and D are zero.
+    let kinds = offer.ready_to_receive.unwrap_or_default();
+    Enhanced {
+        ird,
+        ord,
+        peer_to_peer: offer.ready_to_receive.is_some(),
+        rtr_send: kinds.send,
+        rtr_write: kinds.write,
+        rtr_read: kinds.read,
+    }
+}
+
+/// The kinds that a word names. RFC 6581 section 9.2: without A, the flags B, C and D are not looked at.
+pub(super) fn kinds(word: &Enhanced) -> Option<ReadyKinds> {
+    word.peer_to_peer.then_some(ReadyKinds { send: word.rtr_send, write: word.rtr_write, read: word.rtr_read })
+}
