@@ -15,6 +15,20 @@ const TAGGED: u8 = 0x80;
 const LAST: u8 = 0x40;
 const VERSION_MASK: u8 = 0x03;
 
+/// Where each field begins, in bytes.
+mod field {
+    pub(super) const DDP_CONTROL: usize = 0;
+    pub(super) const RDMAP_CONTROL: usize = 1;
+    // Tagged (RFC 5041 figure 4).
+    pub(super) const STAG: usize = 2;
+    pub(super) const TAGGED_OFFSET: usize = 6;
+    // Untagged (RFC 5041 figure 5).
+    pub(super) const RDMAP_WORD: usize = 2;
+    pub(super) const QUEUE: usize = 6;
+    pub(super) const MESSAGE_NUMBER: usize = 10;
+    pub(super) const MESSAGE_OFFSET: usize = 14;
+}
+
 /// The header of a DDP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -82,7 +96,10 @@ impl Header {
         if segment.len() < TAGGED_LENGTH {
             return Err(HeaderError::Short);
         }
-        Ok(Target::Tagged { stag: Stag(read_u32(segment, 2)), offset: read_u64(segment, 6) })
+        Ok(Target::Tagged {
+            stag: Stag(read_u32(segment, field::STAG)),
+            offset: read_u64(segment, field::TAGGED_OFFSET),
+        })
     }
 
     fn parse_untagged(segment: &[u8]) -> Result<Target, HeaderError> {
@@ -90,10 +107,10 @@ impl Header {
             return Err(HeaderError::Short);
         }
         Ok(Target::Untagged {
-            word: read_u32(segment, 2),
-            queue: read_u32(segment, 6),
-            number: MessageNumber(read_u32(segment, 10)),
-            offset: read_u32(segment, 14),
+            word: read_u32(segment, field::RDMAP_WORD),
+            queue: read_u32(segment, field::QUEUE),
+            number: MessageNumber(read_u32(segment, field::MESSAGE_NUMBER)),
+            offset: read_u32(segment, field::MESSAGE_OFFSET),
         })
     }
 
@@ -112,21 +129,120 @@ impl Header {
     /// When `bytes` is shorter than [`Header::length`].
     pub fn emit(&self, bytes: &mut [u8]) -> usize {
         let last = if self.last { LAST } else { 0 };
-        bytes[1] = self.control;
+        bytes[field::RDMAP_CONTROL] = self.control;
         match self.target {
             Target::Tagged { stag, offset } => {
-                bytes[0] = TAGGED | last | VERSION;
-                write_u32(bytes, 2, stag.0);
-                write_u64(bytes, 6, offset);
+                bytes[field::DDP_CONTROL] = TAGGED | last | VERSION;
+                write_u32(bytes, field::STAG, stag.0);
+                write_u64(bytes, field::TAGGED_OFFSET, offset);
             }
             Target::Untagged { word, queue, number, offset } => {
-                bytes[0] = last | VERSION;
-                write_u32(bytes, 2, word);
-                write_u32(bytes, 6, queue);
-                write_u32(bytes, 10, number.0);
-                write_u32(bytes, 14, offset);
+                bytes[field::DDP_CONTROL] = last | VERSION;
+                write_u32(bytes, field::RDMAP_WORD, word);
+                write_u32(bytes, field::QUEUE, queue);
+                write_u32(bytes, field::MESSAGE_NUMBER, number.0);
+                write_u32(bytes, field::MESSAGE_OFFSET, offset);
             }
         }
         self.length()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WRITE: Header = Header {
+        last: true,
+        control: 0x40,
+        target: Target::Tagged { stag: Stag(0x0102_0304), offset: 0x1112_1314_1516_1718 },
+    };
+    const WRITE_BYTES: [u8; TAGGED_LENGTH] =
+        [0xc1, 0x40, 0x01, 0x02, 0x03, 0x04, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18];
+
+    const SEND: Header = Header {
+        last: false,
+        control: 0x44,
+        target: Target::Untagged {
+            word: 0xa1a2_a3a4,
+            queue: 0xb1b2_b3b4,
+            number: MessageNumber(0xc1c2_c3c4),
+            offset: 0xd1d2_d3d4,
+        },
+    };
+    const SEND_BYTES: [u8; UNTAGGED_LENGTH] =
+        [0x01, 0x44, 0xa1, 0xa2, 0xa3, 0xa4, 0xb1, 0xb2, 0xb3, 0xb4, 0xc1, 0xc2, 0xc3, 0xc4, 0xd1, 0xd2, 0xd3, 0xd4];
+
+    #[test]
+    fn exact_bytes_of_both_headers_both_ways() {
+        for (header, expected) in [(WRITE, WRITE_BYTES.as_slice()), (SEND, SEND_BYTES.as_slice())] {
+            let mut bytes = [0xa5; 24];
+            let length = header.emit(&mut bytes);
+            assert_eq!(&bytes[..length], expected);
+            assert!(bytes[length..].iter().all(|byte| *byte == 0xa5), "wrote past the header");
+            assert_eq!(Header::parse(expected), Ok(header));
+            assert_eq!(header.length(), expected.len());
+        }
+    }
+
+    #[test]
+    fn reserved_bits_are_written_zero_and_not_read() {
+        let mut bytes = WRITE_BYTES;
+        bytes[0] |= 0x3c;
+        assert_eq!(Header::parse(&bytes), Ok(WRITE));
+        let mut again = [0xa5; TAGGED_LENGTH];
+        WRITE.emit(&mut again);
+        assert_eq!(again[0] & 0x3c, 0);
+    }
+
+    #[test]
+    fn a_segment_shorter_than_its_header_is_refused() {
+        for bytes in [WRITE_BYTES.as_slice(), SEND_BYTES.as_slice()] {
+            for length in 0..bytes.len() {
+                assert_eq!(Header::parse(&bytes[..length]), Err(HeaderError::Short));
+            }
+        }
+    }
+
+    #[test]
+    fn any_version_but_one_is_refused_and_says_which_buffer_model_it_was() {
+        for version in [0, 2, 3] {
+            for tagged in [false, true] {
+                let first = if tagged { 0x80 } else { 0 } | version;
+                let error = Err(HeaderError::Version { version, tagged });
+                assert_eq!(Header::parse(&[first, 0]), error);
+            }
+        }
+    }
+
+    fn target() -> impl Strategy<Value = Target> {
+        prop_oneof![
+            (any::<u32>(), any::<u64>()).prop_map(|(stag, offset)| Target::Tagged { stag: Stag(stag), offset }),
+            (any::<u32>(), any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(word, queue, number, offset)| {
+                Target::Untagged { word, queue, number: MessageNumber(number), offset }
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn every_header_survives_the_wire(last: bool, control: u8, target in target()) {
+            let header = Header { last, control, target };
+            let mut bytes = [0xa5; UNTAGGED_LENGTH];
+            let length = header.emit(&mut bytes);
+            prop_assert_eq!(Header::parse(&bytes[..length]), Ok(header));
+        }
+
+        #[test]
+        fn any_bytes_parse_without_panic_and_what_parses_emits_the_same(bytes: Vec<u8>) {
+            if let Ok(header) = Header::parse(&bytes) {
+                let mut again = [0xa5; UNTAGGED_LENGTH];
+                let length = header.emit(&mut again);
+                prop_assert_eq!(again[0], bytes[0] & !0x3c);
+                prop_assert_eq!(&again[1..length], &bytes[1..length]);
+            }
+        }
     }
 }

@@ -14,11 +14,29 @@ pub const MARKER_LENGTH: usize = 4;
 pub const LENGTH_FIELD: usize = 2;
 /// Bytes of the CRC at the tail of an FPDU.
 pub const CRC_LENGTH: usize = 4;
-/// The most bytes of a ULPDU that the length field can say.
+/// The most bytes of a ULPDU that the length field can say. A sender stays within [`MAX_MULPDU`].
 pub const MAX_ULPDU: u32 = 65_535;
+/// The largest ULPDU that may ever be sent, in bytes (RFC 5044 section 3: MULPDU MUST be within 128 and 64768, and DDP MUST NOT
+/// post a larger ULPDU).
+pub const MAX_MULPDU: u32 = 64_768;
+/// The least MULPDU, in bytes, however small the packets are (RFC 5044 sections 3 and 4.5).
+pub const MIN_MULPDU: u32 = 128;
 
 const KEY_REQUEST: &[u8; 16] = b"MPA ID Req Frame";
 const KEY_REPLY: &[u8; 16] = b"MPA ID Rep Frame";
+
+/// Where each field of a start-up frame begins, in bytes (RFC 5044 figure 8).
+mod field {
+    use core::ops::Range;
+
+    pub(super) const KEY: Range<usize> = 0..16;
+    pub(super) const FLAGS: usize = 16;
+    pub(super) const REVISION: usize = 17;
+    pub(super) const PRIVATE_LENGTH: usize = 18;
+    // The enhanced word, in private data (RFC 6581 section 9).
+    pub(super) const IRD: usize = 0;
+    pub(super) const ORD: usize = 2;
+}
 
 mod flag {
     pub(super) const MARKERS: u8 = 0x80;
@@ -36,7 +54,16 @@ pub enum StartKind {
     Reply,
 }
 
-/// The fixed part of an MPA Request or Reply Frame (RFC 5044 section 7.1.1, RFC 6581 section 7).
+impl StartKind {
+    const fn key(self) -> &'static [u8; 16] {
+        match self {
+            Self::Request => KEY_REQUEST,
+            Self::Reply => KEY_REPLY,
+        }
+    }
+}
+
+/// The fixed part of an MPA Request or Reply Frame (RFC 5044 section 7.1.1, RFC 6581 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartHeader {
     /// Request or reply.
@@ -45,9 +72,10 @@ pub struct StartHeader {
     pub markers: bool,
     /// C: the sender of this frame wants CRCs, in both directions.
     pub crc: bool,
-    /// R: the responder rejects. Zero in a request.
+    /// R: the responder rejects. A request has no such bit: it is written zero and not read (RFC 5044 section 7.1.1).
     pub reject: bool,
-    /// S: the private data begins with an [`Enhanced`] word (RFC 6581; revision 2 only).
+    /// S: the private data begins with an [`Enhanced`] word. Below revision 2 the bit is reserved: written zero and not read
+    /// (RFC 6581 section 6, RFC 5044 section 7.1.1).
     pub enhanced: bool,
     /// MPA revision: 0 (the pre-standard one), 1 (RFC 5044) or 2 (RFC 6581).
     pub revision: u8,
@@ -68,25 +96,25 @@ impl StartHeader {
     /// Reads the head of a start-up frame. Reserved flag bits are not looked at (RFC 5044 section 7.1.1: they must not be checked).
     ///
     /// # Errors
-    /// When the bytes are no start-up frame. The revision is not judged here.
+    /// When the bytes are no start-up frame. The revision is not judged here, nor whether a frame of this kind is due.
     pub fn parse(bytes: &[u8; START_HEADER_LENGTH]) -> Result<Self, StartError> {
-        let kind = match &bytes[..16] {
-            key if key == KEY_REQUEST => StartKind::Request,
-            key if key == KEY_REPLY => StartKind::Reply,
-            _ => return Err(StartError::Key),
-        };
-        let flags = bytes[16];
-        let private_length = read_u16(bytes, 18);
+        let kind = [StartKind::Request, StartKind::Reply]
+            .into_iter()
+            .find(|kind| bytes[field::KEY] == kind.key()[..])
+            .ok_or(StartError::Key)?;
+        let private_length = read_u16(bytes, field::PRIVATE_LENGTH);
         if usize::from(private_length) > MAX_PRIVATE_DATA {
             return Err(StartError::PrivateLength(private_length));
         }
+        let flags = bytes[field::FLAGS];
+        let revision = bytes[field::REVISION];
         Ok(Self {
             kind,
             markers: flags & flag::MARKERS != 0,
             crc: flags & flag::CRC != 0,
-            reject: flags & flag::REJECT != 0,
-            enhanced: flags & flag::ENHANCED != 0,
-            revision: bytes[17],
+            reject: kind == StartKind::Reply && flags & flag::REJECT != 0,
+            enhanced: revision >= 2 && flags & flag::ENHANCED != 0,
+            revision,
             private_length,
         })
     }
@@ -95,27 +123,20 @@ impl StartHeader {
     /// something else is recognised by its first bytes, without waiting for twenty.
     #[must_use]
     pub fn key_may_follow(kind: StartKind, bytes: &[u8]) -> bool {
-        let key = match kind {
-            StartKind::Request => KEY_REQUEST,
-            StartKind::Reply => KEY_REPLY,
-        };
+        let key = kind.key();
         let seen = bytes.len().min(key.len());
         bytes[..seen] == key[..seen]
     }
 
     /// Writes the head of a start-up frame. Reserved bits are zero (RFC 5044 section 7.1.1).
     pub fn emit(&self, bytes: &mut [u8; START_HEADER_LENGTH]) {
-        bytes[..16].copy_from_slice(match self.kind {
-            StartKind::Request => KEY_REQUEST,
-            StartKind::Reply => KEY_REPLY,
-        });
-        let set = |condition, bit| if condition { bit } else { 0 };
-        bytes[16] = set(self.markers, flag::MARKERS)
-            | set(self.crc, flag::CRC)
-            | set(self.reject, flag::REJECT)
-            | set(self.enhanced, flag::ENHANCED);
-        bytes[17] = self.revision;
-        write_u16(bytes, 18, self.private_length);
+        bytes[field::KEY].copy_from_slice(self.kind.key());
+        bytes[field::FLAGS] = bit(self.markers, flag::MARKERS)
+            | bit(self.crc, flag::CRC)
+            | bit(self.reject && self.kind == StartKind::Reply, flag::REJECT)
+            | bit(self.enhanced && self.revision >= 2, flag::ENHANCED);
+        bytes[field::REVISION] = self.revision;
+        write_u16(bytes, field::PRIVATE_LENGTH, self.private_length);
     }
 }
 
@@ -131,7 +152,8 @@ pub struct Enhanced {
     pub ird: u16,
     /// How many outbound reads the sender of this frame wants to have under way at a time. 14 bits.
     pub ord: u16,
-    /// A: peer-to-peer: the initiator must open with a ready-to-receive message.
+    /// A: peer-to-peer: the initiator must open with a ready-to-receive message. Without it the three kinds below are written zero
+    /// and not read (RFC 6581 section 9.2).
     pub peer_to_peer: bool,
     /// B: a Send of length zero may be that message.
     pub rtr_send: bool,
@@ -149,15 +171,16 @@ impl Enhanced {
     /// Reads the word.
     #[must_use]
     pub fn parse(bytes: &[u8; ENHANCED_LENGTH]) -> Self {
-        let ird = read_u16(bytes, 0);
-        let ord = read_u16(bytes, 2);
+        let ird = read_u16(bytes, field::IRD);
+        let ord = read_u16(bytes, field::ORD);
+        let peer_to_peer = ird & Self::A_OR_C != 0;
         Self {
             ird: ird & Self::DEPTH,
             ord: ord & Self::DEPTH,
-            peer_to_peer: ird & Self::A_OR_C != 0,
-            rtr_send: ird & Self::B_OR_D != 0,
-            rtr_write: ord & Self::A_OR_C != 0,
-            rtr_read: ord & Self::B_OR_D != 0,
+            peer_to_peer,
+            rtr_send: peer_to_peer && ird & Self::B_OR_D != 0,
+            rtr_write: peer_to_peer && ord & Self::A_OR_C != 0,
+            rtr_read: peer_to_peer && ord & Self::B_OR_D != 0,
         }
     }
 
@@ -165,12 +188,12 @@ impl Enhanced {
     #[must_use]
     pub fn emit(&self) -> [u8; ENHANCED_LENGTH] {
         let depth = |depth: u16| if depth > Self::DEPTH { Self::DEPTH - 1 } else { depth };
-        let set = |condition, bit| if condition { bit } else { 0 };
-        let ird = depth(self.ird) | set(self.peer_to_peer, Self::A_OR_C) | set(self.rtr_send, Self::B_OR_D);
-        let ord = depth(self.ord) | set(self.rtr_write, Self::A_OR_C) | set(self.rtr_read, Self::B_OR_D);
+        let kind = |supported: bool, bit| if supported && self.peer_to_peer { bit } else { 0 };
+        let ird = depth(self.ird) | kind(true, Self::A_OR_C) | kind(self.rtr_send, Self::B_OR_D);
+        let ord = depth(self.ord) | kind(self.rtr_write, Self::A_OR_C) | kind(self.rtr_read, Self::B_OR_D);
         let mut bytes = [0; ENHANCED_LENGTH];
-        write_u16(&mut bytes, 0, ird);
-        write_u16(&mut bytes, 2, ord);
+        write_u16(&mut bytes, field::IRD, ird);
+        write_u16(&mut bytes, field::ORD, ord);
         bytes
     }
 }
@@ -178,26 +201,216 @@ impl Enhanced {
 /// Bytes of padding after a ULPDU, so that length field, ULPDU and pad are a multiple of four (RFC 5044 section 4.1).
 #[must_use]
 pub const fn pad_length(ulpdu_length: u32) -> u32 {
-    (4 - (ulpdu_length + LENGTH_FIELD as u32) % 4) % 4
+    ulpdu_length.wrapping_add(LENGTH_FIELD as u32).wrapping_neg() % 4
 }
 
-/// The marker of a stream: two zero bytes, then the distance back to the start of the FPDU (RFC 5044 section 4.3).
+/// The two low bits of an FPDUPTR: sent as zero, taken for zero (RFC 5044 section 4.2).
+const POINTER_RESERVED: u16 = 0x0003;
+
+/// The marker of a stream: two zero bytes, then the distance back to the start of the FPDU (RFC 5044 section 4.2).
 #[must_use]
 pub const fn marker(fpdu_pointer: u16) -> [u8; MARKER_LENGTH] {
-    let pointer = fpdu_pointer.to_be_bytes();
+    let pointer = (fpdu_pointer & !POINTER_RESERVED).to_be_bytes();
     [0, 0, pointer[0], pointer[1]]
 }
 
-/// The FPDUPTR of a marker; the reserved half is not looked at (RFC 5044 section 4.3: it must be ignored).
+/// The FPDUPTR of a marker; the reserved half is not looked at and the two low bits count as zero (RFC 5044 section 4.2).
 #[must_use]
 pub const fn marker_pointer(bytes: [u8; MARKER_LENGTH]) -> u16 {
-    u16::from_be_bytes([bytes[2], bytes[3]])
+    u16::from_be_bytes([bytes[2], bytes[3]]) & !POINTER_RESERVED
 }
 
-/// The largest ULPDU whose FPDU fits a packet with `emss` payload bytes, marker worst case included (RFC 5044 section 4.5).
+/// MULPDU: the largest ULPDU whose FPDU fits a packet with `emss` payload bytes, the most markers included (RFC 5044 section 4.5),
+/// and never outside [`MIN_MULPDU`] and [`MAX_MULPDU`] (section 3), even when a smaller packet then has to be cut by TCP.
 #[must_use]
 pub const fn max_ulpdu(emss: u32, markers: bool) -> u32 {
     let overhead = 6 + if markers { 4 * emss.div_ceil(512) } else { 0 } + emss % 4;
-    let ulpdu = emss.saturating_sub(overhead);
-    if ulpdu > MAX_ULPDU { MAX_ULPDU } else { ulpdu }
+    match emss.saturating_sub(overhead) {
+        ..MIN_MULPDU => MIN_MULPDU,
+        ulpdu @ MIN_MULPDU..=MAX_MULPDU => ulpdu,
+        _ => MAX_MULPDU,
+    }
+}
+
+const fn bit(set: bool, bit: u8) -> u8 {
+    if set { bit } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PLAIN: StartHeader = StartHeader {
+        kind: StartKind::Request,
+        markers: false,
+        crc: false,
+        reject: false,
+        enhanced: false,
+        revision: 1,
+        private_length: 0,
+    };
+
+    fn emitted(header: StartHeader) -> [u8; START_HEADER_LENGTH] {
+        let mut bytes = [0xa5; START_HEADER_LENGTH];
+        header.emit(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn exact_bytes_of_a_request_both_ways() {
+        // What rping of rdmacm-utils sends, but for CRC and markers.
+        let header = StartHeader { markers: true, crc: true, enhanced: true, revision: 2, private_length: 4, ..PLAIN };
+        let bytes = [
+            0x4d, 0x50, 0x41, 0x20, 0x49, 0x44, 0x20, 0x52, 0x65, 0x71, 0x20, 0x46, 0x72, 0x61, 0x6d, 0x65, 0xd0, 2, 0,
+            4,
+        ];
+        assert_eq!(emitted(header), bytes);
+        assert_eq!(StartHeader::parse(&bytes), Ok(header));
+    }
+
+    #[test]
+    fn exact_bytes_of_a_reply_both_ways() {
+        let header = StartHeader { kind: StartKind::Reply, reject: true, private_length: 512, ..PLAIN };
+        let bytes = [
+            0x4d, 0x50, 0x41, 0x20, 0x49, 0x44, 0x20, 0x52, 0x65, 0x70, 0x20, 0x46, 0x72, 0x61, 0x6d, 0x65, 0x20, 1, 2,
+            0,
+        ];
+        assert_eq!(emitted(header), bytes);
+        assert_eq!(StartHeader::parse(&bytes), Ok(header));
+    }
+
+    #[test]
+    fn reserved_bits_of_a_start_frame_are_not_read() {
+        let mut bytes = emitted(PLAIN);
+        bytes[16] |= 0x3f; // R of a request, S of revision 1, and the four that nobody has given a meaning.
+        assert_eq!(StartHeader::parse(&bytes), Ok(PLAIN));
+    }
+
+    #[test]
+    fn bits_that_a_frame_does_not_have_are_written_zero() {
+        assert_eq!(emitted(StartHeader { reject: true, enhanced: true, ..PLAIN }), emitted(PLAIN));
+    }
+
+    #[test]
+    fn another_key_is_refused_by_its_first_byte_that_differs() {
+        let good = emitted(PLAIN);
+        for at in 0..16 {
+            let mut bytes = good;
+            bytes[at] ^= 0x01;
+            // The eleventh byte alone tells the two keys apart, and q ^ 1 is p.
+            let other =
+                if at == 9 { Ok(StartHeader { kind: StartKind::Reply, ..PLAIN }) } else { Err(StartError::Key) };
+            assert_eq!(StartHeader::parse(&bytes), other);
+            assert!(StartHeader::key_may_follow(StartKind::Request, &bytes[..at]));
+            assert!(!StartHeader::key_may_follow(StartKind::Request, &bytes[..=at]));
+        }
+        assert!(StartHeader::key_may_follow(StartKind::Request, &good));
+        assert!(!StartHeader::key_may_follow(StartKind::Reply, &good));
+    }
+
+    #[test]
+    fn more_private_data_than_512_bytes_is_refused() {
+        let mut bytes = emitted(PLAIN);
+        write_u16(&mut bytes, 18, 513);
+        assert_eq!(StartHeader::parse(&bytes), Err(StartError::PrivateLength(513)));
+    }
+
+    #[test]
+    fn exact_bytes_of_the_enhanced_word_both_ways() {
+        let rping =
+            Enhanced { ird: 1, ord: 1, peer_to_peer: false, rtr_send: false, rtr_write: false, rtr_read: false };
+        assert_eq!(rping.emit(), [0, 1, 0, 1]);
+        assert_eq!(Enhanced::parse(&[0, 1, 0, 1]), rping);
+
+        for (kind, bytes) in [
+            (Enhanced { rtr_send: true, ..rping }, [0xd2, 0x34, 0x05, 0x67]),
+            (Enhanced { rtr_write: true, ..rping }, [0x92, 0x34, 0x85, 0x67]),
+            (Enhanced { rtr_read: true, ..rping }, [0x92, 0x34, 0x45, 0x67]),
+        ] {
+            let word = Enhanced { ird: 0x1234, ord: 0x0567, peer_to_peer: true, ..kind };
+            assert_eq!(word.emit(), bytes);
+            assert_eq!(Enhanced::parse(&bytes), word);
+        }
+    }
+
+    #[test]
+    fn without_peer_to_peer_the_ready_to_receive_kinds_are_neither_written_nor_read() {
+        let client_server = Enhanced::parse(&[0x40, 1, 0xc0, 1]);
+        assert!(!client_server.rtr_send && !client_server.rtr_write && !client_server.rtr_read);
+        let told = Enhanced { rtr_send: true, rtr_write: true, rtr_read: true, ..client_server };
+        assert_eq!(told.emit(), [0, 1, 0, 1]);
+    }
+
+    #[test]
+    fn depths_above_14_bits_do_not_become_the_one_that_says_not_negotiated() {
+        let word = Enhanced { ird: 0x4000, ord: DEPTH_NOT_NEGOTIATED, ..Enhanced::parse(&[0; 4]) };
+        assert_eq!(word.emit(), [0x3f, 0xfe, 0x3f, 0xff]);
+    }
+
+    #[test]
+    fn the_pad_makes_an_fpdu_a_multiple_of_four() {
+        for (ulpdu, pad) in [(0, 2), (1, 1), (2, 0), (3, 3), (4, 2), (42, 0), (MAX_ULPDU, 3), (u32::MAX, 3)] {
+            assert_eq!(pad_length(ulpdu), pad, "ULPDU of {ulpdu}");
+        }
+    }
+
+    #[test]
+    fn exact_bytes_of_a_marker_both_ways() {
+        assert_eq!(marker(0x0214), [0, 0, 0x02, 0x14]);
+        assert_eq!(marker_pointer([0xa5, 0xa5, 0x02, 0x14]), 0x0214);
+    }
+
+    #[test]
+    fn the_two_low_bits_of_a_marker_are_sent_zero_and_taken_for_zero() {
+        assert_eq!(marker(0x0217), [0, 0, 0x02, 0x14]);
+        assert_eq!(marker_pointer([0, 0, 0x02, 0x17]), 0x0214);
+    }
+
+    #[test]
+    fn mulpdu_is_that_of_the_standards_formula_within_its_limits() {
+        assert_eq!(max_ulpdu(1460, false), 1454);
+        assert_eq!(max_ulpdu(1460, true), 1442);
+        assert_eq!(max_ulpdu(1463, false), 1454);
+        assert_eq!(max_ulpdu(8960, true), 8960 - 6 - 72);
+        assert_eq!(max_ulpdu(100, true), MIN_MULPDU);
+        assert_eq!(max_ulpdu(0, false), MIN_MULPDU);
+        assert_eq!(max_ulpdu(65_535, false), MAX_MULPDU);
+        assert_eq!(max_ulpdu(u32::MAX, true), MAX_MULPDU);
+    }
+
+    proptest! {
+        #[test]
+        fn every_start_frame_survives_the_wire(
+            reply: bool, markers: bool, crc: bool, reject: bool, enhanced: bool, revision: u8, private_length in 0..=512u16,
+        ) {
+            let kind = if reply { StartKind::Reply } else { StartKind::Request };
+            let (reject, enhanced) = (reject && reply, enhanced && revision >= 2);
+            let header = StartHeader { kind, markers, crc, reject, enhanced, revision, private_length };
+            prop_assert_eq!(StartHeader::parse(&emitted(header)), Ok(header));
+        }
+
+        #[test]
+        fn any_bytes_parse_without_panic(bytes: [u8; START_HEADER_LENGTH], reply: bool, key: bool, word: [u8; ENHANCED_LENGTH]) {
+            let mut bytes = bytes;
+            if key {
+                bytes[field::KEY].copy_from_slice(if reply { KEY_REPLY } else { KEY_REQUEST });
+            }
+            if let Ok(header) = StartHeader::parse(&bytes) {
+                prop_assert_eq!(StartHeader::parse(&emitted(header)), Ok(header));
+            }
+            let word = Enhanced::parse(&word);
+            prop_assert_eq!(Enhanced::parse(&word.emit()), word);
+        }
+
+        #[test]
+        fn an_fpdu_of_mulpdu_fits_the_packet_with_its_worst_case_of_markers(emss in 256..65_000u32, markers: bool) {
+            let ulpdu = max_ulpdu(emss, markers);
+            let most_markers = if markers { 4 * emss.div_ceil(512) } else { 0 };
+            let fpdu = 2 + ulpdu + pad_length(ulpdu) + 4 + most_markers;
+            prop_assert!(fpdu <= emss, "FPDU of {} in {}", fpdu, emss);
+            prop_assert_eq!((fpdu - most_markers) % 4, 0);
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! RDMAP: the control byte, and the messages that RDMAP itself reads (RFC 5040 section 4, RFC 7306 section 5).
+//! RDMAP: the control byte, and the messages that RDMAP itself reads (RFC 5040 section 4, RFC 7306 sections 4 to 6).
 
 use weft_base::Stag;
 
@@ -142,6 +142,15 @@ pub struct ReadRequest {
     pub source_offset: u64,
 }
 
+/// Where each field of a read request begins, in bytes (RFC 5040 figure 6).
+mod read_request {
+    pub(super) const SINK_STAG: usize = 0;
+    pub(super) const SINK_OFFSET: usize = 4;
+    pub(super) const LENGTH: usize = 12;
+    pub(super) const SOURCE_STAG: usize = 16;
+    pub(super) const SOURCE_OFFSET: usize = 20;
+}
+
 impl ReadRequest {
     /// Bytes on the wire.
     pub const LENGTH: usize = 28;
@@ -149,29 +158,31 @@ impl ReadRequest {
     /// Reads it.
     #[must_use]
     pub fn parse(bytes: &[u8; Self::LENGTH]) -> Self {
+        use read_request as field;
         Self {
-            sink_stag: Stag(read_u32(bytes, 0)),
-            sink_offset: read_u64(bytes, 4),
-            length: read_u32(bytes, 12),
-            source_stag: Stag(read_u32(bytes, 16)),
-            source_offset: read_u64(bytes, 20),
+            sink_stag: Stag(read_u32(bytes, field::SINK_STAG)),
+            sink_offset: read_u64(bytes, field::SINK_OFFSET),
+            length: read_u32(bytes, field::LENGTH),
+            source_stag: Stag(read_u32(bytes, field::SOURCE_STAG)),
+            source_offset: read_u64(bytes, field::SOURCE_OFFSET),
         }
     }
 
     /// Writes it.
     #[must_use]
     pub fn emit(&self) -> [u8; Self::LENGTH] {
+        use read_request as field;
         let mut bytes = [0; Self::LENGTH];
-        write_u32(&mut bytes, 0, self.sink_stag.0);
-        write_u64(&mut bytes, 4, self.sink_offset);
-        write_u32(&mut bytes, 12, self.length);
-        write_u32(&mut bytes, 16, self.source_stag.0);
-        write_u64(&mut bytes, 20, self.source_offset);
+        write_u32(&mut bytes, field::SINK_STAG, self.sink_stag.0);
+        write_u64(&mut bytes, field::SINK_OFFSET, self.sink_offset);
+        write_u32(&mut bytes, field::LENGTH, self.length);
+        write_u32(&mut bytes, field::SOURCE_STAG, self.source_stag.0);
+        write_u64(&mut bytes, field::SOURCE_OFFSET, self.source_offset);
         bytes
     }
 }
 
-/// The payload of Immediate Data (RFC 7306 section 6.2).
+/// Bytes of Immediate Data, the whole payload of its message (RFC 7306 section 6.2).
 pub const IMMEDIATE_LENGTH: usize = 8;
 
 /// What an atomic request does (RFC 7306 section 5.1).
@@ -180,7 +191,9 @@ pub const IMMEDIATE_LENGTH: usize = 8;
 pub enum AtomicCode {
     /// Add, field by field.
     FetchAdd = 0,
-    /// Exchange.
+    /// Exchange, whatever stands there. The number 1 is reserved (RFC 7306 section 10.1: the standard's text still speaks of a Swap, its
+    /// table has none), so it never travels: [`AtomicRequest::emit`] writes the [`AtomicCode::CompareSwap`] that compares no bit
+    /// and swaps all, which each responder that knows atomic operations knows. [`AtomicRequest::parse`] never returns it.
     Swap = 1,
     /// Exchange if equal.
     CompareSwap = 2,
@@ -199,13 +212,28 @@ pub struct AtomicRequest {
     pub offset: u64,
     /// What to add or to put.
     pub data: u64,
-    /// Add mask or swap mask.
+    /// Add mask (the highest bit of each field; 0 is one field of 64 bits) or swap mask (the bits to exchange).
     pub mask: u64,
-    /// What to compare with.
+    /// What to compare with. Of [`AtomicCode::CompareSwap`] only.
     pub compare: u64,
-    /// Which bits to compare.
+    /// Which bits to compare. Of [`AtomicCode::CompareSwap`] only.
     pub compare_mask: u64,
 }
+
+/// Where each field of an atomic request begins, in bytes (RFC 7306 figure 4).
+mod atomic_request {
+    pub(super) const CODE: usize = 3;
+    pub(super) const IDENTIFIER: usize = 4;
+    pub(super) const STAG: usize = 8;
+    pub(super) const OFFSET: usize = 12;
+    pub(super) const DATA: usize = 20;
+    pub(super) const MASK: usize = 28;
+    pub(super) const COMPARE: usize = 36;
+    pub(super) const COMPARE_MASK: usize = 44;
+}
+
+/// The bits of the byte that holds the atomic operation code; the rest of the word is reserved.
+const ATOMIC_CODE_MASK: u8 = 0x0f;
 
 impl AtomicRequest {
     /// Bytes on the wire.
@@ -214,49 +242,71 @@ impl AtomicRequest {
     /// Reads it. The error is the unknown operation code (RFC 7306 section 5.2.1, rule 4: it must be surfaced).
     ///
     /// # Errors
-    /// The operation code is none of the three.
+    /// The operation code is neither FetchAdd nor CmpSwap.
     pub fn parse(bytes: &[u8; Self::LENGTH]) -> Result<Self, u8> {
-        let code = match bytes[3] & 0x0f {
+        use atomic_request as field;
+        let code = match bytes[field::CODE] & ATOMIC_CODE_MASK {
             0 => AtomicCode::FetchAdd,
-            1 => AtomicCode::Swap,
             2 => AtomicCode::CompareSwap,
             unknown => return Err(unknown),
         };
-        Ok(Self {
+        let request = Self {
             code,
-            identifier: read_u32(bytes, 4),
-            stag: Stag(read_u32(bytes, 8)),
-            offset: read_u64(bytes, 12),
-            data: read_u64(bytes, 20),
-            mask: read_u64(bytes, 28),
-            compare: read_u64(bytes, 36),
-            compare_mask: read_u64(bytes, 44),
-        })
+            identifier: read_u32(bytes, field::IDENTIFIER),
+            stag: Stag(read_u32(bytes, field::STAG)),
+            offset: read_u64(bytes, field::OFFSET),
+            data: read_u64(bytes, field::DATA),
+            mask: read_u64(bytes, field::MASK),
+            compare: read_u64(bytes, field::COMPARE),
+            compare_mask: read_u64(bytes, field::COMPARE_MASK),
+        };
+        Ok(request.canonical())
     }
 
-    /// Writes it.
+    /// Writes it, in the form of [`AtomicRequest::canonical`].
     #[must_use]
     pub fn emit(&self) -> [u8; Self::LENGTH] {
+        use atomic_request as field;
+        let request = self.canonical();
         let mut bytes = [0; Self::LENGTH];
-        write_u32(&mut bytes, 0, self.code as u32);
-        write_u32(&mut bytes, 4, self.identifier);
-        write_u32(&mut bytes, 8, self.stag.0);
-        write_u64(&mut bytes, 12, self.offset);
-        write_u64(&mut bytes, 20, self.data);
-        write_u64(&mut bytes, 28, self.mask);
-        write_u64(&mut bytes, 36, self.compare);
-        write_u64(&mut bytes, 44, self.compare_mask);
+        bytes[field::CODE] = request.code as u8;
+        write_u32(&mut bytes, field::IDENTIFIER, request.identifier);
+        write_u32(&mut bytes, field::STAG, request.stag.0);
+        write_u64(&mut bytes, field::OFFSET, request.offset);
+        write_u64(&mut bytes, field::DATA, request.data);
+        write_u64(&mut bytes, field::MASK, request.mask);
+        write_u64(&mut bytes, field::COMPARE, request.compare);
+        write_u64(&mut bytes, field::COMPARE_MASK, request.compare_mask);
         bytes
+    }
+
+    /// The same request with each field that its operation does not use as the standard wants it on the wire, and a Swap as the
+    /// CmpSwap that it travels as (RFC 7306 section 5.2.1: compare data zero and compare mask all ones where nothing is compared).
+    #[must_use]
+    pub const fn canonical(self) -> Self {
+        match self.code {
+            AtomicCode::FetchAdd => Self { compare: 0, compare_mask: u64::MAX, ..self },
+            AtomicCode::Swap => {
+                Self { code: AtomicCode::CompareSwap, mask: u64::MAX, compare: 0, compare_mask: 0, ..self }
+            }
+            AtomicCode::CompareSwap => self,
+        }
     }
 }
 
-/// The payload of an Atomic Response (RFC 7306 section 5.2.2).
+/// The payload of an Atomic Response (RFC 7306 figure 6: 12 bytes; the 32 of its section 4 are a slip of the pen).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicResponse {
     /// The request's identifier.
     pub identifier: u32,
     /// What stood there before.
     pub original: u64,
+}
+
+/// Where each field of an atomic response begins, in bytes (RFC 7306 figure 6).
+mod atomic_response {
+    pub(super) const IDENTIFIER: usize = 0;
+    pub(super) const ORIGINAL: usize = 4;
 }
 
 impl AtomicResponse {
@@ -266,15 +316,157 @@ impl AtomicResponse {
     /// Reads it.
     #[must_use]
     pub fn parse(bytes: &[u8; Self::LENGTH]) -> Self {
-        Self { identifier: read_u32(bytes, 0), original: read_u64(bytes, 4) }
+        use atomic_response as field;
+        Self { identifier: read_u32(bytes, field::IDENTIFIER), original: read_u64(bytes, field::ORIGINAL) }
     }
 
     /// Writes it.
     #[must_use]
     pub fn emit(&self) -> [u8; Self::LENGTH] {
+        use atomic_response as field;
         let mut bytes = [0; Self::LENGTH];
-        write_u32(&mut bytes, 0, self.identifier);
-        write_u64(&mut bytes, 4, self.original);
+        write_u32(&mut bytes, field::IDENTIFIER, self.identifier);
+        write_u64(&mut bytes, field::ORIGINAL, self.original);
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Opcode, control byte, whether tagged, queue: figure 4 of RFC 5040 and figure 2 of RFC 7306.
+    const OPCODES: [(Opcode, u8, Option<u32>); 12] = [
+        (Opcode::Write, 0x40, None),
+        (Opcode::ReadRequest, 0x41, Some(1)),
+        (Opcode::ReadResponse, 0x42, None),
+        (Opcode::Send, 0x43, Some(0)),
+        (Opcode::SendInvalidate, 0x44, Some(0)),
+        (Opcode::SendSolicited, 0x45, Some(0)),
+        (Opcode::SendSolicitedInvalidate, 0x46, Some(0)),
+        (Opcode::Terminate, 0x47, Some(2)),
+        (Opcode::Immediate, 0x48, Some(0)),
+        (Opcode::ImmediateSolicited, 0x49, Some(0)),
+        (Opcode::AtomicRequest, 0x4a, Some(1)),
+        (Opcode::AtomicResponse, 0x4b, Some(3)),
+    ];
+
+    #[test]
+    fn each_opcode_has_its_byte_buffer_model_and_queue() {
+        for (opcode, byte, queue) in OPCODES {
+            assert_eq!(Control { opcode }.emit(), byte);
+            assert_eq!(Control::parse(byte), Ok(Control { opcode }));
+            assert_eq!(opcode.queue(), queue);
+            assert_eq!(opcode.is_tagged(), queue.is_none());
+        }
+    }
+
+    #[test]
+    fn every_control_byte_is_read_or_refused_for_the_right_reason() {
+        for byte in 0..=u8::MAX {
+            let expected = match (byte >> 6, byte & 0x0f) {
+                (1, code) if code < 12 => Ok(Control { opcode: OPCODES[usize::from(code)].0 }),
+                (1, code) => Err(ControlError::Opcode(code)),
+                (version, _) => Err(ControlError::Version(version)),
+            };
+            assert_eq!(Control::parse(byte), expected, "{byte:#04x}");
+        }
+    }
+
+    #[test]
+    fn exact_bytes_of_a_read_request_both_ways() {
+        let request = ReadRequest {
+            sink_stag: Stag(0x0102_0304),
+            sink_offset: 0x1112_1314_1516_1718,
+            length: 0x2122_2324,
+            source_stag: Stag(0x3132_3334),
+            source_offset: 0x4142_4344_4546_4748,
+        };
+        let bytes = [
+            0x01, 0x02, 0x03, 0x04, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x21, 0x22, 0x23, 0x24, 0x31, 0x32,
+            0x33, 0x34, 0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48,
+        ];
+        assert_eq!(request.emit(), bytes);
+        assert_eq!(ReadRequest::parse(&bytes), request);
+    }
+
+    const ATOMIC: AtomicRequest = AtomicRequest {
+        code: AtomicCode::CompareSwap,
+        identifier: 0x0102_0304,
+        stag: Stag(0x1112_1314),
+        offset: 0x2122_2324_2526_2728,
+        data: 0x3132_3334_3536_3738,
+        mask: 0x4142_4344_4546_4748,
+        compare: 0x5152_5354_5556_5758,
+        compare_mask: 0x6162_6364_6566_6768,
+    };
+
+    #[test]
+    fn exact_bytes_of_an_atomic_request_both_ways() {
+        let bytes = [
+            0x00, 0x00, 0x00, 0x02, 0x01, 0x02, 0x03, 0x04, 0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26,
+            0x27, 0x28, 0x31, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x38, 0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48,
+            0x51, 0x52, 0x53, 0x54, 0x55, 0x56, 0x57, 0x58, 0x61, 0x62, 0x63, 0x64, 0x65, 0x66, 0x67, 0x68,
+        ];
+        assert_eq!(ATOMIC.emit(), bytes);
+        assert_eq!(AtomicRequest::parse(&bytes), Ok(ATOMIC));
+    }
+
+    #[test]
+    fn reserved_bits_of_an_atomic_request_are_not_read() {
+        let mut bytes = ATOMIC.emit();
+        bytes[..4].copy_from_slice(&[0xff, 0xff, 0xff, 0xf2]);
+        assert_eq!(AtomicRequest::parse(&bytes), Ok(ATOMIC));
+    }
+
+    #[test]
+    fn an_add_compares_nothing_on_the_wire() {
+        let bytes = AtomicRequest { code: AtomicCode::FetchAdd, ..ATOMIC }.emit();
+        assert_eq!(bytes[3], 0);
+        assert_eq!(bytes[36..44], [0; 8]);
+        assert_eq!(bytes[44..52], [0xff; 8]);
+    }
+
+    #[test]
+    fn a_swap_travels_as_the_compare_and_swap_that_compares_nothing() {
+        let sent = AtomicRequest { code: AtomicCode::Swap, mask: 0, ..ATOMIC };
+        let expected = AtomicRequest { mask: u64::MAX, compare: 0, compare_mask: 0, ..ATOMIC };
+        assert_eq!(AtomicRequest::parse(&sent.emit()), Ok(expected));
+    }
+
+    #[test]
+    fn the_reserved_and_the_unassigned_atomic_codes_are_refused() {
+        for code in (0..16).filter(|code| ![0, 2].contains(code)) {
+            let mut bytes = ATOMIC.emit();
+            bytes[3] = 0xf0 | code;
+            assert_eq!(AtomicRequest::parse(&bytes), Err(code));
+        }
+    }
+
+    #[test]
+    fn exact_bytes_of_an_atomic_response_both_ways() {
+        let response = AtomicResponse { identifier: 0x0102_0304, original: 0x1112_1314_1516_1718 };
+        let bytes = [0x01, 0x02, 0x03, 0x04, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18];
+        assert_eq!(response.emit(), bytes);
+        assert_eq!(AtomicResponse::parse(&bytes), response);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_survive_reading_and_writing(
+            read: [u8; ReadRequest::LENGTH], response: [u8; AtomicResponse::LENGTH],
+            first in proptest::array::uniform32(any::<u8>()), rest in proptest::array::uniform20(any::<u8>()),
+        ) {
+            prop_assert_eq!(ReadRequest::parse(&read).emit(), read);
+            prop_assert_eq!(AtomicResponse::parse(&response).emit(), response);
+            let mut atomic = [0; AtomicRequest::LENGTH];
+            atomic[..32].copy_from_slice(&first);
+            atomic[32..].copy_from_slice(&rest);
+            if let Ok(request) = AtomicRequest::parse(&atomic) {
+                prop_assert_eq!(AtomicRequest::parse(&request.emit()), Ok(request));
+            }
+        }
     }
 }
