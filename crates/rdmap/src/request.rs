@@ -1,0 +1,292 @@
+//! What a user asks for.
+
+use core::fmt;
+use std::collections::VecDeque;
+
+use arrayvec::ArrayVec;
+use weft_base::{Gather, Slice, Stag};
+use weft_wire::rdmap::AtomicCode;
+
+use crate::completion::CompletionKind;
+use crate::lifecycle::State;
+
+/// The most bytes a request may carry in itself, instead of naming memory.
+pub const MAX_INLINE: usize = 192;
+
+/// A request to the peer.
+#[derive(Clone, Debug)]
+pub struct SendRequest {
+    /// Chosen by the user, given back in the completion.
+    pub id: u64,
+    /// What to do.
+    pub operation: Operation,
+    /// Whether success makes a completion. An error always makes one.
+    pub signaled: bool,
+    /// Whether to wait until the reads and atomics before it have completed (RFC 5040 section 5.5, rule 12).
+    pub fence: bool,
+}
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub enum Operation {
+    /// Sends a message into the receive buffer that is next at the peer.
+    Send {
+        /// The message.
+        payload: Payload,
+        /// Asks the peer for an event.
+        solicited: bool,
+        /// Asks the peer to invalidate this STag of its own.
+        invalidate: Option<Stag>,
+    },
+    /// Writes to the peer's memory.
+    Write {
+        /// The bytes.
+        payload: Payload,
+        /// Where they go.
+        target: RemoteTarget,
+    },
+    /// Writes to the peer's memory, then uses up one of its receive requests with immediate data. One completion.
+    WriteImmediate {
+        /// The bytes.
+        payload: Payload,
+        /// Where they go.
+        target: RemoteTarget,
+        /// The immediate data.
+        immediate: u64,
+        /// Asks the peer for an event.
+        solicited: bool,
+    },
+    /// Uses up one of the peer's receive requests with immediate data.
+    Immediate {
+        /// The immediate data.
+        immediate: u64,
+        /// Asks the peer for an event.
+        solicited: bool,
+    },
+    /// Reads from the peer's memory, as many bytes as the sink has.
+    Read {
+        /// Where they go.
+        sink: Gather,
+        /// Where they are.
+        source: RemoteTarget,
+    },
+    /// Changes 8 bytes of the peer's memory as one step.
+    Atomic {
+        /// How.
+        code: AtomicCode,
+        /// What to add or to put.
+        data: u64,
+        /// FetchAdd: the top bit of each field (0: one field of 64 bits). CompareSwap: the bits to exchange. Swap: not used.
+        mask: u64,
+        /// CompareSwap: what to compare with.
+        compare: u64,
+        /// CompareSwap: the bits to compare.
+        compare_mask: u64,
+        /// 8 bytes: takes what stood there before, in the byte order of this machine.
+        sink: Slice,
+        /// Which 8 bytes. Their address at the peer must be a multiple of 8.
+        target: RemoteTarget,
+    },
+}
+
+impl Operation {
+    pub(crate) fn kind(&self) -> CompletionKind {
+        match self {
+            Self::Send { .. } => CompletionKind::Send,
+            Self::Write { .. } => CompletionKind::Write,
+            Self::WriteImmediate { .. } => CompletionKind::WriteImmediate,
+            Self::Immediate { .. } => CompletionKind::Immediate,
+            Self::Read { .. } => CompletionKind::Read,
+            Self::Atomic { code, .. } => CompletionKind::Atomic(*code),
+        }
+    }
+
+    /// Bytes of the message.
+    pub(crate) fn length(&self) -> u32 {
+        match self {
+            Self::Send { payload, .. } | Self::Write { payload, .. } | Self::WriteImmediate { payload, .. } => {
+                payload.length()
+            }
+            Self::Immediate { .. } => 0,
+            Self::Read { sink, .. } => sink.length(),
+            Self::Atomic { sink, .. } => sink.length,
+        }
+    }
+
+    /// The memory it names, that is pinned while it is under way.
+    pub(crate) fn memory(&self) -> Gather {
+        match self {
+            Self::Send { payload, .. } | Self::Write { payload, .. } | Self::WriteImmediate { payload, .. } => {
+                match payload {
+                    Payload::Gather(gather) => *gather,
+                    Payload::Inline(_) => Gather::empty(),
+                }
+            }
+            Self::Immediate { .. } => Gather::empty(),
+            Self::Read { sink, .. } => *sink,
+            Self::Atomic { sink, .. } => Gather::from(*sink),
+        }
+    }
+
+    pub(crate) fn is_answered(&self) -> bool {
+        matches!(self, Self::Read { .. } | Self::Atomic { .. })
+    }
+
+    pub(crate) fn needs_extensions(&self) -> bool {
+        matches!(self, Self::WriteImmediate { .. } | Self::Immediate { .. } | Self::Atomic { .. })
+    }
+
+    /// The peer's memory that it touches, and how many bytes of it.
+    pub(crate) fn remote(&self) -> Option<(RemoteTarget, u32)> {
+        match self {
+            Self::Send { .. } | Self::Immediate { .. } => None,
+            Self::Write { target, .. } | Self::WriteImmediate { target, .. } | Self::Atomic { target, .. } => {
+                Some((*target, self.length()))
+            }
+            Self::Read { source, .. } => Some((*source, self.length())),
+        }
+    }
+}
+
+/// A place in the peer's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteTarget {
+    /// The region, as the peer has announced it.
+    pub stag: Stag,
+    /// The tagged offset in it.
+    pub offset: u64,
+}
+
+/// The bytes of a message.
+#[derive(Clone, Debug)]
+pub enum Payload {
+    /// In memory. It must not change before the completion.
+    Gather(Gather),
+    /// In the request itself.
+    Inline(ArrayVec<u8, MAX_INLINE>),
+}
+
+impl Payload {
+    /// Bytes.
+    #[must_use]
+    pub fn length(&self) -> u32 {
+        match self {
+            Self::Gather(gather) => gather.length(),
+            Self::Inline(bytes) => bytes.len() as u32,
+        }
+    }
+}
+
+/// A buffer for a message of the peer.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiveRequest {
+    /// Chosen by the user, given back in the completion.
+    pub id: u64,
+    /// Where the message goes.
+    pub sink: Gather,
+}
+
+/// Where a stream takes receive requests from: a queue of its own, or one that is shared by several streams.
+/// Whoever hands out a request hands over the pin of its memory with it.
+pub trait ReceiveSource {
+    /// The next request, if there is one.
+    fn take(&mut self) -> Option<ReceiveRequest>;
+}
+
+/// Receive requests in the order in which they were posted.
+#[derive(Debug)]
+pub struct ReceiveQueue {
+    waiting: VecDeque<ReceiveRequest>,
+    depth: usize,
+}
+
+impl ReceiveQueue {
+    /// An empty queue for up to `depth` requests.
+    #[must_use]
+    pub fn new(depth: usize) -> Self {
+        Self { waiting: VecDeque::with_capacity(depth), depth }
+    }
+
+    /// Adds a request. Its memory is pinned already.
+    ///
+    /// # Errors
+    /// The queue is full. The pin stays with the caller then.
+    pub fn post(&mut self, request: ReceiveRequest) -> Result<(), PostError> {
+        if self.waiting.len() == self.depth {
+            return Err(PostError::QueueFull { depth: self.depth });
+        }
+        self.waiting.push_back(request);
+        Ok(())
+    }
+
+    /// Requests that wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether none waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+impl ReceiveSource for ReceiveQueue {
+    fn take(&mut self) -> Option<ReceiveRequest> {
+        self.waiting.pop_front()
+    }
+}
+
+/// Why a request was not taken. Nothing has changed, and the pin of its memory stays with the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PostError {
+    /// The queue holds as many requests as it may.
+    QueueFull {
+        /// As many.
+        depth: usize,
+    },
+    /// The stream takes no requests any more.
+    NotReady(State),
+    /// Atomics and immediate data were not agreed with this peer.
+    ExtensionsNotAgreed,
+    /// Reads and atomics cannot be sent to this peer: none may be outstanding there (ORD is 0).
+    NoReadsAgreed,
+    /// The remote range passes the end of the 64-bit offsets.
+    OffsetWraps {
+        /// The tagged offset.
+        offset: u64,
+        /// Bytes from there.
+        length: u32,
+    },
+    /// The sink of an atomic has not 8 bytes.
+    InvalidAtomic {
+        /// What it has.
+        sink_length: u32,
+    },
+}
+
+impl fmt::Display for PostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::QueueFull { depth } => {
+                write!(f, "the queue is full ({depth} requests): poll completions, or create it deeper")
+            }
+            Self::NotReady(state) => write!(f, "the stream takes no requests: it is {state}"),
+            Self::ExtensionsNotAgreed => {
+                f.write_str("atomics and immediate data were not agreed with this peer when it connected")
+            }
+            Self::NoReadsAgreed => {
+                f.write_str("reads and atomics are not possible: ORD is 0; ask for more when connecting")
+            }
+            Self::OffsetWraps { offset, length } => {
+                write!(f, "remote offset {offset:#x} and length {length} pass the end of the 64-bit offsets")
+            }
+            Self::InvalidAtomic { sink_length } => {
+                write!(f, "the sink of an atomic must have 8 bytes, this one has {sink_length}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PostError {}

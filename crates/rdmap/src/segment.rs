@@ -1,0 +1,124 @@
+//! Segments, on their way out and in.
+
+use weft_base::{Gather, MessageNumber, Stag};
+use weft_wire::ddp;
+use weft_wire::rdmap::{AtomicRequest, AtomicResponse, Opcode, ReadRequest};
+use weft_wire::terminate::Terminate;
+
+/// The least ULPDU a stream below may ask for: with fewer bytes the messages that fit into one segment would not
+/// (RFC 5044 section 5.1: a MULPDU is never less than 128). Less is taken for this.
+pub const MIN_ULPDU: u32 = 128;
+
+/// A DDP segment to be sent.
+#[derive(Debug)]
+pub struct Segment<'a> {
+    /// Its first bytes: the DDP header, and what RDMAP puts behind it.
+    pub header: &'a [u8],
+    /// The rest.
+    pub payload: SegmentPayload<'a>,
+    /// Bytes of both together.
+    pub length: u32,
+}
+
+/// The payload of a segment.
+#[derive(Clone, Copy, Debug)]
+pub enum SegmentPayload<'a> {
+    /// None.
+    None,
+    /// In memory, pinned until [`Stream::handle_sent`](crate::Stream::handle_sent).
+    Gather(Gather),
+    /// Carried by the request. To be copied now.
+    Inline(&'a [u8]),
+}
+
+/// A segment's place in the order of the stream below: from `start` up to, but not including, `end`. The first segment starts at 0, and
+/// each starts where the one before it ends. Byte positions will do, and so will running numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Where it starts.
+    pub start: u64,
+    /// Where the next one starts.
+    pub end: u64,
+}
+
+/// Where the payload of a segment belongs. Nothing has been delivered: give it to [`Stream::handle_placed`](crate::Stream::handle_placed)
+/// when the bytes are there and the CRC is good, or drop it.
+#[derive(Debug)]
+#[must_use = "a segment that is not handed back counts for nothing"]
+pub struct Placement {
+    /// Where in the ULPDU the payload starts.
+    pub header_length: u32,
+    /// Where it goes: exactly the bytes of the ULPDU that follow the header, or empty when there is nothing to place.
+    pub sink: Gather,
+    pub(crate) serial: u64,
+    pub(crate) arrival: Arrival,
+    pub(crate) received: Received,
+}
+
+/// What is kept of a segment until its turn comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Received {
+    pub(crate) context: Context,
+    pub(crate) effect: Effect,
+}
+
+/// What a Terminate says about the segment that it blames.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context {
+    /// Its header; `None` when it cannot be read.
+    pub(crate) header: Option<ddp::Header>,
+    /// Bytes of the segment.
+    pub(crate) length: u32,
+    /// The read request that it is.
+    pub(crate) read: Option<ReadRequest>,
+}
+
+/// What a segment does when its turn comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Effect {
+    /// Nothing: a Write is not delivered (RFC 5040 section 5.1).
+    Write,
+    Send(Part),
+    Immediate {
+        part: Part,
+        immediate: u64,
+    },
+    ReadRequest {
+        number: MessageNumber,
+        request: ReadRequest,
+    },
+    AtomicRequest {
+        number: MessageNumber,
+        request: AtomicRequest,
+    },
+    ReadResponse(ResponsePart),
+    AtomicResponse {
+        number: MessageNumber,
+        response: AtomicResponse,
+    },
+    Terminate(Terminate),
+    /// The zero-length Send that says ready-to-receive.
+    ReadySend,
+}
+
+/// A piece of a message on queue 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) number: MessageNumber,
+    pub(crate) opcode: Opcode,
+    /// The Invalidate STag field.
+    pub(crate) word: u32,
+    pub(crate) offset: u32,
+    /// Bytes that go to the receive buffer.
+    pub(crate) length: u32,
+    pub(crate) last: bool,
+}
+
+/// A piece of a Read Response.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ResponsePart {
+    pub(crate) stag: Stag,
+    pub(crate) offset: u64,
+    pub(crate) length: u32,
+    pub(crate) last: bool,
+}

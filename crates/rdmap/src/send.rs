@@ -1,0 +1,186 @@
+//! The requests to the peer, from posting to completion.
+
+use std::collections::VecDeque;
+
+use weft_base::MessageNumber;
+
+use crate::completion::{Completion, Status};
+use crate::request::{Operation, PostError, SendRequest};
+
+/// A request under way.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) request: SendRequest,
+    /// Bytes of it that were given out.
+    pub(crate) formed: u32,
+    /// A Write with immediate data: the Write was given out, the Immediate Data message is next.
+    pub(crate) write_formed: bool,
+    /// The message on an untagged queue that it is: queue and MSN.
+    pub(crate) number: Option<(u32, MessageNumber)>,
+    /// All of it was given out.
+    given: bool,
+    /// Segments given out that the stream below may still read.
+    out: u32,
+    /// The peer's answer was delivered. True from the start for what is not answered.
+    answered: bool,
+    status: Status,
+}
+
+impl Entry {
+    fn is_done(&self) -> bool {
+        // RFC 5040 section 5.5, rule 14: complete when DDP says so, which is when the stream below answers for it (RFC 5041 section 5.4);
+        // rule 19: a read when its response was delivered.
+        self.out == 0 && (self.status != Status::Success || (self.given && self.answered))
+    }
+
+    fn completion(&self) -> Completion {
+        let operation = &self.request.operation;
+        let length = if self.status == Status::Success { operation.length() } else { 0 };
+        Completion {
+            id: self.request.id,
+            kind: operation.kind(),
+            status: self.status,
+            length,
+            immediate: None,
+            invalidated: None,
+            solicited: false,
+        }
+    }
+}
+
+/// Requests in the order of posting. They are given out in this order (RFC 5040 section 5.5, rule 13) and complete in it (rule 15).
+#[derive(Debug)]
+pub(crate) struct SendQueue {
+    ring: VecDeque<Entry>,
+    /// The running number of the request at the front.
+    first: u64,
+    /// Position in the ring of the one that is given out next.
+    next: usize,
+    depth: usize,
+}
+
+impl SendQueue {
+    pub(crate) fn new(depth: usize) -> Self {
+        Self { ring: VecDeque::with_capacity(depth), first: 0, next: 0, depth }
+    }
+
+    pub(crate) fn post(&mut self, request: SendRequest) -> Result<(), PostError> {
+        if self.ring.len() == self.depth {
+            return Err(PostError::QueueFull { depth: self.depth });
+        }
+        let answered = !request.operation.is_answered();
+        self.ring.push_back(Entry {
+            request,
+            formed: 0,
+            write_formed: false,
+            number: None,
+            given: false,
+            out: 0,
+            answered,
+            status: Status::Success,
+        });
+        Ok(())
+    }
+
+    /// The request that is given out next, and its running number.
+    pub(crate) fn next(&self) -> Option<(u64, &Entry)> {
+        self.ring.get(self.next).map(|entry| (self.first + self.next as u64, entry))
+    }
+
+    pub(crate) fn next_mut(&mut self) -> Option<(u64, &mut Entry)> {
+        let sequence = self.first + self.next as u64;
+        self.ring.get_mut(self.next).map(|entry| (sequence, entry))
+    }
+
+    pub(crate) fn get(&self, sequence: u64) -> Option<&Entry> {
+        self.ring.get(self.position(sequence)?)
+    }
+
+    fn get_mut(&mut self, sequence: u64) -> Option<&mut Entry> {
+        let position = self.position(sequence)?;
+        self.ring.get_mut(position)
+    }
+
+    fn position(&self, sequence: u64) -> Option<usize> {
+        usize::try_from(sequence.checked_sub(self.first)?).ok()
+    }
+
+    /// A segment of the next request was given out; `whole`: its last.
+    pub(crate) fn on_given(&mut self, whole: bool) {
+        if let Some(entry) = self.ring.get_mut(self.next) {
+            entry.out += 1;
+            entry.given = whole;
+            self.next += usize::from(whole);
+        }
+    }
+
+    /// The stream below is done with this many segments of a request.
+    pub(crate) fn on_sent(&mut self, sequence: u64, segments: u32) {
+        if let Some(entry) = self.get_mut(sequence) {
+            debug_assert!(entry.out >= segments, "more segments sent than were given out");
+            entry.out = entry.out.saturating_sub(segments);
+        }
+    }
+
+    /// The peer's answer to a request was delivered.
+    pub(crate) fn on_answered(&mut self, sequence: u64, status: Status) {
+        if let Some(entry) = self.get_mut(sequence) {
+            entry.answered = true;
+            entry.status = status;
+        }
+    }
+
+    /// The first request that is not complete and that `is_meant` picks ends with this status.
+    pub(crate) fn fail_first(&mut self, status: Status, is_meant: impl Fn(u64, &Entry) -> bool) {
+        let first = self.first;
+        let meant =
+            self.ring.iter_mut().zip(first..).find(|(entry, sequence)| !entry.is_done() && is_meant(*sequence, entry));
+        if let Some((entry, _)) = meant {
+            entry.status = status;
+        }
+    }
+
+    /// Ends everything that is not complete. What the stream below may still read completes when it has let go of it.
+    pub(crate) fn flush(&mut self) {
+        let complete = self.ring.iter().take_while(|entry| entry.is_done() && entry.status == Status::Success).count();
+        for entry in self.ring.iter_mut().skip(complete) {
+            if entry.status == Status::Success {
+                entry.status = Status::Flushed;
+            }
+        }
+        self.next = self.ring.len();
+    }
+
+    /// The stream below has ended, and with it all its reading.
+    pub(crate) fn let_go(&mut self) {
+        for entry in &mut self.ring {
+            entry.out = 0;
+        }
+    }
+
+    /// Whether everything that was posted is done, polled or not.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.next == self.ring.len() && self.ring.iter().all(Entry::is_done)
+    }
+
+    /// Takes out the oldest request when it is complete.
+    pub(crate) fn pop(&mut self) -> Option<(SendRequest, Completion)> {
+        if !self.ring.front()?.is_done() {
+            return None;
+        }
+        let entry = self.ring.pop_front()?;
+        self.first += 1;
+        self.next = self.next.saturating_sub(1);
+        let completion = entry.completion();
+        Some((entry.request, completion))
+    }
+
+    /// Takes out the oldest request, complete or not: the stream is being dropped.
+    pub(crate) fn abandon(&mut self) -> Option<SendRequest> {
+        self.ring.pop_front().map(|entry| entry.request)
+    }
+
+    pub(crate) fn operation(&self, sequence: u64) -> Option<&Operation> {
+        self.get(sequence).map(|entry| &entry.request.operation)
+    }
+}

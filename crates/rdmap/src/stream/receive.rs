@@ -1,0 +1,293 @@
+//! The checks of a segment: all of them, before a byte of it is placed (RFC 5041 section 7.1, RFC 5040 section 7.2, RFC 7306 section 8.2).
+
+use weft_base::{Gather, MessageNumber, Stag};
+use weft_memory::RemoteRight;
+use weft_wire::ddp::{Header, HeaderError, Target};
+use weft_wire::rdmap::{
+    AtomicRequest, AtomicResponse, Control, ControlError, IMMEDIATE_LENGTH, Opcode, ReadRequest, queue,
+};
+use weft_wire::terminate::Terminate;
+
+use super::Stream;
+use crate::order::Turn;
+use crate::request::ReceiveSource;
+use crate::segment::{Arrival, Context, Effect, Part, Placement, Received, ResponsePart};
+use crate::untagged::Missing;
+use crate::violation::Violation;
+
+/// A segment whose header was read.
+struct Head<'a> {
+    header: Header,
+    opcode: Opcode,
+    /// What follows the header, as far as it is in hand.
+    rest: &'a [u8],
+    /// Bytes that follow the header.
+    payload: u32,
+}
+
+impl Stream {
+    /// Checks a segment and says where its payload belongs. Nothing is delivered by this, and nothing may be placed unless this says so.
+    ///
+    /// `length` is the length of the whole ULPDU, `head` at least its first `min(length, HEAD_LENGTH)` bytes. Only the last placement that was
+    /// given out counts: the next call of this makes an earlier one worthless.
+    ///
+    /// # Errors
+    /// The segment must not be placed. A violation with a [`code`](Violation::code) has ended the stream: its Terminate comes from
+    /// [`Stream::poll_transmit`]. If the CRC of the segment turns out bad, say so by [`Stream::fail`], which then is told instead.
+    pub fn handle_segment(
+        &mut self,
+        arrival: Arrival,
+        length: u32,
+        head: &[u8],
+        receives: &mut dyn ReceiveSource,
+    ) -> Result<Placement, Violation> {
+        if !self.state.receives() {
+            return Err(Violation::NotReceiving(self.state));
+        }
+        let Arrival { start, end } = arrival;
+        let is_early = match self.order.turn(arrival) {
+            Turn::Now => false,
+            Turn::Early => true,
+            Turn::Duplicate => return Err(Violation::Duplicate { start, end }),
+            Turn::Full => return Err(Violation::Deferred { start }),
+        };
+        let mut context = Context { header: None, length, read: None };
+        let located = self.locate(&mut context, head, is_early, receives);
+        let (sink, effect) = match located {
+            Ok(located) => located,
+            // Whatever is wrong with it, judgement waits for its turn: what comes before it may make it right.
+            Err(_) if is_early => return Err(Violation::Deferred { start }),
+            Err(Missing::Unpolled) => return Err(Violation::Deferred { start }),
+            Err(Missing::Violation(violation)) => {
+                self.raise(violation, &context);
+                self.is_provisional = self.terminate.is_some();
+                return Err(violation);
+            }
+        };
+        self.placements += 1;
+        let header_length = length - sink.length();
+        Ok(Placement { header_length, sink, serial: self.placements, arrival, received: Received { context, effect } })
+    }
+
+    /// Whether the sink of a placement is still granted: to be asked when placing takes several steps, before each further one, and when
+    /// the memory refuses.
+    ///
+    /// # Errors
+    /// It is not; the stream has ended with this.
+    pub fn recheck(&mut self, placement: &Placement) -> Result<(), Violation> {
+        if !self.state.receives() || placement.serial != self.placements {
+            return Err(Violation::NotReceiving(self.state));
+        }
+        let context = placement.received.context;
+        let Some(Header { target: Target::Tagged { stag, offset }, .. }) = context.header else { return Ok(()) };
+        if !matches!(placement.received.effect, Effect::Write) || placement.sink.is_empty() {
+            return Ok(());
+        }
+        let length = placement.sink.length();
+        let (domain, need) = (self.config.domain, RemoteRight::Write);
+        let fault = match self.registry.check_remote(domain, stag, offset, length, need) {
+            Ok(slice) if placement.sink.slices() == [slice] => return Ok(()),
+            Ok(_) => weft_memory::RemoteFault::InvalidStag,
+            Err(fault) => fault,
+        };
+        let violation = Violation::WriteTarget { stag, offset, length, fault };
+        self.raise(violation, &context);
+        Err(violation)
+    }
+
+    fn locate(
+        &mut self,
+        context: &mut Context,
+        head: &[u8],
+        is_early: bool,
+        receives: &mut dyn ReceiveSource,
+    ) -> Result<(Gather, Effect), Missing> {
+        let head = self.read_head(context, head).map_err(Missing::Violation)?;
+        let checked = match (head.opcode, head.header.target) {
+            (Opcode::Write, Target::Tagged { stag, offset }) => self.locate_write(stag, offset, head.payload),
+            (Opcode::ReadResponse, Target::Tagged { stag, offset }) => {
+                let part = ResponsePart { stag, offset, length: head.payload, last: head.header.last };
+                self.locate_response(&part, is_early)
+            }
+            (_, Target::Untagged { queue: queue::SEND, number, offset, word }) => {
+                return self.locate_send(&head, number, offset, word, is_early, receives);
+            }
+            (Opcode::ReadRequest, Target::Untagged { number, .. }) => {
+                let request = head.message().map(ReadRequest::parse);
+                context.read = request.as_ref().ok().copied();
+                request.and_then(|request| self.check_read(number, request, is_early))
+            }
+            (Opcode::AtomicRequest, Target::Untagged { number, .. }) => self.check_atomic(&head, number, is_early),
+            (Opcode::AtomicResponse, Target::Untagged { number, .. }) => {
+                head.message().map(AtomicResponse::parse).and_then(|response| {
+                    if !is_early {
+                        self.requester.check_atomic(number, response.identifier)?;
+                    }
+                    Ok((Gather::empty(), Effect::AtomicResponse { number, response }))
+                })
+            }
+            (Opcode::Terminate, Target::Untagged { number, .. }) => check_terminate(&head, number),
+            (opcode, _) => Err(Violation::Model(opcode)),
+        };
+        checked.map_err(Missing::Violation)
+    }
+
+    /// RFC 5040 section 7.2, checks 1 to 3.
+    fn read_head<'a>(&self, context: &mut Context, head: &'a [u8]) -> Result<Head<'a>, Violation> {
+        let length = context.length;
+        let head = &head[..head.len().min(length as usize)];
+        let header = Header::parse(head).map_err(|error| match error {
+            HeaderError::Short => Violation::Short { length },
+            HeaderError::Version { version, tagged } => Violation::DdpVersion { version, tagged },
+        })?;
+        context.header = Some(header);
+        let opcode = match Control::parse(header.control) {
+            Ok(control) => control.opcode,
+            Err(ControlError::Version(version)) => return Err(Violation::RdmapVersion(version)),
+            Err(ControlError::Opcode(code)) => return Err(Violation::UnknownOpcode(code)),
+        };
+        if is_extension(opcode) && !self.config.extensions {
+            return Err(Violation::NotAgreed(opcode));
+        }
+        match header.target {
+            Target::Tagged { .. } if !opcode.is_tagged() => return Err(Violation::Model(opcode)),
+            Target::Untagged { .. } if opcode.is_tagged() => return Err(Violation::Model(opcode)),
+            Target::Untagged { queue, .. } if opcode.queue() != Some(queue) => {
+                return Err(Violation::Queue { opcode, queue });
+            }
+            _ => {}
+        }
+        let rest = &head[header.length()..];
+        Ok(Head { header, opcode, rest, payload: length - header.length() as u32 })
+    }
+
+    fn locate_write(&self, stag: Stag, offset: u64, length: u32) -> Result<(Gather, Effect), Violation> {
+        // RFC 5041 section 5.2: nothing of a segment of length zero is checked but the control fields.
+        if length == 0 {
+            return Ok((Gather::empty(), Effect::Write));
+        }
+        match self.registry.check_remote(self.config.domain, stag, offset, length, RemoteRight::Write) {
+            Ok(slice) => Ok((Gather::from(slice), Effect::Write)),
+            Err(fault) => Err(Violation::WriteTarget { stag, offset, length, fault }),
+        }
+    }
+
+    fn locate_response(&self, part: &ResponsePart, is_early: bool) -> Result<(Gather, Effect), Violation> {
+        let sink = if !is_early {
+            self.requester.locate_next(part)?
+        } else if part.length == 0 {
+            Gather::empty()
+        } else {
+            self.requester.locate_any(part)?
+        };
+        Ok((sink, Effect::ReadResponse(*part)))
+    }
+
+    /// Sends of all kinds, and immediate data, which uses up a receive request as they do (RFC 7306 section 6.3).
+    fn locate_send(
+        &mut self,
+        head: &Head<'_>,
+        number: MessageNumber,
+        offset: u32,
+        word: u32,
+        is_early: bool,
+        receives: &mut dyn ReceiveSource,
+    ) -> Result<(Gather, Effect), Missing> {
+        if self.awaits_ready_send {
+            if is_early {
+                // Whether message 1 uses up a receive request is known when it has come.
+                return Err(Missing::Unpolled);
+            }
+            if is_ready_send(head, number, offset) {
+                return Ok((Gather::empty(), Effect::ReadySend));
+            }
+        }
+        let immediate = if is_immediate(head.opcode) {
+            let bytes: &[u8; IMMEDIATE_LENGTH] = head.message().map_err(Missing::Violation)?;
+            Some(u64::from_be_bytes(*bytes))
+        } else {
+            None
+        };
+        let length = if immediate.is_some() { 0 } else { head.payload };
+        let part = Part { number, opcode: head.opcode, word, offset, length, last: head.header.last };
+        let sink = if is_early {
+            self.receives.locate_any(&part, receives)?
+        } else {
+            self.receives.locate_next(&part, receives)?
+        };
+        let effect = match immediate {
+            Some(immediate) => Effect::Immediate { part, immediate },
+            None => Effect::Send(part),
+        };
+        Ok((sink, effect))
+    }
+
+    fn check_read(
+        &self,
+        number: MessageNumber,
+        request: ReadRequest,
+        is_early: bool,
+    ) -> Result<(Gather, Effect), Violation> {
+        if !is_early {
+            self.responder.check(number)?;
+        }
+        Ok((Gather::empty(), Effect::ReadRequest { number, request }))
+    }
+
+    fn check_atomic(
+        &self,
+        head: &Head<'_>,
+        number: MessageNumber,
+        is_early: bool,
+    ) -> Result<(Gather, Effect), Violation> {
+        let request = AtomicRequest::parse(head.message()?).map_err(Violation::AtomicCode)?;
+        if !is_early {
+            self.responder.check(number)?;
+        }
+        Ok((Gather::empty(), Effect::AtomicRequest { number, request }))
+    }
+}
+
+impl<'a> Head<'a> {
+    /// The bytes of a message that RDMAP reads itself: one segment of exactly this length.
+    fn message<const LENGTH: usize>(&self) -> Result<&'a [u8; LENGTH], Violation> {
+        let Target::Untagged { queue, offset, .. } = self.header.target else {
+            return Err(Violation::Model(self.opcode));
+        };
+        let expected = LENGTH as u32;
+        if offset != 0 {
+            return Err(Violation::Offset { queue, offset, expected: 0 });
+        }
+        if self.payload > expected || !self.header.last {
+            let end = u64::from(self.payload) + u64::from(!self.header.last);
+            return Err(Violation::TooLong { queue, end, buffer: expected });
+        }
+        let short = Violation::MessageLength { opcode: self.opcode, length: self.payload, expected };
+        self.rest.first_chunk().filter(|_| self.payload == expected).ok_or(short)
+    }
+}
+
+/// A Terminate may be cut short, but is there at most once.
+fn check_terminate(head: &Head<'_>, number: MessageNumber) -> Result<(Gather, Effect), Violation> {
+    if number != MessageNumber::FIRST {
+        return Err(Violation::Number { queue: queue::TERMINATE, number, expected: MessageNumber::FIRST });
+    }
+    let (opcode, length) = (head.opcode, head.payload);
+    let short = Violation::MessageLength { opcode, length, expected: 4 };
+    let terminate = Terminate::parse(head.rest).ok_or(short)?;
+    Ok((Gather::empty(), Effect::Terminate(terminate)))
+}
+
+fn is_extension(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::Immediate | Opcode::ImmediateSolicited | Opcode::AtomicRequest | Opcode::AtomicResponse)
+}
+
+fn is_immediate(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::Immediate | Opcode::ImmediateSolicited)
+}
+
+/// The ready-to-receive Send of RFC 6581 section 9.2: message 1, of length zero. It is none of the user's.
+fn is_ready_send(head: &Head<'_>, number: MessageNumber, offset: u32) -> bool {
+    let is_plain = head.opcode == Opcode::Send && head.header.last;
+    is_plain && number == MessageNumber::FIRST && offset == 0 && head.payload == 0
+}

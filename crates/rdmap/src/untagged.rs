@@ -1,0 +1,185 @@
+//! The receive requests that messages on queue 0 use up, one each.
+
+use std::collections::VecDeque;
+
+use weft_base::{Gather, MessageNumber};
+use weft_wire::rdmap::{Opcode, queue};
+
+use crate::completion::{Completion, CompletionKind, Status};
+use crate::request::{ReceiveRequest, ReceiveSource};
+use crate::segment::Part;
+use crate::violation::Violation;
+
+/// A receive request that was taken for a message.
+#[derive(Debug)]
+struct Assigned {
+    id: u64,
+    sink: Gather,
+    length: u32,
+    status: Status,
+}
+
+/// How messages are matched with receive requests: the message of number n gets the n-th request that is taken.
+#[derive(Debug)]
+pub(crate) struct Receives {
+    /// Completed ones first, then the one of the message that is being delivered, then those that were taken early.
+    assigned: VecDeque<Assigned>,
+    /// Completions that wait to be polled, for the first requests in `assigned`.
+    completed: VecDeque<Completion>,
+    depth: usize,
+    /// The message that is being delivered.
+    number: MessageNumber,
+    /// Bytes of it that were delivered.
+    filled: u32,
+    /// Opcode and Invalidate STag of its first segment.
+    first: Option<(Opcode, u32)>,
+}
+
+/// Why there is no buffer.
+pub(crate) enum Missing {
+    Violation(Violation),
+    /// Completions must be polled first.
+    Unpolled,
+}
+
+impl Receives {
+    pub(crate) fn new(depth: usize) -> Self {
+        Self {
+            assigned: VecDeque::with_capacity(depth),
+            completed: VecDeque::with_capacity(depth),
+            depth,
+            number: MessageNumber::FIRST,
+            filled: 0,
+            first: None,
+        }
+    }
+
+    /// A message without a receive request: the ready-to-receive Send.
+    pub(crate) fn skip_message(&mut self) {
+        self.number = self.number.next();
+    }
+
+    /// Where the segment goes whose turn it is.
+    pub(crate) fn locate_next(&mut self, part: &Part, source: &mut dyn ReceiveSource) -> Result<Gather, Missing> {
+        self.check_next(part).map_err(Missing::Violation)?;
+        self.locate_any(part, source)
+    }
+
+    /// Where a segment goes that may be of any message to come.
+    pub(crate) fn locate_any(&mut self, part: &Part, source: &mut dyn ReceiveSource) -> Result<Gather, Missing> {
+        let index = self.index(part.number)?;
+        self.assign(index, part.number, source)?;
+        let buffer = &self.assigned[index];
+        let end = u64::from(part.offset) + u64::from(part.length);
+        if end > u64::from(buffer.length) {
+            let buffer = buffer.length;
+            return Err(Missing::Violation(Violation::TooLong { queue: queue::SEND, end, buffer }));
+        }
+        Ok(buffer.sink.part(part.offset, part.length))
+    }
+
+    fn index(&self, number: MessageNumber) -> Result<usize, Missing> {
+        let ahead = usize::try_from(number.distance_from(self.number)).unwrap_or(usize::MAX);
+        if ahead >= self.depth {
+            let expected = self.number;
+            return Err(Missing::Violation(Violation::Number { queue: queue::SEND, number, expected }));
+        }
+        let index = self.completed.len() + ahead;
+        if index >= self.depth { Err(Missing::Unpolled) } else { Ok(index) }
+    }
+
+    /// Takes requests until there is one for the message at `index`.
+    fn assign(&mut self, index: usize, number: MessageNumber, source: &mut dyn ReceiveSource) -> Result<(), Missing> {
+        while self.assigned.len() <= index {
+            // RFC 5041 section 7.1, check 2.
+            let no_buffer = Missing::Violation(Violation::NoBuffer { queue: queue::SEND, number });
+            let ReceiveRequest { id, sink } = source.take().ok_or(no_buffer)?;
+            self.assigned.push_back(Assigned { id, sink, length: sink.length(), status: Status::Success });
+        }
+        Ok(())
+    }
+
+    /// Whether a segment continues the message that is being delivered. DDP delivers messages in the order of sending (RFC 5041
+    /// section 5.3), and a source sends the segments of a message in the order of their offsets.
+    fn check_next(&self, part: &Part) -> Result<(), Violation> {
+        if part.number != self.number {
+            return Err(Violation::Number { queue: queue::SEND, number: part.number, expected: self.number });
+        }
+        if part.offset != self.filled {
+            return Err(Violation::Offset { queue: queue::SEND, offset: part.offset, expected: self.filled });
+        }
+        match self.first {
+            Some((first, word)) if (first, word) != (part.opcode, part.word) => {
+                Err(Violation::Inconsistent { first, now: part.opcode })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The segment whose turn it was is in place. True when the message is whole.
+    pub(crate) fn on_placed(&mut self, part: &Part) -> Result<bool, Violation> {
+        self.check_next(part)?;
+        self.first.get_or_insert((part.opcode, part.word));
+        self.filled += part.length;
+        Ok(part.last)
+    }
+
+    /// Bytes of the message that is being delivered.
+    pub(crate) fn filled(&self) -> u32 {
+        self.filled
+    }
+
+    /// The message is whole: its receive request completes (RFC 5040 section 5.5, rules 10 and 16).
+    pub(crate) fn complete(&mut self, completion: impl FnOnce(u64) -> Completion) {
+        if let Some(assigned) = self.assigned.get(self.completed.len()) {
+            self.completed.push_back(completion(assigned.id));
+        }
+        self.number = self.number.next();
+        self.filled = 0;
+        self.first = None;
+    }
+
+    /// The request of the message that is being delivered will complete with this status.
+    pub(crate) fn fail_current(&mut self, status: Status) {
+        if let Some(assigned) = self.assigned.get_mut(self.completed.len()) {
+            assigned.status = status;
+        }
+    }
+
+    /// Completes every request that is held, with an error.
+    pub(crate) fn flush(&mut self) {
+        while let Some(assigned) = self.assigned.get(self.completed.len()) {
+            let status = if assigned.status == Status::Success { Status::Flushed } else { assigned.status };
+            self.completed.push_back(failed(assigned.id, status));
+        }
+    }
+
+    /// The oldest completion, with the memory of its request.
+    pub(crate) fn poll(&mut self) -> Option<(Completion, Gather)> {
+        let completion = self.completed.pop_front()?;
+        self.assigned.pop_front().map(|assigned| (completion, assigned.sink))
+    }
+
+    /// Takes a request only to complete it with an error. False when there is none, or no room.
+    pub(crate) fn flush_from(&mut self, source: &mut dyn ReceiveSource) -> bool {
+        if self.assigned.len() == self.depth {
+            return false;
+        }
+        let Some(ReceiveRequest { id, sink }) = source.take() else { return false };
+        self.assigned.push_back(Assigned { id, sink, length: 0, status: Status::Flushed });
+        self.flush();
+        true
+    }
+}
+
+fn failed(id: u64, status: Status) -> Completion {
+    Completion {
+        id,
+        kind: CompletionKind::Receive,
+        status,
+        length: 0,
+        immediate: None,
+        invalidated: None,
+        solicited: false,
+    }
+}
