@@ -1,0 +1,29 @@
+//! What is fuzzed, as ordinary functions of bytes. A panic is a finding.
+//!
+//! `cargo fuzz run <target>` (nightly) looks for new inputs without end; `cargo test --no-default-features` here runs every target on its
+//! seeds and on a bounded number of inputs made from them, the same ones each time.
+//!
+//! To add a target: a function here, a row in [`TARGETS`], a five-line file in `fuzz_targets`, a `[[bin]]` in `Cargo.toml`.
+#![forbid(unsafe_code)]
+
+mod mpa;
+mod wire;
+
+pub use mpa::mpa_stream;
+pub use wire::wire;
+
+/// A target, by name, with inputs to begin with.
+pub struct Target {
+    /// The name of its function and of its binary.
+    pub name: &'static str,
+    /// What is fuzzed.
+    pub run: fn(&[u8]),
+    /// Inputs from which others are made.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    Target { name: "wire", run: wire, seeds: wire::seeds },
+    Target { name: "mpa_stream", run: mpa_stream, seeds: mpa::seeds },
+];
