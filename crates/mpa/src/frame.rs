@@ -7,9 +7,6 @@ use weft_wire::mpa::{CRC_LENGTH, MARKER_LENGTH, marker_pointer};
 use crate::shape::{Shape, Span, Spans};
 use crate::{FrameError, FrameHead};
 
-/// The two low bits of an FPDUPTR count as zero (RFC 5044 section 4.2).
-const POINTER_MASK: u16 = 0xfffc;
-
 /// A received FPDU, whole but not verified.
 ///
 /// Either [`Frame::verify`] it and then take the [pieces](Frame::pieces); or take the pieces, feed each to a [`Crc32c`] while copying,
@@ -75,12 +72,13 @@ impl<'a> Frame<'a> {
     /// The first thing that is wrong.
     #[inline]
     pub fn verify(&self) -> Result<(), FrameError> {
+        // RFC 5044 section 8: a marker is an error of its own only where the CRC is good.
         if !self.crc {
             return self.check_markers();
         }
-        let mut crc = Crc32c::new();
-        crc.update(&self.bytes[..self.shape.crc_offset()]);
-        self.check(&crc)
+        let (covered, field) = self.bytes.split_at(self.shape.crc_offset());
+        check_crc(&self.shape, Crc32c::of(covered), field)?;
+        self.check_markers()
     }
 
     /// As [`Frame::verify`], with a CRC that has been fed all [pieces](Frame::pieces). It is not looked at when CRCs are off.
@@ -89,9 +87,8 @@ impl<'a> Frame<'a> {
     /// The first thing that is wrong.
     #[inline]
     pub fn check(&self, crc: &Crc32c) -> Result<(), FrameError> {
-        // RFC 5044 section 8: a marker is an error of its own only where the CRC is good.
         if self.crc {
-            check_crc(&self.shape, crc, &self.bytes[self.shape.crc_offset()..])?;
+            check_crc(&self.shape, crc.value(), &self.bytes[self.shape.crc_offset()..])?;
         }
         self.check_markers()
     }
@@ -99,11 +96,10 @@ impl<'a> Frame<'a> {
     /// RFC 5044 section 8, error code 3: each marker agrees with the length fields on where the FPDU begins.
     fn check_markers(&self) -> Result<(), FrameError> {
         for at in self.shape.markers() {
-            // The reserved half of a marker is not looked at (RFC 5044 section 4.2).
             let Some(bytes) = self.bytes[at..].first_chunk::<MARKER_LENGTH>() else { continue };
             let pointer = marker_pointer(*bytes);
             let Some(distance) = self.shape.pointer(at) else { continue };
-            if pointer & POINTER_MASK != distance {
+            if pointer != distance {
                 return Err(FrameError::Marker { position: self.shape.start + at as u64, pointer, distance });
             }
         }
@@ -129,16 +125,16 @@ pub fn check_tail(mut crc: Crc32c, crc_on: bool, head: &FrameHead, tail: &[u8]) 
     if !pad.is_empty() {
         crc.update(pad);
     }
-    check_crc(&head.shape, &crc, field)
+    check_crc(&head.shape, crc.value(), field)
 }
 
 /// Compares with the CRC field (RFC 5044 section 4.4).
 #[inline]
-fn check_crc(shape: &Shape, crc: &Crc32c, field: &[u8]) -> Result<(), FrameError> {
+fn check_crc(shape: &Shape, computed: u32, field: &[u8]) -> Result<(), FrameError> {
     debug_assert_eq!(field.len(), CRC_LENGTH);
     let mut received = [0; CRC_LENGTH];
     received.copy_from_slice(field);
-    let (received, computed) = (u32::from_le_bytes(received), crc.value());
+    let received = u32::from_le_bytes(received);
     if received == computed { Ok(()) } else { Err(FrameError::Crc { start: shape.start, computed, received }) }
 }
 

@@ -1,13 +1,10 @@
 //! Laying out the FPDUs of a stream, one after the other.
 
 use weft_base::StreamPosition;
-use weft_wire::mpa::max_ulpdu;
+use weft_wire::mpa::{MAX_MULPDU, max_ulpdu};
 
 use crate::Layout;
 use crate::shape::Grid;
-
-/// RFC 5044 section 4.5: however small the packets of a path are, a ULPDU may be this long, in bytes.
-const LEAST_MAX_ULPDU: u32 = 128;
 
 /// The sending end of one direction of a stream: knows where the next FPDU begins.
 #[derive(Clone, Debug)]
@@ -18,6 +15,9 @@ pub struct Framer {
 }
 
 impl Framer {
+    /// The longest ULPDU that can be laid out, in bytes (RFC 5044 section 3). Every marker in its FPDU can point back to its length field.
+    pub const LARGEST_ULPDU: u32 = MAX_MULPDU;
+
     /// At the start of the stream, right after the start-up frames. `markers`: the peer wants them (RFC 5044 section 7.1.1, M).
     /// `crc`: either side wants CRCs (RFC 5044 section 7.1.1, C).
     #[must_use]
@@ -43,31 +43,61 @@ impl Framer {
         self.crc
     }
 
-    /// The longest ULPDU to send, in bytes. By the path: so that its FPDU fits one packet of `emss` payload bytes (RFC 5044 section 4.5),
-    /// but at least 128 bytes even when it then doesn't (same section). With `large`, which only peers that agreed on
-    /// [large FPDUs](crate::Extensions::large_fpdus) may set, the path does not count: [`Framer::largest_ulpdu`].
+    /// The longest ULPDU to send, in bytes (MULPDU). By the path: so that its FPDU fits one packet of `emss` payload bytes
+    /// (RFC 5044 section 4.5), but at least 128 bytes even when it then doesn't (same section). With `large`, which only peers that agreed on
+    /// [large FPDUs](crate::Extensions::large_fpdus) may set, the path does not count: [`Framer::LARGEST_ULPDU`].
     #[must_use]
-    pub fn max_ulpdu(&self, emss: u32, large: bool) -> u32 {
-        let largest = self.largest_ulpdu();
-        if large { largest } else { max_ulpdu(emss, self.markers()).clamp(LEAST_MAX_ULPDU, largest) }
-    }
-
-    /// The longest ULPDU that can be laid out, in bytes: 65534 without markers (what the length field says, without pad), 65022 with them
-    /// (so that each marker can point back to the length field).
-    #[must_use]
-    pub const fn largest_ulpdu(&self) -> u32 {
-        self.grid.largest_ulpdu()
+    pub const fn max_ulpdu(&self, emss: u32, large: bool) -> u32 {
+        if large { Self::LARGEST_ULPDU } else { max_ulpdu(emss, self.markers()) }
     }
 
     /// Lays out the next FPDU for a ULPDU of this many bytes.
     ///
     /// # Panics
-    /// When the ULPDU is longer than [`Framer::largest_ulpdu`].
+    /// When the ULPDU is longer than [`Framer::LARGEST_ULPDU`].
     #[inline]
     pub fn frame(&mut self, ulpdu_length: u32) -> Layout {
-        assert!(ulpdu_length <= self.largest_ulpdu(), "a ULPDU of {ulpdu_length} bytes fits no FPDU");
+        assert!(ulpdu_length <= Self::LARGEST_ULPDU, "a ULPDU of {ulpdu_length} bytes fits no FPDU");
         let shape = self.grid.shape(self.next, ulpdu_length);
         self.next = shape.end();
         Layout::new(shape, self.crc)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn an_fpdu_of_the_longest_ulpdu_fits_the_packet(emss in 160..65_483u32, markers: bool, before in 0..2000u32) {
+            let mut framer = Framer::new(markers, true);
+            framer.frame(before);
+            let ulpdu = framer.max_ulpdu(emss, false);
+            prop_assert!(framer.frame(ulpdu).length() <= emss as usize, "ULPDU of {}", ulpdu);
+            // Not wasteful either: the most that alignment and markers can leave.
+            prop_assert!(ulpdu == Framer::LARGEST_ULPDU || ulpdu + 6 + 7 + 4 * emss.div_ceil(512) >= emss);
+        }
+    }
+
+    #[test]
+    fn tiny_packets_and_agreed_large_fpdus() {
+        for markers in [false, true] {
+            let framer = Framer::new(markers, true);
+            assert_eq!(framer.max_ulpdu(0, false), 128);
+            assert_eq!(framer.max_ulpdu(100, false), 128);
+            assert_eq!(framer.max_ulpdu(100, true), 64_768);
+            assert_eq!(framer.max_ulpdu(u32::MAX, false), 64_768);
+        }
+        assert_eq!(Framer::new(false, true).max_ulpdu(1448, false), 1442);
+        assert_eq!(Framer::new(true, true).max_ulpdu(1448, false), 1430);
+    }
+
+    #[test]
+    #[should_panic(expected = "fits no FPDU")]
+    fn a_longer_ulpdu_is_not_laid_out() {
+        let _ = Framer::new(false, false).frame(Framer::LARGEST_ULPDU + 1);
     }
 }

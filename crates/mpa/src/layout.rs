@@ -109,21 +109,21 @@ impl Layout {
         covered: &mut [u8],
     ) -> Result<[u8; CRC_LENGTH], S::Error> {
         let ulpdu_end = LENGTH_FIELD + self.shape.ulpdu_length as usize;
+        // RFC 5044 section 4.1: the pad is zero. The whole last word is, until the ULPDU takes its part of it: that is one store.
+        if let Some(last_word) = covered.last_chunk_mut::<4>() {
+            *last_word = [0; 4];
+        }
         let (before, rest) = covered.split_at_mut(LENGTH_FIELD + header.len());
         before[..LENGTH_FIELD].copy_from_slice(&self.length_field());
         before[LENGTH_FIELD..].copy_from_slice(header);
         let (body, pad) = rest.split_at_mut(ulpdu_end - before.len());
-        // RFC 5044 section 4.1: the pad is zero.
-        pad.fill(0);
         if !self.crc {
             payload.copy(body, &mut NoDigest)?;
             return Ok([0; CRC_LENGTH]);
         }
         if body.len() <= BLOCK {
             payload.copy(body, &mut NoDigest)?;
-            let mut crc = Crc32c::new();
-            crc.update(covered);
-            return Ok(crc.wire_bytes());
+            return Ok(Crc32c::of(covered).to_le_bytes());
         }
         let mut crc = Crc32c::new();
         crc.update(before);
@@ -218,5 +218,112 @@ impl Layout {
     fn marker(&self, at: usize) -> [u8; MARKER_LENGTH] {
         // The framer lays out no FPDU that is too long for its markers.
         marker(self.shape.pointer(at).unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Framer;
+
+    /// The DDP header of both examples of RFC 5044 section 4.4; the payload is 24 zero bytes.
+    const fn header(message: u8) -> [u8; 18] {
+        [0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, message, 0, 0, 0, 0]
+    }
+
+    fn written(layout: &Layout, header: &[u8], mut payload: &[u8]) -> Vec<u8> {
+        let mut out = vec![0xa5; layout.length() + 3];
+        let Ok(()) = layout.write(header, &mut payload, &mut out);
+        assert!(payload.is_empty());
+        assert_eq!(out.split_off(layout.length()), [0xa5; 3], "written beyond the FPDU");
+        out
+    }
+
+    fn gathered(layout: &Layout, header: &[u8], payload: &[u8]) -> Vec<u8> {
+        let mut head = [0xa5; 64];
+        let length = layout.write_head(header, &mut head);
+        let mut crc = Crc32c::new();
+        crc.update(&head[..length]);
+        crc.update(payload);
+        let mut tail = [0xa5; 8];
+        let tail_length = layout.write_tail(&crc, &mut tail);
+        [&head[..length], payload, &tail[..tail_length]].concat()
+    }
+
+    #[test]
+    fn first_example_of_the_standard() {
+        let layout = Framer::new(true, true).frame(42);
+        let mut expected = vec![0, 0, 0, 0, 0, 0x2a];
+        expected.extend(header(1));
+        expected.extend([0; 24]);
+        expected.extend([0x52, 0x23, 0x99, 0x83]);
+        assert_eq!(written(&layout, &header(1), &[0; 24]), expected);
+    }
+
+    #[test]
+    fn second_example_of_the_standard() {
+        let mut framer = Framer::new(true, true);
+        // A first FPDU of 492 bytes: leading marker, length field, 482 bytes of ULPDU, CRC.
+        assert_eq!(framer.frame(482).length(), 492);
+        assert_eq!(framer.position(), StreamPosition(0x1ec));
+        let layout = framer.frame(42);
+        let mut expected = vec![0, 0x2a];
+        expected.extend(header(2));
+        expected.extend([0, 0, 0, 0x14]);
+        expected.extend([0; 24]);
+        expected.extend([0x84, 0x92, 0x58, 0x98]);
+        assert_eq!(written(&layout, &header(2), &[0; 24]), expected);
+    }
+
+    #[test]
+    fn without_crc_the_field_is_zero() {
+        let layout = Framer::new(false, false).frame(3);
+        assert_eq!(written(&layout, &[1], &[2, 3]), [0, 3, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(gathered(&layout, &[1], &[2, 3]), [0, 3, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn an_empty_ulpdu_has_a_frame() {
+        let layout = Framer::new(false, true).frame(0);
+        assert_eq!(layout.length(), 8);
+        assert_eq!(written(&layout, &[], &[])[..4], [0; 4]);
+    }
+
+    proptest! {
+        #[test]
+        fn gathering_gives_what_writing_gives(
+            header in prop::collection::vec(any::<u8>(), 0..40),
+            payload in prop::collection::vec(any::<u8>(), 0..20_000),
+            crc: bool,
+        ) {
+            let layout = Framer::new(false, crc).frame((header.len() + payload.len()) as u32);
+            prop_assert_eq!(gathered(&layout, &header, &payload), written(&layout, &header, &payload));
+        }
+    }
+
+    struct Broken;
+
+    impl Source for Broken {
+        type Error = &'static str;
+
+        fn copy<D: Digest>(&mut self, _: &mut [u8], _: &mut D) -> Result<(), &'static str> {
+            Err("gone")
+        }
+    }
+
+    #[test]
+    fn the_sources_error_is_the_writers() {
+        for markers in [false, true] {
+            let layout = Framer::new(markers, true).frame(9000);
+            assert_eq!(layout.write(&[], &mut Broken, &mut [0; 10_000]), Err("gone"));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot be gathered")]
+    fn an_fpdu_with_markers_is_not_gathered() {
+        let _ = Framer::new(true, true).frame(10).write_head(&[], &mut [0; 8]);
     }
 }

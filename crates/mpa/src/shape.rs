@@ -7,7 +7,7 @@
 use core::ops::Range;
 
 use weft_base::StreamPosition;
-use weft_wire::mpa::{CRC_LENGTH, LENGTH_FIELD, MARKER_LENGTH, MARKER_SPACING, MAX_ULPDU, pad_length};
+use weft_wire::mpa::{CRC_LENGTH, LENGTH_FIELD, MARKER_LENGTH, MARKER_SPACING, MAX_MULPDU, pad_length};
 
 const MARKER: u32 = MARKER_LENGTH as u32;
 const LENGTH: u32 = LENGTH_FIELD as u32;
@@ -33,21 +33,6 @@ impl Grid {
 
     pub(crate) const fn has_markers(self) -> bool {
         self.spacing != 0
-    }
-
-    /// The longest ULPDU an FPDU may have on this grid, wherever it begins, in bytes: every marker in it must be able to point back to its
-    /// length field (RFC 5044 section 4.3), and the length field must be able to say it. Its FPDU needs no pad.
-    pub(crate) const fn largest_ulpdu(self) -> u32 {
-        if !self.has_markers() {
-            return MAX_ULPDU - 1;
-        }
-        // In the worst case a marker comes one word after the start of the length field, and one right before the CRC: the latter's distance
-        // is then the first word, `k` intervals with their markers, and nothing more. More words after those `k` intervals do not move it.
-        let intervals = (FARTHEST - 4) / self.spacing;
-        let farthest = 4 + intervals * (self.spacing - MARKER);
-        let next = farthest + self.spacing - MARKER;
-        // The next marker, one interval on, must not be reached: what is covered stays one word short of it.
-        next - 4 - LENGTH
     }
 
     /// Bytes from `position` to the next marker; zero when it stands right there.
@@ -154,9 +139,9 @@ impl Shape {
         (distance <= FARTHEST as usize).then_some(distance as u16)
     }
 
-    /// Whether each marker can point back to the length field.
+    /// Whether each marker can point back to the length field: up to [`MAX_MULPDU`] always, above it by where the markers stand.
     pub(crate) fn can_be_marked(&self) -> bool {
-        !self.has_markers() || self.markers().last().is_none_or(|last| self.pointer(last).is_some())
+        self.ulpdu_length <= MAX_MULPDU || self.markers().last().is_none_or(|last| self.pointer(last).is_some())
     }
 }
 
@@ -199,5 +184,90 @@ impl Iterator for Spans {
             return Some(Span::Pad { at, length: length as usize });
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The same, word by word: a marker is due wherever the position is a multiple of 512 and the FPDU goes on.
+    fn by_walking(start: u64, ulpdu_length: u32, markers: bool) -> (u32, Vec<usize>) {
+        let words = (2 + ulpdu_length).div_ceil(4) + 1;
+        let mut at = 0;
+        let mut found = Vec::new();
+        for _ in 0..words {
+            if markers && (start + at).is_multiple_of(512) {
+                found.push(at as usize);
+                at += 4;
+            }
+            at += 4;
+        }
+        (at as u32, found)
+    }
+
+    proptest! {
+        #[test]
+        fn lengths_and_markers_are_those_of_a_walk(start in 0..5000u64, ulpdu_length in 0..=65_535u32, markers: bool) {
+            let shape = Grid::new(markers).shape(StreamPosition(start * 4), ulpdu_length);
+            let (length, found) = by_walking(start * 4, ulpdu_length, markers);
+            prop_assert_eq!(shape.wire_length, length);
+            prop_assert_eq!(shape.markers().collect::<Vec<_>>(), found);
+        }
+
+        #[test]
+        fn spans_tile_the_fpdu(start in 0..5000u64, ulpdu_length in 0..=65_535u32, markers: bool) {
+            let shape = Grid::new(markers).shape(StreamPosition(start * 4), ulpdu_length);
+            let (mut at, mut ulpdu) = (0, 0);
+            for span in shape.spans() {
+                prop_assert_eq!(span.range().start, at);
+                at = span.range().end;
+                if let Span::Ulpdu { length, .. } = span {
+                    prop_assert!(length > 0);
+                    ulpdu += length;
+                }
+            }
+            prop_assert_eq!(at, shape.crc_offset());
+            prop_assert_eq!(ulpdu, ulpdu_length as usize);
+        }
+    }
+
+    #[test]
+    fn every_boundary_of_the_grid_is_met() {
+        for start in (0..1024).step_by(4) {
+            for ulpdu_length in 0..1100 {
+                let shape = Grid::new(true).shape(StreamPosition(start), ulpdu_length);
+                assert_eq!(shape.wire_length, by_walking(start, ulpdu_length, true).0, "{start} {ulpdu_length}");
+            }
+        }
+    }
+
+    /// RFC 5044 section 3: up to 64768 bytes. So no marker of a conforming FPDU is too far from its length field.
+    #[test]
+    fn the_largest_ulpdu_can_be_marked_wherever_it_begins() {
+        for start in (0..512).step_by(4) {
+            let shape = Grid::new(true).shape(StreamPosition(start), MAX_MULPDU);
+            assert!(shape.markers().all(|at| shape.pointer(at).is_some()), "at {start}");
+        }
+        let beyond = Grid::new(true).shape(StreamPosition(508), 65_535);
+        assert!(!beyond.can_be_marked());
+    }
+
+    #[test]
+    fn a_marker_after_the_crc_is_the_next_fpdus() {
+        // Length field, 6 bytes of ULPDU, CRC: 12 bytes, up to position 512.
+        let shape = Grid::new(true).shape(StreamPosition(500), 6);
+        assert_eq!((shape.wire_length, shape.has_markers()), (12, false));
+        let next = Grid::new(true).shape(shape.end(), 6);
+        assert_eq!((next.wire_length, next.length_offset(), next.pointer(0)), (16, 4, Some(0)));
+    }
+
+    #[test]
+    fn a_marker_before_the_crc_is_this_fpdus() {
+        let shape = Grid::new(true).shape(StreamPosition(504), 6);
+        assert_eq!(shape.markers().collect::<Vec<_>>(), [8]);
+        assert_eq!((shape.wire_length, shape.pointer(8)), (16, Some(8)));
     }
 }

@@ -5,7 +5,7 @@ use weft_wire::mpa::{
     ENHANCED_LENGTH, Enhanced, MAX_PRIVATE_DATA, START_HEADER_LENGTH, StartError, StartHeader, StartKind,
 };
 
-use super::{ENHANCED_REVISION, Extensions, Malformed, Offer, StartMisuse, record};
+use super::{Extensions, Malformed, Offer, StartMisuse, record};
 
 /// The longest start-up frame, in bytes.
 pub const MAX_START_FRAME: usize = START_HEADER_LENGTH + MAX_PRIVATE_DATA;
@@ -94,8 +94,7 @@ pub(super) struct Body<'a> {
 
 /// Takes a frame with this head apart. `None` while it is not all there.
 pub(super) fn read_body<'a>(header: &StartHeader, bytes: &'a [u8]) -> Result<Option<Body<'a>>, Malformed> {
-    // RFC 5044 section 7.1.1: S was a reserved bit before revision 2, and must not be checked there.
-    let enhanced = header.enhanced && header.revision >= ENHANCED_REVISION;
+    let enhanced = header.enhanced;
     if enhanced && usize::from(header.private_length) < ENHANCED_LENGTH {
         return Err(Malformed::NoRoomForDepths { private_length: header.private_length });
     }
