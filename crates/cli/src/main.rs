@@ -1,4 +1,75 @@
 //! The `weft` command.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod failure;
+mod info;
+mod perf;
+mod table;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+use failure::Failure;
+
+/// RDMA over ordinary Ethernet, in user space.
+#[derive(Parser)]
+#[command(name = "weft", version, arg_required_else_help = true, after_help = EXIT_CODES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 all went well, 1 something failed at run time, 2 the command line is wrong.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show what this machine has: interfaces, limits, and what it can do
+    Info(info::Arguments),
+    /// Measure latency, bandwidth or message rate, beside others on the same machine
+    Perf(Box<perf::Arguments>),
+    /// One side of one measurement, driven through standard input and output
+    #[command(name = perf::PEER_COMMAND, hide = true)]
+    PerfPeer,
+    /// Print a script that completes weft's command line
+    #[command(after_help = "Example:\n  weft completions bash > /etc/bash_completion.d/weft")]
+    Completions {
+        /// The shell that will read it
+        shell: Shell,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("weft: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Info(arguments) => info::run(&arguments),
+        Command::Perf(arguments) => perf::run(&arguments),
+        Command::PerfPeer => perf::run_peer(),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Arguments::command(), "weft", &mut io::stdout());
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_agree_with_each_other() {
+        Arguments::command().debug_assert();
+    }
+}

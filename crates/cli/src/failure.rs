@@ -1,0 +1,36 @@
+//! Why a command failed, and the exit code that says so.
+
+use std::process::ExitCode;
+use std::{fmt, io};
+
+/// A command's failure.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The command line asks for something that makes no sense. Exit code 2, like everything that the parser itself refuses.
+    Usage(String),
+    /// It made sense and did not work. Exit code 1.
+    Runtime(String),
+}
+
+impl Failure {
+    /// What the process exits with.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Usage(_) => ExitCode::from(2),
+            Self::Runtime(_) => ExitCode::from(1),
+        }
+    }
+
+    /// An error of the operating system while doing `what`.
+    pub(crate) fn while_doing(what: impl fmt::Display) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::Runtime(format!("{what}: {error}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(message) | Self::Runtime(message) => f.write_str(message),
+        }
+    }
+}

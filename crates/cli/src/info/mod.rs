@@ -1,0 +1,83 @@
+//! `weft info`: what this machine has and can do.
+
+mod abilities;
+mod interfaces;
+mod limits;
+
+use std::fs;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::table::{Align, Table};
+
+use abilities::Ability;
+use interfaces::Interface;
+use limits::{Limit, System};
+
+const EXAMPLES: &str = "\
+Examples:
+  weft info
+  weft info --json | jq '.abilities[] | select(.available | not)'";
+
+/// What can be said on the command line.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// Print JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Everything that is shown.
+#[derive(Debug, Serialize)]
+struct Info {
+    system: System,
+    interfaces: Vec<Interface>,
+    limits: Vec<Limit>,
+    abilities: Vec<Ability>,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let info = Info {
+        system: System::here()?,
+        interfaces: interfaces::all()?,
+        limits: limits::all()?,
+        abilities: abilities::all(),
+    };
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&info).expect("plain values become JSON"));
+    } else {
+        print!("{}", info.page());
+    }
+    Ok(())
+}
+
+impl Info {
+    fn page(&self) -> String {
+        let System { host, kernel, cores, version, commit } = &self.system;
+        let mut interfaces = Table::new(&[
+            ("interface", Align::Left),
+            ("state", Align::Left),
+            ("MTU", Align::Right),
+            ("speed", Align::Right),
+            ("addresses", Align::Left),
+        ]);
+        self.interfaces.iter().for_each(|interface| interfaces.row(interface.cells()));
+        let mut limits = Table::new(&[("limit", Align::Left), ("value", Align::Left)]);
+        self.limits.iter().for_each(|limit| limits.row([limit.name.to_owned(), limit.value.clone()]));
+        let mut abilities = Table::new(&[("ability", Align::Left), ("", Align::Left), ("", Align::Left)]);
+        self.abilities.iter().for_each(|ability| abilities.row(ability.cells()));
+        format!(
+            "{host}, Linux {kernel}, {cores} cores; weft {version} ({commit})\n\n{interfaces}\n{limits}\n{abilities}"
+        )
+    }
+}
+
+/// The first line of a file of the kernel's; `None` when there is no such file.
+fn first_line(path: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.lines().next().unwrap_or_default().trim().to_owned())
+}

@@ -1,0 +1,102 @@
+//! Who can be measured. A contestant is one file in `contestants/` and one line in [`all`].
+
+use std::fmt;
+
+use super::contestants::{libfabric::Libfabric, sockets::Sockets, ucx::Ucx};
+use super::measure::Measured;
+use super::plan::Job;
+
+/// A way to move bytes between two processes.
+///
+/// One run is two fresh processes, one for each role. In each, [`open`](Self::open) gives a [`Side`]; the two sides'
+/// addresses are exchanged; then both [`run`](Side::run) at the same time.
+pub(crate) trait Contestant: Sync {
+    /// What it is called on the command line, before a colon.
+    fn name(&self) -> &'static str;
+
+    /// What it does in each test, in a line for the report.
+    fn describe(&self) -> &'static str;
+
+    /// Whether it can run on this machine; otherwise why not and what to install.
+    fn available(&self, variant: Option<&str>) -> Result<(), String>;
+
+    /// Whether it has this variant and this test at all; otherwise what it has.
+    fn supports(&self, job: &Job) -> Result<(), String>;
+
+    /// Makes one side ready, up to the point where the other side can reach it.
+    fn open(&self, job: &Job) -> Result<Box<dyn Side>, String>;
+}
+
+/// One side of one run. Dropped only when both sides are done.
+pub(crate) trait Side {
+    /// What the other side must know to reach this one; may be empty.
+    fn address(&self) -> String;
+
+    /// Warms up, then measures. `peer` is the other side's address.
+    fn run(&mut self, job: &Job, peer: &str) -> Result<Measured, String>;
+}
+
+/// All contestants. The first is the one that is measured by default, the others are its peers.
+pub(crate) fn all() -> &'static [&'static dyn Contestant] {
+    &[&Sockets::TCP, &Libfabric, &Ucx, &Sockets::MPTCP]
+}
+
+/// A contestant, perhaps with a variant: `libfabric:tcp`.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub(crate) contestant: &'static dyn Contestant,
+    pub(crate) variant: Option<String>,
+}
+
+impl Entry {
+    /// Finds a contestant by its name on the command line.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let (name, variant) = match text.split_once(':') {
+            Some((name, variant)) => (name, Some(variant.to_owned())),
+            None => (text, None),
+        };
+        let contestant = all().iter().find(|contestant| contestant.name() == name).ok_or_else(|| {
+            let names: Vec<_> = all().iter().map(|contestant| contestant.name()).collect();
+            format!("there is no contestant {name:?}; there are {}", names.join(", "))
+        })?;
+        Ok(Self { contestant: *contestant, variant })
+    }
+
+    /// Whether it can run here.
+    pub(crate) fn available(&self) -> Result<(), String> {
+        self.contestant.available(self.variant.as_deref())
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.contestant.name())?;
+        self.variant.as_ref().map_or(Ok(()), |variant| write!(f, ":{variant}"))
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Entry({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found() {
+        assert_eq!(Entry::parse("sockets").unwrap().to_string(), "sockets");
+        assert_eq!(Entry::parse("libfabric:tcp;ofi_rxm").unwrap().variant.as_deref(), Some("tcp;ofi_rxm"));
+        let error = Entry::parse("socket").unwrap_err();
+        assert!(error.contains("\"socket\"") && error.contains("sockets"), "{error}");
+    }
+
+    #[test]
+    fn names_are_unlike() {
+        for (index, contestant) in all().iter().enumerate() {
+            assert!(all()[..index].iter().all(|other| other.name() != contestant.name()));
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Plain sockets: what a careful program without any library gets out of the kernel's TCP, or MPTCP.
+//!
+//! Latency: a ping-pong of whole messages. Bandwidth and rate: a stream of writes, read 256 KiB at a time; a write has the size
+//! of a message, unless the variant says `batched` (a window of messages in each write) or gives a size (`256K`).
+//! TCP_NODELAY is set; buffers are left to the kernel.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::super::contestant::{Contestant, Side};
+use super::super::measure::{Measured, Parts, RoundTrips, Watch};
+use super::super::plan::{Job, Role, Test, Wait};
+use super::super::size::Size;
+
+/// Bytes that a receiver asks for at a time.
+const READ_BYTES: usize = 256 << 10;
+
+/// Sockets of one protocol.
+pub(crate) struct Sockets {
+    name: &'static str,
+    protocol: Protocol,
+}
+
+impl Sockets {
+    /// Raw TCP.
+    pub(crate) const TCP: Self = Self { name: "sockets", protocol: Protocol::TCP };
+    /// Multipath TCP.
+    pub(crate) const MPTCP: Self = Self { name: "mptcp", protocol: Protocol::MPTCP };
+
+    fn listen(&self, job: &Job) -> io::Result<TcpListener> {
+        let local = job.local.as_deref().unwrap_or("127.0.0.1");
+        let mut address = resolve(local, 0)?;
+        if self.protocol == Protocol::MPTCP && address.is_ipv4() {
+            // Bound to one address, an MPTCP listener would never accept a second path.
+            address.set_ip(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        }
+        let socket = self.socket(address)?;
+        socket.bind(&address.into())?;
+        socket.listen(1)?;
+        Ok(socket.into())
+    }
+
+    fn connect(&self, host: &str, port: u16) -> io::Result<TcpStream> {
+        let address = resolve(host, port)?;
+        let socket = self.socket(address)?;
+        socket.connect(&address.into())?;
+        Ok(socket.into())
+    }
+
+    fn socket(&self, address: SocketAddr) -> io::Result<Socket> {
+        Socket::new(Domain::for_address(address), Type::STREAM, Some(self.protocol))
+    }
+}
+
+impl Contestant for Sockets {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn describe(&self) -> &'static str {
+        "plain sockets with TCP_NODELAY; reads of 256 KiB; writes of a message each, or as the variant says"
+    }
+
+    fn available(&self, _: Option<&str>) -> Result<(), String> {
+        Socket::new(Domain::IPV4, Type::STREAM, Some(self.protocol)).map(drop).map_err(|error| {
+            format!("this kernel gives no such socket ({error}); for mptcp: sysctl net.mptcp.enabled=1")
+        })
+    }
+
+    fn supports(&self, job: &Job) -> Result<(), String> {
+        write_bytes(job)?;
+        match &job.variant {
+            Some(variant) if job.test == Test::Latency => Err(format!("{variant:?} has no meaning for latency")),
+            _ => Ok(()),
+        }
+    }
+
+    fn open(&self, job: &Job) -> Result<Box<dyn Side>, String> {
+        let listener = match job.role {
+            Role::Passive => Some(self.listen(job).map_err(|error| format!("cannot listen: {error}"))?),
+            Role::Active => None,
+        };
+        Ok(Box::new(SocketSide { sockets: Self { ..*self }, listener, stream: None }))
+    }
+}
+
+fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
+    (host, port).to_socket_addrs()?.next().ok_or_else(|| io::Error::new(ErrorKind::NotFound, "the host has no address"))
+}
+
+/// Bytes of each write.
+fn write_bytes(job: &Job) -> Result<usize, String> {
+    match job.variant.as_deref() {
+        None => Ok(job.size),
+        Some("batched") => Ok(job.size * job.window),
+        Some(variant) => variant
+            .parse()
+            .map(|Size(bytes)| bytes)
+            .map_err(|_| format!("{variant:?} is no variant of sockets; there are `batched` and sizes such as 256K")),
+    }
+}
+
+struct SocketSide {
+    sockets: Sockets,
+    listener: Option<TcpListener>,
+    stream: Option<TcpStream>,
+}
+
+impl Side for SocketSide {
+    fn address(&self) -> String {
+        let port = self.listener.as_ref().and_then(|listener| listener.local_addr().ok()).map(|address| address.port());
+        port.map_or_else(String::new, |port| port.to_string())
+    }
+
+    fn run(&mut self, job: &Job, peer: &str) -> Result<Measured, String> {
+        let write_bytes = write_bytes(job)?;
+        let stream = self.stream(job, peer).map_err(|error| format!("cannot connect: {error}"))?;
+        match (job.test, job.role) {
+            (Test::Latency, Role::Active) => ping(stream, job),
+            (Test::Latency, Role::Passive) => pong(stream, job),
+            (_, Role::Active) => pour(stream, job, write_bytes),
+            (_, Role::Passive) => drain(stream, job),
+        }
+        .map_err(|error| format!("the connection failed: {error}"))
+    }
+}
+
+impl SocketSide {
+    fn stream(&mut self, job: &Job, peer: &str) -> io::Result<&mut TcpStream> {
+        let stream = match &self.listener {
+            Some(listener) => listener.accept()?.0,
+            None => {
+                let port =
+                    peer.parse().map_err(|_| io::Error::new(ErrorKind::InvalidInput, "no port from the peer"))?;
+                self.sockets.connect(&job.host, port)?
+            }
+        };
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(job.wait == Wait::Spin)?;
+        Ok(self.stream.insert(stream))
+    }
+}
+
+fn ping(stream: &mut TcpStream, job: &Job) -> io::Result<Measured> {
+    let mut message = vec![0x5a; job.size];
+    let mut trips = RoundTrips::new(job.warmup, job.iterations);
+    for _ in 0..job.warmup + job.iterations {
+        write_all(stream, &message)?;
+        read_exact(stream, &mut message)?;
+        trips.lap();
+    }
+    Ok(trips.finish())
+}
+
+fn pong(stream: &mut TcpStream, job: &Job) -> io::Result<Measured> {
+    let mut message = vec![0; job.size];
+    for _ in 0..job.warmup + job.iterations {
+        read_exact(stream, &mut message)?;
+        write_all(stream, &message)?;
+    }
+    Ok(Measured::default())
+}
+
+fn pour(stream: &mut TcpStream, job: &Job, write_bytes: usize) -> io::Result<Measured> {
+    let message = vec![0x5a; write_bytes];
+    send(stream, &message, job.warmup * job.size as u64)?;
+    let watch = Watch::start();
+    send(stream, &message, job.bytes())?;
+    let seconds = watch.seconds();
+    let value = match job.test {
+        Test::Rate => job.iterations as f64 / seconds,
+        _ => job.bytes() as f64 / 1e9 / seconds,
+    };
+    Ok(Measured { value: Some(value), p99: None, cpu_s_per_gb: Some(watch.cpu_s_per_gb(job.bytes())) })
+}
+
+/// Sends this many bytes, and waits until the peer says that it has them.
+fn send(stream: &mut TcpStream, message: &[u8], mut bytes: u64) -> io::Result<()> {
+    while bytes > 0 {
+        let part = message.len().min(usize::try_from(bytes).unwrap_or(usize::MAX));
+        write_all(stream, &message[..part])?;
+        bytes -= part as u64;
+    }
+    read_exact(stream, &mut [0])
+}
+
+fn drain(stream: &mut TcpStream, job: &Job) -> io::Result<Measured> {
+    let mut buffer = vec![0; READ_BYTES];
+    let warmup = job.warmup * job.size as u64;
+    receive(stream, &mut buffer, warmup, &mut Parts::start(warmup))?;
+    write_all(stream, &[0])?;
+    let watch = Watch::start();
+    let mut parts = Parts::start(job.bytes());
+    receive(stream, &mut buffer, job.bytes(), &mut parts)?;
+    let cpu_s_per_gb = Some(watch.cpu_s_per_gb(job.bytes()));
+    write_all(stream, &[0])?;
+    let unit = if job.test == Test::Rate { job.size as f64 } else { 1e9 };
+    Ok(Measured { value: None, p99: parts.slow().map(|bytes_per_second| bytes_per_second / unit), cpu_s_per_gb })
+}
+
+fn receive(stream: &mut TcpStream, buffer: &mut [u8], bytes: u64, parts: &mut Parts) -> io::Result<()> {
+    let mut done = 0;
+    while done < bytes {
+        match stream.read(buffer) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => {
+                done += count as u64;
+                parts.reach(done);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Writes all of it; on a non-blocking socket it spins.
+fn write_all(stream: &mut TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match stream.write(bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Fills the buffer; on a non-blocking socket it spins.
+fn read_exact(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match stream.read(&mut buffer[filled..]) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::plan::tests::job;
+    use super::*;
+
+    #[test]
+    fn a_variant_is_the_size_of_a_write() {
+        let rate = |variant: Option<&str>| Job { test: Test::Rate, variant: variant.map(str::to_owned), ..job() };
+        assert_eq!(write_bytes(&rate(None)), Ok(8));
+        assert_eq!(write_bytes(&rate(Some("batched"))), Ok(512));
+        assert_eq!(write_bytes(&rate(Some("256K"))), Ok(256 << 10));
+        assert!(Sockets::TCP.supports(&rate(Some("fast"))).is_err());
+        assert!(Sockets::TCP.supports(&Job { test: Test::Latency, ..rate(Some("256K")) }).is_err());
+    }
+}

@@ -1,0 +1,199 @@
+//! Watches, and what becomes of their readings.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+/// What one side saw in one run. Fields that the other side knows better are `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Measured {
+    /// Latency: the median half round trip in microseconds. Bandwidth: GB/s. Rate: messages per second.
+    pub(crate) value: Option<f64>,
+    /// Latency: what 99 of 100 half round trips stay below. Bandwidth and rate: what 99 of 100 parts of the run reach.
+    pub(crate) p99: Option<f64>,
+    /// Processor time that this side used for each GB of payload, in seconds.
+    pub(crate) cpu_s_per_gb: Option<f64>,
+}
+
+/// The reading at position `share` of the sorted readings (0.5: the median; of an even count the mean of the two in the middle).
+///
+/// # Panics
+/// When there are no readings.
+pub(crate) fn percentile(sorted: &[f64], share: f64) -> f64 {
+    let position = (sorted.len() - 1) as f64 * share;
+    let (below, above) = (sorted[position.floor() as usize], sorted[position.ceil() as usize]);
+    below + (above - below) * position.fract()
+}
+
+/// The median of readings in any order; `None` without readings.
+pub(crate) fn median(readings: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = readings.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    (!sorted.is_empty()).then(|| percentile(&sorted, 0.5))
+}
+
+/// Times of round trips that follow each other without a gap, so that nothing a contestant does between two is left out.
+#[derive(Debug)]
+pub(crate) struct RoundTrips {
+    warmup: u64,
+    last: Instant,
+    nanoseconds: Vec<u32>,
+}
+
+impl RoundTrips {
+    /// Ready for `warmup` round trips that do not count and `iterations` that do; allocates once, here.
+    pub(crate) fn new(warmup: u64, iterations: u64) -> Self {
+        let mut nanoseconds = vec![0; usize::try_from(iterations).unwrap_or(usize::MAX)];
+        nanoseconds.clear();
+        Self { warmup, last: Instant::now(), nanoseconds }
+    }
+
+    /// A round trip is done.
+    pub(crate) fn lap(&mut self) {
+        let now = Instant::now();
+        let elapsed = now - self.last;
+        self.last = now;
+        if self.warmup > 0 {
+            self.warmup -= 1;
+        } else {
+            self.nanoseconds.push(u32::try_from(elapsed.as_nanos()).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// Median and 99th percentile of half a round trip, in microseconds.
+    pub(crate) fn finish(self) -> Measured {
+        let mut halves: Vec<f64> = self.nanoseconds.into_iter().map(|whole| f64::from(whole) / 2000.0).collect();
+        halves.sort_by(f64::total_cmp);
+        if halves.is_empty() {
+            return Measured::default();
+        }
+        Measured { value: Some(percentile(&halves, 0.5)), p99: Some(percentile(&halves, 0.99)), cpu_s_per_gb: None }
+    }
+}
+
+/// Speeds of the parts of a transfer, as its receiver sees them.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    step: u64,
+    next: u64,
+    last: (Instant, u64),
+    per_second: Vec<f64>,
+}
+
+impl Parts {
+    /// A transfer is looked at in this many parts.
+    const COUNT: u64 = 100;
+
+    /// The transfer of `total` units (bytes, messages) starts now.
+    pub(crate) fn start(total: u64) -> Self {
+        let step = total.div_ceil(Self::COUNT).max(1);
+        let per_second = Vec::with_capacity(Self::COUNT as usize + 1);
+        Self { step, next: step, last: (Instant::now(), 0), per_second }
+    }
+
+    /// `done` units have arrived so far.
+    pub(crate) fn reach(&mut self, done: u64) {
+        if done < self.next {
+            return;
+        }
+        let now = Instant::now();
+        let (before, had) = self.last;
+        self.per_second.push((done - had) as f64 / seconds(now - before));
+        self.last = (now, done);
+        self.next = done + self.step;
+    }
+
+    /// The units per second that 99 of 100 parts reach; `None` without parts.
+    pub(crate) fn slow(mut self) -> Option<f64> {
+        self.per_second.sort_by(f64::total_cmp);
+        (!self.per_second.is_empty()).then(|| percentile(&self.per_second, 0.01))
+    }
+}
+
+/// Wall time and this process's processor time since a moment.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    start: Instant,
+    cpu: Duration,
+}
+
+impl Watch {
+    /// From now on.
+    pub(crate) fn start() -> Self {
+        Self { cpu: own_cpu(), start: Instant::now() }
+    }
+
+    /// Seconds of wall time.
+    pub(crate) fn seconds(&self) -> f64 {
+        seconds(self.start.elapsed())
+    }
+
+    /// Processor seconds of all threads of this process, for each GB of `bytes`.
+    pub(crate) fn cpu_s_per_gb(&self, bytes: u64) -> f64 {
+        per_gb(own_cpu().saturating_sub(self.cpu), bytes)
+    }
+}
+
+/// Processor seconds for each GB of `bytes`.
+pub(crate) fn per_gb(cpu: Duration, bytes: u64) -> f64 {
+    cpu.as_secs_f64() / (bytes.max(1) as f64 / 1e9)
+}
+
+/// Processor time of children that have ended and been waited for.
+pub(crate) fn childrens_cpu() -> Duration {
+    getrusage(UsageWho::RUSAGE_CHILDREN).map_or(Duration::ZERO, |usage| {
+        let microseconds = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+        Duration::from_micros(microseconds.unsigned_abs())
+    })
+}
+
+fn own_cpu() -> Duration {
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
+
+/// Never zero, so that it can be divided by.
+fn seconds(duration: Duration) -> f64 {
+    duration.as_secs_f64().max(1e-9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles() {
+        let sorted: Vec<f64> = (0..=100).map(f64::from).collect();
+        assert_eq!(percentile(&sorted, 0.5), 50.0);
+        assert_eq!(percentile(&sorted, 0.99), 99.0);
+        assert_eq!(percentile(&[7.0], 0.99), 7.0);
+        assert_eq!(median([3.0, 1.0, 2.0, 10.0]), Some(2.5));
+        assert_eq!(median([]), None);
+    }
+
+    #[test]
+    fn warm_up_does_not_count() {
+        let mut trips = RoundTrips::new(2, 3);
+        for _ in 0..5 {
+            trips.lap();
+        }
+        assert_eq!(trips.nanoseconds.len(), 3);
+        assert_eq!(RoundTrips::new(2, 3).finish(), Measured::default(), "nothing measured, nothing claimed");
+    }
+
+    #[test]
+    fn parts_cover_the_transfer() {
+        let mut parts = Parts::start(1000);
+        for done in 0..=1000 {
+            parts.reach(done);
+        }
+        assert_eq!(parts.per_second.len(), 100);
+        assert!(parts.slow().unwrap() > 0.0);
+        let mut few = Parts::start(3);
+        few.reach(3);
+        assert_eq!(few.per_second.len(), 1);
+        assert_eq!(Parts::start(5).slow(), None);
+    }
+}

@@ -1,0 +1,113 @@
+//! One side of one run: the hidden subcommand that [`session`](super::session) starts, two at a time.
+//!
+//! Lines of JSON: a [`Job`] comes in, the side's address goes out; the other side's address comes in, the figures go out. When
+//! standard input ends the process ends, with all that it has started: nothing may keep spinning once nobody waits for it.
+
+use std::io::{self, BufRead, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::{Pid, getpgrp, getpid};
+use serde::{Deserialize, Serialize};
+
+use super::contestant::Entry;
+use super::measure::Measured;
+use super::plan::Job;
+use crate::failure::Failure;
+
+/// Name of the subcommand.
+pub(crate) const PEER_COMMAND: &str = "perf-peer";
+
+/// The longest line, in bytes.
+pub(super) const LINE_LIMIT: u64 = 64 << 10;
+
+/// What a side says.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Said {
+    /// It is ready, and this is where it is.
+    Address(String),
+    /// It is done, and this is what it saw.
+    Measured(Measured),
+    /// It cannot go on.
+    Failed(String),
+}
+
+/// Runs the subcommand.
+pub(crate) fn run() -> Result<(), Failure> {
+    let finished = Arc::new(AtomicBool::new(false));
+    let lines = lines_until_the_end(Arc::clone(&finished));
+    let outcome = converse(&lines, &finished);
+    finished.store(true, Ordering::Release);
+    match outcome {
+        Ok(()) => Ok(()),
+        Err(reason) => {
+            say(&Said::Failed(reason.clone()))?;
+            Err(Failure::Runtime(reason))
+        }
+    }
+}
+
+fn converse(lines: &Receiver<String>, finished: &AtomicBool) -> Result<(), String> {
+    let next = || lines.recv().map_err(|_| "whoever started this side has gone".to_owned());
+    let job: Job = serde_json::from_str(&next()?).map_err(|error| format!("this is no job: {error}"))?;
+    job.check()?;
+    if let Some(core) = job.core {
+        stay_on(core)?;
+    }
+    let name = job.variant.as_ref().map_or(job.contestant.clone(), |variant| format!("{}:{variant}", job.contestant));
+    let entry = Entry::parse(&name)?;
+    entry.contestant.supports(&job)?;
+    let mut side = entry.contestant.open(&job)?;
+    say(&Said::Address(side.address())).map_err(|failure| failure.to_string())?;
+    let measured = side.run(&job, &next()?)?;
+    finished.store(true, Ordering::Release);
+    say(&Said::Measured(measured)).map_err(|failure| failure.to_string())?;
+    // The other side may still need this one: it stays until both are done.
+    let _ = lines.recv();
+    Ok(())
+}
+
+fn say(said: &Said) -> Result<(), Failure> {
+    let mut line = serde_json::to_vec(said).expect("plain values become JSON");
+    line.push(b'\n');
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(&line).and_then(|()| stdout.flush()).map_err(Failure::while_doing("standard output"))
+}
+
+/// Reads standard input in a thread of its own, which sleeps all the time, and takes the process with it at the end.
+fn lines_until_the_end(finished: Arc<AtomicBool>) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        let mut stdin = io::stdin().lock();
+        loop {
+            let mut line = String::new();
+            match stdin.by_ref().take(LINE_LIMIT).read_line(&mut line) {
+                Ok(1..) if sender.send(line.trim_end().to_owned()).is_ok() => {}
+                _ => break,
+            }
+        }
+        if !finished.load(Ordering::Acquire) {
+            end_with_all_children();
+        }
+    });
+    receiver
+}
+
+fn end_with_all_children() {
+    if getpgrp() == getpid() {
+        let _ = killpg(Pid::from_raw(getpid().as_raw()), Signal::SIGKILL);
+    }
+    std::process::exit(1);
+}
+
+fn stay_on(core: usize) -> Result<(), String> {
+    let mut set = CpuSet::new();
+    set.set(core)
+        .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set))
+        .map_err(|error| format!("cannot stay on core {core}: {error}"))
+}

@@ -1,0 +1,174 @@
+//! Two machines: one listens and plays the passive side of whatever the other asks for.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::str::FromStr;
+use std::thread;
+use std::time::Duration;
+
+use super::peer::{LINE_LIMIT, Said};
+use super::plan::{Job, Role};
+use super::session::Process;
+use crate::failure::Failure;
+
+/// The port when none is named.
+const DEFAULT_PORT: u16 = 7471;
+
+/// How long whoever connects may take to say what it wants.
+const GREETING_LIMIT: Duration = Duration::from_secs(10);
+
+/// Where the passive side is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// On this machine, on loopback.
+    Here,
+    /// On a machine that listens.
+    There(Target),
+}
+
+impl Place {
+    /// The host that the active side connects to.
+    pub(crate) fn host(&self) -> &str {
+        match self {
+            Self::Here => "127.0.0.1",
+            Self::There(target) => &target.host,
+        }
+    }
+
+    /// The address that a side on this machine takes; `None` when the way decides.
+    pub(crate) fn local(&self) -> Option<String> {
+        match self {
+            Self::Here => Some("127.0.0.1".into()),
+            Self::There(_) => None,
+        }
+    }
+}
+
+/// A host and a port: `192.0.2.1`, `192.0.2.1:7471`, `[2001:db8::1]:7471`, `2001:db8::1`, a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) host: String,
+    port: u16,
+}
+
+impl Target {
+    pub(super) fn connect(&self) -> Result<TcpStream, String> {
+        TcpStream::connect((self.host.as_str(), self.port))
+            .map_err(|error| format!("{} port {}: {error}; does weft perf --listen run there?", self.host, self.port))
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((host, rest)) => (host, rest.strip_prefix(':')),
+            None if text.matches(':').count() == 1 => {
+                text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port)))
+            }
+            None => (text, None),
+        };
+        let port = match port {
+            None => DEFAULT_PORT,
+            Some(port) => port.parse().map_err(|_| format!("{port:?} in {text:?} is no port"))?,
+        };
+        if host.is_empty() {
+            return Err(format!("{text:?} names no host"));
+        }
+        Ok(Self { host: host.into(), port })
+    }
+}
+
+/// Serves one measurement after the other, for ever.
+pub(crate) fn listen(address: &str) -> Result<(), Failure> {
+    let target: Target = address.parse().map_err(Failure::Usage)?;
+    let listener = TcpListener::bind((target.host.as_str(), target.port)).map_err(Failure::while_doing(address))?;
+    let local = listener.local_addr().map_err(Failure::while_doing(address))?;
+    eprintln!("listening at {local}; stop with Ctrl-C");
+    for stream in listener.incoming() {
+        let served = stream.and_then(serve);
+        if let Err(error) = served {
+            eprintln!("a measurement failed: {error}");
+        }
+    }
+    Ok(())
+}
+
+/// Plays the passive side for whoever is at the other end.
+fn serve(mut stream: TcpStream) -> io::Result<()> {
+    stream.set_read_timeout(Some(GREETING_LIMIT))?;
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut line = String::new();
+    reader.by_ref().take(LINE_LIMIT).read_line(&mut line)?;
+    stream.set_read_timeout(None)?;
+    let job = match passive_job(&line, &stream.local_addr()?.ip().to_string()) {
+        Ok(job) => job,
+        Err(reason) => return refuse(&mut stream, reason),
+    };
+    let (mut process, mut stdout) = Process::start()?;
+    process.tell(&job)?;
+    let Some(mut stdin) = process.take_stdin() else { return Err(io::ErrorKind::BrokenPipe.into()) };
+    // When the other machine goes away its end of the stream ends, so does the side's input, and so does the side.
+    let inward = thread::spawn(move || relay(&mut reader, &mut stdin));
+    relay(&mut stdout, &mut stream)?;
+    stream.shutdown(Shutdown::Both)?;
+    let _ = inward.join();
+    process.end();
+    Ok(())
+}
+
+/// Passes each line on at once. (`io::copy` would splice, and the kernel may then hold a line back until more comes.)
+fn relay(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    let mut buffer = [0; 4096];
+    loop {
+        match from.read(&mut buffer)? {
+            0 => return Ok(()),
+            count => to.write_all(&buffer[..count])?,
+        }
+    }
+}
+
+/// The job as the passive side gets it: at the address that the other machine reached.
+fn passive_job(line: &str, local: &str) -> Result<Vec<u8>, String> {
+    let job: Job = serde_json::from_str(line).map_err(|error| format!("this is no job: {error}"))?;
+    job.check()?;
+    let job = Job { role: Role::Passive, local: Some(local.into()), ..job };
+    let mut bytes = serde_json::to_vec(&job).map_err(|error| error.to_string())?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+fn refuse(stream: &mut TcpStream, reason: String) -> io::Result<()> {
+    let mut line = serde_json::to_vec(&Said::Failed(reason.clone()))?;
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    Err(io::Error::new(io::ErrorKind::InvalidData, reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::tests::job;
+    use super::*;
+
+    #[test]
+    fn hosts_and_ports() {
+        let target = |text: &str| text.parse::<Target>().map(|target| (target.host, target.port));
+        assert_eq!(target("192.0.2.1"), Ok(("192.0.2.1".into(), DEFAULT_PORT)));
+        assert_eq!(target("node7:80"), Ok(("node7".into(), 80)));
+        assert_eq!(target("2001:db8::1"), Ok(("2001:db8::1".into(), DEFAULT_PORT)));
+        assert_eq!(target("[2001:db8::1]:80"), Ok(("2001:db8::1".into(), 80)));
+        assert!(target("node7:http").is_err());
+        assert!(target(":80").is_err());
+    }
+
+    #[test]
+    fn a_job_from_afar_is_checked_and_stays_passive() {
+        let line = serde_json::to_string(&job()).unwrap();
+        let passive: Job = serde_json::from_slice(&passive_job(&line, "192.0.2.1").unwrap()).unwrap();
+        assert_eq!(passive, Job { role: Role::Passive, local: Some("192.0.2.1".into()), ..job() });
+        let huge = serde_json::to_string(&Job { size: usize::MAX, ..job() }).unwrap();
+        assert!(passive_job(&huge, "192.0.2.1").unwrap_err().contains("size"));
+        assert!(passive_job("{}", "192.0.2.1").is_err());
+    }
+}

@@ -1,0 +1,195 @@
+//! The command as a user runs it. Measurements are tiny: they show that every contestant still works, not how fast it is.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn weft(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weft")).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn code(output: &Output) -> Option<i32> {
+    output.status.code()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A measurement of `contestant` alone, with `extra` arguments; `None`, and a line that says why, where it is not installed.
+fn measure(test: &str, contestant: &str, extra: &[&str]) -> Option<Value> {
+    let mut arguments = vec!["perf", test, "--transport", contestant, "--vs", "none", "--runs", "1", "--json", "-"];
+    arguments.extend(["--iterations", "40", "--warmup", "4"]);
+    arguments.extend(extra);
+    let output = weft(&arguments);
+    let complaint = text(&output.stderr);
+    if code(&output) == Some(1)
+        && ["not installed", "no provider", "no such socket"].iter().any(|why| complaint.contains(why))
+    {
+        println!("skipped: {contestant}: {complaint}");
+        return None;
+    }
+    assert_eq!(code(&output), Some(0), "{contestant} {test}: {complaint}");
+    assert!(complaint.contains(contestant), "the table goes to standard error");
+    Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+#[test]
+fn help_has_examples() {
+    for arguments in [&["--help"][..], &["perf", "--help"], &["info", "--help"], &["completions", "--help"]] {
+        let output = weft(arguments);
+        assert_eq!(code(&output), Some(0));
+        let help = text(&output.stdout);
+        assert!(help.contains("Example") || arguments == ["--help"], "{help}");
+        assert!(!help.contains("perf-peer"), "the hidden subcommand stays hidden");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_exits_with_2() {
+    let wrong = [
+        &["nonsense"][..],
+        &["perf"],
+        &["perf", "speed"],
+        &["perf", "latency", "--size", "zero"],
+        &["perf", "latency", "--runs", "0"],
+        &["perf", "latency", "--vs", "somebody"],
+        &["perf", "latency", "--transport", "somebody"],
+        &["perf", "latency", "--transport", "sockets:batched", "--vs", "none"],
+        &["perf", "rate", "--transport", "ucx:fast", "--vs", "none"],
+        &["perf", "latency", "--listen", "127.0.0.1"],
+        &["completions", "nosuchshell"],
+    ];
+    for arguments in wrong {
+        let output = weft(arguments);
+        assert_eq!(code(&output), Some(2), "{arguments:?}: {}", text(&output.stderr));
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty());
+    }
+}
+
+#[test]
+fn a_failure_exits_with_1() {
+    // Port 9 of a documentation address would take long; a port of ours that nobody listens on refuses at once.
+    let output = weft(&["perf", "latency", "--transport", "sockets", "--vs", "none", "--connect", "127.0.0.1:1"]);
+    assert_eq!(code(&output), Some(1));
+    assert!(text(&output.stderr).contains("127.0.0.1 port 1"), "{}", text(&output.stderr));
+    let output = weft(&["perf", "latency", "--transport", "libfabric:nonesuch", "--vs", "none"]);
+    assert_eq!(code(&output), Some(1));
+    let complaint = text(&output.stderr);
+    assert!(complaint.contains("nonesuch") || complaint.contains("not installed"), "{complaint}");
+}
+
+#[test]
+fn completions_are_made_for_each_shell() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = weft(&["completions", shell]);
+        assert_eq!(code(&output), Some(0));
+        assert!(text(&output.stdout).contains("latency"), "{shell}");
+    }
+}
+
+#[test]
+fn info_is_a_page_and_json() {
+    let page = text(&weft(&["info"]).stdout);
+    assert!(page.contains("interface") && page.contains("open files") && page.contains("MPTCP"), "{page}");
+    let output = weft(&["info", "--json"]);
+    assert_eq!(code(&output), Some(0));
+    let info: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for part in ["interfaces", "limits", "abilities"] {
+        assert!(!info[part].as_array().unwrap().is_empty(), "{part}");
+    }
+    assert!(info["system"]["cores"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn latency_of_each_contestant() {
+    for contestant in ["sockets", "mptcp", "libfabric", "libfabric:tcp;ofi_rxm", "ucx"] {
+        // One size that is injected, one that is not.
+        let Some(report) = measure("latency", contestant, &["--size", "8,64K"]) else { continue };
+        let rows = report["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 2, "{report}");
+        for row in rows {
+            assert_eq!((&row["test"], &row["metric"]), (&"latency".into(), &"half_round_trip".into()));
+            assert_eq!((&row["transport"], &row["unit"]), (&contestant.into(), &"us".into()));
+            assert!(row["median"].as_f64().unwrap() > 0.0 && row["p99"].as_f64().unwrap() > 0.0, "{row}");
+            assert!(row["ratio"].is_null() && row["peer"].is_null());
+        }
+    }
+}
+
+#[test]
+fn bandwidth_of_each_contestant() {
+    for contestant in ["sockets", "sockets:256K", "mptcp", "libfabric", "ucx"] {
+        let Some(report) = measure("bandwidth", contestant, &["--size", "64K"]) else { continue };
+        let metrics: Vec<_> =
+            report["rows"].as_array().unwrap().iter().map(|row| row["metric"].as_str().unwrap()).collect();
+        assert_eq!(metrics, ["throughput", "sender_cpu", "receiver_cpu"]);
+        assert!(report["rows"][0]["median"].as_f64().unwrap() > 0.0, "{contestant}");
+        assert!(report["rows"][1]["median"].is_number() && report["rows"][2]["median"].is_number(), "{contestant}");
+    }
+}
+
+#[test]
+fn rate_of_each_contestant() {
+    for contestant in ["sockets", "sockets:batched", "libfabric", "ucx"] {
+        let Some(report) = measure("rate", contestant, &["--window", "16"]) else { continue };
+        assert!(report["rows"][0]["median"].as_f64().unwrap() > 0.0, "{contestant}");
+        assert_eq!(report["settings"]["window"], 16);
+    }
+}
+
+#[test]
+fn sleeping_pinned_and_other_operations_work() {
+    measure("latency", "sockets", &["--wait", "block", "--pin", "on"]);
+    measure("bandwidth", "sockets", &["--wait", "block", "--size", "1000"]);
+    measure("latency", "ucx", &["--operation", "write"]);
+    measure("bandwidth", "ucx", &["--operation", "read"]);
+}
+
+#[test]
+fn peers_are_rows_with_a_ratio() {
+    let file = std::env::temp_dir().join(format!("weft-perf-{}.json", std::process::id()));
+    let arguments = ["perf", "rate", "--transport", "sockets", "--vs", "sockets:batched", "--runs", "2"];
+    let arguments = [&arguments[..], &["--iterations", "100", "--json", file.to_str().unwrap()]].concat();
+    let output = weft(&arguments);
+    assert_eq!(code(&output), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("sockets / it"), "{}", text(&output.stdout));
+    let report: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    std::fs::remove_file(file).unwrap();
+    let row = &report["rows"][0];
+    assert_eq!((&row["peer"], &row["runs"]), (&"sockets:batched".into(), &2.into()));
+    let (median, peer) = (row["median"].as_f64().unwrap(), row["peer_median"].as_f64().unwrap());
+    assert!((row["ratio"].as_f64().unwrap() - median / peer).abs() < 1e-9);
+    for once in ["host", "kernel", "cores", "congestion_control", "version", "commit", "settings"] {
+        assert!(!report[once].is_null(), "{once}");
+    }
+}
+
+/// A listening `weft perf`, killed when dropped.
+struct Listener(Child);
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn two_machines_are_two_commands() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_weft"))
+        .args(["perf", "--listen", "127.0.0.1:0"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let _listener = Listener(child);
+    let address = line.strip_prefix("listening at ").and_then(|rest| rest.split(';').next()).unwrap();
+    for contestant in ["sockets", "libfabric", "ucx"] {
+        let Some(report) = measure("latency", contestant, &["--connect", address]) else { continue };
+        assert!(report["rows"][0]["median"].as_f64().unwrap() > 0.0);
+    }
+}
