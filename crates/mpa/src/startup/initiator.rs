@@ -127,24 +127,23 @@ impl Initiator {
         opening: Option<ReadyKind>,
         framing: Framing,
     ) -> Result<(u16, u16), StartFailure> {
-        let Some(reply) = reply.filter(|_| self.offer.negotiate_depths) else {
-            return Ok((self.offer.ird, self.offer.ord));
-        };
-        let (limit, own_ord) = self.offer.depths();
-        let ird = match reply.ord {
+        let negotiated = reply.filter(|_| self.offer.negotiate_depths);
+        let (most_ird, most_ord) = self.offer.depths();
+        let ird = match negotiated.map_or(NOT_NEGOTIATED, |reply| reply.ord) {
             NOT_NEGOTIATED => self.offer.ird,
             // The IRD is at least the responder's ORD, or there is a Terminate.
-            needed if needed > limit => return Err(StartFailure::NotEnoughResources { needed, limit, framing }),
+            needed if needed > most_ird => {
+                return Err(StartFailure::NotEnoughResources { needed, limit: most_ird, framing });
+            }
             needed => needed,
         };
-        // A read that opens the connection must have a place, even where the application wants no reads.
-        let own_ord = if opening == Some(ReadyKind::Read) { own_ord.max(1) } else { own_ord };
-        let ord = match reply.ird {
+        let ord = match negotiated.map_or(NOT_NEGOTIATED, |reply| reply.ird) {
             NOT_NEGOTIATED => self.offer.ord,
             // The ORD is at most the responder's IRD.
-            responder_ird => own_ord.min(responder_ird),
+            responder_ird => most_ord.min(responder_ird),
         };
-        Ok((ird, ord))
+        // A read that opens the connection may be sent, even where neither application wants reads.
+        Ok((ird, if opening == Some(ReadyKind::Read) { ord.max(1) } else { ord }))
     }
 
     fn take_record<'a>(&self, header: &StartHeader, body: &Body<'a>) -> (&'a [u8], Extensions) {

@@ -205,30 +205,28 @@ impl Request {
     }
 
     /// The one kind that the initiator shall open with. RFC 6581 section 9.2 lets the reply name fewer kinds than this side can take; naming one
-    /// makes both sides know which it will be. A read needs a place in the queue.
+    /// makes both sides know which it will be.
     fn choose_opening(&self) -> Option<ReadyKind> {
         let (ours, theirs) = (self.offer.ready_to_receive?, self.peer_to_peer()?);
-        let common = ours.and(theirs);
-        ReadyKinds { read: common.read && self.offer.ird > 0, ..common }.cheapest()
+        ours.and(theirs).cheapest()
     }
 
     /// RFC 6581 section 9.1, the responder's half.
     fn settle_depths(&self, opening: Option<ReadyKind>) -> (u16, u16) {
-        let Some(request) = self.enhanced.filter(|_| self.offer.negotiate_depths) else {
-            return (self.offer.ird, self.offer.ord);
-        };
+        let negotiated = self.enhanced.filter(|_| self.offer.negotiate_depths);
         let (most_ird, most_ord) = self.offer.depths();
-        let ird = match request.ord {
+        let ird = match negotiated.map_or(NOT_NEGOTIATED, |request| request.ord) {
             NOT_NEGOTIATED => self.offer.ird,
-            // As many as the initiator wants. A read that opens the connection needs a place even if it wants none.
-            wanted => most_ird.min(if opening == Some(ReadyKind::Read) { wanted.max(1) } else { wanted }),
+            // As many as the initiator wants.
+            wanted => most_ird.min(wanted),
         };
-        let ord = match request.ird {
+        let ord = match negotiated.map_or(NOT_NEGOTIATED, |request| request.ird) {
             NOT_NEGOTIATED => self.offer.ord,
             // The ORD is at most the initiator's IRD.
             initiator_ird => most_ord.min(initiator_ird),
         };
-        (ird, ord)
+        // A read that opens the connection has a place, even where neither application wants reads.
+        (if opening == Some(ReadyKind::Read) { ird.max(1) } else { ird }, ord)
     }
 
     /// The word of the reply.
