@@ -5,6 +5,31 @@
 //! the sender lays each out with a [`Framer`] and writes it by its [`Layout`]; the receiver finds them with a [`Deframer`].
 //!
 //! Nothing here does I/O or knows the time: the caller brings bytes and takes bytes away, and keeps the deadlines.
+//!
+//! ```
+//! use weft_mpa::{Initiator, Offer, Peek, Responder, Step};
+//!
+//! // Start-up: the frames go over a TCP connection.
+//! let (waiting, request) = Initiator::start(Offer::default(), b"hello")?;
+//! let Step::Done((request, _)) = Responder::new(Offer::default()).handle(&request) else { panic!("no request") };
+//! assert_eq!(request.private_data(), b"hello");
+//! let Ok((theirs, reply)) = request.accept(b"welcome") else { panic!("too much private data") };
+//! let Step::Done((ours, _)) = waiting.handle(&reply) else { panic!("no reply") };
+//!
+//! // One FPDU from the initiator to the responder.
+//! let (header, mut payload) = ([1; 14], &b"payload"[..]);
+//! let layout = ours.framer().frame(14 + 7);
+//! let mut stream = vec![0; layout.length()];
+//! let Ok(()) = layout.write(&header, &mut payload, &mut stream);
+//!
+//! let mut deframer = theirs.deframer();
+//! let Peek::Head(head) = deframer.peek(&stream)? else { panic!("no length field") };
+//! let frame = deframer.frame(&head, &stream).expect("all of it is there");
+//! frame.verify()?;
+//! assert!(frame.contiguous().unwrap().ends_with(b"payload"));
+//! deframer.advance(&head);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod deframer;

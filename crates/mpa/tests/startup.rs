@@ -481,6 +481,25 @@ fn a_record_sent_back_by_an_application_agrees_nothing() {
     assert_eq!(agreement.private_data(), &request[20..]);
 }
 
+/// Who sent no record takes none: what looks like one is the application's.
+#[test]
+fn a_record_that_was_not_asked_for_is_data() {
+    let plain = Offer { revision: 1, ..Offer::default() };
+    let reply = frame(REPLY, 0, 1, b"\xf7WeftRep\x01\x03\x00\x0c");
+    let (agreement, _) = agreement_of(start(plain, &[]).0, &reply).expect("a reply");
+    assert_eq!((agreement.private_data(), agreement.extensions), (&reply[20..], Extensions::none()));
+    let (agreement, _) =
+        agreement_of(start(Offer { extensions: Extensions::all(), ..plain }, &[]).0, &reply).expect("a reply");
+    assert_eq!((agreement.private_data(), agreement.extensions), (&b""[..], Extensions::all()));
+}
+
+#[test]
+fn a_rejection_holds_no_record() {
+    let offer = Offer { revision: 1, extensions: Extensions::all(), ..Offer::default() };
+    let (request, _) = request_of(offer, &start(offer, &[]).1).expect("a request");
+    assert_eq!(request.reject(b"no").expect("fits")[..], frame(REPLY, 0x60, 1, b"no"));
+}
+
 #[test]
 fn no_record_goes_to_who_sent_none() {
     let offer = Offer { extensions: Extensions::all(), ..Offer::default() };
