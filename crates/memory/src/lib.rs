@@ -1,1 +1,40 @@
-//! Protection domains, memory regions, STags, rights and bounds: the one place that turns a Slice into bytes.
+//! Protection domains, memory regions, STags, rights and bounds: the one place that turns a [`Slice`](weft_base::Slice) into
+//! bytes.
+//!
+//! A [`Registry`] is the memory table of one NIC. Protocol code asks it what a peer may touch ([`Registry::check_remote`]), keeps
+//! memory alive while work is in flight ([`Registry::pin`]) and has it copy ([`Registry::copy_in`], [`Registry::copy_out`]). The
+//! application holds a [`Region`] for each buffer that it registered.
+//!
+//! # Bytes that a peer may write
+//! They change at any moment, as memory under a DMA engine does. So nothing here gives out a reference to them: they are copied
+//! through raw pointers, or read and written as atomics. A copy that runs against a write from a peer holds old bytes, new bytes
+//! or a mixture. One thing is promised on top: a write of 1, 2, 4 or 8 bytes to an address that is a multiple of its size is seen
+//! whole, and who sees it with [`Ordering::Acquire`](core::sync::atomic::Ordering::Acquire) sees all that was placed before.
+//! [`Region::view`] and [`Region::edit`] do give references, for regions that no peer may touch and nothing in flight uses.
+//!
+//! # Locks
+//! Every touch of bytes stands either under the read lock of the table (short ones) or under the region's gate (long ones, and
+//! system calls). Who ends an access (invalidate, deregister, drop, view, edit) first changes the table under its write lock, so
+//! that no new touch starts, and then passes through the gate, so that none is left.
+
+mod access;
+mod atomic;
+mod buffer;
+mod bytes;
+mod error;
+mod hold;
+mod memory;
+mod region;
+mod registry;
+mod stag;
+mod table;
+
+pub use access::{Access, LocalRight, RemoteRight};
+pub use atomic::AtomicOperation;
+pub use buffer::Buffer;
+pub use error::{MemoryError, RemoteFault};
+pub use hold::RawSlice;
+pub use region::Region;
+pub use registry::Registry;
+pub use stag::{Seed, unguessable_seed};
+pub use table::Limits;

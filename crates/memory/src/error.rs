@@ -1,0 +1,193 @@
+//! What can go wrong: by the caller's fault ([`MemoryError`]) or by a peer's ([`RemoteFault`]).
+
+use core::fmt;
+
+use weft_base::{DomainId, RegionId};
+
+use crate::{LocalRight, RemoteRight};
+
+/// The caller asked for something impossible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// The region is not registered any more.
+    Gone(RegionId),
+    /// The slice came from a peer's STag, and remote access to the region has ended since.
+    Invalidated(RegionId),
+    /// A [`Region::view`](crate::Region::view) or [`Region::edit`](crate::Region::edit) is going on.
+    Borrowed(RegionId),
+    /// A reference was asked for, but peers may touch the region.
+    Exposed(RegionId),
+    /// Work in flight uses the region.
+    InFlight {
+        /// How many slices of it are pinned.
+        pins: u64,
+    },
+    /// The region belongs to another protection domain.
+    WrongDomain {
+        /// The region.
+        region: RegionId,
+        /// The domain that asked.
+        domain: DomainId,
+    },
+    /// The region was registered without this right.
+    NotPermitted {
+        /// The region.
+        region: RegionId,
+        /// The right.
+        need: LocalRight,
+    },
+    /// A range reaches outside the region.
+    OutOfBounds {
+        /// Its first byte, counted from the start of the region.
+        offset: u64,
+        /// Its bytes.
+        length: u64,
+        /// The bytes of the region.
+        region_length: u64,
+    },
+    /// A slice and the bytes that go with it are not equally long.
+    LengthMismatch {
+        /// Bytes of the slice.
+        slice: u64,
+        /// Bytes that were given.
+        given: u64,
+    },
+    /// An atomic access to an address that is not a multiple of its size.
+    Misaligned {
+        /// Where, counted from the start of the region.
+        offset: u64,
+        /// The size of the access, in bytes.
+        size: u64,
+    },
+    /// A slice can't be longer than a message: 2^32 - 1 bytes.
+    TooLong {
+        /// Bytes that were asked for.
+        length: u64,
+    },
+    /// The tagged offset of the last byte would be beyond 64 bits.
+    BaseWraps {
+        /// The tagged offset of the first byte.
+        base: u64,
+        /// Bytes of the region.
+        length: u64,
+    },
+    /// There is no such protection domain.
+    UnknownDomain(DomainId),
+    /// The protection domain still has regions.
+    DomainInUse {
+        /// The domain.
+        domain: DomainId,
+        /// How many.
+        regions: u32,
+    },
+    /// A limit of the registry is reached.
+    Limit {
+        /// Its name in [`Limits`](crate::Limits).
+        name: &'static str,
+        /// What it is set to.
+        limit: u64,
+    },
+    /// The machine has no memory left.
+    OutOfMemory {
+        /// Bytes that were asked for.
+        length: u64,
+    },
+    /// The operating system gives no random numbers.
+    NoRandomness,
+}
+
+impl fmt::Display for MemoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gone(region) => write!(f, "{} is not registered any more", Named(region)),
+            Self::Invalidated(region) => write!(f, "remote access to {} has ended", Named(region)),
+            Self::Borrowed(region) => {
+                write!(f, "{} is being viewed or edited; try again when that has ended", Named(region))
+            }
+            Self::Exposed(region) => write!(
+                f,
+                "peers may touch {}, so there can be no reference to its bytes; invalidate it first, or copy them",
+                Named(region)
+            ),
+            Self::InFlight { pins } => {
+                write!(f, "work in flight uses {pins} slices of the region; wait for its completions")
+            }
+            Self::WrongDomain { region, domain } => {
+                write!(f, "{} does not belong to protection domain {}", Named(region), domain.0)
+            }
+            Self::NotPermitted { region, need } => {
+                write!(f, "{} was registered without the right to {}", Named(region), verb(*need))
+            }
+            Self::OutOfBounds { offset, length, region_length } => {
+                write!(f, "{length} bytes at offset {offset} reach outside a region of {region_length} bytes")
+            }
+            Self::LengthMismatch { slice, given } => write!(f, "a slice of {slice} bytes was given {given} bytes"),
+            Self::Misaligned { offset, size } => {
+                write!(f, "the address at offset {offset} is not a multiple of {size}, as an atomic access needs")
+            }
+            Self::TooLong { length } => write!(f, "a slice of {length} bytes is longer than a message can be"),
+            Self::BaseWraps { base, length } => {
+                write!(f, "a region of {length} bytes whose first tagged offset is {base:#x} does not fit into 64 bits")
+            }
+            Self::UnknownDomain(domain) => write!(f, "there is no protection domain {}", domain.0),
+            Self::DomainInUse { domain, regions } => {
+                write!(f, "protection domain {} still has {regions} regions; deregister them first", domain.0)
+            }
+            Self::Limit { name, limit } => {
+                write!(f, "the limit `{name}` of {limit} is reached; raise it in the settings, or release some")
+            }
+            Self::OutOfMemory { length } => write!(f, "no memory for {length} bytes"),
+            Self::NoRandomness => f.write_str("the operating system gives no random numbers, so STags can't be chosen"),
+        }
+    }
+}
+
+impl std::error::Error for MemoryError {}
+
+struct Named<'a>(&'a RegionId);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "memory region {}.{}", self.0.index, self.0.generation)
+    }
+}
+
+const fn verb(need: LocalRight) -> &'static str {
+    match need {
+        LocalRight::Read => "read it locally",
+        LocalRight::Write => "write it locally (LOCAL_WRITE)",
+    }
+}
+
+/// A peer asked for something that it was not granted. Who asked for what stands in the segment's header; here is only what is
+/// wrong with it, one value for each code that RFC 5041 section 7.2 and RFC 5040 section 4.8 know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RemoteFault {
+    /// No region has this STag, or remote access to it has ended.
+    InvalidStag,
+    /// The region belongs to another protection domain than the stream.
+    WrongDomain,
+    /// The range reaches outside the region.
+    OutOfBounds,
+    /// Tagged offset and length add up to more than 64 bits.
+    OffsetWraps,
+    /// The region was registered without this right.
+    NotPermitted(RemoteRight),
+}
+
+impl fmt::Display for RemoteFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InvalidStag => f.write_str("no region has this STag, or remote access to it has ended"),
+            Self::WrongDomain => f.write_str("the STag belongs to another protection domain than the connection"),
+            Self::OutOfBounds => f.write_str("the range reaches outside the region of this STag"),
+            Self::OffsetWraps => f.write_str("tagged offset and length add up to more than 64 bits"),
+            Self::NotPermitted(RemoteRight::Read) => f.write_str("the region does not grant remote read"),
+            Self::NotPermitted(RemoteRight::Write) => f.write_str("the region does not grant remote write"),
+            Self::NotPermitted(RemoteRight::Atomic) => f.write_str("the region does not grant remote atomics"),
+        }
+    }
+}
+
+impl std::error::Error for RemoteFault {}

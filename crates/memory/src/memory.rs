@@ -1,0 +1,128 @@
+//! One registered buffer, and the flags that say who may touch it now.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use weft_base::{DomainId, RegionId, Stag};
+
+use crate::{Access, Buffer, MemoryError};
+
+/// The flags change under the table's write lock and hold for who has the table's read lock, or has come through the gate after
+/// looking at them under it. So they need no ordering of their own.
+pub(crate) struct Memory {
+    pub(crate) id: RegionId,
+    pub(crate) stag: Stag,
+    pub(crate) domain: DomainId,
+    pub(crate) access: Access,
+    /// The tagged offset of the first byte.
+    pub(crate) base: u64,
+    pub(crate) length: u64,
+    pointer: NonNull<u8>,
+    /// Taken by deregistration, else freed with this.
+    buffer: Mutex<Option<Buffer>>,
+    /// Slices in flight. Counted under the table's read lock.
+    pub(crate) pins: AtomicU64,
+    /// Whether the owner's handle still stands.
+    owned: AtomicBool,
+    /// Whether remote access has not been ended.
+    remote: AtomicBool,
+    /// How many references to the bytes exist (views, or one edit).
+    borrows: AtomicU32,
+    /// Held shared during long touches; passed exclusively by who wants them to have ended.
+    pub(crate) gate: RwLock<()>,
+}
+
+// SAFETY: The pointer belongs to `buffer`, which is `Send`; who dereferences it says there why it may.
+unsafe impl Send for Memory {}
+// SAFETY: As above; all other fields are `Sync`.
+unsafe impl Sync for Memory {}
+
+/// What decides how a new region may be used.
+pub(crate) struct Grant {
+    pub(crate) domain: DomainId,
+    pub(crate) access: Access,
+    pub(crate) base: u64,
+}
+
+impl Memory {
+    pub(crate) fn new(id: RegionId, stag: Stag, grant: &Grant, buffer: Buffer) -> Self {
+        Self {
+            id,
+            stag,
+            domain: grant.domain,
+            access: grant.access,
+            base: grant.base,
+            length: buffer.len() as u64,
+            pointer: buffer.pointer(),
+            buffer: Mutex::new(Some(buffer)),
+            pins: AtomicU64::new(0),
+            owned: AtomicBool::new(true),
+            remote: AtomicBool::new(true),
+            borrows: AtomicU32::new(0),
+            gate: RwLock::new(()),
+        }
+    }
+
+    /// The address of a range, when it lies inside.
+    #[inline]
+    pub(crate) fn locate(&self, offset: u64, length: u64) -> Result<NonNull<u8>, MemoryError> {
+        if offset.checked_add(length).is_none_or(|end| end > self.length) {
+            return Err(MemoryError::OutOfBounds { offset, length, region_length: self.length });
+        }
+        // SAFETY: `offset` is at most the buffer's length, so the result lies inside the allocation or just behind it.
+        Ok(unsafe { self.pointer.add(offset as usize) })
+    }
+
+    pub(crate) fn is_owned(&self) -> bool {
+        self.owned.load(Ordering::Relaxed)
+    }
+
+    /// Whether peers get in, as far as the owner goes; rights come on top.
+    pub(crate) fn is_remote_open(&self) -> bool {
+        self.remote.load(Ordering::Relaxed) && self.is_owned()
+    }
+
+    /// Whether any peer may touch bytes now.
+    pub(crate) fn is_exposed(&self) -> bool {
+        self.is_remote_open() && self.access.is_remote()
+    }
+
+    pub(crate) fn is_borrowed(&self) -> bool {
+        self.borrows.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn pins(&self) -> u64 {
+        self.pins.load(Ordering::Relaxed)
+    }
+
+    /// The owner's handle goes. Only under the table's write lock.
+    pub(crate) fn disown(&self) {
+        self.owned.store(false, Ordering::Relaxed);
+    }
+
+    /// Peers lose access. Only under the table's write lock.
+    pub(crate) fn close_remote(&self) {
+        self.remote.store(false, Ordering::Relaxed);
+    }
+
+    /// A reference comes. Only under the table's write lock, so that nobody is between looking and touching.
+    pub(crate) fn borrow(&self) {
+        self.borrows.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A reference has gone. What was done through it is seen by whoever takes the table's lock after its owner released it.
+    pub(crate) fn end_borrow(&self) {
+        self.borrows.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Waits until every long touch that has begun is over.
+    pub(crate) fn drain(&self) {
+        drop(self.gate.write());
+    }
+
+    /// Gives the buffer out. Only when nothing can reach this memory any more.
+    pub(crate) fn take_buffer(&self) -> Option<Buffer> {
+        self.buffer.lock().take()
+    }
+}

@@ -1,0 +1,350 @@
+//! The memory table of one NIC.
+
+use core::ptr::NonNull;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use weft_base::{Digest, DomainId, Gather, Slice, Stag};
+
+use crate::hold::RawSlice;
+use crate::memory::{Grant, Memory};
+use crate::table::Table;
+use crate::{
+    Access, AtomicOperation, Buffer, Limits, LocalRight, MemoryError, Region, RemoteFault, RemoteRight, Seed, bytes,
+};
+
+/// Touches up to this many bytes are done under the table's lock, which saves entering the gate.
+const SHORT: u32 = 4096;
+
+/// The memory table of one NIC. Clones are the same table.
+#[derive(Clone)]
+pub struct Registry(Arc<RwLock<Table>>);
+
+impl Registry {
+    /// An empty table. `seed` decides the STags: [`unguessable_seed`](crate::unguessable_seed) in production, any number in tests.
+    #[must_use]
+    pub fn new(seed: impl Into<Seed>, limits: Limits) -> Self {
+        Self(Arc::new(RwLock::new(Table::new(seed.into(), limits))))
+    }
+
+    /// A new protection domain.
+    ///
+    /// # Errors
+    /// [`MemoryError::Limit`].
+    pub fn allocate_domain(&self) -> Result<DomainId, MemoryError> {
+        self.0.write().allocate_domain()
+    }
+
+    /// Ends a protection domain. Its number is not used again.
+    ///
+    /// # Errors
+    /// [`MemoryError::DomainInUse`] while regions remain, and [`MemoryError::UnknownDomain`].
+    pub fn release_domain(&self, domain: DomainId) -> Result<(), MemoryError> {
+        self.0.write().release_domain(domain)
+    }
+
+    /// Registers a buffer, which belongs to the region from then on. `base` is the tagged offset of its first byte on the wire.
+    ///
+    /// # Errors
+    /// A limit, an unknown domain, or a base so high that the end does not fit into 64 bits. The buffer is freed then.
+    pub fn register(
+        &self,
+        domain: DomainId,
+        memory: impl Into<Buffer>,
+        access: Access,
+        base: u64,
+    ) -> Result<Region, MemoryError> {
+        let memory = self.0.write().insert(&Grant { domain, access, base }, memory.into())?;
+        Ok(Region::new(self.clone(), memory))
+    }
+
+    /// Registers `length` zero bytes that start on a page.
+    ///
+    /// # Errors
+    /// As [`Registry::register`], and [`MemoryError::OutOfMemory`].
+    pub fn register_zeroed(
+        &self,
+        domain: DomainId,
+        length: usize,
+        access: Access,
+        base: u64,
+    ) -> Result<Region, MemoryError> {
+        self.register(domain, Buffer::zeroed(length)?, access, base)
+    }
+
+    /// Says that work in flight uses a slice: its memory stays, even when the region is dropped, until the matching
+    /// [`Registry::unpin`].
+    ///
+    /// # Errors
+    /// The region is gone, of another domain, without the right, being borrowed, or shorter.
+    pub fn pin(&self, domain: DomainId, slice: Slice, need: LocalRight) -> Result<(), MemoryError> {
+        self.0.read().pin(domain, &slice, need)
+    }
+
+    /// Ends one [`Registry::pin`].
+    pub fn unpin(&self, slice: Slice) {
+        self.unpin_all(&[slice]);
+    }
+
+    /// Pins all slices, or none.
+    ///
+    /// # Errors
+    /// Those of [`Registry::pin`], for the first slice that can't be pinned.
+    pub fn pin_gather(&self, domain: DomainId, gather: &Gather, need: LocalRight) -> Result<(), MemoryError> {
+        let table = self.0.read();
+        for (pinned, slice) in gather.slices().iter().enumerate() {
+            if let Err(error) = table.pin(domain, slice, need) {
+                // No owner can have gone meanwhile, for that takes the write lock: there is nothing to sweep.
+                gather.slices()[..pinned].iter().for_each(|slice| {
+                    table.unpin(slice);
+                });
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends one [`Registry::pin_gather`].
+    pub fn unpin_gather(&self, gather: &Gather) {
+        self.unpin_all(gather.slices());
+    }
+
+    fn unpin_all(&self, slices: &[Slice]) {
+        let table = self.0.read();
+        let leftover = slices.iter().fold(false, |leftover, slice| table.unpin(slice) | leftover);
+        drop(table);
+        if leftover {
+            for slice in slices {
+                // The lock is released before the memory is freed.
+                let freed = self.0.write().sweep(slice.region);
+                drop(freed);
+            }
+        }
+    }
+
+    /// Whether a peer on a connection of `domain` may touch this range, and where it is. These are the checks before a byte is
+    /// placed or read: RFC 5041 section 7.1, RFC 5040 section 7.1, RFC 5042 section 6.
+    ///
+    /// The slice stands for remote access: touching it fails once that has ended, even while work in flight pins the region. Its
+    /// [`RegionId`](weft_base::RegionId) therefore differs from [`Region::id`].
+    ///
+    /// # Errors
+    /// What the peer did wrong.
+    pub fn check_remote(
+        &self,
+        domain: DomainId,
+        stag: Stag,
+        tagged_offset: u64,
+        length: u32,
+        need: RemoteRight,
+    ) -> Result<Slice, RemoteFault> {
+        self.0.read().check_remote(domain, stag, tagged_offset, length, need)
+    }
+
+    /// Ends remote access to a region, for a local invalidate or the peer's Send with Invalidate (RFC 5040 section 5.3). Once this
+    /// returns, no byte lands by remote access. Local work goes on.
+    ///
+    /// # Errors
+    /// No region has this STag, or it has been invalidated before, or it is of another domain.
+    pub fn invalidate(&self, domain: DomainId, stag: Stag) -> Result<(), RemoteFault> {
+        let table = self.0.write();
+        let memory = Arc::clone(table.granted(domain, stag)?);
+        memory.close_remote();
+        drop(table);
+        memory.drain();
+        Ok(())
+    }
+
+    /// Copies `bytes` into a slice of the same length and feeds them to `digest`, in one pass.
+    ///
+    /// # Errors
+    /// The slice can't be touched (any more), or has another length.
+    #[inline]
+    pub fn copy_in<D: Digest>(&self, slice: &Slice, bytes: &[u8], digest: &mut D) -> Result<(), MemoryError> {
+        same_length(slice.length, bytes.len())?;
+        self.touch(slice, |pointer| {
+            // SAFETY: `touch` vouches for as many bytes as the slice has.
+            unsafe { bytes::copy_in(pointer.as_ptr(), bytes, digest) };
+        })
+    }
+
+    /// Copies a slice into `out`, which has the same length, and feeds what arrived there to `digest`, in one pass.
+    ///
+    /// # Errors
+    /// The slice can't be touched (any more), or has another length.
+    #[inline]
+    pub fn copy_out<D: Digest>(&self, slice: &Slice, out: &mut [u8], digest: &mut D) -> Result<(), MemoryError> {
+        same_length(slice.length, out.len())?;
+        self.touch(slice, |pointer| {
+            // SAFETY: `touch` vouches for as many bytes as the slice has.
+            unsafe { bytes::copy_out(pointer.as_ptr(), out, digest) };
+        })
+    }
+
+    /// Feeds a slice to `digest` without a copy. Bytes that are written meanwhile make the checksum wrong.
+    ///
+    /// # Errors
+    /// The slice can't be touched (any more).
+    #[inline]
+    pub fn digest<D: Digest>(&self, slice: &Slice, digest: &mut D) -> Result<(), MemoryError> {
+        self.touch(slice, |pointer| {
+            // SAFETY: `touch` vouches for as many bytes as the slice has.
+            unsafe { bytes::digest(pointer.as_ptr(), slice.length as usize, digest) };
+        })
+    }
+
+    /// Copies `bytes` into a gather list, from byte `skip` of it on.
+    ///
+    /// # Errors
+    /// They reach past its end, or a slice can't be touched (any more); slices before that one are written then.
+    pub fn copy_in_gather<D: Digest>(
+        &self,
+        gather: &Gather,
+        skip: u32,
+        mut bytes: &[u8],
+        digest: &mut D,
+    ) -> Result<(), MemoryError> {
+        for slice in part_of(gather, skip, bytes.len())?.slices() {
+            let (now, rest) = bytes.split_at(slice.length as usize);
+            self.copy_in(slice, now, digest)?;
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Copies from a gather list into `out`, from byte `skip` of the list on.
+    ///
+    /// # Errors
+    /// `out` is longer than what is left, or a slice can't be touched (any more).
+    pub fn copy_out_gather<D: Digest>(
+        &self,
+        gather: &Gather,
+        skip: u32,
+        mut out: &mut [u8],
+        digest: &mut D,
+    ) -> Result<(), MemoryError> {
+        for slice in part_of(gather, skip, out.len())?.slices() {
+            let (now, rest) = out.split_at_mut(slice.length as usize);
+            self.copy_out(slice, now, digest)?;
+            out = rest;
+        }
+        Ok(())
+    }
+
+    /// Feeds `length` bytes of a gather list to `digest`, from byte `skip` on.
+    ///
+    /// # Errors
+    /// They reach past its end, or a slice can't be touched (any more).
+    pub fn digest_gather<D: Digest>(
+        &self,
+        gather: &Gather,
+        skip: u32,
+        length: u32,
+        digest: &mut D,
+    ) -> Result<(), MemoryError> {
+        part_of(gather, skip, length as usize)?.slices().iter().try_for_each(|slice| self.digest(slice, digest))
+    }
+
+    /// Does an atomic operation on 8 bytes, in the machine's byte order, and returns what they were before. It is atomic against
+    /// other such operations and against [`Region`]'s loads and stores of 64 bits.
+    ///
+    /// # Errors
+    /// The slice can't be touched (any more), is not 8 bytes long, or does not start at a multiple of 8: nothing is modified then
+    /// (RFC 7306 section 5.1.1 and 5.1.2).
+    pub fn atomic(&self, slice: &Slice, operation: AtomicOperation) -> Result<u64, MemoryError> {
+        same_length(slice.length, 8)?;
+        self.touch(slice, |pointer| {
+            if !pointer.addr().get().is_multiple_of(8) {
+                return Err(MemoryError::Misaligned { offset: slice.offset, size: 8 });
+            }
+            // SAFETY: `touch` vouches for 8 bytes, and they are aligned.
+            Ok(unsafe { bytes::operate(pointer.as_ptr(), operation) })
+        })?
+    }
+
+    /// The address of a slice, for a system call.
+    ///
+    /// # Errors
+    /// The slice can't be touched (any more).
+    pub fn resolve(&self, slice: &Slice) -> Result<RawSlice, MemoryError> {
+        let table = self.0.read();
+        let memory = table.reach(slice.region)?;
+        let pointer = memory.locate(slice.offset, u64::from(slice.length))?;
+        Ok(RawSlice::new(memory, pointer, slice.length as usize))
+    }
+
+    /// Calls `work` with the address of a slice, which is valid for its length for so long.
+    #[inline]
+    fn touch<R>(&self, slice: &Slice, work: impl FnOnce(NonNull<u8>) -> R) -> Result<R, MemoryError> {
+        if slice.length > SHORT {
+            return Ok(work(self.resolve(slice)?.pointer()));
+        }
+        let table = self.0.read();
+        let pointer = table.reach(slice.region)?.locate(slice.offset, u64::from(slice.length))?;
+        Ok(work(pointer))
+    }
+
+    /// The owner's handle goes: remote access ends, and the memory with the last pin.
+    pub(crate) fn detach(&self, memory: &Memory) {
+        let freed = self.0.write().detach(memory);
+        drop(freed);
+        memory.drain();
+    }
+
+    /// As [`Registry::detach`], for an owner that wants the buffer back: refused while work in flight uses it.
+    pub(crate) fn take_back(&self, memory: &Memory) -> Result<(), MemoryError> {
+        let mut table = self.0.write();
+        match memory.pins() {
+            0 => drop(table.detach(memory)),
+            pins => return Err(MemoryError::InFlight { pins }),
+        }
+        drop(table);
+        memory.drain();
+        Ok(())
+    }
+
+    /// Begins a time in which references to the bytes exist, if nobody else can touch them.
+    pub(crate) fn borrow(&self, memory: &Memory) -> Result<(), MemoryError> {
+        let table = self.0.write();
+        if memory.is_exposed() {
+            return Err(MemoryError::Exposed(memory.id));
+        }
+        match memory.pins() {
+            0 => memory.borrow(),
+            pins => return Err(MemoryError::InFlight { pins }),
+        }
+        drop(table);
+        memory.drain();
+        Ok(())
+    }
+
+    /// Ends such a time.
+    pub(crate) fn end_borrow(&self, memory: &Memory) {
+        // The lock orders what was done through the reference before what comes next.
+        let _table = self.0.write();
+        memory.end_borrow();
+    }
+}
+
+impl core::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Registry").finish_non_exhaustive()
+    }
+}
+
+fn same_length(slice: u32, given: usize) -> Result<(), MemoryError> {
+    if slice as usize == given {
+        Ok(())
+    } else {
+        Err(MemoryError::LengthMismatch { slice: u64::from(slice), given: given as u64 })
+    }
+}
+
+/// A part of a gather list, where [`Gather::part`] would panic for one that does not lie inside.
+fn part_of(gather: &Gather, skip: u32, length: usize) -> Result<Gather, MemoryError> {
+    let (whole, length) = (u64::from(gather.length()), length as u64);
+    match u32::try_from(length) {
+        Ok(part) if u64::from(skip) + length <= whole => Ok(gather.part(skip, part)),
+        _ => Err(MemoryError::OutOfBounds { offset: u64::from(skip), length, region_length: whole }),
+    }
+}

@@ -1,0 +1,235 @@
+//! The memory table: slots, domains, limits. All of it stands under one lock of the registry.
+
+use core::sync::atomic::Ordering;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use weft_base::{DomainId, RegionId, Slice, Stag};
+
+use crate::memory::{Grant, Memory};
+use crate::stag::Stags;
+use crate::{Buffer, LocalRight, MemoryError, RemoteFault, RemoteRight, Seed};
+
+/// How much a registry holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Protection domains.
+    pub domains: u32,
+    /// Regions, including those that were dropped while work in flight used them.
+    pub regions: u32,
+    /// Bytes of all regions together.
+    pub bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { domains: 1024, regions: 65_536, bytes: u64::MAX }
+    }
+}
+
+/// Set in the generation of slices that came from a STag: they stop working when remote access ends, while slices of the owner and
+/// of work in flight go on.
+const BY_STAG: u32 = 1 << 31;
+
+/// A slot whose generations are used up is never used again.
+const LAST_GENERATION: u32 = BY_STAG - 1;
+
+pub(crate) struct Table {
+    limits: Limits,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    stags: Stags,
+    domains: HashMap<DomainId, u32>,
+    next_domain: u32,
+    bytes: u64,
+}
+
+struct Slot {
+    generation: u32,
+    memory: Option<Arc<Memory>>,
+}
+
+impl Table {
+    pub(crate) fn new(seed: Seed, limits: Limits) -> Self {
+        Self {
+            limits,
+            slots: Vec::new(),
+            free: Vec::new(),
+            stags: Stags::new(seed),
+            domains: HashMap::new(),
+            next_domain: 0,
+            bytes: 0,
+        }
+    }
+
+    pub(crate) fn allocate_domain(&mut self) -> Result<DomainId, MemoryError> {
+        let full = MemoryError::Limit { name: "domains", limit: u64::from(self.limits.domains) };
+        if self.domains.len() as u64 >= u64::from(self.limits.domains) {
+            return Err(full);
+        }
+        let domain = DomainId(self.next_domain);
+        self.next_domain = self.next_domain.checked_add(1).ok_or(full)?;
+        self.domains.insert(domain, 0);
+        Ok(domain)
+    }
+
+    pub(crate) fn release_domain(&mut self, domain: DomainId) -> Result<(), MemoryError> {
+        match self.domains.get(&domain) {
+            None => Err(MemoryError::UnknownDomain(domain)),
+            Some(0) => {
+                self.domains.remove(&domain);
+                Ok(())
+            }
+            Some(regions) => Err(MemoryError::DomainInUse { domain, regions: *regions }),
+        }
+    }
+
+    pub(crate) fn insert(&mut self, grant: &Grant, buffer: Buffer) -> Result<Arc<Memory>, MemoryError> {
+        self.admit(grant, buffer.len() as u64)?;
+        let index = self.vacant_slot()?;
+        let slot = &mut self.slots[index as usize];
+        let id = RegionId { index, generation: slot.generation };
+        let memory = Arc::new(Memory::new(id, self.stags.issue(index), grant, buffer));
+        slot.memory = Some(Arc::clone(&memory));
+        self.bytes += memory.length;
+        *self.domains.entry(grant.domain).or_default() += 1;
+        Ok(memory)
+    }
+
+    fn admit(&self, grant: &Grant, length: u64) -> Result<(), MemoryError> {
+        if !self.domains.contains_key(&grant.domain) {
+            return Err(MemoryError::UnknownDomain(grant.domain));
+        }
+        // So that no tagged offset inside a region wraps (RFC 5041 section 7.1, rule 5).
+        if grant.base.checked_add(length).is_none() {
+            return Err(MemoryError::BaseWraps { base: grant.base, length });
+        }
+        if self.bytes.checked_add(length).is_none_or(|bytes| bytes > self.limits.bytes) {
+            return Err(MemoryError::Limit { name: "bytes", limit: self.limits.bytes });
+        }
+        Ok(())
+    }
+
+    fn vacant_slot(&mut self) -> Result<u32, MemoryError> {
+        if let Some(index) = self.free.pop() {
+            return Ok(index);
+        }
+        let index = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
+        if index >= self.limits.regions {
+            return Err(MemoryError::Limit { name: "regions", limit: u64::from(self.limits.regions) });
+        }
+        self.slots.push(Slot { generation: 0, memory: None });
+        Ok(index)
+    }
+
+    /// The owner's handle goes. Work in flight keeps the memory in the table until [`Table::sweep`].
+    pub(crate) fn detach(&mut self, memory: &Memory) -> Option<Arc<Memory>> {
+        memory.disown();
+        self.stags.retire(memory.stag);
+        self.sweep(memory.id)
+    }
+
+    /// Takes a region out of the table when neither its owner nor work in flight needs it any more. The caller frees it.
+    pub(crate) fn sweep(&mut self, region: RegionId) -> Option<Arc<Memory>> {
+        let slot = self.slots.get_mut(region.index as usize)?;
+        if slot.generation != region.generation & !BY_STAG {
+            return None;
+        }
+        let memory = slot.memory.take_if(|memory| !memory.is_owned() && memory.pins() == 0)?;
+        if slot.generation < LAST_GENERATION {
+            slot.generation += 1;
+            self.free.push(region.index);
+        }
+        self.bytes -= memory.length;
+        if let Some(regions) = self.domains.get_mut(&memory.domain) {
+            *regions -= 1;
+        }
+        Some(memory)
+    }
+
+    /// Whose slice this is, whatever it may do.
+    #[inline]
+    fn find(&self, region: RegionId) -> Result<&Arc<Memory>, MemoryError> {
+        match self.slots.get(region.index as usize) {
+            Some(Slot { generation, memory: Some(memory) }) if *generation == region.generation & !BY_STAG => {
+                Ok(memory)
+            }
+            _ => Err(MemoryError::Gone(region)),
+        }
+    }
+
+    /// The memory of a slice whose bytes may be touched now.
+    #[inline]
+    pub(crate) fn reach(&self, region: RegionId) -> Result<&Arc<Memory>, MemoryError> {
+        let memory = self.find(region)?;
+        if region.generation & BY_STAG != 0 && !memory.is_remote_open() {
+            return Err(MemoryError::Invalidated(memory.id));
+        }
+        if memory.is_borrowed() {
+            return Err(MemoryError::Borrowed(memory.id));
+        }
+        Ok(memory)
+    }
+
+    pub(crate) fn pin(&self, domain: DomainId, slice: &Slice, need: LocalRight) -> Result<(), MemoryError> {
+        let memory = self.reach(slice.region)?;
+        if !memory.is_owned() {
+            return Err(MemoryError::Gone(memory.id));
+        }
+        if memory.domain != domain {
+            return Err(MemoryError::WrongDomain { region: memory.id, domain });
+        }
+        if !memory.access.contains(need.access()) {
+            return Err(MemoryError::NotPermitted { region: memory.id, need });
+        }
+        memory.locate(slice.offset, u64::from(slice.length))?;
+        memory.pins.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns whether the region is to be swept now.
+    pub(crate) fn unpin(&self, slice: &Slice) -> bool {
+        let Ok(memory) = self.find(slice.region) else {
+            debug_assert!(false, "unpin of {slice:?}, whose region is not there");
+            return false;
+        };
+        let before = memory.pins.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pins| pins.checked_sub(1));
+        debug_assert!(before.is_ok(), "unpin of {slice:?}, which is not pinned");
+        before == Ok(1) && !memory.is_owned()
+    }
+
+    /// The checks of RFC 5041 section 7.1 and RFC 5040 section 7.1 for a tagged access, in their order.
+    pub(crate) fn check_remote(
+        &self,
+        domain: DomainId,
+        stag: Stag,
+        tagged_offset: u64,
+        length: u32,
+        need: RemoteRight,
+    ) -> Result<Slice, RemoteFault> {
+        let memory = self.granted(domain, stag)?;
+        if !memory.access.contains(need.access()) {
+            return Err(RemoteFault::NotPermitted(need));
+        }
+        let end = tagged_offset.checked_add(u64::from(length)).ok_or(RemoteFault::OffsetWraps)?;
+        if tagged_offset < memory.base || end > memory.base + memory.length {
+            return Err(RemoteFault::OutOfBounds);
+        }
+        let region = RegionId { index: memory.id.index, generation: memory.id.generation | BY_STAG };
+        Ok(Slice { region, offset: tagged_offset - memory.base, length })
+    }
+
+    /// The region behind a STag that is valid for this domain.
+    pub(crate) fn granted(&self, domain: DomainId, stag: Stag) -> Result<&Arc<Memory>, RemoteFault> {
+        let slot = self.stags.slot_of(stag).ok_or(RemoteFault::InvalidStag)?;
+        let memory = self.slots[slot as usize].memory.as_ref().ok_or(RemoteFault::InvalidStag)?;
+        if !memory.is_remote_open() {
+            return Err(RemoteFault::InvalidStag);
+        }
+        // RFC 5042 section 6.1.1: a stream in one domain MUST NOT reach the STag of another.
+        if memory.domain != domain {
+            return Err(RemoteFault::WrongDomain);
+        }
+        Ok(memory)
+    }
+}
