@@ -1,6 +1,7 @@
 //! Why a connection does not begin, sorted by whose fault it is.
 
 use core::fmt;
+use core::time::Duration;
 
 use weft_wire::mpa::{MAX_PRIVATE_DATA, StartKind};
 use weft_wire::terminate::TerminateCode;
@@ -78,16 +79,16 @@ pub enum StartFailure {
         /// How to frame the Terminate.
         framing: Framing,
     },
-    /// The peer's frame did not come in the time that the caller gave it.
+    /// The peer's frame did not come in the time that the caller gave it (RFC 5044 section 7.1.2, rules 8 and 10).
     TimedOut {
-        /// The frame.
-        waited_for: StartKind,
+        /// How long that was.
+        waited_for: Duration,
     },
-    /// The peer closed the connection, or it broke, before its frame was there.
-    ClosedEarly {
-        /// The frame.
-        waited_for: StartKind,
-    },
+    /// The peer closed the connection before its frame was there.
+    ClosedEarly,
+    /// The initiator sent more before it had its reply, though it could not know yet what FPDUs must look like (RFC 5044 section 7.1.2,
+    /// rules 2 and 3). Found by the caller, who has the bytes.
+    TalkedEarly,
 }
 
 impl StartFailure {
@@ -221,10 +222,11 @@ impl fmt::Display for StartFailure {
                 kinds(ours),
                 kinds(theirs)
             ),
-            Self::TimedOut { waited_for } => write!(f, "timed out: the peer's {} did not come", name(*waited_for)),
-            Self::ClosedEarly { waited_for } => {
-                write!(f, "the peer closed the connection before its {} was there", name(*waited_for))
+            Self::TimedOut { waited_for } => {
+                write!(f, "timed out: the peer's MPA start-up frame did not come within {waited_for:?}")
             }
+            Self::ClosedEarly => f.write_str("the peer closed the connection before its MPA start-up frame was there"),
+            Self::TalkedEarly => f.write_str("the peer sent more before its MPA request was answered"),
         }
     }
 }
