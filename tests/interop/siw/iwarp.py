@@ -147,6 +147,9 @@ class Stream:
         return self
 
     def __exit__(self, *_):
+        self.close()
+
+    def close(self):
         self.sock.close()
 
     def send(self, data):
