@@ -90,7 +90,9 @@ pub enum Operation {
 }
 
 impl Operation {
-    pub(crate) fn kind(&self) -> CompletionKind {
+    /// What its completion says that it was.
+    #[must_use]
+    pub fn kind(&self) -> CompletionKind {
         match self {
             Self::Send { .. } => CompletionKind::Send,
             Self::Write { .. } => CompletionKind::Write,
@@ -101,34 +103,41 @@ impl Operation {
         }
     }
 
+    /// The bytes that it sends.
+    pub(crate) fn payload(&self) -> Option<&Payload> {
+        match self {
+            Self::Send { payload, .. } | Self::Write { payload, .. } | Self::WriteImmediate { payload, .. } => {
+                Some(payload)
+            }
+            Self::Immediate { .. } | Self::Read { .. } | Self::Atomic { .. } => None,
+        }
+    }
+
     /// Bytes of the message.
     pub(crate) fn length(&self) -> u32 {
         match self {
-            Self::Send { payload, .. } | Self::Write { payload, .. } | Self::WriteImmediate { payload, .. } => {
-                payload.length()
-            }
-            Self::Immediate { .. } => 0,
             Self::Read { sink, .. } => sink.length(),
             Self::Atomic { sink, .. } => sink.length,
+            _ => self.payload().map_or(0, Payload::length),
         }
     }
 
     /// The memory it names, that is pinned while it is under way.
-    pub(crate) fn memory(&self) -> Gather {
+    #[must_use]
+    pub fn memory(&self) -> Gather {
         match self {
-            Self::Send { payload, .. } | Self::Write { payload, .. } | Self::WriteImmediate { payload, .. } => {
-                match payload {
-                    Payload::Gather(gather) => *gather,
-                    Payload::Inline(_) => Gather::empty(),
-                }
-            }
-            Self::Immediate { .. } => Gather::empty(),
             Self::Read { sink, .. } => *sink,
             Self::Atomic { sink, .. } => Gather::from(*sink),
+            _ => match self.payload() {
+                Some(Payload::Gather(gather)) => *gather,
+                Some(Payload::Inline(_)) | None => Gather::empty(),
+            },
         }
     }
 
-    pub(crate) fn is_answered(&self) -> bool {
+    /// Whether the peer answers it, into the memory that it names: reads and atomics.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
         matches!(self, Self::Read { .. } | Self::Atomic { .. })
     }
 
@@ -137,7 +146,8 @@ impl Operation {
     }
 
     /// The peer's memory that it touches, and how many bytes of it.
-    pub(crate) fn remote(&self) -> Option<(RemoteTarget, u32)> {
+    #[must_use]
+    pub fn remote(&self) -> Option<(RemoteTarget, u32)> {
         match self {
             Self::Send { .. } | Self::Immediate { .. } => None,
             Self::Write { target, .. } | Self::WriteImmediate { target, .. } | Self::Atomic { target, .. } => {

@@ -55,6 +55,8 @@ pub struct Stream {
     awaits_ready_send: bool,
     /// The running number of the last placement that was given out. Only that one may come back.
     placements: u64,
+    /// Unsignaled successes that nobody has asked about yet.
+    silent: usize,
 }
 
 /// Runs of segments that may be on their way, beyond one for each request of either side.
@@ -88,6 +90,7 @@ impl Stream {
             receives: Receives::new(config.receive_depth),
             awaits_ready_send: config.role == Role::Responder && config.ready_to_receive == Some(ReadyKind::Send),
             placements: 0,
+            silent: 0,
             config,
             registry,
         }
@@ -187,7 +190,14 @@ impl Stream {
             if request.signaled || completion.status != Status::Success {
                 return Some(completion);
             }
+            self.silent += 1;
         }
+    }
+
+    /// How many send requests have succeeded without a completion, because they were not signaled, since the last call: their places in
+    /// the queues are free again.
+    pub fn take_silent(&mut self) -> usize {
+        core::mem::take(&mut self.silent)
     }
 
     /// The next completion of a receive request.

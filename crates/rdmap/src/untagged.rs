@@ -44,6 +44,7 @@ pub(crate) enum Missing {
 
 impl Receives {
     pub(crate) fn new(depth: usize) -> Self {
+        let depth = depth.max(1);
         Self {
             assigned: VecDeque::with_capacity(depth),
             completed: VecDeque::with_capacity(depth),

@@ -73,7 +73,7 @@ impl Stream {
     /// the memory refuses.
     ///
     /// # Errors
-    /// It is not; the stream has ended with this.
+    /// It is not: drop the placement. The stream has ended with this, unless it is [`Violation::Deferred`].
     pub fn recheck(&mut self, placement: &Placement) -> Result<(), Violation> {
         if !self.state.receives() || placement.serial != self.placements {
             return Err(Violation::NotReceiving(self.state));
@@ -90,6 +90,9 @@ impl Stream {
             Ok(_) => weft_memory::RemoteFault::InvalidStag,
             Err(fault) => fault,
         };
+        if self.order.turn(placement.arrival) != Turn::Now {
+            return Err(Violation::Deferred { start: placement.arrival.start });
+        }
         let violation = Violation::WriteTarget { stag, offset, length, fault };
         self.raise(violation, &context);
         Err(violation)

@@ -9,10 +9,11 @@ use weft_wire::terminate::Terminate;
 use super::Stream;
 use crate::config::ReadyKind;
 use crate::lifecycle::{Event, State};
-use crate::request::{Operation, Payload};
-use crate::requester::SINK_OFFSET;
+use crate::request::{Operation, Payload, RemoteTarget};
+use crate::requester::{Requester, SINK_OFFSET};
 use crate::responder::{Inbound, read_context};
 use crate::segment::{MIN_ULPDU, Segment, SegmentPayload};
+use crate::send::Entry;
 use crate::sent::Owner;
 use crate::violation::Violation;
 
@@ -199,15 +200,7 @@ impl Stream {
             ReadyKind::Read => {
                 let number = advance(&mut outgoing.request_number);
                 let sink_stag = self.requester.start_read(None, Gather::empty());
-                outgoing.pen.untagged(Opcode::ReadRequest, true, 0, queue::READ_REQUEST, number, 0);
-                let request = ReadRequest {
-                    sink_stag,
-                    sink_offset: SINK_OFFSET,
-                    length: 0,
-                    source_stag: Stag(0),
-                    source_offset: 0,
-                };
-                outgoing.pen.append(&request.emit());
+                outgoing.write_read(number, sink_stag, 0, RemoteTarget { stag: Stag(0), offset: 0 });
             }
         }
         self.headers_only()
@@ -237,7 +230,7 @@ impl Stream {
         let number = advance(&mut outgoing.answer_number);
         outgoing.pen.untagged(Opcode::AtomicResponse, true, 0, queue::ATOMIC_RESPONSE, number, 0);
         outgoing.pen.append(&response.emit());
-        outgoing.answers_next = false;
+        outgoing.on_written(Source::Answer, true);
         self.responder.on_atomic_given();
         self.ledger.push(Owner::Stream, None);
         self.headers_only()
@@ -251,8 +244,7 @@ impl Stream {
         let outgoing = &mut self.outgoing;
         // RFC 5040 section 4.4: the sink's STag and offset are copied as they are.
         outgoing.pen.tagged(Opcode::ReadResponse, last, rest.sink_stag, rest.sink_offset);
-        outgoing.begun = if last { None } else { Some(Source::Answer) };
-        outgoing.answers_next = !last;
+        outgoing.on_written(Source::Answer, last);
         let release = self.responder.on_read_given(take);
         self.ledger.push(Owner::Stream, release);
         Ok(self.with_gather(payload, take))
@@ -279,75 +271,18 @@ impl Stream {
 
     fn form_request(&mut self, max_ulpdu: u32) -> Option<Formed> {
         let (sequence, entry) = self.sends.next_mut()?;
-        let outgoing = &mut self.outgoing;
-        let formed = entry.formed;
-        // What it is, and: how many bytes of payload go now, and whether this is the last segment of the request.
-        let (payload, take, whole) = match &entry.request.operation {
-            Operation::Send { payload, solicited, invalidate } => {
-                let (take, last) = cut(payload.length() - formed, max_ulpdu - UNTAGGED_LENGTH as u32);
-                let (_, number) =
-                    *entry.number.get_or_insert_with(|| (queue::SEND, advance(&mut outgoing.send_number)));
-                let word = invalidate.map_or(0, |stag| stag.0);
-                outgoing.pen.untagged(
-                    send_opcode(*solicited, invalidate.is_some()),
-                    last,
-                    word,
-                    queue::SEND,
-                    number,
-                    formed,
-                );
-                (Some(payload), take, last)
-            }
-            Operation::Write { payload, target } => {
-                let (take, last) = cut(payload.length() - formed, max_ulpdu - TAGGED_LENGTH as u32);
-                outgoing.pen.tagged(Opcode::Write, last, target.stag, target.offset + u64::from(formed));
-                (Some(payload), take, last)
-            }
-            Operation::WriteImmediate { payload, target, .. } if !entry.write_formed => {
-                let (take, last) = cut(payload.length() - formed, max_ulpdu - TAGGED_LENGTH as u32);
-                outgoing.pen.tagged(Opcode::Write, last, target.stag, target.offset + u64::from(formed));
-                entry.write_formed = last;
-                (Some(payload), take, false)
-            }
-            Operation::WriteImmediate { immediate, solicited, .. } | Operation::Immediate { immediate, solicited } => {
-                let number = advance(&mut outgoing.send_number);
-                entry.number = Some((queue::SEND, number));
-                let opcode = if *solicited { Opcode::ImmediateSolicited } else { Opcode::Immediate };
-                outgoing.pen.untagged(opcode, true, 0, queue::SEND, number, 0);
-                outgoing.pen.append(&immediate.to_be_bytes());
-                (None, 0, true)
-            }
-            Operation::Read { sink, source } => {
-                let number = advance(&mut outgoing.request_number);
-                entry.number = Some((queue::READ_REQUEST, number));
-                let request = ReadRequest {
-                    sink_stag: self.requester.start_read(Some(sequence), *sink),
-                    sink_offset: SINK_OFFSET,
-                    length: sink.length(),
-                    source_stag: source.stag,
-                    source_offset: source.offset,
-                };
-                outgoing.pen.untagged(Opcode::ReadRequest, true, 0, queue::READ_REQUEST, number, 0);
-                outgoing.pen.append(&request.emit());
-                (None, 0, true)
-            }
-            operation @ Operation::Atomic { .. } => {
-                let number = advance(&mut outgoing.request_number);
-                entry.number = Some((queue::READ_REQUEST, number));
-                let request = atomic_request(operation, self.requester.start_atomic(sequence))?;
-                outgoing.pen.untagged(Opcode::AtomicRequest, true, 0, queue::READ_REQUEST, number, 0);
-                outgoing.pen.append(&request.emit());
-                (None, 0, true)
-            }
-        };
-        let payload = payload.map_or(FormedPayload::None, |payload| piece(payload, sequence, formed, take));
+        let start = entry.formed;
+        let Piece { take, whole } = self.outgoing.write(sequence, entry, &mut self.requester, max_ulpdu);
         entry.formed += take;
-        outgoing.begun = if whole { None } else { Some(Source::Request) };
-        outgoing.answers_next = whole;
-        let length = outgoing.pen.length() + take;
+        let payload = match entry.request.operation.payload() {
+            Some(Payload::Gather(gather)) if take > 0 => FormedPayload::Gather(gather.part(start, take)),
+            Some(Payload::Inline(_)) if take > 0 => FormedPayload::Inline { sequence, start, length: take },
+            _ => FormedPayload::None,
+        };
+        self.outgoing.on_written(Source::Request, whole);
         self.sends.on_given(whole);
         self.ledger.push(Owner::Request(sequence), None);
-        Some(Formed { payload, length })
+        Some(Formed { payload, length: self.outgoing.pen.length() + take })
     }
 
     fn headers_only(&self) -> Formed {
@@ -360,14 +295,91 @@ impl Stream {
     }
 
     fn inline_bytes(&self, sequence: u64, start: u32, length: u32) -> &[u8] {
-        match self.sends.operation(sequence) {
-            Some(
-                Operation::Send { payload: Payload::Inline(bytes), .. }
-                | Operation::Write { payload: Payload::Inline(bytes), .. }
-                | Operation::WriteImmediate { payload: Payload::Inline(bytes), .. },
-            ) => &bytes[start as usize..(start + length) as usize],
-            _ => &[],
+        match self.sends.operation(sequence).and_then(Operation::payload) {
+            Some(Payload::Inline(bytes)) => &bytes[start as usize..(start + length) as usize],
+            Some(Payload::Gather(_)) | None => &[],
         }
+    }
+}
+
+/// What goes into one segment of a request.
+struct Piece {
+    /// Bytes of its payload.
+    take: u32,
+    /// Whether the request has no segment after this.
+    whole: bool,
+}
+
+impl Piece {
+    /// A message of RDMAP's own making: one segment, no payload.
+    const MESSAGE: Self = Self { take: 0, whole: true };
+}
+
+impl Outgoing {
+    /// Writes the headers of a request's next segment.
+    fn write(&mut self, sequence: u64, entry: &mut Entry, requester: &mut Requester, max_ulpdu: u32) -> Piece {
+        match &entry.request.operation {
+            Operation::Send { payload, solicited, invalidate } => {
+                let (take, last) = cut(payload.length() - entry.formed, max_ulpdu - UNTAGGED_LENGTH as u32);
+                let (_, number) = *entry.number.get_or_insert_with(|| (queue::SEND, advance(&mut self.send_number)));
+                let opcode = send_opcode(*solicited, invalidate.is_some());
+                let word = invalidate.map_or(0, |stag| stag.0);
+                self.pen.untagged(opcode, last, word, queue::SEND, number, entry.formed);
+                Piece { take, whole: last }
+            }
+            Operation::Write { payload, target } => {
+                self.write_tagged(payload.length(), entry.formed, target, max_ulpdu)
+            }
+            Operation::WriteImmediate { payload, target, .. } if !entry.write_formed => {
+                let piece = self.write_tagged(payload.length(), entry.formed, target, max_ulpdu);
+                entry.write_formed = piece.whole;
+                Piece { whole: false, ..piece }
+            }
+            Operation::WriteImmediate { immediate, solicited, .. } | Operation::Immediate { immediate, solicited } => {
+                let number = advance(&mut self.send_number);
+                entry.number = Some((queue::SEND, number));
+                let opcode = if *solicited { Opcode::ImmediateSolicited } else { Opcode::Immediate };
+                self.pen.untagged(opcode, true, 0, queue::SEND, number, 0);
+                self.pen.append(&immediate.to_be_bytes());
+                Piece::MESSAGE
+            }
+            Operation::Read { sink, source } => {
+                let number = advance(&mut self.request_number);
+                entry.number = Some((queue::READ_REQUEST, number));
+                let sink_stag = requester.start_read(Some(sequence), *sink);
+                self.write_read(number, sink_stag, sink.length(), *source);
+                Piece::MESSAGE
+            }
+            Operation::Atomic { code, data, mask, compare, compare_mask, target, .. } => {
+                let number = advance(&mut self.request_number);
+                entry.number = Some((queue::READ_REQUEST, number));
+                let (identifier, stag, offset) = (requester.start_atomic(sequence), target.stag, target.offset);
+                let (code, data, mask, compare, compare_mask) = (*code, *data, *mask, *compare, *compare_mask);
+                let request = AtomicRequest { code, identifier, stag, offset, data, mask, compare, compare_mask };
+                self.pen.untagged(Opcode::AtomicRequest, true, 0, queue::READ_REQUEST, number, 0);
+                self.pen.append(&with_unused_fields(request).emit());
+                Piece::MESSAGE
+            }
+        }
+    }
+
+    fn write_tagged(&mut self, length: u32, formed: u32, target: &RemoteTarget, max_ulpdu: u32) -> Piece {
+        let (take, last) = cut(length - formed, max_ulpdu - TAGGED_LENGTH as u32);
+        self.pen.tagged(Opcode::Write, last, target.stag, target.offset + u64::from(formed));
+        Piece { take, whole: last }
+    }
+
+    fn write_read(&mut self, number: MessageNumber, sink_stag: Stag, length: u32, source: RemoteTarget) {
+        let (source_stag, source_offset) = (source.stag, source.offset);
+        let request = ReadRequest { sink_stag, sink_offset: SINK_OFFSET, length, source_stag, source_offset };
+        self.pen.untagged(Opcode::ReadRequest, true, 0, queue::READ_REQUEST, number, 0);
+        self.pen.append(&request.emit());
+    }
+
+    /// A segment was written; `whole`: the last of what must stay together.
+    fn on_written(&mut self, source: Source, whole: bool) {
+        self.begun = if whole { None } else { Some(source) };
+        self.answers_next = source == Source::Request;
     }
 }
 
@@ -375,14 +387,6 @@ impl Stream {
 /// length zero is one segment).
 fn cut(left: u32, room: u32) -> (u32, bool) {
     (left.min(room), left <= room)
-}
-
-fn piece(payload: &Payload, sequence: u64, start: u32, length: u32) -> FormedPayload {
-    match payload {
-        _ if length == 0 => FormedPayload::None,
-        Payload::Gather(gather) => FormedPayload::Gather(gather.part(start, length)),
-        Payload::Inline(_) => FormedPayload::Inline { sequence, start, length },
-    }
 }
 
 /// Takes the next message number of a queue.
@@ -402,15 +406,12 @@ fn send_opcode(solicited: bool, invalidates: bool) -> Opcode {
 }
 
 /// What an operation does not use is sent as RFC 7306 section 5.2.1 says.
-fn atomic_request(operation: &Operation, identifier: u32) -> Option<AtomicRequest> {
-    let Operation::Atomic { code, data, mask, compare, compare_mask, target, .. } = *operation else { return None };
-    let request =
-        AtomicRequest { code, identifier, stag: target.stag, offset: target.offset, data, mask, compare, compare_mask };
-    Some(match code {
+fn with_unused_fields(request: AtomicRequest) -> AtomicRequest {
+    match request.code {
         AtomicCode::FetchAdd => AtomicRequest { compare: 0, compare_mask: u64::MAX, ..request },
         AtomicCode::Swap => AtomicRequest { mask: u64::MAX, compare: 0, compare_mask: u64::MAX, ..request },
         AtomicCode::CompareSwap => request,
-    })
+    }
 }
 
 /// Writes headers, and what RDMAP puts behind them.
