@@ -58,7 +58,7 @@ impl Choices {
 fn start_up(choices: Choices, bytes: &[u8]) {
     let outcome = |bytes: &[u8]| if choices.is_set(3) { initiate(choices, bytes) } else { respond(choices, bytes) };
     let whole = outcome(bytes);
-    for length in 0..bytes.len().min(64) {
+    for length in (0..bytes.len()).step_by(1 + bytes.len() / 20) {
         let early = outcome(&bytes[..length]);
         assert!(early == whole || early == Outcome::More, "a prefix says {early:?}, the whole {whole:?}");
     }
@@ -113,14 +113,14 @@ struct Received {
     error: Option<FrameError>,
 }
 
-/// Deframes a stream that arrives in pieces of the given sizes, over and over.
+/// Deframes a stream that arrives in pieces of the given sizes, over and over, and larger ones the more has come.
 fn receive(markers: bool, crc: bool, bytes: &[u8], cuts: &[u8]) -> Received {
     let mut deframer = Deframer::new(markers, crc);
     let mut received = Received { ulpdus: Vec::new(), stopped: StreamPosition(0), error: None };
     let mut sizes = cuts.iter().map(|cut| usize::from(*cut) + 1).cycle();
     let mut arrived = 0;
     while received.error.is_none() && arrived < bytes.len() {
-        arrived = bytes.len().min(arrived + sizes.next().unwrap_or(bytes.len()));
+        arrived = bytes.len().min(arrived + arrived / 32 + sizes.next().unwrap_or(bytes.len()));
         received.error = take_whole_frames(&mut deframer, &bytes[..arrived], &mut received.ulpdus).err();
     }
     received.stopped = deframer.position();
@@ -162,16 +162,24 @@ fn any_stream(choices: Choices, bytes: &[u8]) {
     assert_eq!(whole, cut, "a cut changed what came out");
 }
 
+/// The most bytes of a stream of our own making; now and then it is long enough for FPDUs of every size.
+const SHORT_STREAM: usize = 6_000;
+const LONG_STREAM: usize = 200_000;
+
 fn own_stream(choices: Choices, damage: u8, script: &[u8]) {
     let (markers, crc) = (choices.markers(), choices.crc());
+    let longest = if damage >= 0xfc { LONG_STREAM } else { SHORT_STREAM };
     let mut framer = Framer::new(markers, crc);
     let (mut stream, mut sent) = (Vec::new(), Vec::new());
     for (at, size) in script.chunks_exact(2).take(24).enumerate() {
         // Mostly small, sometimes as large as they come.
         let size = u32::from(u16::from_be_bytes([size[0], size[1]]) >> (at % 3 * 4)).min(Framer::LARGEST_ULPDU);
         let ulpdu: Vec<u8> = (0..size).map(|byte| (byte + at as u32) as u8).collect();
-        let layout = framer.frame(size);
         let start = stream.len();
+        if start + size as usize > longest {
+            continue;
+        }
+        let layout = framer.frame(size);
         stream.resize(start + layout.length(), 0xa5);
         let (header, mut payload) = ulpdu.split_at(ulpdu.len().min(18));
         if layout.write(header, &mut payload, &mut stream[start..]).is_err() {

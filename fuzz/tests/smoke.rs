@@ -11,7 +11,7 @@ use weft_base::Random;
 use weft_fuzz::{TARGETS, Target};
 
 /// Inputs per target.
-const RUNS: u64 = 4_000;
+const RUNS: u64 = 10_000;
 /// Inputs do not grow beyond this, in bytes.
 const LONGEST: usize = 4096;
 
