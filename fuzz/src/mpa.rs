@@ -1,6 +1,8 @@
 //! `weft-mpa` on a stream that is cut anywhere and holds anything.
 
-use weft_base::StreamPosition;
+use std::sync::LazyLock;
+
+use weft_base::{Random, StreamPosition};
 use weft_mpa::{
     Agreement, Deframer, Extensions, FrameError, Framer, Initiator, Offer, Peek, ReadyKinds, Responder, StartFailure,
     Step,
@@ -145,7 +147,7 @@ fn take_whole_frames(deframer: &mut Deframer, arrived: &[u8], ulpdus: &mut Vec<V
             return Ok(());
         };
         frame.verify()?;
-        let ulpdu: Vec<u8> = frame.ulpdu().flatten().copied().collect();
+        let ulpdu = frame.ulpdu().collect::<Vec<_>>().concat();
         assert_eq!(ulpdu.len(), head.ulpdu_length as usize);
         assert_eq!(early, ulpdu[..HEAD.min(ulpdu.len())], "the header that was seen before the frame was whole");
         assert!(frame.contiguous().is_none_or(|whole| whole == ulpdu));
@@ -166,6 +168,13 @@ fn any_stream(choices: Choices, bytes: &[u8]) {
 const SHORT_STREAM: usize = 6_000;
 const LONG_STREAM: usize = 200_000;
 
+/// What ULPDUs are made of: bytes that do not repeat, so that a piece in the wrong place shows.
+static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut noise = vec![0; 1 << 17];
+    Random::new(1).fill(&mut noise);
+    noise
+});
+
 fn own_stream(choices: Choices, damage: u8, script: &[u8]) {
     let (markers, crc) = (choices.markers(), choices.crc());
     let longest = if damage >= 0xfc { LONG_STREAM } else { SHORT_STREAM };
@@ -174,7 +183,7 @@ fn own_stream(choices: Choices, damage: u8, script: &[u8]) {
     for (at, size) in script.chunks_exact(2).take(24).enumerate() {
         // Mostly small, sometimes as large as they come.
         let size = u32::from(u16::from_be_bytes([size[0], size[1]]) >> (at % 3 * 4)).min(Framer::LARGEST_ULPDU);
-        let ulpdu: Vec<u8> = (0..size).map(|byte| (byte + at as u32) as u8).collect();
+        let ulpdu = NOISE[at..at + size as usize].to_vec();
         let start = stream.len();
         if start + size as usize > longest {
             continue;
