@@ -28,6 +28,17 @@ pub enum ReceivePiece<'a> {
     Memory(Slice),
 }
 
+impl ReceivePiece<'_> {
+    /// Bytes.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        match self {
+            Self::Staging(staging) => staging.len(),
+            Self::Memory(slice) => slice.length as usize,
+        }
+    }
+}
+
 /// What a receive brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
@@ -104,6 +115,9 @@ pub struct PortOptions {
     pub local: Option<SocketAddr>,
     /// Bytes of the operating system's send and receive buffer, each. `None`: it chooses, and adapts.
     pub buffer_bytes: Option<u32>,
+    /// How long bytes may stay unacknowledged, or a silent peer unheard, before the stream breaks with [`PortError::TimedOut`].
+    /// `None`: as long as the operating system is patient (a quarter of an hour, or for ever when nothing is sent).
+    pub peer_timeout: Option<Duration>,
 }
 
 /// What a port or listener wants to be woken for.

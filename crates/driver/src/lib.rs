@@ -1,1 +1,28 @@
-//! The operating system: TCP sockets, the clock, readiness and wake-ups.
+//! The operating system: TCP sockets, the clock, readiness and wake-ups. Linux.
+//!
+//! [`TcpNetwork`] is `weft-base`'s [`Network`](weft_base::Network) over the kernel's TCP. Its ports send from registered memory
+//! and receive into it without a copy in user space: a [`Slice`](weft_base::Slice) is resolved by the registry for just as long as
+//! the system call takes.
+//!
+//! All sockets are non-blocking, have no Nagle delay, and close on exec, as all descriptors do that this crate makes.
+
+mod clock;
+mod epoll;
+mod error;
+mod event;
+mod listener;
+mod network;
+mod port;
+mod socket;
+mod vectors;
+mod wait_set;
+
+pub use clock::MonotonicClock;
+pub use event::EventFd;
+pub use listener::TcpListener;
+pub use network::TcpNetwork;
+pub use port::TcpPort;
+pub use wait_set::WaitSet;
+
+#[cfg(test)]
+mod tests;

@@ -1,2 +1,29 @@
-//! The software NIC: queue pairs, completion queues, the event loop and who runs it.
+//! The software NIC: queue pairs, completion queues, connections, the event loop and who runs it.
+//!
+//! It joins the machines of `weft-mpa` and `weft-rdmap`, which know nothing of each other, and is generic over the network below and the clock,
+//! so that production and simulation run the same lines.
 #![forbid(unsafe_code)]
+
+mod bell;
+mod completion;
+mod connection;
+mod counters;
+mod engine;
+mod error;
+mod listening;
+mod nic;
+mod outgoing;
+mod queue_pair;
+mod receives;
+mod settings;
+mod staging;
+mod turnstile;
+
+pub use completion::{Arm, CompletionQueue, QueuePairNumber, WorkCompletion};
+pub use counters::Counters;
+pub use error::{ConnectionError, Error, PostError, PostFailure};
+pub use listening::RequestInfo;
+pub use nic::{Listener, Nic, RequestKey};
+pub use queue_pair::{ConnectionInfo, QueuePair, QueuePairAttributes, State};
+pub use receives::ReceiveQueue;
+pub use settings::{Limits, Progress, Settings, Verify};

@@ -1,2 +1,17 @@
 //! NICs in virtual time: in-memory networks from one seed, and the checkers that watch them.
+//!
+//! A [`World`] is a network, a clock and a random source. NICs made from it are the real ones; only the ports below them and the time are
+//! not. What happens follows from the seed alone, so a failure is a seed.
 #![forbid(unsafe_code)]
+
+mod network;
+mod pair;
+mod pipe;
+mod scenario;
+mod world;
+
+pub use network::{SimulatedListener, SimulatedNetwork, SimulatedPort};
+pub use pair::{End, Pair, PairOptions};
+pub use pipe::Behaviour;
+pub use scenario::{Break, Report, Scenario};
+pub use world::{SimulatedClock, SimulatedNic, World};

@@ -1,0 +1,124 @@
+//! epoll(7).
+
+use core::ptr;
+use core::time::Duration;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Instant;
+
+use weft_base::PortError;
+
+use crate::error::{from_number, last_error};
+
+/// How many events one wait brings at most; the rest comes with the next.
+const EVENTS: usize = 64;
+
+pub(crate) struct Epoll {
+    fd: OwnedFd,
+}
+
+/// What one wait brought.
+pub(crate) struct Events {
+    events: [libc::epoll_event; EVENTS],
+    count: usize,
+}
+
+impl Events {
+    pub(crate) const fn new() -> Self {
+        Self { events: [libc::epoll_event { events: 0, u64: 0 }; EVENTS], count: 0 }
+    }
+
+    /// Key and event bits of each.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.events[..self.count].iter().map(|event| (event.u64, event.events))
+    }
+}
+
+impl Epoll {
+    pub(crate) fn new() -> Result<Self, PortError> {
+        // SAFETY: Takes a flag, returns a descriptor or -1.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(from_number(last_error()));
+        }
+        // SAFETY: A descriptor that was made just now and belongs to nobody.
+        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    /// Watches `fd` for `events` and reports `key`, in place of what it was watched for before.
+    pub(crate) fn watch(&self, fd: BorrowedFd<'_>, key: u64, events: u32) -> Result<(), PortError> {
+        // Watched before is the usual case.
+        match self.control(libc::EPOLL_CTL_MOD, fd, key, events) {
+            Err(libc::ENOENT) => self.control(libc::EPOLL_CTL_ADD, fd, key, events),
+            done => done,
+        }
+        .map_err(from_number)
+    }
+
+    /// Watches `fd` no more.
+    pub(crate) fn forget(&self, fd: BorrowedFd<'_>) -> Result<(), PortError> {
+        match self.control(libc::EPOLL_CTL_DEL, fd, 0, 0) {
+            Err(libc::ENOENT) => Ok(()),
+            done => done.map_err(from_number),
+        }
+    }
+
+    fn control(&self, operation: i32, fd: BorrowedFd<'_>, key: u64, events: u32) -> Result<(), i32> {
+        let mut event = libc::epoll_event { events, u64: key };
+        // SAFETY: Both descriptors are open as long as they are borrowed; `event` is read during the call alone.
+        match unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), operation, fd.as_raw_fd(), &raw mut event) } {
+            0 => Ok(()),
+            _ => Err(last_error()),
+        }
+    }
+
+    /// Waits for something, at most for `timeout` (`None`: for ever). Signals don't end it.
+    pub(crate) fn wait(&self, timeout: Option<Duration>, events: &mut Events) -> Result<(), PortError> {
+        let begun = timeout.filter(|timeout| !timeout.is_zero()).map(|_| Instant::now());
+        let mut left = timeout;
+        loop {
+            match self.wait_once(left, events) {
+                Err(libc::EINTR) => left = timeout.map(|all| begun.map_or(all, |at| all.saturating_sub(at.elapsed()))),
+                done => return done.map_err(from_number),
+            }
+        }
+    }
+
+    fn wait_once(&self, timeout: Option<Duration>, events: &mut Events) -> Result<(), i32> {
+        let fd = self.fd.as_raw_fd();
+        let (pointer, room) = (events.events.as_mut_ptr(), EVENTS as i32);
+        let count = match timeout {
+            // SAFETY: `pointer` has room for `room` events.
+            None => unsafe { libc::epoll_wait(fd, pointer, room, -1) },
+            // SAFETY: As above.
+            Some(Duration::ZERO) => unsafe { libc::epoll_wait(fd, pointer, room, 0) },
+            Some(timeout) => {
+                let timeout = libc::timespec {
+                    tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+                    tv_nsec: timeout.subsec_nanos().into(),
+                };
+                // epoll_wait has milliseconds only. By number, for C libraries from before Linux 5.11 have no function for it.
+                // SAFETY: As above; the timeout is read during the call alone; no signal mask is given, so its size counts for
+                // nothing.
+                unsafe {
+                    libc::syscall(
+                        libc::SYS_epoll_pwait2,
+                        fd,
+                        pointer,
+                        room,
+                        &raw const timeout,
+                        ptr::null::<libc::sigset_t>(),
+                        size_of::<u64>(),
+                    ) as i32
+                }
+            }
+        };
+        events.count = usize::try_from(count).unwrap_or(0);
+        if count < 0 { Err(last_error()) } else { Ok(()) }
+    }
+}
+
+impl AsFd for Epoll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

@@ -1,0 +1,139 @@
+//! The maker of ports and listeners, and the place to wait for them.
+
+use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use weft_base::{Backlog, Interest, Network, PortError, PortOptions, Readiness, Token, Waker};
+use weft_memory::Registry;
+
+use crate::epoll::{Epoll, Events};
+use crate::{EventFd, TcpListener, TcpPort, socket};
+
+/// The key of the waker among the tokens, which therefore go up to one less.
+const WAKER: u64 = u64::MAX;
+
+/// The kernel's TCP. Its ports resolve slices through one [`Registry`].
+///
+/// Tokens must be below `u64::MAX`, which means the waker.
+pub struct TcpNetwork {
+    registry: Registry,
+    epoll: Epoll,
+    waker: Arc<EpollWaker>,
+    events: Events,
+}
+
+impl TcpNetwork {
+    /// A network for the memory of one NIC.
+    ///
+    /// # Errors
+    /// The operating system has no descriptors left.
+    pub fn new(registry: Registry) -> Result<Self, PortError> {
+        let epoll = Epoll::new()?;
+        let waker = Arc::new(EpollWaker { event: EventFd::new()?, pending: AtomicBool::new(false) });
+        epoll.watch(waker.event.as_fd(), WAKER, libc::EPOLLIN as u32)?;
+        Ok(Self { registry, epoll, waker, events: Events::new() })
+    }
+
+    /// A descriptor that is readable when [`Network::wait`] would return at once.
+    #[must_use]
+    pub fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+impl Network for TcpNetwork {
+    type Port = TcpPort;
+    type Listener = TcpListener;
+
+    fn connect(&mut self, remote: SocketAddr, options: PortOptions) -> Result<TcpPort, PortError> {
+        let (socket, broken) = socket::connect(remote, &options)?;
+        Ok(TcpPort::connecting(socket, self.registry.clone(), remote, broken))
+    }
+
+    fn listen(&mut self, local: SocketAddr, backlog: Backlog, options: PortOptions) -> Result<TcpListener, PortError> {
+        TcpListener::new(socket::listen(local, backlog, &options)?, self.registry.clone())
+    }
+
+    fn arm_port(&mut self, port: &TcpPort, token: Token, interest: Interest) -> Result<(), PortError> {
+        let fd = port.descriptor()?;
+        match event_bits(interest) {
+            // The kernel reports ends and errors even to who asks for nothing.
+            0 => self.epoll.forget(fd),
+            bits => self.epoll.watch(fd, token.0, bits | libc::EPOLLONESHOT as u32),
+        }
+    }
+
+    fn arm_listener(&mut self, listener: &TcpListener, token: Token) -> Result<(), PortError> {
+        self.epoll.watch(listener.as_fd(), token.0, (libc::EPOLLIN | libc::EPOLLONESHOT) as u32)
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Readiness>) -> Result<(), PortError> {
+        self.epoll.wait(timeout, &mut self.events)?;
+        for (key, bits) in self.events.iter() {
+            if key == WAKER {
+                self.waker.clear();
+            } else {
+                ready.push(readiness(Token(key), bits));
+            }
+        }
+        Ok(())
+    }
+
+    fn waker(&self) -> Arc<dyn Waker> {
+        Arc::clone(&self.waker) as Arc<dyn Waker>
+    }
+}
+
+impl fmt::Debug for TcpNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TcpNetwork").finish_non_exhaustive()
+    }
+}
+
+const fn event_bits(interest: Interest) -> u32 {
+    let mut bits = 0;
+    if interest.readable {
+        bits |= libc::EPOLLIN;
+    }
+    if interest.writable {
+        bits |= libc::EPOLLOUT;
+    }
+    bits as u32
+}
+
+/// Both ends and errors are for the next receive and the next send to find out about.
+const fn readiness(token: Token, bits: u32) -> Readiness {
+    let ended = (libc::EPOLLHUP | libc::EPOLLERR) as u32;
+    Readiness {
+        token,
+        readable: bits & (libc::EPOLLIN as u32 | ended) != 0,
+        writable: bits & (libc::EPOLLOUT as u32 | ended) != 0,
+    }
+}
+
+struct EpollWaker {
+    event: EventFd,
+    /// Whether it was signalled and no wait has seen it yet: then another wake costs nothing.
+    pending: AtomicBool,
+}
+
+impl EpollWaker {
+    /// First the event, then the flag: a wake in between is not signalled, and need not be, for this wait ends anyway and what was
+    /// done before that wake is visible after it. The other way round its signal would be lost and the flag would stay.
+    fn clear(&self) {
+        self.event.drain();
+        self.pending.swap(false, Ordering::AcqRel);
+    }
+}
+
+impl Waker for EpollWaker {
+    fn wake(&self) {
+        if !self.pending.swap(true, Ordering::AcqRel) {
+            self.event.signal();
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! One TCP connection.
+
+use core::fmt;
+use core::mem;
+use core::time::Duration;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use socket2::Socket;
+use weft_base::{Piece, Port, PortError, ReceivePiece, Received};
+use weft_memory::Registry;
+
+use crate::error::{from_number, last_error, port_error, would_block};
+use crate::socket::plain_address;
+use crate::vectors::{PIECES, Vectors};
+
+/// What every IPv4 path carries (RFC 9293 section 3.7.1); the value until the path is known.
+const SMALLEST_SEGMENT: u32 = 536;
+
+/// The kernel is asked again for the segment size after this many bytes sent: it grows with the window and follows the path.
+const SEGMENT_CHECK_BYTES: u64 = 1 << 20;
+
+/// One TCP connection. Dropped without [`Port::abort`], it closes gracefully, unless bytes that came were not received: then the kernel
+/// resets it.
+pub struct TcpPort {
+    /// `None` once aborted.
+    socket: Option<Socket>,
+    registry: Registry,
+    remote: SocketAddr,
+    connected: bool,
+    /// The kernel tells an error once. It stays here, so that bytes which came before it can still be received and every later call
+    /// tells it again.
+    broken: Option<PortError>,
+    segment_size: u32,
+    sent_since_check: u64,
+}
+
+impl TcpPort {
+    pub(crate) fn connecting(
+        socket: Socket,
+        registry: Registry,
+        remote: SocketAddr,
+        broken: Option<PortError>,
+    ) -> Self {
+        let segment_size = SMALLEST_SEGMENT;
+        let connected = false;
+        Self { socket: Some(socket), registry, remote, connected, broken, segment_size, sent_since_check: 0 }
+    }
+
+    pub(crate) fn accepted(socket: Socket, registry: Registry, remote: SocketAddr) -> Self {
+        let mut port = Self::connecting(socket, registry, remote, None);
+        port.on_connected();
+        port
+    }
+
+    /// The descriptor, to ask the kernel things that this type does not.
+    ///
+    /// # Errors
+    /// [`PortError::Reset`] once aborted.
+    pub fn descriptor(&self) -> Result<BorrowedFd<'_>, PortError> {
+        Ok(self.socket()?.as_fd())
+    }
+
+    fn socket(&self) -> Result<&Socket, PortError> {
+        self.socket.as_ref().ok_or(self.broken.unwrap_or(PortError::Reset))
+    }
+
+    fn on_connected(&mut self) {
+        self.connected = true;
+        self.check_segment_size();
+    }
+
+    fn check_segment_size(&mut self) {
+        self.sent_since_check = 0;
+        if let Some(size) = self.socket.as_ref().and_then(|socket| socket.tcp_mss().ok()) {
+            self.segment_size = size.max(1);
+        }
+    }
+
+    fn fail(&mut self, error: PortError) -> PortError {
+        *self.broken.get_or_insert(error)
+    }
+
+    /// One system call's worth of pieces. `Ok` has how many bytes were taken, and how many there were.
+    fn send_some(&mut self, pieces: &[Piece<'_>]) -> Result<(usize, usize), PortError> {
+        let mut vectors = Vectors::new(&self.registry);
+        vectors.gather(pieces)?;
+        let bytes = vectors.bytes();
+        if bytes == 0 {
+            return Ok((0, 0));
+        }
+        let sent = send_vectors(self.socket()?, vectors.as_mut_slice());
+        drop(vectors);
+        match sent {
+            Ok(sent) => Ok((sent, bytes)),
+            Err(number) if would_block(number) => Ok((0, bytes)),
+            Err(number) => Err(self.fail(from_number(number))),
+        }
+    }
+
+    /// One system call's worth of pieces. `Ok` has what came, and how many bytes there was room for.
+    fn receive_some(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<(Received, usize), PortError> {
+        let mut vectors = Vectors::new(&self.registry);
+        vectors.scatter(pieces)?;
+        let bytes = vectors.bytes();
+        if bytes == 0 {
+            return Ok((Received::Nothing, 0));
+        }
+        let received = receive_vectors(self.socket()?, vectors.as_mut_slice());
+        drop(vectors);
+        match received {
+            // After an error that a send was told, the kernel makes the stream look ended.
+            Ok(0) => self.broken.map_or(Ok((Received::End, bytes)), Err),
+            Ok(received) => Ok((Received::Bytes(received), bytes)),
+            Err(number) if would_block(number) => self.broken.map_or(Ok((Received::Nothing, bytes)), Err),
+            Err(number) => Err(self.fail(from_number(number))),
+        }
+    }
+}
+
+impl Port for TcpPort {
+    fn send(&mut self, pieces: &[Piece<'_>]) -> Result<usize, PortError> {
+        if let Some(error) = self.broken {
+            return Err(error);
+        }
+        let mut sent = 0;
+        for some in pieces.chunks(PIECES) {
+            match self.send_some(some) {
+                Ok((taken, bytes)) => {
+                    sent += taken;
+                    if taken < bytes {
+                        break;
+                    }
+                }
+                // It will be told by the next call.
+                Err(_) if sent > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.sent_since_check += sent as u64;
+        if self.sent_since_check >= SEGMENT_CHECK_BYTES {
+            self.check_segment_size();
+        }
+        Ok(sent)
+    }
+
+    fn receive(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<Received, PortError> {
+        let mut total = 0;
+        for some in pieces.chunks_mut(PIECES) {
+            match self.receive_some(some) {
+                Ok((Received::Bytes(received), bytes)) => {
+                    total += received;
+                    if received < bytes {
+                        break;
+                    }
+                }
+                Ok((Received::Nothing, 0)) => {}
+                // Both will be told by the next call.
+                Ok(_) | Err(_) if total > 0 => break,
+                Ok((nothing_or_end, _)) => return Ok(nothing_or_end),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(if total > 0 { Received::Bytes(total) } else { Received::Nothing })
+    }
+
+    fn poll_connected(&mut self) -> Result<bool, PortError> {
+        if let Some(error) = self.broken {
+            return Err(error);
+        }
+        if self.connected {
+            return Ok(true);
+        }
+        let failure = self.socket()?.take_error().map_err(|error| port_error(&error))?;
+        if let Some(error) = failure {
+            return Err(self.fail(port_error(&error)));
+        }
+        // While it is under way there is no error and no peer.
+        if self.socket()?.peer_addr().is_ok() {
+            self.on_connected();
+        }
+        Ok(self.connected)
+    }
+
+    fn segment_size(&self) -> u32 {
+        self.segment_size
+    }
+
+    fn local_address(&self) -> Result<SocketAddr, PortError> {
+        let address = self.socket()?.local_addr().map_err(|error| port_error(&error))?;
+        plain_address(&address).ok_or(PortError::System(libc::EAFNOSUPPORT))
+    }
+
+    fn remote_address(&self) -> SocketAddr {
+        self.remote
+    }
+
+    fn close_send(&mut self) {
+        if let Some(socket) = &self.socket {
+            // It fails when the stream is broken, which the next call tells.
+            let _ = socket.shutdown(std::net::Shutdown::Write);
+        }
+    }
+
+    fn abort(&mut self) {
+        if let Some(socket) = self.socket.take() {
+            // With no time to linger, closing sends a reset in place of what was not sent (socket(7), RFC 9293 section 3.10.5).
+            let _ = socket.set_linger(Some(Duration::ZERO));
+        }
+        self.fail(PortError::Reset);
+    }
+}
+
+impl fmt::Debug for TcpPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TcpPort")
+            .field("remote", &self.remote)
+            .field("connected", &self.connected)
+            .field("broken", &self.broken)
+            .finish_non_exhaustive()
+    }
+}
+
+/// send(2), or sendmsg(2) for more than one vector.
+fn send_vectors(socket: &Socket, vectors: &mut [libc::iovec]) -> Result<usize, i32> {
+    let fd = socket.as_raw_fd();
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    uninterrupted(|| match vectors {
+        // SAFETY: The vector's bytes are valid for reads: borrowed by the caller, or held by the registry.
+        [one] => unsafe { libc::send(fd, one.iov_base, one.iov_len, flags) },
+        many => {
+            let message = message_of(many);
+            // SAFETY: As above for all of them; the message has nothing but vectors.
+            unsafe { libc::sendmsg(fd, &raw const message, flags) }
+        }
+    })
+}
+
+/// recv(2), or recvmsg(2) for more than one vector.
+fn receive_vectors(socket: &Socket, vectors: &mut [libc::iovec]) -> Result<usize, i32> {
+    let fd = socket.as_raw_fd();
+    uninterrupted(|| match vectors {
+        // SAFETY: The vector's bytes are valid for writes: borrowed exclusively by the caller, or held by the registry.
+        [one] => unsafe { libc::recv(fd, one.iov_base, one.iov_len, libc::MSG_DONTWAIT) },
+        many => {
+            let mut message = message_of(many);
+            // SAFETY: As above for all of them; the message has nothing but vectors.
+            unsafe { libc::recvmsg(fd, &raw mut message, libc::MSG_DONTWAIT) }
+        }
+    })
+}
+
+fn message_of(vectors: &mut [libc::iovec]) -> libc::msghdr {
+    // SAFETY: All zero is a message header with no name, no vectors and no control data.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = vectors.as_mut_ptr();
+    message.msg_iovlen = vectors.len() as _;
+    message
+}
+
+fn uninterrupted(mut call: impl FnMut() -> isize) -> Result<usize, i32> {
+    loop {
+        match usize::try_from(call()) {
+            Ok(bytes) => return Ok(bytes),
+            Err(_) => match last_error() {
+                libc::EINTR => {}
+                number => return Err(number),
+            },
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Making sockets, with the settings that all of them have.
+
+use core::time::Duration;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
+use weft_base::{Backlog, PortError, PortOptions};
+
+use crate::error::port_error;
+
+/// A connect that has begun, or has failed already by the peer's answer.
+pub(crate) fn connect(remote: SocketAddr, options: &PortOptions) -> Result<(Socket, Option<PortError>), PortError> {
+    let socket = prepare(remote, options).map_err(|error| port_error(&error))?;
+    if let Some(local) = options.local {
+        socket.bind(&local.into()).map_err(|error| port_error(&error))?;
+    }
+    match socket.connect(&remote.into()) {
+        Ok(()) => Ok((socket, None)),
+        Err(error) => match (error.raw_os_error(), port_error(&error)) {
+            (Some(libc::EINPROGRESS | libc::EINTR), _) => Ok((socket, None)),
+            // On loopback the answer is there at once; elsewhere it comes later. It is reported the same way.
+            (_, refused @ PortError::Refused) => Ok((socket, Some(refused))),
+            // Nobody asked for an address: the operating system has no port number left to choose.
+            (Some(libc::EADDRNOTAVAIL), _) if options.local.is_none() => Err(PortError::Exhausted),
+            (Some(libc::EAGAIN), _) => Err(PortError::Exhausted),
+            (_, other) => Err(other),
+        },
+    }
+}
+
+/// A listening socket. What is accepted from it inherits its options (tcp(7), socket(7)).
+pub(crate) fn listen(local: SocketAddr, backlog: Backlog, options: &PortOptions) -> Result<Socket, PortError> {
+    let make = || -> io::Result<Socket> {
+        let socket = prepare(local, options)?;
+        // Connections of an earlier run that linger must not keep the address.
+        socket.set_reuse_address(true)?;
+        if local.is_ipv6() {
+            // `[::]` takes IPv4 too, as mapped addresses; others can't.
+            socket.set_only_v6(!local.ip().is_unspecified())?;
+        }
+        socket.bind(&local.into())?;
+        socket.listen(i32::try_from(backlog.0).unwrap_or(i32::MAX).max(1))?;
+        Ok(socket)
+    };
+    make().map_err(|error| port_error(&error))
+}
+
+/// The address, with IPv4 as IPv4 also where the socket sees it mapped into IPv6.
+pub(crate) fn plain_address(address: &SockAddr) -> Option<SocketAddr> {
+    let address = address.as_socket()?;
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => Some(SocketAddr::new(ip.into(), address.port())),
+        // Keeps the scope, without which a link-local address means nothing.
+        IpAddr::V6(_) => Some(address),
+    }
+}
+
+fn prepare(address: SocketAddr, options: &PortOptions) -> io::Result<Socket> {
+    let kind = Type::STREAM.nonblocking().cloexec();
+    let socket = Socket::new_raw(Domain::for_address(address), kind, Some(Protocol::TCP))?;
+    socket.set_tcp_nodelay(true)?;
+    if let Some(bytes) = options.buffer_bytes {
+        socket.set_send_buffer_size(bytes as usize)?;
+        socket.set_recv_buffer_size(bytes as usize)?;
+    }
+    if let Some(timeout) = options.peer_timeout {
+        watch_peer(&socket, timeout)?;
+    }
+    Ok(socket)
+}
+
+/// Breaks the stream when the peer is not heard for `timeout`: bytes that are not acknowledged by TCP's user timeout, silence by
+/// keepalives that begin at half the time. These count in whole seconds, so silence takes at least two.
+fn watch_peer(socket: &Socket, timeout: Duration) -> io::Result<()> {
+    // 0 would mean: as long as the operating system is patient.
+    socket.set_tcp_user_timeout(Some(timeout.max(Duration::from_millis(1))))?;
+    let seconds = |duration: Duration| Duration::from_secs(duration.as_secs().clamp(1, 32_767));
+    let probes =
+        TcpKeepalive::new().with_time(seconds(timeout / 2)).with_interval(seconds(timeout / 6)).with_retries(3);
+    socket.set_tcp_keepalive(&probes)
+}

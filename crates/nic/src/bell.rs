@@ -1,0 +1,89 @@
+//! How other threads tell the event loop that there is work: the doorbell of a hardware NIC.
+
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use slotmap::DefaultKey;
+use weft_base::Waker;
+
+/// The doorbell of an engine.
+pub(crate) struct Bell {
+    rung: Mutex<Vec<DefaultKey>>,
+    any: AtomicBool,
+    /// The engine sleeps, or is about to: whoever rings must wake it.
+    parked: AtomicBool,
+    /// Threads that wait for the engine's lock to give it a command.
+    commanders: AtomicUsize,
+    waker: Arc<dyn Waker>,
+}
+
+impl Bell {
+    pub(crate) fn new(waker: Arc<dyn Waker>) -> Self {
+        Self {
+            rung: Mutex::new(Vec::with_capacity(64)),
+            any: AtomicBool::new(false),
+            parked: AtomicBool::new(false),
+            commanders: AtomicUsize::new(0),
+            waker,
+        }
+    }
+
+    /// A queue pair of this connection has new work.
+    pub(crate) fn ring(&self, connection: DefaultKey) {
+        self.rung.lock().push(connection);
+        self.any.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether somebody has rung since the last [`Bell::answer`].
+    pub(crate) fn has_rung(&self) -> bool {
+        self.any.load(Ordering::SeqCst)
+    }
+
+    /// Moves who has rung to `out`, which must be empty.
+    pub(crate) fn answer(&self, out: &mut Vec<DefaultKey>) {
+        debug_assert!(out.is_empty());
+        let mut rung = self.rung.lock();
+        self.any.store(false, Ordering::SeqCst);
+        core::mem::swap(&mut *rung, out);
+    }
+
+    /// Wakes the engine if it sleeps.
+    pub(crate) fn wake(&self) {
+        if self.parked.load(Ordering::SeqCst) {
+            self.waker.wake();
+        }
+    }
+
+    /// The engine is about to sleep. Returns whether it may: nobody has rung and nobody wants its lock.
+    pub(crate) fn park(&self) -> bool {
+        self.parked.store(true, Ordering::SeqCst);
+        !self.has_rung() && self.commanders.load(Ordering::SeqCst) == 0
+    }
+
+    /// The engine is awake.
+    pub(crate) fn unpark(&self) {
+        self.parked.store(false, Ordering::SeqCst);
+    }
+
+    /// Counts the calling thread as one that wants the engine's lock, and wakes the engine for it.
+    pub(crate) fn command(&self) -> Commander<'_> {
+        self.commanders.fetch_add(1, Ordering::SeqCst);
+        self.wake();
+        Commander(self)
+    }
+
+    /// Whether somebody wants the engine's lock.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.commanders.load(Ordering::SeqCst) > 0
+    }
+}
+
+/// A thread that wants the engine's lock, or has it.
+pub(crate) struct Commander<'a>(&'a Bell);
+
+impl Drop for Commander<'_> {
+    fn drop(&mut self) {
+        self.0.commanders.fetch_sub(1, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,163 @@
+//! Completion queues: where finished work requests are reported, in order, exactly once.
+
+use core::ops::Deref;
+use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use weft_base::Waker;
+use weft_rdmap::{Completion, Status};
+
+use crate::turnstile::Turnstile;
+
+/// The number of a queue pair, unique within its NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QueuePairNumber(pub u32);
+
+/// A finished work request, and whose it was.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkCompletion {
+    /// The queue pair that it was posted to (for a shared receive queue: that it was used for).
+    pub queue_pair: QueuePairNumber,
+    /// What became of it.
+    pub completion: Completion,
+}
+
+impl Deref for WorkCompletion {
+    type Target = Completion;
+
+    fn deref(&self) -> &Completion {
+        &self.completion
+    }
+}
+
+/// Which completions wake whoever has armed the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Arm {
+    /// Any.
+    Any = 1,
+    /// Receives whose sender asked for a solicited event, and failures.
+    Solicited = 2,
+}
+
+const NOT_ARMED: u8 = 0;
+
+/// A queue of completions with room for a fixed number of them.
+///
+/// The room is reserved when a work request is posted, so a completion queue can't overflow: posting fails instead, with an error that
+/// says to poll.
+pub struct CompletionQueue {
+    capacity: usize,
+    /// Places taken: entries here, and work requests that will end here.
+    reserved: AtomicUsize,
+    available: AtomicUsize,
+    entries: Mutex<VecDeque<WorkCompletion>>,
+    armed: AtomicU8,
+    event: Mutex<Option<Arc<dyn Waker>>>,
+    turnstile: Arc<Turnstile>,
+}
+
+impl CompletionQueue {
+    pub(crate) fn new(capacity: usize, turnstile: Arc<Turnstile>) -> Self {
+        Self {
+            capacity,
+            reserved: AtomicUsize::new(0),
+            available: AtomicUsize::new(0),
+            entries: Mutex::new(VecDeque::with_capacity(capacity)),
+            armed: AtomicU8::new(NOT_ARMED),
+            event: Mutex::new(None),
+            turnstile,
+        }
+    }
+
+    /// How many completions and work requests under way it has room for.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Whether a completion can be taken.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.available.load(Ordering::Acquire) == 0
+    }
+
+    /// Takes the oldest completion.
+    pub fn take(&self) -> Option<WorkCompletion> {
+        if self.is_empty() {
+            return None;
+        }
+        let entry = self.entries.lock().pop_front()?;
+        self.available.fetch_sub(1, Ordering::Release);
+        self.release(1);
+        Some(entry)
+    }
+
+    /// Takes up to `most` of the oldest completions and appends them to `out`. Returns how many.
+    pub fn take_into(&self, out: &mut Vec<WorkCompletion>, most: usize) -> usize {
+        if self.is_empty() {
+            return 0;
+        }
+        let mut entries = self.entries.lock();
+        let count = entries.len().min(most);
+        out.extend(entries.drain(..count));
+        drop(entries);
+        self.available.fetch_sub(count, Ordering::Release);
+        self.release(count);
+        count
+    }
+
+    /// Sets whom to wake when the queue is armed and a completion comes.
+    pub fn set_event(&self, event: Arc<dyn Waker>) {
+        *self.event.lock() = Some(event);
+    }
+
+    /// Asks for one wake-up at the next completion of this kind. Completions that are there already wake nobody: poll once more after
+    /// arming.
+    pub fn arm(&self, arm: Arm) {
+        self.armed.store(arm as u8, Ordering::SeqCst);
+    }
+
+    pub(crate) fn reserve(&self, count: usize) -> bool {
+        self.reserved
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |taken| {
+                taken.checked_add(count).filter(|taken| *taken <= self.capacity)
+            })
+            .is_ok()
+    }
+
+    /// Gives back places of work requests that end without a completion.
+    pub(crate) fn release(&self, count: usize) {
+        let before = self.reserved.fetch_sub(count, Ordering::AcqRel);
+        debug_assert!(before >= count, "a completion queue gave back more places than it had");
+    }
+
+    pub(crate) fn push(&self, entry: WorkCompletion) {
+        let wakes = entry.solicited || entry.status != Status::Success;
+        let mut entries = self.entries.lock();
+        assert!(entries.len() < self.capacity, "a completion came without a reserved place");
+        entries.push_back(entry);
+        drop(entries);
+        self.available.fetch_add(1, Ordering::SeqCst);
+        let armed = self.armed.load(Ordering::SeqCst);
+        if armed == Arm::Any as u8 || (armed == Arm::Solicited as u8 && wakes) {
+            self.armed.store(NOT_ARMED, Ordering::SeqCst);
+            if let Some(event) = &*self.event.lock() {
+                event.wake();
+            }
+        }
+        self.turnstile.turn();
+    }
+}
+
+impl core::fmt::Debug for CompletionQueue {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("CompletionQueue")
+            .field("capacity", &self.capacity)
+            .field("reserved", &self.reserved)
+            .field("available", &self.available)
+            .finish_non_exhaustive()
+    }
+}

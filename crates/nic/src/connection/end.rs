@@ -1,0 +1,206 @@
+//! How a connection ends: what has finished is reported, what has not is flushed, and the peer gets our last words.
+
+use weft_base::{Port, PortError, ReceivePiece, Received};
+use weft_mpa::StartFailure;
+use weft_rdmap::{Action, Closed, State, Stream, StreamError};
+
+use super::{Connection, Context, Outcome, Phase, Start};
+use crate::error::ConnectionError;
+
+/// Why a connection is taken down from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The application closes: what was posted still goes out.
+    Graceful,
+    /// The application has destroyed the queue pair.
+    Abrupt,
+}
+
+/// What is read at a time when nobody wants it.
+const DRAIN_BYTES: usize = 16 * 1024;
+
+impl<P: Port> Connection<P> {
+    /// Reports what has finished. Returns whether anything had.
+    pub(super) fn report(&mut self) -> bool {
+        let Some((running, ..)) = self.running() else { return false };
+        let mut any = false;
+        while let Some(completion) = running.stream.poll_send_completion() {
+            any = true;
+            running.queue_pair.complete_send(completion);
+        }
+        let silent = running.stream.take_silent();
+        if silent > 0 {
+            any = true;
+            running.queue_pair.complete_silently(silent);
+        }
+        while let Some(completion) = running.stream.poll_receive_completion() {
+            any = true;
+            running.queue_pair.complete_receive(completion);
+        }
+        any
+    }
+
+    /// Does what the stream asks for. Returns whether the connection is over.
+    pub(super) fn follow(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some((running, port, _, outgoing)) = self.running() else { return false };
+        while let Some(action) = running.stream.poll_action() {
+            match action {
+                Action::CloseSend => running.close_wanted = true,
+                Action::Abort => {
+                    port.abort();
+                    running.send_closed = true;
+                    running.input_over = true;
+                }
+            }
+        }
+        if running.close_wanted && !running.send_closed && outgoing.is_empty() {
+            port.close_send();
+            running.send_closed = true;
+        }
+        let leaving = running.close_wanted || has_ended(&running.stream);
+        if leaving && self.deadline.is_none() {
+            self.deadline = Some(cx.now + cx.settings.close_timeout);
+        }
+        self.settle(cx)
+    }
+
+    /// Once the stream has ended, the queue pair is told; once both directions are closed, the connection is over.
+    fn settle(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some((running, _, _, outgoing)) = self.running() else { return false };
+        if !has_ended(&running.stream) {
+            return false;
+        }
+        let closed = running.stream.state() == State::Closed;
+        let (sent, heard) = (running.send_closed || outgoing.is_empty(), running.input_over);
+        self.finish_queue_pair(cx);
+        if closed && sent && heard {
+            self.port.close_send();
+            return true;
+        }
+        self.drain(cx);
+        false
+    }
+
+    fn finish_queue_pair(&mut self, cx: &mut Context<'_>) {
+        self.report();
+        let Some((running, ..)) = self.running() else { return };
+        let error = running.stream.error();
+        match &error {
+            Some(StreamError::Peer(_)) => cx.counters.remote_errors += 1,
+            Some(_) => cx.counters.local_errors += 1,
+            None => {}
+        }
+        running.queue_pair.finish(cx.registry, error.map(ConnectionError::Stream));
+    }
+
+    /// The port has failed under the stream.
+    pub(super) fn lose(&mut self, error: PortError, cx: &mut Context<'_>) {
+        self.outgoing.clear(cx.pool);
+        self.staging.clear(cx.pool);
+        let Some((running, port, ..)) = self.running() else { return };
+        running.direct = None;
+        running.input_over = true;
+        running.send_closed = true;
+        running.stream.handle_closed(match error {
+            PortError::TimedOut => Closed::TimedOut,
+            _ => Closed::Reset,
+        });
+        port.abort();
+    }
+
+    /// From here on: send what waits, tell the peer that this was all, throw away what still comes.
+    pub(super) fn drain(&mut self, cx: &mut Context<'_>) {
+        self.staging.clear(cx.pool);
+        self.phase = Phase::Draining;
+        self.deadline = Some(cx.now + cx.settings.close_timeout);
+    }
+
+    pub(super) fn drive_draining(&mut self, cx: &mut Context<'_>) -> Outcome {
+        let sent = match self.flush(cx) {
+            Ok(sent) => sent,
+            Err(_) => return Outcome::Over,
+        };
+        if self.outgoing.is_empty() {
+            self.port.close_send();
+        }
+        let room = self.staging.room(DRAIN_BYTES, cx.pool);
+        let received = self.port.receive(&mut [ReceivePiece::Staging(&mut room[..DRAIN_BYTES])]);
+        self.staging.release(cx.pool);
+        match received {
+            Ok(Received::Bytes(_)) => Outcome::Progress,
+            Ok(Received::Nothing) if sent => Outcome::Progress,
+            Ok(Received::Nothing) => Outcome::Idle,
+            Ok(Received::End) if self.outgoing.is_empty() => Outcome::Over,
+            Ok(Received::End) => Outcome::Idle,
+            Err(_) => Outcome::Over,
+        }
+    }
+
+    /// The application ends the connection.
+    pub(crate) fn end(&mut self, ending: Ending, cx: &mut Context<'_>) -> Outcome {
+        match (&mut self.phase, ending) {
+            (Phase::Start(_), _) => self.fail_start(ConnectionError::Abandoned, cx),
+            (Phase::Running(running), Ending::Graceful) => {
+                running.queue_pair.closing();
+                // What was posted before still goes out.
+                self.take_posted(cx);
+                if let Some((running, ..)) = self.running() {
+                    running.stream.close();
+                }
+                self.drive(cx)
+            }
+            (Phase::Running(running), Ending::Abrupt) => {
+                running.stream.abort();
+                self.outgoing.clear(cx.pool);
+                self.port.abort();
+                self.finish_abandoned(cx);
+                Outcome::Over
+            }
+            (Phase::Draining, _) => Outcome::Idle,
+        }
+    }
+
+    fn finish_abandoned(&mut self, cx: &mut Context<'_>) {
+        self.report();
+        if let Some((running, ..)) = self.running() {
+            running.queue_pair.finish(cx.registry, Some(ConnectionError::Abandoned));
+        }
+        self.staging.clear(cx.pool);
+    }
+
+    /// What was waited for has not come in time.
+    pub(crate) fn expire(&mut self, cx: &mut Context<'_>) -> Outcome {
+        self.deadline = None;
+        match &mut self.phase {
+            Phase::Start(Start::Deciding { .. }) => {
+                let reply = self.take_request().and_then(|request| request.reject(&[]).ok());
+                match reply {
+                    Some(reply) => {
+                        self.reject(&reply, cx);
+                        Outcome::Progress
+                    }
+                    None => self.fail_start(ConnectionError::Abandoned, cx),
+                }
+            }
+            Phase::Start(_) => {
+                let waited_for = cx.settings.start_timeout;
+                self.fail_start(ConnectionError::Start(StartFailure::TimedOut { waited_for }), cx)
+            }
+            Phase::Running(running) => {
+                running.stream.abort();
+                self.port.abort();
+                self.finish_queue_pair(cx);
+                Outcome::Over
+            }
+            Phase::Draining => {
+                self.port.abort();
+                Outcome::Over
+            }
+        }
+    }
+}
+
+/// Whether nothing more is to be sent or taken by the stream itself.
+fn has_ended(stream: &Stream) -> bool {
+    matches!(stream.state(), State::Failed | State::Closed)
+}

@@ -1,0 +1,161 @@
+//! One connection: a port, and what stands on it: first MPA's start-up, then an RDMA stream.
+//!
+//! `start` sets up, `receive` and `transmit` move frames, `end` takes down. This file joins them: [`Connection::drive`] does whatever can be
+//! done now, and never blocks.
+
+mod end;
+mod receive;
+mod start;
+mod transmit;
+
+use std::sync::Arc;
+
+use slotmap::DefaultKey;
+use weft_base::{Port, PortError, Random, Time};
+use weft_memory::Registry;
+use weft_mpa::{Deframer, Framer};
+use weft_rdmap::Stream;
+
+use crate::counters::Counters;
+use crate::outgoing::Outgoing;
+use crate::queue_pair::QueuePair;
+use crate::settings::Settings;
+use crate::staging::{Pool, Staging};
+
+pub(crate) use end::Ending;
+pub(crate) use receive::Direct;
+pub(crate) use start::{Start, responder_offer};
+
+/// What every connection of an engine may use while it is driven.
+pub(crate) struct Context<'a> {
+    pub(crate) pool: &'a mut Pool,
+    pub(crate) registry: &'a Registry,
+    pub(crate) settings: &'a Settings,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) random: &'a mut Random,
+    pub(crate) now: Time,
+}
+
+/// What driving a connection has led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Nothing could be done.
+    Idle,
+    /// Something was done; there may be more.
+    Progress,
+    /// A request has come in whole and waits for the application.
+    Request(DefaultKey),
+    /// The connection is over and can be removed.
+    Over,
+}
+
+/// A connection of an engine.
+pub(crate) struct Connection<P: Port> {
+    pub(crate) port: P,
+    phase: Phase,
+    staging: Staging,
+    outgoing: Outgoing,
+    /// When to give up on what is being waited for.
+    pub(crate) deadline: Option<Time>,
+    /// Looks in vain since the last time something came.
+    pub(crate) idle_looks: u32,
+}
+
+enum Phase {
+    /// MPA's start-up.
+    Start(Start),
+    /// An RDMA stream.
+    Running(Box<Running>),
+    /// Nothing more is wanted from the peer; what was taken still goes out, and what comes is thrown away, so that the peer gets our last
+    /// words and not a reset.
+    Draining,
+}
+
+/// An RDMA stream over MPA.
+pub(crate) struct Running {
+    stream: Stream,
+    framer: Framer,
+    deframer: Deframer,
+    queue_pair: Arc<QueuePair>,
+    crc: bool,
+    large_fpdus: bool,
+    max_ulpdu: u32,
+    /// Frames laid out since the path was last asked for its packet size.
+    frames_since_asked: u32,
+    direct: Option<Direct>,
+    /// A large frame was refused by its head. Nothing is said about it before the rest is here and the CRC was seen.
+    judging: bool,
+    /// The last frame was large: read only as much as holds the next header, so that the rest can go straight into place.
+    expect_large: bool,
+    /// The peer has sent its last byte, or nothing it sends is of interest any more.
+    input_over: bool,
+    close_wanted: bool,
+    send_closed: bool,
+}
+
+impl<P: Port> Connection<P> {
+    fn new(port: P, start: Start, deadline: Time) -> Self {
+        Self {
+            port,
+            phase: Phase::Start(start),
+            staging: Staging::default(),
+            outgoing: Outgoing::default(),
+            deadline: Some(deadline),
+            idle_looks: 0,
+        }
+    }
+
+    /// Does whatever can be done now.
+    pub(crate) fn drive(&mut self, cx: &mut Context<'_>) -> Outcome {
+        let outcome = match &self.phase {
+            Phase::Start(_) => self.drive_start(cx),
+            Phase::Running(_) => self.drive_running(cx),
+            Phase::Draining => self.drive_draining(cx),
+        };
+        if outcome == Outcome::Idle {
+            self.idle_looks = self.idle_looks.saturating_add(1);
+        } else {
+            self.idle_looks = 0;
+        }
+        outcome
+    }
+
+    fn drive_running(&mut self, cx: &mut Context<'_>) -> Outcome {
+        let mut progress = self.take_posted(cx);
+        progress |= self.receive(cx);
+        progress |= self.transmit(cx);
+        progress |= self.report();
+        if self.follow(cx) {
+            return Outcome::Over;
+        }
+        if progress { Outcome::Progress } else { Outcome::Idle }
+    }
+
+    /// Whether the port should be watched for room to send.
+    pub(crate) fn wants_room(&self) -> bool {
+        !self.outgoing.is_empty() || matches!(&self.phase, Phase::Start(start) if start.is_connecting())
+    }
+
+    /// Whether the port should be watched for bytes.
+    pub(crate) fn wants_bytes(&self) -> bool {
+        !matches!(&self.phase, Phase::Start(start) if start.is_connecting())
+    }
+
+    fn running(&mut self) -> Option<(&mut Running, &mut P, &mut Staging, &mut Outgoing)> {
+        match &mut self.phase {
+            Phase::Running(running) => Some((running, &mut self.port, &mut self.staging, &mut self.outgoing)),
+            _ => None,
+        }
+    }
+
+    /// Sends what waits in `outgoing`, outside of a stream.
+    fn flush(&mut self, cx: &mut Context<'_>) -> Result<bool, PortError> {
+        if self.outgoing.is_empty() {
+            return Ok(false);
+        }
+        let (taken, _) = self.outgoing.send(&mut self.port, cx.pool)?;
+        cx.counters.sends += 1;
+        cx.counters.sent_wire_bytes += taken as u64;
+        Ok(taken > 0)
+    }
+}

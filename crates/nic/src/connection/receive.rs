@@ -1,0 +1,392 @@
+//! The way in: bytes become frames, frames become segments, segments find their place.
+//!
+//! A frame is staged and then copied to its place, or, when it is large and has no markers, its header is staged and the rest is read
+//! straight into place ([`Direct`]). Either way the stream checks rights and bounds before a byte is written, and nothing counts before the
+//! CRC was good (`docs/architecture.md`, the rule of early placement).
+
+use weft_base::{Digest, Gather, NoDigest, Port, PortError, ReceivePiece, Received};
+use weft_memory::{MemoryError, Registry};
+use weft_mpa::{Frame, FrameError, FrameHead, FramePiece, Peek, check_tail};
+use weft_rdmap::{Arrival, Placement, Stream, Violation};
+use weft_wire::Crc32c;
+use weft_wire::terminate::TerminateCode;
+
+use super::{Connection, Context, Running};
+use crate::receives::ReceiveQueue;
+use crate::settings::Verify;
+use crate::staging::{BUFFER_BYTES, Staging};
+
+/// The longest head of a segment that a stream wants to see: headers, and the whole of the messages that it reads itself.
+const HEAD_BYTES: usize = 96;
+/// What is read behind a large frame: enough for the next frame's headers, too little to be worth a copy.
+const LOOK_AHEAD: usize = 64;
+/// Pieces of a scatter list: the slices of a gather list, then staging.
+const SCATTER: usize = weft_base::MAX_GATHER + 1;
+
+/// A large frame whose payload is being read straight into its final place.
+pub(crate) struct Direct {
+    head: FrameHead,
+    placement: Placement,
+    /// Where the rest of the payload goes.
+    rest: Gather,
+    crc_on: bool,
+    crc: Crc32c,
+}
+
+/// Why a stream can't go on reading.
+enum Stop {
+    /// A frame broke a rule of MPA.
+    Frame(FrameError),
+    /// A segment broke a rule of DDP or RDMAP, and its CRC was good.
+    Segment,
+    /// The memory that a frame was being read into is gone.
+    Memory,
+    /// The port.
+    Port(PortError),
+}
+
+impl From<FrameError> for Stop {
+    fn from(error: FrameError) -> Self {
+        Self::Frame(error)
+    }
+}
+
+impl From<PortError> for Stop {
+    fn from(error: PortError) -> Self {
+        match error {
+            PortError::Memory(_) => Self::Memory,
+            error => Self::Port(error),
+        }
+    }
+}
+
+impl From<MemoryError> for Stop {
+    fn from(_: MemoryError) -> Self {
+        Self::Memory
+    }
+}
+
+impl<P: Port> Connection<P> {
+    /// Reads once, and handles every frame that is whole then.
+    pub(super) fn receive(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some((running, port, staging, _)) = self.running() else { return false };
+        if running.input_over {
+            return false;
+        }
+        let result = match running.read(port, staging, cx) {
+            Ok(Received::Bytes(_)) => running.process(staging, cx).map(|()| true),
+            Ok(Received::Nothing) => Ok(false),
+            Ok(Received::End) => {
+                self.peer_ended(cx);
+                return true;
+            }
+            Err(stop) => Err(stop),
+        };
+        staging.release(cx.pool);
+        match result {
+            Ok(progress) => progress,
+            Err(stop) => {
+                self.stop(stop, cx);
+                true
+            }
+        }
+    }
+
+    fn stop(&mut self, stop: Stop, cx: &mut Context<'_>) {
+        let Some((running, ..)) = self.running() else { return };
+        match stop {
+            Stop::Port(error) => return self.lose(error, cx),
+            Stop::Frame(error) => running.stream.fail(error.terminate_code()),
+            // The stream has judged already, and has a Terminate to send.
+            Stop::Segment => {}
+            Stop::Memory => running.stream.fail(TerminateCode::LocalCatastrophic),
+        }
+        running.direct = None;
+        running.judging = false;
+        running.input_over = true;
+        self.staging.clear(cx.pool);
+    }
+
+    /// The peer sends no more. In the middle of a frame that is an error.
+    fn peer_ended(&mut self, cx: &mut Context<'_>) {
+        let whole = self.staging.filled().is_empty();
+        self.staging.clear(cx.pool);
+        let Some((running, ..)) = self.running() else { return };
+        running.input_over = true;
+        let whole = whole && running.direct.take().is_none();
+        running.stream.handle_closed(if whole { weft_rdmap::Closed::Graceful } else { weft_rdmap::Closed::MidFrame });
+    }
+}
+
+impl Running {
+    fn read<P: Port>(&mut self, port: &mut P, staging: &mut Staging, cx: &mut Context<'_>) -> Result<Received, Stop> {
+        let received = match &mut self.direct {
+            Some(direct) => match direct.read(port, staging, cx) {
+                Err(Stop::Memory) => return Err(self.blame_direct()),
+                received => received?,
+            },
+            None => {
+                let wanted = self.wanted(staging);
+                let room = staging.room(wanted.start, cx.pool);
+                let most = room.len().min(wanted.end);
+                let received = port.receive(&mut [ReceivePiece::Staging(&mut room[..most])])?;
+                if let Received::Bytes(count) = received {
+                    staging.fill(count);
+                }
+                received
+            }
+        };
+        if let Received::Bytes(count) = received {
+            cx.counters.receives += 1;
+            cx.counters.received_wire_bytes += count as u64;
+        }
+        Ok(received)
+    }
+
+    fn blame_direct(&mut self) -> Stop {
+        match self.direct.take() {
+            Some(direct) => self.blame(&direct.placement),
+            None => Stop::Memory,
+        }
+    }
+
+    /// How many bytes at least there must be room for, and how many to read at most.
+    fn wanted(&self, staging: &Staging) -> core::ops::Range<usize> {
+        let filled = staging.filled();
+        if filled.is_empty() {
+            return LOOK_AHEAD..if self.expect_large { LOOK_AHEAD } else { BUFFER_BYTES };
+        }
+        match self.deframer.peek(filled) {
+            Ok(Peek::Head(head)) => head.wire_length - filled.len()..BUFFER_BYTES,
+            _ => LOOK_AHEAD..if self.expect_large { LOOK_AHEAD } else { BUFFER_BYTES },
+        }
+    }
+
+    /// Handles what has been staged, frame by frame.
+    fn process(&mut self, staging: &mut Staging, cx: &mut Context<'_>) -> Result<(), Stop> {
+        if self.direct.is_some() && !self.finish_direct(staging, cx)? {
+            return Ok(());
+        }
+        loop {
+            let bytes = staging.filled();
+            let head = match self.deframer.peek(bytes)? {
+                Peek::More { .. } => return Ok(()),
+                Peek::Head(head) => head,
+            };
+            let Some(frame) = self.deframer.frame(&head, bytes) else {
+                return self.begin_direct(&head, staging, cx);
+            };
+            self.expect_large = head.ulpdu_length >= cx.settings.direct_threshold;
+            self.place(&head, &frame, bytes, cx)?;
+            self.deframer.advance(&head);
+            staging.consume(head.wire_length);
+            cx.counters.received_frames += 1;
+            if !self.stream.state().receives() {
+                self.input_over = true;
+                staging.clear(cx.pool);
+                return Ok(());
+            }
+        }
+    }
+
+    /// A whole frame is staged: check it, copy it to its place, count it.
+    fn place(&mut self, head: &FrameHead, frame: &Frame<'_>, bytes: &[u8], cx: &mut Context<'_>) -> Result<(), Stop> {
+        let in_one_pass = cx.settings.verify == Verify::InOnePass;
+        if !in_one_pass || self.judging {
+            frame.verify()?;
+        }
+        if self.judging {
+            return Err(Stop::Segment);
+        }
+        let receives = self.queue_pair.receives();
+        let Ok(placement) = inspect(&mut self.stream, head, bytes, receives) else {
+            // What is wrong with a frame that is damaged is the damage.
+            frame.verify()?;
+            return Err(Stop::Segment);
+        };
+        let mut crc = Crc32c::new();
+        let copied = if in_one_pass && self.crc {
+            copy_frame(frame, &placement, cx.registry, &mut crc)
+        } else {
+            copy_frame(frame, &placement, cx.registry, &mut NoDigest)
+        };
+        if copied.is_err() {
+            return Err(self.blame(&placement));
+        }
+        if in_one_pass && self.crc {
+            frame.check(&crc)?;
+        }
+        cx.counters.placed_copied_bytes += u64::from(placement.sink.length());
+        self.count(placement)
+    }
+
+    /// The payload is in place and the CRC was good.
+    fn count(&mut self, placement: Placement) -> Result<(), Stop> {
+        let delivered = self.stream.handle_placed(placement);
+        // Also when it went wrong: what was delivered before is reported.
+        while let Some(completion) = self.stream.poll_receive_completion() {
+            self.queue_pair.complete_receive(completion);
+        }
+        delivered.map_err(|_| Stop::Segment)
+    }
+
+    /// The memory has refused. If the peer may not write there any more, it is told so.
+    fn blame(&mut self, placement: &Placement) -> Stop {
+        match self.stream.recheck(placement) {
+            Ok(()) => Stop::Memory,
+            Err(_) => Stop::Segment,
+        }
+    }
+
+    /// The head of a frame is staged, but not all of it. If the rest is large, it is read straight into its place.
+    fn begin_direct(&mut self, head: &FrameHead, staging: &mut Staging, cx: &mut Context<'_>) -> Result<(), Stop> {
+        let bytes = staging.filled();
+        let begin = head.ulpdu_offset();
+        let large = head.ulpdu_length >= cx.settings.direct_threshold;
+        if !large
+            || self.deframer.markers()
+            || cx.settings.verify == Verify::BeforePlace
+            || bytes.len() < begin + HEAD_BYTES.min(40)
+        {
+            return Ok(());
+        }
+        if self.judging {
+            return Ok(());
+        }
+        let Ok(placement) = inspect(&mut self.stream, head, bytes, self.queue_pair.receives()) else {
+            self.judging = true;
+            return Ok(());
+        };
+        let end = begin + placement.header_length as usize;
+        let staged = (bytes.len() - end).min(placement.sink.length() as usize);
+        let mut crc = Crc32c::new();
+        if self.crc {
+            crc.update(&bytes[..end]);
+        }
+        let now = placement.sink.part(0, staged as u32);
+        if copy_in(&now, &bytes[end..end + staged], cx.registry, self.crc.then_some(&mut crc)).is_err() {
+            return Err(self.blame(&placement));
+        }
+        cx.counters.placed_copied_bytes += staged as u64;
+        let rest = placement.sink.part(staged as u32, placement.sink.length() - staged as u32);
+        staging.consume(end + staged);
+        self.direct = Some(Direct { head: *head, placement, rest, crc_on: self.crc, crc });
+        self.expect_large = true;
+        Ok(())
+    }
+
+    /// More of a large frame has come. Returns whether it is whole, and counted.
+    fn finish_direct(&mut self, staging: &mut Staging, cx: &mut Context<'_>) -> Result<bool, Stop> {
+        let Some(direct) = &self.direct else { return Ok(true) };
+        let tail = direct.head.tail_length();
+        if !direct.rest.is_empty() || staging.filled().len() < tail {
+            return Ok(false);
+        }
+        let Some(direct) = self.direct.take() else { return Ok(true) };
+        check_tail(direct.crc, self.crc, &direct.head, &staging.filled()[..tail])?;
+        staging.consume(tail);
+        self.deframer.advance(&direct.head);
+        cx.counters.received_frames += 1;
+        self.count(direct.placement)?;
+        Ok(true)
+    }
+}
+
+impl Direct {
+    /// Reads the rest of the payload into place, and the tail and a little more into staging.
+    fn read<P: Port>(&mut self, port: &mut P, staging: &mut Staging, cx: &mut Context<'_>) -> Result<Received, Stop> {
+        let tail = self.head.tail_length();
+        let staged = staging.filled().len();
+        let room = staging.room(tail + LOOK_AHEAD, cx.pool);
+        let most = (tail + LOOK_AHEAD).saturating_sub(staged).max(1);
+        let mut pieces = arrayvec::ArrayVec::<ReceivePiece<'_>, SCATTER>::new();
+        for slice in self.rest.slices() {
+            pieces.push(ReceivePiece::Memory(*slice));
+        }
+        pieces.push(ReceivePiece::Staging(&mut room[..most]));
+        let received = port.receive(&mut pieces)?;
+        drop(pieces);
+        if let Received::Bytes(count) = received {
+            let placed = count.min(self.rest.length() as usize);
+            self.account(placed as u32, cx)?;
+            staging.bypass(placed);
+            staging.fill(count - placed);
+        }
+        Ok(received)
+    }
+
+    fn account(&mut self, placed: u32, cx: &mut Context<'_>) -> Result<(), MemoryError> {
+        for slice in self.rest.part(0, placed).slices() {
+            if self.crc_on {
+                cx.registry.digest(slice, &mut self.crc)?;
+            }
+        }
+        self.rest = self.rest.part(placed, self.rest.length() - placed);
+        cx.counters.placed_direct_bytes += u64::from(placed);
+        Ok(())
+    }
+}
+
+/// Asks the stream where a segment belongs.
+fn inspect(
+    stream: &mut Stream,
+    head: &FrameHead,
+    bytes: &[u8],
+    receives: &ReceiveQueue,
+) -> Result<Placement, Violation> {
+    let mut scratch = [0; HEAD_BYTES];
+    let start = head.head(bytes, &mut scratch);
+    let arrival = Arrival { start: head.start.0, end: head.end.0 };
+    stream.handle_segment(arrival, head.ulpdu_length, start, &mut receives.source())
+}
+
+/// Copies the payload of a staged frame to its place, and shows `digest` every byte that the CRC covers.
+fn copy_frame<D: Digest>(
+    frame: &Frame<'_>,
+    placement: &Placement,
+    registry: &Registry,
+    digest: &mut D,
+) -> Result<(), MemoryError> {
+    let mut header = placement.header_length as usize;
+    let mut done = 0u32;
+    for piece in frame.pieces() {
+        let ulpdu = match piece {
+            FramePiece::Overhead(bytes) => {
+                digest.update(bytes);
+                continue;
+            }
+            FramePiece::Ulpdu(bytes) => bytes,
+        };
+        let skip = header.min(ulpdu.len());
+        header -= skip;
+        digest.update(&ulpdu[..skip]);
+        let payload = &ulpdu[skip..];
+        if placement.sink.is_empty() {
+            digest.update(payload);
+            continue;
+        }
+        let mut rest = payload;
+        for slice in placement.sink.part(done, payload.len() as u32).slices() {
+            let (now, later) = rest.split_at(slice.length as usize);
+            registry.copy_in(slice, now, digest)?;
+            rest = later;
+        }
+        done += payload.len() as u32;
+    }
+    Ok(())
+}
+
+fn copy_in(sink: &Gather, bytes: &[u8], registry: &Registry, crc: Option<&mut Crc32c>) -> Result<(), MemoryError> {
+    fn each<D: Digest>(sink: &Gather, mut rest: &[u8], registry: &Registry, digest: &mut D) -> Result<(), MemoryError> {
+        for slice in sink.slices() {
+            let (now, later) = rest.split_at(slice.length as usize);
+            registry.copy_in(slice, now, digest)?;
+            rest = later;
+        }
+        Ok(())
+    }
+    match crc {
+        Some(crc) => each(sink, bytes, registry, crc),
+        None => each(sink, bytes, registry, &mut NoDigest),
+    }
+}

@@ -1,0 +1,210 @@
+//! The way out: work requests become segments, segments become frames, frames go to the port.
+
+use weft_base::{Digest, Gather, Port};
+use weft_memory::{MemoryError, Registry};
+use weft_mpa::{Layout, Source};
+use weft_rdmap::{Segment, SegmentPayload, State};
+use weft_wire::Crc32c;
+
+use super::{Connection, Context, Running};
+use crate::outgoing::Outgoing;
+use crate::staging::Pool;
+
+/// Bytes beyond header and payload that a frame may have in the buffer: length, pad, CRC.
+const FRAME_OVERHEAD: usize = 16;
+/// Asking costs a system call, and paths change rarely.
+const ASK_PATH_EVERY_FRAMES: u32 = 4096;
+
+impl<P: Port> Connection<P> {
+    /// Hands what was posted to the stream.
+    pub(super) fn take_posted(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some((running, ..)) = self.running() else { return false };
+        let (stream, queue_pair) = (&mut running.stream, &running.queue_pair);
+        let mut took = false;
+        let mut refused = None;
+        queue_pair.drain(|request| {
+            took = true;
+            if stream.state() != State::Established {
+                refused.get_or_insert_with(Vec::new).push(request);
+            } else if let Err(error) = stream.post(request) {
+                // The queue pair has made the same checks, so this can't be.
+                panic!("a request that was admitted is refused: {error}");
+            }
+        });
+        for request in refused.into_iter().flatten() {
+            running.queue_pair.flush_send(cx.registry, &request);
+        }
+        took
+    }
+
+    /// Lays out frames and sends them until the port takes no more or nothing is left.
+    pub(super) fn transmit(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut progress = false;
+        loop {
+            let Some((running, port, _, outgoing)) = self.running() else { return progress };
+            if running.send_closed || running.judging {
+                return progress;
+            }
+            running.follow_path(port);
+            running.lay_out(outgoing, cx);
+            if outgoing.is_empty() {
+                return progress;
+            }
+            match outgoing.send(port, cx.pool) {
+                Ok((0, _)) => return progress,
+                Ok((taken, frames)) => {
+                    cx.counters.sends += 1;
+                    cx.counters.sent_wire_bytes += taken as u64;
+                    if frames > 0 {
+                        running.stream.handle_sent(frames);
+                    }
+                    progress = true;
+                }
+                Err(error) => {
+                    self.lose(error, cx);
+                    return true;
+                }
+            }
+        }
+    }
+}
+
+impl Running {
+    /// FPDUs follow the path's packet size, which may change (RFC 5044 section 4.5).
+    fn follow_path<P: Port>(&mut self, port: &P) {
+        if self.frames_since_asked >= ASK_PATH_EVERY_FRAMES {
+            self.frames_since_asked = 0;
+            self.max_ulpdu = self.framer.max_ulpdu(port.segment_size(), self.large_fpdus);
+        }
+    }
+
+    /// Turns segments into frames while there is room.
+    fn lay_out(&mut self, outgoing: &mut Outgoing, cx: &mut Context<'_>) {
+        while outgoing.has_room(self.largest_copied(cx)) {
+            let Some(segment) = self.stream.poll_transmit(self.max_ulpdu) else { break };
+            let layout = self.framer.frame(segment.length);
+            let frame = FrameWriter { registry: cx.registry, pool: cx.pool, outgoing, crc: self.framer.crc() };
+            let gathered = frame.write(&layout, &segment, cx.settings.gather_threshold, self.framer.markers());
+            let payload = u64::from(segment.length) - segment.header.len() as u64;
+            outgoing.end_frame(layout.length());
+            cx.counters.sent_frames += 1;
+            self.frames_since_asked += 1;
+            match gathered {
+                Ok(true) => cx.counters.sent_gathered_bytes += payload,
+                Ok(false) => cx.counters.sent_copied_bytes += payload,
+                Err(error) => unreachable_memory(error),
+            }
+        }
+    }
+
+    /// The most bytes that the next frame can take up in the buffer.
+    fn largest_copied(&self, cx: &Context<'_>) -> usize {
+        let ulpdu = self.max_ulpdu as usize;
+        if self.framer.markers() {
+            ulpdu + ulpdu / 127 + 2 * FRAME_OVERHEAD
+        } else {
+            ulpdu.min(cx.settings.gather_threshold as usize + 128) + FRAME_OVERHEAD
+        }
+    }
+}
+
+/// What is being sent is pinned from the moment it was posted until it has left, so it can't be gone.
+#[cold]
+fn unreachable_memory(error: MemoryError) -> ! {
+    panic!("pinned memory is gone: {error}")
+}
+
+struct FrameWriter<'a> {
+    registry: &'a Registry,
+    pool: &'a mut Pool,
+    outgoing: &'a mut Outgoing,
+    crc: bool,
+}
+
+impl FrameWriter<'_> {
+    /// Queues one frame. Returns whether its payload goes by reference.
+    fn write(
+        self,
+        layout: &Layout,
+        segment: &Segment<'_>,
+        gather_threshold: u32,
+        markers: bool,
+    ) -> Result<bool, MemoryError> {
+        match &segment.payload {
+            SegmentPayload::Gather(gather) if !markers && gather.length() >= gather_threshold => {
+                self.gather(layout, segment.header, gather).map(|()| true)
+            }
+            SegmentPayload::Gather(gather) => {
+                let mut source = MemorySource { registry: self.registry, gather: *gather };
+                self.copy(layout, segment.header, &mut source).map(|()| false)
+            }
+            SegmentPayload::Inline(bytes) => {
+                let mut source: &[u8] = bytes;
+                // Copying from a slice can't fail.
+                let _ = self.copy(layout, segment.header, &mut source);
+                Ok(false)
+            }
+            SegmentPayload::None => {
+                let mut source: &[u8] = &[];
+                let _ = self.copy(layout, segment.header, &mut source);
+                Ok(false)
+            }
+        }
+    }
+
+    fn copy<S: Source>(self, layout: &Layout, header: &[u8], payload: &mut S) -> Result<(), S::Error> {
+        let mut result = Ok(());
+        self.outgoing.write(layout.length(), self.pool, |out| {
+            result = layout.write(header, payload, out);
+            layout.length()
+        });
+        result
+    }
+
+    fn gather(self, layout: &Layout, header: &[u8], gather: &Gather) -> Result<(), MemoryError> {
+        let mut crc = Crc32c::new();
+        self.outgoing.write(header.len() + FRAME_OVERHEAD, self.pool, |out| {
+            let length = layout.write_head(header, out);
+            if self.crc {
+                crc.update(&out[..length]);
+            }
+            length
+        });
+        if self.crc {
+            for slice in gather.slices() {
+                self.registry.digest(slice, &mut crc)?;
+            }
+        }
+        self.outgoing.gather(gather);
+        self.outgoing.write(8, self.pool, |out| {
+            let mut tail = [0; 8];
+            let length = layout.write_tail(&crc, &mut tail);
+            out[..length].copy_from_slice(&tail[..length]);
+            length
+        });
+        Ok(())
+    }
+}
+
+/// The payload of a segment, copied out of its regions piece by piece.
+struct MemorySource<'a> {
+    registry: &'a Registry,
+    gather: Gather,
+}
+
+impl Source for MemorySource<'_> {
+    type Error = MemoryError;
+
+    fn copy<D: Digest>(&mut self, out: &mut [u8], digest: &mut D) -> Result<(), MemoryError> {
+        let count = out.len() as u32;
+        let now = self.gather.part(0, count);
+        let mut rest = out;
+        for slice in now.slices() {
+            let (piece, others) = rest.split_at_mut(slice.length as usize);
+            self.registry.copy_out(slice, piece, digest)?;
+            rest = others;
+        }
+        self.gather = self.gather.part(count, self.gather.length() - count);
+        Ok(())
+    }
+}

@@ -1,0 +1,444 @@
+//! The event loop: look at what has work, do it, never block. Whoever holds the engine is the NIC.
+
+use core::time::Duration;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use slotmap::{DefaultKey, Key, KeyData, SlotMap};
+use weft_base::{Clock, Interest, Listener, Network, PortError, PortOptions, Random, Readiness, Time, Token};
+use weft_memory::Registry;
+use weft_mpa::Offer;
+
+use crate::bell::Bell;
+use crate::connection::{Connection, Context, Ending, Outcome, responder_offer};
+use crate::counters::Counters;
+use crate::error::Error;
+use crate::listening::{Listening, RequestInfo, Waiting};
+use crate::settings::Settings;
+use crate::staging::Pool;
+use crate::turnstile::Turnstile;
+
+/// A connection that has been looked at this often in vain is watched by the operating system instead.
+const COOL_AFTER_LOOKS: u32 = 2000;
+/// The same when there are more than [`FEW_HOT`] to look at.
+const COOL_AFTER_LOOKS_OF_MANY: u32 = 8;
+/// So many connections are cheaper to look at one by one than to ask the operating system about.
+const FEW_HOT: usize = 8;
+/// The operating system is asked about the watched ones once in so many turns while others are busy.
+const ASK_EVERY_TURNS: u32 = 64;
+
+/// What an engine has a key for.
+enum Endpoint<N: Network> {
+    Connection(Box<Connection<N::Port>>),
+    Listener(Box<Listening<N::Listener>>),
+}
+
+/// All connections and listeners of a NIC, and the loop that moves them.
+pub(crate) struct Engine<N: Network, C: Clock> {
+    pub(crate) network: N,
+    clock: C,
+    pub(crate) registry: Registry,
+    pub(crate) settings: Settings,
+    pub(crate) counters: Counters,
+    endpoints: SlotMap<DefaultKey, Endpoint<N>>,
+    connections: usize,
+    listeners: usize,
+    pool: Pool,
+    /// For the STags under which peers answer reads.
+    random: Random,
+    /// Connections that are looked at in every turn.
+    hot: Vec<DefaultKey>,
+    rung: Vec<DefaultKey>,
+    ready: Vec<Readiness>,
+    /// The time of the present turn or command.
+    now: Time,
+    /// No deadline of any connection is earlier.
+    next_deadline: Option<Time>,
+    turns: u32,
+    bell: Arc<Bell>,
+    turnstile: Arc<Turnstile>,
+}
+
+impl<N: Network, C: Clock> Engine<N, C> {
+    pub(crate) fn new(
+        network: N,
+        clock: C,
+        registry: Registry,
+        settings: Settings,
+        random: Random,
+        bell: Arc<Bell>,
+        turnstile: Arc<Turnstile>,
+    ) -> Self {
+        let now = clock.now();
+        Self {
+            network,
+            clock,
+            registry,
+            settings,
+            counters: Counters::default(),
+            endpoints: SlotMap::new(),
+            connections: 0,
+            listeners: 0,
+            pool: Pool::default(),
+            random,
+            hot: Vec::with_capacity(64),
+            rung: Vec::with_capacity(64),
+            ready: Vec::with_capacity(64),
+            now,
+            next_deadline: None,
+            turns: 0,
+            bell,
+            turnstile,
+        }
+    }
+
+    /// The time of the present turn or command.
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
+
+    /// A command begins.
+    pub(crate) fn look_at_clock(&mut self) {
+        self.now = self.clock.now();
+    }
+
+    /// One turn of the loop. Returns whether anything was done.
+    pub(crate) fn turn(&mut self) -> bool {
+        self.look_at_clock();
+        let mut progress = self.answer_bell();
+        progress |= self.look_at_hot();
+        self.turns = self.turns.wrapping_add(1);
+        if !progress || self.turns.is_multiple_of(ASK_EVERY_TURNS) {
+            progress |= self.ask_system(Some(Duration::ZERO));
+        }
+        if self.next_deadline.is_some() {
+            progress |= self.expire();
+        }
+        progress
+    }
+
+    /// Does what the bell was rung for, and nothing else.
+    pub(crate) fn attend_bell(&mut self) {
+        self.look_at_clock();
+        self.answer_bell();
+    }
+
+    /// Sleeps until something happens, `longest` has passed, or the bell rings.
+    pub(crate) fn park(&mut self, longest: Option<Duration>) {
+        self.cool_all();
+        // What came before the ports were armed is reported at once, since arming looks at what is there.
+        if self.bell.park() {
+            let deadline = self.next_deadline.map(|deadline| deadline.since(self.now));
+            let timeout = [longest, deadline].into_iter().flatten().min();
+            self.counters.parks += 1;
+            self.ask_system(timeout);
+            self.look_at_clock();
+        }
+        self.bell.unpark();
+    }
+
+    fn answer_bell(&mut self) -> bool {
+        if !self.bell.has_rung() {
+            return false;
+        }
+        let mut rung = core::mem::take(&mut self.rung);
+        self.bell.answer(&mut rung);
+        for key in rung.drain(..) {
+            self.warm(key);
+            self.drive(key);
+        }
+        self.rung = rung;
+        true
+    }
+
+    fn look_at_hot(&mut self) -> bool {
+        let mut progress = false;
+        let mut at = 0;
+        while let Some(&key) = self.hot.get(at) {
+            progress |= self.drive(key);
+            if self.hot.get(at) != Some(&key) {
+                continue;
+            }
+            if self.is_cold(key) {
+                self.hot.swap_remove(at);
+                self.arm(key);
+            } else {
+                at += 1;
+            }
+        }
+        progress
+    }
+
+    fn is_cold(&self, key: DefaultKey) -> bool {
+        let patience = if self.hot.len() > FEW_HOT { COOL_AFTER_LOOKS_OF_MANY } else { COOL_AFTER_LOOKS };
+        match self.endpoints.get(key) {
+            Some(Endpoint::Connection(connection)) => connection.idle_looks > patience,
+            _ => true,
+        }
+    }
+
+    fn warm(&mut self, key: DefaultKey) {
+        if !self.hot.contains(&key)
+            && let Some(Endpoint::Connection(connection)) = self.endpoints.get_mut(key)
+        {
+            connection.idle_looks = 0;
+            self.hot.push(key);
+        }
+    }
+
+    fn cool_all(&mut self) {
+        while let Some(key) = self.hot.pop() {
+            self.arm(key);
+        }
+    }
+
+    /// Asks the operating system to watch a connection or listener.
+    fn arm(&mut self, key: DefaultKey) {
+        let token = Token(key.data().as_ffi());
+        let armed = match self.endpoints.get(key) {
+            Some(Endpoint::Connection(connection)) => {
+                let interest = Interest { readable: connection.wants_bytes(), writable: connection.wants_room() };
+                self.network.arm_port(&connection.port, token, interest)
+            }
+            Some(Endpoint::Listener(listening)) if listening.has_room() => {
+                self.network.arm_listener(&listening.listener, token)
+            }
+            _ => Ok(()),
+        };
+        if armed.is_err() {
+            // The system can't watch it, so it is looked at instead.
+            self.warm(key);
+        }
+    }
+
+    fn ask_system(&mut self, timeout: Option<Duration>) -> bool {
+        let mut ready = core::mem::take(&mut self.ready);
+        // When waiting fails there is nothing better to do than to go on looking.
+        let _ = self.network.wait(timeout, &mut ready);
+        let progress = !ready.is_empty();
+        for readiness in ready.drain(..) {
+            let key = DefaultKey::from(KeyData::from_ffi(readiness.token.0));
+            match self.endpoints.get(key) {
+                Some(Endpoint::Connection(_)) => {
+                    self.warm(key);
+                    self.drive(key);
+                }
+                Some(Endpoint::Listener(_)) => self.accept_ports(key),
+                None => {}
+            }
+        }
+        self.ready = ready;
+        progress
+    }
+
+    /// Lets a connection do what it can.
+    fn drive(&mut self, key: DefaultKey) -> bool {
+        self.with_connection(key, |connection, cx| connection.drive(cx)).is_some_and(|outcome| outcome != Outcome::Idle)
+    }
+
+    /// Does something with a connection, and what follows from it.
+    fn with_connection(
+        &mut self,
+        key: DefaultKey,
+        act: impl FnOnce(&mut Connection<N::Port>, &mut Context<'_>) -> Outcome,
+    ) -> Option<Outcome> {
+        let now = self.now;
+        let Some(Endpoint::Connection(connection)) = self.endpoints.get_mut(key) else { return None };
+        let mut cx = Context {
+            pool: &mut self.pool,
+            registry: &self.registry,
+            settings: &self.settings,
+            counters: &mut self.counters,
+            random: &mut self.random,
+            now,
+        };
+        let outcome = act(connection, &mut cx);
+        self.next_deadline = [self.next_deadline, connection.deadline].into_iter().flatten().min();
+        match outcome {
+            Outcome::Over => self.remove(key),
+            Outcome::Request(listener) => self.announce(listener, key),
+            Outcome::Idle | Outcome::Progress => {}
+        }
+        Some(outcome)
+    }
+
+    fn remove(&mut self, key: DefaultKey) {
+        self.hot.retain(|hot| *hot != key);
+        if self.endpoints.remove(key).is_none() {
+            return;
+        }
+        self.connections -= 1;
+        self.forget_pending(key);
+        self.turnstile.turn();
+    }
+
+    /// A connection is decided, or gone: its listener has room for another.
+    fn forget_pending(&mut self, key: DefaultKey) {
+        let owner = self.endpoints.iter_mut().find_map(|(listener, endpoint)| match endpoint {
+            Endpoint::Listener(listening) => listening.forget(key).then_some(listener),
+            Endpoint::Connection(_) => None,
+        });
+        if let Some(listener) = owner {
+            self.arm(listener);
+        }
+    }
+
+    fn expire(&mut self) -> bool {
+        let now = self.now;
+        if self.next_deadline.is_none_or(|deadline| deadline > now) {
+            return false;
+        }
+        let due: Vec<DefaultKey> = self.keys_with(|connection| connection.deadline.is_some_and(|at| at <= now));
+        for key in due {
+            self.with_connection(key, Connection::expire);
+        }
+        self.next_deadline = self
+            .endpoints
+            .values()
+            .filter_map(|endpoint| match endpoint {
+                Endpoint::Connection(connection) => connection.deadline,
+                Endpoint::Listener(_) => None,
+            })
+            .min();
+        true
+    }
+
+    fn keys_with(&self, wanted: impl Fn(&Connection<N::Port>) -> bool) -> Vec<DefaultKey> {
+        self.endpoints
+            .iter()
+            .filter(|(_, endpoint)| matches!(endpoint, Endpoint::Connection(connection) if wanted(connection)))
+            .map(|(key, _)| key)
+            .collect()
+    }
+
+    /// When something has to happen by itself next.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.next_deadline
+    }
+
+    // --- connections
+
+    pub(crate) fn add_connection(
+        &mut self,
+        make: impl FnOnce(&mut N, Time) -> Result<Connection<N::Port>, Error>,
+    ) -> Result<DefaultKey, Error> {
+        let limit = self.settings.limits.connections;
+        if self.connections >= limit as usize {
+            return Err(Error::Limit { name: "connections", limit: u64::from(limit) });
+        }
+        let deadline = self.now + self.settings.start_timeout;
+        let connection = make(&mut self.network, deadline)?;
+        let key = self.endpoints.insert(Endpoint::Connection(Box::new(connection)));
+        self.connections += 1;
+        self.next_deadline = [self.next_deadline, Some(deadline)].into_iter().flatten().min();
+        Ok(key)
+    }
+
+    /// Looks at a new connection at once.
+    pub(crate) fn start_connection(&mut self, key: DefaultKey) {
+        self.warm(key);
+        self.drive(key);
+    }
+
+    pub(crate) fn end_connection(&mut self, key: DefaultKey, ending: Ending) {
+        self.warm(key);
+        self.with_connection(key, |connection, cx| connection.end(ending, cx));
+    }
+
+    pub(crate) fn port_options(&self, local: Option<SocketAddr>) -> PortOptions {
+        PortOptions { local, peer_timeout: self.settings.peer_timeout, ..PortOptions::default() }
+    }
+
+    // --- listeners
+
+    pub(crate) fn add_listener(
+        &mut self,
+        listener: N::Listener,
+        offer: Offer,
+        backlog: usize,
+        waiting: Arc<Waiting>,
+    ) -> DefaultKey {
+        self.listeners += 1;
+        let listening = Listening::new(listener, offer, backlog, waiting);
+        let key = self.endpoints.insert(Endpoint::Listener(Box::new(listening)));
+        self.arm(key);
+        key
+    }
+
+    pub(crate) fn listener_count(&self) -> usize {
+        self.listeners
+    }
+
+    pub(crate) fn remove_listener(&mut self, key: DefaultKey) {
+        let Some(Endpoint::Listener(_)) = self.endpoints.get(key) else { return };
+        if let Some(Endpoint::Listener(listening)) = self.endpoints.remove(key) {
+            self.listeners -= 1;
+            for pending in listening.close() {
+                self.end_connection(pending, Ending::Abrupt);
+            }
+        }
+    }
+
+    /// Takes the streams that wait at a listener, as long as it has room for them.
+    fn accept_ports(&mut self, key: DefaultKey) {
+        loop {
+            let Some(Endpoint::Listener(listening)) = self.endpoints.get_mut(key) else { return };
+            if !listening.has_room() {
+                return;
+            }
+            let port = match listening.listener.accept() {
+                Ok(Some(port)) => port,
+                // Asked again when the system says so: at once when it was out of resources, and then it may have some.
+                Ok(None) | Err(_) => break,
+            };
+            let offer = responder_offer(&listening.offer, &self.settings);
+            let added = self.add_connection(|_, deadline| Ok(Connection::respond(port, key, offer, deadline)));
+            let Ok(connection) = added else { break };
+            if let Some(Endpoint::Listener(listening)) = self.endpoints.get_mut(key) {
+                listening.begin(connection);
+            }
+            self.start_connection(connection);
+        }
+        self.arm(key);
+    }
+
+    /// A request has come in whole.
+    fn announce(&mut self, listener: DefaultKey, request: DefaultKey) {
+        let Some(Endpoint::Connection(connection)) = self.endpoints.get(request) else { return };
+        let Some(info) = RequestInfo::of(connection) else { return };
+        match self.endpoints.get(listener) {
+            Some(Endpoint::Listener(listening)) => listening.announce(request, info),
+            _ => self.end_connection(request, Ending::Abrupt),
+        }
+    }
+
+    /// Does something with a connection that waits for a decision. It is no longer the listener's afterwards.
+    pub(crate) fn decide<R>(
+        &mut self,
+        key: DefaultKey,
+        act: impl FnOnce(&mut Connection<N::Port>, &mut Context<'_>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let mut result = Err(Error::RequestGone);
+        self.with_connection(key, |connection, cx| {
+            result = act(connection, cx);
+            Outcome::Progress
+        });
+        if result.is_ok() {
+            self.forget_pending(key);
+            self.start_connection(key);
+        }
+        result
+    }
+
+    pub(crate) fn listen(&mut self, address: SocketAddr, backlog: u32) -> Result<N::Listener, PortError> {
+        let options = self.port_options(None);
+        self.network.listen(address, weft_base::Backlog(backlog), options)
+    }
+
+    /// Takes everything down: the NIC is being closed.
+    pub(crate) fn close(&mut self) {
+        for key in self.keys_with(|_| true) {
+            self.end_connection(key, Ending::Abrupt);
+        }
+    }
+}

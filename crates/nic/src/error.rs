@@ -1,0 +1,249 @@
+//! What can go wrong, sorted by whose fault it is.
+
+use core::fmt;
+use core::time::Duration;
+
+use weft_base::PortError;
+use weft_memory::MemoryError;
+use weft_mpa::{StartFailure, StartMisuse};
+use weft_rdmap::StreamError;
+
+use crate::queue_pair::State;
+
+/// A command to the NIC was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// A limit of the NIC is reached.
+    Limit {
+        /// Its name in [`crate::Limits`].
+        name: &'static str,
+        /// What it is set to.
+        limit: u64,
+    },
+    /// A queue with room for nothing, or for more than [`crate::Limits`] says.
+    Depth {
+        /// Which setting.
+        name: &'static str,
+        /// What was asked for.
+        asked: u64,
+        /// The most that can be had.
+        most: u64,
+    },
+    /// The queue pair is not in the state that the call needs.
+    State {
+        /// The state that it is in.
+        state: State,
+        /// What was wanted.
+        wanted: &'static str,
+    },
+    /// Things of different protection domains were combined.
+    DomainMismatch,
+    /// The shared receive queue completes elsewhere than the queue pair says.
+    CompletionQueueMismatch,
+    /// That incoming connection is gone: the peer gave up, or it was not decided in time.
+    RequestGone,
+    /// That listener was closed.
+    ListenerGone,
+    /// A setting of the connection is not possible.
+    Start(StartMisuse),
+    /// The operating system refused.
+    Port(PortError),
+    /// The registry refused.
+    Memory(MemoryError),
+    /// Nothing happened within the time given.
+    TimedOut(Duration),
+    /// The connection came to nothing, or ended.
+    Connection(ConnectionError),
+    /// A completion queue's descriptor was armed, but the NIC has no thread that would make it readable.
+    NeedsThread,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Limit { name, limit } => {
+                write!(f, "the NIC's limit `{name}` of {limit} is reached; raise it in its settings, or release some")
+            }
+            Self::Depth { name, asked, most } => {
+                write!(f, "{name} of {asked} is not possible: it must be between 1 and {most}")
+            }
+            Self::State { state, wanted } => write!(f, "the queue pair is {state}; it must be {wanted} for this"),
+            Self::DomainMismatch => f.write_str("these belong to different protection domains"),
+            Self::CompletionQueueMismatch => {
+                f.write_str("the queue pair must receive on the completion queue of its shared receive queue")
+            }
+            Self::RequestGone => {
+                f.write_str("the incoming connection is gone: its peer gave up, or it was not accepted in time")
+            }
+            Self::ListenerGone => f.write_str("the listener is closed"),
+            Self::Start(misuse) => write!(f, "{misuse}"),
+            Self::Port(error) => write!(f, "{error}"),
+            Self::Memory(error) => write!(f, "{error}"),
+            Self::TimedOut(after) => write!(f, "nothing happened within {after:?}"),
+            Self::Connection(error) => write!(f, "{error}"),
+            Self::NeedsThread => f.write_str(
+                "a completion queue's descriptor needs a NIC with a thread: open it with Progress::Thread, or wait on the queue itself",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<PortError> for Error {
+    fn from(error: PortError) -> Self {
+        Self::Port(error)
+    }
+}
+
+impl From<MemoryError> for Error {
+    fn from(error: MemoryError) -> Self {
+        Self::Memory(error)
+    }
+}
+
+impl From<StartMisuse> for Error {
+    fn from(misuse: StartMisuse) -> Self {
+        Self::Start(misuse)
+    }
+}
+
+impl From<ConnectionError> for Error {
+    fn from(error: ConnectionError) -> Self {
+        Self::Connection(error)
+    }
+}
+
+/// A work request was not taken. Nothing of it happened and it will have no completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PostError {
+    /// As many work requests are under way as the queue is deep. Back-pressure: poll the completion queue, then post again.
+    QueueFull {
+        /// Work requests.
+        depth: usize,
+    },
+    /// The completion queue has no place left for this request's completion. Poll it, then post again.
+    CompletionQueueFull {
+        /// Completions.
+        capacity: usize,
+    },
+    /// The queue pair is not connected (yet).
+    NotReady(State),
+    /// The queue pair has ended; nothing can be posted to it any more.
+    Ended,
+    /// The memory can't be used for this.
+    Memory(MemoryError),
+    /// An operation of RFC 7306 (immediate data, atomics) on a connection whose peer has not agreed to them.
+    NotAgreed,
+    /// More than [`weft_base::MAX_GATHER`] slices, or more bytes than a message can have (2^32 - 1).
+    TooLong,
+    /// More bytes than can be sent inline.
+    InlineTooLong {
+        /// Bytes given.
+        length: usize,
+        /// The most there may be.
+        most: usize,
+    },
+    /// The place for an atomic operation's result must be exactly 8 bytes.
+    AtomicSink {
+        /// Bytes given.
+        length: u32,
+    },
+    /// The remote range passes the end of the 64-bit offsets.
+    OffsetWraps {
+        /// The tagged offset given.
+        offset: u64,
+        /// Bytes from there.
+        length: u32,
+    },
+    /// The peer takes no reads or atomics at all (its IRD is 0).
+    NoReads,
+    /// This queue pair uses a shared receive queue: post to that.
+    SharedReceiveQueue,
+}
+
+impl fmt::Display for PostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::QueueFull { depth } => {
+                write!(
+                    f,
+                    "{depth} work requests are under way, as many as the queue is deep; poll completions, then post again"
+                )
+            }
+            Self::CompletionQueueFull { capacity } => {
+                write!(f, "the completion queue has no place left of its {capacity}; poll it, then post again")
+            }
+            Self::NotReady(state) => write!(f, "the queue pair is {state}; connect it first"),
+            Self::Ended => f.write_str("the queue pair has ended; nothing can be posted to it any more"),
+            Self::Memory(error) => write!(f, "{error}"),
+            Self::NotAgreed => {
+                f.write_str("immediate data and atomic operations (RFC 7306) were not agreed with this peer")
+            }
+            Self::TooLong => {
+                write!(f, "a work request may have at most {} slices and 4294967295 bytes", weft_base::MAX_GATHER)
+            }
+            Self::InlineTooLong { length, most } => {
+                write!(f, "{length} bytes can't be sent inline, at most {most} can; use a memory region")
+            }
+            Self::AtomicSink { length } => {
+                write!(f, "the result of an atomic operation needs a slice of exactly 8 bytes, not {length}")
+            }
+            Self::OffsetWraps { offset, length } => {
+                write!(f, "{length} bytes from remote offset {offset:#x} on pass the end of the 64-bit offsets")
+            }
+            Self::NoReads => f.write_str("the peer takes no reads and no atomic operations (its IRD is 0)"),
+            Self::SharedReceiveQueue => {
+                f.write_str("this queue pair takes its receives from a shared receive queue: post there")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PostError {}
+
+/// A list of work requests was taken only in part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PostFailure {
+    /// How many, from the start of the list, were taken and will complete.
+    pub posted: usize,
+    /// Why the next one was not.
+    pub error: PostError,
+}
+
+impl fmt::Display for PostFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "after {} work requests: {}", self.posted, self.error)
+    }
+}
+
+impl std::error::Error for PostFailure {}
+
+/// Why a connection came to nothing, or ended other than by being closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// The stream below could not be had, or broke.
+    Port(PortError),
+    /// MPA's start-up failed: rejected, incompatible, malformed, or too slow.
+    Start(StartFailure),
+    /// The RDMA stream ended: by an error that was found here, by the peer's Terminate, or because the stream below was lost.
+    Stream(StreamError),
+    /// The application destroyed the queue pair or closed the NIC.
+    Abandoned,
+}
+
+impl fmt::Display for ConnectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Port(error) => write!(f, "{error}"),
+            Self::Start(failure) => write!(f, "{failure}"),
+            Self::Stream(error) => write!(f, "{error}"),
+            Self::Abandoned => f.write_str("the queue pair was destroyed"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectionError {}

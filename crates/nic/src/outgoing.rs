@@ -1,0 +1,163 @@
+//! Frames on their way to the port: headers and small payloads in a buffer, bulk payload by reference.
+
+use std::collections::VecDeque;
+
+use arrayvec::ArrayVec;
+use weft_base::{Gather, Piece, Port, PortError, Slice};
+
+use crate::staging::{BUFFER_BYTES, Pool};
+
+/// Entries of a gather list that one call hands to the port.
+const PIECES_PER_SEND: usize = 64;
+/// No more frames are laid out while this many pieces wait.
+const ENOUGH_PIECES: usize = 48;
+/// No more frames are laid out while this many bytes wait: one good write.
+const ENOUGH_BYTES: usize = 256 * 1024;
+
+#[derive(Clone, Copy, Debug)]
+enum Queued {
+    Bytes { start: usize, end: usize },
+    Memory(Slice),
+}
+
+impl Queued {
+    fn length(self) -> usize {
+        match self {
+            Self::Bytes { start, end } => end - start,
+            Self::Memory(slice) => slice.length as usize,
+        }
+    }
+
+    fn skip(&mut self, count: usize) {
+        match self {
+            Self::Bytes { start, .. } => *start += count,
+            // A slice is at most 2^32 - 1 bytes long, and `count` is within it.
+            Self::Memory(slice) => *slice = slice.part(count as u32, slice.length - count as u32),
+        }
+    }
+}
+
+/// What waits to be sent on one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    buffer: Option<Box<[u8]>>,
+    used: usize,
+    pieces: VecDeque<Queued>,
+    waiting_bytes: usize,
+    /// Bytes left of each frame that has not gone out whole.
+    frames: VecDeque<usize>,
+    /// Bytes before the first frame that belong to none.
+    others: usize,
+}
+
+impl Outgoing {
+    /// Whether everything has gone out.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Whether another frame with up to `copied` bytes in the buffer may be laid out.
+    pub(crate) fn has_room(&self, copied: usize) -> bool {
+        self.pieces.len() < ENOUGH_PIECES && self.waiting_bytes < ENOUGH_BYTES && self.used + copied <= BUFFER_BYTES
+    }
+
+    /// Writes up to `most` bytes with `write`, which says how many there were, and queues them.
+    pub(crate) fn write(&mut self, most: usize, pool: &mut Pool, write: impl FnOnce(&mut [u8]) -> usize) {
+        let buffer = self.buffer.get_or_insert_with(|| pool.take());
+        let start = self.used;
+        let count = write(&mut buffer[start..start + most]);
+        debug_assert!(count <= most);
+        let end = start + count;
+        self.used = end;
+        self.waiting_bytes += count;
+        match self.pieces.back_mut() {
+            Some(Queued::Bytes { end: last, .. }) if *last == start => *last = end,
+            _ => self.pieces.push_back(Queued::Bytes { start, end }),
+        }
+    }
+
+    /// Queues payload by reference.
+    pub(crate) fn gather(&mut self, gather: &Gather) {
+        for slice in gather.slices() {
+            self.pieces.push_back(Queued::Memory(*slice));
+            self.waiting_bytes += slice.length as usize;
+        }
+    }
+
+    /// What was queued since the last call is `length` bytes that are no frame: start-up frames, which all come before the first one.
+    pub(crate) fn end_other(&mut self, length: usize) {
+        self.others += length;
+    }
+
+    /// What was queued since the last call is a frame of `length` bytes.
+    pub(crate) fn end_frame(&mut self, length: usize) {
+        self.frames.push_back(length);
+    }
+
+    /// Sends as much as the port takes in one call. Returns the bytes taken and how many frames have now gone out whole.
+    pub(crate) fn send<P: Port>(&mut self, port: &mut P, pool: &mut Pool) -> Result<(usize, usize), PortError> {
+        let mut list = ArrayVec::<Piece<'_>, PIECES_PER_SEND>::new();
+        let buffer = self.buffer.as_deref().unwrap_or(&[]);
+        for queued in self.pieces.iter().take(PIECES_PER_SEND) {
+            list.push(match *queued {
+                Queued::Bytes { start, end } => Piece::Bytes(&buffer[start..end]),
+                Queued::Memory(slice) => Piece::Memory(slice),
+            });
+        }
+        let taken = port.send(&list)?;
+        drop(list);
+        self.forget(taken);
+        let frames = self.count_frames(taken);
+        if self.pieces.is_empty() {
+            self.used = 0;
+            if let Some(buffer) = self.buffer.take() {
+                pool.give(buffer);
+            }
+        }
+        Ok((taken, frames))
+    }
+
+    /// Drops everything unsent.
+    pub(crate) fn clear(&mut self, pool: &mut Pool) {
+        self.pieces.clear();
+        self.frames.clear();
+        self.others = 0;
+        self.waiting_bytes = 0;
+        self.used = 0;
+        if let Some(buffer) = self.buffer.take() {
+            pool.give(buffer);
+        }
+    }
+
+    fn forget(&mut self, mut taken: usize) {
+        self.waiting_bytes -= taken;
+        while let Some(front) = self.pieces.front_mut() {
+            if taken < front.length() {
+                if taken > 0 {
+                    front.skip(taken);
+                }
+                return;
+            }
+            taken -= front.length();
+            self.pieces.pop_front();
+        }
+        assert_eq!(taken, 0, "the port took more bytes than it was given");
+    }
+
+    fn count_frames(&mut self, mut taken: usize) -> usize {
+        let others = taken.min(self.others);
+        self.others -= others;
+        taken -= others;
+        let mut whole = 0;
+        while let Some(left) = self.frames.front_mut() {
+            if *left > taken {
+                *left -= taken;
+                break;
+            }
+            taken -= *left;
+            self.frames.pop_front();
+            whole += 1;
+        }
+        whole
+    }
+}

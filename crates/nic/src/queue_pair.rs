@@ -1,0 +1,400 @@
+//! The side of a queue pair that application threads touch: they post here and read its state; the engine takes from here.
+
+use core::fmt;
+use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use slotmap::DefaultKey;
+use weft_base::DomainId;
+use weft_memory::{LocalRight, Registry};
+use weft_mpa::{Extensions, Role};
+use weft_rdmap::{Completion, CompletionKind, Operation, ReceiveRequest, SendRequest, Status};
+
+use crate::completion::{CompletionQueue, QueuePairNumber, WorkCompletion};
+use crate::error::{ConnectionError, PostError};
+use crate::receives::ReceiveQueue;
+use crate::turnstile::Turnstile;
+
+/// Where a queue pair is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum State {
+    /// Made. Receives may be posted.
+    Idle = 0,
+    /// A connection is being set up.
+    Connecting = 1,
+    /// Connected: everything may be posted.
+    Ready = 2,
+    /// Closing: what was posted still goes out.
+    Closing = 3,
+    /// Ended as it should: one side closed, nothing was lost.
+    Closed = 4,
+    /// Ended by an error, which [`QueuePair::error`] tells.
+    Failed = 5,
+}
+
+impl State {
+    const ALL: [Self; 6] = [Self::Idle, Self::Connecting, Self::Ready, Self::Closing, Self::Closed, Self::Failed];
+
+    /// Whether the connection is over.
+    #[must_use]
+    pub const fn has_ended(self) -> bool {
+        matches!(self, Self::Closed | Self::Failed)
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Idle => "idle",
+            Self::Connecting => "connecting",
+            Self::Ready => "ready",
+            Self::Closing => "closing",
+            Self::Closed => "closed",
+            Self::Failed => "failed",
+        })
+    }
+}
+
+/// What the two ends of a connection have agreed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionInfo {
+    /// Who began.
+    pub role: Role,
+    /// This end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// MPA revision.
+    pub revision: u8,
+    /// Frames carry CRCs.
+    pub crc: bool,
+    /// Markers in what this end sends.
+    pub send_markers: bool,
+    /// Markers in what this end receives.
+    pub receive_markers: bool,
+    /// Reads and atomics that this end answers at a time.
+    pub ird: u16,
+    /// Reads and atomics that this end has under way at a time.
+    pub ord: u16,
+    /// The IRD as the peer stated it.
+    pub peer_ird: u16,
+    /// The ORD as the peer stated it.
+    pub peer_ord: u16,
+    /// What only two Weft peers do.
+    pub extensions: Extensions,
+    /// The peer application's private data.
+    pub private_data: Vec<u8>,
+}
+
+/// What a queue pair is made of.
+#[derive(Clone, Debug)]
+pub struct QueuePairAttributes {
+    /// Its protection domain.
+    pub domain: DomainId,
+    /// Where sends, writes, reads and atomics complete.
+    pub send_completions: Arc<CompletionQueue>,
+    /// Where receives complete.
+    pub receive_completions: Arc<CompletionQueue>,
+    /// Send requests that may be under way.
+    pub send_depth: u32,
+    /// Receive requests that may wait; not used with a shared receive queue.
+    pub receive_depth: u32,
+    /// A receive queue shared with other queue pairs, instead of one of its own.
+    pub shared_receives: Option<Arc<ReceiveQueue>>,
+}
+
+struct Submission {
+    requests: VecDeque<SendRequest>,
+    connection: Option<DefaultKey>,
+    rung: bool,
+    open: bool,
+}
+
+struct Life {
+    info: Option<Arc<ConnectionInfo>>,
+    error: Option<ConnectionError>,
+}
+
+/// A queue pair.
+pub struct QueuePair {
+    number: QueuePairNumber,
+    domain: DomainId,
+    send_depth: usize,
+    send_completions: Arc<CompletionQueue>,
+    receives: Arc<ReceiveQueue>,
+    shares_receives: bool,
+    sends_under_way: AtomicUsize,
+    submission: Mutex<Submission>,
+    state: AtomicU8,
+    /// Bit 0: RFC 7306 was agreed. Bit 1: the peer takes reads.
+    agreed: AtomicU8,
+    life: Mutex<Life>,
+    turnstile: Arc<Turnstile>,
+}
+
+const AGREED_EXTENSIONS: u8 = 1;
+const AGREED_READS: u8 = 2;
+
+impl QueuePair {
+    pub(crate) fn new(number: QueuePairNumber, attributes: &QueuePairAttributes, turnstile: Arc<Turnstile>) -> Self {
+        let depth = attributes.send_depth as usize;
+        let own = || {
+            let completions = Arc::clone(&attributes.receive_completions);
+            Arc::new(ReceiveQueue::new(attributes.domain, attributes.receive_depth as usize, completions))
+        };
+        Self {
+            number,
+            domain: attributes.domain,
+            send_depth: depth,
+            send_completions: Arc::clone(&attributes.send_completions),
+            receives: attributes.shared_receives.clone().unwrap_or_else(own),
+            shares_receives: attributes.shared_receives.is_some(),
+            sends_under_way: AtomicUsize::new(0),
+            submission: Mutex::new(Submission {
+                requests: VecDeque::with_capacity(depth),
+                connection: None,
+                rung: false,
+                open: true,
+            }),
+            state: AtomicU8::new(State::Idle as u8),
+            agreed: AtomicU8::new(0),
+            life: Mutex::new(Life { info: None, error: None }),
+            turnstile,
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn number(&self) -> QueuePairNumber {
+        self.number
+    }
+
+    /// Its protection domain.
+    #[must_use]
+    pub fn domain(&self) -> DomainId {
+        self.domain
+    }
+
+    /// Where it is in its life.
+    #[must_use]
+    pub fn state(&self) -> State {
+        State::ALL[usize::from(self.state.load(Ordering::Acquire))]
+    }
+
+    /// What was agreed with the peer; `None` before it is connected.
+    #[must_use]
+    pub fn info(&self) -> Option<Arc<ConnectionInfo>> {
+        self.life.lock().info.clone()
+    }
+
+    /// Why it failed; `None` while it has not.
+    #[must_use]
+    pub fn error(&self) -> Option<ConnectionError> {
+        self.life.lock().error.clone()
+    }
+
+    /// Send requests that it may have under way.
+    #[must_use]
+    pub fn send_depth(&self) -> usize {
+        self.send_depth
+    }
+
+    /// Send requests that are under way.
+    #[must_use]
+    pub fn sends_under_way(&self) -> usize {
+        self.sends_under_way.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn receives(&self) -> &Arc<ReceiveQueue> {
+        &self.receives
+    }
+
+    pub(crate) fn post_receive(&self, registry: &Registry, request: ReceiveRequest) -> Result<(), PostError> {
+        if self.shares_receives {
+            return Err(PostError::SharedReceiveQueue);
+        }
+        self.receives.post(registry, request)
+    }
+
+    /// Takes the requests until one can't be taken. Returns how many were, and the connection whose bell is to be rung.
+    pub(crate) fn submit(
+        &self,
+        registry: &Registry,
+        requests: impl IntoIterator<Item = SendRequest>,
+    ) -> (usize, Option<PostError>, Option<DefaultKey>) {
+        let mut submission = self.submission.lock();
+        let mut posted = 0;
+        let mut failure = None;
+        for request in requests {
+            if let Err(error) = self.admit(registry, &request, submission.open) {
+                failure = Some(error);
+                break;
+            }
+            submission.requests.push_back(request);
+            posted += 1;
+        }
+        let ring = posted > 0 && !submission.rung;
+        submission.rung |= ring;
+        (posted, failure, submission.connection.filter(|_| ring))
+    }
+
+    /// Checks a request, and takes what it needs: a place in both queues, and a pin on its memory.
+    fn admit(&self, registry: &Registry, request: &SendRequest, open: bool) -> Result<(), PostError> {
+        match self.state() {
+            State::Ready if open => {}
+            State::Closing | State::Closed | State::Failed => return Err(PostError::Ended),
+            state => return Err(PostError::NotReady(state)),
+        }
+        self.check_operation(&request.operation)?;
+        if self.sends_under_way.load(Ordering::Acquire) >= self.send_depth {
+            return Err(PostError::QueueFull { depth: self.send_depth });
+        }
+        if !self.send_completions.reserve(1) {
+            return Err(PostError::CompletionQueueFull { capacity: self.send_completions.capacity() });
+        }
+        let right = if request.operation.is_answered() { LocalRight::Write } else { LocalRight::Read };
+        if let Err(error) = registry.pin_gather(self.domain, &request.operation.memory(), right) {
+            self.send_completions.release(1);
+            return Err(PostError::Memory(error));
+        }
+        self.sends_under_way.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    fn check_operation(&self, operation: &Operation) -> Result<(), PostError> {
+        let agreed = self.agreed.load(Ordering::Acquire);
+        match operation {
+            Operation::WriteImmediate { .. } | Operation::Immediate { .. } | Operation::Atomic { .. }
+                if agreed & AGREED_EXTENSIONS == 0 =>
+            {
+                Err(PostError::NotAgreed)
+            }
+            Operation::Read { .. } | Operation::Atomic { .. } if agreed & AGREED_READS == 0 => Err(PostError::NoReads),
+            Operation::Atomic { sink, .. } if sink.length != 8 => Err(PostError::AtomicSink { length: sink.length }),
+            _ => match operation.remote() {
+                Some((target, length)) if target.offset.checked_add(u64::from(length)).is_none() => {
+                    Err(PostError::OffsetWraps { offset: target.offset, length })
+                }
+                _ => Ok(()),
+            },
+        }
+    }
+
+    // --- the engine's side
+
+    pub(crate) fn begin(&self, connection: DefaultKey) {
+        self.submission.lock().connection = Some(connection);
+        self.set_state(State::Connecting);
+    }
+
+    /// The queue pair may be connected again: a connect was refused before it began.
+    pub(crate) fn reset(&self) {
+        self.submission.lock().connection = None;
+        self.set_state(State::Idle);
+    }
+
+    /// From idle to connecting, by one caller only.
+    pub(crate) fn claim(&self) -> Result<(), State> {
+        self.state
+            .compare_exchange(State::Idle as u8, State::Connecting as u8, Ordering::AcqRel, Ordering::Acquire)
+            .map(|_| ())
+            .map_err(|state| State::ALL[usize::from(state)])
+    }
+
+    pub(crate) fn connection(&self) -> Option<DefaultKey> {
+        self.submission.lock().connection
+    }
+
+    pub(crate) fn establish(&self, info: ConnectionInfo) {
+        let mut agreed = 0;
+        if info.extensions.atomics_and_immediates {
+            agreed |= AGREED_EXTENSIONS;
+        }
+        if info.ord > 0 {
+            agreed |= AGREED_READS;
+        }
+        self.agreed.store(agreed, Ordering::Release);
+        self.life.lock().info = Some(Arc::new(info));
+        self.set_state(State::Ready);
+    }
+
+    pub(crate) fn closing(&self) {
+        self.set_state(State::Closing);
+    }
+
+    /// Moves what was posted since the last call to `take`.
+    pub(crate) fn drain(&self, mut take: impl FnMut(SendRequest)) {
+        let mut submission = self.submission.lock();
+        submission.rung = false;
+        while let Some(request) = submission.requests.pop_front() {
+            take(request);
+        }
+    }
+
+    /// A send request has ended.
+    pub(crate) fn complete_send(&self, completion: Completion) {
+        self.sends_under_way.fetch_sub(1, Ordering::AcqRel);
+        self.send_completions.push(WorkCompletion { queue_pair: self.number, completion });
+    }
+
+    /// So many send requests have succeeded, and nobody wants to hear of it.
+    pub(crate) fn complete_silently(&self, count: usize) {
+        self.sends_under_way.fetch_sub(count, Ordering::AcqRel);
+        self.send_completions.release(count);
+    }
+
+    /// A send request comes to nothing: the connection is over.
+    pub(crate) fn flush_send(&self, registry: &Registry, request: &SendRequest) {
+        registry.unpin_gather(&request.operation.memory());
+        self.complete_send(flushed(request.id, request.operation.kind()));
+    }
+
+    pub(crate) fn complete_receive(&self, completion: Completion) {
+        self.receives.completions().push(WorkCompletion { queue_pair: self.number, completion });
+    }
+
+    /// The connection is over. What the stream did not take is flushed: one completion each.
+    pub(crate) fn finish(&self, registry: &Registry, error: Option<ConnectionError>) {
+        let unsent = {
+            let mut submission = self.submission.lock();
+            submission.open = false;
+            submission.connection = None;
+            core::mem::take(&mut submission.requests)
+        };
+        for request in unsent {
+            self.flush_send(registry, &request);
+        }
+        if !self.shares_receives {
+            for request in self.receives.close() {
+                registry.unpin_gather(&request.sink);
+                self.complete_receive(flushed(request.id, CompletionKind::Receive));
+            }
+        }
+        let state = if error.is_some() { State::Failed } else { State::Closed };
+        self.life.lock().error = error;
+        self.set_state(state);
+    }
+
+    fn set_state(&self, state: State) {
+        self.state.store(state as u8, Ordering::SeqCst);
+        self.turnstile.turn();
+    }
+}
+
+impl fmt::Debug for QueuePair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueuePair")
+            .field("number", &self.number)
+            .field("state", &self.state())
+            .field("sends_under_way", &self.sends_under_way())
+            .finish_non_exhaustive()
+    }
+}
+
+fn flushed(id: u64, kind: CompletionKind) -> Completion {
+    Completion { id, kind, status: Status::Flushed, length: 0, immediate: None, invalidated: None, solicited: false }
+}

@@ -1,0 +1,103 @@
+//! Receive queues: a queue pair's own, or one that several share.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use weft_base::DomainId;
+use weft_memory::{LocalRight, Registry};
+use weft_rdmap::{ReceiveRequest, ReceiveSource};
+
+use crate::completion::CompletionQueue;
+use crate::error::PostError;
+
+/// Posted receive requests, oldest first.
+#[derive(Debug)]
+struct Waiting {
+    requests: VecDeque<ReceiveRequest>,
+    open: bool,
+}
+
+/// A queue of receive requests. Each message that arrives takes the oldest one.
+#[derive(Debug)]
+pub struct ReceiveQueue {
+    domain: DomainId,
+    depth: usize,
+    completions: Arc<CompletionQueue>,
+    waiting: Mutex<Waiting>,
+}
+
+impl ReceiveQueue {
+    pub(crate) fn new(domain: DomainId, depth: usize, completions: Arc<CompletionQueue>) -> Self {
+        let waiting = Waiting { requests: VecDeque::with_capacity(depth), open: true };
+        Self { domain, depth, completions, waiting: Mutex::new(waiting) }
+    }
+
+    /// The protection domain.
+    #[must_use]
+    pub fn domain(&self) -> DomainId {
+        self.domain
+    }
+
+    /// Where receives from this queue complete.
+    #[must_use]
+    pub fn completions(&self) -> &Arc<CompletionQueue> {
+        &self.completions
+    }
+
+    /// How many requests wait for a message.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.waiting.lock().requests.len()
+    }
+
+    /// Whether no request waits for a message.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds a request.
+    ///
+    /// # Errors
+    /// The queue or its completion queue is full, the memory is not usable, or the queue pair has ended.
+    pub(crate) fn post(&self, registry: &Registry, request: ReceiveRequest) -> Result<(), PostError> {
+        let mut waiting = self.waiting.lock();
+        if !waiting.open {
+            return Err(PostError::Ended);
+        }
+        if waiting.requests.len() >= self.depth {
+            return Err(PostError::QueueFull { depth: self.depth });
+        }
+        if !self.completions.reserve(1) {
+            return Err(PostError::CompletionQueueFull { capacity: self.completions.capacity() });
+        }
+        if let Err(error) = registry.pin_gather(self.domain, &request.sink, LocalRight::Write) {
+            self.completions.release(1);
+            return Err(PostError::Memory(error));
+        }
+        waiting.requests.push_back(request);
+        Ok(())
+    }
+
+    /// Takes no more requests, and hands out those that wait: they are the caller's to complete.
+    pub(crate) fn close(&self) -> VecDeque<ReceiveRequest> {
+        let mut waiting = self.waiting.lock();
+        waiting.open = false;
+        core::mem::take(&mut waiting.requests)
+    }
+
+    /// For one frame: the oldest requests, as the stream needs them.
+    pub(crate) fn source(&self) -> Source<'_> {
+        Source(self)
+    }
+}
+
+/// A [`ReceiveSource`] over a queue that application threads post to meanwhile.
+pub(crate) struct Source<'a>(&'a ReceiveQueue);
+
+impl ReceiveSource for Source<'_> {
+    fn take(&mut self) -> Option<ReceiveRequest> {
+        self.0.waiting.lock().requests.pop_front()
+    }
+}

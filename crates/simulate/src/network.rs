@@ -1,0 +1,268 @@
+//! The network, ports and listeners of a simulated world.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use weft_base::{
+    Backlog, Interest, Listener, Network, NoDigest, Piece, Port, PortError, PortOptions, Readiness, ReceivePiece,
+    Received, Token, Waker,
+};
+use weft_memory::{MemoryError, Registry};
+
+use crate::pipe::Ended;
+use crate::world::{Listening, World};
+
+/// The network of one simulated host.
+pub struct SimulatedNetwork {
+    world: World,
+    registry: Registry,
+    armed: BTreeMap<Token, Watched>,
+}
+
+enum Watched {
+    Port { inbound: usize, outbound: usize, interest: Interest },
+    Listener(SocketAddr),
+}
+
+impl SimulatedNetwork {
+    pub(crate) fn new(world: World, registry: Registry) -> Self {
+        Self { world, registry, armed: BTreeMap::new() }
+    }
+}
+
+struct NoWaker;
+
+impl Waker for NoWaker {
+    fn wake(&self) {}
+}
+
+impl Network for SimulatedNetwork {
+    type Port = SimulatedPort;
+    type Listener = SimulatedListener;
+
+    fn connect(&mut self, remote: SocketAddr, options: PortOptions) -> Result<SimulatedPort, PortError> {
+        let mut state = self.world.lock();
+        let number = state.take_port_number();
+        let local = options.local.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, number)));
+        let (to_there, to_here) = state.add_pipes();
+        let found = match state.listeners.get_mut(&remote) {
+            Some(listening) if listening.waiting.len() < listening.backlog => {
+                listening.waiting.push_back((to_there, to_here, local));
+                true
+            }
+            _ => false,
+        };
+        drop(state);
+        Ok(SimulatedPort {
+            world: self.world.clone(),
+            registry: self.registry.clone(),
+            inbound: to_here,
+            outbound: to_there,
+            local,
+            remote,
+            refused: !found,
+        })
+    }
+
+    fn listen(
+        &mut self,
+        mut local: SocketAddr,
+        backlog: Backlog,
+        _: PortOptions,
+    ) -> Result<SimulatedListener, PortError> {
+        let mut state = self.world.lock();
+        if local.port() == 0 {
+            local.set_port(state.take_port_number());
+        }
+        if state.listeners.contains_key(&local) {
+            return Err(PortError::AddressInUse);
+        }
+        state.listeners.insert(local, Listening { backlog: backlog.0 as usize, ..Listening::default() });
+        drop(state);
+        Ok(SimulatedListener { world: self.world.clone(), registry: self.registry.clone(), local })
+    }
+
+    fn arm_port(&mut self, port: &SimulatedPort, token: Token, interest: Interest) -> Result<(), PortError> {
+        let watched = Watched::Port { inbound: port.inbound, outbound: port.outbound, interest };
+        self.armed.insert(token, watched);
+        Ok(())
+    }
+
+    fn arm_listener(&mut self, listener: &SimulatedListener, token: Token) -> Result<(), PortError> {
+        self.armed.insert(token, Watched::Listener(listener.local));
+        Ok(())
+    }
+
+    /// Never waits: time passes in [`World::run`] only.
+    fn wait(&mut self, _: Option<Duration>, ready: &mut Vec<Readiness>) -> Result<(), PortError> {
+        let state = self.world.lock();
+        self.armed.retain(|token, watched| {
+            let (readable, writable) = match watched {
+                Watched::Port { inbound, outbound, interest } => (
+                    interest.readable && state.pipes[*inbound].is_readable(state.now),
+                    interest.writable && state.pipes[*outbound].has_room(&state.behaviour),
+                ),
+                Watched::Listener(local) => {
+                    (state.listeners.get(local).is_some_and(|listening| !listening.waiting.is_empty()), false)
+                }
+            };
+            if readable || writable {
+                ready.push(Readiness { token: *token, readable, writable });
+            }
+            !(readable || writable)
+        });
+        Ok(())
+    }
+
+    fn waker(&self) -> Arc<dyn Waker> {
+        Arc::new(NoWaker)
+    }
+}
+
+/// A simulated listener.
+pub struct SimulatedListener {
+    world: World,
+    registry: Registry,
+    local: SocketAddr,
+}
+
+impl Listener for SimulatedListener {
+    type Port = SimulatedPort;
+
+    fn accept(&mut self) -> Result<Option<SimulatedPort>, PortError> {
+        let mut state = self.world.lock();
+        let next = state.listeners.get_mut(&self.local).and_then(|listening| listening.waiting.pop_front());
+        drop(state);
+        Ok(next.map(|(inbound, outbound, remote)| SimulatedPort {
+            world: self.world.clone(),
+            registry: self.registry.clone(),
+            inbound,
+            outbound,
+            local: self.local,
+            remote,
+            refused: false,
+        }))
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+}
+
+impl Drop for SimulatedListener {
+    fn drop(&mut self) {
+        let mut state = self.world.lock();
+        let now = state.now;
+        if let Some(listening) = state.listeners.remove(&self.local) {
+            for (inbound, outbound, _) in listening.waiting {
+                state.pipes[inbound].end(now, Ended::Reset);
+                state.pipes[outbound].end(now, Ended::Reset);
+            }
+        }
+    }
+}
+
+/// A simulated stream.
+pub struct SimulatedPort {
+    world: World,
+    registry: Registry,
+    inbound: usize,
+    outbound: usize,
+    local: SocketAddr,
+    remote: SocketAddr,
+    refused: bool,
+}
+
+impl Port for SimulatedPort {
+    fn send(&mut self, pieces: &[Piece<'_>]) -> Result<usize, PortError> {
+        let mut bytes = Vec::new();
+        for piece in pieces {
+            match piece {
+                Piece::Bytes(piece) => bytes.extend_from_slice(piece),
+                Piece::Memory(slice) => {
+                    let start = bytes.len();
+                    bytes.resize(start + slice.length as usize, 0);
+                    self.registry.copy_out(slice, &mut bytes[start..], &mut NoDigest).map_err(gone(slice.region))?;
+                }
+            }
+        }
+        let mut state = self.world.lock();
+        let state = &mut *state;
+        let pipe = &mut state.pipes[self.outbound];
+        if pipe.is_reset() {
+            return Err(PortError::Reset);
+        }
+        Ok(pipe.send(&bytes, state.now, &state.behaviour, &mut state.random))
+    }
+
+    fn receive(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<Received, PortError> {
+        let room = pieces.iter().map(ReceivePiece::length).sum();
+        let bytes = {
+            let mut state = self.world.lock();
+            let state = &mut *state;
+            let pipe = &mut state.pipes[self.inbound];
+            match pipe.ended(state.now) {
+                Some(Ended::Reset) => return Err(PortError::Reset),
+                Some(Ended::Closed) => return Ok(Received::End),
+                None => pipe.receive(room, state.now, &state.behaviour, &mut state.random),
+            }
+        };
+        if bytes.is_empty() {
+            return Ok(Received::Nothing);
+        }
+        let mut rest = &bytes[..];
+        for piece in pieces {
+            let (now, later) = rest.split_at(rest.len().min(piece.length()));
+            match piece {
+                ReceivePiece::Staging(staging) => staging[..now.len()].copy_from_slice(now),
+                ReceivePiece::Memory(slice) => {
+                    let place = slice.part(0, now.len() as u32);
+                    self.registry.copy_in(&place, now, &mut NoDigest).map_err(gone(slice.region))?;
+                }
+            }
+            rest = later;
+        }
+        Ok(Received::Bytes(bytes.len()))
+    }
+
+    fn poll_connected(&mut self) -> Result<bool, PortError> {
+        if self.refused { Err(PortError::Refused) } else { Ok(true) }
+    }
+
+    fn segment_size(&self) -> u32 {
+        self.world.lock().behaviour.segment_size
+    }
+
+    fn local_address(&self) -> Result<SocketAddr, PortError> {
+        Ok(self.local)
+    }
+
+    fn remote_address(&self) -> SocketAddr {
+        self.remote
+    }
+
+    fn close_send(&mut self) {
+        let mut state = self.world.lock();
+        let now = state.now;
+        state.pipes[self.outbound].end(now, Ended::Closed);
+    }
+
+    fn abort(&mut self) {
+        let mut state = self.world.lock();
+        let now = state.now;
+        state.pipes[self.outbound].end(now, Ended::Reset);
+        state.pipes[self.inbound].end(now, Ended::Reset);
+    }
+}
+
+impl Drop for SimulatedPort {
+    fn drop(&mut self) {
+        self.close_send();
+    }
+}
+
+fn gone(region: weft_base::RegionId) -> impl Fn(MemoryError) -> PortError {
+    move |_| PortError::Memory(region)
+}

@@ -1,0 +1,142 @@
+//! One direction of a simulated stream.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use weft_base::{Random, Time};
+
+/// How a simulated network treats what is sent over it.
+#[derive(Clone, Copy, Debug)]
+pub struct Behaviour {
+    /// Bytes take between nothing and this long; they stay in order.
+    pub delay: Duration,
+    /// A send takes at most this many bytes, a random number of them.
+    pub send_at_most: usize,
+    /// A receive brings at most this many bytes, a random number of them.
+    pub receive_at_most: usize,
+    /// Bytes that may be on the way.
+    pub capacity: usize,
+    /// What [`weft_base::Port::segment_size`] says.
+    pub segment_size: u32,
+    /// One byte in so many is damaged; 0: none.
+    pub damage_one_in: u64,
+    /// The stream breaks after this many bytes of one direction.
+    pub break_after: Option<u64>,
+}
+
+impl Default for Behaviour {
+    /// A network that does everything TCP may do, and nothing worse.
+    fn default() -> Self {
+        Self {
+            delay: Duration::from_micros(100),
+            send_at_most: 70_000,
+            receive_at_most: 70_000,
+            capacity: 300_000,
+            segment_size: 1448,
+            damage_one_in: 0,
+            break_after: None,
+        }
+    }
+}
+
+/// How a direction has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Closed,
+    Reset,
+}
+
+/// Bytes on the way in one direction.
+#[derive(Debug, Default)]
+pub(crate) struct Pipe {
+    chunks: VecDeque<(Time, VecDeque<u8>)>,
+    on_the_way: usize,
+    carried: u64,
+    latest: Time,
+    ended: Option<(Time, Ended)>,
+}
+
+impl Pipe {
+    /// Takes some of `bytes`, which are there at a later time.
+    pub(crate) fn send(&mut self, bytes: &[u8], now: Time, behaviour: &Behaviour, random: &mut Random) -> usize {
+        let room = behaviour.capacity.saturating_sub(self.on_the_way);
+        let most = bytes.len().min(room).min(behaviour.send_at_most);
+        if most == 0 {
+            return 0;
+        }
+        let count = if random.one_in(2) { most } else { 1 + random.below(most as u64) as usize };
+        let delay = random.below(behaviour.delay.as_nanos() as u64 + 1);
+        self.latest = self.latest.max(now + Duration::from_nanos(delay));
+        let mut chunk: VecDeque<u8> = bytes[..count].iter().copied().collect();
+        if behaviour.damage_one_in > 0 {
+            for byte in &mut chunk {
+                if random.one_in(behaviour.damage_one_in) {
+                    *byte ^= 1 << random.below(8);
+                }
+            }
+        }
+        self.chunks.push_back((self.latest, chunk));
+        self.on_the_way += count;
+        self.carried += count as u64;
+        if behaviour.break_after.is_some_and(|limit| self.carried >= limit) {
+            self.end(self.latest, Ended::Reset);
+        }
+        count
+    }
+
+    /// Takes up to `most` bytes that are there.
+    pub(crate) fn receive(&mut self, most: usize, now: Time, behaviour: &Behaviour, random: &mut Random) -> Vec<u8> {
+        let most = most.min(behaviour.receive_at_most);
+        let count = if random.one_in(2) { most } else { 1 + random.below(most as u64) as usize };
+        let mut out = Vec::new();
+        while let Some((at, chunk)) = self.chunks.front_mut() {
+            if *at > now || out.len() >= count {
+                break;
+            }
+            let take = chunk.len().min(count - out.len());
+            out.extend(chunk.drain(..take));
+            if chunk.is_empty() {
+                self.chunks.pop_front();
+            }
+        }
+        self.on_the_way -= out.len();
+        out
+    }
+
+    pub(crate) fn end(&mut self, at: Time, how: Ended) {
+        if self.ended.is_none_or(|(_, before)| before == Ended::Closed && how == Ended::Reset) {
+            self.ended = Some((at.max(self.latest), how));
+        }
+        if how == Ended::Reset {
+            self.chunks.clear();
+            self.on_the_way = 0;
+            self.ended = Some((at, how));
+        }
+    }
+
+    /// How it has ended, as far as the receiver can know now.
+    pub(crate) fn ended(&self, now: Time) -> Option<Ended> {
+        self.ended
+            .filter(|(at, how)| *at <= now && (*how == Ended::Reset || self.chunks.is_empty()))
+            .map(|(_, how)| how)
+    }
+
+    /// Whether the sender can't send any more.
+    pub(crate) fn is_reset(&self) -> bool {
+        matches!(self.ended, Some((_, Ended::Reset)))
+    }
+
+    pub(crate) fn is_readable(&self, now: Time) -> bool {
+        self.chunks.front().is_some_and(|(at, _)| *at <= now) || self.ended(now).is_some()
+    }
+
+    pub(crate) fn has_room(&self, behaviour: &Behaviour) -> bool {
+        self.on_the_way < behaviour.capacity || self.is_reset()
+    }
+
+    /// When something will be there that is not yet.
+    pub(crate) fn next_event(&self, now: Time) -> Option<Time> {
+        let arrival = self.chunks.front().map(|(at, _)| *at);
+        [arrival, self.ended.map(|(at, _)| at)].into_iter().flatten().filter(|at| *at > now).min()
+    }
+}

@@ -1,0 +1,151 @@
+//! The world of a simulation: its time, its dice, its wires.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+use weft_base::{Clock, Random, Time};
+use weft_memory::Registry;
+use weft_nic::{Nic, Settings};
+
+use crate::network::SimulatedNetwork;
+use crate::pipe::{Behaviour, Pipe};
+
+/// A NIC in a simulated world.
+pub type SimulatedNic = Nic<SimulatedNetwork, SimulatedClock>;
+
+/// A simulated world. Clones are the same world.
+#[derive(Clone)]
+pub struct World {
+    state: Arc<Mutex<State>>,
+}
+
+pub(crate) struct State {
+    pub(crate) now: Time,
+    pub(crate) random: Random,
+    pub(crate) behaviour: Behaviour,
+    pub(crate) pipes: Vec<Pipe>,
+    pub(crate) listeners: BTreeMap<SocketAddr, Listening>,
+    next_port: u16,
+}
+
+/// Streams that wait to be accepted: inbound pipe, outbound pipe, who connects.
+#[derive(Default)]
+pub(crate) struct Listening {
+    pub(crate) waiting: VecDeque<(usize, usize, SocketAddr)>,
+    pub(crate) backlog: usize,
+}
+
+impl World {
+    /// The world of this seed.
+    #[must_use]
+    pub fn new(seed: u64, behaviour: Behaviour) -> Self {
+        let state = State {
+            now: Time::from_nanos(1),
+            random: Random::new(seed),
+            behaviour,
+            pipes: Vec::new(),
+            listeners: BTreeMap::new(),
+            next_port: 1024,
+        };
+        Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// A NIC in this world.
+    #[must_use]
+    pub fn nic(&self, settings: Settings) -> SimulatedNic {
+        let (seed, nic_seed) = {
+            let mut state = self.lock();
+            (state.random.next_u64(), state.random.next_u64())
+        };
+        let registry = Registry::new(seed, weft_memory::Limits::default());
+        let network = SimulatedNetwork::new(self.clone(), registry.clone());
+        Nic::new(network, self.clock(), registry, settings, nic_seed)
+    }
+
+    /// The clock of this world.
+    #[must_use]
+    pub fn clock(&self) -> SimulatedClock {
+        SimulatedClock(self.clone())
+    }
+
+    /// The present time.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.lock().now
+    }
+
+    /// Changes how the network behaves from now on.
+    pub fn set_behaviour(&self, behaviour: Behaviour) {
+        self.lock().behaviour = behaviour;
+    }
+
+    /// A generator for what the scenario itself wants to choose.
+    #[must_use]
+    pub fn fork_random(&self) -> Random {
+        self.lock().random.fork()
+    }
+
+    /// Lets the NICs work, and time pass while they have nothing to do, until `done` or until `limit` has passed. Returns whether `done`.
+    pub fn run(&self, nics: &[&SimulatedNic], limit: Duration, mut done: impl FnMut() -> bool) -> bool {
+        let end = self.now() + limit;
+        loop {
+            if done() {
+                return true;
+            }
+            let mut progress = false;
+            for nic in nics {
+                progress |= nic.progress();
+            }
+            if progress {
+                continue;
+            }
+            let Some(next) = self.next_event(nics).filter(|next| *next <= end) else {
+                self.lock().now = end;
+                return done();
+            };
+            self.lock().now = next;
+        }
+    }
+
+    fn next_event(&self, nics: &[&SimulatedNic]) -> Option<Time> {
+        let state = self.lock();
+        let now = state.now;
+        let wires = state.pipes.iter().filter_map(|pipe| pipe.next_event(now)).min();
+        drop(state);
+        let deadlines =
+            nics.iter().filter_map(|nic| nic.next_deadline()).map(|at| at.max(now + Duration::from_nanos(1)));
+        deadlines.chain(wires).min()
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+}
+
+impl State {
+    /// Two new pipes.
+    pub(crate) fn add_pipes(&mut self) -> (usize, usize) {
+        let first = self.pipes.len();
+        self.pipes.push(Pipe::default());
+        self.pipes.push(Pipe::default());
+        (first, first + 1)
+    }
+
+    pub(crate) fn take_port_number(&mut self) -> u16 {
+        self.next_port += 1;
+        self.next_port
+    }
+}
+
+/// The time of a [`World`].
+#[derive(Clone)]
+pub struct SimulatedClock(World);
+
+impl Clock for SimulatedClock {
+    fn now(&self) -> Time {
+        self.0.now()
+    }
+}

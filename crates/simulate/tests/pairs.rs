@@ -1,0 +1,99 @@
+//! Pairs of real NICs in virtual time. A failure names its seed.
+
+use weft_mpa::{Extensions, Offer};
+use weft_nic::{Settings, Verify};
+use weft_simulate::{Behaviour, Break, Scenario};
+
+const VERIFY: [Verify; 3] = [Verify::BeforePlace, Verify::LargeInPlace, Verify::InOnePass];
+
+/// A scenario whose settings follow from its seed too.
+fn varied(seed: u64) -> Scenario {
+    let mut scenario = Scenario::new(seed);
+    let bit = |n: u64| seed >> n & 1 == 1;
+    scenario.options.active.receive_markers = bit(0);
+    scenario.options.passive.receive_markers = bit(1);
+    scenario.options.active.crc = bit(2);
+    scenario.options.passive.crc = bit(3);
+    scenario.options.active.extensions.large_fpdus = bit(4);
+    scenario.options.settings.verify = VERIFY[(seed % 3) as usize];
+    scenario.options.settings.direct_threshold = if bit(5) { 2000 } else { 32 * 1024 };
+    scenario.options.depth = if bit(6) { 64 } else { 5 };
+    scenario.options.active.ord = if bit(7) { 1 } else { 16 };
+    if scenario.options.depth < 64 {
+        // All receives are posted beforehand, so there may be no more of them than the queue is deep.
+        scenario.operations = 5;
+    }
+    scenario
+}
+
+#[test]
+fn everything_happens_on_a_network_that_behaves() {
+    for seed in 0..120 {
+        varied(seed).run().unwrap();
+    }
+}
+
+#[test]
+fn byte_by_byte_delivery_changes_nothing() {
+    for seed in 1000..1010 {
+        let mut scenario = varied(seed);
+        scenario.operations = 4;
+        scenario.behaviour = Behaviour { send_at_most: 3, receive_at_most: 2, capacity: 50, ..Behaviour::default() };
+        scenario.run().unwrap();
+    }
+}
+
+#[test]
+fn a_seed_is_a_run() {
+    let run = || varied(4242).run().unwrap();
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn every_request_ends_exactly_once_when_the_stream_breaks_anywhere() {
+    for seed in 2000..2200 {
+        let mut scenario = varied(seed);
+        scenario.survives = false;
+        scenario.behaviour.break_after = Some(20 + (seed - 2000) * 997);
+        scenario.run().unwrap();
+    }
+}
+
+#[test]
+fn every_request_ends_exactly_once_when_bytes_are_damaged() {
+    for seed in 3000..3200 {
+        let mut scenario = varied(seed);
+        scenario.options.active.crc = true;
+        scenario.survives = false;
+        scenario.behaviour.damage_one_in = 20_000;
+        scenario.behaviour.break_after = Some(3_000_000);
+        scenario.run().unwrap();
+    }
+}
+
+/// The checker sees every falsification. If it saw none, the tests above would prove nothing.
+#[test]
+fn the_checker_is_not_blind() {
+    for sabotage in [
+        Break::FlipByte,
+        Break::LoseCompletion,
+        Break::DoubleCompletion,
+        Break::SwapCompletions,
+        Break::TouchGuard,
+        Break::FlipMessage,
+    ] {
+        let mut scenario = Scenario::new(7);
+        scenario.sabotage = sabotage;
+        assert!(scenario.run().is_err(), "{sabotage:?} was not seen");
+    }
+}
+
+#[test]
+fn a_plain_peer_is_never_sent_extensions() {
+    let mut scenario = Scenario::new(11);
+    scenario.options.passive = Offer { extensions: Extensions::none(), ..Offer::default() };
+    scenario.options.settings = Settings::default();
+    // The scenario posts atomics, which are refused; so it never comes to its end.
+    let error = scenario.run().unwrap_err();
+    assert!(error.contains("stuck"), "{error}");
+}

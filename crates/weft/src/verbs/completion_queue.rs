@@ -1,0 +1,152 @@
+//! Completion queues.
+
+use core::fmt;
+use core::time::Duration;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use weft_driver::EventFd;
+use weft_nic::{Arm, CompletionQueue as NicCompletionQueue, Error, Progress, WorkCompletion};
+use weft_rdmap::Status;
+
+use super::context::Opened;
+
+/// Where finished work requests are reported, in order. Clones are the same queue.
+///
+/// [`CompletionQueue::poll`] looks; [`CompletionQueue::wait`] waits; [`CompletionQueue::as_fd`](AsFd::as_fd) with
+/// [`CompletionQueue::arm`] waits beside other descriptors, in a poll loop of the application's own.
+#[derive(Clone)]
+pub struct CompletionQueue {
+    queue: Arc<NicCompletionQueue>,
+    event: Arc<EventFd>,
+    opened: Arc<Opened>,
+}
+
+impl CompletionQueue {
+    pub(super) fn new(opened: Arc<Opened>, queue: Arc<NicCompletionQueue>) -> Result<Self, Error> {
+        let event = Arc::new(EventFd::new()?);
+        queue.set_event(Arc::clone(&event) as Arc<dyn weft_base::Waker>);
+        Ok(Self { queue, event, opened })
+    }
+
+    pub(super) fn shared(&self) -> Arc<NicCompletionQueue> {
+        Arc::clone(&self.queue)
+    }
+
+    /// How many completions it has room for.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.queue.capacity()
+    }
+
+    /// Takes the oldest completion, if there is one, and lends the calling thread to the NIC for a turn if there is none.
+    pub fn poll(&self) -> Option<WorkCompletion> {
+        if let Some(completion) = self.queue.take() {
+            return Some(completion);
+        }
+        self.lend();
+        self.queue.take()
+    }
+
+    /// Takes up to `most` of the oldest completions and appends them to `out`. Returns how many.
+    pub fn poll_into(&self, out: &mut Vec<WorkCompletion>, most: usize) -> usize {
+        let count = self.queue.take_into(out, most);
+        if count > 0 {
+            return count;
+        }
+        self.lend();
+        self.queue.take_into(out, most)
+    }
+
+    /// Waits for the next completion, at most for `timeout` (`None`: for ever).
+    pub fn wait(&self, timeout: Option<Duration>) -> Option<WorkCompletion> {
+        let mut taken = self.queue.take();
+        if taken.is_none() {
+            self.opened.nic.wait_until(timeout, || {
+                taken = self.queue.take();
+                taken.is_some()
+            });
+        }
+        taken
+    }
+
+    /// Takes completions until one is `wanted`, and returns that one. The others are dropped; the first that failed ends the wait.
+    ///
+    /// # Errors
+    /// A completion failed, or the wanted one did not come within `timeout` (`None`: for ever).
+    pub fn wait_for(
+        &self,
+        mut wanted: impl FnMut(&WorkCompletion) -> bool,
+        timeout: Option<Duration>,
+    ) -> Result<WorkCompletion, WaitError> {
+        loop {
+            let completion = self.wait(timeout).ok_or(WaitError::TimedOut(timeout.unwrap_or_default()))?;
+            if completion.status != Status::Success {
+                return Err(WaitError::Failed(completion));
+            }
+            if wanted(&completion) {
+                return Ok(completion);
+            }
+        }
+    }
+
+    /// Asks that the descriptor becomes readable at the next completion of this kind. Completions that are there already don't count: poll
+    /// once more after arming, then wait for the descriptor, then call [`CompletionQueue::acknowledge`] and poll.
+    ///
+    /// A descriptor can only become readable while somebody runs the NIC: use it with [`Progress::Thread`].
+    ///
+    /// # Errors
+    /// The NIC has no thread of its own.
+    pub fn arm(&self, arm: Arm) -> Result<(), Error> {
+        if self.opened.nic.settings().progress != Progress::Thread {
+            return Err(Error::NeedsThread);
+        }
+        self.queue.arm(arm);
+        Ok(())
+    }
+
+    /// Makes the descriptor unreadable until the next event.
+    pub fn acknowledge(&self) {
+        self.event.drain();
+    }
+
+    fn lend(&self) {
+        if self.opened.nic.settings().progress == Progress::Caller {
+            self.opened.nic.progress();
+        }
+    }
+}
+
+impl AsFd for CompletionQueue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+impl fmt::Debug for CompletionQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.queue.fmt(f)
+    }
+}
+
+/// Why [`CompletionQueue::wait_for`] did not find what was wanted.
+#[derive(Clone, Debug)]
+pub enum WaitError {
+    /// It did not come in time.
+    TimedOut(Duration),
+    /// A work request failed.
+    Failed(WorkCompletion),
+}
+
+impl fmt::Display for WaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimedOut(after) => write!(f, "no completion within {after:?}"),
+            Self::Failed(completion) => {
+                write!(f, "work request {} ({:?}) failed: {}", completion.id, completion.kind, completion.status)
+            }
+        }
+    }
+}
+
+impl std::error::Error for WaitError {}

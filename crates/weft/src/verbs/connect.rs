@@ -1,0 +1,232 @@
+//! How connections come about.
+
+use core::fmt;
+use core::time::Duration;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use weft_mpa::{Extensions, Offer, ReadyKinds};
+use weft_nic::{Error, Listener as NicListener, RequestInfo, RequestKey};
+
+use super::context::Opened;
+use super::queue_pair::QueuePair;
+
+/// What the active side wants of a connection.
+#[derive(Clone, Debug)]
+pub struct ConnectOptions {
+    /// The address to connect from. `None`: the operating system chooses.
+    pub local: Option<SocketAddr>,
+    /// Bytes for the peer's application, up to about 496 (a plain Linux siw takes 256 in all).
+    pub private_data: Vec<u8>,
+    /// How long [`QueuePair::connect`] waits. `None`: as long as the NIC's settings give a start-up.
+    pub timeout: Option<Duration>,
+    /// CRCs on every frame. They are used when either side wants them.
+    pub crc: bool,
+    /// Ask the peer for markers in what it sends (RFC 5044 section 4.3). Linux siw rejects that.
+    pub markers: bool,
+    /// MPA revision: 2 (RFC 6581), 1 (RFC 5044) or 0.
+    pub revision: u8,
+    /// Reads and atomics of the peer that are answered at a time.
+    pub ird: u16,
+    /// Reads and atomics to have under way at a time.
+    pub ord: u16,
+    /// Peer-to-peer (RFC 6581): open with a message of one of these kinds, so that the passive side may send first.
+    pub ready_to_receive: Option<ReadyKinds>,
+    /// What to do beyond the standard with a peer that is Weft too. To offer this, 12 bytes are added at the end of the private data.
+    pub extensions: Extensions,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        Self {
+            local: None,
+            private_data: Vec::new(),
+            timeout: None,
+            crc: true,
+            markers: false,
+            revision: 2,
+            ird: 16,
+            ord: 16,
+            ready_to_receive: None,
+            extensions: Extensions::all(),
+        }
+    }
+}
+
+impl ConnectOptions {
+    pub(super) fn offer(&self) -> Offer {
+        Offer {
+            receive_markers: self.markers,
+            crc: self.crc,
+            revision: self.revision,
+            ird: self.ird,
+            ord: self.ord,
+            ready_to_receive: self.ready_to_receive,
+            extensions: self.extensions,
+            ..Offer::default()
+        }
+    }
+}
+
+/// What the passive side takes.
+#[derive(Clone, Debug)]
+pub struct ListenOptions {
+    /// Connections that may wait to be accepted; further ones wait in the operating system.
+    pub backlog: u32,
+    /// CRCs on every frame. They are used when either side wants them.
+    pub crc: bool,
+    /// Ask peers for markers in what they send.
+    pub markers: bool,
+    /// The highest MPA revision to answer.
+    pub revision: u8,
+    /// Reads and atomics of a peer that are answered at a time.
+    pub ird: u16,
+    /// Reads and atomics to have under way at a time.
+    pub ord: u16,
+    /// Peer-to-peer (RFC 6581): the kinds of opening message that are taken. `None`: peers that ask for it are rejected.
+    pub ready_to_receive: Option<ReadyKinds>,
+    /// What to do beyond the standard with peers that are Weft too.
+    pub extensions: Extensions,
+}
+
+impl Default for ListenOptions {
+    fn default() -> Self {
+        Self {
+            backlog: 128,
+            crc: true,
+            markers: false,
+            revision: 2,
+            ird: 16,
+            ord: 16,
+            ready_to_receive: Some(ReadyKinds::all()),
+            extensions: Extensions::all(),
+        }
+    }
+}
+
+impl ListenOptions {
+    pub(super) fn offer(&self) -> Offer {
+        Offer {
+            receive_markers: self.markers,
+            crc: self.crc,
+            revision: self.revision,
+            ird: self.ird,
+            ord: self.ord,
+            ready_to_receive: self.ready_to_receive,
+            extensions: self.extensions,
+            ..Offer::default()
+        }
+    }
+}
+
+/// Listens for connections until it is dropped.
+pub struct Listener {
+    opened: Arc<Opened>,
+    listener: NicListener,
+}
+
+impl Listener {
+    pub(super) fn new(opened: Arc<Opened>, listener: NicListener) -> Self {
+        Self { opened, listener }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn local_address(&self) -> SocketAddr {
+        self.listener.local_address()
+    }
+
+    /// Waits for a connection whose start-up request has come in, at most for `timeout` (`None`: for ever).
+    ///
+    /// # Errors
+    /// None came in time.
+    pub fn accept(&self, timeout: Option<Duration>) -> Result<IncomingConnection, Error> {
+        let mut next = Ok(None);
+        self.opened.nic.wait_until(timeout, || {
+            next = self.listener.next_request();
+            !matches!(next, Ok(None))
+        });
+        let (key, info) = next?.ok_or(Error::TimedOut(timeout.unwrap_or_default()))?;
+        Ok(IncomingConnection { opened: Arc::clone(&self.opened), key, info, decided: false })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.opened.nic.close_listener(&self.listener);
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Listener").field(&self.local_address()).finish()
+    }
+}
+
+/// A peer that wants to connect. Dropping it rejects.
+pub struct IncomingConnection {
+    opened: Arc<Opened>,
+    key: RequestKey,
+    info: RequestInfo,
+    decided: bool,
+}
+
+impl IncomingConnection {
+    /// Who it is, and its private data.
+    #[must_use]
+    pub fn info(&self) -> &RequestInfo {
+        &self.info
+    }
+
+    /// Accepts on an idle queue pair, with private data for the peer's application. The queue pair is ready at once; what it posts goes out
+    /// when the peer has spoken first, as the standard has it.
+    ///
+    /// # Errors
+    /// The peer is gone, the queue pair is not idle, or the private data is too long.
+    pub fn accept(mut self, queue_pair: &QueuePair, private_data: &[u8]) -> Result<(), Error> {
+        self.opened.nic.accept(self.key, queue_pair.shared(), private_data, None)?;
+        self.decided = true;
+        Ok(())
+    }
+
+    /// As [`IncomingConnection::accept`], with limits for reads and atomics of this connection.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn accept_with_depths(
+        mut self,
+        queue_pair: &QueuePair,
+        private_data: &[u8],
+        ird: u16,
+        ord: u16,
+    ) -> Result<(), Error> {
+        self.opened.nic.accept(self.key, queue_pair.shared(), private_data, Some((ird, ord)))?;
+        self.decided = true;
+        Ok(())
+    }
+
+    /// Rejects, with private data for the peer's application.
+    ///
+    /// # Errors
+    /// The peer is gone, or the private data is too long.
+    pub fn reject(mut self, private_data: &[u8]) -> Result<(), Error> {
+        self.opened.nic.reject(self.key, private_data)?;
+        self.decided = true;
+        Ok(())
+    }
+}
+
+impl Drop for IncomingConnection {
+    fn drop(&mut self) {
+        if !self.decided {
+            // When the peer is gone already, there is nobody to tell.
+            let _ = self.opened.nic.reject(self.key, &[]);
+        }
+    }
+}
+
+impl fmt::Debug for IncomingConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("IncomingConnection").field(&self.info).finish()
+    }
+}

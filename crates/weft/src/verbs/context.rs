@@ -1,0 +1,228 @@
+//! An opened NIC, and its protection domains.
+
+use core::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use weft_base::DomainId;
+use weft_driver::{MonotonicClock, TcpNetwork};
+use weft_memory::{Access, MemoryError, Registry, unguessable_seed};
+use weft_nic::{Counters, Error, Nic, Progress, QueuePairAttributes, Settings};
+
+use super::completion_queue::CompletionQueue;
+use super::connect::{ListenOptions, Listener};
+use super::memory_region::MemoryRegion;
+use super::queue_pair::{QueuePair, QueuePairOptions, SharedReceiveQueue};
+
+pub(super) type SystemNic = Nic<TcpNetwork, MonotonicClock>;
+
+/// Keeps the NIC open as long as anything made from it is there.
+pub(super) struct Opened {
+    pub(super) nic: SystemNic,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.nic.shut_down();
+    }
+}
+
+/// An opened software NIC. Clones are the same NIC; it closes when the last one, and everything made from it, is gone.
+#[derive(Clone)]
+pub struct Context {
+    pub(super) opened: Arc<Opened>,
+}
+
+impl Context {
+    /// Opens a NIC with default settings: no thread of its own, the calling thread runs it.
+    ///
+    /// # Errors
+    /// The operating system refuses what it needs: descriptors, randomness.
+    pub fn open() -> Result<Self, Error> {
+        Self::with_settings(Settings::default())
+    }
+
+    /// Opens a NIC.
+    ///
+    /// # Errors
+    /// The operating system refuses what it needs: descriptors, randomness, a thread.
+    pub fn with_settings(settings: Settings) -> Result<Self, Error> {
+        let registry = Registry::new(unguessable_seed()?, weft_memory::Limits::default());
+        let network = TcpNetwork::new(registry.clone())?;
+        let progress = settings.progress;
+        let seed = getrandom::u64().map_err(|_| MemoryError::NoRandomness)?;
+        let nic = Nic::new(network, MonotonicClock::new(), registry, settings, seed);
+        if progress == Progress::Thread {
+            nic.spawn().map_err(|error| weft_base::PortError::System(error.raw_os_error().unwrap_or(0)))?;
+        }
+        Ok(Self { opened: Arc::new(Opened { nic }) })
+    }
+
+    /// Makes a protection domain.
+    ///
+    /// # Errors
+    /// A limit is reached.
+    pub fn allocate_protection_domain(&self) -> Result<ProtectionDomain, Error> {
+        let id = self.nic().registry().allocate_domain()?;
+        Ok(ProtectionDomain { domain: Arc::new(Domain { id, opened: Arc::clone(&self.opened) }) })
+    }
+
+    /// Makes a completion queue with room for `capacity` completions: those that wait to be polled and those of work requests under way.
+    ///
+    /// # Errors
+    /// A capacity of zero, or above the limit; no more descriptors.
+    pub fn create_completion_queue(&self, capacity: usize) -> Result<CompletionQueue, Error> {
+        let queue = self.nic().create_completion_queue(capacity)?;
+        CompletionQueue::new(Arc::clone(&self.opened), queue)
+    }
+
+    /// Listens for connections. Port number 0 takes a free one: [`Listener::local_address`] tells which.
+    ///
+    /// # Errors
+    /// The address can't be used, or a limit is reached.
+    pub fn listen(&self, address: SocketAddr, options: &ListenOptions) -> Result<Listener, Error> {
+        let listener = self.nic().listen(address, options.backlog, options.offer())?;
+        Ok(Listener::new(Arc::clone(&self.opened), listener))
+    }
+
+    /// Lends the calling thread to the NIC for one turn. Only needed by programs that neither poll nor wait, with [`Progress::Caller`].
+    /// Returns whether anything was done.
+    pub fn progress(&self) -> bool {
+        self.nic().progress()
+    }
+
+    /// What the NIC has done so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.nic().counters()
+    }
+
+    /// The settings it was opened with.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        self.nic().settings()
+    }
+
+    fn nic(&self) -> &SystemNic {
+        &self.opened.nic
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").finish_non_exhaustive()
+    }
+}
+
+struct Domain {
+    id: DomainId,
+    opened: Arc<Opened>,
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        // Regions and queue pairs hold their domain, so it is empty now.
+        let _ = self.opened.nic.registry().release_domain(self.id);
+    }
+}
+
+/// What belongs together: a queue pair, and the peer behind it, reach only regions of the same domain (RFC 5042 section 6.1).
+/// Clones are the same domain.
+#[derive(Clone)]
+pub struct ProtectionDomain {
+    domain: Arc<Domain>,
+}
+
+impl ProtectionDomain {
+    /// Registers memory, which from then on belongs to the region. [`MemoryRegion::deregister`] gives it back.
+    ///
+    /// # Errors
+    /// A limit is reached.
+    pub fn register(&self, memory: impl Into<weft_memory::Buffer>, access: Access) -> Result<MemoryRegion, Error> {
+        self.register_at(memory, access, 0)
+    }
+
+    /// Registers memory whose first byte has the tagged offset `base` on the wire. With [`ProtectionDomain::register`] that is 0; programs
+    /// that exchange virtual addresses choose something else.
+    ///
+    /// # Errors
+    /// A limit is reached, or the region would pass the end of the 64-bit offsets.
+    pub fn register_at(
+        &self,
+        memory: impl Into<weft_memory::Buffer>,
+        access: Access,
+        base: u64,
+    ) -> Result<MemoryRegion, Error> {
+        let region = self.nic().registry().register(self.id(), memory, access, base)?;
+        Ok(MemoryRegion::new(self.clone(), region))
+    }
+
+    /// Allocates `length` zeroed bytes on page boundaries and registers them.
+    ///
+    /// # Errors
+    /// A limit is reached, or there is no memory.
+    pub fn allocate(&self, length: usize, access: Access) -> Result<MemoryRegion, Error> {
+        self.register(weft_memory::Buffer::zeroed(length)?, access)
+    }
+
+    /// Makes a queue pair that completes everything on one queue.
+    ///
+    /// # Errors
+    /// A limit is reached, or a depth is zero or above the limit.
+    pub fn create_queue_pair(
+        &self,
+        completions: &CompletionQueue,
+        options: &QueuePairOptions,
+    ) -> Result<QueuePair, Error> {
+        self.create_queue_pair_with(completions, completions, None, options)
+    }
+
+    /// Makes a queue pair with a completion queue for sends and one for receives, and on demand with receives that it shares with others.
+    ///
+    /// # Errors
+    /// As before; or the shared receive queue belongs to another domain, or completes on another queue than `receive_completions`.
+    pub fn create_queue_pair_with(
+        &self,
+        send_completions: &CompletionQueue,
+        receive_completions: &CompletionQueue,
+        shared_receives: Option<&SharedReceiveQueue>,
+        options: &QueuePairOptions,
+    ) -> Result<QueuePair, Error> {
+        let queue_pair = self.nic().create_queue_pair(&QueuePairAttributes {
+            domain: self.id(),
+            send_completions: send_completions.shared(),
+            receive_completions: receive_completions.shared(),
+            send_depth: options.send_depth,
+            receive_depth: options.receive_depth,
+            shared_receives: shared_receives.map(SharedReceiveQueue::shared),
+        })?;
+        Ok(QueuePair::new(self.clone(), queue_pair))
+    }
+
+    /// Makes a receive queue that queue pairs of this domain can share. What is received from it completes on `completions`.
+    ///
+    /// # Errors
+    /// A depth of zero, or above the limit.
+    pub fn create_shared_receive_queue(
+        &self,
+        completions: &CompletionQueue,
+        depth: usize,
+    ) -> Result<SharedReceiveQueue, Error> {
+        let queue = self.nic().create_shared_receive_queue(self.id(), depth, completions.shared())?;
+        Ok(SharedReceiveQueue::new(self.clone(), queue))
+    }
+
+    pub(super) fn nic(&self) -> &SystemNic {
+        &self.domain.opened.nic
+    }
+
+    fn id(&self) -> DomainId {
+        self.domain.id
+    }
+}
+
+impl fmt::Debug for ProtectionDomain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ProtectionDomain").field(&self.domain.id.0).finish()
+    }
+}

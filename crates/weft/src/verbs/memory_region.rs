@@ -1,0 +1,81 @@
+//! Registered memory.
+
+use core::fmt;
+use core::ops::Deref;
+
+use weft_base::Stag;
+use weft_memory::{Buffer, MemoryError, Region};
+use weft_rdmap::RemoteTarget;
+
+use super::context::ProtectionDomain;
+
+/// Registered memory. It derefs to [`Region`], which has the ways to read and write it.
+///
+/// When it is dropped, peers lose access at once; the memory is freed when no work request uses it any more.
+pub struct MemoryRegion {
+    // First, so that it goes before the domain it lives in.
+    region: Region,
+    domain: ProtectionDomain,
+}
+
+impl MemoryRegion {
+    pub(super) fn new(domain: ProtectionDomain, region: Region) -> Self {
+        Self { region, domain }
+    }
+
+    /// Its protection domain.
+    #[must_use]
+    pub fn domain(&self) -> &ProtectionDomain {
+        &self.domain
+    }
+
+    /// What a peer must know to use this region from byte `offset` on. Send it to the peer by a message of your own.
+    #[must_use]
+    pub fn remote(&self, offset: u64) -> RemoteMemory {
+        RemoteMemory { stag: self.region.stag(), offset: self.region.base().wrapping_add(offset) }
+    }
+
+    /// Ends the registration and gives the memory back.
+    ///
+    /// # Errors
+    /// Work requests under way still use it: then the region is given back as it was.
+    pub fn deregister(self) -> Result<Buffer, (Self, MemoryError)> {
+        let Self { region, domain } = self;
+        region.deregister().map_err(|(region, error)| (Self { region, domain }, error))
+    }
+}
+
+impl Deref for MemoryRegion {
+    type Target = Region;
+
+    fn deref(&self) -> &Region {
+        &self.region
+    }
+}
+
+impl fmt::Debug for MemoryRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.region.fmt(f)
+    }
+}
+
+/// A place in a peer's memory: steering tag and tagged offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RemoteMemory {
+    /// The region, as its owner's [`MemoryRegion::stag`](Region::stag) says.
+    pub stag: Stag,
+    /// The tagged offset of the first byte.
+    pub offset: u64,
+}
+
+impl RemoteMemory {
+    /// The place `bytes` further on.
+    #[must_use]
+    pub const fn at(self, bytes: u64) -> Self {
+        Self { stag: self.stag, offset: self.offset.wrapping_add(bytes) }
+    }
+
+    pub(super) const fn target(self) -> RemoteTarget {
+        RemoteTarget { stag: self.stag, offset: self.offset }
+    }
+}

@@ -1,0 +1,50 @@
+//! The verbs: what an RDMA program works with, in the field's words.
+//!
+//! | here | what it is |
+//! |---|---|
+//! | [`Context`] | an opened software NIC |
+//! | [`ProtectionDomain`] | what belongs together: queue pairs reach only regions of their own domain |
+//! | [`MemoryRegion`] | registered memory: local work requests and, as far as its rights go, peers may use it |
+//! | [`CompletionQueue`] | where finished work requests are reported |
+//! | [`QueuePair`] | a connection's work queues: sends, writes, reads, atomics; receives |
+//! | [`SharedReceiveQueue`] | receives for many queue pairs |
+//! | [`Listener`], [`IncomingConnection`] | the passive side of connecting |
+//!
+//! # What completes when
+//! A send or write completes when its bytes have been handed to the stream below and its memory may be used again; that says nothing of the
+//! peer. A read or atomic completes when its result is here. A receive completes when its whole message is here, and everything that the
+//! peer posted before it (its writes included) is in place. Completions of one queue pair's sends come in the order of posting, and so do those
+//! of its receives. Every work request that was taken has exactly one completion, but for sends that are not signaled and succeed.
+//!
+//! # Memory
+//! A region owns its bytes. They are copied in and out ([`MemoryRegion::read`], [`MemoryRegion::write`]), read as atomics
+//! ([`MemoryRegion::load_u64`]), or, while no peer may touch them and nothing in flight uses them, borrowed for the time of a closure
+//! ([`MemoryRegion::view`], [`MemoryRegion::edit`]). So nothing that is in flight can be freed, and nothing that a peer writes is ever behind a
+//! Rust reference.
+//!
+//! # Who does the work
+//! With [`Progress::Caller`] (the default) the calling thread runs the NIC while it posts, polls or waits; with [`Progress::Thread`] a thread
+//! of the NIC does, also while the application computes.
+
+mod completion_queue;
+mod connect;
+mod context;
+mod memory_region;
+mod queue_pair;
+mod work_request;
+
+pub use completion_queue::{CompletionQueue, WaitError};
+pub use connect::{ConnectOptions, IncomingConnection, ListenOptions, Listener};
+pub use context::{Context, ProtectionDomain};
+pub use memory_region::{MemoryRegion, RemoteMemory};
+pub use queue_pair::{QueuePair, QueuePairOptions, SharedReceiveQueue};
+pub use weft_base::{MAX_GATHER, PortError, Slice, Stag};
+pub use weft_memory::{Access, MemoryError};
+pub use weft_mpa::{Extensions, ReadyKind, ReadyKinds, StartFailure, StartMisuse};
+pub use weft_nic::{
+    Arm, ConnectionError, ConnectionInfo, Counters, Error, Limits, PostError, PostFailure, Progress, QueuePairNumber,
+    RequestInfo, Settings, State, Verify, WorkCompletion,
+};
+pub use weft_rdmap::{Completion, CompletionKind, MAX_INLINE, Status, StreamError, Violation};
+pub use weft_wire::terminate::{Terminate, TerminateCode};
+pub use work_request::WorkRequest;

@@ -1,0 +1,218 @@
+//! Queue pairs and shared receive queues.
+
+use core::fmt;
+use core::time::Duration;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use weft_base::{Gather, Slice};
+use weft_nic::{
+    ConnectionError, ConnectionInfo, Error, PostError, PostFailure, QueuePair as NicQueuePair, QueuePairNumber,
+    ReceiveQueue, State,
+};
+use weft_rdmap::ReceiveRequest;
+
+use super::connect::ConnectOptions;
+use super::context::ProtectionDomain;
+use super::work_request::WorkRequest;
+
+/// How deep the queues of a queue pair are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueuePairOptions {
+    /// Send requests (sends, writes, reads, atomics) that may be under way.
+    pub send_depth: u32,
+    /// Receive requests that may wait for a message. Not used with a shared receive queue.
+    pub receive_depth: u32,
+}
+
+impl Default for QueuePairOptions {
+    fn default() -> Self {
+        Self { send_depth: 128, receive_depth: 128 }
+    }
+}
+
+/// A queue pair: the two work queues of a connection. It can be connected once.
+///
+/// Dropping it breaks its connection; [`QueuePair::disconnect`] closes it gracefully.
+pub struct QueuePair {
+    queue_pair: Arc<NicQueuePair>,
+    domain: ProtectionDomain,
+}
+
+impl QueuePair {
+    pub(super) fn new(domain: ProtectionDomain, queue_pair: Arc<NicQueuePair>) -> Self {
+        Self { queue_pair, domain }
+    }
+
+    pub(super) fn shared(&self) -> &Arc<NicQueuePair> {
+        &self.queue_pair
+    }
+
+    /// Its protection domain.
+    #[must_use]
+    pub fn domain(&self) -> &ProtectionDomain {
+        &self.domain
+    }
+
+    /// Its number, which its completions bear.
+    #[must_use]
+    pub fn number(&self) -> QueuePairNumber {
+        self.queue_pair.number()
+    }
+
+    /// Where it is in its life.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.queue_pair.state()
+    }
+
+    /// What was agreed with the peer, its private data included; `None` before it is connected.
+    #[must_use]
+    pub fn info(&self) -> Option<Arc<ConnectionInfo>> {
+        self.queue_pair.info()
+    }
+
+    /// Why it failed; `None` while it has not.
+    #[must_use]
+    pub fn error(&self) -> Option<ConnectionError> {
+        self.queue_pair.error()
+    }
+
+    /// Send requests that are under way.
+    #[must_use]
+    pub fn sends_under_way(&self) -> usize {
+        self.queue_pair.sends_under_way()
+    }
+
+    /// Connects, and waits until the connection stands.
+    ///
+    /// # Errors
+    /// Nobody listens there, the peer rejects ([`ConnectionError::Start`], with its private data), it does not speak MPA, or it is too slow.
+    pub fn connect(&self, remote: SocketAddr, options: &ConnectOptions) -> Result<Arc<ConnectionInfo>, Error> {
+        self.start_connect(remote, options)?;
+        self.wait_connected(options.timeout)
+    }
+
+    /// Begins to connect; [`QueuePair::state`] tells what came of it.
+    ///
+    /// # Errors
+    /// The queue pair has been connected before, a setting is not possible, or the operating system refuses.
+    pub fn start_connect(&self, remote: SocketAddr, options: &ConnectOptions) -> Result<(), Error> {
+        self.domain.nic().connect(&self.queue_pair, remote, options.local, options.offer(), &options.private_data)
+    }
+
+    /// Waits until a connection that was begun, or accepted, stands.
+    ///
+    /// # Errors
+    /// It came to nothing, or not within `timeout` (`None`: the time that the NIC's settings give a start-up); then it is given up.
+    pub fn wait_connected(&self, timeout: Option<Duration>) -> Result<Arc<ConnectionInfo>, Error> {
+        let nic = self.domain.nic();
+        let done = nic.wait_until(timeout, || self.state() != State::Connecting);
+        if !done {
+            nic.abandon(&self.queue_pair);
+            return Err(Error::TimedOut(timeout.unwrap_or_default()));
+        }
+        if let Some(error) = self.error() {
+            return Err(Error::Connection(error));
+        }
+        self.info().ok_or_else(|| Error::State { state: self.state(), wanted: "connecting" })
+    }
+
+    /// Posts one send request.
+    ///
+    /// # Errors
+    /// It was not taken, and nothing of it happens.
+    pub fn post(&self, request: WorkRequest) -> Result<(), PostError> {
+        self.domain
+            .nic()
+            .post_send(&self.queue_pair, core::iter::once(request.into_request()))
+            .map_err(|failure| failure.error)
+    }
+
+    /// Posts send requests as one batch: small ones go out together, in one system call.
+    ///
+    /// # Errors
+    /// One was not taken; those before it were.
+    pub fn post_list(&self, requests: impl IntoIterator<Item = WorkRequest>) -> Result<(), PostFailure> {
+        self.domain.nic().post_send(&self.queue_pair, requests.into_iter().map(WorkRequest::into_request))
+    }
+
+    /// Posts a receive: a message of the peer will go into these slices. No slices: for a message without bytes, or immediate data.
+    ///
+    /// # Errors
+    /// It was not taken.
+    pub fn post_receive(&self, id: u64, sink: &[Slice]) -> Result<(), PostError> {
+        self.domain.nic().post_receive(&self.queue_pair, receive_request(id, sink)?)
+    }
+
+    /// Closes the connection: what was posted still goes out, then the peer is told. Waits until both sides have closed, at most for
+    /// `timeout`. What the peer sends until then is still received.
+    ///
+    /// # Errors
+    /// The connection ended by an error instead, or not in time.
+    pub fn disconnect(&self, timeout: Option<Duration>) -> Result<(), Error> {
+        self.start_disconnect();
+        if !self.domain.nic().wait_until(timeout, || self.state().has_ended() || self.state() == State::Idle) {
+            return Err(Error::TimedOut(timeout.unwrap_or_default()));
+        }
+        self.error().map_or(Ok(()), |error| Err(Error::Connection(error)))
+    }
+
+    /// Begins to close the connection.
+    pub fn start_disconnect(&self) {
+        self.domain.nic().close(&self.queue_pair);
+    }
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        self.domain.nic().destroy_queue_pair(&self.queue_pair);
+    }
+}
+
+impl fmt::Debug for QueuePair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.queue_pair.fmt(f)
+    }
+}
+
+/// A receive queue that several queue pairs take from. Clones are the same queue.
+#[derive(Clone, Debug)]
+pub struct SharedReceiveQueue {
+    queue: Arc<ReceiveQueue>,
+    domain: ProtectionDomain,
+}
+
+impl SharedReceiveQueue {
+    pub(super) fn new(domain: ProtectionDomain, queue: Arc<ReceiveQueue>) -> Self {
+        Self { queue, domain }
+    }
+
+    pub(super) fn shared(&self) -> Arc<ReceiveQueue> {
+        Arc::clone(&self.queue)
+    }
+
+    /// Posts a receive, for whichever queue pair needs it first.
+    ///
+    /// # Errors
+    /// It was not taken.
+    pub fn post_receive(&self, id: u64, sink: &[Slice]) -> Result<(), PostError> {
+        self.domain.nic().post_shared_receive(&self.queue, receive_request(id, sink)?)
+    }
+
+    /// How many receives wait for a message.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether no receive waits for a message.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+}
+
+fn receive_request(id: u64, sink: &[Slice]) -> Result<ReceiveRequest, PostError> {
+    Ok(ReceiveRequest { id, sink: Gather::new(sink).ok_or(PostError::TooLong)? })
+}

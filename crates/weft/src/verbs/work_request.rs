@@ -1,0 +1,191 @@
+//! Work requests, said in one line.
+
+use arrayvec::ArrayVec;
+use weft_base::{Gather, Slice, Stag};
+use weft_nic::PostError;
+use weft_rdmap::{AtomicCode, MAX_INLINE, Operation, Payload, SendRequest};
+
+use super::memory_region::RemoteMemory;
+
+/// A request to the peer: what to do, and how to report it. Signaled, not fenced and with id 0 unless said otherwise.
+///
+/// ```
+/// # use weft::verbs::{WorkRequest, RemoteMemory, Stag};
+/// # let peer = RemoteMemory { stag: Stag(1), offset: 0 };
+/// let request = WorkRequest::write_inline(b"now", peer).unwrap().id(7).unsignaled();
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a work request does nothing until it is posted"]
+pub struct WorkRequest {
+    request: SendRequest,
+}
+
+impl WorkRequest {
+    /// Sends the bytes of a slice as a message: the peer's oldest receive takes it.
+    pub fn send(payload: Slice) -> Self {
+        Self::of(Operation::Send { payload: Payload::Gather(payload.into()), solicited: false, invalidate: None })
+    }
+
+    /// Sends the bytes of several slices as one message.
+    ///
+    /// # Errors
+    /// More than [`weft_base::MAX_GATHER`] slices, or 2^32 bytes and more.
+    pub fn send_gather(payload: &[Slice]) -> Result<Self, PostError> {
+        let payload = Payload::Gather(gather(payload)?);
+        Ok(Self::of(Operation::Send { payload, solicited: false, invalidate: None }))
+    }
+
+    /// Sends a few bytes that are copied now: no region is needed, and the bytes may be reused at once.
+    ///
+    /// # Errors
+    /// More than [`MAX_INLINE`] bytes.
+    pub fn send_inline(bytes: &[u8]) -> Result<Self, PostError> {
+        Ok(Self::of(Operation::Send { payload: inline(bytes)?, solicited: false, invalidate: None }))
+    }
+
+    /// Writes the bytes of a slice into the peer's memory. The peer's application is not told.
+    pub fn write(payload: Slice, target: RemoteMemory) -> Self {
+        Self::of(Operation::Write { payload: Payload::Gather(payload.into()), target: target.target() })
+    }
+
+    /// Writes the bytes of several slices, one after the other, into the peer's memory.
+    ///
+    /// # Errors
+    /// More than [`weft_base::MAX_GATHER`] slices, or 2^32 bytes and more.
+    pub fn write_gather(payload: &[Slice], target: RemoteMemory) -> Result<Self, PostError> {
+        Ok(Self::of(Operation::Write { payload: Payload::Gather(gather(payload)?), target: target.target() }))
+    }
+
+    /// Writes a few bytes that are copied now.
+    ///
+    /// # Errors
+    /// More than [`MAX_INLINE`] bytes.
+    pub fn write_inline(bytes: &[u8], target: RemoteMemory) -> Result<Self, PostError> {
+        Ok(Self::of(Operation::Write { payload: inline(bytes)?, target: target.target() }))
+    }
+
+    /// Uses up the peer's oldest receive and hands 8 bytes to its completion (RFC 7306). Only between peers that agreed on extensions.
+    pub fn immediate(data: u64) -> Self {
+        Self::of(Operation::Immediate { immediate: data, solicited: false })
+    }
+
+    /// Reads from the peer's memory into a slice.
+    pub fn read(sink: Slice, source: RemoteMemory) -> Self {
+        Self::of(Operation::Read { sink: sink.into(), source: source.target() })
+    }
+
+    /// Reads from the peer's memory into several slices, one after the other.
+    ///
+    /// # Errors
+    /// More than [`weft_base::MAX_GATHER`] slices, or 2^32 bytes and more.
+    pub fn read_scatter(sink: &[Slice], source: RemoteMemory) -> Result<Self, PostError> {
+        Ok(Self::of(Operation::Read { sink: gather(sink)?, source: source.target() }))
+    }
+
+    /// Adds to 8 bytes of the peer's memory; what stood there before comes into `sink`, which has 8 bytes (RFC 7306 section 5.1.1).
+    pub fn fetch_add(sink: Slice, target: RemoteMemory, add: u64) -> Self {
+        Self::atomic(AtomicCode::FetchAdd, sink, target, add, 0, (0, u64::MAX))
+    }
+
+    /// As [`WorkRequest::fetch_add`], field by field: each set bit of `boundaries` is the top bit of a field, over which nothing carries.
+    pub fn fetch_add_fields(sink: Slice, target: RemoteMemory, add: u64, boundaries: u64) -> Self {
+        Self::atomic(AtomicCode::FetchAdd, sink, target, add, boundaries, (0, u64::MAX))
+    }
+
+    /// Exchanges 8 bytes of the peer's memory; what stood there before comes into `sink`.
+    pub fn swap(sink: Slice, target: RemoteMemory, new: u64) -> Self {
+        Self::atomic(AtomicCode::Swap, sink, target, new, u64::MAX, (0, u64::MAX))
+    }
+
+    /// Exchanges 8 bytes of the peer's memory if they equal `expected`; what stood there before comes into `sink` (RFC 7306 section 5.1.2).
+    pub fn compare_swap(sink: Slice, target: RemoteMemory, expected: u64, new: u64) -> Self {
+        Self::atomic(AtomicCode::CompareSwap, sink, target, new, u64::MAX, (expected, u64::MAX))
+    }
+
+    /// As [`WorkRequest::compare_swap`], where only the bits of `compare_mask` are compared and only those of `swap_mask` are exchanged.
+    pub fn compare_swap_masked(
+        sink: Slice,
+        target: RemoteMemory,
+        (expected, compare_mask): (u64, u64),
+        (new, swap_mask): (u64, u64),
+    ) -> Self {
+        Self::atomic(AtomicCode::CompareSwap, sink, target, new, swap_mask, (expected, compare_mask))
+    }
+
+    fn atomic(
+        code: AtomicCode,
+        sink: Slice,
+        target: RemoteMemory,
+        data: u64,
+        mask: u64,
+        (compare, compare_mask): (u64, u64),
+    ) -> Self {
+        Self::of(Operation::Atomic { code, data, mask, compare, compare_mask, sink, target: target.target() })
+    }
+
+    const fn of(operation: Operation) -> Self {
+        Self { request: SendRequest { id: 0, operation, signaled: true, fence: false } }
+    }
+
+    /// A number of the application's, given back in the completion.
+    pub const fn id(mut self, id: u64) -> Self {
+        self.request.id = id;
+        self
+    }
+
+    /// No completion when it succeeds.
+    pub const fn unsignaled(mut self) -> Self {
+        self.request.signaled = false;
+        self
+    }
+
+    /// Waits until the reads and atomics posted before it have completed.
+    pub const fn fenced(mut self) -> Self {
+        self.request.fence = true;
+        self
+    }
+
+    /// Asks for an event at the peer (a Send or immediate data; without effect on others).
+    pub const fn solicited(mut self) -> Self {
+        match &mut self.request.operation {
+            Operation::Send { solicited, .. }
+            | Operation::Immediate { solicited, .. }
+            | Operation::WriteImmediate { solicited, .. } => *solicited = true,
+            _ => {}
+        }
+        self
+    }
+
+    /// A Send also ends the peer's registration `stag` for remote access, at the peer (without effect on others).
+    pub const fn invalidate(mut self, stag: Stag) -> Self {
+        if let Operation::Send { invalidate, .. } = &mut self.request.operation {
+            *invalidate = Some(stag);
+        }
+        self
+    }
+
+    /// A Write also uses up the peer's oldest receive and hands it 8 bytes (RFC 7306; without effect on others).
+    pub fn with_immediate(mut self, data: u64) -> Self {
+        self.request.operation = match self.request.operation {
+            Operation::Write { payload, target } => {
+                Operation::WriteImmediate { payload, target, immediate: data, solicited: false }
+            }
+            other => other,
+        };
+        self
+    }
+
+    pub(super) fn into_request(self) -> SendRequest {
+        self.request
+    }
+}
+
+fn gather(slices: &[Slice]) -> Result<Gather, PostError> {
+    Gather::new(slices).ok_or(PostError::TooLong)
+}
+
+fn inline(bytes: &[u8]) -> Result<Payload, PostError> {
+    ArrayVec::try_from(bytes)
+        .map(Payload::Inline)
+        .map_err(|_| PostError::InlineTooLong { length: bytes.len(), most: MAX_INLINE })
+}
