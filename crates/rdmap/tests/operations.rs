@@ -9,7 +9,7 @@ use weft_rdmap::{
     StreamConfig, StreamError,
 };
 use weft_wire::ddp::{Header, Target};
-use weft_wire::rdmap::{AtomicRequest, Control, Opcode};
+use weft_wire::rdmap::{Control, Opcode};
 use weft_wire::terminate::TerminateCode;
 
 fn header(bytes: &[u8]) -> (Header, Opcode) {
@@ -299,27 +299,6 @@ fn atomics() {
     assert_eq!(pair.a.sent[2].kind, CompletionKind::Atomic(AtomicCode::CompareSwap));
     assert_eq!(pair.a.sent_ids(), [1, 2, 3, 4].map(|id| (id, Status::Success)));
     assert_eq!((sink.pins(), cell.pins()), (0, 0));
-}
-
-#[test]
-fn unused_fields_of_atomics_are_as_the_standard_says() {
-    let mut pair = Pair::new();
-    let sink = pair.area(8, Rights::Local);
-    for (code, mask) in [(AtomicCode::FetchAdd, 2), (AtomicCode::Swap, u64::MAX)] {
-        let operation = Operation::Atomic {
-            code,
-            data: 1,
-            mask: 2,
-            compare: 3,
-            compare_mask: 4,
-            sink: sink.whole(),
-            target: target(Stag(5), 6),
-        };
-        pair.a.post(1, operation);
-        let bytes = pair.a.transmit(1500).unwrap().bytes;
-        let request = AtomicRequest::parse(bytes[18..].try_into().unwrap()).unwrap();
-        assert_eq!((request.mask, request.compare, request.compare_mask), (mask, 0, u64::MAX));
-    }
 }
 
 #[test]

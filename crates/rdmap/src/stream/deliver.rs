@@ -166,7 +166,7 @@ impl Stream {
     }
 }
 
-/// RFC 7306 section 5.2.1: a Swap has no mask.
+/// A Swap never comes as such: `weft-wire` makes it a CompareSwap that compares nothing. It is done as what it says all the same.
 fn atomic_operation(request: &AtomicRequest) -> AtomicOperation {
     let AtomicRequest { data, mask, compare, compare_mask, .. } = *request;
     match request.code {

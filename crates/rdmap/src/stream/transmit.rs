@@ -3,7 +3,7 @@
 use weft_base::{Gather, MessageNumber, Slice, Stag};
 use weft_memory::{LocalRight, RemoteFault, RemoteRight};
 use weft_wire::ddp::{Header, TAGGED_LENGTH, Target, UNTAGGED_LENGTH};
-use weft_wire::rdmap::{AtomicCode, AtomicRequest, AtomicResponse, Control, Opcode, ReadRequest, queue};
+use weft_wire::rdmap::{AtomicRequest, AtomicResponse, Control, Opcode, ReadRequest, queue};
 use weft_wire::terminate::Terminate;
 
 use super::Stream;
@@ -357,7 +357,7 @@ impl Outgoing {
                 let (code, data, mask, compare, compare_mask) = (*code, *data, *mask, *compare, *compare_mask);
                 let request = AtomicRequest { code, identifier, stag, offset, data, mask, compare, compare_mask };
                 self.pen.untagged(Opcode::AtomicRequest, true, 0, queue::READ_REQUEST, number, 0);
-                self.pen.append(&with_unused_fields(request).emit());
+                self.pen.append(&request.emit());
                 Piece::MESSAGE
             }
         }
@@ -402,15 +402,6 @@ fn send_opcode(solicited: bool, invalidates: bool) -> Opcode {
         (false, true) => Opcode::SendInvalidate,
         (true, false) => Opcode::SendSolicited,
         (true, true) => Opcode::SendSolicitedInvalidate,
-    }
-}
-
-/// What an operation does not use is sent as RFC 7306 section 5.2.1 says.
-fn with_unused_fields(request: AtomicRequest) -> AtomicRequest {
-    match request.code {
-        AtomicCode::FetchAdd => AtomicRequest { compare: 0, compare_mask: u64::MAX, ..request },
-        AtomicCode::Swap => AtomicRequest { mask: u64::MAX, compare: 0, compare_mask: u64::MAX, ..request },
-        AtomicCode::CompareSwap => request,
     }
 }
 
