@@ -1,18 +1,17 @@
 //! One TCP connection.
 
 use core::fmt;
-use core::mem;
 use core::time::Duration;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use socket2::Socket;
 use weft_base::{Piece, Port, PortError, ReceivePiece, Received};
 use weft_memory::Registry;
 
-use crate::error::{from_number, last_error, port_error, would_block};
+use crate::error::{from_number, port_error, would_block};
 use crate::socket::plain_address;
-use crate::vectors::{PIECES, Vectors};
+use crate::vectors::{Incoming, Outgoing, PIECES};
 
 /// What every IPv4 path carries (RFC 9293 section 3.7.1); the value until the path is known.
 const SMALLEST_SEGMENT: u32 = 536;
@@ -83,14 +82,12 @@ impl TcpPort {
 
     /// One system call's worth of pieces. `Ok` has how many bytes were taken, and how many there were.
     fn send_some(&mut self, pieces: &[Piece<'_>]) -> Result<(usize, usize), PortError> {
-        let mut vectors = Vectors::new(&self.registry);
-        vectors.gather(pieces)?;
-        let bytes = vectors.bytes();
+        let outgoing = Outgoing::new(&self.registry, pieces)?;
+        let bytes = outgoing.bytes();
         if bytes == 0 {
             return Ok((0, 0));
         }
-        let sent = send_vectors(self.socket()?, vectors.as_mut_slice());
-        drop(vectors);
+        let sent = outgoing.send(self.descriptor()?);
         match sent {
             Ok(sent) => Ok((sent, bytes)),
             Err(number) if would_block(number) => Ok((0, bytes)),
@@ -100,14 +97,12 @@ impl TcpPort {
 
     /// One system call's worth of pieces. `Ok` has what came, and how many bytes there was room for.
     fn receive_some(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<(Received, usize), PortError> {
-        let mut vectors = Vectors::new(&self.registry);
-        vectors.scatter(pieces)?;
-        let bytes = vectors.bytes();
+        let incoming = Incoming::new(&self.registry, pieces)?;
+        let bytes = incoming.bytes();
         if bytes == 0 {
             return Ok((Received::Nothing, 0));
         }
-        let received = receive_vectors(self.socket()?, vectors.as_mut_slice());
-        drop(vectors);
+        let received = incoming.receive(self.descriptor()?);
         match received {
             // After an error that a send was told, the kernel makes the stream look ended.
             Ok(0) => self.broken.map_or(Ok((Received::End, bytes)), Err),
@@ -218,54 +213,5 @@ impl fmt::Debug for TcpPort {
             .field("connected", &self.connected)
             .field("broken", &self.broken)
             .finish_non_exhaustive()
-    }
-}
-
-/// send(2), or sendmsg(2) for more than one vector.
-fn send_vectors(socket: &Socket, vectors: &mut [libc::iovec]) -> Result<usize, i32> {
-    let fd = socket.as_raw_fd();
-    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-    uninterrupted(|| match vectors {
-        // SAFETY: The vector's bytes are valid for reads: borrowed by the caller, or held by the registry.
-        [one] => unsafe { libc::send(fd, one.iov_base, one.iov_len, flags) },
-        many => {
-            let message = message_of(many);
-            // SAFETY: As above for all of them; the message has nothing but vectors.
-            unsafe { libc::sendmsg(fd, &raw const message, flags) }
-        }
-    })
-}
-
-/// recv(2), or recvmsg(2) for more than one vector.
-fn receive_vectors(socket: &Socket, vectors: &mut [libc::iovec]) -> Result<usize, i32> {
-    let fd = socket.as_raw_fd();
-    uninterrupted(|| match vectors {
-        // SAFETY: The vector's bytes are valid for writes: borrowed exclusively by the caller, or held by the registry.
-        [one] => unsafe { libc::recv(fd, one.iov_base, one.iov_len, libc::MSG_DONTWAIT) },
-        many => {
-            let mut message = message_of(many);
-            // SAFETY: As above for all of them; the message has nothing but vectors.
-            unsafe { libc::recvmsg(fd, &raw mut message, libc::MSG_DONTWAIT) }
-        }
-    })
-}
-
-fn message_of(vectors: &mut [libc::iovec]) -> libc::msghdr {
-    // SAFETY: All zero is a message header with no name, no vectors and no control data.
-    let mut message: libc::msghdr = unsafe { mem::zeroed() };
-    message.msg_iov = vectors.as_mut_ptr();
-    message.msg_iovlen = vectors.len() as _;
-    message
-}
-
-fn uninterrupted(mut call: impl FnMut() -> isize) -> Result<usize, i32> {
-    loop {
-        match usize::try_from(call()) {
-            Ok(bytes) => return Ok(bytes),
-            Err(_) => match last_error() {
-                libc::EINTR => {}
-                number => return Err(number),
-            },
-        }
     }
 }

@@ -1,50 +1,109 @@
 //! Pieces as the vectors of one system call.
 
+use core::marker::PhantomData;
+use core::mem;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
 use arrayvec::ArrayVec;
 use weft_base::{Piece, PortError, ReceivePiece, Slice};
 use weft_memory::{RawSlice, Registry};
 
+use crate::error::last_error;
+
 /// How many pieces go into one system call (the kernel takes up to 1024). More take another call.
 pub(crate) const PIECES: usize = 128;
 
-/// Addresses for one system call, and what keeps the memory behind them in place meanwhile.
-pub(crate) struct Vectors<'a> {
-    vectors: ArrayVec<libc::iovec, PIECES>,
-    held: ArrayVec<RawSlice, PIECES>,
-    registry: &'a Registry,
-    bytes: usize,
+/// What one system call sends.
+pub(crate) struct Outgoing<'a> {
+    vectors: Vectors,
+    pieces: PhantomData<&'a [u8]>,
 }
 
-impl<'a> Vectors<'a> {
-    pub(crate) fn new(registry: &'a Registry) -> Self {
-        Self { vectors: ArrayVec::new(), held: ArrayVec::new(), registry, bytes: 0 }
-    }
-
-    /// Takes the bytes that the next call sends. They must stay where they are until then, as those of [`Vectors::resolve`] do.
-    pub(crate) fn gather(&mut self, pieces: &[Piece<'_>]) -> Result<(), PortError> {
+impl<'a> Outgoing<'a> {
+    /// At most [`PIECES`] of them.
+    pub(crate) fn new(registry: &Registry, pieces: &'a [Piece<'_>]) -> Result<Self, PortError> {
+        let mut vectors = Vectors::new();
         for piece in pieces {
             match piece {
                 // The system call only reads, for all that its argument is not const.
-                Piece::Bytes(bytes) => self.push(bytes.as_ptr().cast_mut(), bytes.len()),
-                Piece::Memory(slice) => self.resolve(slice)?,
+                Piece::Bytes(bytes) => vectors.push(bytes.as_ptr().cast_mut(), bytes.len()),
+                Piece::Memory(slice) => vectors.resolve(registry, slice)?,
             }
         }
-        Ok(())
+        Ok(Self { vectors, pieces: PhantomData })
     }
 
-    /// Takes the places that the next call fills.
-    pub(crate) fn scatter(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<(), PortError> {
+    /// Bytes of all together.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.vectors.bytes
+    }
+
+    /// send(2), or sendmsg(2) for more than one vector.
+    pub(crate) fn send(mut self, socket: BorrowedFd<'_>) -> Result<usize, i32> {
+        let fd = socket.as_raw_fd();
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+        if let [one] = self.vectors.list[..] {
+            // SAFETY: The vector's bytes are valid for reads while this lives: borrowed from the caller, or held in the registry.
+            return uninterrupted(|| unsafe { libc::send(fd, one.iov_base, one.iov_len, flags) });
+        }
+        let message = self.vectors.message();
+        // SAFETY: As above, for all vectors; the message has nothing else.
+        uninterrupted(|| unsafe { libc::sendmsg(fd, &raw const message, flags) })
+    }
+}
+
+/// What one system call fills.
+pub(crate) struct Incoming<'a> {
+    vectors: Vectors,
+    pieces: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> Incoming<'a> {
+    /// At most [`PIECES`] of them.
+    pub(crate) fn new(registry: &Registry, pieces: &'a mut [ReceivePiece<'_>]) -> Result<Self, PortError> {
+        let mut vectors = Vectors::new();
         for piece in pieces {
             match piece {
-                ReceivePiece::Staging(staging) => self.push(staging.as_mut_ptr(), staging.len()),
-                ReceivePiece::Memory(slice) => self.resolve(slice)?,
+                ReceivePiece::Staging(staging) => vectors.push(staging.as_mut_ptr(), staging.len()),
+                ReceivePiece::Memory(slice) => vectors.resolve(registry, slice)?,
             }
         }
-        Ok(())
+        Ok(Self { vectors, pieces: PhantomData })
     }
 
-    fn resolve(&mut self, slice: &Slice) -> Result<(), PortError> {
-        let held = self.registry.resolve(slice).map_err(|_| PortError::Memory(slice.region))?;
+    /// Bytes of all together.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.vectors.bytes
+    }
+
+    /// recv(2), or recvmsg(2) for more than one vector.
+    pub(crate) fn receive(mut self, socket: BorrowedFd<'_>) -> Result<usize, i32> {
+        let fd = socket.as_raw_fd();
+        if let [one] = self.vectors.list[..] {
+            // SAFETY: The vector's bytes are valid for writes while this lives: borrowed exclusively from the caller, or held in
+            // the registry.
+            return uninterrupted(|| unsafe { libc::recv(fd, one.iov_base, one.iov_len, libc::MSG_DONTWAIT) });
+        }
+        let mut message = self.vectors.message();
+        // SAFETY: As above, for all vectors; the message has nothing else.
+        uninterrupted(|| unsafe { libc::recvmsg(fd, &raw mut message, libc::MSG_DONTWAIT) })
+    }
+}
+
+/// Addresses, and what keeps the memory behind them in place.
+struct Vectors {
+    list: ArrayVec<libc::iovec, PIECES>,
+    held: ArrayVec<RawSlice, PIECES>,
+    bytes: usize,
+}
+
+impl Vectors {
+    fn new() -> Self {
+        Self { list: ArrayVec::new(), held: ArrayVec::new(), bytes: 0 }
+    }
+
+    fn resolve(&mut self, registry: &Registry, slice: &Slice) -> Result<(), PortError> {
+        let held = registry.resolve(slice).map_err(|_| PortError::Memory(slice.region))?;
         self.push(held.pointer().as_ptr(), held.length());
         self.held.push(held);
         Ok(())
@@ -52,17 +111,29 @@ impl<'a> Vectors<'a> {
 
     fn push(&mut self, pointer: *mut u8, length: usize) {
         if length > 0 {
-            self.vectors.push(libc::iovec { iov_base: pointer.cast(), iov_len: length });
+            self.list.push(libc::iovec { iov_base: pointer.cast(), iov_len: length });
             self.bytes += length;
         }
     }
 
-    /// Bytes of all together.
-    pub(crate) const fn bytes(&self) -> usize {
-        self.bytes
+    /// The header that names these vectors, for as long as they are not moved.
+    fn message(&mut self) -> libc::msghdr {
+        // SAFETY: All zero is a message header with no name, no vectors and no control data.
+        let mut message: libc::msghdr = unsafe { mem::zeroed() };
+        message.msg_iov = self.list.as_mut_ptr();
+        message.msg_iovlen = self.list.len();
+        message
     }
+}
 
-    pub(crate) fn as_mut_slice(&mut self) -> &mut [libc::iovec] {
-        &mut self.vectors
+fn uninterrupted(mut call: impl FnMut() -> isize) -> Result<usize, i32> {
+    loop {
+        match usize::try_from(call()) {
+            Ok(bytes) => return Ok(bytes),
+            Err(_) => match last_error() {
+                libc::EINTR => {}
+                number => return Err(number),
+            },
+        }
     }
 }
