@@ -62,18 +62,20 @@ mod tests {
         assert_eq!(Crc32c::of(b"123456789"), 0xe306_9283);
     }
 
-    /// The two vectors of RFC 5044 appendix A (the second holds a marker).
+    /// The FPDUs of RFC 5044 figures 5 and 6, as they stand on the wire; the second holds a marker.
     #[test]
     fn vectors_of_the_standard() {
-        let mut first = vec![0u8, 0x2a, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
-        first.splice(0..0, [0u8; 4]);
-        first.extend([0u8; 24]);
-        assert_eq!(Crc32c::of(&first).to_le_bytes(), [0x52, 0x23, 0x99, 0x83]);
-
-        let mut second = vec![0u8, 0x2a, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0];
-        second.extend([0, 0, 0, 0x14]);
-        second.extend([0u8; 24]);
-        assert_eq!(Crc32c::of(&second).to_le_bytes(), [0x84, 0x92, 0x58, 0x98]);
+        let send = |message| [0, 0x2a, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, message, 0, 0, 0, 0];
+        for (marker_before, message, marker_within, crc) in [
+            (&[0; 4][..], 1, &[][..], [0x52, 0x23, 0x99, 0x83]),
+            (&[][..], 2, &[0, 0, 0, 0x14][..], [0x84, 0x92, 0x58, 0x98]),
+        ] {
+            let mut running = Crc32c::new();
+            for bytes in [marker_before, &send(message), marker_within, &[0; 24]] {
+                running.update(bytes);
+            }
+            assert_eq!(running.wire_bytes(), crc);
+        }
     }
 
     #[test]
