@@ -24,6 +24,8 @@ const GUARD: usize = 4096;
 const INBOX: u32 = 20_000;
 /// The longest virtual time that a scenario may take.
 const LIMIT: Duration = Duration::from_secs(300);
+/// How long what is on the way at the end gets to arrive.
+const SETTLE: Duration = Duration::from_secs(1);
 /// What guards are filled with.
 const GUARD_BYTE: u8 = 0xa5;
 
@@ -121,8 +123,10 @@ impl Scenario {
                 side.step(ends[index], remotes[1 - index]);
             }
             let over = ends.iter().all(|end| end.queue_pair.state().has_ended());
-            over || (sides.iter().all(Side::is_done) && self.survives)
+            over || sides.iter().all(Side::is_done)
         });
+        // A write completes when it has left; let it arrive.
+        pair.run(SETTLE, || false);
         for (index, side) in sides.iter_mut().enumerate() {
             side.collect(ends[index]);
         }
@@ -209,8 +213,8 @@ impl Step {
         matches!(self, Self::Send { .. } | Self::WriteImmediate { .. })
     }
 
-    fn is_answered(&self) -> bool {
-        matches!(self, Self::Read { .. } | Self::Add { .. } | Self::Swap { .. })
+    fn changes_window(&self) -> bool {
+        !matches!(self, Self::Send { .. } | Self::Read { .. })
     }
 }
 
@@ -296,7 +300,7 @@ impl Side {
         while let Some(step) = self.plan.front().cloned() {
             let signaled = self.next_id % 3 != 0 || self.plan.len() == 1;
             let operation = self.operation(&step, remote);
-            let fence = self.must_fence && !step.is_answered();
+            let fence = self.must_fence && step.changes_window();
             let request = SendRequest { id: self.next_id, operation, signaled, fence };
             if end.nic.post_send(&end.queue_pair, core::iter::once(request)).is_err() {
                 return;
@@ -350,7 +354,11 @@ impl Side {
         self.posted.push((self.next_id, signaled));
         self.next_id += 1;
         self.source_used += step.payload().len() as u64;
-        self.must_fence = step.is_answered();
+        if matches!(step, Step::Read { .. }) {
+            self.must_fence = true;
+        } else if step.changes_window() {
+            self.must_fence = false;
+        }
         match step {
             Step::Send { bytes, .. } => self.messages.push(Message::Bytes(bytes.clone())),
             Step::Write { offset, bytes, .. } => self.model_write(*offset, bytes),
