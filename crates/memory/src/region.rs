@@ -308,3 +308,6 @@ const fn for_store(ordering: Ordering) -> Ordering {
         _ => Ordering::SeqCst,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -348,3 +348,6 @@ fn part_of(gather: &Gather, skip: u32, length: usize) -> Result<Gather, MemoryEr
         _ => Err(MemoryError::OutOfBounds { offset: u64::from(skip), length, region_length: whole }),
     }
 }
+
+#[cfg(test)]
+mod tests;
