@@ -24,8 +24,8 @@ const COOL_AFTER_LOOKS: u32 = 2000;
 const COOL_AFTER_LOOKS_OF_MANY: u32 = 8;
 /// So many connections are cheaper to look at one by one than to ask the operating system about.
 const FEW_HOT: usize = 8;
-/// The operating system is asked about the watched ones once in so many turns while others are busy.
-const ASK_EVERY_TURNS: u32 = 64;
+/// The operating system is asked about the watched ones once in so many turns while others are looked at: a turn takes about a microsecond.
+const ASK_EVERY_TURNS: u32 = 32;
 
 /// What an engine has a key for.
 enum Endpoint<N: Network> {
@@ -108,7 +108,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
         let mut progress = self.answer_bell();
         progress |= self.look_at_hot();
         self.turns = self.turns.wrapping_add(1);
-        if !progress || self.turns.is_multiple_of(ASK_EVERY_TURNS) {
+        if self.hot.is_empty() || self.turns.is_multiple_of(ASK_EVERY_TURNS) {
             progress |= self.ask_system(Some(Duration::ZERO));
         }
         if self.next_deadline.is_some() {
@@ -145,7 +145,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
         self.bell.answer(&mut rung);
         for key in rung.drain(..) {
             self.warm(key);
-            self.drive(key);
+            self.with_connection(key, Connection::send_posted);
         }
         self.rung = rung;
         true
@@ -161,7 +161,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
             }
             if self.is_cold(key) {
                 self.hot.swap_remove(at);
-                self.arm(key);
+                self.cool(key);
             } else {
                 at += 1;
             }
@@ -178,9 +178,10 @@ impl<N: Network, C: Clock> Engine<N, C> {
     }
 
     fn warm(&mut self, key: DefaultKey) {
-        if !self.hot.contains(&key)
-            && let Some(Endpoint::Connection(connection)) = self.endpoints.get_mut(key)
+        if let Some(Endpoint::Connection(connection)) = self.endpoints.get_mut(key)
+            && !connection.is_hot
         {
+            connection.is_hot = true;
             connection.idle_looks = 0;
             self.hot.push(key);
         }
@@ -188,8 +189,15 @@ impl<N: Network, C: Clock> Engine<N, C> {
 
     fn cool_all(&mut self) {
         while let Some(key) = self.hot.pop() {
-            self.arm(key);
+            self.cool(key);
         }
+    }
+
+    fn cool(&mut self, key: DefaultKey) {
+        if let Some(Endpoint::Connection(connection)) = self.endpoints.get_mut(key) {
+            connection.is_hot = false;
+        }
+        self.arm(key);
     }
 
     /// Asks the operating system to watch a connection or listener.
@@ -263,22 +271,21 @@ impl<N: Network, C: Clock> Engine<N, C> {
     }
 
     fn remove(&mut self, key: DefaultKey) {
-        self.hot.retain(|hot| *hot != key);
-        if self.endpoints.remove(key).is_none() {
-            return;
+        let Some(Endpoint::Connection(connection)) = self.endpoints.remove(key) else { return };
+        if connection.is_hot {
+            self.hot.retain(|hot| *hot != key);
         }
         self.connections -= 1;
-        self.forget_pending(key);
+        if let Some(listener) = connection.listener {
+            self.forget_pending(listener, key);
+        }
         self.turnstile.turn();
     }
 
     /// A connection is decided, or gone: its listener has room for another.
-    fn forget_pending(&mut self, key: DefaultKey) {
-        let owner = self.endpoints.iter_mut().find_map(|(listener, endpoint)| match endpoint {
-            Endpoint::Listener(listening) => listening.forget(key).then_some(listener),
-            Endpoint::Connection(_) => None,
-        });
-        if let Some(listener) = owner {
+    fn forget_pending(&mut self, listener: DefaultKey, key: DefaultKey) {
+        if let Some(Endpoint::Listener(listening)) = self.endpoints.get_mut(listener) {
+            listening.forget(key);
             self.arm(listener);
         }
     }
@@ -419,12 +426,18 @@ impl<N: Network, C: Clock> Engine<N, C> {
         act: impl FnOnce(&mut Connection<N::Port>, &mut Context<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let mut result = Err(Error::RequestGone);
+        let mut listener = None;
         self.with_connection(key, |connection, cx| {
             result = act(connection, cx);
+            if result.is_ok() {
+                listener = connection.listener.take();
+            }
             Outcome::Progress
         });
+        if let Some(listener) = listener {
+            self.forget_pending(listener, key);
+        }
         if result.is_ok() {
-            self.forget_pending(key);
             self.start_connection(key);
         }
         result

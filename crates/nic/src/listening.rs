@@ -113,12 +113,10 @@ impl<L> Listening<L> {
         self.waiting.add(connection, info);
     }
 
-    /// A connection is decided, or gone. Returns whether it was one of this listener's.
-    pub(crate) fn forget(&mut self, connection: DefaultKey) -> bool {
-        let Some(at) = self.pending.iter().position(|pending| *pending == connection) else { return false };
-        self.pending.swap_remove(at);
+    /// A connection is decided, or gone.
+    pub(crate) fn forget(&mut self, connection: DefaultKey) {
+        self.pending.retain(|pending| *pending != connection);
         self.waiting.remove(connection);
-        true
     }
 
     /// No more requests. What is pending is the caller's to end.

@@ -1,7 +1,7 @@
 //! The side of a queue pair that application threads touch: they post here and read its state; the engine takes from here.
 
 use core::fmt;
-use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -129,6 +129,8 @@ pub struct QueuePair {
     shares_receives: bool,
     sends_under_way: AtomicUsize,
     submission: Mutex<Submission>,
+    /// Something was posted that the engine has not taken.
+    has_posted: AtomicBool,
     state: AtomicU8,
     /// Bit 0: RFC 7306 was agreed. Bit 1: the peer takes reads.
     agreed: AtomicU8,
@@ -160,6 +162,7 @@ impl QueuePair {
                 rung: false,
                 open: true,
             }),
+            has_posted: AtomicBool::new(false),
             state: AtomicU8::new(State::Idle as u8),
             agreed: AtomicU8::new(0),
             life: Mutex::new(Life { info: None, error: None }),
@@ -239,6 +242,9 @@ impl QueuePair {
         }
         let ring = posted > 0 && !submission.rung;
         submission.rung |= ring;
+        if posted > 0 {
+            self.has_posted.store(true, Ordering::Release);
+        }
         (posted, failure, submission.connection.filter(|_| ring))
     }
 
@@ -328,7 +334,11 @@ impl QueuePair {
 
     /// Moves what was posted since the last call to `take`.
     pub(crate) fn drain(&self, mut take: impl FnMut(SendRequest)) {
+        if !self.has_posted.load(Ordering::Acquire) {
+            return;
+        }
         let mut submission = self.submission.lock();
+        self.has_posted.store(false, Ordering::Release);
         submission.rung = false;
         while let Some(request) = submission.requests.pop_front() {
             take(request);

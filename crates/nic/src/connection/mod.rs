@@ -59,6 +59,10 @@ pub(crate) struct Connection<P: Port> {
     pub(crate) deadline: Option<Time>,
     /// Looks in vain since the last time something came.
     pub(crate) idle_looks: u32,
+    /// The engine looks at it in every turn.
+    pub(crate) is_hot: bool,
+    /// The listener that it came through, until it is decided.
+    pub(crate) listener: Option<DefaultKey>,
 }
 
 enum Phase {
@@ -102,6 +106,8 @@ impl<P: Port> Connection<P> {
             outgoing: Outgoing::default(),
             deadline: Some(deadline),
             idle_looks: 0,
+            is_hot: false,
+            listener: None,
         }
     }
 
@@ -118,6 +124,14 @@ impl<P: Port> Connection<P> {
             self.idle_looks = 0;
         }
         outcome
+    }
+
+    /// The bell was rung: sends what was posted, and leaves receiving to the next turn.
+    pub(crate) fn send_posted(&mut self, cx: &mut Context<'_>) -> Outcome {
+        self.take_posted(cx);
+        self.transmit(cx);
+        self.report();
+        if self.follow(cx) { Outcome::Over } else { Outcome::Progress }
     }
 
     fn drive_running(&mut self, cx: &mut Context<'_>) -> Outcome {

@@ -24,7 +24,7 @@ const START_BYTES: usize = 1024;
 /// How far a start-up has come.
 pub(crate) enum Start {
     /// The port is being connected; then the request goes out.
-    Connecting { queue_pair: Arc<QueuePair>, initiator: Initiator, request: StartFrame },
+    Connecting { queue_pair: Arc<QueuePair>, initiator: Initiator, request: Box<StartFrame> },
     /// The request is out; the reply is awaited.
     Requesting { queue_pair: Arc<QueuePair>, initiator: Initiator },
     /// A request is awaited.
@@ -53,7 +53,7 @@ pub(crate) fn responder_offer(offer: &Offer, settings: &Settings) -> Offer {
     Offer {
         ird: offer.ird.min(settings.limits.read_depth),
         ord: offer.ord.min(settings.limits.read_depth),
-        ..offer.clone()
+        ..*offer
     }
 }
 
@@ -66,12 +66,13 @@ impl<P: Port> Connection<P> {
         request: StartFrame,
         deadline: Time,
     ) -> Self {
-        Self::new(port, Start::Connecting { queue_pair, initiator, request }, deadline)
+        Self::new(port, Start::Connecting { queue_pair, initiator, request: Box::new(request) }, deadline)
     }
 
     /// A connection that a peer has begun.
     pub(crate) fn respond(port: P, listener: DefaultKey, offer: Offer, deadline: Time) -> Self {
-        Self::new(port, Start::Responding { listener, responder: Responder::new(offer) }, deadline)
+        let start = Start::Responding { listener, responder: Responder::new(offer) };
+        Self { listener: Some(listener), ..Self::new(port, start, deadline) }
     }
 
     pub(super) fn drive_start(&mut self, cx: &mut Context<'_>) -> Outcome {
