@@ -94,14 +94,12 @@ impl Responder {
     }
 }
 
-/// What a Terminate says about a read that fails while it is answered: its header, with offsets and length of what is left
-/// (RFC 5040 section 4.8).
-pub(crate) fn read_context(number: MessageNumber, rest: ReadRequest) -> Context {
+/// What a Terminate says about a read that fails while it is answered: the header it came with.
+pub(crate) fn read_context(number: MessageNumber) -> Context {
     let control = Control { opcode: Opcode::ReadRequest }.emit();
     let target = Target::Untagged { word: 0, queue: queue::READ_REQUEST, number, offset: 0 };
     Context {
         header: Some(ddp::Header { last: true, control, target }),
         length: (ddp::UNTAGGED_LENGTH + ReadRequest::LENGTH) as u32,
-        read: Some(rest),
     }
 }

@@ -69,8 +69,6 @@ pub(crate) struct Context {
     pub(crate) header: Option<ddp::Header>,
     /// Bytes of the segment.
     pub(crate) length: u32,
-    /// The read request that it is.
-    pub(crate) read: Option<ReadRequest>,
 }
 
 /// What a segment does when its turn comes.

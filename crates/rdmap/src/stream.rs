@@ -8,6 +8,7 @@ use core::fmt;
 
 use weft_base::{Gather, Slice};
 use weft_memory::Registry;
+use weft_wire::rdmap::ReadRequest;
 use weft_wire::terminate::{Terminate, TerminateCode};
 
 use crate::completion::{Completion, Status};
@@ -247,13 +248,13 @@ impl Stream {
     }
 
     /// The peer broke the rules: it is told, and everything ends (RFC 5040 section 7.1).
-    fn raise(&mut self, violation: Violation, context: &Context) {
+    fn raise(&mut self, violation: Violation, context: &Context, read: Option<ReadRequest>) {
         if matches!(violation, Violation::TooLong { queue: weft_wire::rdmap::queue::SEND, .. }) {
             self.receives.fail_current(Status::LocalLength);
         }
         let error = StreamError::Violation(violation);
         self.end(Event::Error, error);
-        self.tell(violation.terminate(context), error);
+        self.tell(violation.terminate(context, read), error);
     }
 
     /// Has a Terminate sent for the error that is the first one. If nothing can be sent any more, the stream below is broken instead.

@@ -184,3 +184,50 @@ fn failed(id: u64, status: Status) -> Completion {
         solicited: false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::ReceiveQueue;
+
+    fn source(requests: u64) -> ReceiveQueue {
+        let mut source = ReceiveQueue::new(8);
+        (0..requests).for_each(|id| source.post(ReceiveRequest { id, sink: Gather::empty() }).unwrap());
+        source
+    }
+
+    fn part(number: u32) -> Part {
+        Part { number: MessageNumber(number), opcode: Opcode::Send, word: 0, offset: 0, length: 0, last: true }
+    }
+
+    fn complete(receives: &mut Receives, number: u32) -> u64 {
+        assert!(receives.on_placed(&part(number)).unwrap());
+        receives.complete(|id| failed(id, Status::Success));
+        receives.poll().unwrap().0.id
+    }
+
+    #[test]
+    fn message_numbers_wrap() {
+        let mut source = source(4);
+        let mut receives = Receives { number: MessageNumber(u32::MAX), ..Receives::new(4) };
+        assert!(receives.locate_any(&part(1), &mut source).is_ok(), "two messages ahead");
+        for (number, id) in [(u32::MAX, 0), (0, 1), (1, 2)] {
+            assert!(receives.locate_next(&part(number), &mut source).is_ok());
+            assert_eq!(complete(&mut receives, number), id);
+        }
+        assert_eq!(source.len(), 1);
+    }
+
+    #[test]
+    fn no_more_requests_are_taken_than_the_depth() {
+        let mut source = source(8);
+        let mut receives = Receives::new(4);
+        assert!(matches!(
+            receives.locate_any(&part(5), &mut source),
+            Err(Missing::Violation(Violation::Number { .. }))
+        ));
+        assert_eq!(source.len(), 8);
+        assert!(receives.locate_any(&part(4), &mut source).is_ok());
+        assert_eq!(source.len(), 4);
+    }
+}

@@ -4,7 +4,7 @@ use core::fmt;
 
 use weft_base::{MessageNumber, Stag};
 use weft_memory::RemoteFault;
-use weft_wire::rdmap::Opcode;
+use weft_wire::rdmap::{Opcode, ReadRequest};
 use weft_wire::terminate::{Terminate, TerminateCode as Code, TerminatedSegment};
 
 use crate::lifecycle::State;
@@ -232,8 +232,9 @@ impl Violation {
         })
     }
 
-    /// The Terminate for this, with as much of the segment as RFC 5040 figure 10 wants.
-    pub(crate) fn terminate(&self, context: &Context) -> Option<Terminate> {
+    /// The Terminate for this, with as much of the segment as RFC 5040 figure 10 wants. `read`: what the segment asked for, if it is a read
+    /// request.
+    pub(crate) fn terminate(&self, context: &Context, read: Option<ReadRequest>) -> Option<Terminate> {
         let code = self.code()?;
         let (layer, kind, _) = code.numbers();
         // Figure 10: the DDP header and the segment length go with all but local catastrophic errors and those of the stream below;
@@ -243,7 +244,7 @@ impl Violation {
         let segment = context.header.filter(|_| with_header).map(|header| TerminatedSegment {
             length: u16::try_from(context.length).unwrap_or(u16::MAX),
             header,
-            read_request: context.read.filter(|_| with_read),
+            read_request: read.filter(|_| with_read),
         });
         Some(Terminate { code, segment })
     }

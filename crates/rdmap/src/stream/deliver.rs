@@ -22,17 +22,17 @@ impl Stream {
         if !self.state.receives() || placement.serial != self.placements {
             return Ok(());
         }
-        let Placement { arrival, received, .. } = placement;
+        let Placement { arrival, ref received, .. } = placement;
         match self.order.turn(arrival) {
             Turn::Now => self.order.advance(arrival),
             Turn::Early => {
-                self.order.keep(arrival, received);
+                self.order.keep(arrival, *received);
                 return Ok(());
             }
             Turn::Duplicate | Turn::Full => return Ok(()),
         }
         self.outgoing.speak();
-        self.deliver(&received)?;
+        self.deliver(received)?;
         while self.state.receives() {
             let Some(received) = self.order.pop_due() else { break };
             self.deliver(&received)?;
@@ -45,7 +45,11 @@ impl Stream {
         let done = self.take_effect(&received.effect);
         self.awaits_ready_send = false;
         if let Err(violation) = done {
-            self.raise(violation, &received.context);
+            let read = match received.effect {
+                Effect::ReadRequest { request, .. } => Some(request),
+                _ => None,
+            };
+            self.raise(violation, &received.context, read);
         }
         done
     }

@@ -51,7 +51,7 @@ impl Stream {
             Turn::Duplicate => return Err(Violation::Duplicate { start, end }),
             Turn::Full => return Err(Violation::Deferred { start }),
         };
-        let mut context = Context { header: None, length, read: None };
+        let mut context = Context { header: None, length };
         let located = self.locate(&mut context, head, is_early, receives);
         let (sink, effect) = match located {
             Ok(located) => located,
@@ -59,7 +59,7 @@ impl Stream {
             Err(_) if is_early => return Err(Violation::Deferred { start }),
             Err(Missing::Unpolled) => return Err(Violation::Deferred { start }),
             Err(Missing::Violation(violation)) => {
-                self.raise(violation, &context);
+                self.raise(violation, &context, None);
                 self.is_provisional = self.terminate.is_some();
                 return Err(violation);
             }
@@ -94,7 +94,7 @@ impl Stream {
             return Err(Violation::Deferred { start: placement.arrival.start });
         }
         let violation = Violation::WriteTarget { stag, offset, length, fault };
-        self.raise(violation, &context);
+        self.raise(violation, &context, None);
         Err(violation)
     }
 
@@ -116,9 +116,7 @@ impl Stream {
                 return self.locate_send(&head, number, offset, word, is_early, receives);
             }
             (Opcode::ReadRequest, Target::Untagged { number, .. }) => {
-                let request = head.message().map(ReadRequest::parse);
-                context.read = request.as_ref().ok().copied();
-                request.and_then(|request| self.check_read(number, request, is_early))
+                head.message().and_then(|bytes| self.check_read(number, ReadRequest::parse(bytes), is_early))
             }
             (Opcode::AtomicRequest, Target::Untagged { number, .. }) => self.check_atomic(&head, number, is_early),
             (Opcode::AtomicResponse, Target::Untagged { number, .. }) => {

@@ -218,7 +218,8 @@ impl Stream {
                         length: rest.length,
                         fault,
                     };
-                    self.raise(violation, &read_context(number, rest));
+                    // RFC 5040 section 4.8: with offsets and length of what is left.
+                    self.raise(violation, &read_context(number), Some(rest));
                     self.form_terminate()
                 }
             },
