@@ -374,6 +374,8 @@ mod tests {
         assert_eq!(max_ulpdu(1460, true), 1442);
         assert_eq!(max_ulpdu(1463, false), 1454);
         assert_eq!(max_ulpdu(8960, true), 8960 - 6 - 72);
+        assert_eq!([132, 133, 134, 135, 136].map(|emss| max_ulpdu(emss, false)), [128, 128, 128, 128, 130]);
+        assert_eq!([64_772, 64_774, 64_776].map(|emss| max_ulpdu(emss, false)), [64_766, 64_766, 64_768]);
         assert_eq!(max_ulpdu(100, true), MIN_MULPDU);
         assert_eq!(max_ulpdu(0, false), MIN_MULPDU);
         assert_eq!(max_ulpdu(65_535, false), MAX_MULPDU);
