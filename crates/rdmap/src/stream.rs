@@ -1,6 +1,7 @@
 //! One stream: what its parts are, how it is created, commanded and ended.
 
 mod deliver;
+mod outgoing;
 mod receive;
 mod transmit;
 
@@ -23,7 +24,7 @@ use crate::send::{Entry, SendQueue};
 use crate::sent::Ledger;
 use crate::untagged::Receives;
 use crate::violation::Violation;
-use transmit::Outgoing;
+use outgoing::Outgoing;
 
 /// One RDMAP stream. The crate's page says which calls there are, and in which order.
 pub struct Stream {
@@ -66,7 +67,8 @@ const SPARE_RUNS: usize = 64;
 impl Stream {
     /// A stream that is established: the start-up below it is over. All memory that it will ever need is allocated here.
     ///
-    /// `seed` must be unguessable: from it come the STags under which peers answer reads.
+    /// From `seed` come the STags under which the peer answers reads. It is told each of them, and none is good for anything but the one
+    /// answer, so the seed need not be a secret; streams should differ in it all the same.
     #[must_use]
     pub fn new(config: StreamConfig, registry: Registry, seed: u64) -> Self {
         let ready = config.ready_to_receive.filter(|_| config.role == Role::Initiator);

@@ -164,6 +164,7 @@ fn unsignaled_requests_complete_silently_unless_they_fail() {
         pair.a.poll();
     }
     assert_eq!(pair.a.sent_ids(), [(50, Status::Success)]);
+    assert_eq!((pair.a.stream.take_silent(), pair.a.stream.take_silent()), (99, 0));
     pair.a.try_post(request(100, false)).unwrap();
     pair.a.close_below(Closed::Reset);
     assert_eq!(pair.a.sent_ids(), [(50, Status::Success), (100, Status::Flushed)]);

@@ -2,73 +2,19 @@
 
 use weft_base::{Gather, MessageNumber, Slice, Stag};
 use weft_memory::{LocalRight, RemoteFault, RemoteRight};
-use weft_wire::ddp::{Header, TAGGED_LENGTH, Target, UNTAGGED_LENGTH};
-use weft_wire::rdmap::{AtomicRequest, AtomicResponse, Control, Opcode, ReadRequest, queue};
+use weft_wire::ddp::TAGGED_LENGTH;
+use weft_wire::rdmap::{AtomicResponse, Opcode, ReadRequest, queue};
 use weft_wire::terminate::Terminate;
 
 use super::Stream;
+use super::outgoing::{Piece, Source, advance, cut};
 use crate::config::ReadyKind;
 use crate::lifecycle::{Event, State};
 use crate::request::{Operation, Payload, RemoteTarget};
-use crate::requester::{Requester, SINK_OFFSET};
 use crate::responder::{Inbound, read_context};
 use crate::segment::{MIN_ULPDU, Segment, SegmentPayload};
-use crate::send::Entry;
 use crate::sent::Owner;
 use crate::violation::Violation;
-
-/// What is to be sent next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
-    Terminate,
-    Ready(ReadyKind),
-    /// An answer to the peer.
-    Answer,
-    /// A request of this side.
-    Request,
-}
-
-/// The state of sending that belongs to no single request.
-#[derive(Debug)]
-pub(super) struct Outgoing {
-    /// The ready-to-receive message that is due.
-    ready: Option<ReadyKind>,
-    /// Nothing may be sent before the peer has.
-    is_silent: bool,
-    /// The message that has begun and is not whole: its segments are not interleaved with others.
-    begun: Option<Source>,
-    /// Answers and requests take turns, message by message.
-    answers_next: bool,
-    send_number: MessageNumber,
-    request_number: MessageNumber,
-    answer_number: MessageNumber,
-    pen: Pen,
-}
-
-impl Outgoing {
-    pub(super) fn new(ready: Option<ReadyKind>, is_silent: bool) -> Self {
-        Self {
-            ready,
-            is_silent,
-            begun: None,
-            answers_next: true,
-            send_number: MessageNumber::FIRST,
-            request_number: MessageNumber::FIRST,
-            answer_number: MessageNumber::FIRST,
-            pen: Pen::default(),
-        }
-    }
-
-    /// The peer has sent something.
-    pub(super) fn speak(&mut self) {
-        self.is_silent = false;
-    }
-
-    pub(super) fn abandon(&mut self) {
-        self.ready = None;
-        self.begun = None;
-    }
-}
 
 /// A segment, when all that changes state is over: what [`Segment`] is made of.
 struct Formed {
@@ -301,152 +247,4 @@ impl Stream {
             Some(Payload::Gather(_)) | None => &[],
         }
     }
-}
-
-/// What goes into one segment of a request.
-struct Piece {
-    /// Bytes of its payload.
-    take: u32,
-    /// Whether the request has no segment after this.
-    whole: bool,
-}
-
-impl Piece {
-    /// A message of RDMAP's own making: one segment, no payload.
-    const MESSAGE: Self = Self { take: 0, whole: true };
-}
-
-impl Outgoing {
-    /// Writes the headers of a request's next segment.
-    fn write(&mut self, sequence: u64, entry: &mut Entry, requester: &mut Requester, max_ulpdu: u32) -> Piece {
-        match &entry.request.operation {
-            Operation::Send { payload, solicited, invalidate } => {
-                let (take, last) = cut(payload.length() - entry.formed, max_ulpdu - UNTAGGED_LENGTH as u32);
-                let (_, number) = *entry.number.get_or_insert_with(|| (queue::SEND, advance(&mut self.send_number)));
-                let opcode = send_opcode(*solicited, invalidate.is_some());
-                let word = invalidate.map_or(0, |stag| stag.0);
-                self.pen.untagged(opcode, last, word, queue::SEND, number, entry.formed);
-                Piece { take, whole: last }
-            }
-            Operation::Write { payload, target } => {
-                self.write_tagged(payload.length(), entry.formed, target, max_ulpdu)
-            }
-            Operation::WriteImmediate { payload, target, .. } if !entry.write_formed => {
-                let piece = self.write_tagged(payload.length(), entry.formed, target, max_ulpdu);
-                entry.write_formed = piece.whole;
-                Piece { whole: false, ..piece }
-            }
-            Operation::WriteImmediate { immediate, solicited, .. } | Operation::Immediate { immediate, solicited } => {
-                let number = advance(&mut self.send_number);
-                entry.number = Some((queue::SEND, number));
-                let opcode = if *solicited { Opcode::ImmediateSolicited } else { Opcode::Immediate };
-                self.pen.untagged(opcode, true, 0, queue::SEND, number, 0);
-                self.pen.append(&immediate.to_be_bytes());
-                Piece::MESSAGE
-            }
-            Operation::Read { sink, source } => {
-                let number = advance(&mut self.request_number);
-                entry.number = Some((queue::READ_REQUEST, number));
-                let sink_stag = requester.start_read(Some(sequence), *sink);
-                self.write_read(number, sink_stag, sink.length(), *source);
-                Piece::MESSAGE
-            }
-            Operation::Atomic { code, data, mask, compare, compare_mask, target, .. } => {
-                let number = advance(&mut self.request_number);
-                entry.number = Some((queue::READ_REQUEST, number));
-                let (identifier, stag, offset) = (requester.start_atomic(sequence), target.stag, target.offset);
-                let (code, data, mask, compare, compare_mask) = (*code, *data, *mask, *compare, *compare_mask);
-                let request = AtomicRequest { code, identifier, stag, offset, data, mask, compare, compare_mask };
-                self.pen.untagged(Opcode::AtomicRequest, true, 0, queue::READ_REQUEST, number, 0);
-                self.pen.append(&request.emit());
-                Piece::MESSAGE
-            }
-        }
-    }
-
-    fn write_tagged(&mut self, length: u32, formed: u32, target: &RemoteTarget, max_ulpdu: u32) -> Piece {
-        let (take, last) = cut(length - formed, max_ulpdu - TAGGED_LENGTH as u32);
-        self.pen.tagged(Opcode::Write, last, target.stag, target.offset + u64::from(formed));
-        Piece { take, whole: last }
-    }
-
-    fn write_read(&mut self, number: MessageNumber, sink_stag: Stag, length: u32, source: RemoteTarget) {
-        let (source_stag, source_offset) = (source.stag, source.offset);
-        let request = ReadRequest { sink_stag, sink_offset: SINK_OFFSET, length, source_stag, source_offset };
-        self.pen.untagged(Opcode::ReadRequest, true, 0, queue::READ_REQUEST, number, 0);
-        self.pen.append(&request.emit());
-    }
-
-    /// A segment was written; `whole`: the last of what must stay together.
-    fn on_written(&mut self, source: Source, whole: bool) {
-        self.begun = if whole { None } else { Some(source) };
-        self.answers_next = source == Source::Request;
-    }
-}
-
-/// How many of the bytes that are left go into a segment with so much room, and whether those are all (RFC 5041 section 5.2: a message of
-/// length zero is one segment).
-fn cut(left: u32, room: u32) -> (u32, bool) {
-    (left.min(room), left <= room)
-}
-
-/// Takes the next message number of a queue.
-fn advance(number: &mut MessageNumber) -> MessageNumber {
-    let taken = *number;
-    *number = taken.next();
-    taken
-}
-
-fn send_opcode(solicited: bool, invalidates: bool) -> Opcode {
-    match (solicited, invalidates) {
-        (false, false) => Opcode::Send,
-        (false, true) => Opcode::SendInvalidate,
-        (true, false) => Opcode::SendSolicited,
-        (true, true) => Opcode::SendSolicitedInvalidate,
-    }
-}
-
-/// Writes headers, and what RDMAP puts behind them.
-#[derive(Debug)]
-struct Pen {
-    bytes: [u8; Self::ROOM],
-    length: usize,
-}
-
-impl Default for Pen {
-    fn default() -> Self {
-        Self { bytes: [0; Self::ROOM], length: 0 }
-    }
-}
-
-impl Pen {
-    const ROOM: usize = UNTAGGED_LENGTH + max(max(AtomicRequest::LENGTH, ReadRequest::LENGTH), Terminate::MAX_LENGTH);
-
-    fn tagged(&mut self, opcode: Opcode, last: bool, stag: Stag, offset: u64) {
-        let control = Control { opcode }.emit();
-        self.length = Header { last, control, target: Target::Tagged { stag, offset } }.emit(&mut self.bytes);
-    }
-
-    fn untagged(&mut self, opcode: Opcode, last: bool, word: u32, queue: u32, number: MessageNumber, offset: u32) {
-        let control = Control { opcode }.emit();
-        let target = Target::Untagged { word, queue, number, offset };
-        self.length = Header { last, control, target }.emit(&mut self.bytes);
-    }
-
-    fn append(&mut self, bytes: &[u8]) {
-        self.bytes[self.length..self.length + bytes.len()].copy_from_slice(bytes);
-        self.length += bytes.len();
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
-    }
-
-    fn length(&self) -> u32 {
-        self.length as u32
-    }
-}
-
-const fn max(a: usize, b: usize) -> usize {
-    if a > b { a } else { b }
 }
