@@ -10,6 +10,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// It made sense and did not work. Exit code 1.
     Runtime(String),
+    /// Ctrl-C, or SIGTERM. Exit code 130.
+    Interrupted,
 }
 
 impl Failure {
@@ -18,6 +20,7 @@ impl Failure {
         match self {
             Self::Usage(_) => ExitCode::from(2),
             Self::Runtime(_) => ExitCode::from(1),
+            Self::Interrupted => ExitCode::from(130),
         }
     }
 
@@ -31,6 +34,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(message) | Self::Runtime(message) => f.write_str(message),
+            Self::Interrupted => f.write_str("interrupted"),
         }
     }
 }

@@ -3,7 +3,11 @@
 
 mod failure;
 mod info;
+mod interop;
+mod interrupt;
+mod link;
 mod perf;
+mod rping;
 mod table;
 
 use std::io;
@@ -23,7 +27,7 @@ struct Arguments {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 all went well, 1 something failed at run time, 2 the command line is wrong.";
+Exit codes: 0 all went well, 1 something failed at run time, 2 the command line is wrong, 130 interrupted.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -31,6 +35,11 @@ enum Command {
     Info(info::Arguments),
     /// Measure latency, bandwidth or message rate, beside others on the same machine
     Perf(Box<perf::Arguments>),
+    /// Ping with RDMA: read and write back a buffer, as rping of rdmacm-utils does, and with it as the peer
+    Rping(rping::Arguments),
+    /// Short exchanges that tests have with other implementations
+    #[command(hide = true)]
+    Interop(interop::Arguments),
     /// One side of one measurement, driven through standard input and output
     #[command(name = perf::PEER_COMMAND, hide = true)]
     PerfPeer,
@@ -57,6 +66,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Info(arguments) => info::run(&arguments),
         Command::Perf(arguments) => perf::run(&arguments),
         Command::PerfPeer => perf::run_peer(),
+        Command::Rping(arguments) => rping::run(&arguments),
+        Command::Interop(arguments) => interop::run(&arguments),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "weft", &mut io::stdout());
             Ok(())

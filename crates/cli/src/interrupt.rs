@@ -1,0 +1,31 @@
+//! Ctrl-C, as a flag that is looked at while waiting.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use crate::failure::Failure;
+
+/// Whether somebody wants the process to end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// From now on Ctrl-C and SIGTERM only set the flag; the second one ends the process at once.
+    pub(crate) fn watch() -> Result<Self, Failure> {
+        let wanted = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&wanted))
+                .and_then(|_| flag::register(signal, Arc::clone(&wanted)))
+                .map_err(Failure::while_doing("cannot watch for Ctrl-C"))?;
+        }
+        Ok(Self(wanted))
+    }
+
+    /// Whether it has come.
+    pub(crate) fn has_come(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,384 @@
+//! A connection as the commands use it: short messages, and work requests that are waited for.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use weft::verbs::{
+    Access, CompletionQueue, ConnectOptions, ConnectionError, ConnectionInfo, Context, Error, Extensions,
+    IncomingConnection, ListenOptions, Listener, MemoryRegion, PostError, ProtectionDomain, QueuePair,
+    QueuePairOptions, Settings, Status, StreamError, WorkCompletion, WorkRequest,
+};
+
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+
+/// The longest message, in bytes.
+pub(crate) const LONGEST_MESSAGE: usize = 4096;
+
+/// Receives that wait for messages.
+const RECEIVES: u32 = 8;
+
+/// Work requests that may be under way.
+const SENDS: u32 = 64;
+
+/// How often a wait looks for Ctrl-C.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// Linux siw may overlook what comes right after its reply, until more comes.
+const SIW_PAUSE: Duration = Duration::from_millis(20);
+
+/// How long a rejection may take to go out.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+
+/// A feature that is on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    /// It is used
+    On,
+    /// It is not
+    Off,
+}
+
+/// How the connection is to be: what can be said on the command line.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StreamOptions {
+    /// The checksum over each frame; it is used when either side wants it
+    #[arg(long, value_enum, value_name = "ON|OFF", default_value_t = Switch::On)]
+    pub(crate) crc: Switch,
+    /// Ask the peer to put markers into what it sends (Linux siw refuses that)
+    #[arg(long, value_enum, value_name = "ON|OFF", default_value_t = Switch::Off)]
+    pub(crate) markers: Switch,
+    /// MPA revision: of the request of a client, the highest that a server answers
+    #[arg(long, value_name = "0|1|2", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=2))]
+    pub(crate) revision: u8,
+    /// Give up when the peer has not answered for so long
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    pub(crate) timeout: Duration,
+    /// Plain iWARP: say nothing in the private data that only Weft understands
+    #[arg(long)]
+    pub(crate) plain: bool,
+}
+
+impl StreamOptions {
+    /// What a command asks for that leaves its user no choice.
+    pub(crate) fn usual(timeout: Duration) -> Self {
+        Self { crc: Switch::On, markers: Switch::Off, revision: 2, timeout, plain: false }
+    }
+
+    fn extensions(&self) -> Extensions {
+        if self.plain { Extensions::none() } else { Extensions::all() }
+    }
+
+    fn settings(&self) -> Settings {
+        Settings { start_timeout: self.timeout, ..Settings::default() }
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.001..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("write seconds, from 0.001 to 86400".into()),
+    }
+}
+
+/// The first address of a host.
+pub(crate) fn resolve(host: &str, port: u16) -> Result<SocketAddr, Failure> {
+    let unknown = |why: String| Failure::Runtime(format!("{host}: no such address or host{why}"));
+    // In brackets an address of IPv6 is as good as without.
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let mut found = (bare, port).to_socket_addrs().map_err(|error| unknown(format!(" ({error})")))?;
+    found.next().ok_or_else(|| unknown(String::new()))
+}
+
+/// How many reads a side answers, and has under way, at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Depths {
+    pub(crate) ird: u16,
+    pub(crate) ord: u16,
+}
+
+/// A NIC, and how to connect with it.
+#[derive(Clone)]
+pub(crate) struct Endpoint {
+    context: Context,
+    options: StreamOptions,
+    depths: Depths,
+    interrupt: Interrupt,
+}
+
+impl Endpoint {
+    pub(crate) fn open(options: &StreamOptions, depths: Depths, interrupt: &Interrupt) -> Result<Self, Failure> {
+        let context = Context::with_settings(options.settings()).map_err(failed("cannot open the NIC"))?;
+        Ok(Self { context, options: options.clone(), depths, interrupt: interrupt.clone() })
+    }
+
+    /// Listens, and says where.
+    pub(crate) fn listen(&self, address: SocketAddr) -> Result<Listener, Failure> {
+        let listen = ListenOptions {
+            crc: self.options.crc == Switch::On,
+            markers: self.options.markers == Switch::On,
+            revision: self.options.revision,
+            ird: self.depths.ird,
+            ord: self.depths.ord,
+            extensions: self.options.extensions(),
+            ..ListenOptions::default()
+        };
+        let listener = self.context.listen(address, &listen).map_err(failed(format!("cannot listen on {address}")))?;
+        eprintln!("listening on {}", listener.local_address());
+        Ok(listener)
+    }
+
+    /// Waits for a peer's request, as long as it takes.
+    pub(crate) fn next_request(&self, listener: &Listener) -> Result<IncomingConnection, Failure> {
+        loop {
+            match listener.accept(Some(GLANCE)) {
+                Ok(request) => return Ok(request),
+                Err(Error::TimedOut(_)) if self.interrupt.has_come() => return Err(Failure::Interrupted),
+                Err(Error::TimedOut(_)) => {}
+                Err(error) => return Err(Failure::Runtime(format!("cannot accept: {error}"))),
+            }
+        }
+    }
+
+    /// Accepts a request.
+    pub(crate) fn accept(&self, request: IncomingConnection) -> Result<Link, Failure> {
+        let link = Link::new(self)?;
+        let peer = request.info().remote;
+        request.accept(&link.queue_pair, &[]).map_err(failed(format!("cannot accept {peer}")))?;
+        Ok(link)
+    }
+
+    /// Gives what was said last the time to go out, before the NIC closes.
+    pub(crate) fn settle(&self) {
+        let until = Instant::now() + self.options.timeout.min(LAST_WORDS);
+        while Instant::now() < until {
+            if !self.context.progress() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    /// Connects, from `local` if it is given.
+    pub(crate) fn connect(&self, remote: SocketAddr, local: Option<SocketAddr>) -> Result<Link, Failure> {
+        let link = Link::new(self)?;
+        let connect = ConnectOptions {
+            local,
+            crc: self.options.crc == Switch::On,
+            markers: self.options.markers == Switch::On,
+            revision: self.options.revision,
+            ird: self.depths.ird,
+            ord: self.depths.ord,
+            extensions: self.options.extensions(),
+            ..ConnectOptions::default()
+        };
+        let cannot = || failed(format!("cannot connect to {remote}"));
+        link.queue_pair.start_connect(remote, &connect).map_err(cannot())?;
+        let info = link.queue_pair.wait_connected(Some(self.options.timeout)).map_err(cannot())?;
+        if !info.extensions.any() {
+            std::thread::sleep(SIW_PAUSE);
+        }
+        Ok(link)
+    }
+}
+
+/// One end of a connection.
+pub(crate) struct Link {
+    pub(crate) domain: ProtectionDomain,
+    pub(crate) queue_pair: QueuePair,
+    sends: CompletionQueue,
+    receives: CompletionQueue,
+    inbox: MemoryRegion,
+    patience: Duration,
+    interrupt: Interrupt,
+}
+
+impl Link {
+    fn new(endpoint: &Endpoint) -> Result<Self, Failure> {
+        let make = || {
+            let domain = endpoint.context.allocate_protection_domain()?;
+            let sends = endpoint.context.create_completion_queue(SENDS as usize)?;
+            let receives = endpoint.context.create_completion_queue(RECEIVES as usize)?;
+            let depths = QueuePairOptions { send_depth: SENDS, receive_depth: RECEIVES };
+            let queue_pair = domain.create_queue_pair_with(&sends, &receives, None, &depths)?;
+            let inbox = domain.allocate(LONGEST_MESSAGE * RECEIVES as usize, Access::LOCAL_WRITE)?;
+            let (patience, interrupt) = (endpoint.options.timeout, endpoint.interrupt.clone());
+            Ok(Self { domain, queue_pair, sends, receives, inbox, patience, interrupt })
+        };
+        let link = make().map_err(failed("cannot make a queue pair"))?;
+        for slot in 0..u64::from(RECEIVES) {
+            link.post_receive(slot).map_err(|error| Failure::Runtime(error.to_string()))?;
+        }
+        Ok(link)
+    }
+
+    fn post_receive(&self, slot: u64) -> Result<(), LinkError> {
+        let start = slot * LONGEST_MESSAGE as u64;
+        let slice = self.inbox.slice(start..start + LONGEST_MESSAGE as u64).map_err(PostError::Memory)?;
+        Ok(self.queue_pair.post_receive(slot, &[slice])?)
+    }
+
+    /// What was agreed with the peer.
+    pub(crate) fn info(&self) -> Result<std::sync::Arc<ConnectionInfo>, LinkError> {
+        self.queue_pair.info().ok_or_else(|| self.cause("not connected"))
+    }
+
+    /// Posts a work request.
+    pub(crate) fn post(&self, request: WorkRequest) -> Result<(), LinkError> {
+        self.queue_pair.post(request).map_err(|error| match error {
+            PostError::Ended => self.cause(error),
+            other => other.into(),
+        })
+    }
+
+    /// Sends a message of at most [`weft::verbs::MAX_INLINE`] bytes.
+    pub(crate) fn send(&self, message: &[u8]) -> Result<(), LinkError> {
+        self.post(WorkRequest::send_inline(message)?.unsignaled())
+    }
+
+    /// Waits for the next message and puts it at the start of `buffer`. Returns its length.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<usize, LinkError> {
+        let completion = self.wait(&self.receives, Some(self.patience))?;
+        let length = completion.length as usize;
+        let Some(message) = buffer.get_mut(..length) else {
+            return Err(LinkError::Broken(format!(
+                "the peer sent a message of {length} bytes, at most {} are expected",
+                buffer.len()
+            )));
+        };
+        self.inbox.read(completion.id * LONGEST_MESSAGE as u64, message).map_err(PostError::Memory)?;
+        self.post_receive(completion.id).or_else(|error| self.unless_received(error))?;
+        Ok(length)
+    }
+
+    /// A message that is here counts, even if the connection has ended right behind it.
+    fn unless_received(&self, error: LinkError) -> Result<(), LinkError> {
+        if self.queue_pair.state().has_ended() { Ok(()) } else { Err(error) }
+    }
+
+    /// Waits for the oldest work request that was posted signaled.
+    pub(crate) fn finish(&self) -> Result<WorkCompletion, LinkError> {
+        self.wait(&self.sends, Some(self.patience))
+    }
+
+    /// Waits until the peer closes. Whatever else it does is an error.
+    pub(crate) fn await_close(&self) -> Result<(), LinkError> {
+        match self.wait(&self.receives, Some(self.patience)) {
+            Err(LinkError::Closed) => Ok(()),
+            Err(error) => Err(error),
+            Ok(completion) => Err(LinkError::Broken(format!(
+                "the peer sent a message of {} bytes where it should have closed the connection",
+                completion.length
+            ))),
+        }
+    }
+
+    /// Closes, and waits until the peer has closed too.
+    pub(crate) fn close(&self) -> Result<(), LinkError> {
+        match self.queue_pair.disconnect(Some(self.patience)) {
+            Ok(()) => Ok(()),
+            Err(Error::TimedOut(after)) => Err(LinkError::TimedOut(after)),
+            Err(_) => Err(self.cause("the connection failed while it was closed")),
+        }
+    }
+
+    fn wait(&self, queue: &CompletionQueue, patience: Option<Duration>) -> Result<WorkCompletion, LinkError> {
+        let until = patience.map(|patience| Instant::now() + patience);
+        loop {
+            let left = until.map_or(GLANCE, |until| until.saturating_duration_since(Instant::now()));
+            match queue.wait(Some(left.min(GLANCE))) {
+                Some(completion) if completion.status == Status::Success => return Ok(completion),
+                Some(completion) => return Err(self.cause(completion.status)),
+                None if self.interrupt.has_come() => return Err(LinkError::Interrupted),
+                None if left.is_zero() => return Err(LinkError::TimedOut(self.patience)),
+                None => {}
+            }
+        }
+    }
+
+    /// Why the connection ended; `otherwise` if it does not say.
+    fn cause(&self, otherwise: impl fmt::Display) -> LinkError {
+        match self.queue_pair.error() {
+            Some(error) => LinkError::Ended(error),
+            None if self.queue_pair.state().has_ended() => LinkError::Closed,
+            None => LinkError::Broken(otherwise.to_string()),
+        }
+    }
+}
+
+/// Why a connection does not go on.
+#[derive(Debug)]
+pub(crate) enum LinkError {
+    /// The peer closed it in order.
+    Closed,
+    /// The peer says nothing.
+    TimedOut(Duration),
+    /// Ctrl-C.
+    Interrupted,
+    /// It ended by an error.
+    Ended(ConnectionError),
+    /// The peer does not keep to what the two sides have to say to each other.
+    Broken(String),
+    /// A work request was not taken.
+    Post(PostError),
+}
+
+impl LinkError {
+    /// A command's failure, while doing `what`.
+    pub(crate) fn during(self, what: impl fmt::Display) -> Failure {
+        match self {
+            Self::Interrupted => Failure::Interrupted,
+            other => Failure::Runtime(format!("{what}: {other}")),
+        }
+    }
+}
+
+impl fmt::Display for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str("the peer closed the connection"),
+            Self::TimedOut(after) => {
+                write!(f, "timed out: the peer has not answered for {after:?}; it may be gone, or overloaded")
+            }
+            Self::Interrupted => f.write_str("interrupted"),
+            Self::Ended(ConnectionError::Stream(StreamError::Lost(how))) => write!(f, "connection lost: {how}"),
+            Self::Ended(error) => write!(f, "{error}"),
+            Self::Broken(what) => f.write_str(what),
+            Self::Post(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl From<PostError> for LinkError {
+    fn from(error: PostError) -> Self {
+        Self::Post(error)
+    }
+}
+
+/// A failure of the NIC while doing `what`.
+pub(crate) fn failed(what: impl fmt::Display) -> impl FnOnce(Error) -> Failure {
+    move |error| Failure::Runtime(format!("{what}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_read() {
+        assert_eq!(seconds("3"), Ok(Duration::from_secs(3)));
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["", "0", "-1", "nan", "inf", "1e9", "3s"] {
+            assert!(seconds(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_read_with_and_without_brackets() {
+        for host in ["::1", "[::1]"] {
+            assert_eq!(resolve(host, 7).unwrap(), "[::1]:7".parse().unwrap());
+        }
+        assert_eq!(resolve("127.0.0.1", 0).unwrap().port(), 0);
+    }
+}

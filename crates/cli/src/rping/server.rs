@@ -1,0 +1,132 @@
+//! The passive side: does what the client asks for.
+
+use std::thread;
+
+use weft::verbs::{Access, IncomingConnection, MemoryRegion, WorkRequest};
+
+use super::Arguments;
+use super::ping::{Advert, SIZES};
+use crate::failure::Failure;
+use crate::link::{Endpoint, Link, LinkError, failed, resolve};
+
+/// The largest ping that is served, in bytes, whatever `-S` says.
+const MOST: u32 = 65536;
+
+/// Where the buffer begins for the client's read responses.
+const SINK_BASE: u64 = 0x7fab_cde0_0000;
+
+/// Serves one client, or many.
+pub(super) fn run(arguments: &Arguments, address: &str, endpoint: &Endpoint) -> Result<(), Failure> {
+    let listener = endpoint.listen(resolve(address, arguments.port)?)?;
+    if !arguments.persistent {
+        let request = endpoint.next_request(&listener)?;
+        return serve(arguments, endpoint, request);
+    }
+    thread::scope(|scope| {
+        loop {
+            match endpoint.next_request(&listener) {
+                Ok(request) => {
+                    scope.spawn(|| {
+                        let client = request.info().remote;
+                        if let Err(failure) = serve(arguments, endpoint, request) {
+                            eprintln!("weft: client {client}: {failure}");
+                        }
+                    });
+                }
+                Err(Failure::Interrupted) => return Ok(()),
+                Err(failure) => return Err(failure),
+            }
+        }
+    })
+}
+
+/// What came of waiting for the next ping.
+enum Next {
+    Ping(Advert),
+    Disconnected,
+}
+
+fn serve(arguments: &Arguments, endpoint: &Endpoint, request: IncomingConnection) -> Result<(), Failure> {
+    arguments.trace(format_args!("request: {:?}", request.info()));
+    let link = endpoint.accept(request)?;
+    arguments.trace(format_args!("accepted: {:?}", link.queue_pair.info()));
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    let sink = link
+        .domain
+        .register_at(vec![0; MOST as usize], access, SINK_BASE)
+        .map_err(failed("cannot register a buffer"))?;
+    let mut number = 0;
+    loop {
+        let during = |error: LinkError| error.during(format_args!("ping {number}"));
+        match next(arguments, &link).map_err(during)? {
+            Next::Ping(source) => pong(arguments, &link, &sink, source, number)?,
+            Next::Disconnected => break,
+        }
+        number += 1;
+        if number == arguments.count {
+            link.await_close().map_err(|error| error.during(format_args!("after {number} pings")))?;
+            break;
+        }
+    }
+    if number < arguments.count {
+        let early = format!("the client disconnected after {number} of {} pings", arguments.count);
+        return Err(Failure::Runtime(early));
+    }
+    link.close().map_err(|error| error.during("cannot disconnect"))
+}
+
+/// A client may disconnect between two pings.
+fn next(arguments: &Arguments, link: &Link) -> Result<Next, LinkError> {
+    match advert(arguments, link) {
+        Ok(source) => Ok(Next::Ping(source)),
+        Err(LinkError::Closed) => Ok(Next::Disconnected),
+        Err(error) => Err(error),
+    }
+}
+
+fn advert(arguments: &Arguments, link: &Link) -> Result<Advert, LinkError> {
+    let mut bytes = [0; Advert::LENGTH];
+    let length = link.receive(&mut bytes)?;
+    if length != Advert::LENGTH {
+        return Err(LinkError::Broken(format!(
+            "the client sent a message of {length} bytes, rping's have {}: is it an rping?",
+            Advert::LENGTH
+        )));
+    }
+    let advert = Advert::parse(&bytes);
+    arguments.trace(format_args!("received {advert:?}"));
+    if advert.size > MOST {
+        return Err(LinkError::Broken(format!(
+            "the client wants {} bytes to be pinged; at most {MOST} are (rping itself: {})",
+            advert.size,
+            SIZES.end()
+        )));
+    }
+    Ok(advert)
+}
+
+/// Reads the client's data, and writes it where the client then says.
+fn pong(arguments: &Arguments, link: &Link, sink: &MemoryRegion, source: Advert, number: u32) -> Result<(), Failure> {
+    let during = |what: &'static str| move |error: LinkError| error.during(format_args!("ping {number}: {what}"));
+    let unexpected = |error| LinkError::Broken(format!("{error}"));
+    let read = || {
+        let place = sink.slice(..u64::from(source.size)).map_err(unexpected)?;
+        link.post(WorkRequest::read(place, source.memory))?;
+        link.finish()?;
+        Ok(place)
+    };
+    let place = read().map_err(during("RDMA read from the client"))?;
+    let mut data = vec![0; source.size as usize];
+    sink.read(0, &mut data).map_err(|error| Failure::Runtime(error.to_string()))?;
+    arguments.show("server ping data: ", &data)?;
+    let write = || {
+        link.send(&[0; Advert::LENGTH])?;
+        let target = advert(arguments, link)?;
+        let part = sink.slice(..u64::from(target.size.min(source.size))).map_err(unexpected)?;
+        debug_assert!(part.length <= place.length);
+        link.post(WorkRequest::write(part, target.memory))?;
+        link.finish()?;
+        link.send(&[0; Advert::LENGTH])
+    };
+    write().map_err(during("RDMA write to the client"))
+}
