@@ -6,8 +6,10 @@ from vm import GUEST, RDMA_SERVER_PORT, RPING_PORT
 
 
 def short_lines(command):
-    """The command with its lines cut to 48 characters and its own exit code."""
-    return f"set -o pipefail; {command} 2>&1 | cut -c1-48"
+    """The command with the lines of its standard output cut to 48 characters, standard error behind them, and its own
+    exit code. (In one stream rping's two outputs would break each other's lines.)"""
+    return (f"set -o pipefail; {command} 2>/tmp/errors.$$ | cut -c1-48; code=$?; cat /tmp/errors.$$; "
+            "rm /tmp/errors.$$; exit $code")
 
 
 def expect_pings(who, text, count, word="ping data"):

@@ -12,7 +12,7 @@ import traceback
 
 from vm import LIBC, PR_SET_PDEATHSIG, Vm, VmError, tail
 
-CASE_TIMEOUT_S = 240
+CASE_TIMEOUT_S = 400
 CASES = []
 
 
