@@ -1,0 +1,234 @@
+//! The import rule of the workspace (`docs/architecture.md`, "Layers"), kept from `cargo metadata` and the crates' roots:
+//!
+//! - a crate uses only crates of lower levels, in its tests and build scripts as well as in its code;
+//! - `weft-nic` names neither an operating system nor an emulated network;
+//! - `#![forbid(unsafe_code)]` stands in every crate but those that exist for unsafe code.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+/// Every crate that there is or will be, lowest level first. A new one gets its place here before it gets content.
+const LEVELS: [&[&str]; 6] = [
+    &["weft-base"],
+    &["weft-wire", "weft-memory", "weft-libfabric"],
+    &[
+        "weft-mpa",
+        "weft-rdmap",
+        "weft-driver",
+        "weft-edge",
+        "weft-tcp",
+        "weft-message",
+        "weft-collective",
+        "weft-window",
+        "weft-emulate",
+    ],
+    &["weft-nic"],
+    &["weft", "weft-simulate", "weft-lab"],
+    &["weft-provider", "weft-cli"],
+];
+
+/// Pairs that the levels would allow: who may not use whom, and why.
+const APART: [(&str, &str, &str); 2] = [
+    (
+        "weft-nic",
+        "weft-driver",
+        "it is generic over the network and the clock, so that production and simulation run the same lines",
+    ),
+    (
+        "weft-nic",
+        "weft-emulate",
+        "it is generic over the network and the clock, so that production and simulation run the same lines",
+    ),
+];
+
+/// Crates that exist for unsafe code: memory, the operating system, a C interface.
+const UNSAFE: [&str; 4] = ["weft-memory", "weft-driver", "weft-libfabric", "weft-provider"];
+
+const FORBID: &str = "#![forbid(unsafe_code)]";
+
+/// What of a crate the rule is about.
+struct Package {
+    name: String,
+    /// Crates of this workspace that it uses, in code, tests or build script.
+    uses: Vec<String>,
+    /// Files at which its library and its programs begin.
+    roots: Vec<String>,
+}
+
+#[test]
+fn the_workspace_keeps_the_import_rule() {
+    let packages = packages(&metadata());
+    assert!(packages.iter().any(|package| package.name == "weft-nic"), "cargo metadata shows no weft-nic");
+    let broken = check(&packages, |root| fs::read_to_string(root).unwrap_or_else(|error| panic!("{root}: {error}")));
+    assert!(broken.is_empty(), "\n\n{}\n", broken.join("\n"));
+}
+
+fn metadata() -> Value {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("cargo metadata writes JSON")
+}
+
+fn packages(metadata: &Value) -> Vec<Package> {
+    list(&metadata["packages"]).map(package).collect()
+}
+
+fn package(value: &Value) -> Package {
+    // A dependency with a path is one of ours; all others come from a registry.
+    let uses = list(&value["dependencies"]).filter(|dependency| dependency["path"].is_string());
+    let begins = |target: &&Value| {
+        list(&target["kind"]).any(|kind| kind != "test" && kind != "custom-build" && kind != "example")
+    };
+    let roots = list(&value["targets"]).filter(begins);
+    Package {
+        name: text(&value["name"]),
+        uses: uses.map(|dependency| text(&dependency["name"])).collect(),
+        roots: roots.map(|target| text(&target["src_path"])).collect(),
+    }
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// What breaks the rule, one sentence each.
+fn check(packages: &[Package], read: impl Fn(&str) -> String) -> Vec<String> {
+    let mut broken = Vec::new();
+    for package in packages {
+        match level_of(&package.name) {
+            Some(level) => broken.extend(package.uses.iter().filter_map(|used| refuse(&package.name, level, used))),
+            None => broken.push(unknown(&package.name)),
+        }
+        for root in &package.roots {
+            broken.extend(judge_root(&package.name, root, &read(root)));
+        }
+    }
+    broken
+}
+
+fn level_of(name: &str) -> Option<usize> {
+    LEVELS.iter().position(|crates| crates.contains(&name))
+}
+
+fn unknown(name: &str) -> String {
+    format!(
+        "{name} has no level. Decide which crates it may know and who may know it, put it into LEVELS of crates/cli/tests/layers.rs \
+         and into the table of docs/architecture.md."
+    )
+}
+
+fn refuse(name: &str, level: usize, used: &str) -> Option<String> {
+    if let Some((.., why)) = APART.iter().find(|(user, other, _)| (*user, *other) == (name, used)) {
+        return Some(format!("{name} uses {used}, which it must not know: {why}."));
+    }
+    match level_of(used) {
+        Some(lower) if lower < level => None,
+        Some(other) => Some(format!(
+            "{name} (level {level}) uses {used} (level {other}). A crate uses only crates of lower levels: move what both need \
+             further down, or join them in a crate above."
+        )),
+        None => Some(unknown(used)),
+    }
+}
+
+fn judge_root(name: &str, root: &str, source: &str) -> Option<String> {
+    let forbids = source.lines().any(|line| line.trim_end() == FORBID);
+    match (UNSAFE.contains(&name), forbids) {
+        (false, false) => Some(format!(
+            "{root} lacks `{FORBID}`. Unsafe code has its place in {}; a further crate for it needs a reason, in docs/architecture.md.",
+            UNSAFE.join(", ")
+        )),
+        (true, true) => {
+            Some(format!("{root} says `{FORBID}`: then {name} need not be among UNSAFE in crates/cli/tests/layers.rs."))
+        }
+        _ => None,
+    }
+}
+
+// --- the rule itself is tried on made-up workspaces
+
+const CLEAN: &str = "//! A crate.\n#![forbid(unsafe_code)]\n";
+const OPEN: &str = "//! A crate. It does not say `#![forbid(unsafe_code)]`.\n";
+
+/// What is wrong with a workspace of these crates, each with the crates that it uses, its root and the kind of that dependency.
+fn judge(crates: &[(&str, &[&str], &str)], kind: Option<&str>) -> Vec<String> {
+    let describe = |(name, uses, _): &(&str, &[&str], &str)| {
+        let mut dependencies: Vec<Value> =
+            uses.iter().map(|used| json!({ "name": used, "path": format!("/{used}"), "kind": kind })).collect();
+        dependencies.push(json!({ "name": "arrayvec", "source": "registry", "kind": null }));
+        json!({
+            "name": name,
+            "dependencies": dependencies,
+            "targets": [
+                { "kind": ["lib"], "src_path": name },
+                { "kind": ["test"], "src_path": "a test" },
+                { "kind": ["custom-build"], "src_path": "a build script" },
+            ],
+        })
+    };
+    let metadata = json!({ "packages": crates.iter().map(describe).collect::<Vec<_>>() });
+    check(&packages(&metadata), |root| {
+        let (.., source) =
+            crates.iter().find(|(name, ..)| *name == root).expect("only libraries and programs are read");
+        (*source).to_owned()
+    })
+}
+
+#[test]
+fn a_sound_workspace_passes() {
+    let crates: [(&str, &[&str], &str); 4] = [
+        ("weft-base", &[], CLEAN),
+        ("weft-memory", &["weft-base"], OPEN),
+        ("weft-rdmap", &["weft-base", "weft-memory"], CLEAN),
+        ("weft-nic", &["weft-rdmap", "weft-base"], CLEAN),
+    ];
+    assert_eq!(judge(&crates, None), [""; 0]);
+}
+
+#[test]
+fn levels_are_kept_whatever_the_dependency_is_for() {
+    for kind in [None, Some("dev"), Some("build")] {
+        let same = judge(&[("weft-mpa", &["weft-rdmap"], CLEAN)], kind);
+        assert!(
+            matches!(&same[..], [one] if one.starts_with("weft-mpa (level 2) uses weft-rdmap (level 2)")),
+            "{same:?}"
+        );
+        let up = judge(&[("weft-base", &["weft-nic"], CLEAN)], kind);
+        assert!(matches!(&up[..], [one] if one.starts_with("weft-base (level 0) uses weft-nic (level 3)")), "{up:?}");
+    }
+}
+
+#[test]
+fn the_nic_knows_no_operating_system_and_no_emulator() {
+    for other in ["weft-driver", "weft-emulate"] {
+        let broken = judge(&[("weft-nic", &[other], CLEAN)], None);
+        assert!(matches!(&broken[..], [one] if one.contains("must not know")), "{broken:?}");
+    }
+}
+
+#[test]
+fn a_crate_without_a_level_is_told_what_to_do() {
+    let broken = judge(&[("weft-new", &["weft-base"], CLEAN)], None);
+    assert!(matches!(&broken[..], [one] if one.contains("put it into LEVELS")), "{broken:?}");
+    let broken = judge(&[("weft-nic", &["weft-new"], CLEAN)], None);
+    assert!(matches!(&broken[..], [one] if one.starts_with("weft-new has no level")), "{broken:?}");
+}
+
+#[test]
+fn unsafe_code_stays_where_it_belongs() {
+    let broken = judge(&[("weft-nic", &[], OPEN)], None);
+    assert!(matches!(&broken[..], [one] if one.contains("lacks")), "{broken:?}");
+    let broken = judge(&[("weft-memory", &[], CLEAN)], None);
+    assert!(matches!(&broken[..], [one] if one.contains("need not be among UNSAFE")), "{broken:?}");
+}
