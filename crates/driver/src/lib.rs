@@ -23,3 +23,6 @@ pub use listener::TcpListener;
 pub use network::TcpNetwork;
 pub use port::TcpPort;
 pub use wait_set::WaitSet;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,603 @@
+//! Over loopback. Waiting is for events, with a limit that only a failure reaches.
+
+use core::time::Duration;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::thread;
+
+use socket2::SockRef;
+use weft_base::{
+    Backlog, DomainId, Interest, Listener, Network, Piece, Port, PortError, PortOptions, Readiness, ReceivePiece,
+    Received, Token, Waker,
+};
+use weft_memory::{Access, Limits, LocalRight, Registry, RemoteRight};
+
+use super::*;
+
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
+const READ: Interest = Interest { readable: true, writable: false };
+const WRITE: Interest = Interest { readable: false, writable: true };
+const NOTHING: Interest = Interest { readable: false, writable: false };
+
+struct Bench {
+    registry: Registry,
+    domain: DomainId,
+    network: TcpNetwork,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let registry = Registry::new(7, Limits::default());
+        let domain = registry.allocate_domain().unwrap();
+        let network = TcpNetwork::new(registry.clone()).unwrap();
+        Self { registry, domain, network }
+    }
+
+    fn wait(&mut self) -> Vec<Readiness> {
+        let mut ready = Vec::new();
+        self.network.wait(PATIENCE, &mut ready).unwrap();
+        ready
+    }
+
+    fn look(&mut self) -> Vec<Readiness> {
+        let mut ready = Vec::new();
+        self.network.wait(Some(Duration::ZERO), &mut ready).unwrap();
+        ready
+    }
+
+    fn listen(&mut self, local: &str) -> TcpListener {
+        self.network.listen(local.parse().unwrap(), Backlog(16), PortOptions::default()).unwrap()
+    }
+
+    fn accept(&mut self, listener: &mut TcpListener) -> TcpPort {
+        loop {
+            if let Some(port) = listener.accept().unwrap() {
+                return port;
+            }
+            self.network.arm_listener(listener, Token(1)).unwrap();
+            assert!(self.wait().iter().any(|ready| ready.token == Token(1) && ready.readable), "nobody came");
+        }
+    }
+
+    /// The connecting and the accepted end.
+    fn connect(&mut self, listener: &mut TcpListener, remote: SocketAddr, options: PortOptions) -> (TcpPort, TcpPort) {
+        let mut active = self.network.connect(remote, options).unwrap();
+        let passive = self.accept(listener);
+        self.connected(&mut active).unwrap();
+        (active, passive)
+    }
+
+    fn connected(&mut self, port: &mut TcpPort) -> Result<(), PortError> {
+        while !port.poll_connected()? {
+            self.network.arm_port(port, Token(2), WRITE).unwrap();
+            assert!(!self.wait().is_empty(), "the connect came to nothing");
+        }
+        Ok(())
+    }
+
+    fn pair(&mut self) -> (TcpPort, TcpPort) {
+        self.pair_with(PortOptions::default())
+    }
+
+    fn pair_with(&mut self, options: PortOptions) -> (TcpPort, TcpPort) {
+        let mut listener = self.network.listen("127.0.0.1:0".parse().unwrap(), Backlog(1), options).unwrap();
+        let remote = listener.local_address();
+        self.connect(&mut listener, remote, options)
+    }
+
+    fn receive(&mut self, port: &mut TcpPort, pieces: &mut [ReceivePiece<'_>]) -> Result<Received, PortError> {
+        loop {
+            match port.receive(pieces)? {
+                Received::Nothing => {}
+                received => return Ok(received),
+            }
+            self.network.arm_port(port, Token(3), READ)?;
+            assert!(!self.wait().is_empty(), "nothing came");
+        }
+    }
+
+    fn receive_exactly(&mut self, port: &mut TcpPort, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        let mut filled = 0;
+        while filled < length {
+            match self.receive(port, &mut [ReceivePiece::Staging(&mut bytes[filled..])]).unwrap() {
+                Received::Bytes(count) => filled += count,
+                other => panic!("{other:?} after {filled} of {length} bytes"),
+            }
+        }
+        bytes
+    }
+}
+
+fn has_ipv6() -> bool {
+    let there = std::net::TcpListener::bind("[::1]:0").is_ok();
+    if !there {
+        eprintln!("skipped: this machine has no IPv6 loopback address");
+    }
+    there
+}
+
+#[test]
+fn connect_and_accept() {
+    let mut bench = Bench::new();
+    let mut families = vec!["127.0.0.1:0"];
+    families.extend(has_ipv6().then_some("[::1]:0"));
+    for local in families {
+        let mut listener = bench.listen(local);
+        assert!(listener.accept().unwrap().is_none());
+        let remote = listener.local_address();
+        let (mut active, mut passive) = bench.connect(&mut listener, remote, PortOptions::default());
+        assert_eq!(active.remote_address(), remote);
+        assert_eq!(passive.local_address().unwrap(), remote);
+        assert_eq!(passive.remote_address(), active.local_address().unwrap());
+        assert_eq!(passive.poll_connected(), Ok(true));
+        assert!(active.segment_size() > 1000 && passive.segment_size() > 1000);
+        assert_eq!(active.send(&[Piece::Bytes(b"hello")]), Ok(5));
+        assert_eq!(bench.receive_exactly(&mut passive, 5), b"hello");
+    }
+}
+
+#[test]
+fn the_unspecified_ipv6_address_accepts_both() {
+    if !has_ipv6() {
+        return;
+    }
+    let mut bench = Bench::new();
+    let mut listener = bench.listen("[::]:0");
+    let number = listener.local_address().port();
+    for remote in ["127.0.0.1", "::1"] {
+        let remote = SocketAddr::new(remote.parse().unwrap(), number);
+        let (active, passive) = bench.connect(&mut listener, remote, PortOptions::default());
+        assert_eq!(passive.local_address().unwrap(), remote);
+        assert_eq!(passive.remote_address(), active.local_address().unwrap());
+    }
+}
+
+#[test]
+fn a_local_address_can_be_chosen() {
+    let mut bench = Bench::new();
+    let mut listener = bench.listen("127.0.0.1:0");
+    let remote = listener.local_address();
+    let options = PortOptions { local: Some("127.0.0.2:0".parse().unwrap()), ..PortOptions::default() };
+    let (active, passive) = bench.connect(&mut listener, remote, options);
+    assert_eq!(active.local_address().unwrap().ip().to_string(), "127.0.0.2");
+    assert_eq!(passive.remote_address().ip().to_string(), "127.0.0.2");
+}
+
+#[test]
+fn nobody_listens() {
+    let mut bench = Bench::new();
+    // Bound but not listening: nobody else can take the port number meanwhile.
+    let holder = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    holder.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+    let remote = holder.local_addr().unwrap().as_socket().unwrap();
+    let mut port = bench.network.connect(remote, PortOptions::default()).unwrap();
+    assert_eq!(bench.connected(&mut port), Err(PortError::Refused));
+    assert_eq!(port.poll_connected(), Err(PortError::Refused), "it stays so");
+    assert_eq!(port.send(&[Piece::Bytes(b"x")]), Err(PortError::Refused));
+    assert_eq!(port.receive(&mut [ReceivePiece::Staging(&mut [0])]), Err(PortError::Refused));
+}
+
+#[test]
+fn addresses_that_cannot_be_used() {
+    let mut bench = Bench::new();
+    let listener = bench.listen("127.0.0.1:0");
+    let options = PortOptions::default();
+    let twice = bench.network.listen(listener.local_address(), Backlog(1), options).map(drop);
+    assert_eq!(twice, Err(PortError::AddressInUse));
+    // TEST-NET-1 (RFC 5737) is nobody's.
+    let foreign: SocketAddr = "192.0.2.1:0".parse().unwrap();
+    assert_eq!(bench.network.listen(foreign, Backlog(1), options).map(drop), Err(PortError::AddressNotLocal));
+    let from_there = PortOptions { local: Some(foreign), ..options };
+    let connected = bench.network.connect(listener.local_address(), from_there).map(drop);
+    assert_eq!(connected, Err(PortError::AddressNotLocal));
+}
+
+#[test]
+fn mixed_pieces_go_and_come() {
+    let mut bench = Bench::new();
+    let (mut active, mut passive) = bench.pair();
+    let source = bench.registry.register(bench.domain, b"..payload..".to_vec(), Access::LOCAL_READ, 0).unwrap();
+    let sink = bench.registry.register(bench.domain, vec![b'.'; 12], Access::REMOTE_WRITE, 0).unwrap();
+    let pieces = [
+        Piece::Bytes(b"head"),
+        Piece::Bytes(b""),
+        Piece::Memory(source.slice(2..9).unwrap()),
+        Piece::Memory(source.slice(3..3).unwrap()),
+        Piece::Bytes(b"tail"),
+    ];
+    assert_eq!(active.send(&pieces), Ok(15));
+
+    let granted = bench.registry.check_remote(bench.domain, sink.stag(), 3, 7, RemoteRight::Write).unwrap();
+    let (mut head, mut tail) = ([0; 4], [0; 10]);
+    let mut places = [
+        ReceivePiece::Staging(&mut head),
+        ReceivePiece::Memory(granted),
+        ReceivePiece::Staging(&mut []),
+        ReceivePiece::Staging(&mut tail),
+    ];
+    assert_eq!(bench.receive(&mut passive, &mut places), Ok(Received::Bytes(15)));
+    assert_eq!((&head, &tail[..4]), (b"head", &b"tail"[..]));
+    assert_eq!(sink.to_vec(), b"...payload..");
+
+    // One piece goes another way through the kernel.
+    assert_eq!(passive.send(&[Piece::Memory(sink.slice(3..10).unwrap())]), Ok(7));
+    let slice = sink.slice(0..7).unwrap();
+    assert_eq!(bench.receive(&mut active, &mut [ReceivePiece::Memory(slice)]), Ok(Received::Bytes(7)));
+    assert_eq!(sink.to_vec(), b"payloadoad..");
+}
+
+#[test]
+fn more_pieces_than_one_system_call_takes() {
+    let mut bench = Bench::new();
+    let (mut active, mut passive) = bench.pair();
+    let bytes: Vec<u8> = (0..1000u32).map(|at| at as u8).collect();
+    let source = bench.registry.register(bench.domain, bytes.clone(), Access::LOCAL_READ, 0).unwrap();
+    let pieces: Vec<_> = (0..500)
+        .flat_map(|at| {
+            let memory = source.slice(at * 2..at * 2 + 1).unwrap();
+            [Piece::Memory(memory), Piece::Bytes(&bytes[at as usize * 2 + 1..][..1])]
+        })
+        .collect();
+    assert_eq!(active.send(&pieces), Ok(1000));
+    let mut out = vec![0; 1000];
+    let mut filled = 0;
+    while filled < 1000 {
+        let mut places: Vec<_> = out[filled..].chunks_mut(1).map(ReceivePiece::Staging).collect();
+        match bench.receive(&mut passive, &mut places).unwrap() {
+            Received::Bytes(count) => filled += count,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(out, bytes);
+}
+
+#[test]
+fn no_room_is_not_the_end() {
+    let mut bench = Bench::new();
+    let (mut active, mut passive) = bench.pair();
+    assert_eq!(active.send(&[]), Ok(0));
+    assert_eq!(active.send(&[Piece::Bytes(b"")]), Ok(0));
+    assert_eq!(active.send(&[Piece::Bytes(b"x")]), Ok(1));
+    bench.network.arm_port(&passive, Token(5), READ).unwrap();
+    bench.wait();
+    assert_eq!(passive.receive(&mut []), Ok(Received::Nothing));
+    assert_eq!(passive.receive(&mut [ReceivePiece::Staging(&mut [])]), Ok(Received::Nothing));
+    assert_eq!(bench.receive_exactly(&mut passive, 1), b"x");
+    assert_eq!(passive.receive(&mut [ReceivePiece::Staging(&mut [0])]), Ok(Received::Nothing));
+}
+
+#[test]
+fn a_full_connection_takes_less_and_then_nothing() {
+    let mut bench = Bench::new();
+    let (mut active, mut passive) =
+        bench.pair_with(PortOptions { buffer_bytes: Some(16 << 10), ..PortOptions::default() });
+    let block: Vec<u8> = (0..65_536u32).map(|at| (at % 251) as u8).collect();
+    let mut sent = 0;
+    loop {
+        let taken = active.send(&[Piece::Bytes(&block[..1000]), Piece::Bytes(&block[1000..])]).unwrap();
+        sent += taken;
+        if taken == 0 {
+            break;
+        }
+        assert!(sent < 64 << 20, "the buffers have no end");
+        // The pattern goes on where it stopped.
+        let rest = &block[taken % block.len()..];
+        if !rest.is_empty() && taken < block.len() {
+            let more = active.send(&[Piece::Bytes(rest)]).unwrap();
+            sent += more;
+            if more < rest.len() {
+                break;
+            }
+        }
+    }
+    assert!(sent > 0);
+    let received = bench.receive_exactly(&mut passive, sent);
+    assert!(received.iter().enumerate().all(|(at, byte)| *byte == ((at % 65_536) % 251) as u8));
+    bench.network.arm_port(&active, Token(9), WRITE).unwrap();
+    assert!(bench.wait().iter().any(|ready| ready.token == Token(9) && ready.writable));
+    assert!(active.send(&[Piece::Bytes(b"room again")]).unwrap() > 0);
+}
+
+#[test]
+fn one_direction_ends_and_the_other_goes_on() {
+    let mut bench = Bench::new();
+    let (mut active, mut passive) = bench.pair();
+    active.send(&[Piece::Bytes(b"last")]).unwrap();
+    active.close_send();
+    assert_eq!(bench.receive_exactly(&mut passive, 4), b"last");
+    let mut byte = [0];
+    for _ in 0..2 {
+        let end = bench.receive(&mut passive, &mut [ReceivePiece::Staging(&mut byte)]);
+        assert_eq!(end, Ok(Received::End));
+    }
+    assert_eq!(passive.send(&[Piece::Bytes(b"still")]), Ok(5));
+    assert_eq!(bench.receive_exactly(&mut active, 5), b"still");
+    assert_eq!(active.send(&[Piece::Bytes(b"x")]), Err(PortError::Reset), "after close_send");
+}
+
+#[test]
+fn dropping_closes_gracefully() {
+    let mut bench = Bench::new();
+    let (mut active, mut passive) = bench.pair();
+    active.send(&[Piece::Bytes(b"bye")]).unwrap();
+    drop(active);
+    assert_eq!(bench.receive_exactly(&mut passive, 3), b"bye");
+    let end = bench.receive(&mut passive, &mut [ReceivePiece::Staging(&mut [0])]);
+    assert_eq!(end, Ok(Received::End));
+}
+
+#[test]
+fn the_peer_of_an_abort_sees_a_reset() {
+    let mut bench = Bench::new();
+    let (mut active, mut passive) = bench.pair();
+    active.abort();
+    for _ in 0..2 {
+        let seen = bench.receive(&mut passive, &mut [ReceivePiece::Staging(&mut [0])]);
+        assert_eq!(seen, Err(PortError::Reset));
+    }
+    assert_eq!(passive.send(&[Piece::Bytes(b"x")]), Err(PortError::Reset));
+    assert_eq!(active.send(&[Piece::Bytes(b"x")]), Err(PortError::Reset));
+    assert_eq!(active.receive(&mut [ReceivePiece::Staging(&mut [0])]), Err(PortError::Reset));
+    assert_eq!(active.local_address(), Err(PortError::Reset));
+    assert_eq!(bench.network.arm_port(&active, Token(1), READ), Err(PortError::Reset));
+    active.abort();
+    active.close_send();
+}
+
+/// The kernel tells the reset to the send and would show the receiver an end.
+#[test]
+fn bytes_before_a_reset_are_received_and_then_the_reset() {
+    let mut bench = Bench::new();
+    let (mut active, mut passive) = bench.pair();
+    active.send(&[Piece::Bytes(b"why")]).unwrap();
+    bench.network.arm_port(&passive, Token(4), READ).unwrap();
+    bench.wait();
+    active.abort();
+    while passive.send(&[Piece::Bytes(b"x")]).is_ok() {
+        thread::yield_now();
+    }
+    assert_eq!(bench.receive_exactly(&mut passive, 3), b"why");
+    for _ in 0..2 {
+        let seen = passive.receive(&mut [ReceivePiece::Staging(&mut [0])]);
+        assert_eq!(seen, Err(PortError::Reset));
+    }
+}
+
+#[test]
+fn memory_that_is_gone_is_named_and_nothing_is_moved() {
+    let mut bench = Bench::new();
+    let (mut active, mut passive) = bench.pair();
+    let region = bench.registry.register(bench.domain, vec![7; 4], Access::REMOTE_WRITE, 0).unwrap();
+    let slice = region.slice(..).unwrap();
+    let granted = bench.registry.check_remote(bench.domain, region.stag(), 0, 4, RemoteRight::Write).unwrap();
+    region.invalidate();
+    active.send(&[Piece::Bytes(b"1234")]).unwrap();
+    bench.network.arm_port(&passive, Token(4), READ).unwrap();
+    bench.wait();
+    let mut places = [ReceivePiece::Memory(granted)];
+    assert_eq!(passive.receive(&mut places), Err(PortError::Memory(granted.region)));
+    assert_eq!(bench.receive_exactly(&mut passive, 4), b"1234", "the stream still stands");
+
+    // In flight it may be sent, even without its owner.
+    bench.registry.pin(bench.domain, slice, LocalRight::Read).unwrap();
+    drop(region);
+    assert_eq!(active.send(&[Piece::Memory(slice)]), Ok(4));
+    bench.registry.unpin(slice);
+    let pieces = [Piece::Bytes(b"lost"), Piece::Memory(slice)];
+    assert_eq!(active.send(&pieces), Err(PortError::Memory(slice.region)));
+    assert_eq!(active.send(&[Piece::Bytes(b"next")]), Ok(4));
+    assert_eq!(bench.receive_exactly(&mut passive, 8), b"\x07\x07\x07\x07next");
+}
+
+#[test]
+fn interest_is_for_one_report() {
+    let mut bench = Bench::new();
+    let (mut active, passive) = bench.pair();
+    assert!(bench.look().is_empty());
+    active.send(&[Piece::Bytes(b"x")]).unwrap();
+    assert!(bench.look().is_empty(), "not armed");
+
+    bench.network.arm_port(&passive, Token(5), READ).unwrap();
+    let readable = Readiness { token: Token(5), readable: true, writable: false };
+    assert_eq!(bench.wait(), [readable]);
+    assert!(bench.look().is_empty(), "reported once");
+
+    bench.network.arm_port(&passive, Token(5), READ).unwrap();
+    bench.network.arm_port(&passive, Token(6), Interest { readable: true, writable: true }).unwrap();
+    assert_eq!(bench.wait(), [Readiness { token: Token(6), readable: true, writable: true }], "the later one counts");
+
+    bench.network.arm_port(&passive, Token(5), READ).unwrap();
+    bench.network.arm_port(&passive, Token(5), NOTHING).unwrap();
+    bench.network.arm_port(&passive, Token(5), NOTHING).unwrap();
+    drop(active);
+    assert!(bench.look().is_empty(), "disarmed, even for the end");
+
+    let mut listener = bench.listen("127.0.0.1:0");
+    bench.network.arm_listener(&listener, Token(7)).unwrap();
+    let _active = bench.network.connect(listener.local_address(), PortOptions::default()).unwrap();
+    assert_eq!(bench.wait(), [Readiness { token: Token(7), readable: true, writable: false }]);
+    assert!(bench.look().is_empty());
+    assert!(listener.accept().unwrap().is_some());
+}
+
+#[test]
+fn a_waker_ends_a_wait() {
+    let mut bench = Bench::new();
+    let waker = bench.network.waker();
+    waker.wake();
+    waker.wake();
+    let mut ready = Vec::new();
+    bench.network.wait(None, &mut ready).unwrap();
+    // Both were one: a look finds nothing, which the descriptor says too.
+    assert!(!is_readable(bench.network.poll_fd()));
+    thread::scope(|scope| {
+        for _ in 0..100 {
+            scope.spawn(|| waker.wake()).join().unwrap();
+            bench.network.wait(None, &mut ready).unwrap();
+        }
+        scope.spawn(|| waker.wake());
+        bench.network.wait(None, &mut ready).unwrap();
+    });
+    assert!(ready.is_empty());
+}
+
+/// Wakes and waits take turns on two threads; a lost wake would hang.
+#[test]
+fn no_wake_is_lost() {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    const ROUNDS: u32 = 20_000;
+    let mut bench = Bench::new();
+    let waker = bench.network.waker();
+    let (asked, done) = (AtomicU32::new(0), AtomicU32::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1..=ROUNDS {
+                asked.store(round, Ordering::Release);
+                waker.wake();
+                // Sometimes in step, sometimes far ahead.
+                while round % 7 == 0 && done.load(Ordering::Acquire) < round {
+                    thread::yield_now();
+                }
+            }
+        });
+        let mut ready = Vec::new();
+        while done.load(Ordering::Relaxed) < ROUNDS {
+            bench.network.wait(None, &mut ready).unwrap();
+            done.store(asked.load(Ordering::Acquire), Ordering::Release);
+        }
+    });
+}
+
+#[test]
+fn a_wait_ends_in_time_and_not_before() {
+    let mut bench = Bench::new();
+    for micros in [1, 300, 2000] {
+        let timeout = Duration::from_micros(micros);
+        let begun = std::time::Instant::now();
+        let mut ready = Vec::new();
+        bench.network.wait(Some(timeout), &mut ready).unwrap();
+        assert!(begun.elapsed() >= timeout && ready.is_empty());
+    }
+}
+
+#[test]
+fn events_and_wait_sets() {
+    let (first, second) = (EventFd::new().unwrap(), EventFd::new().unwrap());
+    let set = WaitSet::new().unwrap();
+    set.add(&first, 1).unwrap();
+    set.add(&second, 2).unwrap();
+    let mut keys = Vec::new();
+    set.wait(Some(Duration::ZERO), &mut keys).unwrap();
+    assert!(keys.is_empty() && !first.drain());
+
+    second.signal();
+    second.wake();
+    assert!(is_readable(second.as_fd()) && is_readable(set.as_fd()));
+    set.wait(None, &mut keys).unwrap();
+    set.wait(None, &mut keys).unwrap();
+    assert_eq!(keys, [2, 2], "until drained");
+    assert!(second.drain() && !second.drain());
+    assert!(!is_readable(set.as_fd()));
+
+    first.signal();
+    set.add(&first, 10).unwrap();
+    keys.clear();
+    set.wait(None, &mut keys).unwrap();
+    assert_eq!(keys, [10]);
+    set.remove(&first).unwrap();
+    set.remove(&first).unwrap();
+    assert!(!is_readable(set.as_fd()));
+}
+
+#[test]
+fn a_network_can_be_waited_for_from_outside() {
+    let mut bench = Bench::new();
+    let (mut active, passive) = bench.pair();
+    let set = WaitSet::new().unwrap();
+    set.add(&bench.network.poll_fd(), 1).unwrap();
+    bench.network.arm_port(&passive, Token(5), READ).unwrap();
+    assert!(!is_readable(set.as_fd()));
+    active.send(&[Piece::Bytes(b"x")]).unwrap();
+    let mut keys = Vec::new();
+    set.wait(PATIENCE, &mut keys).unwrap();
+    assert_eq!(keys, [1]);
+    assert_eq!(bench.look().len(), 1);
+    assert!(!is_readable(set.as_fd()));
+}
+
+#[test]
+fn options_reach_both_ends() {
+    let mut bench = Bench::new();
+    let timeout = Duration::from_secs(12);
+    let options = PortOptions { peer_timeout: Some(timeout), buffer_bytes: Some(100_000), ..PortOptions::default() };
+    let (active, passive) = bench.pair_with(options);
+    for port in [&active, &passive] {
+        let fd = port.descriptor().unwrap();
+        let socket = SockRef::from(&fd);
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(timeout));
+        assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap() && socket.nonblocking().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(6));
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(2));
+        // The kernel doubles what it is told (socket(7)).
+        assert!(socket.send_buffer_size().unwrap() >= 100_000 && socket.recv_buffer_size().unwrap() >= 100_000);
+    }
+    let (plain, _peer) = bench.pair();
+    assert!(!SockRef::from(&plain.descriptor().unwrap()).keepalive().unwrap());
+    // Shorter than keepalives can count.
+    bench.pair_with(PortOptions { peer_timeout: Some(Duration::from_nanos(1)), ..PortOptions::default() });
+}
+
+#[test]
+fn every_descriptor_closes_on_exec() {
+    let mut bench = Bench::new();
+    let listener = bench.listen("127.0.0.1:0");
+    let (active, passive) = bench.pair();
+    let (event, set) = (EventFd::new().unwrap(), WaitSet::new().unwrap());
+    let descriptors = [
+        bench.network.poll_fd(),
+        listener.as_fd(),
+        active.descriptor().unwrap(),
+        passive.descriptor().unwrap(),
+        event.as_fd(),
+        set.as_fd(),
+    ];
+    for fd in descriptors {
+        // SAFETY: Reads the flags of an open descriptor.
+        let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFD) };
+        assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC, "descriptor {fd:?}");
+    }
+}
+
+#[test]
+fn the_segment_size_follows_the_path() {
+    let mut bench = Bench::new();
+    let (mut active, mut passive) = bench.pair();
+    let block = vec![1; 64 << 10];
+    let mut moved = 0;
+    while moved < 8 << 20 {
+        let sent = active.send(&[Piece::Bytes(&block)]).unwrap();
+        bench.receive_exactly(&mut passive, sent);
+        moved += sent;
+    }
+    let now = SockRef::from(&active.descriptor().unwrap()).tcp_mss().unwrap();
+    assert_eq!(active.segment_size(), now);
+}
+
+#[test]
+fn ports_may_change_threads() {
+    fn movable<T: Send>() {}
+    movable::<TcpNetwork>();
+    movable::<TcpPort>();
+    movable::<TcpListener>();
+    fn shared<T: Sync>() {}
+    shared::<EventFd>();
+    shared::<WaitSet>();
+    shared::<MonotonicClock>();
+}
+
+fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: One entry, valid during the call, which does not wait.
+    unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+}
