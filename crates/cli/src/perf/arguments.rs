@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::campaign::Plan;
 use super::contestant::{self, Entry};
-use super::plan::{Job, LARGEST_WINDOW, MOST_MESSAGES, Operation, Role, Switch, Test, Wait};
+use super::plan::{Fpdu, Job, LARGEST_WINDOW, MOST_MESSAGES, Operation, Progress, Role, Switch, Test, Verify, Wait};
 use super::remote::Place;
 use super::size::Sizes;
 use crate::failure::Failure;
@@ -18,11 +18,13 @@ Examples:
   weft perf latency --size 8..4K --runs 9             several sizes, more runs
   weft perf bandwidth --vs sockets,sockets:256K       beside plain TCP, same write size and 256 KiB writes
   weft perf rate --vs sockets:batched,libfabric:tcp   8-byte messages, beside a batching program and libfabric
+  weft perf bandwidth --vs iwarp:markers=on,iwarp:crc=off   beside itself with other settings
   weft perf bandwidth --json result.json              for figures and scripts
   weft perf --listen 192.0.2.1:7471                   on one machine, and on the other:
   weft perf latency --connect 192.0.2.1
 
-Contestants: sockets, mptcp (variants: batched, or a write size), libfabric (variant: the provider), ucx.
+Contestants: iwarp (variants: settings, such as crc=off:markers=on, of crc, markers, verify, fpdu, progress), sockets and
+mptcp (variants: batched, or a write size), libfabric (variant: the provider), ucx.
 Ratios are the measured transport's median over the peer's: below 1 is ahead in latency, above 1 in bandwidth and rate.
 The two-machine mode asks for no password: whoever reaches the port can make this machine run measurements.";
 
@@ -54,16 +56,28 @@ pub(crate) struct Arguments {
     /// Messages in flight, in bandwidth and rate
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=LARGEST_WINDOW as i64))]
     window: u16,
-    /// The operation that carries the data, where a contestant has several
-    #[arg(long, value_enum, default_value_t = Operation::Send)]
-    operation: Operation,
+    /// The operation that carries the data, where a contestant has several [default: send; iwarp writes in bandwidth]
+    #[arg(long, value_enum)]
+    operation: Option<Operation>,
     /// The checksum over each frame, where a contestant has one
     #[arg(long, value_enum, default_value_t = Switch::On)]
     crc: Switch,
     /// Markers in the stream, where a contestant has them
     #[arg(long, value_enum, default_value_t = Switch::Off)]
     markers: Switch,
-    /// How sockets wait
+    /// When iwarp places what has come
+    #[arg(long, value_enum, default_value_t = Verify::LargeInPlace)]
+    verify: Verify,
+    /// How long frames of iwarp may be
+    #[arg(long, value_enum, default_value_t = Fpdu::Large)]
+    fpdu: Fpdu,
+    /// Who runs iwarp's event loop
+    #[arg(long, value_enum, default_value_t = Progress::Caller)]
+    progress: Progress,
+    /// Show also how often each side copied each byte of the payload, where a contestant tells
+    #[arg(long)]
+    pub(super) copies: bool,
+    /// How sockets and iwarp wait
     #[arg(long, value_enum, default_value_t = Wait::Spin)]
     wait: Wait,
     /// Keep the two sides on a core each (the passive side on the first, the active one on the second)
@@ -99,6 +113,7 @@ impl Arguments {
             warmup: self.warmup,
             limit: Duration::from_secs(self.timeout),
             pin: self.pin,
+            copies: self.copies,
             template: self.job(test, &place),
             place,
         })
@@ -135,6 +150,9 @@ impl Arguments {
             wait: self.wait,
             crc: self.crc,
             markers: self.markers,
+            verify: self.verify,
+            fpdu: self.fpdu,
+            progress: self.progress,
             local: place.local(),
             host: place.host().into(),
             core: None,

@@ -25,6 +25,8 @@ pub(crate) struct Plan {
     /// How long a run may take.
     pub(crate) limit: Duration,
     pub(crate) pin: Switch,
+    /// Whether the table shows copies.
+    pub(crate) copies: bool,
     pub(crate) place: Place,
     /// The job without contestant, role, size and counts.
     pub(crate) template: Job,

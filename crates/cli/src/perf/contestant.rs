@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::contestants::{libfabric::Libfabric, sockets::Sockets, ucx::Ucx};
+use super::contestants::{libfabric::Libfabric, sockets::Sockets, ucx::Ucx, weft::Weft};
 use super::measure::Measured;
 use super::plan::Job;
 
@@ -38,7 +38,7 @@ pub(crate) trait Side {
 
 /// All contestants. The first is the one that is measured by default, the others are its peers.
 pub(crate) fn all() -> &'static [&'static dyn Contestant] {
-    &[&Sockets::TCP, &Libfabric, &Ucx, &Sockets::MPTCP]
+    &[&Weft::IWARP, &Sockets::TCP, &Libfabric, &Ucx, &Sockets::MPTCP]
 }
 
 /// A contestant, perhaps with a variant: `libfabric:tcp`.

@@ -16,6 +16,8 @@ pub(crate) struct Measured {
     pub(crate) p99: Option<f64>,
     /// Processor time that this side used for each GB of payload, in seconds.
     pub(crate) cpu_s_per_gb: Option<f64>,
+    /// How often this side copied each byte of payload in user space.
+    pub(crate) copies: Option<f64>,
 }
 
 /// The reading at position `share` of the sorted readings (0.5: the median; of an even count the mean of the two in the middle).
@@ -63,14 +65,14 @@ impl RoundTrips {
         }
     }
 
-    /// Median and 99th percentile of half a round trip, in microseconds.
-    pub(crate) fn finish(self) -> Measured {
-        let mut halves: Vec<f64> = self.nanoseconds.into_iter().map(|whole| f64::from(whole) / 2000.0).collect();
-        halves.sort_by(f64::total_cmp);
-        if halves.is_empty() {
+    /// Median and 99th percentile of this share of a round trip, in microseconds.
+    pub(crate) fn finish(self, share: f64) -> Measured {
+        let mut times: Vec<f64> = self.nanoseconds.into_iter().map(|whole| f64::from(whole) * share / 1000.0).collect();
+        times.sort_by(f64::total_cmp);
+        if times.is_empty() {
             return Measured::default();
         }
-        Measured { value: Some(percentile(&halves, 0.5)), p99: Some(percentile(&halves, 0.99)), cpu_s_per_gb: None }
+        Measured { value: Some(percentile(&times, 0.5)), p99: Some(percentile(&times, 0.99)), ..Measured::default() }
     }
 }
 
@@ -180,7 +182,9 @@ mod tests {
             trips.lap();
         }
         assert_eq!(trips.nanoseconds.len(), 3);
-        assert_eq!(RoundTrips::new(2, 3).finish(), Measured::default(), "nothing measured, nothing claimed");
+        let half = RoundTrips { nanoseconds: vec![2000, 4000, 6000], ..RoundTrips::new(0, 3) }.finish(0.5);
+        assert_eq!(half.value, Some(2.0));
+        assert_eq!(RoundTrips::new(2, 3).finish(0.5), Measured::default(), "nothing measured, nothing claimed");
     }
 
     #[test]

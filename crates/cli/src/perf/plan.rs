@@ -9,7 +9,7 @@ use super::size::LARGEST;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Test {
-    /// Half of a round trip, in microseconds: less is better
+    /// Half of a round trip (of a read: all of it), in microseconds: less is better
     Latency,
     /// Payload per time in one direction, in GB/s (10^9 bytes)
     Bandwidth,
@@ -49,6 +49,38 @@ pub(crate) enum Switch {
     Off,
 }
 
+/// When a frame's payload goes to its place, relative to the check of its CRC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Verify {
+    /// After it, always
+    BeforePlace,
+    /// Large frames are read into place and checked there
+    LargeInPlace,
+    /// The same, and small frames are copied and checked in one pass
+    InOnePass,
+}
+
+/// How long frames may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Fpdu {
+    /// As long as the length field allows
+    Large,
+    /// No longer than a packet of the path
+    Path,
+}
+
+/// Who runs the event loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Progress {
+    /// The thread that posts and polls
+    Caller,
+    /// A thread of its own, the other one sleeps
+    Thread,
+}
+
 /// The part that a process plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -69,7 +101,8 @@ pub(crate) struct Job {
     pub(crate) variant: Option<String>,
     pub(crate) role: Role,
     pub(crate) test: Test,
-    pub(crate) operation: Operation,
+    /// `None`: what the contestant is best at.
+    pub(crate) operation: Option<Operation>,
     /// Bytes of a message.
     pub(crate) size: usize,
     /// Messages that are measured.
@@ -81,6 +114,9 @@ pub(crate) struct Job {
     pub(crate) wait: Wait,
     pub(crate) crc: Switch,
     pub(crate) markers: Switch,
+    pub(crate) verify: Verify,
+    pub(crate) fpdu: Fpdu,
+    pub(crate) progress: Progress,
     /// The address to listen at, or to come from; `None` when the way to the peer decides.
     pub(crate) local: Option<String>,
     /// The host of the passive side.
@@ -122,12 +158,17 @@ impl Job {
         self.iterations * self.size as u64
     }
 
+    /// The part of a round trip that the latency test states: half of it, but a read is one round trip.
+    pub(crate) fn share_of_round_trip(&self) -> f64 {
+        if self.operation == Some(Operation::Read) { 1.0 } else { 0.5 }
+    }
+
     /// How many messages make a run of about a second or less, unless told otherwise.
     pub(crate) fn default_iterations(test: Test, size: usize) -> u64 {
         let size = size as u64;
         match test {
             Test::Latency => ((1 << 30) / (size * 4)).clamp(200, 50_000),
-            Test::Bandwidth => ((2 << 30) / size).clamp(64, 200_000),
+            Test::Bandwidth => ((1 << 30) / size).clamp(64, 200_000),
             Test::Rate => ((1 << 30) / size).clamp(64, 400_000),
         }
     }
@@ -145,7 +186,7 @@ pub(crate) mod tests {
             variant: None,
             role: Role::Active,
             test: Test::Latency,
-            operation: Operation::Send,
+            operation: None,
             size: 8,
             iterations: 10,
             warmup: 1,
@@ -153,6 +194,9 @@ pub(crate) mod tests {
             wait: Wait::Spin,
             crc: Switch::On,
             markers: Switch::Off,
+            verify: Verify::LargeInPlace,
+            fpdu: Fpdu::Large,
+            progress: Progress::Caller,
             local: None,
             host: "127.0.0.1".into(),
             core: None,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::campaign::{Plan, Results};
 use super::measure::median;
-use super::plan::Test;
+use super::plan::{Job, Operation, Test};
 use super::session::Run;
 use super::size::Size;
 use crate::failure::Failure;
@@ -57,12 +57,20 @@ const SENDER_CPU: Metric = Metric { name: "sender_cpu", unit: "s/GB", value: |ru
 const RECEIVER_CPU: Metric =
     Metric { name: "receiver_cpu", unit: "s/GB", value: |run| run.receiver_cpu, p99: |_| None };
 
+const SENDER_COPIES: Metric =
+    Metric { name: "sender_copies", unit: "copies/B", value: |run| run.sender_copies, p99: |_| None };
+const RECEIVER_COPIES: Metric =
+    Metric { name: "receiver_copies", unit: "copies/B", value: |run| run.receiver_copies, p99: |_| None };
+
 /// The figures of a test, the one that it is about first.
-fn metrics(test: Test) -> Vec<Metric> {
+fn metrics(job: &Job) -> Vec<Metric> {
     let main = |name, unit| Metric { name, unit, value: |run| Some(run.value), p99: |run| run.p99 };
-    match test {
+    match job.test {
+        Test::Latency if job.operation == Some(Operation::Read) => vec![main("round_trip", "us")],
         Test::Latency => vec![main("half_round_trip", "us")],
-        Test::Bandwidth => vec![main("throughput", "GB/s"), SENDER_CPU, RECEIVER_CPU],
+        Test::Bandwidth => {
+            vec![main("throughput", "GB/s"), SENDER_CPU, RECEIVER_CPU, SENDER_COPIES, RECEIVER_COPIES]
+        }
         Test::Rate => vec![main("message_rate", "1/s")],
     }
 }
@@ -105,12 +113,15 @@ impl Report {
 
     fn table(&self, plan: &Plan, results: &Results) -> String {
         let transport = &plan.entries[0];
-        let (what, test) = (title(plan.template.test), plan.template.test);
+        let (what, test) = (title(&plan.template), plan.template.test);
         let ratio = format!("{transport} / it");
         let mut columns =
             vec![("size", Align::Right), ("", Align::Left), ("median", Align::Right), ("p99", Align::Right)];
         if test == Test::Bandwidth {
             columns.extend([("send s/GB", Align::Right), ("receive s/GB", Align::Right)]);
+        }
+        if plan.copies {
+            columns.extend([("send copies/B", Align::Right), ("receive copies/B", Align::Right)]);
         }
         columns.push((&ratio, Align::Right));
         let mut table = Table::new(&columns);
@@ -133,8 +144,9 @@ impl Report {
     }
 }
 
-fn title(test: Test) -> &'static str {
-    match test {
+fn title(job: &Job) -> &'static str {
+    match job.test {
+        Test::Latency if job.operation == Some(Operation::Read) => "Round trip in us, less is better",
         Test::Latency => "Half round trip in us, less is better",
         Test::Bandwidth => "Throughput in GB/s, more is better",
         Test::Rate => "Messages per second in millions, more is better",
@@ -149,7 +161,7 @@ fn table_row(table: &mut Table, plan: &Plan, results: &Results, entry: usize, si
     let test = plan.template.test;
     let scale = if test == Test::Rate { 1e-6 } else { 1.0 };
     let cell = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{:.3}", value * scale));
-    let main = &metrics(test)[0];
+    let main = &metrics(&plan.template)[0];
     let mut row = vec![
         size.to_string(),
         plan.entries[entry].to_string(),
@@ -158,6 +170,9 @@ fn table_row(table: &mut Table, plan: &Plan, results: &Results, entry: usize, si
     ];
     if test == Test::Bandwidth {
         row.extend([SENDER_CPU, RECEIVER_CPU].map(|metric| cell(median_of(runs, metric.value))));
+    }
+    if plan.copies {
+        row.extend([SENDER_COPIES, RECEIVER_COPIES].map(|metric| cell(median_of(runs, metric.value))));
     }
     let ratio = ratio(median_of(results.runs(0, size), main.value), median_of(runs, main.value));
     row.push(match ratio {
@@ -170,7 +185,10 @@ fn table_row(table: &mut Table, plan: &Plan, results: &Results, entry: usize, si
 fn rows(plan: &Plan, results: &Results) -> Vec<Row> {
     let mut rows = Vec::new();
     for size in &plan.sizes {
-        for metric in metrics(plan.template.test) {
+        for metric in metrics(&plan.template) {
+            if median_of(results.runs(0, *size), metric.value).is_none() {
+                continue;
+            }
             let peers: Vec<_> = (1..plan.entries.len()).filter(|peer| !results.runs(*peer, *size).is_empty()).collect();
             if peers.is_empty() {
                 rows.push(row(plan, results, *size, &metric, None));
@@ -228,6 +246,9 @@ fn settings(plan: &Plan) -> Value {
         "wait": job.wait,
         "crc": job.crc,
         "markers": job.markers,
+        "verify": job.verify,
+        "fpdu": job.fpdu,
+        "progress": job.progress,
         "pin": plan.pin,
         "host": job.host,
         "processes": "one for each side, fresh in each run; contestants take turns",

@@ -26,6 +26,10 @@ pub(crate) struct Run {
     pub(crate) sender_cpu: Option<f64>,
     /// And of the side that receives.
     pub(crate) receiver_cpu: Option<f64>,
+    /// Copies of each byte of payload, in user space, by the side that sends.
+    pub(crate) sender_copies: Option<f64>,
+    /// And by the side that receives.
+    pub(crate) receiver_copies: Option<f64>,
 }
 
 /// Does one run of a job, whose role is of no matter; gives up after `limit`.
@@ -67,6 +71,8 @@ fn join(passive: Measured, active: Measured) -> Result<Run, String> {
         p99: active.p99.or(passive.p99),
         sender_cpu: active.cpu_s_per_gb,
         receiver_cpu: passive.cpu_s_per_gb,
+        sender_copies: active.copies,
+        receiver_copies: passive.copies,
     })
 }
 

@@ -124,7 +124,7 @@ impl<'a> Link<'a> {
             trips.lap();
         }
         self.await_idle(2)?;
-        Ok(trips.finish())
+        Ok(trips.finish(job.share_of_round_trip()))
     }
 
     fn pong(&mut self, job: &Job) -> Outcome<Measured> {
@@ -152,7 +152,7 @@ impl<'a> Link<'a> {
             Test::Rate => job.iterations as f64 / seconds,
             _ => job.bytes() as f64 / 1e9 / seconds,
         };
-        Ok(Measured { value: Some(value), p99: None, cpu_s_per_gb: Some(watch.cpu_s_per_gb(job.bytes())) })
+        Ok(Measured { value: Some(value), cpu_s_per_gb: Some(watch.cpu_s_per_gb(job.bytes())), ..Measured::default() })
     }
 
     /// Sends this many messages, and waits until the peer says that it has them.
@@ -175,7 +175,8 @@ impl<'a> Link<'a> {
         let cpu_s_per_gb = Some(watch.cpu_s_per_gb(job.bytes()));
         self.say_done()?;
         let unit = if job.test == Test::Rate { 1.0 } else { 1e9 / job.size as f64 };
-        Ok(Measured { value: None, p99: parts.slow().map(|per_second| per_second / unit), cpu_s_per_gb })
+        let p99 = parts.slow().map(|per_second| per_second / unit);
+        Ok(Measured { p99, cpu_s_per_gb, ..Measured::default() })
     }
 
     fn receive_many(&mut self, count: u64, parts: &mut Parts) -> Outcome<()> {

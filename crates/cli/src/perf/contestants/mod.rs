@@ -3,3 +3,4 @@
 pub(crate) mod libfabric;
 pub(crate) mod sockets;
 pub(crate) mod ucx;
+pub(crate) mod weft;

@@ -151,7 +151,7 @@ fn ping(stream: &mut TcpStream, job: &Job) -> io::Result<Measured> {
         read_exact(stream, &mut message)?;
         trips.lap();
     }
-    Ok(trips.finish())
+    Ok(trips.finish(job.share_of_round_trip()))
 }
 
 fn pong(stream: &mut TcpStream, job: &Job) -> io::Result<Measured> {
@@ -173,7 +173,7 @@ fn pour(stream: &mut TcpStream, job: &Job, write_bytes: usize) -> io::Result<Mea
         Test::Rate => job.iterations as f64 / seconds,
         _ => job.bytes() as f64 / 1e9 / seconds,
     };
-    Ok(Measured { value: Some(value), p99: None, cpu_s_per_gb: Some(watch.cpu_s_per_gb(job.bytes())) })
+    Ok(Measured { value: Some(value), cpu_s_per_gb: Some(watch.cpu_s_per_gb(job.bytes())), ..Measured::default() })
 }
 
 /// Sends this many bytes, and waits until the peer says that it has them.
@@ -197,7 +197,8 @@ fn drain(stream: &mut TcpStream, job: &Job) -> io::Result<Measured> {
     let cpu_s_per_gb = Some(watch.cpu_s_per_gb(job.bytes()));
     write_all(stream, &[0])?;
     let unit = if job.test == Test::Rate { job.size as f64 } else { 1e9 };
-    Ok(Measured { value: None, p99: parts.slow().map(|bytes_per_second| bytes_per_second / unit), cpu_s_per_gb })
+    let p99 = parts.slow().map(|bytes_per_second| bytes_per_second / unit);
+    Ok(Measured { p99, cpu_s_per_gb, ..Measured::default() })
 }
 
 fn receive(stream: &mut TcpStream, buffer: &mut [u8], bytes: u64, parts: &mut Parts) -> io::Result<()> {

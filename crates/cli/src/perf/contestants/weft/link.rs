@@ -1,0 +1,234 @@
+//! A queue pair and the completions of its work, as both tests use it.
+
+use std::fmt;
+use std::time::Duration;
+
+use weft::verbs::{
+    Access, CompletionKind, CompletionQueue, Context, Counters, Error, MemoryError, MemoryRegion, PostError, PostFailure,
+    Progress, ProtectionDomain, QueuePair, QueuePairOptions, Status, WorkCompletion, WorkRequest,
+};
+
+use super::super::super::plan::{Job, Wait};
+use super::receive_slots;
+
+/// Id of receives for words between the two sides; smaller ones are slots of the inbox.
+const WORD: u64 = u64::MAX;
+/// Words that can be on their way at once.
+const WORDS: usize = 16;
+/// Completions that are taken at a time.
+const BATCH: usize = 64;
+/// The longest sleep between two looks at the state of the connection.
+const GLANCE: Duration = Duration::from_millis(100);
+/// Looks in vain between two looks at the state of the connection.
+const GLANCE_EVERY: u32 = 1 << 14;
+
+/// What the two sides say to each other beside the data: the length of the message tells which it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Word {
+    /// A batch of receives is posted again.
+    Credit = 0,
+    /// That was all, or: I have it all.
+    Done = 1,
+}
+
+/// A queue pair, and what has become of its work.
+pub(super) struct Link {
+    context: Context,
+    completions: CompletionQueue,
+    queue_pair: QueuePair,
+    /// A byte for words to come into.
+    words: MemoryRegion,
+    sleeps: bool,
+    batch: Vec<WorkCompletion>,
+    looks: u32,
+    /// Messages that a signaled request has reported as gone, or as read.
+    pub(super) completed: u64,
+    /// Messages received, not asked for yet.
+    pub(super) received: u64,
+    /// Slots of the inbox that hold them, to be posted again.
+    pub(super) filled: Vec<u64>,
+    /// Credits that came and were not used.
+    pub(super) credits: u64,
+    done: u64,
+}
+
+impl Link {
+    /// Makes a queue pair that is ready for whatever may come first.
+    pub(super) fn new(domain: &ProtectionDomain, inbox: &MemoryRegion, context: &Context, job: &Job) -> Outcome<Self> {
+        let slots = receive_slots(job);
+        let (sends, receives) = (2 * job.buffers() + WORDS, slots + WORDS);
+        let completions = context.create_completion_queue(sends + receives)?;
+        let options = QueuePairOptions { send_depth: sends as u32, receive_depth: receives as u32 };
+        let queue_pair = domain.create_queue_pair(&completions, &options)?;
+        let link = Self {
+            context: context.clone(),
+            completions,
+            queue_pair,
+            words: domain.allocate(1, Access::LOCAL_WRITE)?,
+            sleeps: context.settings().progress == Progress::Thread || job.wait == Wait::Block,
+            batch: Vec::with_capacity(BATCH),
+            looks: 0,
+            completed: 0,
+            received: 0,
+            filled: Vec::with_capacity(slots),
+            credits: 0,
+            done: 0,
+        };
+        (0..slots as u64).try_for_each(|slot| link.receive_into(inbox, slot, job.size))?;
+        (0..WORDS).try_for_each(|_| link.expect_word())?;
+        Ok(link)
+    }
+
+    pub(super) fn queue_pair(&self) -> &QueuePair {
+        &self.queue_pair
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        self.context.counters()
+    }
+
+    /// Posts a receive into a slot of the inbox.
+    fn receive_into(&self, inbox: &MemoryRegion, slot: u64, size: usize) -> Outcome<()> {
+        let start = slot * size as u64;
+        Ok(self.queue_pair.post_receive(slot, &[inbox.slice(start..start + size as u64)?])?)
+    }
+
+    /// Posts again up to `most` of the slots that messages have come into.
+    pub(super) fn repost(&mut self, inbox: &MemoryRegion, size: usize, most: usize) -> Outcome<()> {
+        let rest = self.filled.len().saturating_sub(most);
+        for slot in self.filled.drain(rest..) {
+            self.receive_into(inbox, slot, size)?;
+        }
+        Ok(())
+    }
+
+    fn expect_word(&self) -> Outcome<()> {
+        Ok(self.queue_pair.post_receive(WORD, &[self.words.slice(..)?])?)
+    }
+
+    /// Says a word.
+    pub(super) fn say(&self, word: Word) -> Outcome<()> {
+        Ok(self.queue_pair.post(WorkRequest::send_inline(&[0; 1][..word as usize])?.unsignaled())?)
+    }
+
+    /// Waits until the other side is done.
+    pub(super) fn await_done(&mut self) -> Outcome<()> {
+        while self.done == 0 {
+            self.turn()?;
+        }
+        self.done -= 1;
+        Ok(())
+    }
+
+    /// Waits until everything that was posted has gone out.
+    pub(super) fn flush(&mut self) -> Outcome<()> {
+        while self.queue_pair.sends_under_way() > 0 {
+            self.context.progress();
+            self.glance()?;
+        }
+        Ok(())
+    }
+
+    /// Lets the NIC work once, or waits for it, and counts what has completed.
+    pub(super) fn turn(&mut self) -> Outcome<()> {
+        if self.sleeps {
+            self.batch.extend(self.completions.wait(Some(GLANCE)));
+        } else {
+            self.completions.poll_into(&mut self.batch, BATCH);
+        }
+        if self.batch.is_empty() {
+            return self.glance();
+        }
+        let mut batch = std::mem::take(&mut self.batch);
+        for completion in batch.drain(..) {
+            self.count(&completion)?;
+        }
+        self.batch = batch;
+        Ok(())
+    }
+
+    /// Lets the NIC work once, when no completion is expected.
+    pub(super) fn progress(&mut self) -> Outcome<()> {
+        if !self.sleeps {
+            self.context.progress();
+        }
+        self.glance()
+    }
+
+    fn count(&mut self, completion: &WorkCompletion) -> Outcome<()> {
+        if completion.status != Status::Success {
+            return Err(Broken(format!("a {:?} failed: {}", completion.kind, completion.status)));
+        }
+        match completion.kind {
+            CompletionKind::Receive if completion.id == WORD => {
+                self.expect_word()?;
+                match completion.length {
+                    0 => self.credits += 1,
+                    _ => self.done += 1,
+                }
+            }
+            CompletionKind::Receive => {
+                self.received += 1;
+                self.filled.push(completion.id);
+            }
+            _ => self.completed += completion.id,
+        }
+        Ok(())
+    }
+
+    /// Now and then: whether the connection still stands.
+    fn glance(&mut self) -> Outcome<()> {
+        self.looks += 1;
+        if self.looks >= GLANCE_EVERY || self.sleeps {
+            self.looks = 0;
+            if self.queue_pair.state().has_ended() {
+                return Err(Broken("the connection has ended".into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// What went wrong, and why the connection ended if it did.
+    pub(super) fn explain(&self, broken: &Broken) -> String {
+        match self.queue_pair.error() {
+            Some(error) => format!("{}: {error}", broken.0),
+            None => broken.0.clone(),
+        }
+    }
+}
+
+/// Why a measurement could not go on.
+#[derive(Debug)]
+pub(super) struct Broken(String);
+
+pub(super) type Outcome<T> = Result<T, Broken>;
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<PostError> for Broken {
+    fn from(error: PostError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<PostFailure> for Broken {
+    fn from(error: PostFailure) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<MemoryError> for Broken {
+    fn from(error: MemoryError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<Error> for Broken {
+    fn from(error: Error) -> Self {
+        Self(error.to_string())
+    }
+}
