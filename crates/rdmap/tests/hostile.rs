@@ -28,7 +28,10 @@ struct Scene {
     /// Requests: send ids, receive ids.
     posted: [u64; 2],
     random: Random,
+    /// Where the next segment starts that has not come.
     position: u64,
+    /// Those that came before their turn.
+    early: Vec<u64>,
     /// The next message on queues 0 and 1, for the segments that keep to the rules.
     next_number: [u32; 2],
     /// The sinks of reads that were asked for, oldest first.
@@ -58,6 +61,7 @@ impl Scene {
             posted: [0, 0],
             random,
             position: 0,
+            early: Vec::new(),
             next_number: [1, 1],
             asked: Vec::new(),
         };
@@ -234,8 +238,13 @@ impl Scene {
 
     fn segment(&mut self) -> Flying {
         if !self.random.one_in(5) {
-            let (start, end) = (self.position, self.position + 1);
-            return Flying { arrival: Arrival { start, end }, bytes: self.polite_message() };
+            let mut bytes = self.polite_message();
+            let early = if self.random.one_in(6) { 1 + self.random.below(3) } else { 0 };
+            if self.random.one_in(15) {
+                bytes.resize(bytes.len() + self.random.below(30) as usize, 0x55);
+            }
+            let start = self.position + early;
+            return Flying { arrival: Arrival { start, end: start + 1 }, bytes };
         }
         let mut bytes = self.message();
         if self.random.one_in(10) {
@@ -266,7 +275,11 @@ impl Scene {
         }
         self.side.place(&flying, &placement);
         let _ = self.side.stream.handle_placed(placement);
-        if flying.arrival.start == self.position {
+        if flying.arrival.start >= self.position {
+            self.early.push(flying.arrival.start);
+        }
+        while let Some(at) = self.early.iter().position(|start| *start == self.position) {
+            self.early.swap_remove(at);
             self.position += 1;
         }
         self.side.poll();

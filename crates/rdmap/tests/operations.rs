@@ -516,6 +516,7 @@ fn a_placement_that_is_not_the_last_one_counts_for_nothing() {
     let flying = pair.a.transmit(200).unwrap();
     let first = pair.b.locate(&flying).unwrap();
     let second = pair.b.locate(&flying).unwrap();
+    assert!(pair.b.stream.recheck(&first).is_err() && pair.b.stream.recheck(&second).is_ok());
     pair.b.stream.handle_placed(first).unwrap();
     assert!(pair.b.locate(&flying).is_ok(), "nothing was delivered");
     pair.b.stream.handle_placed(second).unwrap();

@@ -710,6 +710,34 @@ fn early_segments_wait_for_judgement_until_their_turn() {
 }
 
 #[test]
+fn early_response_outside_of_its_sink_is_deferred() {
+    for (offset, length) in [(0, 9), (4, 5), (8, 1), (u64::MAX, 1), (1 << 32, 1)] {
+        let (mut victim, sink, stag) = reader();
+        victim.position = 1;
+        let bytes = tagged(Opcode::ReadResponse, stag, offset, &vec![7; length]);
+        assert_eq!(victim.feed(&bytes), Err(Violation::Deferred { start: 1 }));
+        assert_eq!(sink.bytes(), [0; 64]);
+        victim.position = 0;
+        victim.accept(&tagged(Opcode::Write, Stag(0), 0, b""));
+        victim.refuse(&bytes, Code::TaggedBounds);
+    }
+}
+
+#[test]
+fn early_send_outside_of_its_receive_is_deferred() {
+    for (number, offset, length) in [(1, 0, 6), (1, 5, 1), (1, u32::MAX, 1), (2, 0, 1), (33, 0, 0), (0, 0, 0)] {
+        let mut victim = Victim::new();
+        let area = victim.area(64, Rights::Local);
+        victim.side.post_receive(1, area.slice(0, 5));
+        victim.position = 1;
+        let bytes = untagged(Opcode::Send, queue::SEND, number, offset, &vec![7; length]);
+        assert_eq!(victim.feed(&bytes), Err(Violation::Deferred { start: 1 }));
+        assert_eq!(area.bytes(), [0; 64]);
+        assert_eq!(victim.side.stream.state(), State::Established);
+    }
+}
+
+#[test]
 fn more_early_segments_than_the_limit_are_deferred() {
     let mut victim = Victim::with(StreamConfig { reorder_limit: 2, ..config(Role::Responder) });
     let empty = tagged(Opcode::Write, Stag(1), 0, b"");
