@@ -1,9 +1,11 @@
-//! The import rule of the workspace (`docs/architecture.md`, "Layers"), kept from `cargo metadata` and the crates' roots:
+//! Rules of the whole workspace, kept from `cargo metadata`, the crates' roots and the documents:
 //!
-//! - a crate uses only crates of lower levels, in its tests and build scripts as well as in its code;
+//! - a crate uses only crates of lower levels, in its tests and build scripts as well as in its code (`docs/architecture.md`);
 //! - `weft-nic` names neither an operating system nor an emulated network;
-//! - `#![forbid(unsafe_code)]` stands in every crate but those that exist for unsafe code.
+//! - `#![forbid(unsafe_code)]` stands in every crate but those that exist for unsafe code;
+//! - every crate from outside has its reason in `docs/dependencies.md`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
@@ -53,6 +55,8 @@ struct Package {
     name: String,
     /// Crates of this workspace that it uses, in code, tests or build script.
     uses: Vec<String>,
+    /// Crates from outside that it uses.
+    outside: BTreeSet<String>,
     /// Files at which its library and its programs begin.
     roots: Vec<String>,
 }
@@ -63,6 +67,16 @@ fn the_workspace_keeps_the_import_rule() {
     assert!(packages.iter().any(|package| package.name == "weft-nic"), "cargo metadata shows no weft-nic");
     let broken = check(&packages, |root| fs::read_to_string(root).unwrap_or_else(|error| panic!("{root}: {error}")));
     assert!(broken.is_empty(), "\n\n{}\n", broken.join("\n"));
+}
+
+#[test]
+fn every_dependency_has_its_reason() {
+    let mut used: BTreeSet<String> = packages(&metadata()).into_iter().flat_map(|package| package.outside).collect();
+    // The fuzz crate is a workspace of its own.
+    used.insert("libfuzzer-sys".to_owned());
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/dependencies.md")).unwrap();
+    let wrong = compare(&used, &page);
+    assert!(wrong.is_empty(), "\n\n{}\n", wrong.join("\n"));
 }
 
 fn metadata() -> Value {
@@ -82,14 +96,16 @@ fn packages(metadata: &Value) -> Vec<Package> {
 
 fn package(value: &Value) -> Package {
     // A dependency with a path is one of ours; all others come from a registry.
-    let uses = list(&value["dependencies"]).filter(|dependency| dependency["path"].is_string());
+    let (uses, outside): (Vec<_>, Vec<_>) =
+        list(&value["dependencies"]).partition(|dependency| dependency["path"].is_string());
     let begins = |target: &&Value| {
         list(&target["kind"]).any(|kind| kind != "test" && kind != "custom-build" && kind != "example")
     };
     let roots = list(&value["targets"]).filter(begins);
     Package {
         name: text(&value["name"]),
-        uses: uses.map(|dependency| text(&dependency["name"])).collect(),
+        uses: uses.into_iter().map(|dependency| text(&dependency["name"])).collect(),
+        outside: outside.into_iter().map(|dependency| text(&dependency["name"])).collect(),
         roots: roots.map(|target| text(&target["src_path"])).collect(),
     }
 }
@@ -123,7 +139,7 @@ fn level_of(name: &str) -> Option<usize> {
 
 fn unknown(name: &str) -> String {
     format!(
-        "{name} has no level. Decide which crates it may know and who may know it, put it into LEVELS of crates/cli/tests/layers.rs \
+        "{name} has no level. Decide which crates it may know and who may know it, put it into LEVELS of crates/cli/tests/workspace.rs \
          and into the table of docs/architecture.md."
     )
 }
@@ -149,14 +165,26 @@ fn judge_root(name: &str, root: &str, source: &str) -> Option<String> {
             "{root} lacks `{FORBID}`. Unsafe code has its place in {}; a further crate for it needs a reason, in docs/architecture.md.",
             UNSAFE.join(", ")
         )),
-        (true, true) => {
-            Some(format!("{root} says `{FORBID}`: then {name} need not be among UNSAFE in crates/cli/tests/layers.rs."))
-        }
+        (true, true) => Some(format!(
+            "{root} says `{FORBID}`: then {name} need not be among UNSAFE in crates/cli/tests/workspace.rs."
+        )),
         _ => None,
     }
 }
 
-// --- the rule itself is tried on made-up workspaces
+/// Crates without a row in the tables of the page, and rows without a crate.
+fn compare(used: &BTreeSet<String>, page: &str) -> Vec<String> {
+    let row = |line: &str| line.strip_prefix("| `")?.split_once('`').map(|(name, _)| name.to_owned());
+    let rows: BTreeSet<String> = page.lines().filter_map(row).collect();
+    let lacking =
+        used.difference(&rows).map(|name| format!("{name} has no row in docs/dependencies.md: say why it is needed."));
+    let stale = rows
+        .difference(used)
+        .map(|name| format!("docs/dependencies.md gives a reason for {name}, which nothing uses."));
+    lacking.chain(stale).collect()
+}
+
+// --- the rules themselves are tried on made-up workspaces
 
 const CLEAN: &str = "//! A crate.\n#![forbid(unsafe_code)]\n";
 const OPEN: &str = "//! A crate. It does not say `#![forbid(unsafe_code)]`.\n";
@@ -231,4 +259,15 @@ fn unsafe_code_stays_where_it_belongs() {
     assert!(matches!(&broken[..], [one] if one.contains("lacks")), "{broken:?}");
     let broken = judge(&[("weft-memory", &[], CLEAN)], None);
     assert!(matches!(&broken[..], [one] if one.contains("need not be among UNSAFE")), "{broken:?}");
+}
+
+#[test]
+fn a_dependency_without_a_reason_and_a_reason_without_a_dependency_are_found() {
+    let used = ["arrayvec", "libc"].map(str::to_owned).into();
+    assert_eq!(compare(&used, "| `arrayvec` | nic | why |\n| `libc` | driver | why |"), [""; 0]);
+    let wrong = compare(&used, "text about `libc`\n| `arrayvec` | nic | why |\n| `socket2` | driver | why |");
+    assert!(
+        matches!(&wrong[..], [lacking, stale] if lacking.starts_with("libc has no row") && stale.contains("for socket2")),
+        "{wrong:?}"
+    );
 }
