@@ -7,9 +7,11 @@
 #![forbid(unsafe_code)]
 
 mod mpa;
+mod pair;
 mod wire;
 
 pub use mpa::mpa_stream;
+pub use pair::{hostile, pair};
 pub use wire::wire;
 
 /// A target, by name, with inputs to begin with.
@@ -26,4 +28,6 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     Target { name: "wire", run: wire, seeds: wire::seeds },
     Target { name: "mpa_stream", run: mpa_stream, seeds: mpa::seeds },
+    Target { name: "pair", run: pair, seeds: pair::seeds },
+    Target { name: "hostile", run: hostile, seeds: pair::seeds },
 ];

@@ -4,14 +4,20 @@
 //! not. What happens follows from the seed alone, so a failure is a seed.
 #![forbid(unsafe_code)]
 
+mod hostile;
 mod network;
 mod pair;
 mod pipe;
+mod raw;
 mod scenario;
+mod sequence;
 mod world;
 
+pub use hostile::run_hostile;
 pub use network::{SimulatedListener, SimulatedNetwork, SimulatedPort};
 pub use pair::{End, Pair, PairOptions};
 pub use pipe::Behaviour;
+pub use raw::RawPeer;
 pub use scenario::{Break, Report, Scenario};
+pub use sequence::{SequenceReport, run_sequence};
 pub use world::{SimulatedClock, SimulatedNic, World};

@@ -298,7 +298,7 @@ impl Side {
     fn step(&mut self, end: &End, remote: RemoteTarget) {
         self.collect(end);
         while let Some(step) = self.plan.front().cloned() {
-            let signaled = self.next_id % 3 != 0 || self.plan.len() == 1;
+            let signaled = !self.next_id.is_multiple_of(3) || self.plan.len() == 1;
             let operation = self.operation(&step, remote);
             let fence = self.must_fence && step.changes_window();
             let request = SendRequest { id: self.next_id, operation, signaled, fence };

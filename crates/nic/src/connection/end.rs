@@ -71,6 +71,10 @@ impl<P: Port> Connection<P> {
             return false;
         }
         let closed = running.stream.state() == State::Closed;
+        if !closed {
+            // Our own Terminate has left before the stream failed; after the peer's, nothing more is to be sent.
+            outgoing.clear(cx.pool);
+        }
         let (sent, heard) = (running.send_closed || outgoing.is_empty(), running.input_over);
         self.finish_queue_pair(cx);
         if closed && sent && heard {
@@ -82,6 +86,10 @@ impl<P: Port> Connection<P> {
     }
 
     fn finish_queue_pair(&mut self, cx: &mut Context<'_>) {
+        if let Some((running, ..)) = self.running() {
+            // From here on nothing reads or writes the stream's memory; the first error stays.
+            running.stream.handle_closed(Closed::Reset);
+        }
         self.report();
         let Some((running, ..)) = self.running() else { return };
         let error = running.stream.error();
@@ -161,6 +169,9 @@ impl<P: Port> Connection<P> {
     }
 
     fn finish_abandoned(&mut self, cx: &mut Context<'_>) {
+        if let Some((running, ..)) = self.running() {
+            running.stream.handle_closed(Closed::Reset);
+        }
         self.report();
         if let Some((running, ..)) = self.running() {
             running.queue_pair.finish(cx.registry, Some(ConnectionError::Abandoned));
@@ -188,6 +199,8 @@ impl<P: Port> Connection<P> {
             }
             Phase::Running(running) => {
                 running.stream.abort();
+                self.outgoing.clear(cx.pool);
+                self.staging.clear(cx.pool);
                 self.port.abort();
                 self.finish_queue_pair(cx);
                 Outcome::Over

@@ -7,7 +7,7 @@
 use weft_base::{Digest, Gather, NoDigest, Port, PortError, ReceivePiece, Received};
 use weft_memory::{MemoryError, Registry};
 use weft_mpa::{Frame, FrameError, FrameHead, FramePiece, Peek, check_tail};
-use weft_rdmap::{Arrival, Placement, Stream, Violation};
+use weft_rdmap::{Arrival, HEAD_LENGTH, Placement, Stream, Violation};
 use weft_wire::Crc32c;
 use weft_wire::terminate::TerminateCode;
 
@@ -16,10 +16,9 @@ use crate::receives::ReceiveQueue;
 use crate::settings::Verify;
 use crate::staging::{BUFFER_BYTES, Staging};
 
-/// The longest head of a segment that a stream wants to see: headers, and the whole of the messages that it reads itself.
-const HEAD_BYTES: usize = 96;
-/// What is read behind a large frame: enough for the next frame's headers, too little to be worth a copy.
-const LOOK_AHEAD: usize = 64;
+/// What is read behind a large frame: enough for the head of the next, too little to be worth a copy.
+const LOOK_AHEAD: usize = 128;
+const _: () = assert!(LOOK_AHEAD >= HEAD_LENGTH + 8, "an FPDU's length, a marker and a whole head");
 /// Pieces of a scatter list: the slices of a gather list, then staging.
 const SCATTER: usize = weft_base::MAX_GATHER + 1;
 
@@ -243,14 +242,9 @@ impl Running {
         let bytes = staging.filled();
         let begin = head.ulpdu_offset();
         let large = head.ulpdu_length >= cx.settings.direct_threshold;
-        if !large
-            || self.deframer.markers()
-            || cx.settings.verify == Verify::BeforePlace
-            || bytes.len() < begin + HEAD_BYTES.min(40)
-        {
-            return Ok(());
-        }
-        if self.judging {
+        let permitted = cx.settings.verify != Verify::BeforePlace && !self.deframer.markers();
+        let head_is_here = bytes.len() >= begin + HEAD_LENGTH.min(head.ulpdu_length as usize);
+        if !large || !permitted || !head_is_here || self.judging {
             return Ok(());
         }
         let Ok(placement) = inspect(&mut self.stream, head, bytes, self.queue_pair.receives()) else {
@@ -258,6 +252,9 @@ impl Running {
             return Ok(());
         };
         let end = begin + placement.header_length as usize;
+        if placement.sink.is_empty() || bytes.len() < end {
+            return Ok(());
+        }
         let staged = (bytes.len() - end).min(placement.sink.length() as usize);
         let mut crc = Crc32c::new();
         if self.crc {
@@ -334,7 +331,7 @@ fn inspect(
     bytes: &[u8],
     receives: &ReceiveQueue,
 ) -> Result<Placement, Violation> {
-    let mut scratch = [0; HEAD_BYTES];
+    let mut scratch = [0; HEAD_LENGTH];
     let start = head.head(bytes, &mut scratch);
     let arrival = Arrival { start: head.start.0, end: head.end.0 };
     stream.handle_segment(arrival, head.ulpdu_length, start, &mut receives.source())

@@ -50,11 +50,7 @@ impl Start {
 
 /// What a listener offers before the application has seen the request: everything this NIC can do.
 pub(crate) fn responder_offer(offer: &Offer, settings: &Settings) -> Offer {
-    Offer {
-        ird: offer.ird.min(settings.limits.read_depth),
-        ord: offer.ord.min(settings.limits.read_depth),
-        ..*offer
-    }
+    Offer { ird: offer.ird.min(settings.limits.read_depth), ord: offer.ord.min(settings.limits.read_depth), ..*offer }
 }
 
 impl<P: Port> Connection<P> {

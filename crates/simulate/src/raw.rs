@@ -1,0 +1,177 @@
+//! A peer without a NIC: it speaks MPA by hand, so that it can say what no NIC would say.
+
+use core::time::Duration;
+use std::net::SocketAddr;
+
+use weft_base::{Network, Piece, Port, PortError, PortOptions, ReceivePiece, Received};
+use weft_memory::Registry;
+use weft_mpa::{Agreement, Deframer, Framer, Initiator, Offer, Peek, Step};
+use weft_wire::ddp::{Header, Target};
+use weft_wire::rdmap::{Control, Opcode, queue};
+use weft_wire::terminate::Terminate;
+
+use crate::network::{SimulatedNetwork, SimulatedPort};
+use crate::world::{SimulatedNic, World};
+
+/// How long the raw peer waits in virtual time.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A raw peer of a NIC in the same world.
+pub struct RawPeer {
+    world: World,
+    port: SimulatedPort,
+    received: Vec<u8>,
+    framer: Framer,
+    deframer: Deframer,
+    ended: bool,
+}
+
+impl RawPeer {
+    /// A stream to `address`, on which nothing has been said.
+    ///
+    /// # Errors
+    /// Nobody listens there.
+    pub fn connect(world: &World, address: SocketAddr) -> Result<Self, PortError> {
+        let registry = Registry::new(1u64, weft_memory::Limits::default());
+        let mut network = SimulatedNetwork::new(world.clone(), registry);
+        let mut port = network.connect(address, PortOptions::default())?;
+        port.poll_connected()?;
+        Ok(Self {
+            world: world.clone(),
+            port,
+            received: Vec::new(),
+            framer: Framer::new(false, true),
+            deframer: Deframer::new(false, true),
+            ended: false,
+        })
+    }
+
+    /// Goes through MPA's start-up as an initiator. `None` when it came to nothing.
+    pub fn start(&mut self, nic: &SimulatedNic, offer: Offer, mut meanwhile: impl FnMut()) -> Option<Agreement> {
+        let (initiator, request) = Initiator::start(offer, b"").ok()?;
+        self.send(nic, &request);
+        let mut state = Some(initiator);
+        let mut agreement = None;
+        let world = self.world.clone();
+        world.run(&[nic], PATIENCE, || {
+            meanwhile();
+            self.take();
+            match state.take().map(|initiator| initiator.handle(&self.received)) {
+                Some(Step::More(initiator)) => state = Some(initiator),
+                Some(Step::Done((done, consumed))) => {
+                    self.received.drain(..consumed);
+                    agreement = Some(done);
+                }
+                _ => {}
+            }
+            state.is_none() || self.ended
+        });
+        let agreement = agreement?;
+        self.framer = agreement.framer();
+        self.deframer = agreement.deframer();
+        Some(agreement)
+    }
+
+    /// Sends bytes as they are.
+    pub fn send(&mut self, nic: &SimulatedNic, bytes: &[u8]) {
+        let mut rest = bytes;
+        let world = self.world.clone();
+        world.run(&[nic], PATIENCE, || {
+            match self.port.send(&[Piece::Bytes(rest)]) {
+                Ok(count) => rest = &rest[count..],
+                Err(_) => rest = &[],
+            }
+            rest.is_empty()
+        });
+    }
+
+    /// A frame around a DDP segment, with a good CRC and the markers that are due.
+    pub fn frame(&mut self, segment: &[u8]) -> Vec<u8> {
+        let layout = self.framer.frame(segment.len() as u32);
+        let mut bytes = vec![0; layout.length()];
+        let mut nothing: &[u8] = &[];
+        // Copying from a slice can't fail.
+        let _ = layout.write(segment, &mut nothing, &mut bytes);
+        bytes
+    }
+
+    /// Sends a DDP segment in a good frame.
+    pub fn send_segment(&mut self, nic: &SimulatedNic, segment: &[u8]) {
+        let frame = self.frame(segment);
+        self.send(nic, &frame);
+    }
+
+    /// Closes its direction.
+    pub fn close(&mut self) {
+        self.port.close_send();
+    }
+
+    /// Waits for the next frame of the NIC and returns its segment; `None` when the NIC has closed, or says nothing.
+    pub fn receive_segment(&mut self, nic: &SimulatedNic) -> Option<Vec<u8>> {
+        let mut segment = None;
+        let world = self.world.clone();
+        world.run(&[nic], PATIENCE, || {
+            self.take();
+            segment = self.next_segment();
+            segment.is_some() || self.ended
+        });
+        segment
+    }
+
+    /// The next frame of the NIC that is here, if one is.
+    pub fn poll_segment(&mut self) -> Option<Vec<u8>> {
+        self.take();
+        self.next_segment()
+    }
+
+    /// Waits for the Terminate of the NIC, past whatever else it sends.
+    pub fn receive_terminate(&mut self, nic: &SimulatedNic) -> Option<Terminate> {
+        while let Some(segment) = self.receive_segment(nic) {
+            let header = Header::parse(&segment).ok()?;
+            let terminates = Control::parse(header.control).is_ok_and(|control| control.opcode == Opcode::Terminate);
+            if terminates && matches!(header.target, Target::Untagged { queue: queue::TERMINATE, .. }) {
+                return Terminate::parse(&segment[header.length()..]);
+            }
+        }
+        None
+    }
+
+    /// Whether the NIC has closed or broken the stream; waits for it.
+    pub fn sees_end(&mut self, nic: &SimulatedNic) -> bool {
+        let world = self.world.clone();
+        world.run(&[nic], PATIENCE, || {
+            self.take();
+            self.ended
+        })
+    }
+
+    /// Everything that has come and was not understood yet.
+    #[must_use]
+    pub fn received(&self) -> &[u8] {
+        &self.received
+    }
+
+    fn next_segment(&mut self) -> Option<Vec<u8>> {
+        let Ok(Peek::Head(head)) = self.deframer.peek(&self.received) else { return None };
+        let frame = self.deframer.frame(&head, &self.received)?;
+        assert_eq!(frame.verify(), Ok(()), "a NIC sends good frames");
+        let segment: Vec<u8> = frame.ulpdu().flatten().copied().collect();
+        self.deframer.advance(&head);
+        self.received.drain(..head.wire_length);
+        Some(segment)
+    }
+
+    fn take(&mut self) {
+        let mut buffer = [0; 4096];
+        loop {
+            match self.port.receive(&mut [ReceivePiece::Staging(&mut buffer)]) {
+                Ok(Received::Bytes(count)) => self.received.extend_from_slice(&buffer[..count]),
+                Ok(Received::Nothing) => return,
+                Ok(Received::End) | Err(_) => {
+                    self.ended = true;
+                    return;
+                }
+            }
+        }
+    }
+}
