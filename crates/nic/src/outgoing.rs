@@ -37,6 +37,15 @@ impl Queued {
     }
 }
 
+/// An end of the queue, to go back to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    used: usize,
+    waiting_bytes: usize,
+    pieces: usize,
+    last: Option<Queued>,
+}
+
 /// What waits to be sent on one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
@@ -81,6 +90,22 @@ impl Outgoing {
         for slice in gather.slices() {
             self.pieces.push_back(Queued::Memory(*slice));
             self.waiting_bytes += slice.length as usize;
+        }
+    }
+
+    /// Where the queue ends now.
+    pub(crate) fn mark(&self) -> Mark {
+        let (used, waiting_bytes) = (self.used, self.waiting_bytes);
+        Mark { used, waiting_bytes, pieces: self.pieces.len(), last: self.pieces.back().copied() }
+    }
+
+    /// Takes back what was queued since `mark`, of which nothing has been sent.
+    pub(crate) fn take_back(&mut self, mark: Mark) {
+        self.used = mark.used;
+        self.waiting_bytes = mark.waiting_bytes;
+        self.pieces.truncate(mark.pieces);
+        if let (Some(last), Some(before)) = (self.pieces.back_mut(), mark.last) {
+            *last = before;
         }
     }
 

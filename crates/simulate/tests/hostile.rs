@@ -332,3 +332,28 @@ fn a_peer_that_never_closes_is_left_after_a_time() {
     victim.assert_untouched();
     drop(peer);
 }
+
+/// A region that is read goes in the middle of the response: not a byte of it is sent afterwards.
+#[test]
+fn a_region_that_is_invalidated_in_mid_response_is_not_sent_any_more() {
+    let victim = Victim::new(Settings::default(), Offer::default());
+    let secret =
+        victim.nic.registry().register(victim.queue_pair.domain(), vec![0x77; REGION], Access::REMOTE_READ, 0).unwrap();
+    let mut peer = victim.connected(Offer::default());
+    let request = weft_wire::rdmap::ReadRequest {
+        sink_stag: Stag(9),
+        sink_offset: 0,
+        length: REGION as u32,
+        source_stag: secret.stag(),
+        source_offset: 0,
+    };
+    let target = Target::Untagged { word: 0, queue: 1, number: MessageNumber::FIRST, offset: 0 };
+    victim.world.set_behaviour(Behaviour { capacity: 5000, segment_size: 65_483, ..Behaviour::default() });
+    peer.send_segment(&victim.nic, &segment(Opcode::ReadRequest, target, &request.emit()));
+    victim.world.run(&[&victim.nic], Duration::from_secs(1), || false);
+    secret.write(0, &[0x78; REGION]).unwrap();
+    assert!(secret.invalidate());
+    assert!(peer.sees_end(&victim.nic));
+    assert!(!peer.received().contains(&0x78), "bytes were sent after the invalidation");
+    assert_eq!(victim.stream_error_after(), StreamError::Below(TerminateCode::ProtectionInvalidStag));
+}

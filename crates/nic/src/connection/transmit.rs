@@ -1,10 +1,11 @@
 //! The way out: work requests become segments, segments become frames, frames go to the port.
 
-use weft_base::{Digest, Gather, Port};
+use weft_base::{Digest, Gather, Port, PortError};
 use weft_memory::{MemoryError, Registry};
 use weft_mpa::{Layout, Source};
 use weft_rdmap::{Segment, SegmentPayload, State};
 use weft_wire::Crc32c;
+use weft_wire::terminate::TerminateCode;
 
 use super::{Connection, Context, Running};
 use crate::outgoing::Outgoing;
@@ -61,6 +62,10 @@ impl<P: Port> Connection<P> {
                     progress = true;
                 }
                 Err(error) => {
+                    if matches!(error, PortError::Memory(_)) {
+                        // As above, but part of the frame may be on its way: no Terminate can follow.
+                        running.stream.fail(TerminateCode::ProtectionInvalidStag);
+                    }
                     self.lose(error, cx);
                     return true;
                 }
@@ -82,18 +87,27 @@ impl Running {
     fn lay_out(&mut self, outgoing: &mut Outgoing, cx: &mut Context<'_>) {
         while outgoing.has_room(self.largest_copied(cx)) {
             let Some(segment) = self.stream.poll_transmit(self.max_ulpdu) else { break };
+            let (framer, mark) = (self.framer.clone(), outgoing.mark());
             let layout = self.framer.frame(segment.length);
             let frame = FrameWriter { registry: cx.registry, pool: cx.pool, outgoing, crc: self.framer.crc() };
             let gathered = frame.write(&layout, &segment, cx.settings.gather_threshold, self.framer.markers());
             let payload = u64::from(segment.length) - segment.header.len() as u64;
-            outgoing.end_frame(layout.length());
             cx.counters.sent_frames += 1;
             self.frames_since_asked += 1;
             match gathered {
                 Ok(true) => cx.counters.sent_gathered_bytes += payload,
                 Ok(false) => cx.counters.sent_copied_bytes += payload,
-                Err(error) => unreachable_memory(error),
+                Err(_) => {
+                    // Remote access to the source of a read response has just been ended by another thread. What a request of our own
+                    // names is pinned and can't be gone. The frame is as if it had never been; the Terminate takes its place.
+                    self.framer = framer;
+                    outgoing.take_back(mark);
+                    outgoing.end_frame(0);
+                    self.stream.fail(TerminateCode::ProtectionInvalidStag);
+                    continue;
+                }
             }
+            outgoing.end_frame(layout.length());
         }
     }
 
@@ -106,12 +120,6 @@ impl Running {
             ulpdu.min(cx.settings.gather_threshold as usize + 128) + FRAME_OVERHEAD
         }
     }
-}
-
-/// What is being sent is pinned from the moment it was posted until it has left, so it can't be gone.
-#[cold]
-fn unreachable_memory(error: MemoryError) -> ! {
-    panic!("pinned memory is gone: {error}")
 }
 
 struct FrameWriter<'a> {
