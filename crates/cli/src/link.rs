@@ -23,8 +23,14 @@ const RECEIVES: u32 = 8;
 /// Work requests that may be under way.
 const SENDS: u32 = 64;
 
+/// How long a peer is waited for if the command line does not say.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// How often a wait looks for Ctrl-C.
 const GLANCE: Duration = Duration::from_millis(100);
+
+/// And how many turns a wait that never sleeps makes before it looks.
+const GLANCE_TURNS: u32 = 4096;
 
 /// Linux siw may overlook what comes right after its reply, until more comes.
 const SIW_PAUSE: Duration = Duration::from_millis(20);
@@ -63,8 +69,8 @@ pub(crate) struct StreamOptions {
 
 impl StreamOptions {
     /// What a command asks for that leaves its user no choice.
-    pub(crate) fn usual(timeout: Duration) -> Self {
-        Self { crc: Switch::On, markers: Switch::Off, revision: 2, timeout, plain: false }
+    pub(crate) fn usual() -> Self {
+        Self { crc: Switch::On, markers: Switch::Off, revision: 2, timeout: PATIENCE, plain: false }
     }
 
     fn extensions(&self) -> Extensions {
@@ -92,6 +98,11 @@ pub(crate) fn resolve(host: &str, port: u16) -> Result<SocketAddr, Failure> {
     found.next().ok_or_else(|| unknown(String::new()))
 }
 
+/// Says on standard error where it listens; with port 0 nobody could know.
+pub(crate) fn announce(listener: &Listener) {
+    eprintln!("listening on {}", listener.local_address());
+}
+
 /// How many reads a side answers, and has under way, at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depths {
@@ -114,7 +125,7 @@ impl Endpoint {
         Ok(Self { context, options: options.clone(), depths, interrupt: interrupt.clone() })
     }
 
-    /// Listens, and says where.
+    /// Listens.
     pub(crate) fn listen(&self, address: SocketAddr) -> Result<Listener, Failure> {
         let listen = ListenOptions {
             crc: self.options.crc == Switch::On,
@@ -239,7 +250,14 @@ impl Link {
 
     /// Waits for the next message and puts it at the start of `buffer`. Returns its length.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<usize, LinkError> {
-        let completion = self.wait(&self.receives, Some(self.patience))?;
+        let completion = self.wait(&self.receives)?;
+        self.take(completion, buffer)
+    }
+
+    fn take(&self, completion: WorkCompletion, buffer: &mut [u8]) -> Result<usize, LinkError> {
+        if completion.status != Status::Success {
+            return Err(self.cause(completion.status));
+        }
         let length = completion.length as usize;
         let Some(message) = buffer.get_mut(..length) else {
             return Err(LinkError::Broken(format!(
@@ -257,14 +275,32 @@ impl Link {
         if self.queue_pair.state().has_ended() { Ok(()) } else { Err(error) }
     }
 
+    /// As [`Link::receive`], for messages that come at once: never sleeps.
+    pub(crate) fn receive_spinning(&self, buffer: &mut [u8]) -> Result<usize, LinkError> {
+        let until = Instant::now() + self.patience;
+        loop {
+            for _ in 0..GLANCE_TURNS {
+                if let Some(completion) = self.receives.poll() {
+                    return self.take(completion, buffer);
+                }
+            }
+            if self.interrupt.has_come() {
+                return Err(LinkError::Interrupted);
+            }
+            if Instant::now() >= until {
+                return Err(LinkError::TimedOut(self.patience));
+            }
+        }
+    }
+
     /// Waits for the oldest work request that was posted signaled.
     pub(crate) fn finish(&self) -> Result<WorkCompletion, LinkError> {
-        self.wait(&self.sends, Some(self.patience))
+        self.wait(&self.sends)
     }
 
     /// Waits until the peer closes. Whatever else it does is an error.
     pub(crate) fn await_close(&self) -> Result<(), LinkError> {
-        match self.wait(&self.receives, Some(self.patience)) {
+        match self.wait(&self.receives) {
             Err(LinkError::Closed) => Ok(()),
             Err(error) => Err(error),
             Ok(completion) => Err(LinkError::Broken(format!(
@@ -283,10 +319,10 @@ impl Link {
         }
     }
 
-    fn wait(&self, queue: &CompletionQueue, patience: Option<Duration>) -> Result<WorkCompletion, LinkError> {
-        let until = patience.map(|patience| Instant::now() + patience);
+    fn wait(&self, queue: &CompletionQueue) -> Result<WorkCompletion, LinkError> {
+        let until = Instant::now() + self.patience;
         loop {
-            let left = until.map_or(GLANCE, |until| until.saturating_duration_since(Instant::now()));
+            let left = until.saturating_duration_since(Instant::now());
             match queue.wait(Some(left.min(GLANCE))) {
                 Some(completion) if completion.status == Status::Success => return Ok(completion),
                 Some(completion) => return Err(self.cause(completion.status)),

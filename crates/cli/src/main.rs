@@ -1,6 +1,7 @@
 //! The `weft` command.
 #![forbid(unsafe_code)]
 
+mod demo;
 mod failure;
 mod info;
 mod interop;
@@ -31,6 +32,11 @@ Exit codes: 0 all went well, 1 something failed at run time, 2 the command line 
 
 #[derive(Subcommand)]
 enum Command {
+    /// See it work: move a file by RDMA between two processes, compare digests, measure beside TCP
+    Demo(demo::Arguments),
+    /// The other process of a demo, driven by the connection
+    #[command(name = demo::PEER_COMMAND, hide = true)]
+    DemoPeer,
     /// Show what this machine has: interfaces, limits, and what it can do
     Info(info::Arguments),
     /// Measure latency, bandwidth or message rate, beside others on the same machine
@@ -63,6 +69,8 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), Failure> {
     match command {
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::DemoPeer => demo::run_peer(),
         Command::Info(arguments) => info::run(&arguments),
         Command::Perf(arguments) => perf::run(&arguments),
         Command::PerfPeer => perf::run_peer(),

@@ -7,7 +7,7 @@ use weft::verbs::{Access, ConnectionError, RemoteMemory, Stag, StreamError, Work
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::link::{Depths, Endpoint, LinkError, StreamOptions, failed};
+use crate::link::{Depths, Endpoint, LinkError, StreamOptions, announce, failed};
 
 /// Bytes of a message of rdma_client and rdma_server (rdmacm-utils).
 const MESSAGE: usize = 16;
@@ -83,6 +83,7 @@ fn rdma_client(endpoint: &Endpoint, remote: SocketAddr) -> Result<(), Failure> {
 
 fn rdma_server(endpoint: &Endpoint, local: SocketAddr) -> Result<(), Failure> {
     let listener = endpoint.listen(local)?;
+    announce(&listener);
     let link = endpoint.accept(endpoint.next_request(&listener)?)?;
     expect_message(link.receive(&mut [0; MESSAGE]).map_err(|error| error.during("message"))?)?;
     let answer = || {
@@ -102,6 +103,7 @@ fn expect_message(length: usize) -> Result<(), Failure> {
 
 fn reject(endpoint: &Endpoint, local: SocketAddr) -> Result<(), Failure> {
     let listener = endpoint.listen(local)?;
+    announce(&listener);
     endpoint.next_request(&listener)?.reject(REJECTION).map_err(failed("cannot reject"))?;
     endpoint.settle();
     Ok(())

@@ -7,7 +7,7 @@ use weft::verbs::{Access, IncomingConnection, MemoryRegion, WorkRequest};
 use super::Arguments;
 use super::ping::{Advert, SIZES};
 use crate::failure::Failure;
-use crate::link::{Endpoint, Link, LinkError, failed, resolve};
+use crate::link::{Endpoint, Link, LinkError, announce, failed, resolve};
 
 /// The largest ping that is served, in bytes, whatever `-S` says.
 const MOST: u32 = 65536;
@@ -18,6 +18,7 @@ const SINK_BASE: u64 = 0x7fab_cde0_0000;
 /// Serves one client, or many.
 pub(super) fn run(arguments: &Arguments, address: &str, endpoint: &Endpoint) -> Result<(), Failure> {
     let listener = endpoint.listen(resolve(address, arguments.port)?)?;
+    announce(&listener);
     if !arguments.persistent {
         let request = endpoint.next_request(&listener)?;
         return serve(arguments, endpoint, request);

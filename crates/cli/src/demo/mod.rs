@@ -1,0 +1,159 @@
+//! `weft demo`: what Weft is for, in one command.
+//!
+//! Two processes connect. The active one writes a file into the other's memory by RDMA and reads it back ([`transfer`]); each
+//! computes digests of what it has; then both measure beside plain TCP ([`measure`]). The passive one ([`passive`]) is a second process of
+//! this machine ([`process`]), or runs on another one.
+
+mod measure;
+mod passive;
+mod process;
+mod report;
+mod size;
+mod source;
+mod talk;
+mod transfer;
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use self::process::Peer;
+use self::report::Report;
+use self::size::Bytes;
+use self::source::Source;
+use self::talk::Windows;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::link::{Depths, Endpoint, Link, StreamOptions, announce, resolve};
+
+pub(crate) use self::process::PEER_COMMAND;
+
+const EXAMPLES: &str = "\
+Examples:
+  weft demo                                  two processes of this machine
+  weft demo --file /boot/vmlinuz --json
+  weft demo --listen 192.0.2.1               on one machine, and on the other:
+  weft demo --connect 192.0.2.1 --size 1G
+
+The digests are SHA-256: `here` is the file as it was read, `there` what the other process found in its memory after the RDMA
+writes, `read back` what came from there by RDMA reads.";
+
+const DEFAULT_PORT: u16 = 7470;
+const DEPTHS: Depths = Depths { ird: 16, ord: 16 };
+
+/// What can be said on the command line.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// The file to move [default: made up]
+    #[arg(long, value_name = "PATH", conflicts_with = "size")]
+    file: Option<PathBuf>,
+    /// Bytes to make up and move: 5000, 64M, 2G
+    #[arg(long, value_name = "SIZE", default_value = "64M")]
+    size: Bytes,
+    /// How long each of the measurements takes, three times over
+    #[arg(long, value_name = "SECONDS", default_value = "0.25", value_parser = measure::seconds)]
+    seconds: Duration,
+    /// Be the passive side, once, for another machine
+    #[arg(long, value_name = "ADDRESS[:PORT]", conflicts_with_all = ["file", "size", "connect", "json", "seconds"])]
+    listen: Option<String>,
+    /// Be the active side to the machine that listens there
+    #[arg(long, value_name = "HOST[:PORT]")]
+    connect: Option<String>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let interrupt = Interrupt::watch()?;
+    let endpoint = Endpoint::open(&StreamOptions::usual(), DEPTHS, &interrupt)?;
+    if let Some(address) = &arguments.listen {
+        return passive::serve_one(&endpoint, target(address)?, announce);
+    }
+    let mut source = Source::open(arguments.file.as_deref(), arguments.size.0)?;
+    let report = match &arguments.connect {
+        Some(host) => active(arguments, &endpoint, &mut source, target(host)?, None)?,
+        None => {
+            let mut peer = Peer::start()?;
+            let report = active(arguments, &endpoint, &mut source, peer.address(), Some(peer.id()));
+            // What the other process says explains more than that it has gone.
+            match report {
+                Ok(report) => {
+                    peer.finish()?;
+                    report
+                }
+                Err(failure) => return Err(peer.explain(failure)),
+            }
+        }
+    };
+    let text = if arguments.json { report.json() } else { report.to_string() };
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::while_doing("standard output"))?;
+    report.verdict()
+}
+
+/// Runs the passive process of a demo on one machine.
+pub(crate) fn run_peer() -> Result<(), Failure> {
+    process::end_with_parent()?;
+    let interrupt = Interrupt::watch()?;
+    let endpoint = Endpoint::open(&StreamOptions::usual(), DEPTHS, &interrupt)?;
+    passive::serve_one(&endpoint, process::LOOPBACK, |listener| println!("{}", listener.local_address()))
+}
+
+fn active(
+    arguments: &Arguments,
+    endpoint: &Endpoint,
+    source: &mut Source,
+    remote: SocketAddr,
+    peer_id: Option<u32>,
+) -> Result<Report, Failure> {
+    let link = endpoint.connect(remote, None)?;
+    let mut report = Report::new(source, &link, peer_id);
+    let windows = Windows::open(&link, source.length())?;
+    report.moved = Some(transfer::run(&link, &windows, source)?);
+    report.measured = measure::run(&link, &windows, arguments.seconds)?;
+    close(&link)?;
+    Ok(report)
+}
+
+fn close(link: &Link) -> Result<(), Failure> {
+    link.close().map_err(|error| error.during("cannot disconnect"))
+}
+
+/// `host`, `host:port`, `[address]:port`, or an address of IPv6.
+fn target(text: &str) -> Result<SocketAddr, Failure> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') => {
+            let port = port.parse().map_err(|_| Failure::Usage(format!("{port:?} in {text:?} is no port")))?;
+            resolve(host, port)
+        }
+        _ => resolve(text, DEFAULT_PORT),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_read() {
+        for (text, address) in [
+            ("127.0.0.1", "127.0.0.1:7470"),
+            ("127.0.0.1:0", "127.0.0.1:0"),
+            ("::1", "[::1]:7470"),
+            ("[::1]", "[::1]:7470"),
+            ("[::1]:80", "[::1]:80"),
+        ] {
+            assert_eq!(target(text).unwrap(), address.parse().unwrap(), "{text}");
+        }
+        assert!(matches!(target("127.0.0.1:x"), Err(Failure::Usage(_))));
+    }
+}

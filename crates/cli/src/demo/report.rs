@@ -1,0 +1,223 @@
+//! What is shown in the end, to people and to programs.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::measure::Measured;
+use super::size::Bytes;
+use super::source::Source;
+use super::transfer::Moved;
+use crate::failure::Failure;
+use crate::link::Link;
+use crate::table::{Align, Table};
+
+/// Everything that a demo has found.
+pub(super) struct Report {
+    what: String,
+    bytes: u64,
+    remote: String,
+    crc: bool,
+    /// The passive process, if it is one of this machine.
+    peer_id: Option<u32>,
+    pub(super) moved: Option<Moved>,
+    pub(super) measured: Measured,
+}
+
+impl Report {
+    /// Before anything was moved.
+    pub(super) fn new(source: &Source, link: &Link, peer_id: Option<u32>) -> Self {
+        let info = link.queue_pair.info();
+        Self {
+            what: source.name().to_owned(),
+            bytes: source.length(),
+            remote: info.as_ref().map(|info| info.remote.to_string()).unwrap_or_default(),
+            crc: info.is_some_and(|info| info.crc),
+            peer_id,
+            moved: None,
+            measured: Measured::default(),
+        }
+    }
+
+    /// Whether the data came through.
+    pub(super) fn verdict(&self) -> Result<(), Failure> {
+        if self.is_identical() {
+            return Ok(());
+        }
+        Err(Failure::Runtime("the digests differ: the data did not come through unharmed".into()))
+    }
+
+    fn is_identical(&self) -> bool {
+        self.moved.as_ref().is_some_and(|moved| moved.here == moved.there && moved.here == moved.back)
+    }
+
+    fn gigabytes_per_second(&self, time: Duration) -> Option<f64> {
+        let seconds = time.as_secs_f64();
+        (self.bytes > 0 && seconds > 0.0).then(|| self.bytes as f64 / 1e9 / seconds)
+    }
+
+    /// One object on one line.
+    pub(super) fn json(&self) -> String {
+        let transfer =
+            |time: Duration| json!({ "seconds": time.as_secs_f64(), "gb_per_s": self.gigabytes_per_second(time) });
+        let moved = self.moved.as_ref().map(|moved| {
+            json!({
+                "write": transfer(moved.write),
+                "read": transfer(moved.read),
+                "sha256": { "here": moved.here, "there": moved.there, "read_back": moved.back },
+            })
+        });
+        let rows: Vec<_> = self.rows().iter().map(Row::json).collect();
+        let report = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "transport": "iwarp",
+            "source": self.what,
+            "bytes": self.bytes,
+            "remote": self.remote,
+            "crc": self.crc,
+            "transfer": moved,
+            "identical": self.is_identical(),
+            "measured": rows,
+            "no_tcp": self.measured.no_tcp,
+        });
+        format!("{report}\n")
+    }
+
+    fn rows(&self) -> [Row; 3] {
+        let Measured { latency, tcp_latency, write, read, tcp_rate, .. } = self.measured;
+        [
+            Row { test: "half round trip", size: 8, unit: "us", weft: latency, tcp: tcp_latency },
+            Row { test: "RDMA write", size: 1 << 20, unit: "GB/s", weft: write, tcp: tcp_rate },
+            Row { test: "RDMA read", size: 1 << 20, unit: "GB/s", weft: read, tcp: tcp_rate },
+        ]
+    }
+
+    fn show_transfer(&self, moved: &Moved, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = Table::new(&[("", Align::Left), ("", Align::Right), ("", Align::Right)]);
+        for (name, time) in [("RDMA write", moved.write), ("RDMA read back", moved.read)] {
+            let rate = self.gigabytes_per_second(time).map_or_else(String::new, |rate| format!("{rate:.2} GB/s"));
+            table.row([name.into(), format!("{:.1} ms", time.as_secs_f64() * 1e3), rate]);
+        }
+        writeln!(f, "{table}")?;
+        for (name, digest) in [("here", &moved.here), ("there", &moved.there), ("read back", &moved.back)] {
+            writeln!(f, "  {name:9}  {digest}")?;
+        }
+        let verdict = if self.is_identical() { "identical" } else { "DIFFERENT" };
+        writeln!(f, "  {:9}  {verdict}\n", "SHA-256")
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let peer = match self.peer_id {
+            Some(id) => format!("process {id} at {}", self.remote),
+            None => self.remote.clone(),
+        };
+        let crc = if self.crc { "on" } else { "off" };
+        writeln!(f, "{} of {} to {peer} and back, by RDMA over iWARP, CRC {crc}\n", Bytes(self.bytes), self.what)?;
+        if let Some(moved) = &self.moved {
+            self.show_transfer(moved, f)?;
+        }
+        let columns = [("", Align::Left), ("", Align::Right), ("", Align::Left), ("Weft", Align::Right)];
+        let columns = [&columns[..], &[("raw TCP", Align::Right), ("ratio", Align::Right)]].concat();
+        let mut table = Table::new(&columns);
+        for row in self.rows() {
+            table.row(row.cells());
+        }
+        write!(f, "{table}")?;
+        if let Some(why) = &self.measured.no_tcp {
+            writeln!(f, "\n  no TCP beside it: {why}")?;
+        }
+        Ok(())
+    }
+}
+
+struct Row {
+    test: &'static str,
+    size: u64,
+    unit: &'static str,
+    weft: f64,
+    tcp: Option<f64>,
+}
+
+impl Row {
+    fn ratio(&self) -> Option<f64> {
+        self.tcp.filter(|tcp| *tcp > 0.0).map(|tcp| self.weft / tcp)
+    }
+
+    fn cells(&self) -> [String; 6] {
+        let figure = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.2}"));
+        [
+            self.test.into(),
+            Bytes(self.size).to_string(),
+            self.unit.into(),
+            figure(Some(self.weft)),
+            figure(self.tcp),
+            figure(self.ratio()),
+        ]
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "test": self.test,
+            "size_bytes": self.size,
+            "unit": self.unit,
+            "weft": self.weft,
+            "tcp": self.tcp,
+            "ratio": self.ratio(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(back: &str) -> Report {
+        let time = Duration::from_millis(50);
+        let moved = Moved { write: time, read: 2 * time, here: "aa".into(), there: "aa".into(), back: back.into() };
+        let measured =
+            Measured { latency: 4.0, tcp_latency: Some(3.2), write: 2.5, read: 12.25, tcp_rate: None, no_tcp: None };
+        Report {
+            what: "made-up data".into(),
+            bytes: 100_000_000,
+            remote: "127.0.0.1:7".into(),
+            crc: true,
+            peer_id: Some(9),
+            moved: Some(moved),
+            measured,
+        }
+    }
+
+    #[test]
+    fn people_read_this() {
+        let text = "\
+95.4 MiB of made-up data to process 9 at 127.0.0.1:7 and back, by RDMA over iWARP, CRC on
+
+  RDMA write       50.0 ms  2.00 GB/s
+  RDMA read back  100.0 ms  1.00 GB/s
+
+  here       aa
+  there      aa
+  read back  aa
+  SHA-256    identical
+
+                                  Weft  raw TCP  ratio
+  half round trip  8 bytes  us    4.00     3.20   1.25
+  RDMA write         1 MiB  GB/s   2.50        -      -
+  RDMA read          1 MiB  GB/s  12.25        -      -
+";
+        assert_eq!(report("aa").to_string(), text);
+    }
+
+    #[test]
+    fn a_difference_is_a_failure() {
+        assert!(report("aa").verdict().is_ok());
+        assert!(report("ab").verdict().is_err());
+        assert!(report("ab").to_string().contains("DIFFERENT"));
+        let json: Value = serde_json::from_str(&report("ab").json()).unwrap();
+        assert_eq!(json["identical"], false);
+        assert_eq!(json["measured"][0]["ratio"], 1.25);
+    }
+}
