@@ -187,7 +187,8 @@ impl<N: Network, C: Clock> Engine<N, C> {
         }
     }
 
-    fn cool_all(&mut self) {
+    /// Has the operating system watch every connection.
+    pub(crate) fn cool_all(&mut self) {
         while let Some(key) = self.hot.pop() {
             self.cool(key);
         }

@@ -55,8 +55,6 @@ pub enum Error {
     TimedOut(Duration),
     /// The connection came to nothing, or ended.
     Connection(ConnectionError),
-    /// A completion queue's descriptor was armed, but the NIC has no thread that would make it readable.
-    NeedsThread,
 }
 
 impl fmt::Display for Error {
@@ -82,9 +80,6 @@ impl fmt::Display for Error {
             Self::Memory(error) => write!(f, "{error}"),
             Self::TimedOut(after) => write!(f, "nothing happened within {after:?}"),
             Self::Connection(error) => write!(f, "{error}"),
-            Self::NeedsThread => f.write_str(
-                "a completion queue's descriptor needs a NIC with a thread: open it with Progress::Thread, or wait on the queue itself",
-            ),
         }
     }
 }

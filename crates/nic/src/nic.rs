@@ -370,6 +370,12 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         self.try_hold().is_some_and(|mut engine| engine.turn())
     }
 
+    /// Has the operating system watch all connections, so that the network's own descriptor becomes readable when one of them has something
+    /// to do: for a thread that is about to sleep on descriptors, with [`Progress::Caller`].
+    pub fn watch(&self) {
+        self.command().cool_all();
+    }
+
     /// When something has to happen by itself next: for a simulation, which lets time jump to it.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {

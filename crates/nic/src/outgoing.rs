@@ -186,3 +186,112 @@ impl Outgoing {
         whole
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use weft_base::{ReceivePiece, Received, RegionId};
+
+    use super::*;
+
+    /// Takes at most `room` bytes and remembers them; payload by reference shows as its offset.
+    struct Taker {
+        room: usize,
+        taken: Vec<u8>,
+    }
+
+    impl Port for Taker {
+        fn send(&mut self, pieces: &[Piece<'_>]) -> Result<usize, PortError> {
+            let before = self.taken.len();
+            for piece in pieces {
+                let bytes: Vec<u8> = match piece {
+                    Piece::Bytes(bytes) => bytes.to_vec(),
+                    Piece::Memory(slice) => {
+                        (slice.offset..slice.offset + u64::from(slice.length)).map(|byte| byte as u8).collect()
+                    }
+                };
+                let room = before + self.room - self.taken.len();
+                self.taken.extend_from_slice(&bytes[..bytes.len().min(room)]);
+            }
+            Ok(self.taken.len() - before)
+        }
+
+        fn receive(&mut self, _: &mut [ReceivePiece<'_>]) -> Result<Received, PortError> {
+            Ok(Received::Nothing)
+        }
+
+        fn poll_connected(&mut self) -> Result<bool, PortError> {
+            Ok(true)
+        }
+
+        fn segment_size(&self) -> u32 {
+            1448
+        }
+
+        fn local_address(&self) -> Result<SocketAddr, PortError> {
+            Err(PortError::Reset)
+        }
+
+        fn remote_address(&self) -> SocketAddr {
+            SocketAddr::from(([127, 0, 0, 1], 1))
+        }
+
+        fn close_send(&mut self) {}
+
+        fn abort(&mut self) {}
+    }
+
+    fn queue(outgoing: &mut Outgoing, pool: &mut Pool, bytes: &[u8]) {
+        outgoing.write(bytes.len(), pool, |out| {
+            out.copy_from_slice(bytes);
+            bytes.len()
+        });
+    }
+
+    fn memory(offset: u64, length: u32) -> Gather {
+        Gather::from(Slice { region: RegionId { index: 0, generation: 0 }, offset, length })
+    }
+
+    #[test]
+    fn bytes_leave_in_order_and_frames_are_counted_when_they_are_whole() {
+        for room in 1..12 {
+            let (mut outgoing, mut pool) = (Outgoing::default(), Pool::default());
+            let mut taker = Taker { room, taken: Vec::new() };
+            queue(&mut outgoing, &mut pool, &[250, 251]);
+            outgoing.end_other(2);
+            queue(&mut outgoing, &mut pool, &[1, 2, 3]);
+            outgoing.gather(&memory(10, 4));
+            queue(&mut outgoing, &mut pool, &[4]);
+            outgoing.end_frame(8);
+            queue(&mut outgoing, &mut pool, &[5, 6]);
+            outgoing.end_frame(2);
+            let mut ends = Vec::new();
+            while !outgoing.is_empty() {
+                let (taken, frames) = outgoing.send(&mut taker, &mut pool).unwrap();
+                assert!(taken > 0);
+                ends.extend(std::iter::repeat_n(taker.taken.len(), frames));
+            }
+            assert_eq!(taker.taken, [250, 251, 1, 2, 3, 10, 11, 12, 13, 4, 5, 6]);
+            assert_eq!(ends.len(), 2);
+            assert!((10..10 + room).contains(&ends[0]) && ends[1] == 12, "{ends:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_taken_back_never_leaves() {
+        let (mut outgoing, mut pool) = (Outgoing::default(), Pool::default());
+        let mut taker = Taker { room: 100, taken: Vec::new() };
+        queue(&mut outgoing, &mut pool, &[1, 2]);
+        outgoing.end_frame(2);
+        let mark = outgoing.mark();
+        queue(&mut outgoing, &mut pool, &[3]);
+        outgoing.gather(&memory(50, 3));
+        outgoing.take_back(mark);
+        outgoing.end_frame(0);
+        queue(&mut outgoing, &mut pool, &[7]);
+        outgoing.end_frame(1);
+        assert_eq!(outgoing.send(&mut taker, &mut pool), Ok((3, 3)));
+        assert_eq!(taker.taken, [1, 2, 7]);
+    }
+}

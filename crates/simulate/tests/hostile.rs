@@ -298,6 +298,8 @@ fn silent_peers_do_not_fill_a_listener_for_ever() {
     let mut peer = victim.raw();
     let agreed = peer.start(&victim.nic, Offer::default(), || victim.accept());
     assert!(agreed.is_some(), "its turn came when the silent ones had timed out");
+    let waited = victim.world.now().since(weft_base::Time::ZERO);
+    assert!(waited >= Settings::default().start_timeout, "and not before: {waited:?}");
     drop(silent);
 }
 

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use weft_driver::EventFd;
+use weft_driver::{EventFd, WaitSet};
 use weft_nic::{Arm, CompletionQueue as NicCompletionQueue, Error, Progress, WorkCompletion};
 use weft_rdmap::Status;
 
@@ -19,6 +19,8 @@ use super::context::Opened;
 pub struct CompletionQueue {
     queue: Arc<NicCompletionQueue>,
     event: Arc<EventFd>,
+    /// The event, and with [`Progress::Caller`] the network.
+    descriptor: Arc<WaitSet>,
     opened: Arc<Opened>,
 }
 
@@ -26,7 +28,12 @@ impl CompletionQueue {
     pub(super) fn new(opened: Arc<Opened>, queue: Arc<NicCompletionQueue>) -> Result<Self, Error> {
         let event = Arc::new(EventFd::new()?);
         queue.set_event(Arc::clone(&event) as Arc<dyn weft_base::Waker>);
-        Ok(Self { queue, event, opened })
+        let descriptor = WaitSet::new()?;
+        descriptor.add(&*event, 0)?;
+        if opened.nic.settings().progress == Progress::Caller {
+            descriptor.add(&opened.network, 1)?;
+        }
+        Ok(Self { queue, event, descriptor: Arc::new(descriptor), opened })
     }
 
     pub(super) fn shared(&self) -> Arc<NicCompletionQueue> {
@@ -91,18 +98,16 @@ impl CompletionQueue {
     }
 
     /// Asks that the descriptor becomes readable at the next completion of this kind. Completions that are there already don't count: poll
-    /// once more after arming, then wait for the descriptor, then call [`CompletionQueue::acknowledge`] and poll.
+    /// once more after arming, then wait for the descriptor, then call [`CompletionQueue::acknowledge`], poll until nothing is left, and arm
+    /// again.
     ///
-    /// A descriptor can only become readable while somebody runs the NIC: use it with [`Progress::Thread`].
-    ///
-    /// # Errors
-    /// The NIC has no thread of its own.
-    pub fn arm(&self, arm: Arm) -> Result<(), Error> {
-        if self.opened.nic.settings().progress != Progress::Thread {
-            return Err(Error::NeedsThread);
-        }
+    /// With [`Progress::Caller`] nobody runs the NIC while its only thread sleeps, so the descriptor also becomes readable when any
+    /// connection of the NIC has something to do: polling then may find nothing. Time-outs of the NIC count only while it is run.
+    pub fn arm(&self, arm: Arm) {
         self.queue.arm(arm);
-        Ok(())
+        if self.opened.nic.settings().progress == Progress::Caller {
+            self.opened.nic.watch();
+        }
     }
 
     /// Makes the descriptor unreadable until the next event.
@@ -119,7 +124,7 @@ impl CompletionQueue {
 
 impl AsFd for CompletionQueue {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
+        self.descriptor.as_fd()
     }
 }
 

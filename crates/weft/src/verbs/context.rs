@@ -2,9 +2,10 @@
 
 use core::fmt;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use weft_base::DomainId;
+use weft_base::{DomainId, PortError};
 use weft_driver::{MonotonicClock, TcpNetwork};
 use weft_memory::{Access, MemoryError, Registry, unguessable_seed};
 use weft_nic::{Counters, Error, Nic, Progress, QueuePairAttributes, Settings};
@@ -19,6 +20,8 @@ pub(super) type SystemNic = Nic<TcpNetwork, MonotonicClock>;
 /// Keeps the NIC open as long as anything made from it is there.
 pub(super) struct Opened {
     pub(super) nic: SystemNic,
+    /// Readable when a watched connection has something to do.
+    pub(super) network: OwnedFd,
 }
 
 impl Drop for Opened {
@@ -49,13 +52,14 @@ impl Context {
     pub fn with_settings(settings: Settings) -> Result<Self, Error> {
         let registry = Registry::new(unguessable_seed()?, weft_memory::Limits::default());
         let network = TcpNetwork::new(registry.clone())?;
+        let readiness = network.poll_fd().try_clone_to_owned().map_err(|_| PortError::Exhausted)?;
         let progress = settings.progress;
         let seed = getrandom::u64().map_err(|_| MemoryError::NoRandomness)?;
         let nic = Nic::new(network, MonotonicClock::new(), registry, settings, seed);
         if progress == Progress::Thread {
-            nic.spawn().map_err(|error| weft_base::PortError::System(error.raw_os_error().unwrap_or(0)))?;
+            nic.spawn().map_err(|error| PortError::System(error.raw_os_error().unwrap_or(0)))?;
         }
-        Ok(Self { opened: Arc::new(Opened { nic }) })
+        Ok(Self { opened: Arc::new(Opened { nic, network: readiness }) })
     }
 
     /// Makes a protection domain.

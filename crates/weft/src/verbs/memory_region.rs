@@ -35,6 +35,14 @@ impl MemoryRegion {
         RemoteMemory { stag: self.region.stag(), offset: self.region.base().wrapping_add(offset) }
     }
 
+    /// Borrows the bytes for the time of a closure, to change them in place: see [`Region::edit`].
+    ///
+    /// # Errors
+    /// Peers may touch the region, or work under way uses it.
+    pub fn edit<R>(&mut self, change: impl FnOnce(&mut [u8]) -> R) -> Result<R, MemoryError> {
+        self.region.edit(change)
+    }
+
     /// Ends the registration and gives the memory back.
     ///
     /// # Errors
