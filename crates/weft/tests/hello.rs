@@ -1,0 +1,25 @@
+//! The example of the README, run: both of its processes, as threads.
+#![forbid(unsafe_code)]
+
+use std::net::TcpListener;
+use std::thread;
+
+#[expect(dead_code, reason = "its `main` reads the command line")]
+#[path = "../examples/hello.rs"]
+mod hello;
+
+#[test]
+fn the_text_arrives() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let address = free.clone();
+    let passive = thread::spawn(move || hello::hello("listen", &address).map_err(|error| error.to_string()));
+    let wrote = loop {
+        match hello::hello("connect", &free) {
+            // It does not listen yet, or never will.
+            Err(_) if !passive.is_finished() => thread::yield_now(),
+            result => break result,
+        }
+    };
+    assert_eq!(passive.join().unwrap().unwrap(), "in my memory stands: hello from another process");
+    assert_eq!(wrote.unwrap(), format!("wrote 26 bytes into the memory of {free}"));
+}
