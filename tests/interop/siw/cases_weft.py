@@ -41,7 +41,7 @@ def wait_error(who, program, pattern, timeout_s=END_TIMEOUT_S):
 
 
 def weft_is_client(context, size, count, options=()):
-    """weft rping -c against rping -s in the guest."""
+    """weft rping -c against rping -s in the guest, data and number of rounds checked on both sides."""
     server = context.guest_server(short_lines(f"rping -s -C {count} -S {size} -v -V -p {RPING_PORT}"), RPING_PORT)
     client = context.weft("rping", "-c", "-a", "127.0.0.1", "-p", context.vm.forwarded(RPING_PORT), "-C", count,
                           "-S", size, "-V", "-v", *options)
@@ -137,12 +137,12 @@ def reject_bytes(context):
         expect(flags & iwarp.REJECT, f"flags {flags:02x} have no R")
         expect_equal("revision", revision, 2)
         expect_equal("private data behind IRD and ORD", private_data[4:], b"weft says no")
-        expect_equal("what follows", stream.receive_end()[0], b"")
+        expect_equal("what follows", stream.receive_end(), (b"", "closed"))
     wait_success("weft interop reject", server, 30)
 
 
 def client_is_refused(context, options, pattern):
-    """siw rejects what weft asks for; weft says so."""
+    """What weft asks for, siw or rping does not take; weft says so and ends."""
     context.guest_server(f"rping -s -p {RPING_PORT}", RPING_PORT)
     client = context.weft("rping", "-c", "-a", "127.0.0.1", "-p", context.vm.forwarded(RPING_PORT), "-C", 1, *options)
     wait_error("weft rping -c", client, pattern)
@@ -151,7 +151,7 @@ def client_is_refused(context, options, pattern):
 case("weft/client-markers-are-refused", options=("--markers", "on"), pattern="reject|refuse")(client_is_refused)
 case("weft/client-crc-is-refused", switches={"mpa_crc_strict": 1}, options=("--crc", "on"),
      pattern="reject|refuse")(client_is_refused)
-case("weft/client-revision-1-is-not-answered", options=("--revision", "1", "--timeout", "3"),
+case("weft/client-revision-1-is-cut-off", options=("--revision", "1", "--timeout", "3"),
      pattern="time|answer|repl|" + GONE)(client_is_refused)
 
 
@@ -270,7 +270,7 @@ def server_bad_read_stag(context):
         context.note(f"FPDU: {segment.raw.hex(' ')}")
         expect_equal("opcode", segment.opcode, iwarp.TERMINATE)
         expect_equal("layer, type and code", segment.payload[:2], bytes.fromhex("01 00"))
-        expect_equal("what follows", stream.receive_end()[0], b"")
+        expect_equal("what follows", stream.receive_end(), (b"", "closed"))
     wait_error("weft rping -s", server, "STag")
 
 

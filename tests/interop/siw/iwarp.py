@@ -189,13 +189,15 @@ class Stream:
         return Segment(body[2:2 + length])
 
     def receive_end(self):
-        """Everything until the peer ends: (bytes, `closed` or `reset`)."""
+        """Everything until the peer ends: (bytes, `closed`, `reset`, or `silent` when the time is up)."""
         data = b""
         while True:
             try:
                 data += self.receive(1)
             except Ended as how:
                 return data, str(how)
+            except TimeoutError:
+                return data, "silent"
 
     def request(self, flags=ENHANCED, revision=2, private_data=None):
         """Plays the initiator. Returns the reply as `receive_start` does."""
