@@ -15,9 +15,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weft::verbs::{
-    Access, Context, ListenOptions, Listener, MemoryRegion, PortError, ProtectionDomain, RemoteMemory, Stag,
-};
+use weft::verbs::{Access, Context, Listener, MemoryRegion, PortError, ProtectionDomain, RemoteMemory, Stag};
 
 use super::super::contestant::{Contestant, Side};
 use super::super::measure::Measured;

@@ -4,12 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use weft::verbs::{
-    Access, CompletionKind, CompletionQueue, Context, Counters, Error, MemoryError, MemoryRegion, PostError, PostFailure,
-    Progress, ProtectionDomain, QueuePair, QueuePairOptions, Status, WorkCompletion, WorkRequest,
+    Access, CompletionKind, CompletionQueue, Context, Counters, Error, MemoryError, MemoryRegion, PostError,
+    PostFailure, Progress, ProtectionDomain, QueuePair, QueuePairOptions, Status, WorkCompletion, WorkRequest,
 };
 
-use super::super::super::plan::{Job, Wait};
-use super::receive_slots;
+use super::super::super::plan::{Job, Operation, Role, Test, Wait};
+use super::{operation, receive_slots};
 
 /// Id of receives for words between the two sides; smaller ones are slots of the inbox.
 const WORD: u64 = u64::MAX;
@@ -29,6 +29,14 @@ pub(super) enum Word {
     Credit = 0,
     /// That was all, or: I have it all.
     Done = 1,
+}
+
+/// Whether words come to this side. Where messages are received too, they would take each other's receives.
+fn hears_words(job: &Job) -> bool {
+    match (operation(job), job.test, job.role) {
+        (Operation::Send, Test::Latency, _) | (Operation::Send, _, Role::Passive) => false,
+        _ => true,
+    }
 }
 
 /// A queue pair, and what has become of its work.
@@ -56,7 +64,8 @@ impl Link {
     /// Makes a queue pair that is ready for whatever may come first.
     pub(super) fn new(domain: &ProtectionDomain, inbox: &MemoryRegion, context: &Context, job: &Job) -> Outcome<Self> {
         let slots = receive_slots(job);
-        let (sends, receives) = (2 * job.buffers() + WORDS, slots + WORDS);
+        let words = if hears_words(job) { WORDS } else { 0 };
+        let (sends, receives) = (2 * job.buffers() + WORDS, (slots + words).max(1));
         let completions = context.create_completion_queue(sends + receives)?;
         let options = QueuePairOptions { send_depth: sends as u32, receive_depth: receives as u32 };
         let queue_pair = domain.create_queue_pair(&completions, &options)?;
@@ -75,7 +84,7 @@ impl Link {
             done: 0,
         };
         (0..slots as u64).try_for_each(|slot| link.receive_into(inbox, slot, job.size))?;
-        (0..WORDS).try_for_each(|_| link.expect_word())?;
+        (0..words).try_for_each(|_| link.expect_word())?;
         Ok(link)
     }
 
@@ -95,8 +104,8 @@ impl Link {
 
     /// Posts again up to `most` of the slots that messages have come into.
     pub(super) fn repost(&mut self, inbox: &MemoryRegion, size: usize, most: usize) -> Outcome<()> {
-        let rest = self.filled.len().saturating_sub(most);
-        for slot in self.filled.drain(rest..) {
+        for _ in 0..most {
+            let Some(slot) = self.filled.pop() else { break };
             self.receive_into(inbox, slot, size)?;
         }
         Ok(())
@@ -208,6 +217,8 @@ impl fmt::Display for Broken {
         f.write_str(&self.0)
     }
 }
+
+impl std::error::Error for Broken {}
 
 impl From<PostError> for Broken {
     fn from(error: PostError) -> Self {

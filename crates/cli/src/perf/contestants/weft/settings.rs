@@ -109,7 +109,10 @@ mod tests {
     fn a_variant_overrides_the_options() {
         let plain = Settings::of(&job()).unwrap();
         assert_eq!((plain.crc, plain.markers), (Switch::On, Switch::Off));
-        assert_eq!(settings("markers=on:crc=off").unwrap(), Settings { crc: Switch::Off, markers: Switch::On, ..plain });
+        assert_eq!(
+            settings("markers=on:crc=off").unwrap(),
+            Settings { crc: Switch::Off, markers: Switch::On, ..plain }
+        );
         assert_eq!(settings("verify=in-one-pass").unwrap(), Settings { verify: Verify::InOnePass, ..plain });
         assert_eq!(settings("fpdu=path").unwrap(), Settings { fpdu: Fpdu::Path, ..plain });
         assert_eq!(settings("progress=thread").unwrap(), Settings { progress: Progress::Thread, ..plain });
