@@ -3,7 +3,8 @@
 //! - a crate uses only crates of lower levels, in its tests and build scripts as well as in its code (`docs/architecture.md`);
 //! - `weft-nic` names neither an operating system nor an emulated network;
 //! - `#![forbid(unsafe_code)]` stands in every crate but those that exist for unsafe code;
-//! - every crate from outside has its reason in `docs/dependencies.md`.
+//! - every crate from outside has its reason in `docs/dependencies.md`;
+//! - the program in `README.md` is the one that `crates/weft/tests/hello.rs` runs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -77,6 +78,13 @@ fn every_dependency_has_its_reason() {
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/dependencies.md")).unwrap();
     let wrong = compare(&used, &page);
     assert!(wrong.is_empty(), "\n\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn the_program_of_the_readme_is_the_example_that_is_tested() {
+    let page = |path: &str| fs::read_to_string(format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let block = format!("```rust\n{}```\n", page("crates/weft/examples/hello.rs"));
+    assert!(page("README.md").contains(&block), "copy crates/weft/examples/hello.rs into README.md again, whole");
 }
 
 fn metadata() -> Value {
