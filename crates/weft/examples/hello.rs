@@ -1,9 +1,6 @@
 //! Two processes: the one writes a text into the memory of the other.
 //!
-//! ```sh
-//! cargo run --example hello -- listen 127.0.0.1:7471
-//! cargo run --example hello -- connect 127.0.0.1:7471
-//! ```
+//! Run it twice: as `hello listen 127.0.0.1:7471`, and then as `hello connect 127.0.0.1:7471`.
 
 use std::error::Error;
 
