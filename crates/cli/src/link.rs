@@ -136,9 +136,7 @@ impl Endpoint {
             extensions: self.options.extensions(),
             ..ListenOptions::default()
         };
-        let listener = self.context.listen(address, &listen).map_err(failed(format!("cannot listen on {address}")))?;
-        eprintln!("listening on {}", listener.local_address());
-        Ok(listener)
+        self.context.listen(address, &listen).map_err(failed(format!("cannot listen on {address}")))
     }
 
     /// Waits for a peer's request, as long as it takes.

@@ -4,6 +4,8 @@ use std::env;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
@@ -72,10 +74,15 @@ impl Peer {
     /// The failure, with what the process has said.
     pub(super) fn explain(&mut self, failure: Failure) -> Failure {
         let Failure::Runtime(message) = failure else { return failure };
+        thread::sleep(LAST_WORDS);
+        let ended = self.child.try_wait().ok().flatten();
         self.end();
-        match self.complaint() {
-            complaint if complaint.is_empty() => Failure::Runtime(message),
-            complaint => Failure::Runtime(format!("{message} (the second process says: {complaint})")),
+        match (self.complaint(), ended) {
+            (complaint, _) if !complaint.is_empty() => {
+                Failure::Runtime(format!("{message} (the second process says: {complaint})"))
+            }
+            (_, Some(status)) => Failure::Runtime(format!("{message} (the second process ended with {status})")),
+            (_, None) => Failure::Runtime(message),
         }
     }
 
@@ -102,7 +109,11 @@ impl Drop for Peer {
     }
 }
 
+/// The most that is read of what the process says.
 const LINE_LIMIT: u64 = 4096;
+
+/// A process that has broken the connection needs a moment to say why.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// In the passive process: from now on it is killed when the process that started it ends.
 pub(super) fn end_with_parent() -> Result<(), Failure> {

@@ -203,8 +203,8 @@ mod tests {
   read back  aa
   SHA-256    identical
 
-                                  Weft  raw TCP  ratio
-  half round trip  8 bytes  us    4.00     3.20   1.25
+                                   Weft  raw TCP  ratio
+  half round trip  8 bytes  us     4.00     3.20   1.25
   RDMA write         1 MiB  GB/s   2.50        -      -
   RDMA read          1 MiB  GB/s  12.25        -      -
 ";
