@@ -18,12 +18,12 @@ use crate::settings::Settings;
 use crate::staging::Pool;
 use crate::turnstile::Turnstile;
 
-/// A connection that has been looked at this often in vain is watched by the operating system instead.
-const COOL_AFTER_LOOKS: u32 = 2000;
-/// The same when there are more than [`FEW_HOT`] to look at.
-const COOL_AFTER_LOOKS_OF_MANY: u32 = 8;
+/// When there are more than [`FEW_HOT`], a connection that has been looked at this often in vain is watched by the operating system instead.
+const COOL_AFTER_LOOKS: u32 = 8;
 /// So many connections are cheaper to look at one by one than to ask the operating system about.
 const FEW_HOT: usize = 8;
+/// The clock is looked at once in so many turns while nobody sleeps; deadlines are coarse.
+const CLOCK_EVERY_TURNS: u32 = 16;
 /// The operating system is asked about the watched ones once in so many turns while others are looked at: a turn takes about a microsecond.
 const ASK_EVERY_TURNS: u32 = 32;
 
@@ -104,10 +104,12 @@ impl<N: Network, C: Clock> Engine<N, C> {
 
     /// One turn of the loop. Returns whether anything was done.
     pub(crate) fn turn(&mut self) -> bool {
-        self.look_at_clock();
+        self.turns = self.turns.wrapping_add(1);
+        if self.turns.is_multiple_of(CLOCK_EVERY_TURNS) {
+            self.look_at_clock();
+        }
         let mut progress = self.answer_bell();
         progress |= self.look_at_hot();
-        self.turns = self.turns.wrapping_add(1);
         if self.hot.is_empty() || self.turns.is_multiple_of(ASK_EVERY_TURNS) {
             progress |= self.ask_system(Some(Duration::ZERO));
         }
@@ -119,7 +121,6 @@ impl<N: Network, C: Clock> Engine<N, C> {
 
     /// Does what the bell was rung for, and nothing else.
     pub(crate) fn attend_bell(&mut self) {
-        self.look_at_clock();
         self.answer_bell();
     }
 
@@ -170,9 +171,11 @@ impl<N: Network, C: Clock> Engine<N, C> {
     }
 
     fn is_cold(&self, key: DefaultKey) -> bool {
-        let patience = if self.hot.len() > FEW_HOT { COOL_AFTER_LOOKS_OF_MANY } else { COOL_AFTER_LOOKS };
+        if self.hot.len() <= FEW_HOT {
+            return false;
+        }
         match self.endpoints.get(key) {
-            Some(Endpoint::Connection(connection)) => connection.idle_looks > patience,
+            Some(Endpoint::Connection(connection)) => connection.idle_looks > COOL_AFTER_LOOKS,
             _ => true,
         }
     }
@@ -338,6 +341,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
         let connection = make(&mut self.network, deadline)?;
         let key = self.endpoints.insert(Endpoint::Connection(Box::new(connection)));
         self.connections += 1;
+        self.pool.prepare(self.connections);
         self.next_deadline = [self.next_deadline, Some(deadline)].into_iter().flatten().min();
         Ok(key)
     }

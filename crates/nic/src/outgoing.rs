@@ -13,6 +13,10 @@ const PIECES_PER_SEND: usize = 64;
 const ENOUGH_PIECES: usize = 48;
 /// No more frames are laid out while this many bytes wait: one good write.
 const ENOUGH_BYTES: usize = 256 * 1024;
+/// No more frames are laid out while this many wait: for small ones, too, a system call is then cheap.
+const ENOUGH_FRAMES: usize = 512;
+/// Pieces of one frame: header, slices, tail.
+const PIECES_PER_FRAME: usize = weft_base::MAX_GATHER + 2;
 
 #[derive(Clone, Copy, Debug)]
 enum Queued {
@@ -47,16 +51,30 @@ pub(crate) struct Mark {
 }
 
 /// What waits to be sent on one connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Outgoing {
     buffer: Option<Box<[u8]>>,
     used: usize,
     pieces: VecDeque<Queued>,
     waiting_bytes: usize,
     /// Bytes left of each frame that has not gone out whole.
-    frames: VecDeque<usize>,
+    frames: VecDeque<u32>,
     /// Bytes before the first frame that belong to none.
     others: usize,
+}
+
+impl Default for Outgoing {
+    /// Empty, with room for all that may wait.
+    fn default() -> Self {
+        Self {
+            buffer: None,
+            used: 0,
+            pieces: VecDeque::with_capacity(ENOUGH_PIECES + PIECES_PER_FRAME),
+            waiting_bytes: 0,
+            frames: VecDeque::with_capacity(ENOUGH_FRAMES),
+            others: 0,
+        }
+    }
 }
 
 impl Outgoing {
@@ -67,7 +85,10 @@ impl Outgoing {
 
     /// Whether another frame with up to `copied` bytes in the buffer may be laid out.
     pub(crate) fn has_room(&self, copied: usize) -> bool {
-        self.pieces.len() < ENOUGH_PIECES && self.waiting_bytes < ENOUGH_BYTES && self.used + copied <= BUFFER_BYTES
+        self.pieces.len() < ENOUGH_PIECES
+            && self.frames.len() < ENOUGH_FRAMES
+            && self.waiting_bytes < ENOUGH_BYTES
+            && self.used + copied <= BUFFER_BYTES
     }
 
     /// Writes up to `most` bytes with `write`, which says how many there were, and queues them.
@@ -116,7 +137,8 @@ impl Outgoing {
 
     /// What was queued since the last call is a frame of `length` bytes.
     pub(crate) fn end_frame(&mut self, length: usize) {
-        self.frames.push_back(length);
+        // A frame has at most 2^16 bytes and what MPA adds.
+        self.frames.push_back(length as u32);
     }
 
     /// Sends as much as the port takes in one call. Returns the bytes taken and how many frames have now gone out whole.
@@ -175,11 +197,11 @@ impl Outgoing {
         taken -= others;
         let mut whole = 0;
         while let Some(left) = self.frames.front_mut() {
-            if *left > taken {
-                *left -= taken;
+            if *left as usize > taken {
+                *left -= taken as u32;
                 break;
             }
-            taken -= *left;
+            taken -= *left as usize;
             self.frames.pop_front();
             whole += 1;
         }

@@ -251,7 +251,9 @@ impl QueuePair {
     /// Checks a request, and takes what it needs: a place in both queues, and a pin on its memory.
     fn admit(&self, registry: &Registry, request: &SendRequest, open: bool) -> Result<(), PostError> {
         match self.state() {
-            State::Ready if open => {}
+            // Its end has begun, though the state does not say so yet.
+            _ if !open => return Err(PostError::Ended),
+            State::Ready => {}
             State::Closing | State::Closed | State::Failed => return Err(PostError::Ended),
             state => return Err(PostError::NotReady(state)),
         }

@@ -12,20 +12,42 @@ const ALIGNMENT: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     free: Vec<Box<[u8]>>,
+    /// Buffers that exist, those in use included.
+    made: usize,
 }
 
 impl Pool {
     /// Unused buffers beyond this many are given back to the operating system.
     const KEPT: usize = 64;
+    /// A connection has at most one to send from and one to receive into.
+    const PER_CONNECTION: usize = 2;
+
+    /// Makes the buffers that so many connections can need at once, as far as they would be kept, so that none has to be made while data
+    /// moves. The operating system gives memory to those that are used, not before.
+    pub(crate) fn prepare(&mut self, connections: usize) {
+        let wanted = connections.saturating_mul(Self::PER_CONNECTION).min(Self::KEPT);
+        self.free.reserve(Self::KEPT.saturating_sub(self.free.len()));
+        while self.made < wanted {
+            let buffer = self.make();
+            self.free.push(buffer);
+        }
+    }
 
     pub(crate) fn take(&mut self) -> Box<[u8]> {
-        self.free.pop().unwrap_or_else(|| vec![0; BUFFER_BYTES].into_boxed_slice())
+        self.free.pop().unwrap_or_else(|| self.make())
     }
 
     pub(crate) fn give(&mut self, buffer: Box<[u8]>) {
         if self.free.len() < Self::KEPT {
             self.free.push(buffer);
+        } else {
+            self.made -= 1;
         }
+    }
+
+    fn make(&mut self) -> Box<[u8]> {
+        self.made += 1;
+        vec![0; BUFFER_BYTES].into_boxed_slice()
     }
 }
 
@@ -145,6 +167,24 @@ mod tests {
         staging.room(100_000, &mut pool);
         assert_eq!(staging.filled(), [2; 1000]);
         assert_eq!(staging.end % 4096, (5100 + 200_000) % 4096, "also after the rest was moved to the front");
+    }
+
+    #[test]
+    fn buffers_are_there_before_they_are_needed() {
+        let mut pool = Pool::default();
+        pool.prepare(2);
+        assert_eq!(pool.free.len(), 4);
+        let taken = [pool.take(), pool.take(), pool.take()];
+        pool.prepare(2);
+        assert_eq!((pool.free.len(), pool.made), (1, 4), "those in use count");
+        taken.into_iter().for_each(|buffer| pool.give(buffer));
+        pool.prepare(usize::MAX);
+        assert_eq!((pool.free.len(), pool.made), (Pool::KEPT, Pool::KEPT));
+        let last = pool.take();
+        let more = (0..Pool::KEPT).map(|_| pool.take()).collect::<Vec<_>>();
+        assert_eq!(pool.made, Pool::KEPT + 1);
+        more.into_iter().chain([last]).for_each(|buffer| pool.give(buffer));
+        assert_eq!((pool.free.len(), pool.made), (Pool::KEPT, Pool::KEPT), "the rest is given back");
     }
 
     #[test]
