@@ -1,0 +1,141 @@
+//! Two connected queue pairs over real TCP, with each kind of progress and of address.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weft::verbs::{
+    Access, CompletionQueue, ConnectOptions, Context, ListenOptions, MemoryRegion, Progress, ProtectionDomain,
+    QueuePair, QueuePairOptions, Settings, Status, WorkCompletion,
+};
+
+/// Nothing here takes this long; a test that waits in vain fails then.
+pub(crate) const PATIENCE: Option<Duration> = Some(Duration::from_secs(120));
+
+/// Every right.
+pub(crate) const ALL: Access = Access::all();
+
+/// Who runs the NIC, and over which kind of address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind {
+    pub(crate) progress: Progress,
+    pub(crate) address: IpAddr,
+}
+
+impl Kind {
+    pub(crate) fn settings(self) -> Settings {
+        Settings { progress: self.progress, ..Settings::default() }
+    }
+
+    pub(crate) fn context(self) -> Context {
+        Context::with_settings(self.settings()).unwrap()
+    }
+
+    /// Any free port.
+    pub(crate) fn any(self) -> SocketAddr {
+        SocketAddr::new(self.address, 0)
+    }
+}
+
+/// Does this with every kind that the machine has.
+pub(crate) fn each_kind(test: impl Fn(Kind)) {
+    for address in addresses() {
+        for progress in [Progress::Caller, Progress::Thread] {
+            let kind = Kind { progress, address };
+            println!("{kind:?}");
+            test(kind);
+        }
+    }
+}
+
+/// The loopback addresses that this machine has.
+pub(crate) fn addresses() -> Vec<IpAddr> {
+    let both: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+    let (here, missing) = both.into_iter().partition::<Vec<_>, _>(|address| TcpListener::bind((*address, 0)).is_ok());
+    missing.iter().for_each(|address| println!("skipped: this machine has no {address}"));
+    here
+}
+
+/// Two ends of a connection in one process, on one NIC, with one completion queue each.
+pub(crate) struct Pair {
+    pub(crate) context: Context,
+    pub(crate) domain: ProtectionDomain,
+    pub(crate) active: End,
+    pub(crate) passive: End,
+}
+
+pub(crate) struct End {
+    pub(crate) queue_pair: QueuePair,
+    pub(crate) completions: CompletionQueue,
+}
+
+impl End {
+    pub(crate) fn new(context: &Context, domain: &ProtectionDomain, options: &QueuePairOptions) -> Self {
+        let completions = context.create_completion_queue(1024).unwrap();
+        let queue_pair = domain.create_queue_pair(&completions, options).unwrap();
+        Self { queue_pair, completions }
+    }
+
+    /// The next completion, whatever it says.
+    pub(crate) fn next(&self) -> WorkCompletion {
+        self.completions.wait(PATIENCE).expect("a completion in time")
+    }
+
+    /// The next completion, which must be a success with this id.
+    pub(crate) fn done(&self, id: u64) -> WorkCompletion {
+        let completion = self.next();
+        assert_eq!((completion.id, completion.status), (id, Status::Success), "{completion:?}");
+        completion
+    }
+}
+
+impl Pair {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self::with(kind.context(), kind, &ConnectOptions::default(), &ListenOptions::default())
+    }
+
+    pub(crate) fn with(context: Context, kind: Kind, connect: &ConnectOptions, listen: &ListenOptions) -> Self {
+        let domain = context.allocate_protection_domain().unwrap();
+        let options = QueuePairOptions::default();
+        let (active, passive) = (End::new(&context, &domain, &options), End::new(&context, &domain, &options));
+        let listener = context.listen(kind.any(), listen).unwrap();
+        active.queue_pair.start_connect(listener.local_address(), connect).unwrap();
+        listener.accept(PATIENCE).unwrap().accept(&passive.queue_pair, &[]).unwrap();
+        active.queue_pair.wait_connected(PATIENCE).unwrap();
+        passive.queue_pair.wait_connected(PATIENCE).unwrap();
+        Self { context, domain, active, passive }
+    }
+
+    /// Waits until both queue pairs have ended.
+    pub(crate) fn wait_for_end(&self) {
+        let ends = [&self.active, &self.passive];
+        self.wait_until(|| ends.iter().all(|end| end.queue_pair.state().has_ended()));
+    }
+
+    /// Runs the NIC until this is so.
+    pub(crate) fn wait_until(&self, done: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !done() {
+            assert!(Some(start.elapsed()) < PATIENCE, "waited in vain");
+            if !self.context.progress() {
+                thread::yield_now();
+            }
+        }
+    }
+
+    /// Registered memory with something in it.
+    pub(crate) fn filled(&self, length: usize) -> MemoryRegion {
+        self.domain.register(pattern(length), ALL).unwrap()
+    }
+
+    /// Registered memory with nothing in it.
+    pub(crate) fn empty(&self, length: usize) -> MemoryRegion {
+        self.domain.allocate(length, ALL).unwrap()
+    }
+}
+
+/// Bytes that tell where they belong.
+pub(crate) fn pattern(length: usize) -> Vec<u8> {
+    (0..length as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}

@@ -1,0 +1,256 @@
+//! How connections come about, and how they don't.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use common::{Kind, PATIENCE, Pair, each_kind};
+use weft::verbs::{
+    ConnectOptions, ConnectionError, Context, Error, ListenOptions, PortError, QueuePair, QueuePairOptions, ReadyKinds,
+    Settings, StartFailure, State, WorkRequest,
+};
+
+fn queue_pair(context: &Context) -> QueuePair {
+    let domain = context.allocate_protection_domain().unwrap();
+    let completions = context.create_completion_queue(64).unwrap();
+    domain.create_queue_pair(&completions, &QueuePairOptions::default()).unwrap()
+}
+
+#[test]
+fn private_data_reaches_both_applications() {
+    each_kind(|kind| {
+        let context = kind.context();
+        let (active, passive) = (queue_pair(&context), queue_pair(&context));
+        let listener = context.listen(kind.any(), &ListenOptions::default()).unwrap();
+        assert_eq!(active.state(), State::Idle);
+        let options = ConnectOptions { private_data: b"may I?".to_vec(), ird: 3, ord: 4, ..ConnectOptions::default() };
+        active.start_connect(listener.local_address(), &options).unwrap();
+        assert_eq!(active.state(), State::Connecting);
+        let incoming = listener.accept(PATIENCE).unwrap();
+        assert_eq!(incoming.info().private_data, b"may I?");
+        assert_eq!((incoming.info().peer_ird, incoming.info().peer_ord), (3, 4));
+        assert_eq!(incoming.info().local, listener.local_address());
+        assert_eq!(incoming.info().remote.ip(), kind.address);
+        incoming.accept_with_depths(&passive, b"you may", 2, 1).unwrap();
+        let info = active.wait_connected(PATIENCE).unwrap();
+        assert_eq!((info.private_data.as_slice(), info.peer_ird, info.peer_ord), (&b"you may"[..], 2, 1));
+        assert!(info.ord == 2 && info.crc && info.extensions.atomics_and_immediates, "{info:?}");
+        assert_eq!(info.remote, listener.local_address());
+        assert_eq!((active.state(), passive.state()), (State::Ready, State::Ready));
+        // Each can be connected once.
+        let again = active.start_connect(listener.local_address(), &options);
+        assert!(matches!(again, Err(Error::State { state: State::Ready, .. })), "{again:?}");
+    });
+}
+
+#[test]
+fn a_rejection_comes_with_private_data() {
+    each_kind(|kind| {
+        let context = kind.context();
+        let active = queue_pair(&context);
+        let listener = context.listen(kind.any(), &ListenOptions::default()).unwrap();
+        active.start_connect(listener.local_address(), &ConnectOptions::default()).unwrap();
+        listener.accept(PATIENCE).unwrap().reject(b"not today").unwrap();
+        match active.wait_connected(PATIENCE) {
+            Err(Error::Connection(ConnectionError::Start(StartFailure::Rejected(rejection)))) => {
+                assert_eq!(*rejection.private_data, *b"not today");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(active.state(), State::Failed);
+    });
+}
+
+#[test]
+fn an_incoming_connection_that_is_dropped_is_rejected() {
+    each_kind(|kind| {
+        let context = kind.context();
+        let active = queue_pair(&context);
+        let listener = context.listen(kind.any(), &ListenOptions::default()).unwrap();
+        active.start_connect(listener.local_address(), &ConnectOptions::default()).unwrap();
+        drop(listener.accept(PATIENCE).unwrap());
+        let failed = active.wait_connected(PATIENCE);
+        assert!(
+            matches!(failed, Err(Error::Connection(ConnectionError::Start(StartFailure::Rejected(_))))),
+            "{failed:?}"
+        );
+    });
+}
+
+#[test]
+fn nobody_listens() {
+    each_kind(|kind| {
+        // A port that was just free.
+        let address = TcpListener::bind(kind.any()).unwrap().local_addr().unwrap();
+        let context = kind.context();
+        let failed = queue_pair(&context).connect(address, &patient());
+        assert_eq!(failed.unwrap_err(), Error::Connection(ConnectionError::Port(PortError::Refused)));
+    });
+}
+
+fn patient() -> ConnectOptions {
+    ConnectOptions { timeout: PATIENCE, ..ConnectOptions::default() }
+}
+
+/// Connects to a plain TCP server, which does this with the connection; says what came of it.
+fn connect_to(kind: Kind, settings: Settings, serve: impl FnOnce(TcpStream) + Send + 'static) -> Error {
+    let server = TcpListener::bind(kind.any()).unwrap();
+    let address = server.local_addr().unwrap();
+    let server = thread::spawn(move || serve(server.accept().unwrap().0));
+    let context = Context::with_settings(settings).unwrap();
+    let queue_pair = queue_pair(&context);
+    let failed = queue_pair.connect(address, &patient()).unwrap_err();
+    assert_eq!(queue_pair.state(), State::Failed);
+    drop(queue_pair);
+    drop(context);
+    server.join().unwrap();
+    failed
+}
+
+/// Reads until the other side has closed.
+fn read_out(stream: &mut TcpStream) {
+    let mut buffer = [0; 4096];
+    while matches!(stream.read(&mut buffer), Ok(1..)) {}
+}
+
+#[test]
+fn a_server_that_speaks_something_else() {
+    each_kind(|kind| {
+        let failed = connect_to(kind, kind.settings(), |mut stream| {
+            let _ = stream.write_all(b"SSH-2.0-SomethingElse_1.0\r\n and more, and more, and more\r\n");
+            read_out(&mut stream);
+        });
+        assert!(matches!(failed, Error::Connection(ConnectionError::Start(StartFailure::Malformed(_)))), "{failed:?}");
+    });
+}
+
+#[test]
+fn a_server_that_says_nothing() {
+    each_kind(|kind| {
+        let settings = Settings { start_timeout: Duration::from_millis(50), ..kind.settings() };
+        let failed = connect_to(kind, settings, |mut stream| read_out(&mut stream));
+        let timed_out = ConnectionError::Start(StartFailure::TimedOut { waited_for: Duration::from_millis(50) });
+        assert_eq!(failed, Error::Connection(timed_out));
+    });
+}
+
+#[test]
+fn a_server_that_closes_at_once() {
+    each_kind(|kind| {
+        let failed = connect_to(kind, kind.settings(), |mut stream| {
+            let _ = stream.read(&mut [0; 20]);
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            read_out(&mut stream);
+        });
+        assert_eq!(failed, Error::Connection(ConnectionError::Start(StartFailure::ClosedEarly)));
+    });
+}
+
+#[test]
+fn a_client_that_is_none() {
+    each_kind(|kind| {
+        let settings = Settings { start_timeout: Duration::from_millis(50), ..kind.settings() };
+        let context = Context::with_settings(settings).unwrap();
+        let listener = context.listen(kind.any(), &ListenOptions::default()).unwrap();
+        // One sends what is no request, one nothing; both are shown the door.
+        let mut strange = TcpStream::connect(listener.local_address()).unwrap();
+        let silent = TcpStream::connect(listener.local_address()).unwrap();
+        strange.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        for mut stream in [strange, silent] {
+            stream.set_nonblocking(true).unwrap();
+            loop {
+                match stream.read(&mut [0; 64]) {
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                        context.progress();
+                        thread::yield_now();
+                    }
+                    Ok(1..) => panic!("it was answered"),
+                    Ok(0) | Err(_) => break,
+                }
+            }
+        }
+        // And whoever knows how to, still gets in.
+        let (active, passive) = (queue_pair(&context), queue_pair(&context));
+        active.start_connect(listener.local_address(), &ConnectOptions::default()).unwrap();
+        listener.accept(PATIENCE).unwrap().accept(&passive, &[]).unwrap();
+        active.wait_connected(PATIENCE).unwrap();
+    });
+}
+
+#[test]
+fn a_peer_that_left_before_it_was_accepted() {
+    each_kind(|kind| {
+        let context = kind.context();
+        let (active, passive) = (queue_pair(&context), queue_pair(&context));
+        let listener = context.listen(kind.any(), &ListenOptions::default()).unwrap();
+        active.start_connect(listener.local_address(), &ConnectOptions::default()).unwrap();
+        let incoming = listener.accept(PATIENCE).unwrap();
+        drop(active);
+        // Whether the news has come already or not, the queue pair fails and nothing hangs.
+        match incoming.accept(&passive, &[]) {
+            Err(Error::RequestGone) => assert_eq!(passive.state(), State::Idle),
+            Ok(()) => {
+                let failed = passive.disconnect(PATIENCE);
+                assert!(passive.state().has_ended(), "{failed:?}");
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+#[test]
+fn the_passive_side_may_speak_first_when_that_was_agreed() {
+    each_kind(|kind| {
+        let connect = ConnectOptions { ready_to_receive: Some(ReadyKinds::all()), ..ConnectOptions::default() };
+        let pair = Pair::with(kind.context(), kind, &connect, &ListenOptions::default());
+        let inbox = pair.empty(5);
+        pair.active.queue_pair.post_receive(1, &[inbox.slice(..).unwrap()]).unwrap();
+        pair.passive.queue_pair.post(WorkRequest::send_inline(b"first").unwrap().id(2)).unwrap();
+        pair.active.done(1);
+        pair.passive.done(2);
+        assert_eq!(inbox.to_vec(), b"first");
+    });
+}
+
+#[test]
+fn disconnecting_sends_what_was_posted_and_ends_both() {
+    each_kind(|kind| {
+        let pair = Pair::new(kind);
+        let (from, to) = (pair.filled(1_000_000), pair.empty(1_000_000));
+        pair.passive.queue_pair.post_receive(1, &[to.slice(..).unwrap()]).unwrap();
+        pair.active.queue_pair.post(WorkRequest::send(from.slice(..).unwrap()).id(2)).unwrap();
+        pair.active.queue_pair.disconnect(PATIENCE).unwrap();
+        pair.active.done(2);
+        pair.passive.done(1);
+        assert!(to.to_vec() == common::pattern(1_000_000));
+        pair.wait_for_end();
+        assert_eq!((pair.active.queue_pair.state(), pair.passive.queue_pair.state()), (State::Closed, State::Closed));
+        assert_eq!((pair.active.queue_pair.error(), pair.passive.queue_pair.error()), (None, None));
+    });
+}
+
+#[test]
+fn an_address_is_taken_once() {
+    each_kind(|kind| {
+        let context = kind.context();
+        let listener = context.listen(kind.any(), &ListenOptions::default()).unwrap();
+        let address: SocketAddr = listener.local_address();
+        let again = context.listen(address, &ListenOptions::default());
+        assert!(matches!(again, Err(Error::Port(PortError::AddressInUse))), "{again:?}");
+        drop(listener);
+        context.listen(address, &ListenOptions::default()).unwrap();
+    });
+}
+
+#[test]
+fn nobody_comes() {
+    each_kind(|kind| {
+        let context = kind.context();
+        let listener = context.listen(kind.any(), &ListenOptions::default()).unwrap();
+        let short = Duration::from_millis(10);
+        assert_eq!(listener.accept(Some(short)).unwrap_err(), Error::TimedOut(short));
+    });
+}

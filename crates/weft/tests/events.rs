@@ -1,0 +1,91 @@
+//! Completion queues as descriptors, for poll loops of the application's own.
+
+mod common;
+
+use std::os::fd::AsFd;
+
+use common::{Pair, each_kind};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use weft::verbs::{Arm, CompletionQueue, WorkRequest};
+
+/// Waits until the descriptor is readable.
+fn sleep_on(completions: &CompletionQueue) {
+    let mut descriptors = [PollFd::new(completions.as_fd(), PollFlags::POLLIN)];
+    let ready = poll(&mut descriptors, PollTimeout::from(60_000u16)).unwrap();
+    assert_eq!(ready, 1, "an event in time");
+}
+
+fn is_readable(completions: &CompletionQueue) -> bool {
+    let mut descriptors = [PollFd::new(completions.as_fd(), PollFlags::POLLIN)];
+    poll(&mut descriptors, PollTimeout::ZERO).unwrap() == 1
+}
+
+/// The loop that the documentation describes: arm, look, sleep, acknowledge, look.
+fn next(completions: &CompletionQueue, arm: Arm) -> u64 {
+    loop {
+        completions.arm(arm);
+        if let Some(completion) = completions.poll() {
+            return completion.id;
+        }
+        sleep_on(completions);
+        completions.acknowledge();
+        if let Some(completion) = completions.poll() {
+            return completion.id;
+        }
+    }
+}
+
+#[test]
+fn an_armed_queue_becomes_readable() {
+    each_kind(|kind| {
+        let pair = Pair::new(kind);
+        for id in 0..100 {
+            pair.passive.queue_pair.post_receive(id, &[]).unwrap();
+            pair.active.queue_pair.post(WorkRequest::send_inline(&[]).unwrap().id(id)).unwrap();
+            assert_eq!(next(&pair.passive.completions, Arm::Any), id);
+            assert_eq!(next(&pair.active.completions, Arm::Any), id);
+        }
+    });
+}
+
+#[test]
+fn a_sleeper_is_woken_by_another_thread_that_sends() {
+    each_kind(|kind| {
+        let pair = Pair::new(kind);
+        for id in 0..20 {
+            pair.passive.queue_pair.post_receive(id, &[]).unwrap();
+        }
+        std::thread::scope(|scope| {
+            let sleeper =
+                scope.spawn(|| (0..20).for_each(|id| assert_eq!(next(&pair.passive.completions, Arm::Any), id)));
+            for _ in 0..20 {
+                pair.active.queue_pair.post(WorkRequest::send_inline(&[]).unwrap().unsignaled()).unwrap();
+            }
+            sleeper.join().unwrap();
+        });
+    });
+}
+
+#[test]
+fn only_what_was_solicited_wakes_a_queue_that_is_armed_for_that() {
+    let kind = common::Kind { progress: weft::verbs::Progress::Thread, address: [127, 0, 0, 1].into() };
+    let pair = Pair::new(kind);
+    for id in 0..3 {
+        pair.passive.queue_pair.post_receive(id, &[]).unwrap();
+    }
+    let completions = &pair.passive.completions;
+    completions.arm(Arm::Solicited);
+    pair.active.queue_pair.post(WorkRequest::send_inline(&[]).unwrap().id(10)).unwrap();
+    pair.passive.done(0);
+    assert!(!is_readable(completions), "nobody was asked to be woken by that");
+    pair.active.queue_pair.post(WorkRequest::send_inline(&[]).unwrap().solicited().id(11)).unwrap();
+    sleep_on(completions);
+    completions.acknowledge();
+    assert!(!is_readable(completions));
+    assert!(pair.passive.done(1).solicited);
+    // An event comes once; the next one has to be asked for. A failure wakes as well.
+    completions.arm(Arm::Solicited);
+    drop(pair.active);
+    sleep_on(completions);
+    assert_eq!(completions.poll().map(|completion| completion.id), Some(2));
+}
