@@ -33,10 +33,7 @@ pub(super) enum Word {
 
 /// Whether words come to this side. Where messages are received too, they would take each other's receives.
 fn hears_words(job: &Job) -> bool {
-    match (operation(job), job.test, job.role) {
-        (Operation::Send, Test::Latency, _) | (Operation::Send, _, Role::Passive) => false,
-        _ => true,
-    }
+    operation(job) != Operation::Send || (job.test != Test::Latency && job.role == Role::Active)
 }
 
 /// A queue pair, and what has become of its work.
