@@ -73,10 +73,14 @@ impl Running {
 
     /// Waits for a line that contains `wanted`.
     pub(crate) fn await_text(&self, wanted: &str) -> String {
+        let until = Instant::now() + PATIENCE;
         loop {
-            let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|error| {
+            let left = until.saturating_duration_since(Instant::now());
+            let line = self.lines.recv_timeout(left).unwrap_or_else(|error| {
                 panic!("no line with {wanted:?} ({error}), but: {}", self.seen.borrow());
             });
+            // Lines may come faster than time passes.
+            assert!(!left.is_zero(), "no line with {wanted:?} in time");
             *self.seen.borrow_mut() += &format!("{line}\n");
             if line.contains(wanted) {
                 return line;
