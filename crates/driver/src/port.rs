@@ -11,7 +11,7 @@ use weft_memory::Registry;
 
 use crate::error::{from_number, port_error, would_block};
 use crate::socket::plain_address;
-use crate::vectors::{Incoming, Outgoing, PIECES};
+use crate::vectors::{PIECES, Vectors};
 
 /// What every IPv4 path carries (RFC 9293 section 3.7.1); the value until the path is known.
 const SMALLEST_SEGMENT: u32 = 536;
@@ -82,7 +82,8 @@ impl TcpPort {
 
     /// One system call's worth of pieces. `Ok` has how many bytes were taken, and how many there were.
     fn send_some(&mut self, pieces: &[Piece<'_>]) -> Result<(usize, usize), PortError> {
-        let outgoing = Outgoing::new(&self.registry, pieces)?;
+        let mut outgoing = Vectors::new();
+        outgoing.gather(&self.registry, pieces)?;
         let bytes = outgoing.bytes();
         if bytes == 0 {
             return Ok((0, 0));
@@ -97,7 +98,8 @@ impl TcpPort {
 
     /// One system call's worth of pieces. `Ok` has what came, and how many bytes there was room for.
     fn receive_some(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<(Received, usize), PortError> {
-        let incoming = Incoming::new(&self.registry, pieces)?;
+        let mut incoming = Vectors::new();
+        incoming.scatter(&self.registry, pieces)?;
         let bytes = incoming.bytes();
         if bytes == 0 {
             return Ok((Received::Nothing, 0));

@@ -11,95 +11,74 @@ use weft_memory::{RawSlice, Registry};
 use crate::error::last_error;
 
 /// How many pieces go into one system call (the kernel takes up to 1024). More take another call.
-pub(crate) const PIECES: usize = 128;
+pub(crate) const PIECES: usize = 64;
 
-/// What one system call sends.
-pub(crate) struct Outgoing<'a> {
-    vectors: Vectors,
-    pieces: PhantomData<&'a [u8]>,
-}
-
-impl<'a> Outgoing<'a> {
-    /// At most [`PIECES`] of them.
-    pub(crate) fn new(registry: &Registry, pieces: &'a [Piece<'_>]) -> Result<Self, PortError> {
-        let mut vectors = Vectors::new();
-        for piece in pieces {
-            match piece {
-                // The system call only reads, for all that its argument is not const.
-                Piece::Bytes(bytes) => vectors.push(bytes.as_ptr().cast_mut(), bytes.len()),
-                Piece::Memory(slice) => vectors.resolve(registry, slice)?,
-            }
-        }
-        Ok(Self { vectors, pieces: PhantomData })
-    }
-
-    /// Bytes of all together.
-    pub(crate) const fn bytes(&self) -> usize {
-        self.vectors.bytes
-    }
-
-    /// send(2), or sendmsg(2) for more than one vector.
-    pub(crate) fn send(mut self, socket: BorrowedFd<'_>) -> Result<usize, i32> {
-        let fd = socket.as_raw_fd();
-        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-        if let [one] = self.vectors.list[..] {
-            // SAFETY: The vector's bytes are valid for reads while this lives: borrowed from the caller, or held in the registry.
-            return uninterrupted(|| unsafe { libc::send(fd, one.iov_base, one.iov_len, flags) });
-        }
-        let message = self.vectors.message();
-        // SAFETY: As above, for all vectors; the message has nothing else.
-        uninterrupted(|| unsafe { libc::sendmsg(fd, &raw const message, flags) })
-    }
-}
-
-/// What one system call fills.
-pub(crate) struct Incoming<'a> {
-    vectors: Vectors,
+/// Addresses, and what keeps the memory behind them in place. It is large, so it is filled where it stands and never moved.
+pub(crate) struct Vectors<'a> {
+    list: ArrayVec<libc::iovec, PIECES>,
+    held: ArrayVec<RawSlice, PIECES>,
+    bytes: usize,
     pieces: PhantomData<&'a mut [u8]>,
 }
 
-impl<'a> Incoming<'a> {
-    /// At most [`PIECES`] of them.
-    pub(crate) fn new(registry: &Registry, pieces: &'a mut [ReceivePiece<'_>]) -> Result<Self, PortError> {
-        let mut vectors = Vectors::new();
-        for piece in pieces {
-            match piece {
-                ReceivePiece::Staging(staging) => vectors.push(staging.as_mut_ptr(), staging.len()),
-                ReceivePiece::Memory(slice) => vectors.resolve(registry, slice)?,
-            }
-        }
-        Ok(Self { vectors, pieces: PhantomData })
+impl<'a> Vectors<'a> {
+    #[inline]
+    pub(crate) fn new() -> Self {
+        Self { list: ArrayVec::new(), held: ArrayVec::new(), bytes: 0, pieces: PhantomData }
     }
 
     /// Bytes of all together.
     pub(crate) const fn bytes(&self) -> usize {
-        self.vectors.bytes
+        self.bytes
     }
 
-    /// recv(2), or recvmsg(2) for more than one vector.
-    pub(crate) fn receive(mut self, socket: BorrowedFd<'_>) -> Result<usize, i32> {
+    /// What to send: at most [`PIECES`] of them.
+    pub(crate) fn gather(&mut self, registry: &Registry, pieces: &'a [Piece<'_>]) -> Result<(), PortError> {
+        for piece in pieces {
+            match piece {
+                // The system call only reads, for all that its argument is not const.
+                Piece::Bytes(bytes) => self.push(bytes.as_ptr().cast_mut(), bytes.len()),
+                Piece::Memory(slice) => self.resolve(registry, slice)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// send(2), or sendmsg(2) for more than one vector. After [`Vectors::gather`].
+    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>) -> Result<usize, i32> {
         let fd = socket.as_raw_fd();
-        if let [one] = self.vectors.list[..] {
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+        if let [one] = self.list[..] {
+            // SAFETY: The vector's bytes are valid for reads while this lives: borrowed from the caller, or held in the registry.
+            return uninterrupted(|| unsafe { libc::send(fd, one.iov_base, one.iov_len, flags) });
+        }
+        let message = self.message();
+        // SAFETY: As above, for all vectors; the message has nothing else.
+        uninterrupted(|| unsafe { libc::sendmsg(fd, &raw const message, flags) })
+    }
+
+    /// What to fill: at most [`PIECES`] of them.
+    pub(crate) fn scatter(&mut self, registry: &Registry, pieces: &'a mut [ReceivePiece<'_>]) -> Result<(), PortError> {
+        for piece in pieces {
+            match piece {
+                ReceivePiece::Staging(staging) => self.push(staging.as_mut_ptr(), staging.len()),
+                ReceivePiece::Memory(slice) => self.resolve(registry, slice)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// recv(2), or recvmsg(2) for more than one vector. After [`Vectors::scatter`].
+    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> Result<usize, i32> {
+        let fd = socket.as_raw_fd();
+        if let [one] = self.list[..] {
             // SAFETY: The vector's bytes are valid for writes while this lives: borrowed exclusively from the caller, or held in
             // the registry.
             return uninterrupted(|| unsafe { libc::recv(fd, one.iov_base, one.iov_len, libc::MSG_DONTWAIT) });
         }
-        let mut message = self.vectors.message();
+        let mut message = self.message();
         // SAFETY: As above, for all vectors; the message has nothing else.
         uninterrupted(|| unsafe { libc::recvmsg(fd, &raw mut message, libc::MSG_DONTWAIT) })
-    }
-}
-
-/// Addresses, and what keeps the memory behind them in place.
-struct Vectors {
-    list: ArrayVec<libc::iovec, PIECES>,
-    held: ArrayVec<RawSlice, PIECES>,
-    bytes: usize,
-}
-
-impl Vectors {
-    fn new() -> Self {
-        Self { list: ArrayVec::new(), held: ArrayVec::new(), bytes: 0 }
     }
 
     fn resolve(&mut self, registry: &Registry, slice: &Slice) -> Result<(), PortError> {
