@@ -59,6 +59,7 @@ fn a_wrong_command_line_exits_with_2() {
         &["perf", "latency", "--transport", "somebody"],
         &["perf", "latency", "--transport", "sockets:batched", "--vs", "none"],
         &["perf", "rate", "--transport", "ucx:fast", "--vs", "none"],
+        &["perf", "rate", "--vs", "iwarp:crc=maybe"],
         &["perf", "latency", "--listen", "127.0.0.1"],
         &["completions", "nosuchshell"],
     ];
@@ -105,7 +106,9 @@ fn info_is_a_page_and_json() {
 
 #[test]
 fn latency_of_each_contestant() {
-    for contestant in ["sockets", "mptcp", "libfabric", "libfabric:tcp;ofi_rxm", "ucx"] {
+    for contestant in
+        ["iwarp", "iwarp:progress=thread", "sockets", "mptcp", "libfabric", "libfabric:tcp;ofi_rxm", "ucx"]
+    {
         // One size that is injected, one that is not.
         let Some(report) = measure("latency", contestant, &["--size", "8,64K"]) else { continue };
         let rows = report["rows"].as_array().unwrap();
@@ -121,11 +124,13 @@ fn latency_of_each_contestant() {
 
 #[test]
 fn bandwidth_of_each_contestant() {
-    for contestant in ["sockets", "sockets:256K", "mptcp", "libfabric", "ucx"] {
+    for contestant in ["iwarp", "iwarp:crc=off:markers=on", "sockets", "sockets:256K", "mptcp", "libfabric", "ucx"] {
         let Some(report) = measure("bandwidth", contestant, &["--size", "64K"]) else { continue };
         let metrics: Vec<_> =
             report["rows"].as_array().unwrap().iter().map(|row| row["metric"].as_str().unwrap()).collect();
-        assert_eq!(metrics, ["throughput", "sender_cpu", "receiver_cpu"]);
+        assert_eq!(metrics[..3], ["throughput", "sender_cpu", "receiver_cpu"]);
+        let copies = contestant.starts_with("iwarp").then_some(["sender_copies", "receiver_copies"]);
+        assert_eq!(metrics[3..], *copies.as_ref().map_or(&[][..], |copies| copies));
         assert!(report["rows"][0]["median"].as_f64().unwrap() > 0.0, "{contestant}");
         assert!(report["rows"][1]["median"].is_number() && report["rows"][2]["median"].is_number(), "{contestant}");
     }
@@ -133,7 +138,7 @@ fn bandwidth_of_each_contestant() {
 
 #[test]
 fn rate_of_each_contestant() {
-    for contestant in ["sockets", "sockets:batched", "libfabric", "ucx"] {
+    for contestant in ["iwarp", "sockets", "sockets:batched", "libfabric", "ucx"] {
         let Some(report) = measure("rate", contestant, &["--window", "16"]) else { continue };
         assert!(report["rows"][0]["median"].as_f64().unwrap() > 0.0, "{contestant}");
         assert_eq!(report["settings"]["window"], 16);
@@ -144,6 +149,17 @@ fn rate_of_each_contestant() {
 fn sleeping_pinned_and_other_operations_work() {
     measure("latency", "sockets", &["--wait", "block", "--pin", "on"]);
     measure("bandwidth", "sockets", &["--wait", "block", "--size", "1000"]);
+    measure("latency", "iwarp", &["--wait", "block", "--size", "8,4K", "--operation", "write"]);
+    let read = measure("latency", "iwarp", &["--operation", "read"]).unwrap();
+    assert_eq!(read["rows"][0]["metric"], "round_trip");
+    for operation in ["send", "read"] {
+        measure(
+            "bandwidth",
+            "iwarp",
+            &["--operation", operation, "--window", "3", "--size", "100000", "--fpdu", "path"],
+        );
+        measure("rate", "iwarp", &["--operation", operation, "--window", "1"]);
+    }
     measure("latency", "ucx", &["--operation", "write"]);
     measure("bandwidth", "ucx", &["--operation", "read"]);
 }
@@ -152,7 +168,8 @@ fn sleeping_pinned_and_other_operations_work() {
 fn peers_are_rows_with_a_ratio() {
     let file = std::env::temp_dir().join(format!("weft-perf-{}.json", std::process::id()));
     let arguments = ["perf", "rate", "--transport", "sockets", "--vs", "sockets:batched", "--runs", "2"];
-    let arguments = [&arguments[..], &["--iterations", "100", "--timeout", "3600", "--json", file.to_str().unwrap()]].concat();
+    let arguments =
+        [&arguments[..], &["--iterations", "100", "--timeout", "3600", "--json", file.to_str().unwrap()]].concat();
     let output = weft(&arguments);
     assert_eq!(code(&output), Some(0), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("sockets / it"), "{}", text(&output.stdout));

@@ -14,7 +14,7 @@ impl Access {
     pub const LOCAL_WRITE: Self = Self(1);
     /// Peers may read.
     pub const REMOTE_READ: Self = Self(2);
-    /// Peers may write. The sink of an RDMA read needs it too: on iWARP its STag goes on the wire (RFC 5040 section 5.2).
+    /// Peers may write. The sink of an RDMA read of our own does not need it: its STag on the wire is one for that read alone.
     pub const REMOTE_WRITE: Self = Self(4);
     /// Peers may do atomic operations.
     pub const REMOTE_ATOMIC: Self = Self(8);

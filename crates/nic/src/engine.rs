@@ -10,7 +10,7 @@ use weft_memory::Registry;
 use weft_mpa::Offer;
 
 use crate::bell::Bell;
-use crate::connection::{Connection, Context, Ending, Outcome, responder_offer};
+use crate::connection::{Connection, Context, Ending, Outcome, within_limits};
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::listening::{Listening, RequestInfo, Waiting};
@@ -403,7 +403,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
                 // Asked again when the system says so: at once when it was out of resources, and then it may have some.
                 Ok(None) | Err(_) => break,
             };
-            let offer = responder_offer(&listening.offer, &self.settings);
+            let offer = within_limits(&listening.offer, &self.settings);
             let added = self.add_connection(|_, deadline| Ok(Connection::respond(port, key, offer, deadline)));
             let Ok(connection) = added else { break };
             if let Some(Endpoint::Listener(listening)) = self.endpoints.get_mut(key) {

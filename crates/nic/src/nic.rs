@@ -16,7 +16,7 @@ use weft_rdmap::{ReceiveRequest, SendRequest};
 
 use crate::bell::Bell;
 use crate::completion::{CompletionQueue, QueuePairNumber};
-use crate::connection::{Connection, Ending};
+use crate::connection::{Connection, Ending, within_limits};
 use crate::counters::Counters;
 use crate::engine::Engine;
 use crate::error::{Error, PostError, PostFailure};
@@ -208,6 +208,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         offer: Offer,
         private_data: &[u8],
     ) -> Result<(), Error> {
+        let offer = within_limits(&offer, &self.shared.settings);
         let (initiator, request) = Initiator::start(offer, private_data)?;
         queue_pair.claim().map_err(|state| Error::State { state, wanted: "idle" })?;
         let mut engine = self.command();

@@ -24,7 +24,7 @@ use crate::staging::{Pool, Staging};
 
 pub(crate) use end::Ending;
 pub(crate) use receive::Direct;
-pub(crate) use start::{Start, responder_offer};
+pub(crate) use start::{Start, within_limits};
 
 /// What every connection of an engine may use while it is driven.
 pub(crate) struct Context<'a> {

@@ -48,8 +48,8 @@ impl Start {
     }
 }
 
-/// What a listener offers before the application has seen the request: everything this NIC can do.
-pub(crate) fn responder_offer(offer: &Offer, settings: &Settings) -> Offer {
+/// An offer, cut to what this NIC can hold.
+pub(crate) fn within_limits(offer: &Offer, settings: &Settings) -> Offer {
     Offer { ird: offer.ird.min(settings.limits.read_depth), ord: offer.ord.min(settings.limits.read_depth), ..*offer }
 }
 

@@ -17,9 +17,9 @@
 //! of its receives. Every work request that was taken has exactly one completion, but for sends that are not signaled and succeed.
 //!
 //! # Memory
-//! A region owns its bytes. They are copied in and out ([`MemoryRegion::read`], [`MemoryRegion::write`]), read as atomics
-//! ([`MemoryRegion::load_u64`]), or, while no peer may touch them and nothing in flight uses them, borrowed for the time of a closure
-//! ([`MemoryRegion::view`], [`MemoryRegion::edit`]). So nothing that is in flight can be freed, and nothing that a peer writes is ever behind a
+//! A region owns its bytes. They are copied in and out ([`MemoryRegion::read`](weft_memory::Region::read), [`MemoryRegion::write`](weft_memory::Region::write)), read as atomics
+//! ([`MemoryRegion::load_u64`](weft_memory::Region::load_u64)), or, while no peer may touch them and nothing in flight uses them, borrowed for the time of a closure
+//! ([`MemoryRegion::view`](weft_memory::Region::view), [`MemoryRegion::edit`]). So nothing that is in flight can be freed, and nothing that a peer writes is ever behind a
 //! Rust reference.
 //!
 //! # Who does the work

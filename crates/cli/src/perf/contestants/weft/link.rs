@@ -143,7 +143,7 @@ impl Link {
             self.completions.poll_into(&mut self.batch, BATCH);
         }
         if self.batch.is_empty() {
-            return self.glance();
+            return if self.sleeps { self.check() } else { self.glance() };
         }
         let mut batch = std::mem::take(&mut self.batch);
         for completion in batch.drain(..) {
@@ -155,7 +155,7 @@ impl Link {
 
     /// Lets the NIC work once, when no completion is expected.
     pub(super) fn progress(&mut self) -> Outcome<()> {
-        if !self.sleeps {
+        if self.context.settings().progress == Progress::Caller {
             self.context.progress();
         }
         self.glance()
@@ -185,11 +185,16 @@ impl Link {
     /// Now and then: whether the connection still stands.
     fn glance(&mut self) -> Outcome<()> {
         self.looks += 1;
-        if self.looks >= GLANCE_EVERY || self.sleeps {
-            self.looks = 0;
-            if self.queue_pair.state().has_ended() {
-                return Err(Broken("the connection has ended".into()));
-            }
+        if self.looks < GLANCE_EVERY {
+            return Ok(());
+        }
+        self.looks = 0;
+        self.check()
+    }
+
+    fn check(&self) -> Outcome<()> {
+        if self.queue_pair.state().has_ended() {
+            return Err(Broken("the connection has ended".into()));
         }
         Ok(())
     }
