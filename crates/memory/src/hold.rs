@@ -7,6 +7,9 @@ use std::sync::Arc;
 
 use parking_lot::RwLockReadGuard;
 
+use weft_base::Digest;
+
+use crate::bytes;
 use crate::memory::Memory;
 
 /// A [`Slice`](weft_base::Slice) as an address, for a system call that must not block: until this is dropped the memory is alive, and whoever ends
@@ -41,6 +44,39 @@ impl RawSlice {
     #[must_use]
     pub const fn length(&self) -> usize {
         self.length
+    }
+
+    /// Copies `bytes` to byte `offset` on and feeds them to `digest`, in one pass: for a slice that is filled piece by piece, where
+    /// [`Registry::copy_in`](crate::Registry::copy_in) would look it up each time.
+    ///
+    /// # Panics
+    /// When they reach past the end: that is a bug of the caller, never of a peer.
+    #[inline]
+    pub fn copy_in<D: Digest>(&self, offset: usize, bytes: &[u8], digest: &mut D) {
+        let to = self.at(offset, bytes.len());
+        // SAFETY: `at` has checked that so many bytes are within, and they are valid while this lives.
+        unsafe { bytes::copy_in(to, bytes, digest) };
+    }
+
+    /// Copies from byte `offset` on into `out` and feeds what arrived there to `digest`, in one pass.
+    ///
+    /// # Panics
+    /// When `out` reaches past the end.
+    #[inline]
+    pub fn copy_out<D: Digest>(&self, offset: usize, out: &mut [u8], digest: &mut D) {
+        let from = self.at(offset, out.len());
+        // SAFETY: `at` has checked that so many bytes are within, and they are valid while this lives.
+        unsafe { bytes::copy_out(from, out, digest) };
+    }
+
+    fn at(&self, offset: usize, length: usize) -> *mut u8 {
+        assert!(
+            offset.checked_add(length).is_some_and(|end| end <= self.length),
+            "{length} bytes at {offset} of a slice of {}",
+            self.length
+        );
+        // SAFETY: It is inside the memory, which is one allocation, or right behind its last byte.
+        unsafe { self.pointer.as_ptr().add(offset) }
     }
 }
 

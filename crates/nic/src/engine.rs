@@ -145,11 +145,16 @@ impl<N: Network, C: Clock> Engine<N, C> {
         let mut rung = core::mem::take(&mut self.rung);
         self.bell.answer(&mut rung);
         for key in rung.drain(..) {
-            self.warm(key);
-            self.with_connection(key, Connection::send_posted);
+            self.send_posted(key);
         }
         self.rung = rung;
         true
+    }
+
+    /// Sends what was posted on a connection, and leaves receiving to the next turn.
+    pub(crate) fn send_posted(&mut self, key: DefaultKey) {
+        self.warm(key);
+        self.with_connection(key, Connection::send_posted);
     }
 
     fn look_at_hot(&mut self) -> bool {

@@ -339,8 +339,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     ) -> Result<(), PostFailure> {
         let (posted, failure, ring) = queue_pair.submit(&self.shared.registry, requests);
         if let Some(connection) = ring {
-            self.shared.bell.ring(connection);
-            self.attend();
+            self.start_on(connection);
         }
         match failure {
             None => Ok(()),
@@ -427,12 +426,18 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         finished.then_some(true)
     }
 
-    /// After the bell was rung: do the work here, or wake whoever will.
-    fn attend(&self) {
-        match self.shared.settings.progress {
-            Progress::Caller => self.shared.attend(),
-            Progress::Thread => self.shared.bell.wake(),
+    /// A connection has new work: do it here, or ring for whoever will.
+    fn start_on(&self, connection: DefaultKey) {
+        let shared = &self.shared;
+        if shared.settings.progress == Progress::Caller {
+            if let Some(mut engine) = self.try_hold() {
+                return engine.send_posted(connection);
+            }
+            shared.bell.ring(connection);
+            return shared.attend();
         }
+        shared.bell.ring(connection);
+        shared.bell.wake();
     }
 
     fn try_hold(&self) -> Option<Held<'_, N, C>> {

@@ -265,7 +265,10 @@ impl QueuePair {
             return Err(PostError::CompletionQueueFull { capacity: self.send_completions.capacity() });
         }
         let right = if request.operation.is_answered() { LocalRight::Write } else { LocalRight::Read };
-        if let Err(error) = registry.pin_gather(self.domain, &request.operation.memory(), right) {
+        let memory = request.operation.memory();
+        if !memory.is_empty()
+            && let Err(error) = registry.pin_gather(self.domain, &memory, right)
+        {
             self.send_completions.release(1);
             return Err(PostError::Memory(error));
         }

@@ -4,6 +4,7 @@
 //! done now, and never blocks.
 
 mod end;
+mod held;
 mod receive;
 mod start;
 mod transmit;
@@ -89,8 +90,9 @@ pub(crate) struct Running {
     direct: Option<Direct>,
     /// A large frame was refused by its head. Nothing is said about it before the rest is here and the CRC was seen.
     judging: bool,
-    /// The last frame was large: read only as much as holds the next header, so that the rest can go straight into place.
-    expect_large: bool,
+    /// A large frame came not so many frames ago: read only as much as holds the next header, so that the rest can go straight into
+    /// place.
+    expect_large: u8,
     /// The peer has sent its last byte, or nothing it sends is of interest any more.
     input_over: bool,
     close_wanted: bool,

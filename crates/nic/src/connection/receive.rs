@@ -11,6 +11,7 @@ use weft_rdmap::{Arrival, HEAD_LENGTH, Placement, Stream, Violation};
 use weft_wire::Crc32c;
 use weft_wire::terminate::TerminateCode;
 
+use super::held::HeldGather;
 use super::{Connection, Context, Running};
 use crate::receives::ReceiveQueue;
 use crate::settings::Verify;
@@ -18,6 +19,8 @@ use crate::staging::{BUFFER_BYTES, Staging};
 
 /// What is read behind a large frame: enough for the head of the next, too little to be worth a copy.
 const LOOK_AHEAD: usize = 128;
+/// After a large frame, so many smaller ones are read one by one, because another large one may follow: long messages end with a small frame.
+const EXPECT_LARGE_FRAMES: u8 = 2;
 const _: () = assert!(LOOK_AHEAD >= HEAD_LENGTH + 8, "an FPDU's length, a marker and a whole head");
 /// Pieces of a scatter list: the slices of a gather list, then staging.
 const SCATTER: usize = weft_base::MAX_GATHER + 1;
@@ -152,13 +155,11 @@ impl Running {
     /// How many bytes at least there must be room for, and how many to read at most.
     fn wanted(&self, staging: &Staging) -> core::ops::Range<usize> {
         let filled = staging.filled();
-        if filled.is_empty() {
-            return LOOK_AHEAD..if self.expect_large { LOOK_AHEAD } else { BUFFER_BYTES };
-        }
-        match self.deframer.peek(filled) {
-            Ok(Peek::Head(head)) => head.wire_length - filled.len()..BUFFER_BYTES,
-            _ => LOOK_AHEAD..if self.expect_large { LOOK_AHEAD } else { BUFFER_BYTES },
-        }
+        let least = match self.deframer.peek(filled) {
+            Ok(Peek::Head(head)) => head.wire_length - filled.len(),
+            _ => LOOK_AHEAD,
+        };
+        least..if self.expect_large == 0 { BUFFER_BYTES } else { least + LOOK_AHEAD }
     }
 
     /// Handles what has been staged, frame by frame.
@@ -175,7 +176,8 @@ impl Running {
             let Some(frame) = self.deframer.frame(&head, bytes) else {
                 return self.begin_direct(&head, staging, cx);
             };
-            self.expect_large = head.ulpdu_length >= cx.settings.direct_threshold;
+            self.expect_large =
+                if self.goes_direct(&head, cx) { EXPECT_LARGE_FRAMES } else { self.expect_large.saturating_sub(1) };
             self.place(&head, &frame, bytes, cx)?;
             self.deframer.advance(&head);
             staging.consume(head.wire_length);
@@ -237,14 +239,19 @@ impl Running {
         }
     }
 
+    /// Whether a frame is so large that it is read straight into its place, if not all of it has come.
+    fn goes_direct(&self, head: &FrameHead, cx: &Context<'_>) -> bool {
+        head.ulpdu_length >= cx.settings.direct_threshold
+            && cx.settings.verify != Verify::BeforePlace
+            && !self.deframer.markers()
+    }
+
     /// The head of a frame is staged, but not all of it. If the rest is large, it is read straight into its place.
     fn begin_direct(&mut self, head: &FrameHead, staging: &mut Staging, cx: &mut Context<'_>) -> Result<(), Stop> {
         let bytes = staging.filled();
         let begin = head.ulpdu_offset();
-        let large = head.ulpdu_length >= cx.settings.direct_threshold;
-        let permitted = cx.settings.verify != Verify::BeforePlace && !self.deframer.markers();
         let head_is_here = bytes.len() >= begin + HEAD_LENGTH.min(head.ulpdu_length as usize);
-        if !large || !permitted || !head_is_here || self.judging {
+        if !self.goes_direct(head, cx) || !head_is_here || self.judging {
             return Ok(());
         }
         let Ok(placement) = inspect(&mut self.stream, head, bytes, self.queue_pair.receives()) else {
@@ -268,7 +275,7 @@ impl Running {
         let rest = placement.sink.part(staged as u32, placement.sink.length() - staged as u32);
         staging.consume(end + staged);
         self.direct = Some(Direct { head: *head, placement, rest, crc_on: self.crc, crc });
-        self.expect_large = true;
+        self.expect_large = EXPECT_LARGE_FRAMES;
         Ok(())
     }
 
@@ -337,53 +344,66 @@ fn inspect(
     stream.handle_segment(arrival, head.ulpdu_length, start, &mut receives.source())
 }
 
-/// Copies the payload of a staged frame to its place, and shows `digest` every byte that the CRC covers.
+/// Copies the payload of a staged frame to its place, and shows `digest` every byte that the CRC covers. With markers in it the payload comes
+/// in many pieces, so the place is looked up once.
 fn copy_frame<D: Digest>(
     frame: &Frame<'_>,
     placement: &Placement,
     registry: &Registry,
     digest: &mut D,
 ) -> Result<(), MemoryError> {
-    let mut header = placement.header_length as usize;
-    let mut done = 0u32;
+    if placement.sink.is_empty() {
+        frame.pieces().for_each(|piece| match piece {
+            FramePiece::Overhead(bytes) | FramePiece::Ulpdu(bytes) => digest.update(bytes),
+        });
+        return Ok(());
+    }
+    let header = placement.header_length as usize;
+    if frame.contiguous().is_some() {
+        return pass(frame, header, digest, |payload, digest| place(&placement.sink, payload, registry, digest));
+    }
+    let mut held = HeldGather::new(&placement.sink, registry)?;
+    pass(frame, header, digest, |payload, digest| {
+        held.copy_in(payload, digest);
+        Ok(())
+    })
+}
+
+/// Goes through a frame in the order of the stream: `place` gets the pieces of the payload, `digest` all else.
+fn pass<D: Digest>(
+    frame: &Frame<'_>,
+    mut header: usize,
+    digest: &mut D,
+    mut place: impl FnMut(&[u8], &mut D) -> Result<(), MemoryError>,
+) -> Result<(), MemoryError> {
     for piece in frame.pieces() {
-        let ulpdu = match piece {
-            FramePiece::Overhead(bytes) => {
-                digest.update(bytes);
-                continue;
+        match piece {
+            FramePiece::Overhead(bytes) => digest.update(bytes),
+            FramePiece::Ulpdu(bytes) => {
+                let (head, payload) = bytes.split_at(header.min(bytes.len()));
+                header -= head.len();
+                digest.update(head);
+                if !payload.is_empty() {
+                    place(payload, digest)?;
+                }
             }
-            FramePiece::Ulpdu(bytes) => bytes,
-        };
-        let skip = header.min(ulpdu.len());
-        header -= skip;
-        digest.update(&ulpdu[..skip]);
-        let payload = &ulpdu[skip..];
-        if placement.sink.is_empty() {
-            digest.update(payload);
-            continue;
         }
-        let mut rest = payload;
-        for slice in placement.sink.part(done, payload.len() as u32).slices() {
-            let (now, later) = rest.split_at(slice.length as usize);
-            registry.copy_in(slice, now, digest)?;
-            rest = later;
-        }
-        done += payload.len() as u32;
+    }
+    Ok(())
+}
+
+fn place<D: Digest>(sink: &Gather, mut rest: &[u8], registry: &Registry, digest: &mut D) -> Result<(), MemoryError> {
+    for slice in sink.slices() {
+        let (now, later) = rest.split_at(slice.length as usize);
+        registry.copy_in(slice, now, digest)?;
+        rest = later;
     }
     Ok(())
 }
 
 fn copy_in(sink: &Gather, bytes: &[u8], registry: &Registry, crc: Option<&mut Crc32c>) -> Result<(), MemoryError> {
-    fn each<D: Digest>(sink: &Gather, mut rest: &[u8], registry: &Registry, digest: &mut D) -> Result<(), MemoryError> {
-        for slice in sink.slices() {
-            let (now, later) = rest.split_at(slice.length as usize);
-            registry.copy_in(slice, now, digest)?;
-            rest = later;
-        }
-        Ok(())
-    }
     match crc {
-        Some(crc) => each(sink, bytes, registry, crc),
-        None => each(sink, bytes, registry, &mut NoDigest),
+        Some(crc) => place(sink, bytes, registry, crc),
+        None => place(sink, bytes, registry, &mut NoDigest),
     }
 }

@@ -225,7 +225,7 @@ impl<P: Port> Connection<P> {
             frames_since_asked: 0,
             direct: None,
             judging: false,
-            expect_large: false,
+            expect_large: 0,
             input_over: false,
             close_wanted: false,
             send_closed: false,

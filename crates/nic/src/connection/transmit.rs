@@ -7,6 +7,7 @@ use weft_rdmap::{Segment, SegmentPayload, State};
 use weft_wire::Crc32c;
 use weft_wire::terminate::TerminateCode;
 
+use super::held::HeldGather;
 use super::{Connection, Context, Running};
 use crate::outgoing::Outgoing;
 use crate::staging::Pool;
@@ -142,6 +143,12 @@ impl FrameWriter<'_> {
             SegmentPayload::Gather(gather) if !markers && gather.length() >= gather_threshold => {
                 self.gather(layout, segment.header, gather).map(|()| true)
             }
+            SegmentPayload::Gather(gather) if markers => {
+                let mut source = HeldSource(HeldGather::new(gather, self.registry)?);
+                // What is held can be copied.
+                let _ = self.copy(layout, segment.header, &mut source);
+                Ok(false)
+            }
             SegmentPayload::Gather(gather) => {
                 let mut source = MemorySource { registry: self.registry, gather: *gather };
                 self.copy(layout, segment.header, &mut source).map(|()| false)
@@ -194,7 +201,19 @@ impl FrameWriter<'_> {
     }
 }
 
-/// The payload of a segment, copied out of its regions piece by piece.
+/// The payload of a segment that is cut by markers.
+struct HeldSource(HeldGather);
+
+impl Source for HeldSource {
+    type Error = core::convert::Infallible;
+
+    fn copy<D: Digest>(&mut self, out: &mut [u8], digest: &mut D) -> Result<(), Self::Error> {
+        self.0.copy_out(out, digest);
+        Ok(())
+    }
+}
+
+/// The payload of a segment, copied out of its regions in one piece.
 struct MemorySource<'a> {
     registry: &'a Registry,
     gather: Gather,

@@ -1,0 +1,50 @@
+//! A gather list that is copied piece by piece: for frames with markers, whose payload is cut every 508 bytes.
+
+use arrayvec::ArrayVec;
+use weft_base::{Digest, Gather, MAX_GATHER};
+use weft_memory::{MemoryError, RawSlice, Registry};
+
+/// The slices of a gather list, looked up once and held, and how far they have been copied.
+pub(super) struct HeldGather {
+    slices: ArrayVec<RawSlice, MAX_GATHER>,
+    at: usize,
+    offset: usize,
+}
+
+impl HeldGather {
+    pub(super) fn new(gather: &Gather, registry: &Registry) -> Result<Self, MemoryError> {
+        let slices = gather.slices().iter().map(|slice| registry.resolve(slice)).collect::<Result<_, _>>()?;
+        Ok(Self { slices, at: 0, offset: 0 })
+    }
+
+    /// Copies the next bytes into memory.
+    pub(super) fn copy_in<D: Digest>(&mut self, mut bytes: &[u8], digest: &mut D) {
+        while !bytes.is_empty() {
+            let count = self.next(bytes.len());
+            let (now, later) = bytes.split_at(count);
+            self.slices[self.at].copy_in(self.offset, now, digest);
+            self.offset += count;
+            bytes = later;
+        }
+    }
+
+    /// Copies the next bytes out of memory.
+    pub(super) fn copy_out<D: Digest>(&mut self, mut out: &mut [u8], digest: &mut D) {
+        while !out.is_empty() {
+            let count = self.next(out.len());
+            let (now, later) = out.split_at_mut(count);
+            self.slices[self.at].copy_out(self.offset, now, digest);
+            self.offset += count;
+            out = later;
+        }
+    }
+
+    /// How many of the next `wanted` bytes lie in one slice, which is the present one afterwards.
+    fn next(&mut self, wanted: usize) -> usize {
+        if self.offset == self.slices[self.at].length() {
+            self.at += 1;
+            self.offset = 0;
+        }
+        wanted.min(self.slices[self.at].length() - self.offset)
+    }
+}
