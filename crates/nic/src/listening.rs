@@ -11,8 +11,11 @@ use weft_mpa::Offer;
 
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::nic::RequestKey;
 use crate::turnstile::Turnstile;
+
+/// An incoming connection that waits to be accepted or rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestKey(pub(crate) DefaultKey);
 
 /// What an incoming connection says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

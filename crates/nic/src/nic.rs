@@ -20,7 +20,7 @@ use crate::connection::{Connection, Ending, within_limits};
 use crate::counters::Counters;
 use crate::engine::Engine;
 use crate::error::{Error, PostError, PostFailure};
-use crate::listening::{RequestInfo, Waiting};
+use crate::listening::{RequestInfo, RequestKey, Waiting};
 use crate::queue_pair::{QueuePair, QueuePairAttributes, State};
 use crate::receives::ReceiveQueue;
 use crate::settings::{Progress, Settings};
@@ -76,10 +76,6 @@ impl Listener {
         self.waiting.take()
     }
 }
-
-/// An incoming connection that waits to be accepted or rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RequestKey(pub(crate) DefaultKey);
 
 impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// A NIC that only moves when it is driven: by [`Nic::progress`], or by waiting calls. For [`Progress::Thread`] call [`Nic::spawn`]
