@@ -20,13 +20,21 @@ def expect_pings(who, text, count, word="ping data"):
         expect(f"rdma-ping-{number}: " in line, f"line {number} of {who} is `{line[:60]}`")
 
 
+def rping_server_ended_well(code, text):
+    """0, or rping's own race: at the end one of its threads closes the channel on which the other waits, which then says so and exits with
+    255. That is after the disconnect; how many pings there were is checked by the lines."""
+    own_race = code == 255 and "DISCONNECT EVENT" in text and "rdma_get_cm_event: Bad file descriptor" in text
+    return code == 0 or own_race
+
+
 def rping_pair(context, size, count):
     """rping in both roles."""
     options = f"-C {count} -S {size} -v -V"
     server = context.guest_server(short_lines(f"rping -s {options}"), RPING_PORT)
     client = context.guest(short_lines(f"rping -c -a {GUEST} {options}"))
     expect_equal("exit code of the client", client.wait(60), 0)
-    expect_equal("exit code of the server", server.wait(20), 0)
+    code = server.wait(20)
+    expect(rping_server_ended_well(code, server.text()), f"the server ended with {code}: {server.text()[-300:]}")
     expect_pings("the client", client.text(), count)
     expect_pings("the server", server.text(), count, "server ping data")
 

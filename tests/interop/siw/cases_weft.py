@@ -6,7 +6,7 @@ import struct
 import time
 
 import iwarp
-from cases_guest import expect_pings, short_lines
+from cases_guest import expect_pings, rping_server_ended_well, short_lines
 from harness import case, expect, expect_equal, free_port, matches
 from iwarp import CRC, ENHANCED, Stream
 from proxy import Proxy
@@ -56,7 +56,8 @@ def weft_is_client(context, size, count, options=()):
                           "-S", size, "-V", "-v", *options)
     wait_success("weft rping -c", client)
     expect_pings("weft rping -c", client.text(), count)
-    wait_success("rping -s", server, 30)
+    code = server.wait(30)
+    expect(rping_server_ended_well(code, server.text()), f"rping -s ended with {code}: {server.text()[-600:]}")
     expect_pings("rping -s", server.text(), count, "server ping data")
 
 
