@@ -2,54 +2,110 @@
 
 use core::ops::AddAssign;
 
-/// Counts since the NIC was made. Bytes are payload bytes unless the name says otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// System calls that sent, and bytes of the wire they took.
-    pub sends: u64,
-    /// Bytes of the wire that were sent.
-    pub sent_wire_bytes: u64,
-    /// FPDUs that were laid out for sending.
-    pub sent_frames: u64,
-    /// Payload bytes that were copied next to their header before sending.
-    pub sent_copied_bytes: u64,
-    /// Payload bytes that were sent from where they are.
-    pub sent_gathered_bytes: u64,
-    /// System calls that received something.
-    pub receives: u64,
-    /// Bytes of the wire that were received.
-    pub received_wire_bytes: u64,
-    /// FPDUs that were received and found good.
-    pub received_frames: u64,
-    /// Payload bytes that were copied from staging to their final place.
-    pub placed_copied_bytes: u64,
-    /// Payload bytes that the operating system wrote straight into their final place.
-    pub placed_direct_bytes: u64,
-    /// Streams that ended with an error found here.
-    pub local_errors: u64,
-    /// Streams that ended with a Terminate from the peer.
-    pub remote_errors: u64,
-    /// Connections established.
-    pub connections: u64,
-    /// Times the engine slept.
-    pub parks: u64,
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counts since the NIC was made. Bytes are payload bytes unless the name says otherwise.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Counters {
+            /// The names of all counters, in the order of [`Counters::values`].
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
+
+            /// All counts.
+            #[must_use]
+            pub const fn values(&self) -> [u64; Self::NAMES.len()] {
+                [$(self.$name),*]
+            }
+        }
+
+        impl AddAssign for Counters {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$name += other.$name;)*
+            }
+        }
+    };
 }
 
-impl AddAssign for Counters {
-    fn add_assign(&mut self, other: Self) {
-        self.sends += other.sends;
-        self.sent_wire_bytes += other.sent_wire_bytes;
-        self.sent_frames += other.sent_frames;
-        self.sent_copied_bytes += other.sent_copied_bytes;
-        self.sent_gathered_bytes += other.sent_gathered_bytes;
-        self.receives += other.receives;
-        self.received_wire_bytes += other.received_wire_bytes;
-        self.received_frames += other.received_frames;
-        self.placed_copied_bytes += other.placed_copied_bytes;
-        self.placed_direct_bytes += other.placed_direct_bytes;
-        self.local_errors += other.local_errors;
-        self.remote_errors += other.remote_errors;
-        self.connections += other.connections;
-        self.parks += other.parks;
+counters! {
+    /// Requests that were sent whole: sends, writes, reads, atomics.
+    sent_messages,
+    /// Messages that were received whole: those that completed a receive.
+    received_messages,
+    /// System calls that sent.
+    sends,
+    /// Bytes of the wire that were sent.
+    sent_wire_bytes,
+    /// FPDUs that were laid out for sending.
+    sent_frames,
+    /// Payload bytes that were copied next to their header before sending.
+    sent_copied_bytes,
+    /// Payload bytes that were sent from where they are.
+    sent_gathered_bytes,
+    /// System calls that received something.
+    receives,
+    /// Bytes of the wire that were received.
+    received_wire_bytes,
+    /// FPDUs that were received and found good.
+    received_frames,
+    /// Placements: segments whose payload was copied from staging to its final place.
+    placed_copied,
+    /// Payload bytes that were copied from staging to their final place.
+    placed_copied_bytes,
+    /// Placements: segments whose payload, or the rest of it, the operating system wrote straight into its final place.
+    placed_direct,
+    /// Payload bytes that the operating system wrote straight into their final place.
+    placed_direct_bytes,
+    /// Connections established.
+    connections,
+    /// Streams that ended with a damaged frame: a bad CRC or a bad marker.
+    frame_errors,
+    /// Streams that ended because the peer broke a rule of DDP or RDMAP, rights and bounds included.
+    violations,
+    /// Streams that ended with a Terminate from the peer.
+    remote_errors,
+    /// Streams that broke: a reset, or a peer that was not heard of in time.
+    lost_streams,
+    /// Streams that ended with another error found here.
+    local_errors,
+    /// Connections that came to nothing before they stood.
+    failed_starts,
+    /// Turns of the event loop that calling threads ran.
+    caller_turns,
+    /// Turns of the event loop that the NIC's own threads ran.
+    thread_turns,
+    /// Nanoseconds that calling threads held the engine, their sleep in it not counted; estimated from samples.
+    caller_ns,
+    /// Nanoseconds that the NIC's own threads held the engine.
+    thread_ns,
+    /// Times that a calling thread slept in the engine.
+    parks,
+    /// Times that a thread of the NIC was woken, by packets, work, its timer or an end.
+    wake_ups,
+    /// Times that a thread of the NIC took over because the caller was away.
+    take_overs,
+    /// Times that a thread of the NIC called for the caller.
+    summons,
+}
+
+/// Where an engine shows its counters to other processes.
+pub trait Board: Send + Sync {
+    /// These are the counts of this engine now, in the order of [`Counters::NAMES`]. Called often, so it must be cheap.
+    fn publish(&self, engine: usize, values: &[u64]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_values_go_together() {
+        let mut counters = Counters { sent_messages: 1, summons: 2, ..Counters::default() };
+        counters += counters;
+        let values = counters.values();
+        assert_eq!((Counters::NAMES[0], values[0]), ("sent_messages", 2));
+        assert_eq!((Counters::NAMES[values.len() - 1], values[values.len() - 1]), ("summons", 4));
     }
 }

@@ -9,6 +9,7 @@ use weft_mpa::{StartFailure, StartMisuse};
 use weft_rdmap::StreamError;
 
 use crate::queue_pair::State;
+use crate::settings::SettingsError;
 
 /// A command to the NIC was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +46,10 @@ pub enum Error {
     RequestGone,
     /// That listener was closed.
     ListenerGone,
+    /// Settings of the NIC that do not go together.
+    Settings(SettingsError),
+    /// This process is a child of the one that opened the NIC, by `fork`: it owns nothing of it.
+    Forked,
     /// A setting of the connection is not possible.
     Start(StartMisuse),
     /// The operating system refused.
@@ -75,6 +80,10 @@ impl fmt::Display for Error {
                 f.write_str("the incoming connection is gone: its peer gave up, or it was not accepted in time")
             }
             Self::ListenerGone => f.write_str("the listener is closed"),
+            Self::Settings(error) => write!(f, "{error}"),
+            Self::Forked => {
+                f.write_str("this process is a child, by fork, of the one that opened the NIC; open another one here")
+            }
             Self::Start(misuse) => write!(f, "{misuse}"),
             Self::Port(error) => write!(f, "{error}"),
             Self::Memory(error) => write!(f, "{error}"),
@@ -85,6 +94,12 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<SettingsError> for Error {
+    fn from(error: SettingsError) -> Self {
+        Self::Settings(error)
+    }
+}
 
 impl From<PortError> for Error {
     fn from(error: PortError) -> Self {
@@ -126,6 +141,8 @@ pub enum PostError {
     },
     /// The queue pair is not connected (yet).
     NotReady(State),
+    /// This process is a child of the one that opened the NIC, by `fork`: it owns nothing of it.
+    Forked,
     /// The queue pair has ended; nothing can be posted to it any more.
     Ended,
     /// The memory can't be used for this.
@@ -170,6 +187,9 @@ impl fmt::Display for PostError {
             }
             Self::CompletionQueueFull { capacity } => {
                 write!(f, "the completion queue has no place left of its {capacity}; poll it, then post again")
+            }
+            Self::Forked => {
+                f.write_str("this process is a child, by fork, of the one that opened the NIC; open another one here")
             }
             Self::NotReady(state) => write!(f, "the queue pair is {state}; connect it first"),
             Self::Ended => f.write_str("the queue pair has ended; nothing can be posted to it any more"),

@@ -20,10 +20,10 @@ mod staging;
 mod turnstile;
 
 pub use completion::{Arm, CompletionQueue, QueuePairNumber, WorkCompletion};
-pub use counters::Counters;
+pub use counters::{Board, Counters};
 pub use error::{ConnectionError, Error, PostError, PostFailure};
 pub use listening::{RequestInfo, RequestKey};
 pub use nic::{Listener, Nic};
 pub use queue_pair::{ConnectionInfo, QueuePair, QueuePairAttributes, State};
 pub use receives::ReceiveQueue;
-pub use settings::{Limits, Progress, Settings, Verify};
+pub use settings::{Coupling, Limits, Progress, Settings, SettingsError, Split, Verify};

@@ -23,7 +23,9 @@ use crate::error::{Error, PostError, PostFailure};
 use crate::listening::{RequestInfo, RequestKey, Waiting};
 use crate::queue_pair::{QueuePair, QueuePairAttributes, State};
 use crate::receives::ReceiveQueue;
-use crate::settings::{Progress, Settings};
+#[cfg(doc)]
+use crate::settings::Progress;
+use crate::settings::Settings;
 use crate::turnstile::Turnstile;
 
 /// The longest sleep of a thread that waits for another one: a safety net, not a poll interval.
@@ -386,10 +388,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         }
         let mut patience = Patience::new(self.shared.clock.now(), timeout, self.shared.settings.spin);
         loop {
-            let held = match self.shared.settings.progress {
-                Progress::Caller => self.try_hold(),
-                Progress::Thread => None,
-            };
+            let held = if self.shared.settings.progress.caller_runs() { self.try_hold() } else { None };
             let over = match held {
                 Some(mut engine) => run(&mut engine, &self.shared.bell, &mut patience, &mut done),
                 None => self.wait_for_others(&mut patience, &mut done),
@@ -416,7 +415,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         let mut finished = false;
         self.shared.turnstile.wait(left, || {
             finished = done();
-            let free = self.shared.settings.progress == Progress::Caller && !self.shared.engine.is_locked();
+            let free = self.shared.settings.progress.caller_runs() && !self.shared.engine.is_locked();
             finished || free
         });
         finished.then_some(true)
@@ -425,7 +424,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// A connection has new work: do it here, or ring for whoever will.
     fn start_on(&self, connection: DefaultKey) {
         let shared = &self.shared;
-        if shared.settings.progress == Progress::Caller {
+        if shared.settings.progress.caller_runs() {
             if let Some(mut engine) = self.try_hold() {
                 return engine.send_posted(connection);
             }
@@ -527,7 +526,7 @@ impl<N: Network, C: Clock> Drop for Held<'_, N, C> {
             }
         }
         self.shared.turnstile.turn();
-        if self.shared.bell.has_rung() && self.shared.settings.progress == Progress::Caller {
+        if self.shared.bell.has_rung() && self.shared.settings.progress.caller_runs() {
             self.shared.attend();
         }
     }

@@ -1,5 +1,6 @@
 //! How a NIC is set up: who runs it, how it places, and its limits by name.
 
+use core::fmt;
 use core::time::Duration;
 
 /// Who runs the event loop.
@@ -10,6 +11,62 @@ pub enum Progress {
     Caller,
     /// A thread of the NIC: it spins while there is work, then sleeps until packets or the application wake it.
     Thread,
+    /// The calling thread while it posts, polls or waits, and no packet wakes anybody meanwhile. When it has been away for a while
+    /// ([`Settings::away`]) a thread of the NIC carries on, woken by packets and timers, until the caller comes back.
+    Hybrid,
+    /// As `Caller`; and when something has waited for longer than [`Settings::away`] while the caller was away, the NIC's thread calls for it
+    /// ([`crate::Nic::set_summons`]), and does no more: the selective interrupt that MPI-BIPng weighed against matching on the NIC
+    /// (papers.md, section 1). For measurements.
+    Summon,
+}
+
+impl Progress {
+    /// Whether calling threads run the event loop.
+    #[must_use]
+    pub const fn caller_runs(self) -> bool {
+        !matches!(self, Self::Thread)
+    }
+
+    /// Whether the NIC has threads of its own.
+    #[must_use]
+    pub const fn has_thread(self) -> bool {
+        !matches!(self, Self::Caller)
+    }
+
+    /// Whether packets and timers are seen to while no calling thread is in the NIC.
+    #[must_use]
+    pub const fn is_automatic(self) -> bool {
+        matches!(self, Self::Thread | Self::Hybrid)
+    }
+}
+
+/// Which stages of the iWARP path run on the calling thread, and which on the NIC's (Balaji et al., SC 2007: host-based, host-offloaded,
+/// host-assisted). The operating system's TCP/IP stands for that of the NIC in all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Split {
+    /// All of it on whichever thread runs the event loop, in as few passes over the bytes as there can be.
+    #[default]
+    Host,
+    /// The caller posts descriptors and takes completions; DDP, markers, CRC and the system calls are the NIC thread's.
+    Offload(Coupling),
+    /// The caller segments and works in the markers, in one copy that leaves holes for the CRCs, and takes completions. The CRCs, the system
+    /// calls, demultiplexing and placement are the NIC thread's.
+    Assist,
+}
+
+impl Split {
+    /// All of them, in the order of the papers' table.
+    pub const ALL: [Self; 4] =
+        [Self::Host, Self::Offload(Coupling::Coupled), Self::Offload(Coupling::Decoupled), Self::Assist];
+}
+
+/// How an offloading NIC gets the bytes and works in the markers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coupling {
+    /// At once: the piece up to the next marker is fetched, then the marker written, then the next piece fetched.
+    Coupled,
+    /// One after the other: a run of payload is fetched whole into memory of the NIC, and copied from there between the markers.
+    Decoupled,
 }
 
 /// When the payload of a frame is copied to its final place, relative to the check of the frame's CRC.
@@ -31,6 +88,14 @@ pub enum Verify {
 pub struct Settings {
     /// Who runs the event loop.
     pub progress: Progress,
+    /// Which stage runs where. Other than [`Split::Host`] only with [`Progress::Thread`].
+    pub split: Split,
+    /// How many engines share the connections, each with a thread of its own where [`Settings::progress`] has one: 1 to
+    /// [`Settings::MOST_ENGINES`]. A connection belongs to one engine.
+    pub engines: usize,
+    /// How long the calling thread may be away before the NIC's thread acts, at most: 10 us to 200 us. [`Progress::Hybrid`] takes less where
+    /// that has paid.
+    pub away: Duration,
     /// Placement before or after the CRC.
     pub verify: Verify,
     /// Frames whose ULPDU is at least this long, in bytes, are read straight into their final place.
@@ -55,6 +120,9 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             progress: Progress::default(),
+            split: Split::default(),
+            engines: 1,
+            away: Self::LONGEST_AWAY,
             verify: Verify::default(),
             direct_threshold: 32 * 1024,
             gather_threshold: 2 * 1024,
@@ -67,6 +135,73 @@ impl Default for Settings {
         }
     }
 }
+
+impl Settings {
+    /// The most engines of one NIC.
+    pub const MOST_ENGINES: usize = 64;
+    /// The shortest [`Settings::away`]: below, the timer would cost more than it saves.
+    pub const SHORTEST_AWAY: Duration = Duration::from_micros(10);
+    /// The longest [`Settings::away`].
+    pub const LONGEST_AWAY: Duration = Duration::from_micros(200);
+
+    /// Whether the settings go together.
+    ///
+    /// # Errors
+    /// What does not, and what would.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        if self.split != Split::Host && self.progress != Progress::Thread {
+            return Err(SettingsError::SplitNeedsThread { split: self.split, progress: self.progress });
+        }
+        if self.engines == 0 || self.engines > Self::MOST_ENGINES {
+            return Err(SettingsError::Engines { asked: self.engines });
+        }
+        if !(Self::SHORTEST_AWAY..=Self::LONGEST_AWAY).contains(&self.away) {
+            return Err(SettingsError::Away { asked: self.away });
+        }
+        Ok(())
+    }
+}
+
+/// Settings that do not go together: the application's fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettingsError {
+    /// The NIC's stages of this split need a thread that is always there.
+    SplitNeedsThread {
+        /// The split.
+        split: Split,
+        /// What was asked for beside it.
+        progress: Progress,
+    },
+    /// Not so many engines.
+    Engines {
+        /// What was asked for.
+        asked: usize,
+    },
+    /// Too short or too long.
+    Away {
+        /// What was asked for.
+        asked: Duration,
+    },
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SplitNeedsThread { split, progress } => write!(
+                f,
+                "split {split:?} needs progress Thread, for its stages on the NIC run on a thread of their own; progress is {progress:?}"
+            ),
+            Self::Engines { asked } => {
+                write!(f, "{asked} engines: a NIC has 1 to {}", Settings::MOST_ENGINES)
+            }
+            Self::Away { asked } => {
+                write!(f, "away is {asked:?}: it must be {:?} to {:?}", Settings::SHORTEST_AWAY, Settings::LONGEST_AWAY)
+            }
+        }
+    }
+}
+
+impl core::error::Error for SettingsError {}
 
 /// What a NIC will hold at most. At a limit the call that wants more gets [`crate::Error::Limit`], which says which one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +229,32 @@ impl Default for Limits {
             completion_queue_entries: 1 << 22,
             queue_depth: 1 << 16,
             read_depth: 1024,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stages_of_a_nic_need_its_thread() {
+        for split in Split::ALL {
+            for progress in [Progress::Caller, Progress::Thread, Progress::Hybrid, Progress::Summon] {
+                let settings = Settings { split, progress, ..Settings::default() };
+                let goes = split == Split::Host || progress == Progress::Thread;
+                assert_eq!(settings.check().is_ok(), goes, "{split:?} {progress:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused_with_the_value() {
+        let none = Settings { engines: 0, ..Settings::default() }.check().unwrap_err();
+        assert_eq!(none.to_string(), "0 engines: a NIC has 1 to 64");
+        assert!(Settings { engines: 65, ..Settings::default() }.check().is_err());
+        for away in [Duration::from_micros(9), Duration::from_micros(201)] {
+            assert!(Settings { away, ..Settings::default() }.check().is_err(), "{away:?}");
         }
     }
 }

@@ -48,8 +48,9 @@ impl Context {
     /// Opens a NIC.
     ///
     /// # Errors
-    /// The operating system refuses what it needs: descriptors, randomness, a thread.
+    /// The settings don't go together; or the operating system refuses what it needs: descriptors, randomness, a thread.
     pub fn with_settings(settings: Settings) -> Result<Self, Error> {
+        settings.check()?;
         let registry = Registry::new(unguessable_seed()?, weft_memory::Limits::default());
         let network = TcpNetwork::new(registry.clone())?;
         let readiness = network.poll_fd().try_clone_to_owned().map_err(|_| PortError::Exhausted)?;

@@ -42,8 +42,8 @@ pub use weft_base::{MAX_GATHER, PortError, Slice, Stag};
 pub use weft_memory::{Access, MemoryError};
 pub use weft_mpa::{Extensions, ReadyKind, ReadyKinds, StartFailure, StartMisuse};
 pub use weft_nic::{
-    Arm, ConnectionError, ConnectionInfo, Counters, Error, Limits, PostError, PostFailure, Progress, QueuePairNumber,
-    RequestInfo, Settings, State, Verify, WorkCompletion,
+    Arm, ConnectionError, ConnectionInfo, Counters, Coupling, Error, Limits, PostError, PostFailure, Progress,
+    QueuePairNumber, RequestInfo, Settings, SettingsError, Split, State, Verify, WorkCompletion,
 };
 pub use weft_rdmap::{Completion, CompletionKind, MAX_INLINE, Status, StreamError, Violation};
 pub use weft_wire::terminate::{Terminate, TerminateCode};
