@@ -10,6 +10,7 @@ mod clock;
 mod epoll;
 mod error;
 mod event;
+pub mod fork;
 mod listener;
 mod network;
 mod port;

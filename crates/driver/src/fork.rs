@@ -1,0 +1,103 @@
+//! Whether this process is a copy.
+//!
+//! A child made by fork(2) has the memory and the descriptors of its parent, but none of its threads. What the parent holds is not
+//! the child's to use or to end: whoever holds something remembers [`generation`] and compares.
+
+#[cfg(test)]
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// How often fork(2) has copied the process on its way here, plus one; 0 before anybody asked.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
+/// A number that stays the same in this process for ever, and differs in each child that fork(2) makes from it after the first call.
+///
+/// Costs one relaxed load after the first call. May be called in a child of a process with many threads. Children made past the C
+/// library (a bare clone(2)) are not noticed.
+#[inline]
+#[must_use]
+pub fn generation() -> u64 {
+    match GENERATION.load(Ordering::Relaxed) {
+        0 => watch_forks(),
+        generation => generation,
+    }
+}
+
+/// Starts to notice forks, if nobody has asked yet, and returns [`generation`].
+///
+/// No lock is held meanwhile: a child made in the middle of it would find it held for ever. Two threads may register twice, then a
+/// child counts two.
+#[cold]
+fn watch_forks() -> u64 {
+    // SAFETY: `count` only changes an atomic, which a child may do whatever its parent's other threads held; it lives as long as
+    // the library that it stands in, and the C library forgets it when that is unloaded.
+    let outcome = unsafe { libc::pthread_atfork(None, None, Some(count)) };
+    if outcome != 0 {
+        // No memory for the handler. Nothing is watched yet, and the next call tries again.
+        return 0;
+    }
+    // A child that was made since then has counted from 0 to 1 already: nobody held a number then, so 1 is right for it too.
+    let _ = GENERATION.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
+    GENERATION.load(Ordering::Relaxed)
+}
+
+extern "C" fn count() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Makes a child that exits with what `f` returns, waits for it and returns that.
+///
+/// Other threads of the process may have held locks, the one of the allocator too: `f` must not need any.
+#[cfg(test)]
+pub(crate) fn in_child(f: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: The child runs `f`, which keeps to what is allowed after a fork, and then leaves without running anything else.
+    match unsafe { libc::fork() } {
+        -1 => panic!("fork: {}", std::io::Error::last_os_error()),
+        0 => {
+            let status = f();
+            // SAFETY: Ends the child.
+            unsafe { libc::_exit(status) }
+        }
+        child => {
+            let mut status = 0;
+            // SAFETY: `status` is written during the call; `child` is ours and has not been waited for.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert!(libc::WIFEXITED(status), "the child came to status {status:#x}");
+            libc::WEXITSTATUS(status)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_differs_and_its_parent_does_not_change() {
+        let before = generation();
+        assert_ne!(before, 0);
+        assert_eq!(in_child(|| c_int::from(generation() != before)), 1);
+        assert_eq!(generation(), before);
+    }
+
+    #[test]
+    fn a_child_of_a_child_differs_from_both() {
+        let before = generation();
+        let outcome = in_child(|| {
+            let child = generation();
+            // SAFETY: The grandchild asks and leaves; the child waits for it.
+            match unsafe { libc::fork() } {
+                -1 => 9,
+                // SAFETY: Ends the grandchild.
+                0 => unsafe { libc::_exit(c_int::from(generation() != child && generation() != before)) },
+                grandchild => {
+                    let mut status = 0;
+                    // SAFETY: `status` is written during the call; the grandchild is ours.
+                    unsafe { libc::waitpid(grandchild, &raw mut status, 0) };
+                    libc::WEXITSTATUS(status) + c_int::from(generation() != child)
+                }
+            }
+        });
+        assert_eq!(outcome, 1);
+    }
+}
