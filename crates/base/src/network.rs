@@ -146,6 +146,24 @@ pub trait Waker: Send + Sync {
     fn wake(&self);
 }
 
+/// Where a thread of the NIC's own sleeps while others may run the engine: outside of the [`Network`], whose [`Network::wait`] is for
+/// who holds it. One thread at a time sleeps; the other calls may come from any thread. At first packets are off and no timer runs.
+pub trait Watch: Send + Sync {
+    /// Sleeps until the network has something to do (only while packets are on), the timer has run off, it was woken, or `timeout`
+    /// has passed (`None`: for ever; zero: not at all). Never takes events from the network: they are for the next [`Network::wait`].
+    fn sleep(&self, timeout: Option<Duration>);
+
+    /// Whether packets end a sleep, one under way included. What waits already counts too: while it is not taken from the network,
+    /// each sleep ends at once.
+    fn set_packets(&self, on: bool);
+
+    /// Ends the sleep under way, or the next one, in `after` from now; replaces an earlier time.
+    fn set_timer(&self, after: Duration);
+
+    /// Ends the sleep under way, or the next one.
+    fn wake(&self);
+}
+
 /// A maker of ports and listeners, and the one place to wait for them.
 ///
 /// Interest is one-shot: once reported by [`Network::wait`], a token is silent until it is armed again. So a port that is
@@ -194,6 +212,12 @@ pub trait Network {
 
     /// A handle that ends [`Network::wait`] from another thread.
     fn waker(&self) -> Arc<dyn Waker>;
+
+    /// Makes a place to sleep that this network's readiness can end; it may outlive the network.
+    ///
+    /// # Errors
+    /// The operating system has no descriptors left.
+    fn watch(&self) -> Result<Arc<dyn Watch>, PortError>;
 }
 
 /// Why a port, listener or network call failed. `Copy`, so that it can stand in a completion; the number of the operating

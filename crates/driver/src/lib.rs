@@ -12,11 +12,14 @@ mod error;
 mod event;
 pub mod fork;
 mod listener;
+mod nap;
 mod network;
 mod port;
 mod socket;
+mod timer;
 mod vectors;
 mod wait_set;
+mod waker;
 
 pub use clock::MonotonicClock;
 pub use event::EventFd;

@@ -1,17 +1,18 @@
 //! The maker of ports and listeners, and the place to wait for them.
 
 use core::fmt;
-use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use weft_base::{Backlog, Interest, Network, PortError, PortOptions, Readiness, Token, Waker};
+use weft_base::{Backlog, Interest, Network, PortError, PortOptions, Readiness, Token, Waker, Watch};
 use weft_memory::Registry;
 
 use crate::epoll::{Epoll, Events};
-use crate::{EventFd, TcpListener, TcpPort, socket};
+use crate::nap::Nap;
+use crate::waker::EpollWaker;
+use crate::{TcpListener, TcpPort, socket};
 
 /// The key of the waker among the tokens, which therefore go up to one less.
 const WAKER: u64 = u64::MAX;
@@ -21,7 +22,7 @@ const WAKER: u64 = u64::MAX;
 /// Tokens must be below `u64::MAX`, which means the waker.
 pub struct TcpNetwork {
     registry: Registry,
-    epoll: Epoll,
+    epoll: Arc<Epoll>,
     waker: Arc<EpollWaker>,
     events: Events,
 }
@@ -32,9 +33,9 @@ impl TcpNetwork {
     /// # Errors
     /// The operating system has no descriptors left.
     pub fn new(registry: Registry) -> Result<Self, PortError> {
-        let epoll = Epoll::new()?;
-        let waker = Arc::new(EpollWaker { event: EventFd::new()?, pending: AtomicBool::new(false) });
-        epoll.watch(waker.event.as_fd(), WAKER, libc::EPOLLIN as u32)?;
+        let epoll = Arc::new(Epoll::new()?);
+        let waker = Arc::new(EpollWaker::new()?);
+        epoll.watch(waker.as_fd(), WAKER, libc::EPOLLIN as u32)?;
         Ok(Self { registry, epoll, waker, events: Events::new() })
     }
 
@@ -86,6 +87,10 @@ impl Network for TcpNetwork {
     fn waker(&self) -> Arc<dyn Waker> {
         Arc::clone(&self.waker) as Arc<dyn Waker>
     }
+
+    fn watch(&self) -> Result<Arc<dyn Watch>, PortError> {
+        Ok(Arc::new(Nap::new(Arc::clone(&self.epoll))?))
+    }
 }
 
 impl fmt::Debug for TcpNetwork {
@@ -112,28 +117,5 @@ const fn readiness(token: Token, bits: u32) -> Readiness {
         token,
         readable: bits & (libc::EPOLLIN as u32 | ended) != 0,
         writable: bits & (libc::EPOLLOUT as u32 | ended) != 0,
-    }
-}
-
-struct EpollWaker {
-    event: EventFd,
-    /// Whether it was signalled and no wait has seen it yet: then another wake costs nothing.
-    pending: AtomicBool,
-}
-
-impl EpollWaker {
-    /// First the event, then the flag: a wake in between is not signalled, and need not be, for this wait ends anyway and what was
-    /// done before that wake is visible after it. The other way round its signal would be lost and the flag would stay.
-    fn clear(&self) {
-        self.event.drain();
-        self.pending.swap(false, Ordering::AcqRel);
-    }
-}
-
-impl Waker for EpollWaker {
-    fn wake(&self) {
-        if !self.pending.swap(true, Ordering::AcqRel) {
-            self.event.signal();
-        }
     }
 }

@@ -603,3 +603,20 @@ fn is_readable(fd: BorrowedFd<'_>) -> bool {
     // SAFETY: One entry, valid during the call, which does not wait.
     unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
 }
+
+#[test]
+fn a_watch_sleeps_until_its_network_has_something_to_do_and_takes_nothing() {
+    let mut bench = Bench::new();
+    let (mut active, passive) = bench.pair();
+    let watch = bench.network.watch().unwrap();
+    watch.set_packets(true);
+    bench.network.arm_port(&passive, Token(5), READ).unwrap();
+    assert_eq!(active.send(&[Piece::Bytes(b"x")]), Ok(1));
+    // Would last for ever.
+    watch.sleep(None);
+    assert_eq!(bench.wait(), [Readiness { token: Token(5), readable: true, writable: false }]);
+    // So does a call of who wants to end the network's own wait.
+    bench.network.waker().wake();
+    watch.sleep(None);
+    assert_eq!(bench.look(), []);
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use weft_base::{
     Backlog, Interest, Listener, Network, NoDigest, Piece, Port, PortError, PortOptions, Readiness, ReceivePiece,
-    Received, Token, Waker,
+    Received, Token, Waker, Watch,
 };
 use weft_memory::{MemoryError, Registry};
 
@@ -35,6 +35,19 @@ impl SimulatedNetwork {
 struct NoWaker;
 
 impl Waker for NoWaker {
+    fn wake(&self) {}
+}
+
+/// No thread sleeps in virtual time.
+struct NoWatch;
+
+impl Watch for NoWatch {
+    fn sleep(&self, _: Option<Duration>) {}
+
+    fn set_packets(&self, _: bool) {}
+
+    fn set_timer(&self, _: Duration) {}
+
     fn wake(&self) {}
 }
 
@@ -118,6 +131,10 @@ impl Network for SimulatedNetwork {
 
     fn waker(&self) -> Arc<dyn Waker> {
         Arc::new(NoWaker)
+    }
+
+    fn watch(&self) -> Result<Arc<dyn Watch>, PortError> {
+        Ok(Arc::new(NoWatch))
     }
 }
 

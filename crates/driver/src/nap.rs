@@ -1,0 +1,233 @@
+//! Where a NIC's own thread sleeps.
+
+use core::time::Duration;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use weft_base::{PortError, Waker, Watch};
+
+use crate::epoll::{Epoll, Events};
+use crate::timer::TimerFd;
+use crate::waker::EpollWaker;
+
+const PACKETS: u64 = 0;
+const TIMER: u64 = 1;
+const WAKER: u64 = 2;
+
+/// An epoll around the network's epoll. To look at the inner one from outside takes nothing from it.
+pub(crate) struct Nap {
+    outer: Epoll,
+    network: Arc<Epoll>,
+    timer: TimerFd,
+    waker: EpollWaker,
+}
+
+impl Nap {
+    pub(crate) fn new(network: Arc<Epoll>) -> Result<Self, PortError> {
+        let nap = Self { outer: Epoll::new()?, network, timer: TimerFd::new()?, waker: EpollWaker::new()? };
+        nap.outer.watch(nap.network.as_fd(), PACKETS, 0)?;
+        nap.outer.watch(nap.timer.as_fd(), TIMER, libc::EPOLLIN as u32)?;
+        nap.outer.watch(nap.waker.as_fd(), WAKER, libc::EPOLLIN as u32)?;
+        Ok(nap)
+    }
+}
+
+impl Watch for Nap {
+    fn sleep(&self, timeout: Option<Duration>) {
+        let mut events = Events::new();
+        // Fails only for descriptors that are not an epoll's.
+        let outcome = self.outer.wait(timeout, &mut events);
+        debug_assert_eq!(outcome, Ok(()));
+        for (key, _) in events.iter() {
+            match key {
+                TIMER => self.timer.drain(),
+                WAKER => self.waker.clear(),
+                _ => {}
+            }
+        }
+    }
+
+    fn set_packets(&self, on: bool) {
+        let events = if on { libc::EPOLLIN as u32 } else { 0 };
+        // One call: it is in since the start. When something waits already, the kernel ends a sleep in this call.
+        let outcome = self.outer.watch(self.network.as_fd(), PACKETS, events);
+        debug_assert_eq!(outcome, Ok(()));
+    }
+
+    fn set_timer(&self, after: Duration) {
+        self.timer.set(after);
+    }
+
+    fn wake(&self) {
+        self.waker.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::{AtomicU32, Ordering};
+    use std::fs;
+    use std::thread;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::EventFd;
+
+    /// Only a failure takes so long.
+    const PATIENCE: Duration = Duration::from_secs(30);
+    /// A sleep that nothing ends takes at least so long.
+    const BRIEF: Duration = Duration::from_millis(10);
+    const FAR: Duration = Duration::from_secs(3600);
+
+    /// A network's epoll with one descriptor armed as the network arms them, and the place to sleep at it.
+    struct Bench {
+        network: Arc<Epoll>,
+        packet: EventFd,
+        nap: Nap,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let network = Arc::new(Epoll::new().unwrap());
+            let packet = EventFd::new().unwrap();
+            network.watch(packet.as_fd(), 7, (libc::EPOLLIN | libc::EPOLLONESHOT) as u32).unwrap();
+            Self { nap: Nap::new(Arc::clone(&network)).unwrap(), network, packet }
+        }
+
+        /// How long a sleep took that may take `most`.
+        fn slept(&self, most: Duration) -> Duration {
+            let begun = Instant::now();
+            self.nap.sleep(Some(most));
+            begun.elapsed()
+        }
+
+        fn assert_ended(&self) {
+            assert!(self.slept(PATIENCE) < PATIENCE, "nothing ended the sleep");
+        }
+
+        fn assert_undisturbed(&self) {
+            assert!(self.slept(BRIEF) >= BRIEF, "something ended the sleep");
+        }
+
+        fn reported(&self) -> Vec<u64> {
+            let mut events = Events::new();
+            self.network.wait(Some(Duration::ZERO), &mut events).unwrap();
+            events.iter().map(|(key, _)| key).collect()
+        }
+
+        /// Does `end` while a thread sleeps without a limit, and sees it end.
+        fn end_sleep_under_way(&self, end: impl FnOnce()) {
+            let sleeper = AtomicU32::new(0);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    // SAFETY: Takes nothing, returns a number.
+                    sleeper.store(unsafe { libc::gettid() } as u32, Ordering::Release);
+                    self.nap.sleep(None);
+                });
+                while !is_asleep(sleeper.load(Ordering::Acquire)) {
+                    thread::yield_now();
+                }
+                end();
+            });
+        }
+    }
+
+    /// Whether a thread of this process waits in the kernel.
+    fn is_asleep(thread: u32) -> bool {
+        let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
+    }
+
+    #[test]
+    fn nothing_ends_a_sleep_but_its_time() {
+        let bench = Bench::new();
+        bench.assert_undisturbed();
+        bench.nap.set_packets(true);
+        bench.assert_undisturbed();
+    }
+
+    #[test]
+    fn packets_end_a_sleep_while_they_are_on_and_stay_to_be_taken() {
+        let bench = Bench::new();
+        bench.packet.signal();
+        bench.assert_undisturbed();
+        bench.nap.set_packets(true);
+        bench.assert_ended();
+        bench.assert_ended();
+        bench.nap.set_packets(false);
+        bench.assert_undisturbed();
+        assert_eq!(bench.reported(), [7]);
+        // Taken, and not armed again.
+        bench.nap.set_packets(true);
+        bench.assert_undisturbed();
+    }
+
+    #[test]
+    fn a_packet_ends_the_sleep_under_way() {
+        let bench = Bench::new();
+        bench.nap.set_packets(true);
+        bench.end_sleep_under_way(|| bench.packet.signal());
+        assert_eq!(bench.reported(), [7]);
+    }
+
+    #[test]
+    fn packets_switched_on_under_way_end_the_sleep_for_what_waits_and_for_what_comes() {
+        let bench = Bench::new();
+        bench.packet.signal();
+        bench.end_sleep_under_way(|| bench.nap.set_packets(true));
+        let bench = Bench::new();
+        bench.end_sleep_under_way(|| {
+            bench.nap.set_packets(true);
+            bench.packet.signal();
+        });
+    }
+
+    #[test]
+    fn packets_switched_off_under_way_end_no_sleep() {
+        let bench = Bench::new();
+        bench.nap.set_packets(true);
+        bench.end_sleep_under_way(|| {
+            bench.nap.set_packets(false);
+            bench.packet.signal();
+            // Had the packet ended it, the wake would be left for the next one.
+            bench.nap.wake();
+        });
+        bench.assert_undisturbed();
+    }
+
+    #[test]
+    fn a_wake_counts_once_before_the_sleep_and_in_it() {
+        let bench = Bench::new();
+        bench.nap.wake();
+        bench.nap.wake();
+        bench.assert_ended();
+        bench.assert_undisturbed();
+        bench.end_sleep_under_way(|| bench.nap.wake());
+        bench.assert_undisturbed();
+    }
+
+    #[test]
+    fn the_timer_ends_one_sleep_and_not_early() {
+        let bench = Bench::new();
+        let begun = Instant::now();
+        bench.nap.set_timer(BRIEF);
+        bench.assert_ended();
+        assert!(begun.elapsed() >= BRIEF);
+        bench.assert_undisturbed();
+        bench.end_sleep_under_way(|| bench.nap.set_timer(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_timer_replaces_the_one_before_though_it_has_run_off() {
+        let bench = Bench::new();
+        bench.nap.set_timer(FAR);
+        bench.nap.set_timer(Duration::ZERO);
+        bench.assert_ended();
+        bench.nap.set_timer(Duration::ZERO);
+        bench.nap.set_timer(FAR);
+        bench.assert_undisturbed();
+        bench.nap.set_timer(Duration::ZERO);
+        bench.nap.set_timer(Duration::MAX);
+        bench.assert_undisturbed();
+    }
+}

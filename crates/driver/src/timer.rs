@@ -1,0 +1,59 @@
+//! timerfd_create(2).
+
+use core::ptr;
+use core::time::Duration;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use weft_base::PortError;
+
+use crate::error::{from_number, last_error};
+
+/// A descriptor that is readable from when its time has come until [`TimerFd::drain`]. Exact: unlike a system call's timeout, it is
+/// not put off by the thread's timer slack (50 us by default).
+pub(crate) struct TimerFd {
+    fd: OwnedFd,
+}
+
+impl TimerFd {
+    /// One that does not run.
+    pub(crate) fn new() -> Result<Self, PortError> {
+        // SAFETY: Takes numbers, returns a descriptor or -1.
+        let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(from_number(last_error()));
+        }
+        // SAFETY: A descriptor that was made just now and belongs to nobody.
+        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    /// Runs off `after` from now, once. Not readable until then, whatever was before.
+    pub(crate) fn set(&self, after: Duration) {
+        // Zero would stop it.
+        let after = after.max(Duration::from_nanos(1));
+        let once = libc::itimerspec {
+            it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
+            it_value: libc::timespec {
+                tv_sec: after.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+                tv_nsec: after.subsec_nanos().into(),
+            },
+        };
+        // SAFETY: `once` is read during the call alone; the old setting is not asked for.
+        let done = unsafe { libc::timerfd_settime(self.fd.as_raw_fd(), 0, &raw const once, ptr::null_mut()) };
+        debug_assert_eq!(done, 0, "the descriptor is a timer's and the time is valid");
+    }
+
+    /// Makes it unreadable.
+    pub(crate) fn drain(&self) {
+        let mut count = 0u64;
+        // SAFETY: Eight bytes are written to `count` during the call.
+        while unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut count).cast(), size_of::<u64>()) } < 0
+            && last_error() == libc::EINTR
+        {}
+    }
+}
+
+impl AsFd for TimerFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
