@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use weft_base::{Random, StreamPosition};
 use weft_mpa::{
-    Agreement, Deframer, Extensions, FrameError, Framer, Initiator, Offer, Peek, ReadyKinds, Responder, StartFailure,
-    Step,
+    Agreement, Deframer, Extensions, FrameError, Framer, Initiator, MarkerSpacing, Offer, Peek, ReadyKinds, Responder,
+    StartFailure, Step,
 };
 
 /// The longest header that is asked for before a frame is whole.
@@ -31,8 +31,12 @@ impl Choices {
         self.0 >> bit & 1 == 1
     }
 
-    fn markers(self) -> bool {
-        self.is_set(0)
+    fn markers(self) -> Option<MarkerSpacing> {
+        self.is_set(0).then_some(match (self.is_set(5), self.is_set(6)) {
+            (false, _) => MarkerSpacing::Standard,
+            (true, false) => MarkerSpacing::Kilobyte,
+            (true, true) => MarkerSpacing::TwoKilobytes,
+        })
     }
 
     fn crc(self) -> bool {
@@ -116,7 +120,7 @@ struct Received {
 }
 
 /// Deframes a stream that arrives in pieces of the given sizes, over and over, and larger ones the more has come.
-fn receive(markers: bool, crc: bool, bytes: &[u8], cuts: &[u8]) -> Received {
+fn receive(markers: Option<MarkerSpacing>, crc: bool, bytes: &[u8], cuts: &[u8]) -> Received {
     let mut deframer = Deframer::new(markers, crc);
     let mut received = Received { ulpdus: Vec::new(), stopped: StreamPosition(0), error: None };
     let mut sizes = cuts.iter().map(|cut| usize::from(*cut) + 1).cycle();

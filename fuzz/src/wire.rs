@@ -75,7 +75,7 @@ fn lengths(data: &[u8]) {
     let Some(bytes) = data.first_chunk() else { return };
     let length = u32::from_be_bytes(*bytes);
     assert_eq!((u64::from(length) + 2 + u64::from(mpa::pad_length(length))) % 4, 0);
-    for markers in [false, true] {
+    for markers in [None, Some(mpa::MarkerSpacing::Standard), Some(mpa::MarkerSpacing::TwoKilobytes)] {
         assert!((mpa::MIN_MULPDU..=mpa::MAX_MULPDU).contains(&mpa::max_ulpdu(length, markers)));
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use weft::verbs::{
     Access, CompletionQueue, ConnectOptions, ConnectionError, ConnectionInfo, Context, Error, Extensions,
-    IncomingConnection, ListenOptions, Listener, MemoryRegion, PostError, ProtectionDomain, QueuePair,
+    IncomingConnection, ListenOptions, Listener, MarkerSpacing, MemoryRegion, PostError, ProtectionDomain, QueuePair,
     QueuePairOptions, Settings, Status, StreamError, WorkCompletion, WorkRequest,
 };
 
@@ -129,7 +129,7 @@ impl Endpoint {
     pub(crate) fn listen(&self, address: SocketAddr) -> Result<Listener, Failure> {
         let listen = ListenOptions {
             crc: self.options.crc == Switch::On,
-            markers: self.options.markers == Switch::On,
+            markers: (self.options.markers == Switch::On).then_some(MarkerSpacing::Standard),
             revision: self.options.revision,
             ird: self.depths.ird,
             ord: self.depths.ord,
@@ -175,7 +175,7 @@ impl Endpoint {
         let connect = ConnectOptions {
             local,
             crc: self.options.crc == Switch::On,
-            markers: self.options.markers == Switch::On,
+            markers: (self.options.markers == Switch::On).then_some(MarkerSpacing::Standard),
             revision: self.options.revision,
             ird: self.depths.ird,
             ord: self.depths.ord,

@@ -1,7 +1,7 @@
 //! Finding the FPDUs of a stream, one after the other, by their lengths (RFC 5044 section 6, way 1).
 
 use weft_base::StreamPosition;
-use weft_wire::mpa::{CRC_LENGTH, LENGTH_FIELD, MARKER_LENGTH};
+use weft_wire::mpa::{CRC_LENGTH, LENGTH_FIELD, MARKER_LENGTH, MarkerSpacing};
 
 use crate::shape::{Grid, Shape, Span};
 use crate::{Frame, FrameError};
@@ -31,10 +31,11 @@ pub enum Peek {
 }
 
 impl Deframer {
-    /// At the start of the stream, right after the start-up frames. `markers`: this side asked for them (RFC 5044 section 7.1.1, M).
+    /// At the start of the stream, right after the start-up frames. `markers`: this side asked for them (RFC 5044 section 7.1.1, M),
+    /// so far apart.
     /// `crc`: either side wants CRCs (RFC 5044 section 7.1.1, C).
     #[must_use]
-    pub const fn new(markers: bool, crc: bool) -> Self {
+    pub const fn new(markers: Option<MarkerSpacing>, crc: bool) -> Self {
         Self { grid: Grid::new(markers), crc, next: StreamPosition(0) }
     }
 
@@ -47,7 +48,13 @@ impl Deframer {
     /// Whether the stream has markers.
     #[must_use]
     pub const fn markers(&self) -> bool {
-        self.grid.has_markers()
+        self.grid.markers().is_some()
+    }
+
+    /// How far apart the markers of the stream stand. `None`: there are none.
+    #[must_use]
+    pub const fn marker_spacing(&self) -> Option<MarkerSpacing> {
+        self.grid.markers()
     }
 
     /// Whether CRCs are checked.

@@ -1,7 +1,7 @@
 //! Laying out the FPDUs of a stream, one after the other.
 
 use weft_base::StreamPosition;
-use weft_wire::mpa::{MAX_MULPDU, max_ulpdu};
+use weft_wire::mpa::{MAX_MULPDU, MarkerSpacing, max_ulpdu};
 
 use crate::Layout;
 use crate::shape::Grid;
@@ -18,10 +18,11 @@ impl Framer {
     /// The longest ULPDU that can be laid out, in bytes (RFC 5044 section 3). Every marker in its FPDU can point back to its length field.
     pub const LARGEST_ULPDU: u32 = MAX_MULPDU;
 
-    /// At the start of the stream, right after the start-up frames. `markers`: the peer wants them (RFC 5044 section 7.1.1, M).
+    /// At the start of the stream, right after the start-up frames. `markers`: the peer wants them (RFC 5044 section 7.1.1, M), so
+    /// far apart.
     /// `crc`: either side wants CRCs (RFC 5044 section 7.1.1, C).
     #[must_use]
-    pub const fn new(markers: bool, crc: bool) -> Self {
+    pub const fn new(markers: Option<MarkerSpacing>, crc: bool) -> Self {
         Self { grid: Grid::new(markers), crc, next: StreamPosition(0) }
     }
 
@@ -34,7 +35,13 @@ impl Framer {
     /// Whether markers are worked in.
     #[must_use]
     pub const fn markers(&self) -> bool {
-        self.grid.has_markers()
+        self.grid.markers().is_some()
+    }
+
+    /// How far apart the markers stand that are worked in. `None`: there are none.
+    #[must_use]
+    pub const fn marker_spacing(&self) -> Option<MarkerSpacing> {
+        self.grid.markers()
     }
 
     /// Whether CRCs are computed.
@@ -48,7 +55,7 @@ impl Framer {
     /// [large FPDUs](crate::Extensions::large_fpdus) may set, the path does not count: [`Framer::LARGEST_ULPDU`].
     #[must_use]
     pub const fn max_ulpdu(&self, emss: u32, large: bool) -> u32 {
-        if large { Self::LARGEST_ULPDU } else { max_ulpdu(emss, self.markers()) }
+        if large { Self::LARGEST_ULPDU } else { max_ulpdu(emss, self.marker_spacing()) }
     }
 
     /// Lays out the next FPDU for a ULPDU of this many bytes.
@@ -70,34 +77,45 @@ mod tests {
 
     use super::*;
 
+    /// With markers of every spacing, and without.
+    const MARKERS: [Option<MarkerSpacing>; 4] =
+        [None, Some(MarkerSpacing::Standard), Some(MarkerSpacing::Kilobyte), Some(MarkerSpacing::TwoKilobytes)];
+
     proptest! {
         #[test]
-        fn an_fpdu_of_the_longest_ulpdu_fits_the_packet(emss in 160..65_483u32, markers: bool, before in 0..2000u32) {
+        fn an_fpdu_of_the_longest_ulpdu_fits_the_packet(
+            emss in 160..65_483u32,
+            markers in prop::sample::select(&MARKERS),
+            before in 0..8000u32,
+        ) {
             let mut framer = Framer::new(markers, true);
             framer.frame(before);
             let ulpdu = framer.max_ulpdu(emss, false);
             prop_assert!(framer.frame(ulpdu).length() <= emss as usize, "ULPDU of {}", ulpdu);
             // Not wasteful either: the most that alignment and markers can leave.
-            prop_assert!(ulpdu == Framer::LARGEST_ULPDU || ulpdu + 6 + 7 + 4 * emss.div_ceil(512) >= emss);
+            prop_assert!(ulpdu == Framer::LARGEST_ULPDU || ulpdu + 6 + 7 + most_markers(markers, emss) >= emss);
         }
+    }
+
+    fn most_markers(markers: Option<MarkerSpacing>, emss: u32) -> u32 {
+        markers.map_or(0, |spacing| 4 * emss.div_ceil(spacing.bytes()))
     }
 
     #[test]
     fn tiny_packets_and_agreed_large_fpdus() {
-        for markers in [false, true] {
+        for markers in MARKERS {
             let framer = Framer::new(markers, true);
             assert_eq!(framer.max_ulpdu(0, false), 128);
             assert_eq!(framer.max_ulpdu(100, false), 128);
             assert_eq!(framer.max_ulpdu(100, true), 64_768);
             assert_eq!(framer.max_ulpdu(u32::MAX, false), 64_768);
         }
-        assert_eq!(Framer::new(false, true).max_ulpdu(1448, false), 1442);
-        assert_eq!(Framer::new(true, true).max_ulpdu(1448, false), 1430);
+        assert_eq!(MARKERS.map(|markers| Framer::new(markers, true).max_ulpdu(1448, false)), [1442, 1430, 1434, 1438]);
     }
 
     #[test]
     #[should_panic(expected = "fits no FPDU")]
     fn a_longer_ulpdu_is_not_laid_out() {
-        let _ = Framer::new(false, false).frame(Framer::LARGEST_ULPDU + 1);
+        let _ = Framer::new(None, false).frame(Framer::LARGEST_ULPDU + 1);
     }
 }

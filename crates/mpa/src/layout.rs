@@ -226,7 +226,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Framer;
+    use crate::{Framer, MarkerSpacing};
+
+    const STANDARD: Option<MarkerSpacing> = Some(MarkerSpacing::Standard);
 
     /// The DDP header of both examples of RFC 5044 section 4.4; the payload is 24 zero bytes.
     const fn header(message: u8) -> [u8; 18] {
@@ -254,7 +256,7 @@ mod tests {
 
     #[test]
     fn first_example_of_the_standard() {
-        let layout = Framer::new(true, true).frame(42);
+        let layout = Framer::new(STANDARD, true).frame(42);
         let mut expected = vec![0, 0, 0, 0, 0, 0x2a];
         expected.extend(header(1));
         expected.extend([0; 24]);
@@ -264,7 +266,7 @@ mod tests {
 
     #[test]
     fn second_example_of_the_standard() {
-        let mut framer = Framer::new(true, true);
+        let mut framer = Framer::new(STANDARD, true);
         // A first FPDU of 492 bytes: leading marker, length field, 482 bytes of ULPDU, CRC.
         assert_eq!(framer.frame(482).length(), 492);
         assert_eq!(framer.position(), StreamPosition(0x1ec));
@@ -279,14 +281,14 @@ mod tests {
 
     #[test]
     fn without_crc_the_field_is_zero() {
-        let layout = Framer::new(false, false).frame(3);
+        let layout = Framer::new(None, false).frame(3);
         assert_eq!(written(&layout, &[1], &[2, 3]), [0, 3, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(gathered(&layout, &[1], &[2, 3]), [0, 3, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]
     fn an_empty_ulpdu_has_a_frame() {
-        let layout = Framer::new(false, true).frame(0);
+        let layout = Framer::new(None, true).frame(0);
         assert_eq!(layout.length(), 8);
         assert_eq!(written(&layout, &[], &[])[..4], [0; 4]);
     }
@@ -298,7 +300,7 @@ mod tests {
             payload in prop::collection::vec(any::<u8>(), 0..20_000),
             crc: bool,
         ) {
-            let layout = Framer::new(false, crc).frame((header.len() + payload.len()) as u32);
+            let layout = Framer::new(None, crc).frame((header.len() + payload.len()) as u32);
             prop_assert_eq!(gathered(&layout, &header, &payload), written(&layout, &header, &payload));
         }
     }
@@ -315,7 +317,7 @@ mod tests {
 
     #[test]
     fn the_sources_error_is_the_writers() {
-        for markers in [false, true] {
+        for markers in [None, STANDARD] {
             let layout = Framer::new(markers, true).frame(9000);
             assert_eq!(layout.write(&[], &mut Broken, &mut [0; 10_000]), Err("gone"));
         }
@@ -324,6 +326,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "cannot be gathered")]
     fn an_fpdu_with_markers_is_not_gathered() {
-        let _ = Framer::new(true, true).frame(10).write_head(&[], &mut [0; 8]);
+        let _ = Framer::new(STANDARD, true).frame(10).write_head(&[], &mut [0; 8]);
     }
 }

@@ -49,3 +49,4 @@ pub use startup::{
     Agreement, Extensions, Incompatible, Initiator, Malformed, Offer, ReadyKind, ReadyKinds, Rejection, Request,
     Responder, Role, StartFailure, StartFrame, StartMisuse, Step,
 };
+pub use weft_wire::mpa::MarkerSpacing;

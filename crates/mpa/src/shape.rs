@@ -7,7 +7,7 @@
 use core::ops::Range;
 
 use weft_base::StreamPosition;
-use weft_wire::mpa::{CRC_LENGTH, LENGTH_FIELD, MARKER_LENGTH, MARKER_SPACING, MAX_MULPDU, pad_length};
+use weft_wire::mpa::{CRC_LENGTH, LENGTH_FIELD, MARKER_LENGTH, MAX_MULPDU, MarkerSpacing, pad_length};
 
 const MARKER: u32 = MARKER_LENGTH as u32;
 const LENGTH: u32 = LENGTH_FIELD as u32;
@@ -20,41 +20,38 @@ const FARTHEST: u32 = 0xfffc;
 /// Where the markers of one direction of a stream stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grid {
-    /// Bytes from the start of one marker to the start of the next, a power of two; zero when there are none.
-    spacing: u32,
+    markers: Option<MarkerSpacing>,
 }
 
 impl Grid {
-    /// The grid of the standard (RFC 5044 section 4.3), or none.
-    pub(crate) const fn new(markers: bool) -> Self {
-        const { assert!(MARKER_SPACING.is_power_of_two() && MARKER_SPACING < FARTHEST as u64) };
-        Self { spacing: if markers { MARKER_SPACING as u32 } else { 0 } }
+    pub(crate) const fn new(markers: Option<MarkerSpacing>) -> Self {
+        Self { markers }
     }
 
-    pub(crate) const fn has_markers(self) -> bool {
-        self.spacing != 0
-    }
-
-    /// Bytes from `position` to the next marker; zero when it stands right there.
-    const fn until_marker(self, position: StreamPosition) -> u32 {
-        if !self.has_markers() {
-            return NEVER;
-        }
-        let mask = self.spacing - 1;
-        (position.0 as u32 & mask).wrapping_neg() & mask
+    pub(crate) const fn markers(self) -> Option<MarkerSpacing> {
+        self.markers
     }
 
     /// The FPDU that begins at `start` and carries `ulpdu_length` bytes.
     pub(crate) const fn shape(self, start: StreamPosition, ulpdu_length: u32) -> Shape {
         let bare = LENGTH + ulpdu_length + pad_length(ulpdu_length) + CRC;
-        let first_marker = self.until_marker(start);
+        let unmarked = Shape { start, ulpdu_length, wire_length: bare, first_marker: NEVER, spacing: 0 };
+        let Some(spacing) = self.markers else { return unmarked };
+        let spacing = spacing.bytes();
+        let first_marker = until_marker(start, spacing);
         // A marker right after the CRC belongs to the next FPDU (RFC 5044 section 4.3).
         if first_marker >= bare {
-            return Shape { start, ulpdu_length, wire_length: bare, first_marker: NEVER, spacing: self.spacing };
+            return unmarked;
         }
-        let markers = (bare - first_marker).div_ceil(self.spacing - MARKER);
-        Shape { start, ulpdu_length, wire_length: bare + MARKER * markers, first_marker, spacing: self.spacing }
+        let markers = (bare - first_marker).div_ceil(spacing - MARKER);
+        Shape { start, ulpdu_length, wire_length: bare + MARKER * markers, first_marker, spacing }
     }
+}
+
+/// Bytes from `position` to the next marker; zero when it stands right there. The spacing is a power of two.
+const fn until_marker(position: StreamPosition, spacing: u32) -> u32 {
+    let mask = spacing - 1;
+    (position.0 as u32 & mask).wrapping_neg() & mask
 }
 
 /// Where everything of one FPDU stands. Offsets are in bytes from its start, which is its leading marker if it has one.
@@ -193,13 +190,20 @@ mod tests {
 
     use super::*;
 
-    /// The same, word by word: a marker is due wherever the position is a multiple of 512 and the FPDU goes on.
-    fn by_walking(start: u64, ulpdu_length: u32, markers: bool) -> (u32, Vec<usize>) {
+    const STANDARD: Grid = Grid::new(Some(MarkerSpacing::Standard));
+
+    /// With markers of every spacing, and without.
+    fn grids() -> impl Strategy<Value = Grid> {
+        (0..=MarkerSpacing::ALL.len()).prop_map(|choice| Grid::new(MarkerSpacing::ALL.get(choice).copied()))
+    }
+
+    /// The same, word by word: a marker is due wherever the position is a multiple of the spacing and the FPDU goes on.
+    fn by_walking(start: u64, ulpdu_length: u32, grid: Grid) -> (u32, Vec<usize>) {
         let words = (2 + ulpdu_length).div_ceil(4) + 1;
         let mut at = 0;
         let mut found = Vec::new();
         for _ in 0..words {
-            if markers && (start + at).is_multiple_of(512) {
+            if grid.markers().is_some_and(|spacing| (start + at).is_multiple_of(spacing.bytes().into())) {
                 found.push(at as usize);
                 at += 4;
             }
@@ -210,16 +214,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lengths_and_markers_are_those_of_a_walk(start in 0..5000u64, ulpdu_length in 0..=65_535u32, markers: bool) {
-            let shape = Grid::new(markers).shape(StreamPosition(start * 4), ulpdu_length);
-            let (length, found) = by_walking(start * 4, ulpdu_length, markers);
+        fn lengths_and_markers_are_those_of_a_walk(start in 0..5000u64, ulpdu_length in 0..=65_535u32, grid in grids()) {
+            let shape = grid.shape(StreamPosition(start * 4), ulpdu_length);
+            let (length, found) = by_walking(start * 4, ulpdu_length, grid);
             prop_assert_eq!(shape.wire_length, length);
             prop_assert_eq!(shape.markers().collect::<Vec<_>>(), found);
         }
 
         #[test]
-        fn spans_tile_the_fpdu(start in 0..5000u64, ulpdu_length in 0..=65_535u32, markers: bool) {
-            let shape = Grid::new(markers).shape(StreamPosition(start * 4), ulpdu_length);
+        fn spans_tile_the_fpdu(start in 0..5000u64, ulpdu_length in 0..=65_535u32, grid in grids()) {
+            let shape = grid.shape(StreamPosition(start * 4), ulpdu_length);
             let (mut at, mut ulpdu) = (0, 0);
             for span in shape.spans() {
                 prop_assert_eq!(span.range().start, at);
@@ -236,10 +240,14 @@ mod tests {
 
     #[test]
     fn every_boundary_of_the_grid_is_met() {
-        for start in (0..1024).step_by(4) {
-            for ulpdu_length in 0..1100 {
-                let shape = Grid::new(true).shape(StreamPosition(start), ulpdu_length);
-                assert_eq!(shape.wire_length, by_walking(start, ulpdu_length, true).0, "{start} {ulpdu_length}");
+        for spacing in MarkerSpacing::ALL {
+            let grid = Grid::new(Some(spacing));
+            let spacing = spacing.bytes();
+            for start in (0..u64::from(spacing)).step_by(4) {
+                for ulpdu_length in (0..8).chain(spacing - 20..spacing + 20).chain(2 * spacing - 20..2 * spacing + 20) {
+                    let shape = grid.shape(StreamPosition(start), ulpdu_length);
+                    assert_eq!(shape.wire_length, by_walking(start, ulpdu_length, grid).0, "{start} {ulpdu_length}");
+                }
             }
         }
     }
@@ -247,26 +255,28 @@ mod tests {
     /// RFC 5044 section 3: up to 64768 bytes. So no marker of a conforming FPDU is too far from its length field.
     #[test]
     fn the_largest_ulpdu_can_be_marked_wherever_it_begins() {
-        for start in (0..512).step_by(4) {
-            let shape = Grid::new(true).shape(StreamPosition(start), MAX_MULPDU);
-            assert!(shape.markers().all(|at| shape.pointer(at).is_some()), "at {start}");
+        for spacing in MarkerSpacing::ALL {
+            for start in (0..u64::from(spacing.bytes())).step_by(4) {
+                let shape = Grid::new(Some(spacing)).shape(StreamPosition(start), MAX_MULPDU);
+                assert!(shape.markers().all(|at| shape.pointer(at).is_some()), "{spacing}, at {start}");
+            }
         }
-        let beyond = Grid::new(true).shape(StreamPosition(508), 65_535);
+        let beyond = STANDARD.shape(StreamPosition(508), 65_535);
         assert!(!beyond.can_be_marked());
     }
 
     #[test]
     fn a_marker_after_the_crc_is_the_next_fpdus() {
         // Length field, 6 bytes of ULPDU, CRC: 12 bytes, up to position 512.
-        let shape = Grid::new(true).shape(StreamPosition(500), 6);
+        let shape = STANDARD.shape(StreamPosition(500), 6);
         assert_eq!((shape.wire_length, shape.has_markers()), (12, false));
-        let next = Grid::new(true).shape(shape.end(), 6);
+        let next = STANDARD.shape(shape.end(), 6);
         assert_eq!((next.wire_length, next.length_offset(), next.pointer(0)), (16, 4, Some(0)));
     }
 
     #[test]
     fn a_marker_before_the_crc_is_this_fpdus() {
-        let shape = Grid::new(true).shape(StreamPosition(504), 6);
+        let shape = STANDARD.shape(StreamPosition(504), 6);
         assert_eq!(shape.markers().collect::<Vec<_>>(), [8]);
         assert_eq!((shape.wire_length, shape.pointer(8)), (16, Some(8)));
     }

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use weft_mpa::startup::{NOT_NEGOTIATED, StartFailure};
 use weft_mpa::{
-    Agreement, Extensions, Incompatible, Initiator, Malformed, Offer, ReadyKind, ReadyKinds, Rejection, Request,
-    Responder, Role, StartFrame, StartMisuse, Step,
+    Agreement, Extensions, Incompatible, Initiator, Malformed, MarkerSpacing, Offer, ReadyKind, ReadyKinds, Rejection,
+    Request, Responder, Role, StartFrame, StartMisuse, Step,
 };
 use weft_wire::mpa::StartKind;
 use weft_wire::terminate::TerminateCode;
@@ -79,7 +79,7 @@ fn offers() -> Vec<Offer> {
                 for extensions in [Extensions::none(), large, Extensions::all()] {
                     for (ird, ord) in [(0, 0), (1, 9), (20_000, 3)] {
                         offers.push(Offer {
-                            receive_markers: bits & 1 != 0,
+                            receive_markers: (bits & 1 != 0).then_some(MarkerSpacing::Standard),
                             crc: bits & 2 != 0,
                             negotiate_depths: bits & 4 != 0,
                             revision,
@@ -216,7 +216,7 @@ fn the_bytes_of_rping_are_understood_and_answered() {
 fn an_initiator_that_wants_what_rping_wants_sends_its_bytes() {
     let offer = Offer { crc: false, ird: 1, ord: 1, ..Offer::default() };
     assert_eq!(start(offer, b"hello").1[..], frame(REQUEST, 0x10, 2, b"\x00\x01\x00\x01hello"));
-    let offer = Offer { revision: 1, receive_markers: true, ..Offer::default() };
+    let offer = Offer { revision: 1, receive_markers: Some(MarkerSpacing::Standard), ..Offer::default() };
     assert_eq!(start(offer, b"hello").1[..], frame(REQUEST, 0xc0, 1, b"hello"));
 }
 
@@ -229,7 +229,7 @@ fn a_request_in_full() {
         ord: 6,
         ..Offer::default()
     };
-    let private = b"\xc0\x05\x40\x06app\xf7WeftReq\x01\x03\x00\x13";
+    let private = b"\xc0\x05\x40\x06app\xf7WeftReq\x01\x07\x00\x13";
     assert_eq!(start(offer, b"app").1[..], frame(REQUEST, 0x50, 2, private));
 }
 
@@ -440,7 +440,7 @@ fn a_rejection_brings_its_reasons() {
 
 #[test]
 fn a_rejection_is_one_in_any_revision() {
-    let offer = Offer { revision: 1, receive_markers: true, ..Offer::default() };
+    let offer = Offer { revision: 1, receive_markers: Some(MarkerSpacing::Standard), ..Offer::default() };
     for revision in [0, 1, 2, 9] {
         let failure = agreement_of(start(offer, &[]).0, &frame(REPLY, 0x20, revision, b"no")).expect_err("rejected");
         assert!(failure.to_string().ends_with("perhaps because markers were asked for"), "{failure}");
@@ -485,7 +485,7 @@ fn a_record_sent_back_by_an_application_agrees_nothing() {
 #[test]
 fn a_record_that_was_not_asked_for_is_data() {
     let plain = Offer { revision: 1, ..Offer::default() };
-    let reply = frame(REPLY, 0, 1, b"\xf7WeftRep\x01\x03\x00\x0c");
+    let reply = frame(REPLY, 0, 1, b"\xf7WeftRep\x01\x07\x00\x0c");
     let (agreement, _) = agreement_of(start(plain, &[]).0, &reply).expect("a reply");
     assert_eq!((agreement.private_data(), agreement.extensions), (&reply[20..], Extensions::none()));
     let (agreement, _) =
@@ -506,6 +506,127 @@ fn no_record_goes_to_who_sent_none() {
     let (request, _) = request_of(offer, &start(Offer::default(), b"x").1).expect("a request");
     let (agreement, reply) = request.accept(b"y").expect("fits");
     assert_eq!((reply.len(), agreement.extensions), (25, Extensions::none()));
+}
+
+/// Without markers, and with markers of every spacing.
+const MARKERS: [Option<MarkerSpacing>; 4] =
+    [None, Some(MarkerSpacing::Standard), Some(MarkerSpacing::Kilobyte), Some(MarkerSpacing::TwoKilobytes)];
+
+/// Both sides' `(send_markers, receive_markers)`, first the initiator's. The frames go through `meddle` on their way.
+type Markers = (Option<MarkerSpacing>, Option<MarkerSpacing>);
+fn agreed_markers(initiator: Offer, responder: Offer, meddle: impl Fn(&mut StartFrame)) -> (Markers, Markers) {
+    let (waiting, mut request) = start(initiator, b"ask");
+    meddle(&mut request);
+    let (request, _) = request_of(responder, &request).expect("a request");
+    let (theirs, mut reply) = request.accept(b"answer").expect("fits");
+    meddle(&mut reply);
+    let (ours, _) = agreement_of(waiting, &reply).expect("a reply");
+    ((ours.send_markers, ours.receive_markers), (theirs.send_markers, theirs.receive_markers))
+}
+
+/// Every wish of either side, with and without the extension: a wish comes true in its own direction if both have the extension, else
+/// there are the standard's markers.
+#[test]
+fn marker_spacings_are_agreed_for_each_direction() {
+    let spaced = Extensions { marker_spacing: true, ..Extensions::none() };
+    let other = Extensions { large_fpdus: true, ..Extensions::none() };
+    for (first, second) in MARKERS.into_iter().flat_map(|first| MARKERS.map(|second| (first, second))) {
+        for ours in [Extensions::none(), other, spaced, Extensions::all()] {
+            for theirs in [Extensions::none(), other, spaced, Extensions::all()] {
+                for revision in [1, 2] {
+                    let offer = Offer { revision, ..Offer::default() };
+                    let initiator = Offer { receive_markers: first, extensions: ours, ..offer };
+                    let responder = Offer { receive_markers: second, extensions: theirs, ..offer };
+                    let both = ours.marker_spacing && theirs.marker_spacing;
+                    let got = |wish: Option<MarkerSpacing>| if both { wish } else { wish.and(MARKERS[1]) };
+                    let expected = ((got(second), got(first)), (got(first), got(second)));
+                    assert_eq!(agreed_markers(initiator, responder, |_| ()), expected, "{initiator:?} {responder:?}");
+                }
+            }
+        }
+    }
+}
+
+/// A Weft that knows nothing of spacings sends zeros where they stand, and doesn't look there: both sides then have the standard's markers, whichever
+/// of them is the older.
+#[test]
+fn an_older_weft_gets_the_standards_spacing() {
+    /// What an older Weft writes, and what it would have understood of what it reads.
+    fn without_spacings(frame: &mut StartFrame) {
+        let features = frame.len() - 3;
+        frame[features] &= 0x03;
+    }
+    for (first, second) in MARKERS.into_iter().flat_map(|first| MARKERS.map(|second| (first, second))) {
+        let offer = Offer { extensions: Extensions::all(), ..Offer::default() };
+        let older = Extensions { marker_spacing: false, ..Extensions::all() };
+        let (initiator, responder) =
+            (Offer { receive_markers: first, ..offer }, Offer { receive_markers: second, ..offer });
+        let standard = (second.and(MARKERS[1]), first.and(MARKERS[1]));
+        let expected = (standard, (standard.1, standard.0));
+        let old_initiator = Offer { extensions: older, ..initiator };
+        assert_eq!(agreed_markers(old_initiator, responder, without_spacings), expected);
+        let old_responder = Offer { extensions: older, ..responder };
+        assert_eq!(agreed_markers(initiator, old_responder, without_spacings), expected);
+        // Nor does it say anything of them to one that may not know them.
+        let (waiting, _) = start(old_initiator, b"ask");
+        let (request, _) = request_of(responder, &start(old_initiator, b"ask").1).expect("a request");
+        let (_, reply) = request.accept(b"answer").expect("fits");
+        assert_eq!(reply[reply.len() - 3], 0x07, "no spacing in it");
+        let (agreement, _) = agreement_of(waiting, &reply).expect("a reply");
+        assert_eq!((agreement.send_markers, agreement.receive_markers), standard);
+    }
+}
+
+/// A plain peer has no record: the standard's markers, if any.
+#[test]
+fn a_plain_peer_gets_the_standards_spacing() {
+    for wish in MARKERS {
+        let offer = Offer { revision: 1, receive_markers: wish, extensions: Extensions::all(), ..Offer::default() };
+        for (flags, theirs) in [(0x40, None), (0xc0, MARKERS[1])] {
+            let (agreement, _) = agreement_of(start(offer, &[]).0, &frame(REPLY, flags, 1, b"plain")).expect("a reply");
+            assert_eq!((agreement.send_markers, agreement.receive_markers), (theirs, wish.and(MARKERS[1])));
+            let (request, _) = request_of(offer, &frame(REQUEST, flags, 1, b"plain")).expect("a request");
+            let (agreement, reply) = request.accept(b"too").expect("fits");
+            assert_eq!((agreement.send_markers, agreement.receive_markers), (theirs, wish.and(MARKERS[1])));
+            assert_eq!(reply[20..], *b"too");
+        }
+    }
+}
+
+/// A responder that keeps another spacing than it was asked for, or none, is taken to send the standard's.
+#[test]
+fn a_spacing_that_is_not_confirmed_is_not_used() {
+    let offer = Offer { revision: 1, extensions: Extensions::all(), ..Offer::default() };
+    for (wish, code) in [(MarkerSpacing::Kilobyte, 1), (MarkerSpacing::TwoKilobytes, 2)] {
+        let offer = Offer { receive_markers: Some(wish), ..offer };
+        assert_eq!(start(offer, &[]).1[20 + 9], 0x07 | code << 3, "the request says what is wanted");
+        let kept = |code: u8| 0x07 | code << 5;
+        let standard = MarkerSpacing::Standard;
+        for (features, expected) in [
+            (kept(code), wish),
+            (kept(0), standard),
+            (kept(3 ^ code), standard),
+            (kept(3), standard),
+            (code << 5, standard),
+        ] {
+            let mut record = *b"\xf7WeftRep\x01\x00\x00\x0c";
+            record[9] = features;
+            let (agreement, _) = agreement_of(start(offer, &[]).0, &frame(REPLY, 0x40, 1, &record)).expect("a reply");
+            assert_eq!(agreement.receive_markers, Some(expected), "features {features:#x}");
+        }
+    }
+}
+
+/// The Terminate of a start-up that fails is framed as the responder wants it.
+#[test]
+fn a_terminate_of_the_start_up_has_the_agreed_spacing() {
+    let offer = Offer { ird: 4, extensions: Extensions::all(), ..Offer::default() };
+    let responder = Offer { ord: 9, receive_markers: Some(MarkerSpacing::Kilobyte), ..offer };
+    let (request, _) = request_of(responder, &start(Offer { ird: 9, ..offer }, &[]).1).expect("a request");
+    let (_, reply) = request.accept(&[]).expect("fits");
+    let failure = agreement_of(start(offer, &[]).0, &reply).expect_err("too many reads");
+    let framer = failure.terminate_framer().expect("a Terminate to frame");
+    assert_eq!(framer.marker_spacing(), Some(MarkerSpacing::Kilobyte));
 }
 
 #[test]

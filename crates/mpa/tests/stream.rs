@@ -2,19 +2,28 @@
 
 use proptest::prelude::*;
 use weft_base::Digest;
-use weft_mpa::{Deframer, FrameError, FramePiece, Framer, Peek, check_tail};
+use weft_mpa::{Deframer, FrameError, FramePiece, Framer, MarkerSpacing, Peek, check_tail};
 use weft_wire::Crc32c;
 use weft_wire::terminate::TerminateCode;
 
+const STANDARD: Option<MarkerSpacing> = Some(MarkerSpacing::Standard);
+/// Without markers, and with markers of every spacing.
+const MARKERS: [Option<MarkerSpacing>; 4] =
+    [None, STANDARD, Some(MarkerSpacing::Kilobyte), Some(MarkerSpacing::TwoKilobytes)];
+
+fn markers() -> impl Strategy<Value = Option<MarkerSpacing>> {
+    prop::sample::select(&MARKERS)
+}
+
 /// A stream built word by word, as the standard's text says it, without any arithmetic on lengths.
 struct Model {
-    markers: bool,
+    markers: Option<MarkerSpacing>,
     crc: bool,
     stream: Vec<u8>,
 }
 
 impl Model {
-    fn new(markers: bool, crc: bool) -> Self {
+    fn new(markers: Option<MarkerSpacing>, crc: bool) -> Self {
         Self { markers, crc, stream: Vec::new() }
     }
 
@@ -35,7 +44,7 @@ impl Model {
     }
 
     fn mark(&mut self, length_at: Option<usize>) {
-        if self.markers && self.stream.len().is_multiple_of(512) {
+        if self.markers.is_some_and(|spacing| self.stream.len().is_multiple_of(spacing.bytes() as usize)) {
             let pointer = length_at.map_or(0, |at| self.stream.len() - at);
             self.stream.extend([0, 0]);
             self.stream.extend((pointer as u16).to_be_bytes());
@@ -43,7 +52,7 @@ impl Model {
     }
 }
 
-fn sent(ulpdus: &[Vec<u8>], header_length: usize, markers: bool, crc: bool) -> Vec<u8> {
+fn sent(ulpdus: &[Vec<u8>], header_length: usize, markers: Option<MarkerSpacing>, crc: bool) -> Vec<u8> {
     let mut framer = Framer::new(markers, crc);
     let mut stream = Vec::new();
     for ulpdu in ulpdus {
@@ -59,7 +68,12 @@ fn sent(ulpdus: &[Vec<u8>], header_length: usize, markers: bool, crc: bool) -> V
 }
 
 /// Receives as a NIC does: bytes come in pieces, frames go out. Gives what was received before the error, too.
-fn received(stream: &[u8], cuts: &[usize], markers: bool, crc: bool) -> (Vec<Vec<u8>>, Option<FrameError>) {
+fn received(
+    stream: &[u8],
+    cuts: &[usize],
+    markers: Option<MarkerSpacing>,
+    crc: bool,
+) -> (Vec<Vec<u8>>, Option<FrameError>) {
     let mut deframer = Deframer::new(markers, crc);
     let mut frames = Vec::new();
     let mut there = 0;
@@ -121,7 +135,7 @@ fn ulpdus() -> impl Strategy<Value = Vec<Vec<u8>>> {
 
 proptest! {
     #[test]
-    fn a_stream_is_what_the_standard_says(ulpdus in ulpdus(), header in 0..20usize, markers: bool, crc: bool) {
+    fn a_stream_is_what_the_standard_says(ulpdus in ulpdus(), header in 0..20usize, markers in markers(), crc: bool) {
         let mut model = Model::new(markers, crc);
         ulpdus.iter().for_each(|ulpdu| model.push(ulpdu));
         prop_assert!(sent(&ulpdus, header, markers, crc) == model.stream);
@@ -131,7 +145,7 @@ proptest! {
     fn any_cut_of_a_stream_gives_the_same_frames(
         ulpdus in ulpdus(),
         cuts in prop::collection::vec(prop_oneof![1..20usize, 1..3000usize], 1..20),
-        markers: bool,
+        markers in markers(),
         crc: bool,
     ) {
         let stream = sent(&ulpdus, 14, markers, crc);
@@ -142,7 +156,7 @@ proptest! {
 
     /// One wrong byte is never accepted: either the frame in which it is is refused, or (in a length field) it never ends.
     #[test]
-    fn a_damaged_byte_is_never_accepted(ulpdus in ulpdus(), markers: bool, at: prop::sample::Index, flip in 1..=255u8) {
+    fn a_damaged_byte_is_never_accepted(ulpdus in ulpdus(), markers in markers(), at: prop::sample::Index, flip in 1..=255u8) {
         let mut stream = sent(&ulpdus, 14, markers, true);
         prop_assume!(!stream.is_empty());
         let at = at.index(stream.len());
@@ -159,7 +173,7 @@ proptest! {
     fn arbitrary_bytes_do_no_harm(
         stream in prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..3000),
         cuts in prop::collection::vec(1..600usize, 1..5),
-        markers: bool,
+        markers in markers(),
         crc: bool,
     ) {
         let _ = received(&stream, &cuts, markers, crc);
@@ -167,7 +181,7 @@ proptest! {
 
     /// The header comes out right from every number of bytes, and never reaches beyond them.
     #[test]
-    fn a_head_is_as_long_as_what_is_there(before in 0..600usize, length in 0..700usize, markers: bool) {
+    fn a_head_is_as_long_as_what_is_there(before in 0..2500usize, length in 0..700usize, markers in markers()) {
         let ulpdu: Vec<u8> = (0..length).map(|at| at as u8).collect();
         let stream = sent(&[vec![1; before], ulpdu.clone()], 0, markers, true);
         let mut deframer = Deframer::new(markers, true);
@@ -190,13 +204,13 @@ proptest! {
 /// Every byte of a frame damaged once: no luck in choosing the byte.
 #[test]
 fn every_byte_of_a_frame_counts() {
-    for markers in [false, true] {
-        let ulpdu = vec![vec![7; 1100]];
+    for markers in MARKERS {
+        let ulpdu = vec![vec![7; 2300]];
         let good = sent(&ulpdu, 14, markers, true);
         for at in 0..good.len() {
             let mut stream = good.clone();
             stream[at] ^= 0x10;
-            assert_eq!(received(&stream, &[4096], markers, true).0.len(), 0, "byte {at}, markers {markers}");
+            assert_eq!(received(&stream, &[4096], markers, true).0.len(), 0, "byte {at}, markers {markers:?}");
         }
     }
 }
@@ -204,9 +218,9 @@ fn every_byte_of_a_frame_counts() {
 /// The tests above can fail: without CRC the same damage goes through, so it is the CRC that they see.
 #[test]
 fn without_crc_damage_goes_unseen() {
-    let mut stream = sent(&[vec![7; 100]], 14, false, false);
+    let mut stream = sent(&[vec![7; 100]], 14, None, false);
     stream[50] ^= 0x10;
-    let (frames, error) = received(&stream, &[7], false, false);
+    let (frames, error) = received(&stream, &[7], None, false);
     assert_eq!((frames.len(), error), (1, None));
     assert_ne!(frames[0], vec![7; 100]);
 }
@@ -215,18 +229,18 @@ fn without_crc_damage_goes_unseen() {
 #[test]
 fn a_stream_with_a_misplaced_marker_is_another_stream() {
     let ulpdus = vec![vec![1; 900]];
-    let mut model = Model::new(true, true);
+    let mut model = Model::new(STANDARD, true);
     ulpdus.iter().for_each(|ulpdu| model.push(ulpdu));
     let mut broken = model.stream.clone();
     broken[508..516].rotate_left(4);
-    assert_eq!(sent(&ulpdus, 0, true, true), model.stream);
-    assert_ne!(sent(&ulpdus, 0, true, true), broken);
-    assert!(received(&broken, &[4096], true, true).1.is_some());
+    assert_eq!(sent(&ulpdus, 0, STANDARD, true), model.stream);
+    assert_ne!(sent(&ulpdus, 0, STANDARD, true), broken);
+    assert!(received(&broken, &[4096], STANDARD, true).1.is_some());
 }
 
 /// A stream whose CRCs are good and whose second marker points to the wrong place.
 fn stream_with_pointer(pointer: u16, crc: bool) -> Vec<u8> {
-    let mut stream = sent(&[vec![1; 900]], 0, true, crc);
+    let mut stream = sent(&[vec![1; 900]], 0, STANDARD, crc);
     stream[514..516].copy_from_slice(&pointer.to_be_bytes());
     let end = stream.len() - 4;
     if crc {
@@ -239,8 +253,8 @@ fn stream_with_pointer(pointer: u16, crc: bool) -> Vec<u8> {
 #[test]
 fn a_marker_must_agree_with_the_length_fields() {
     for crc in [false, true] {
-        assert_eq!(received(&stream_with_pointer(508, crc), &[9], true, crc).1, None);
-        let error = received(&stream_with_pointer(504, crc), &[9], true, crc).1.expect("a wrong marker");
+        assert_eq!(received(&stream_with_pointer(508, crc), &[9], STANDARD, crc).1, None);
+        let error = received(&stream_with_pointer(504, crc), &[9], STANDARD, crc).1.expect("a wrong marker");
         assert_eq!(error.terminate_code(), TerminateCode::MpaMarker);
         assert_eq!(
             error.to_string(),
@@ -252,10 +266,10 @@ fn a_marker_must_agree_with_the_length_fields() {
 /// RFC 5044 section 4.2: the two low bits of FPDUPTR count as zero, the reserved half of a marker for nothing.
 #[test]
 fn reserved_bits_of_a_marker_are_not_looked_at() {
-    assert_eq!(received(&stream_with_pointer(508 | 3, true), &[9], true, true).1, None);
+    assert_eq!(received(&stream_with_pointer(508 | 3, true), &[9], STANDARD, true).1, None);
     let mut stream = stream_with_pointer(508, false);
     stream[512] = 0xff;
-    assert_eq!(received(&stream, &[9], true, false).1, None);
+    assert_eq!(received(&stream, &[9], STANDARD, false).1, None);
 }
 
 /// RFC 5044 section 8: where CRC and marker are both wrong, it is the CRC.
@@ -263,48 +277,48 @@ fn reserved_bits_of_a_marker_are_not_looked_at() {
 fn a_bad_crc_comes_before_a_bad_marker() {
     let mut stream = stream_with_pointer(504, true);
     stream[700] ^= 1;
-    let error = received(&stream, &[9], true, true).1.expect("a bad CRC");
+    let error = received(&stream, &[9], STANDARD, true).1.expect("a bad CRC");
     assert_eq!(error.terminate_code(), TerminateCode::MpaCrc);
 }
 
 /// RFC 5044 section 4.1: with CRCs off the field may hold anything. The pad may do so, too.
 #[test]
 fn without_crc_field_and_pad_may_hold_anything() {
-    let mut stream = sent(&[vec![7; 9]], 0, false, false);
+    let mut stream = sent(&[vec![7; 9]], 0, None, false);
     let end = stream.len();
     stream[end - 5..].fill(0xee);
-    assert_eq!(received(&stream, &[1], false, false), (vec![vec![7; 9]], None));
+    assert_eq!(received(&stream, &[1], None, false), (vec![vec![7; 9]], None));
 }
 
 /// A pad that is not zero is no error where the CRC covers it.
 #[test]
 fn the_pad_counts_for_the_crc_alone() {
-    let mut stream = sent(&[vec![7; 9]], 0, false, true);
+    let mut stream = sent(&[vec![7; 9]], 0, None, true);
     let end = stream.len();
     stream[end - 5] = 0xee;
     let field = Crc32c::of(&stream[..end - 4]).to_le_bytes();
     stream[end - 4..].copy_from_slice(&field);
-    assert_eq!(received(&stream, &[1], false, true), (vec![vec![7; 9]], None));
+    assert_eq!(received(&stream, &[1], None, true), (vec![vec![7; 9]], None));
 }
 
 #[test]
 fn a_length_that_no_marker_can_span_is_refused_at_once() {
-    let mut deframer = Deframer::new(true, true);
-    let stream = sent(&[vec![0; 498]], 0, true, true);
+    let mut deframer = Deframer::new(STANDARD, true);
+    let stream = sent(&[vec![0; 498]], 0, STANDARD, true);
     let Ok(Peek::Head(first)) = deframer.peek(&stream) else { panic!("no head") };
     deframer.advance(&first);
     assert_eq!(deframer.position().0, 508);
     let error = deframer.peek(&[0xff, 0xff]).expect_err("65535 bytes of ULPDU");
     assert_eq!(error.terminate_code(), TerminateCode::MpaMarker);
-    assert!(Deframer::new(false, true).peek(&[0xff, 0xff]).is_ok());
+    assert!(Deframer::new(None, true).peek(&[0xff, 0xff]).is_ok());
 }
 
 #[test]
 fn a_payload_read_into_its_place_is_checked_by_its_tail() {
     for length in 0..40 {
         let ulpdu = vec![3; length];
-        let stream = sent(std::slice::from_ref(&ulpdu), 0, false, true);
-        let Ok(Peek::Head(head)) = Deframer::new(false, true).peek(&stream) else { panic!("no head") };
+        let stream = sent(std::slice::from_ref(&ulpdu), 0, None, true);
+        let Ok(Peek::Head(head)) = Deframer::new(None, true).peek(&stream) else { panic!("no head") };
         let tail_at = head.ulpdu_offset() + length;
         assert_eq!(tail_at + head.tail_length(), head.wire_length);
         let mut crc = Crc32c::new();

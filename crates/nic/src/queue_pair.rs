@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use slotmap::DefaultKey;
 use weft_base::DomainId;
 use weft_memory::{LocalRight, Registry};
-use weft_mpa::{Extensions, Role};
+use weft_mpa::{Extensions, MarkerSpacing, Role};
 use weft_rdmap::{Completion, CompletionKind, Operation, ReceiveRequest, SendRequest, Status};
 
 use crate::completion::{CompletionQueue, QueuePairNumber, WorkCompletion};
@@ -72,10 +72,10 @@ pub struct ConnectionInfo {
     pub revision: u8,
     /// Frames carry CRCs.
     pub crc: bool,
-    /// Markers in what this end sends.
-    pub send_markers: bool,
-    /// Markers in what this end receives.
-    pub receive_markers: bool,
+    /// Markers in what this end sends, so far apart.
+    pub send_markers: Option<MarkerSpacing>,
+    /// Markers in what this end receives, so far apart.
+    pub receive_markers: Option<MarkerSpacing>,
     /// Reads and atomics that this end answers at a time.
     pub ird: u16,
     /// Reads and atomics that this end has under way at a time.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use weft_base::{Gather, MessageNumber, Random, Slice, Stag};
 use weft_memory::{Access, Region};
-use weft_mpa::{Extensions, Offer};
+use weft_mpa::{Extensions, MarkerSpacing, Offer};
 use weft_nic::{QueuePairAttributes, Settings, Verify};
 use weft_rdmap::{Operation, Payload, ReceiveRequest, RemoteTarget, SendRequest};
 use weft_wire::ddp::{Header, Target};
@@ -58,19 +58,20 @@ pub fn run_hostile(bytes: &[u8]) -> Result<(), String> {
         nic.post_receive(&queue_pair, ReceiveRequest { id, sink }).map_err(|e| text(&e))?;
     }
     let offer = Offer {
-        receive_markers: bit(2),
+        receive_markers: bit(2).then_some(MarkerSpacing::Standard),
         crc: true,
         extensions: if bit(3) { Extensions::all() } else { Extensions::none() },
         ..Offer::default()
     };
     let listener = nic.listen(SocketAddr::from(([127, 0, 0, 1], 0)), 1, offer).map_err(|e| text(&e))?;
     let mut peer = RawPeer::connect(&world, listener.local_address()).map_err(|e| text(&e))?;
-    let agreed = peer.start(&nic, Offer { receive_markers: bit(4), ..offer }, || {
-        if let Ok(Some((request, _))) = listener.next_request() {
-            // A refusal shows as a start-up that came to nothing.
-            let _ = nic.accept(request, &queue_pair, b"", None);
-        }
-    });
+    let agreed =
+        peer.start(&nic, Offer { receive_markers: bit(4).then_some(MarkerSpacing::Kilobyte), ..offer }, || {
+            if let Ok(Some((request, _))) = listener.next_request() {
+                // A refusal shows as a start-up that came to nothing.
+                let _ = nic.accept(request, &queue_pair, b"", None);
+            }
+        });
     if agreed.is_none() {
         return Err("the start-up came to nothing".into());
     }

@@ -40,8 +40,8 @@ impl RawPeer {
             world: world.clone(),
             port,
             received: Vec::new(),
-            framer: Framer::new(false, true),
-            deframer: Deframer::new(false, true),
+            framer: Framer::new(None, true),
+            deframer: Deframer::new(None, true),
             ended: false,
         })
     }

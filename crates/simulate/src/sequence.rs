@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use weft_base::{Gather, Slice};
 use weft_memory::{Access, Region};
+use weft_mpa::MarkerSpacing;
 use weft_nic::WorkCompletion;
 use weft_rdmap::{AtomicCode, Operation, Payload, ReceiveRequest, RemoteTarget, SendRequest, Status};
 
@@ -45,8 +46,8 @@ pub fn run_sequence(bytes: &[u8]) -> Result<SequenceReport, String> {
     let bit = |n: u8| switches >> n & 1 == 1;
     let world = World::new(u64::from(script.word()), behaviour);
     let mut options = PairOptions { depth: 1 + u32::from(script.byte() % 16), ..PairOptions::default() };
-    options.active.receive_markers = bit(0);
-    options.passive.receive_markers = bit(1);
+    options.active.receive_markers = bit(0).then_some(MarkerSpacing::Standard);
+    options.passive.receive_markers = bit(1).then_some(MarkerSpacing::TwoKilobytes);
     options.active.crc = bit(2);
     options.passive.crc = bit(2);
     options.passive.extensions.atomics_and_immediates = bit(3);

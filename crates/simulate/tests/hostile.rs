@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weft_base::{Gather, MessageNumber, Slice, Stag};
 use weft_memory::{Access, Region};
-use weft_mpa::{Extensions, Offer};
+use weft_mpa::{Extensions, MarkerSpacing, Offer};
 use weft_nic::{CompletionQueue, ConnectionError, Listener, QueuePair, QueuePairAttributes, Settings, State, Verify};
 use weft_rdmap::{ReceiveRequest, Status, StreamError, Violation};
 use weft_simulate::{Behaviour, RawPeer, SimulatedNic, World};
@@ -218,7 +218,7 @@ fn a_region_that_is_invalidated_in_mid_frame_is_not_written_any_more() {
 /// RFC 5044 section 8, code 3.
 #[test]
 fn a_marker_that_points_elsewhere_ends_the_stream() {
-    let offer = Offer { receive_markers: true, ..Offer::default() };
+    let offer = Offer { receive_markers: Some(MarkerSpacing::Standard), ..Offer::default() };
     let victim = Victim::new(Settings::default(), offer);
     let mut peer = victim.connected(Offer::default());
     let mut frame = peer.frame(&send_segment(1, &[7; 50]));

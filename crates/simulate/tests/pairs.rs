@@ -1,6 +1,6 @@
 //! Pairs of real NICs in virtual time. A failure names its seed.
 
-use weft_mpa::{Extensions, Offer};
+use weft_mpa::{Extensions, MarkerSpacing, Offer};
 use weft_nic::{Settings, Verify};
 use weft_simulate::{Behaviour, Break, Scenario};
 
@@ -10,8 +10,9 @@ const VERIFY: [Verify; 3] = [Verify::BeforePlace, Verify::LargeInPlace, Verify::
 fn varied(seed: u64) -> Scenario {
     let mut scenario = Scenario::new(seed);
     let bit = |n: u64| seed >> n & 1 == 1;
-    scenario.options.active.receive_markers = bit(0);
-    scenario.options.passive.receive_markers = bit(1);
+    let spacing = |n: u64| MarkerSpacing::ALL[(seed / n % 3) as usize];
+    scenario.options.active.receive_markers = bit(0).then_some(spacing(64));
+    scenario.options.passive.receive_markers = bit(1).then_some(spacing(192));
     scenario.options.active.crc = bit(2);
     scenario.options.passive.crc = bit(3);
     scenario.options.active.extensions.large_fpdus = bit(4);

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use common::{Pair, each_kind, pattern};
 use weft::verbs::{
-    Access, CompletionKind, ConnectOptions, ConnectionError, ListenOptions, MAX_INLINE, Settings, Status, StreamError,
-    Terminate, Verify, WorkRequest,
+    Access, CompletionKind, ConnectOptions, ConnectionError, ListenOptions, MAX_INLINE, MarkerSpacing, Settings,
+    Status, StreamError, Terminate, Verify, WorkRequest,
 };
 
 /// Around every boundary: nothing, inline, gathered, direct, more than one frame.
@@ -50,10 +50,14 @@ fn writes_and_reads_of_every_size_are_exact() {
     });
 }
 
+/// Without markers, and with markers of every spacing.
+const MARKERS: [Option<MarkerSpacing>; 4] =
+    [None, Some(MarkerSpacing::Standard), Some(MarkerSpacing::Kilobyte), Some(MarkerSpacing::TwoKilobytes)];
+
 #[test]
 fn frames_of_every_form_carry_the_same() {
     for verify in [Verify::BeforePlace, Verify::LargeInPlace, Verify::InOnePass] {
-        for (crc, markers, large) in (0..8).map(|bits| (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0)) {
+        for (crc, markers, large) in (0..16).map(|bits| (bits & 1 != 0, MARKERS[bits >> 1 & 3], bits & 8 != 0)) {
             let kind = common::Kind { progress: weft::verbs::Progress::Caller, address: [127, 0, 0, 1].into() };
             let context = weft::verbs::Context::with_settings(Settings { verify, ..kind.settings() }).unwrap();
             let mut connect = ConnectOptions { crc, markers, ..ConnectOptions::default() };

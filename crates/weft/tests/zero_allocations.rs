@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use common::{End, Kind, Pair};
 use weft::verbs::{
-    ConnectOptions, Context, ListenOptions, MemoryRegion, Progress, Settings, Status, Verify, WorkCompletion,
-    WorkRequest,
+    ConnectOptions, Context, ListenOptions, MarkerSpacing, MemoryRegion, Progress, Settings, Status, Verify,
+    WorkCompletion, WorkRequest,
 };
 
 struct Counting;
@@ -66,9 +66,11 @@ const ROUNDS: usize = 20;
 #[test]
 fn the_data_path_allocates_nothing_once_it_is_warm() {
     for progress in [Progress::Caller, Progress::Thread] {
-        for (verify, markers) in
-            [(Verify::LargeInPlace, false), (Verify::InOnePass, false), (Verify::BeforePlace, true)]
-        {
+        for (verify, markers) in [
+            (Verify::LargeInPlace, None),
+            (Verify::InOnePass, None),
+            (Verify::BeforePlace, Some(MarkerSpacing::Standard)),
+        ] {
             let kind = Kind { progress, address: [127, 0, 0, 1].into() };
             let context = Context::with_settings(Settings { verify, ..kind.settings() }).unwrap();
             let connect = ConnectOptions { markers, ..ConnectOptions::default() };
@@ -82,7 +84,7 @@ fn the_data_path_allocates_nothing_once_it_is_warm() {
                 (0..ROUNDS).for_each(|_| work.round(size, &mut batch));
                 WATCHED.store(false, Ordering::Relaxed);
                 let count = ALLOCATIONS.load(Ordering::Relaxed);
-                assert_eq!(count, 0, "{size} bytes, {progress:?}, {verify:?}, markers {markers}");
+                assert_eq!(count, 0, "{size} bytes, {progress:?}, {verify:?}, markers {markers:?}");
             }
         }
     }

@@ -1,13 +1,13 @@
 //! MPA: start-up frames, FPDU sizes, markers (RFC 5044), and the enhanced set-up of RFC 6581.
 
+use core::fmt;
+
 use crate::bytes::{read_u16, write_u16};
 
 /// Bytes of a start-up frame before its private data (RFC 5044 section 7.1.1).
 pub const START_HEADER_LENGTH: usize = 20;
 /// The most private data a start-up frame may carry, in bytes (RFC 5044 section 7.1.1).
 pub const MAX_PRIVATE_DATA: usize = 512;
-/// Bytes from the start of one marker to the start of the next (RFC 5044 section 4.3).
-pub const MARKER_SPACING: u64 = 512;
 /// Bytes of a marker.
 pub const MARKER_LENGTH: usize = 4;
 /// Bytes of the ULPDU length at the head of an FPDU.
@@ -220,11 +220,48 @@ pub const fn marker_pointer(bytes: [u8; MARKER_LENGTH]) -> u16 {
     u16::from_be_bytes([bytes[2], bytes[3]]) & !POINTER_RESERVED
 }
 
+/// How far apart the markers of a stream stand: bytes from the start of one to the start of the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MarkerSpacing {
+    /// 512 bytes (RFC 5044 section 4.3).
+    #[default]
+    Standard,
+    /// 1024 bytes: only between two Weft peers that agree.
+    Kilobyte,
+    /// 2048 bytes: only between two Weft peers that agree.
+    TwoKilobytes,
+}
+
+impl MarkerSpacing {
+    /// All there are, the closest first.
+    pub const ALL: [Self; 3] = [Self::Standard, Self::Kilobyte, Self::TwoKilobytes];
+
+    /// In bytes, a power of two.
+    #[must_use]
+    pub const fn bytes(self) -> u32 {
+        match self {
+            Self::Standard => 512,
+            Self::Kilobyte => 1024,
+            Self::TwoKilobytes => 2048,
+        }
+    }
+}
+
+impl fmt::Display for MarkerSpacing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.bytes())
+    }
+}
+
 /// MULPDU: the largest ULPDU whose FPDU fits a packet with `emss` payload bytes, the most markers included (RFC 5044 section 4.5),
 /// and never outside [`MIN_MULPDU`] and [`MAX_MULPDU`] (section 3), even when a smaller packet then has to be cut by TCP.
 #[must_use]
-pub const fn max_ulpdu(emss: u32, markers: bool) -> u32 {
-    let overhead = 6 + if markers { 4 * emss.div_ceil(512) } else { 0 } + emss % 4;
+pub const fn max_ulpdu(emss: u32, markers: Option<MarkerSpacing>) -> u32 {
+    let most_markers = match markers {
+        Some(spacing) => emss.div_ceil(spacing.bytes()),
+        None => 0,
+    };
+    let overhead = 6 + 4 * most_markers + emss % 4;
     match emss.saturating_sub(overhead) {
         ..MIN_MULPDU => MIN_MULPDU,
         ulpdu @ MIN_MULPDU..=MAX_MULPDU => ulpdu,
@@ -369,17 +406,27 @@ mod tests {
     }
 
     #[test]
+    fn spacings_are_powers_of_two_and_say_what_they_are() {
+        assert_eq!(MarkerSpacing::ALL.map(MarkerSpacing::bytes), [512, 1024, 2048]);
+        assert_eq!(MarkerSpacing::Kilobyte.to_string(), "1024 bytes");
+        assert_eq!(MarkerSpacing::default(), MarkerSpacing::Standard);
+    }
+
+    #[test]
     fn mulpdu_is_that_of_the_standards_formula_within_its_limits() {
-        assert_eq!(max_ulpdu(1460, false), 1454);
-        assert_eq!(max_ulpdu(1460, true), 1442);
-        assert_eq!(max_ulpdu(1463, false), 1454);
-        assert_eq!(max_ulpdu(8960, true), 8960 - 6 - 72);
-        assert_eq!([132, 133, 134, 135, 136].map(|emss| max_ulpdu(emss, false)), [128, 128, 128, 128, 130]);
-        assert_eq!([64_772, 64_774, 64_776].map(|emss| max_ulpdu(emss, false)), [64_766, 64_766, 64_768]);
-        assert_eq!(max_ulpdu(100, true), MIN_MULPDU);
-        assert_eq!(max_ulpdu(0, false), MIN_MULPDU);
-        assert_eq!(max_ulpdu(65_535, false), MAX_MULPDU);
-        assert_eq!(max_ulpdu(u32::MAX, true), MAX_MULPDU);
+        let (none, standard) = (None, Some(MarkerSpacing::Standard));
+        assert_eq!(max_ulpdu(1460, none), 1454);
+        assert_eq!(max_ulpdu(1460, standard), 1442);
+        assert_eq!(max_ulpdu(1463, none), 1454);
+        assert_eq!(max_ulpdu(8960, standard), 8960 - 6 - 72);
+        assert_eq!(max_ulpdu(8960, Some(MarkerSpacing::Kilobyte)), 8960 - 6 - 36);
+        assert_eq!(max_ulpdu(8960, Some(MarkerSpacing::TwoKilobytes)), 8960 - 6 - 20);
+        assert_eq!([132, 133, 134, 135, 136].map(|emss| max_ulpdu(emss, none)), [128, 128, 128, 128, 130]);
+        assert_eq!([64_772, 64_774, 64_776].map(|emss| max_ulpdu(emss, none)), [64_766, 64_766, 64_768]);
+        assert_eq!(max_ulpdu(100, standard), MIN_MULPDU);
+        assert_eq!(max_ulpdu(0, none), MIN_MULPDU);
+        assert_eq!(max_ulpdu(65_535, none), MAX_MULPDU);
+        assert_eq!(max_ulpdu(u32::MAX, standard), MAX_MULPDU);
     }
 
     proptest! {
@@ -407,9 +454,10 @@ mod tests {
         }
 
         #[test]
-        fn an_fpdu_of_mulpdu_fits_the_packet_with_its_worst_case_of_markers(emss in 256..65_000u32, markers: bool) {
+        fn an_fpdu_of_mulpdu_fits_the_packet_with_its_worst_case_of_markers(emss in 256..65_000u32, spacing in 0..=3usize) {
+            let markers = MarkerSpacing::ALL.get(spacing).copied();
             let ulpdu = max_ulpdu(emss, markers);
-            let most_markers = if markers { 4 * emss.div_ceil(512) } else { 0 };
+            let most_markers = markers.map_or(0, |spacing| 4 * emss.div_ceil(spacing.bytes()));
             let fpdu = 2 + ulpdu + pad_length(ulpdu) + 4 + most_markers;
             prop_assert!(fpdu <= emss, "FPDU of {} in {}", fpdu, emss);
             prop_assert_eq!((fpdu - most_markers) % 4, 0);

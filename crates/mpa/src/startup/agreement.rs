@@ -1,7 +1,7 @@
 //! What a start-up comes to.
 
 use super::{Extensions, ReadyKind};
-use crate::{Deframer, Framer};
+use crate::{Deframer, Framer, MarkerSpacing};
 
 /// Which side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,10 +19,10 @@ pub struct Agreement {
     pub role: Role,
     /// The MPA revision of the reply.
     pub revision: u8,
-    /// The peer wants markers.
-    pub send_markers: bool,
-    /// This side wants markers.
-    pub receive_markers: bool,
+    /// The peer wants markers, so far apart.
+    pub send_markers: Option<MarkerSpacing>,
+    /// This side wants markers, and gets them so far apart.
+    pub receive_markers: Option<MarkerSpacing>,
     /// CRCs are computed and checked, in both directions.
     pub crc: bool,
     /// How many read requests of the peer this side must take at a time.

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
-use weft_wire::mpa::{MAX_PRIVATE_DATA, StartKind};
+use weft_wire::mpa::{MAX_PRIVATE_DATA, MarkerSpacing, StartKind};
 use weft_wire::terminate::TerminateCode;
 
 use super::{NOT_NEGOTIATED, ReadyKinds, StartFrame};
@@ -127,8 +127,8 @@ impl StartFailure {
 /// How this side's FPDUs look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framing {
-    /// With markers.
-    pub send_markers: bool,
+    /// With markers, so far apart.
+    pub send_markers: Option<MarkerSpacing>,
     /// With CRCs.
     pub crc: bool,
 }

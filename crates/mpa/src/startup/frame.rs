@@ -5,7 +5,8 @@ use weft_wire::mpa::{
     ENHANCED_LENGTH, Enhanced, MAX_PRIVATE_DATA, START_HEADER_LENGTH, StartError, StartHeader, StartKind,
 };
 
-use super::{Extensions, Malformed, Offer, StartMisuse, record};
+use super::record::{self, Record};
+use super::{Malformed, Offer, StartMisuse};
 
 /// The longest start-up frame, in bytes.
 pub const MAX_START_FRAME: usize = START_HEADER_LENGTH + MAX_PRIVATE_DATA;
@@ -22,7 +23,7 @@ pub(super) struct Content {
     /// The value of C.
     pub(super) crc: bool,
     pub(super) enhanced: Option<Enhanced>,
-    pub(super) record: Option<Extensions>,
+    pub(super) record: Option<Record>,
 }
 
 /// Builds a frame.
@@ -37,13 +38,13 @@ pub(super) fn build(offer: &Offer, content: &Content, data: &[u8]) -> Result<Sta
         frame.extend(enhanced.emit());
     }
     frame.extend(data.iter().copied());
-    if let Some(extensions) = content.record {
+    if let Some(record) = content.record {
         let private_length = frame.len() - START_HEADER_LENGTH + record::LENGTH;
-        frame.extend(record::emit(content.kind, extensions, private_length as u16));
+        frame.extend(record::emit(content.kind, &record, private_length as u16));
     }
     let header = StartHeader {
         kind: content.kind,
-        markers: offer.receive_markers,
+        markers: offer.receive_markers.is_some(),
         crc: content.crc,
         reject: content.reject,
         enhanced: content.enhanced.is_some(),

@@ -1,12 +1,13 @@
 //! The side that asks.
 
-use weft_wire::mpa::{Enhanced, StartHeader, StartKind};
+use weft_wire::mpa::{Enhanced, MarkerSpacing, StartHeader, StartKind};
 
 use super::errors::Framing;
 use super::frame::{Body, Content, build, read_body, read_header};
+use super::record::{self, Record};
 use super::{
-    Agreement, ENHANCED_REVISION, Extensions, HIGHEST_REVISION, Incompatible, Malformed, NOT_NEGOTIATED, Offer,
-    ReadyKind, ReadyKinds, Rejection, Role, StartFailure, StartFrame, StartMisuse, Step, record,
+    Agreement, ENHANCED_REVISION, HIGHEST_REVISION, Incompatible, Malformed, NOT_NEGOTIATED, Offer, ReadyKind,
+    ReadyKinds, Rejection, Role, StartFailure, StartFrame, StartMisuse, Step,
 };
 
 /// An initiator whose request is out, and who waits for the reply.
@@ -39,7 +40,7 @@ impl Initiator {
             crc: offer.crc,
             // RFC 6581 section 10: a request is enhanced only where something of it is wanted. Who wants nothing asks in revision 1.
             enhanced: (offer.revision == ENHANCED_REVISION).then(|| depths_and_model(&offer)),
-            record: offer.extensions.any().then_some(offer.extensions),
+            record: offer.extensions.any().then(|| record_of(&offer)),
         };
         let frame = build(&offer, &content, private_data)?;
         Ok((Self { offer }, frame))
@@ -78,25 +79,31 @@ impl Initiator {
             ird,
             ord,
             private_data: body.data.into(),
-            asked_for_markers: self.offer.receive_markers,
+            asked_for_markers: self.offer.receive_markers.is_some(),
         }
     }
 
     fn agree(&self, header: &StartHeader, body: &Body<'_>) -> Result<Agreement, StartFailure> {
+        let (private_data, theirs) = self.take_record(header, body);
+        let extensions = theirs.extensions.and(self.offer.extensions);
+        // A spacing other than the standard's stands in both records (RFC 5044 section 4.3 knows only 512 bytes).
+        let spacing = |said| if extensions.marker_spacing { said } else { MarkerSpacing::Standard };
+        let kept = |wanted| if wanted == theirs.kept { wanted } else { MarkerSpacing::Standard };
+        let receive_markers = self.offer.receive_markers.map(|wanted| spacing(kept(wanted)));
         // RFC 5044 section 7.1.1: markers as the receiver says, CRC when either side says.
-        let framing = Framing { send_markers: header.markers, crc: self.offer.crc || header.crc };
+        let send_markers = header.markers.then(|| spacing(theirs.wanted));
+        let framing = Framing { send_markers, crc: self.offer.crc || header.crc };
         if self.offer.revision == ENHANCED_REVISION && header.revision == ENHANCED_REVISION && body.enhanced.is_none() {
             // RFC 6581 section 10: the reply to an enhanced request is enhanced.
             return Err(StartFailure::Malformed(Malformed::NotEnhanced));
         }
         let ready_to_receive = self.choose_opening(body.enhanced.as_ref(), framing)?;
         let (ird, ord) = self.settle_depths(body.enhanced.as_ref(), ready_to_receive, framing)?;
-        let (private_data, extensions) = self.take_record(header, body);
         Ok(Agreement {
             role: Role::Initiator,
             revision: header.revision,
-            send_markers: framing.send_markers,
-            receive_markers: self.offer.receive_markers,
+            send_markers,
+            receive_markers,
             crc: framing.crc,
             ird,
             ord,
@@ -146,14 +153,21 @@ impl Initiator {
         Ok((ird, if opening == Some(ReadyKind::Read) { ord.max(1) } else { ord }))
     }
 
-    fn take_record<'a>(&self, header: &StartHeader, body: &Body<'a>) -> (&'a [u8], Extensions) {
+    fn take_record<'a>(&self, header: &StartHeader, body: &Body<'a>) -> (&'a [u8], Record) {
         // Who sent no record gets none: what looks like one is the application's.
         if !self.offer.extensions.any() {
-            return (body.data, Extensions::none());
+            return (body.data, Record::default());
         }
         let (data, theirs) = record::split(StartKind::Reply, body.data, header.private_length);
-        (data, theirs.unwrap_or_default().and(self.offer.extensions))
+        (data, theirs.unwrap_or_default())
     }
+}
+
+/// The record of an initiator.
+fn record_of(offer: &Offer) -> Record {
+    let extensions = offer.extensions;
+    let wanted = offer.receive_markers.filter(|_| extensions.marker_spacing).unwrap_or_default();
+    Record { extensions, wanted, kept: MarkerSpacing::Standard }
 }
 
 /// The word of an initiator.

@@ -6,7 +6,7 @@
 //! caller's too (RFC 5044 section 7.1.2, rules 8 and 10: both sides should have one).
 //!
 //! # What is agreed
-//! - **Markers**, per direction: the receiver decides, and the sender obeys (M).
+//! - **Markers**, per direction: the receiver decides, and the sender obeys (M). They stand 512 bytes apart, or, by the record below, further.
 //! - **CRC**, for both directions: on when either side wants it (C).
 //! - **Revision**: the responder answers in that of the request, 0, 1 or 2. An initiator takes a reply of a lower revision, never one of a higher.
 //! - **Read depths** (IRD and ORD), only in revision 2 with S: each side ends with an ORD of at most the other's IRD. In other
@@ -27,13 +27,20 @@
 //! |---|---|
 //! | 0-7 | `f7` and then, as ASCII, `WeftReq` in a request, `WeftRep` in a reply: an application that sends back what it got is not taken for Weft |
 //! | 8 | version of the record, 1. A later version keeps the meaning of what is here |
-//! | 9 | features: bit 0 atomic and immediate operations (RFC 7306), bit 1 FPDUs larger than the path's packets; others zero, and not looked at |
+//! | 9 | features: bit 0 atomic and immediate operations (RFC 7306), bit 1 FPDUs larger than the path's packets, bit 2 markers at other spacings than 512 bytes: 1 KB and 2 KB |
+//! | 9, bits 3-4 | the spacing that the sender wants in what it receives: 0 512 bytes, 1 1 KB, 2 2 KB. A responder says another one than 0 only if bit 2 stands in both records |
+//! | 9, bits 5-6 | reply: the spacing that the responder keeps in what it sends: that of bits 3-4 of the request if it can, else 0. Request: zero |
+//! | 9, bit 7 | zero, and not looked at |
 //! | 10-11 | PD_Length of the frame: the record is one only if it ends where the private data ends |
 //!
 //! An initiator sends it when its offer has [`Extensions`]. A responder takes a record off what its application sees, and answers with one of its own
 //! only if it saw one and has extensions to offer. What both name is agreed ([`Agreement::extensions`]). A rejection holds no record.
 //! A plain peer sends none, so nothing is agreed with it, and it is never sent what it does not know. The record takes 12 bytes from
 //! what the application may send; without extensions it takes none.
+//!
+//! A spacing other than the standard's is used only when both records say it: that of what the responder sends in the request as wanted and in the
+//! reply as kept; that of what the initiator sends in the reply as wanted, after bit 2 of the request. A record in which these bits
+//! are zero says 512 bytes, as does a spacing without a meaning.
 
 mod agreement;
 mod errors;
@@ -47,7 +54,7 @@ pub use errors::{Framing, Incompatible, Malformed, Rejection, StartFailure, Star
 pub use frame::{MAX_START_FRAME, StartFrame};
 pub use initiator::Initiator;
 pub use responder::{Request, Responder};
-use weft_wire::mpa::{DEPTH_NOT_NEGOTIATED, ENHANCED_LENGTH, MAX_PRIVATE_DATA};
+use weft_wire::mpa::{DEPTH_NOT_NEGOTIATED, ENHANCED_LENGTH, MAX_PRIVATE_DATA, MarkerSpacing};
 
 /// The IRD or ORD of a side that does not negotiate it (RFC 6581 section 9.1).
 pub const NOT_NEGOTIATED: u16 = DEPTH_NOT_NEGOTIATED;
@@ -59,8 +66,9 @@ const ENHANCED_REVISION: u8 = 2;
 /// What one side wants of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// The peer shall put markers into what it sends to this side.
-    pub receive_markers: bool,
+    /// The peer shall put markers into what it sends to this side, so far apart. Other spacings than [`MarkerSpacing::Standard`] need a peer that
+    /// agrees to [`Extensions::marker_spacing`]; any other peer is asked for the standard's.
+    pub receive_markers: Option<MarkerSpacing>,
     /// CRCs shall be used, in both directions. Off only on an administrator's request (RFC 5044 section 4.4); then they are off if the peer wants
     /// none either.
     pub crc: bool,
@@ -87,7 +95,7 @@ impl Default for Offer {
     /// not taken, no extensions.
     fn default() -> Self {
         Self {
-            receive_markers: false,
+            receive_markers: None,
             crc: true,
             revision: HIGHEST_REVISION,
             ird: 16,
@@ -206,25 +214,27 @@ pub struct Extensions {
     pub atomics_and_immediates: bool,
     /// FPDUs larger than the path's packets (against RFC 5044 section 4.5), which cost less on kernel TCP.
     pub large_fpdus: bool,
+    /// Markers further apart than the 512 bytes of RFC 5044 section 4.3, in the directions whose receivers ask for that.
+    pub marker_spacing: bool,
 }
 
 impl Extensions {
     /// None: plain iWARP, and no record is sent.
     #[must_use]
     pub const fn none() -> Self {
-        Self { atomics_and_immediates: false, large_fpdus: false }
+        Self { atomics_and_immediates: false, large_fpdus: false, marker_spacing: false }
     }
 
     /// All there are.
     #[must_use]
     pub const fn all() -> Self {
-        Self { atomics_and_immediates: true, large_fpdus: true }
+        Self { atomics_and_immediates: true, large_fpdus: true, marker_spacing: true }
     }
 
     /// Whether there is any.
     #[must_use]
     pub const fn any(self) -> bool {
-        self.atomics_and_immediates || self.large_fpdus
+        self.atomics_and_immediates || self.large_fpdus || self.marker_spacing
     }
 
     /// Those in both sets.
@@ -233,6 +243,7 @@ impl Extensions {
         Self {
             atomics_and_immediates: self.atomics_and_immediates && other.atomics_and_immediates,
             large_fpdus: self.large_fpdus && other.large_fpdus,
+            marker_spacing: self.marker_spacing && other.marker_spacing,
         }
     }
 }

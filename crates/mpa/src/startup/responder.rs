@@ -1,12 +1,13 @@
 //! The side that is asked.
 
-use weft_wire::mpa::{Enhanced, StartHeader, StartKind};
+use weft_wire::mpa::{Enhanced, MarkerSpacing, StartHeader, StartKind};
 
 use super::frame::{Body, Content, build, read_body, read_header};
 use super::initiator::kinds;
+use super::record::{self, Record};
 use super::{
     Agreement, Extensions, HIGHEST_REVISION, Incompatible, NOT_NEGOTIATED, Offer, ReadyKind, ReadyKinds, Role,
-    StartFailure, StartFrame, StartMisuse, Step, record,
+    StartFailure, StartFrame, StartMisuse, Step,
 };
 
 /// A responder who waits for the request.
@@ -56,7 +57,7 @@ pub struct Request {
     offer: Offer,
     header: StartHeader,
     enhanced: Option<Enhanced>,
-    record: Option<Extensions>,
+    record: Option<Record>,
     private_data: Box<[u8]>,
 }
 
@@ -111,7 +112,7 @@ impl Request {
     /// What both sides allow.
     #[must_use]
     pub fn extensions(&self) -> Extensions {
-        self.record.unwrap_or_default().and(self.offer.extensions)
+        self.record.unwrap_or_default().extensions.and(self.offer.extensions)
     }
 
     /// The most private data that the application can accept with, in bytes: what IRD and ORD and the record leave.
@@ -181,8 +182,8 @@ impl Request {
             role: Role::Responder,
             revision: self.header.revision,
             // RFC 5044 section 7.1.1: markers as the receiver says.
-            send_markers: self.header.markers,
-            receive_markers: self.offer.receive_markers,
+            send_markers: self.send_markers(),
+            receive_markers: self.receive_markers(),
             crc: self.crc(),
             ird,
             ord,
@@ -199,9 +200,27 @@ impl Request {
         self.offer.crc || self.header.crc
     }
 
-    /// The record goes only to who has sent one.
-    fn reply_record(&self) -> Option<Extensions> {
-        self.record.map(|_| self.offer.extensions).filter(|extensions| extensions.any())
+    /// Markers as the initiator wants them.
+    fn send_markers(&self) -> Option<MarkerSpacing> {
+        self.header.markers.then(|| self.agreed_spacing(self.record.unwrap_or_default().wanted))
+    }
+
+    /// Markers as this side wants them.
+    fn receive_markers(&self) -> Option<MarkerSpacing> {
+        self.offer.receive_markers.map(|wanted| self.agreed_spacing(wanted))
+    }
+
+    fn agreed_spacing(&self, spacing: MarkerSpacing) -> MarkerSpacing {
+        if self.extensions().marker_spacing { spacing } else { MarkerSpacing::Standard }
+    }
+
+    /// The record goes only to who has sent one. It says no spacing that the initiator does not know.
+    fn reply_record(&self) -> Option<Record> {
+        self.record?;
+        let extensions = self.offer.extensions;
+        let wanted = self.receive_markers().unwrap_or_default();
+        let kept = self.send_markers().unwrap_or_default();
+        extensions.any().then_some(Record { extensions, wanted, kept })
     }
 
     /// The one kind that the initiator shall open with. RFC 6581 section 9.2 lets the reply name fewer kinds than this side can take; naming one

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use weft_mpa::{Extensions, Offer, ReadyKinds};
+use weft_mpa::{Extensions, MarkerSpacing, Offer, ReadyKinds};
 use weft_nic::{Error, Listener as NicListener, RequestInfo, RequestKey};
 
 use super::context::Opened;
@@ -22,8 +22,9 @@ pub struct ConnectOptions {
     pub timeout: Option<Duration>,
     /// CRCs on every frame. They are used when either side wants them.
     pub crc: bool,
-    /// Ask the peer for markers in what it sends (RFC 5044 section 4.3). Linux siw rejects that.
-    pub markers: bool,
+    /// Ask the peer for markers in what it sends (RFC 5044 section 4.3). Linux siw rejects that. Other spacings than the standard's 512 bytes come
+    /// about only with a peer that is Weft too and agrees to [`Extensions::marker_spacing`]; any other peer is asked for the standard's.
+    pub markers: Option<MarkerSpacing>,
     /// MPA revision: 2 (RFC 6581), 1 (RFC 5044) or 0.
     pub revision: u8,
     /// Reads and atomics of the peer that are answered at a time.
@@ -43,7 +44,7 @@ impl Default for ConnectOptions {
             private_data: Vec::new(),
             timeout: None,
             crc: true,
-            markers: false,
+            markers: None,
             revision: 2,
             ird: 16,
             ord: 16,
@@ -75,8 +76,8 @@ pub struct ListenOptions {
     pub backlog: u32,
     /// CRCs on every frame. They are used when either side wants them.
     pub crc: bool,
-    /// Ask peers for markers in what they send.
-    pub markers: bool,
+    /// Ask peers for markers in what they send, so far apart as [`ConnectOptions::markers`] says.
+    pub markers: Option<MarkerSpacing>,
     /// The highest MPA revision to answer.
     pub revision: u8,
     /// Reads and atomics of a peer that are answered at a time.
@@ -94,7 +95,7 @@ impl Default for ListenOptions {
         Self {
             backlog: 128,
             crc: true,
-            markers: false,
+            markers: None,
             revision: 2,
             ird: 16,
             ord: 16,

@@ -40,7 +40,7 @@ pub use memory_region::{MemoryRegion, RemoteMemory};
 pub use queue_pair::{QueuePair, QueuePairOptions, SharedReceiveQueue};
 pub use weft_base::{MAX_GATHER, PortError, Slice, Stag};
 pub use weft_memory::{Access, MemoryError};
-pub use weft_mpa::{Extensions, ReadyKind, ReadyKinds, StartFailure, StartMisuse};
+pub use weft_mpa::{Extensions, MarkerSpacing, ReadyKind, ReadyKinds, StartFailure, StartMisuse};
 pub use weft_nic::{
     Arm, ConnectionError, ConnectionInfo, Counters, Coupling, Error, Limits, PostError, PostFailure, Progress,
     QueuePairNumber, RequestInfo, Settings, SettingsError, Split, State, Verify, WorkCompletion,

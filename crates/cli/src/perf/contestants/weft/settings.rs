@@ -1,7 +1,7 @@
 //! What can be set: by options of the command for all, by a variant for one entry.
 
 use clap::ValueEnum;
-use weft::verbs::{self, ConnectOptions, Extensions, ListenOptions};
+use weft::verbs::{self, ConnectOptions, Extensions, ListenOptions, MarkerSpacing};
 
 use super::super::super::plan::{Fpdu, Job, Progress, Switch, Verify};
 
@@ -63,7 +63,7 @@ impl Settings {
     pub(super) fn of_connection(&self) -> ConnectOptions {
         ConnectOptions {
             crc: self.crc == Switch::On,
-            markers: self.markers == Switch::On,
+            markers: (self.markers == Switch::On).then_some(MarkerSpacing::Standard),
             extensions: self.extensions(),
             ird: READS,
             ord: READS,
@@ -75,7 +75,7 @@ impl Settings {
     pub(super) fn of_listener(&self) -> ListenOptions {
         ListenOptions {
             crc: self.crc == Switch::On,
-            markers: self.markers == Switch::On,
+            markers: (self.markers == Switch::On).then_some(MarkerSpacing::Standard),
             extensions: self.extensions(),
             ird: READS,
             ord: READS,
