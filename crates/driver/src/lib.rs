@@ -4,8 +4,11 @@
 //! and receive into it without a copy in user space: a [`Slice`](weft_base::Slice) is resolved by the registry for just as long as
 //! the system call takes.
 //!
+//! [`board`] shows a NIC's counters to other processes, [`fork`] tells a child from its parent.
+//!
 //! All sockets are non-blocking, have no Nagle delay, and close on exec, as all descriptors do that this crate makes.
 
+pub mod board;
 mod clock;
 mod epoll;
 mod error;

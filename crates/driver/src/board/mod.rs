@@ -1,0 +1,122 @@
+//! Counters that other processes of the same user can read without asking this one.
+//!
+//! A [`Board`] is a small file of one NIC that its process maps and writes to; [`boards`] reads those of all processes. The file tells the
+//! names of its counters, so a reader need not be of the same version. Only the user who runs the NIC may open it.
+
+mod layout;
+mod mapping;
+mod place;
+mod process;
+mod reader;
+
+use core::sync::atomic::Ordering;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use layout::{Heading, Owner};
+use mapping::Mapping;
+
+use crate::fork;
+
+pub use layout::Flaw;
+pub use place::DIRECTORY_VARIABLE;
+pub use reader::{Boards, Skipped, Snapshot, boards};
+
+/// Engines of a NIC that a board has room for.
+pub const MAX_ENGINES: usize = 256;
+
+/// Counters of an engine that a board has room for.
+pub const MAX_COUNTERS: usize = 1024;
+
+/// Boards of a process.
+const MAX_BOARDS: u32 = 4096;
+
+/// Where one NIC shows its counters. The file goes when this is dropped; if its process dies without that, the next one that looks, or
+/// makes a board, takes it away.
+#[derive(Debug)]
+pub struct Board {
+    path: PathBuf,
+    rows: Mapping,
+    /// Of the process that made it: in a child made by fork(2) it does nothing.
+    generation: u64,
+}
+
+impl Board {
+    /// A board for a NIC with so many engines, each of which has a counter of each name; all are 0 at first. `title` says what the NIC is
+    /// for, in a few words for people. At most [`MAX_ENGINES`] and [`MAX_COUNTERS`]; titles and names together 64 KiB.
+    ///
+    /// # Errors
+    /// No directory for it can be used, /proc is not there, the disk is full, a limit is passed, or a name has a line break. The NIC needs
+    /// no board: whoever opens one goes on without.
+    pub fn create(title: &str, names: &[&str], engines: usize) -> io::Result<Self> {
+        Self::create_in(&place::own()?, title, names, engines)
+    }
+
+    fn create_in(directory: &Path, title: &str, names: &[&str], engines: usize) -> io::Result<Self> {
+        let owner = Owner::this_process()?;
+        let heading = Heading {
+            owner,
+            process: process::name(owner.pid),
+            title: title.to_owned(),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            engines,
+        };
+        let generation = fork::generation();
+        reader::sweep(directory);
+        let image = heading.encode().map_err(io::Error::other)?;
+        let (path, file) = publish_file(directory, owner.pid, &image)?;
+        match Mapping::new(&file, image.len(), heading.rows()) {
+            Ok(rows) => Ok(Self { path, rows, generation }),
+            Err(error) => {
+                let _ = fs::remove_file(path);
+                Err(error)
+            }
+        }
+    }
+
+    /// These are the counts of this engine now, in the order of the names. Costs a store each. What is too much is not shown: an engine
+    /// that the board has no row for, values without a name.
+    pub fn publish(&self, engine: usize, values: &[u64]) {
+        if self.generation != fork::generation() {
+            return;
+        }
+        for (place, value) in self.rows.row(engine).iter().zip(values) {
+            place.store(*value, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        if self.generation == fork::generation() {
+            // Somebody may have cleaned up there.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Puts a file there under the first number that is free. It has its content when it gets its name, so that no reader sees half of it, and all of
+/// it is written, so that no store into the mapping finds the disk full.
+fn publish_file(directory: &Path, pid: u32, image: &[u8]) -> io::Result<(PathBuf, File)> {
+    let draft = directory.join(place::draft_name(pid));
+    let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&draft)?;
+    let published = file.write_all(image).and_then(|()| link(directory, pid, &draft));
+    let _ = fs::remove_file(&draft);
+    Ok((published?, file))
+}
+
+fn link(directory: &Path, pid: u32, draft: &Path) -> io::Result<PathBuf> {
+    for nic in 0..MAX_BOARDS {
+        let path = directory.join(place::name(pid, nic));
+        match fs::hard_link(draft, &path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            done => return done.map(|()| path),
+        }
+    }
+    Err(io::Error::other(format!("{} has {MAX_BOARDS} boards of process {pid}", directory.display())))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! Reads the boards of all processes of this user.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::layout::{self, Flaw, Owner};
+use super::{place, process};
+
+/// One NIC's counters, each as it was at one moment, all of them within some microseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The process.
+    pub pid: u32,
+    /// When the process started, in clock ticks since boot: tells two processes of the same id apart.
+    pub start: u64,
+    /// Which of the NICs of its process, from 0.
+    pub nic: u32,
+    /// What the process is called.
+    pub process: String,
+    /// What the NIC is for.
+    pub title: String,
+    /// The counters' names.
+    pub names: Vec<String>,
+    /// The counts of each engine, in the order of the names.
+    pub engines: Vec<Vec<u64>>,
+}
+
+impl Snapshot {
+    /// A counter's sum over all engines. `None`: this NIC does not count that.
+    #[must_use]
+    pub fn total(&self, name: &str) -> Option<u64> {
+        self.names.iter().position(|known| known == name).map(|at| self.sum(at))
+    }
+
+    /// All counters with their sums, in the NIC's order.
+    pub fn totals(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.names.iter().enumerate().map(|(at, name)| (name.as_str(), self.sum(at)))
+    }
+
+    fn sum(&self, at: usize) -> u64 {
+        self.engines.iter().fold(0, |sum, counts| sum.wrapping_add(counts[at]))
+    }
+}
+
+/// A file, or a whole directory, that was passed over.
+#[derive(Debug)]
+pub struct Skipped {
+    /// Which.
+    pub path: PathBuf,
+    /// Why, and what to do.
+    pub reason: io::Error,
+}
+
+/// What [`boards`] found.
+#[derive(Debug, Default)]
+pub struct Boards {
+    /// The boards of NICs that are there now, by process and NIC.
+    pub live: Vec<Snapshot>,
+    /// What looked like a board and could not be read.
+    pub skipped: Vec<Skipped>,
+}
+
+/// The boards of all NICs of this user's processes. Files of processes that are gone are removed on the way; those of other pid namespaces
+/// (a container that shares the directory) are left alone.
+#[must_use]
+pub fn boards() -> Boards {
+    boards_in(&place::candidates())
+}
+
+pub(super) fn boards_in(directories: &[PathBuf]) -> Boards {
+    let mut found = Boards::default();
+    for directory in directories {
+        match files(directory) {
+            Ok(files) => files.for_each(|(path, name)| found.add(path, &name)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(reason) => found.skipped.push(Skipped { path: directory.clone(), reason }),
+        }
+    }
+    found.live.sort_by_key(|board| (board.pid, board.nic));
+    found
+}
+
+/// Removes what processes have left that are gone.
+pub(super) fn sweep(directory: &Path) {
+    for (path, name) in files(directory).into_iter().flatten() {
+        // Files of processes that run, which are most, need not be opened.
+        let pid = name.trim_start_matches('.').split('-').next().and_then(|pid| pid.parse().ok());
+        if pid.is_some_and(|pid: u32| matches!(process::start(pid), Ok(None))) {
+            let _ = read(&path).and_then(|image| judge(&path, &image));
+        }
+    }
+}
+
+fn files(directory: &Path) -> io::Result<impl Iterator<Item = (PathBuf, String)>> {
+    place::check(directory)?;
+    let entries = fs::read_dir(directory)?.filter_map(Result::ok);
+    Ok(entries.filter_map(|entry| Some((entry.path(), entry.file_name().into_string().ok()?))))
+}
+
+impl Boards {
+    fn add(&mut self, path: PathBuf, name: &str) {
+        let Some((pid, nic)) = place::parse(name) else { return };
+        match snapshot(&path, pid, nic) {
+            Ok(board) => self.live.extend(board),
+            // Its NIC was closed in the meantime.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(reason) => self.skipped.push(Skipped { path, reason }),
+        }
+    }
+}
+
+/// `None`: its process is gone, and now the file is too; or it is of another pid namespace.
+fn snapshot(path: &Path, pid: u32, nic: u32) -> io::Result<Option<Snapshot>> {
+    let image = read(path)?;
+    if judge(path, &image)? != Life::Live {
+        return Ok(None);
+    }
+    let (heading, engines) = layout::decode(&image).map_err(io::Error::other)?;
+    if heading.owner.pid != pid {
+        return Err(io::Error::other(Flaw::OtherProcess(heading.owner.pid)));
+    }
+    let (start, process) = (heading.owner.start, heading.process);
+    Ok(Some(Snapshot { pid, start, nic, process, title: heading.title, names: heading.names, engines }))
+}
+
+/// All of a file, by reading: who maps a file that another cuts short is killed. At most as much as a board may have.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let open = |path: &Path| -> io::Result<File> {
+        OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
+    };
+    let file = open(path).map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP | libc::ENXIO) => io::Error::other(Flaw::NotOurs),
+        _ => error,
+    })?;
+    let found = file.metadata()?;
+    if !found.is_file() || found.uid() != place::own_user() {
+        return Err(io::Error::other(Flaw::NotOurs));
+    }
+    let mut image = Vec::with_capacity((found.len() as usize).min(layout::MAX_FILE));
+    file.take(layout::MAX_FILE as u64).read_to_end(&mut image)?;
+    Ok(image)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Live,
+    Gone,
+    Elsewhere,
+}
+
+/// Whether the file's process runs. If it is gone the file is removed.
+fn judge(path: &Path, image: &[u8]) -> io::Result<Life> {
+    let owner = layout::decode_owner(image).map_err(io::Error::other)?;
+    let life = life(owner)?;
+    if life == Life::Gone {
+        // Somebody else may have been faster.
+        let _ = fs::remove_file(path);
+    }
+    Ok(life)
+}
+
+fn life(owner: Owner) -> io::Result<Life> {
+    if owner.namespace != process::namespace()? {
+        return Ok(Life::Elsewhere);
+    }
+    Ok(if process::start(owner.pid)? == Some(owner.start) { Life::Live } else { Life::Gone })
+}

@@ -1,0 +1,243 @@
+use core::mem;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+
+use super::reader::boards_in;
+use super::*;
+use crate::fork::in_child;
+
+const NAMES: [&str; 3] = ["sent", "received", "errors"];
+
+/// A directory that goes with the test.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("weft-boards-{}-{test}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        place::make(&path).unwrap();
+        Self(path)
+    }
+
+    fn create(&self) -> Board {
+        Board::create_in(&self.0, "a test", &NAMES, 2).unwrap()
+    }
+
+    fn look(&self) -> Boards {
+        boards_in(std::slice::from_ref(&self.0))
+    }
+
+    fn files(&self) -> usize {
+        fs::read_dir(&self.0).unwrap().count()
+    }
+
+    /// A file as this process's NIC 0 would have, but for what `change` does.
+    fn put(&self, name: &str, change: impl FnOnce(&mut Heading)) -> PathBuf {
+        let mut heading = Heading {
+            owner: Owner::this_process().unwrap(),
+            process: "p".into(),
+            title: String::new(),
+            names: vec!["sent".into()],
+            engines: 1,
+        };
+        change(&mut heading);
+        let path = self.0.join(name);
+        fs::write(&path, heading.encode().unwrap()).unwrap();
+        path
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn own_file() -> String {
+    place::name(process::own_pid().unwrap(), 0)
+}
+
+#[test]
+fn what_is_published_is_read_until_the_board_goes() {
+    let directory = Directory::new("published");
+    let board = directory.create();
+    assert_eq!(fs::metadata(&board.path).unwrap().mode() & 0o777, 0o600);
+    board.publish(0, &[1, 2, 3]);
+    board.publish(1, &[10, 20, 30]);
+    board.publish(1, &[11]);
+    // What there is no place for.
+    board.publish(1, &[11, 20, 30, 40, 50, 60, 70, 80, 90]);
+    board.publish(2, &[9]);
+    board.publish(usize::MAX, &[9]);
+
+    let found = directory.look();
+    let [snapshot] = &found.live[..] else { panic!("{found:?}") };
+    assert_eq!((snapshot.pid, snapshot.nic, &snapshot.title[..]), (process::own_pid().unwrap(), 0, "a test"));
+    assert_eq!(snapshot.process, process::name(snapshot.pid));
+    assert_eq!(snapshot.engines, [[1, 2, 3], [11, 20, 30]]);
+    assert_eq!(snapshot.totals().collect::<Vec<_>>(), [("sent", 12), ("received", 22), ("errors", 33)]);
+    assert_eq!((snapshot.total("received"), snapshot.total("unheard of")), (Some(22), None));
+    assert!(found.skipped.is_empty());
+
+    drop(board);
+    assert!(directory.look().live.is_empty());
+    assert_eq!(directory.files(), 0);
+}
+
+#[test]
+fn nics_of_one_process_are_numbered() {
+    let directory = Directory::new("numbers");
+    let boards = [directory.create(), directory.create(), directory.create()];
+    let numbers = |found: &Boards| found.live.iter().map(|board| board.nic).collect::<Vec<_>>();
+    assert_eq!(numbers(&directory.look()), [0, 1, 2]);
+    let [_, second, _] = boards;
+    drop(second);
+    let _board = directory.create();
+    assert!(numbers(&directory.look()).contains(&1));
+}
+
+#[test]
+fn a_child_neither_writes_nor_removes() {
+    let directory = Directory::new("child");
+    let mut board = Some(directory.create());
+    board.as_ref().unwrap().publish(0, &[1, 2, 3]);
+    let status = in_child(|| {
+        board.as_ref().unwrap().publish(0, &[7, 7, 7]);
+        drop(board.take());
+        0
+    });
+    assert_eq!(status, 0);
+    let found = directory.look();
+    assert_eq!(found.live[0].engines[0], [1, 2, 3]);
+}
+
+/// What a process leaves that does not get to clean up.
+fn leave_behind(directory: &Directory) {
+    let status = in_child(|| {
+        let made = Board::create_in(&directory.0, "", &NAMES, 1);
+        let status = i32::from(made.is_err());
+        mem::forget(made);
+        status
+    });
+    assert_eq!((status, directory.files()), (0, 1));
+}
+
+#[test]
+fn who_looks_removes_what_the_dead_have_left() {
+    let directory = Directory::new("dead");
+    leave_behind(&directory);
+    let found = directory.look();
+    assert!(found.live.is_empty() && found.skipped.is_empty());
+    assert_eq!(directory.files(), 0);
+}
+
+#[test]
+fn who_makes_a_board_removes_what_the_dead_have_left() {
+    let directory = Directory::new("sweep");
+    leave_behind(&directory);
+    fs::rename(fs::read_dir(&directory.0).unwrap().next().unwrap().unwrap().path(), directory.0.join(".4194305-0-0"))
+        .unwrap();
+    let board = directory.create();
+    assert_eq!(directory.files(), 1);
+    assert!(board.path.exists());
+}
+
+#[test]
+fn a_process_id_that_came_back_is_another_process() {
+    let directory = Directory::new("again");
+    let path = directory.put(&own_file(), |heading| heading.owner.start += 1);
+    assert!(directory.look().live.is_empty());
+    assert!(!path.exists());
+}
+
+#[test]
+fn another_pid_namespace_is_left_alone() {
+    let directory = Directory::new("namespace");
+    let path = directory.put(&own_file(), |heading| {
+        heading.owner.namespace += 1;
+        heading.owner.start += 1;
+    });
+    let found = directory.look();
+    assert!(found.live.is_empty() && found.skipped.is_empty() && path.exists());
+    // It has taken number 0.
+    let board = directory.create();
+    assert!(board.path.ends_with(place::name(process::own_pid().unwrap(), 1)));
+}
+
+#[test]
+fn files_that_are_no_boards_are_skipped_with_a_reason_and_stay() {
+    let directory = Directory::new("hostile");
+    let good = fs::read(directory.put(&own_file(), |_| {})).unwrap();
+    let in_place = |name: &str| directory.0.join(name);
+    fs::write(in_place("1-0"), b"").unwrap();
+    fs::write(in_place("1-1"), &good[..good.len() - 1]).unwrap();
+    fs::write(in_place("1-2"), &good).unwrap();
+    fs::create_dir(in_place("1-3")).unwrap();
+    symlink(in_place(&own_file()), in_place("1-4")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(in_place("1-5")).status().unwrap().success());
+    File::create(in_place("1-6")).unwrap().set_len(1 << 40).unwrap();
+    fs::write(in_place("01-7"), b"no board's name").unwrap();
+    fs::write(in_place("notes"), b"no board's name").unwrap();
+
+    let found = directory.look();
+    assert_eq!(found.live.len(), 1);
+    let mut reasons: Vec<_> = found
+        .skipped
+        .iter()
+        .map(|skipped| format!("{} {}", skipped.path.file_name().unwrap().display(), skipped.reason))
+        .collect();
+    reasons.sort();
+    let pid = process::own_pid().unwrap();
+    let expected = [
+        "1-0 is not a board of counters".to_owned(),
+        format!("1-1 has {} bytes of {}", good.len() - 1, good.len()),
+        format!("1-2 says that it is of process {pid}, its name says otherwise"),
+        "1-3 is not a plain file of this user".to_owned(),
+        "1-4 is not a plain file of this user".to_owned(),
+        "1-5 is not a plain file of this user".to_owned(),
+        "1-6 is not a board of counters".to_owned(),
+    ];
+    assert_eq!(reasons, expected);
+    assert_eq!(directory.files(), 10);
+}
+
+#[test]
+fn only_a_directory_of_ones_own_will_do() {
+    let directory = Directory::new("places");
+    let (linked, open, foreign) = (directory.0.join("linked"), directory.0.join("open"), directory.0.join("foreign"));
+    assert_eq!(fs::metadata(&directory.0).unwrap().mode() & 0o777, 0o700);
+    symlink(&directory.0, &linked).unwrap();
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
+    fs::create_dir(&foreign).unwrap();
+    let mut refused = vec![(linked, "is not a directory"), (open, "can be written to by other users")];
+    // Only root can give away.
+    if chown(&foreign, Some(12345), None).is_ok() {
+        refused.push((foreign, "belongs to another user"));
+    }
+    for (path, why) in refused {
+        assert!(place::make(&path).unwrap_err().to_string().contains(why), "{}", path.display());
+        let found = boards_in(&[path]);
+        assert!(matches!(&found.skipped[..], [skipped] if skipped.reason.to_string().contains(why)), "{found:?}");
+    }
+    let missing = boards_in(&[directory.0.join("missing")]);
+    assert!(missing.live.is_empty() && missing.skipped.is_empty());
+}
+
+#[test]
+fn limits_are_told_at_the_start() {
+    let directory = Directory::new("limits");
+    for (names, engines) in [(&NAMES[..], 0), (&NAMES, MAX_ENGINES + 1), (&[], 1), (&["a\nb"], 1)] {
+        assert!(Board::create_in(&directory.0, "", names, engines).is_err(), "{names:?} {engines}");
+    }
+    assert_eq!(directory.files(), 0);
+}
+
+#[test]
+fn the_largest_board_can_be_read() {
+    let directory = Directory::new("largest");
+    let names: Vec<_> = (0..MAX_COUNTERS).map(|number| format!("counter_{number}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let board = Board::create_in(&directory.0, "", &names, MAX_ENGINES).unwrap();
+    board.publish(MAX_ENGINES - 1, &vec![u64::MAX; MAX_COUNTERS]);
+    assert_eq!(directory.look().live[0].engines[MAX_ENGINES - 1], vec![u64::MAX; MAX_COUNTERS]);
+}
