@@ -3,7 +3,7 @@
 use weft_base::StreamPosition;
 use weft_wire::mpa::{CRC_LENGTH, LENGTH_FIELD, MARKER_LENGTH, MarkerSpacing};
 
-use crate::shape::{Grid, Shape, Span};
+use crate::shape::{Field, Grid, Shape};
 use crate::{Frame, FrameError};
 
 /// The receiving end of one direction of a stream: knows where the next FPDU begins. The caller keeps the bytes.
@@ -135,13 +135,12 @@ impl FrameHead {
             return bytes.get(from..end).unwrap_or_default();
         }
         let mut filled = 0;
-        for span in self.shape.spans() {
-            let Span::Ulpdu { at, length } = span else { continue };
-            let end = bytes.len().min(at + length.min(wanted - filled));
-            let there = bytes.get(at..end).unwrap_or_default();
+        for (_, range) in self.shape.parts().filter(|(field, _)| *field == Field::Ulpdu) {
+            let end = bytes.len().min(range.start + range.len().min(wanted - filled));
+            let there = bytes.get(range.start..end).unwrap_or_default();
             scratch[filled..filled + there.len()].copy_from_slice(there);
             filled += there.len();
-            if filled == wanted || there.len() < length {
+            if filled == wanted || there.len() < range.len() {
                 break;
             }
         }

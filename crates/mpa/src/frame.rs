@@ -2,10 +2,10 @@
 
 use weft_base::Digest;
 use weft_wire::Crc32c;
-use weft_wire::mpa::{CRC_LENGTH, MARKER_LENGTH, marker_pointer};
+use weft_wire::mpa::{MARKER_LENGTH, marker_pointer};
 
-use crate::shape::{Shape, Span, Spans};
-use crate::{FrameError, FrameHead};
+use crate::shape::{BLOCK, Field, Shape};
+use crate::{FrameError, FrameHead, Tally, Unweaver};
 
 /// A received FPDU, whole but not verified.
 ///
@@ -54,7 +54,11 @@ impl<'a> Frame<'a> {
     /// Everything the CRC covers, in pieces.
     #[inline]
     pub fn pieces(&self) -> impl Iterator<Item = FramePiece<'a>> + use<'a> {
-        Pieces { bytes: self.bytes, spans: self.shape.spans() }
+        let bytes = self.bytes;
+        self.shape.parts().map(move |(field, range)| match field {
+            Field::Ulpdu => FramePiece::Ulpdu(&bytes[range]),
+            _ => FramePiece::Overhead(&bytes[range]),
+        })
     }
 
     /// The ULPDU, in pieces.
@@ -77,7 +81,7 @@ impl<'a> Frame<'a> {
             return self.check_markers();
         }
         let (covered, field) = self.bytes.split_at(self.shape.crc_offset());
-        check_crc(&self.shape, Crc32c::of(covered), field)?;
+        self.shape.check_crc(Crc32c::of(covered), field)?;
         self.check_markers()
     }
 
@@ -88,20 +92,33 @@ impl<'a> Frame<'a> {
     #[inline]
     pub fn check(&self, crc: &Crc32c) -> Result<(), FrameError> {
         if self.crc {
-            check_crc(&self.shape, crc.value(), &self.bytes[self.shape.crc_offset()..])?;
+            self.shape.check_crc(crc.value(), &self.bytes[self.shape.crc_offset()..])?;
         }
         self.check_markers()
+    }
+
+    /// Gives `place` the pieces of the ULPDU, in order, and checks CRC and markers, all in one pass: each block of a few KiB is summed up and
+    /// then given away while it is in the cache. So what `place` gets is not verified yet.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, as [`Frame::verify`] says it. `place` has had all pieces then, too.
+    #[inline]
+    pub fn unweave(&self, mut place: impl FnMut(&[u8])) -> Result<(), FrameError> {
+        let (mut tally, mut unweaver) = (Tally::of(self.shape, self.crc), Unweaver::of(self.shape));
+        let (first, rest) = self.bytes.split_at(self.bytes.len().min(self.shape.first_block()));
+        for block in core::iter::once(first).chain(rest.chunks(BLOCK)) {
+            tally.feed(block);
+            unweaver.unweave(block, &mut place);
+        }
+        tally.check()?;
+        unweaver.check()
     }
 
     /// RFC 5044 section 8, error code 3: each marker agrees with the length fields on where the FPDU begins.
     fn check_markers(&self) -> Result<(), FrameError> {
         for at in self.shape.markers() {
             let Some(bytes) = self.bytes[at..].first_chunk::<MARKER_LENGTH>() else { continue };
-            let pointer = marker_pointer(*bytes);
-            let Some(distance) = self.shape.pointer(at) else { continue };
-            if pointer != distance {
-                return Err(FrameError::Marker { position: self.shape.start + at as u64, pointer, distance });
-            }
+            self.shape.check_marker(at, marker_pointer(*bytes))?;
         }
         Ok(())
     }
@@ -125,32 +142,5 @@ pub fn check_tail(mut crc: Crc32c, crc_on: bool, head: &FrameHead, tail: &[u8]) 
     if !pad.is_empty() {
         crc.update(pad);
     }
-    check_crc(&head.shape, crc.value(), field)
-}
-
-/// Compares with the CRC field (RFC 5044 section 4.4).
-#[inline]
-fn check_crc(shape: &Shape, computed: u32, field: &[u8]) -> Result<(), FrameError> {
-    debug_assert_eq!(field.len(), CRC_LENGTH);
-    let mut received = [0; CRC_LENGTH];
-    received.copy_from_slice(field);
-    let received = u32::from_le_bytes(received);
-    if received == computed { Ok(()) } else { Err(FrameError::Crc { start: shape.start, computed, received }) }
-}
-
-/// See [`Frame::pieces`].
-struct Pieces<'a> {
-    bytes: &'a [u8],
-    spans: Spans,
-}
-
-impl<'a> Iterator for Pieces<'a> {
-    type Item = FramePiece<'a>;
-
-    #[inline]
-    fn next(&mut self) -> Option<FramePiece<'a>> {
-        let span = self.spans.next()?;
-        let bytes = &self.bytes[span.range()];
-        Some(if matches!(span, Span::Ulpdu { .. }) { FramePiece::Ulpdu(bytes) } else { FramePiece::Overhead(bytes) })
-    }
+    head.shape.check_crc(crc.value(), field)
 }

@@ -4,13 +4,10 @@ use core::convert::Infallible;
 
 use weft_base::{Digest, NoDigest, StreamPosition};
 use weft_wire::Crc32c;
-use weft_wire::mpa::{CRC_LENGTH, LENGTH_FIELD, MARKER_LENGTH, marker};
+use weft_wire::mpa::{CRC_LENGTH, LENGTH_FIELD};
 
-use crate::shape::{Shape, Span};
-
-/// Bytes that are written before their checksum is taken: few enough to be still in the first-level cache then, many enough that the
-/// checksum runs at full speed.
-const BLOCK: usize = 4096;
+use crate::Weaver;
+use crate::shape::{BLOCK, Shape};
 
 /// Where an FPDU's payload comes from.
 pub trait Source {
@@ -54,6 +51,16 @@ pub struct Layout {
 impl Layout {
     pub(crate) const fn new(shape: Shape, crc: bool) -> Self {
         Self { shape, crc }
+    }
+
+    pub(crate) const fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Whether its CRC field holds a CRC.
+    #[must_use]
+    pub const fn crc(&self) -> bool {
+        self.crc
     }
 
     /// All bytes on the wire: leading marker, length field, ULPDU, markers, pad, CRC field.
@@ -114,7 +121,7 @@ impl Layout {
             *last_word = [0; 4];
         }
         let (before, rest) = covered.split_at_mut(LENGTH_FIELD + header.len());
-        before[..LENGTH_FIELD].copy_from_slice(&self.length_field());
+        before[..LENGTH_FIELD].copy_from_slice(&self.shape.length_field());
         before[LENGTH_FIELD..].copy_from_slice(header);
         let (body, pad) = rest.split_at_mut(ulpdu_end - before.len());
         if !self.crc {
@@ -132,43 +139,25 @@ impl Layout {
         Ok(crc.wire_bytes())
     }
 
-    /// Writes everything before the CRC field with the markers worked in, and returns the field. Pieces between markers are short, so the
-    /// checksum follows in blocks behind the writing.
+    /// Writes everything before the CRC field with the markers worked in, and returns the field: in blocks, each of which is summed up while
+    /// it is in the cache.
     fn weave<S: Source>(
         &self,
         header: &[u8],
         payload: &mut S,
         covered: &mut [u8],
     ) -> Result<[u8; CRC_LENGTH], S::Error> {
-        let mut crc = Crc32c::new();
-        let mut fed = 0;
-        let mut header = header;
-        for span in self.shape.spans() {
-            let range = span.range();
-            if self.crc && range.start - fed >= BLOCK {
-                crc.update(&covered[fed..range.start]);
-                fed = range.start;
-            }
-            let out = &mut covered[range];
-            match span {
-                // RFC 5044 section 4.3: each marker points to the length field of the FPDU it stands in.
-                Span::Marker(at) => out.copy_from_slice(&self.marker(at)),
-                Span::Length(_) => out.copy_from_slice(&self.length_field()),
-                Span::Ulpdu { .. } => {
-                    let (now, later) = header.split_at(header.len().min(out.len()));
-                    header = later;
-                    let (first, rest) = out.split_at_mut(now.len());
-                    first.copy_from_slice(now);
-                    payload.copy(rest, &mut NoDigest)?;
-                }
-                Span::Pad { .. } => out.fill(0),
-            }
-        }
-        assert!(header.is_empty(), "the header is longer than the ULPDU that was laid out");
+        let mut weaver = Weaver::new(self);
         if !self.crc {
+            weaver.weave(header, payload, covered)?;
             return Ok([0; CRC_LENGTH]);
         }
-        crc.update(&covered[fed..]);
+        let mut crc = Crc32c::new();
+        let (first, rest) = covered.split_at_mut(covered.len().min(self.shape.first_block()));
+        for block in core::iter::once(first).chain(rest.chunks_mut(BLOCK)) {
+            weaver.weave(header, payload, block)?;
+            crc.update(block);
+        }
         Ok(crc.wire_bytes())
     }
 
@@ -183,7 +172,7 @@ impl Layout {
             "the header is longer than the ULPDU that was laid out"
         );
         let end = LENGTH_FIELD + header.len();
-        out[..LENGTH_FIELD].copy_from_slice(&self.length_field());
+        out[..LENGTH_FIELD].copy_from_slice(&self.shape.length_field());
         out[LENGTH_FIELD..end].copy_from_slice(header);
         end
     }
@@ -209,15 +198,6 @@ impl Layout {
             out[pad..pad + CRC_LENGTH].copy_from_slice(&checksum);
         }
         pad + CRC_LENGTH
-    }
-
-    fn length_field(&self) -> [u8; LENGTH_FIELD] {
-        (self.shape.ulpdu_length as u16).to_be_bytes()
-    }
-
-    fn marker(&self, at: usize) -> [u8; MARKER_LENGTH] {
-        // The framer lays out no FPDU that is too long for its markers.
-        marker(self.shape.pointer(at).unwrap_or(0))
     }
 }
 

@@ -4,6 +4,9 @@
 //! [`Initiator`] and [`Responder`]. What they come to is an [`Agreement`]. From then on each direction is a stream of FPDUs:
 //! the sender lays each out with a [`Framer`] and writes it by its [`Layout`]; the receiver finds them with a [`Deframer`].
 //!
+//! Where the work is done in stages, an FPDU can also be written and taken apart in parts, as its bytes come: a [`Weaver`] works in the markers and
+//! leaves a hole for the CRC, a [`Tally`] sums up, an [`Unweaver`] takes the markers out.
+//!
 //! Nothing here does I/O or knows the time: the caller brings bytes and takes bytes away, and keeps the deadlines.
 //!
 //! ```
@@ -39,6 +42,9 @@ mod framer;
 mod layout;
 mod shape;
 pub mod startup;
+mod tally;
+mod unweaver;
+mod weaver;
 
 pub use deframer::{Deframer, FrameHead, Peek};
 pub use error::FrameError;
@@ -49,4 +55,7 @@ pub use startup::{
     Agreement, Extensions, Incompatible, Initiator, Malformed, Offer, ReadyKind, ReadyKinds, Rejection, Request,
     Responder, Role, StartFailure, StartFrame, StartMisuse, Step,
 };
+pub use tally::Tally;
+pub use unweaver::Unweaver;
+pub use weaver::{Piece, Weaver};
 pub use weft_wire::mpa::MarkerSpacing;

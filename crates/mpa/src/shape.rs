@@ -9,6 +9,8 @@ use core::ops::Range;
 use weft_base::StreamPosition;
 use weft_wire::mpa::{CRC_LENGTH, LENGTH_FIELD, MARKER_LENGTH, MAX_MULPDU, MarkerSpacing, pad_length};
 
+use crate::FrameError;
+
 const MARKER: u32 = MARKER_LENGTH as u32;
 const LENGTH: u32 = LENGTH_FIELD as u32;
 const CRC: u32 = CRC_LENGTH as u32;
@@ -16,6 +18,10 @@ const CRC: u32 = CRC_LENGTH as u32;
 const NEVER: u32 = u32::MAX;
 /// The last distance that an FPDUPTR can say; its two low bits are zero (RFC 5044 section 4.2).
 const FARTHEST: u32 = 0xfffc;
+
+/// Bytes that are touched twice in a row, copied and summed up: few enough to be still in the first-level cache the second time, many
+/// enough that the checksum runs at full speed. A multiple of every spacing.
+pub(crate) const BLOCK: usize = 4096;
 
 /// Where the markers of one direction of a stream stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,23 +70,24 @@ pub(crate) struct Shape {
     spacing: u32,
 }
 
-/// A part of an FPDU, in the order of the stream. The CRC field is none of them.
+/// What stands somewhere in an FPDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Span {
-    Marker(usize),
-    Length(usize),
-    Ulpdu { at: usize, length: usize },
-    Pad { at: usize, length: usize },
+pub(crate) enum Field {
+    Marker,
+    Length,
+    Ulpdu,
+    Pad,
+    Crc,
 }
 
-impl Span {
-    pub(crate) const fn range(self) -> Range<usize> {
-        match self {
-            Self::Marker(at) => at..at + MARKER_LENGTH,
-            Self::Length(at) => at..at + LENGTH_FIELD,
-            Self::Ulpdu { at, length } | Self::Pad { at, length } => at..at + length,
-        }
-    }
+/// Bytes of an FPDU that belong together and follow one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) field: Field,
+    /// How many bytes of the field come before.
+    pub(crate) from: u32,
+    /// How many bytes of it there are until something else stands in the FPDU, or it ends.
+    pub(crate) length: u32,
 }
 
 impl Shape {
@@ -110,16 +117,78 @@ impl Shape {
         self.wire_length as usize - CRC_LENGTH
     }
 
-    /// The parts in the order of the stream.
-    pub(crate) const fn spans(&self) -> Spans {
-        Spans {
-            at: 0,
-            next_marker: self.first_marker,
-            spacing: self.spacing,
-            length_due: true,
-            ulpdu_left: self.ulpdu_length,
-            pad_left: pad_length(self.ulpdu_length),
+    /// What stands `at` bytes from the start, which is before the end.
+    #[inline]
+    pub(crate) const fn part_at(&self, at: u32) -> Part {
+        debug_assert!(at < self.wire_length);
+        let (markers_before, until_marker) = if at < self.first_marker {
+            (0, self.first_marker - at)
+        } else {
+            // The spacing is a power of two.
+            let beyond = at - self.first_marker;
+            let phase = beyond & (self.spacing - 1);
+            if phase < MARKER {
+                return Part { field: Field::Marker, from: phase, length: MARKER - phase };
+            }
+            ((beyond >> self.spacing.trailing_zeros()) + 1, self.spacing - phase)
+        };
+        let bare = at - MARKER * markers_before;
+        let ulpdu_end = LENGTH + self.ulpdu_length;
+        let pad_end = ulpdu_end + pad_length(self.ulpdu_length);
+        let (field, start, end) = match bare {
+            _ if bare < LENGTH => (Field::Length, 0, LENGTH),
+            _ if bare < ulpdu_end => (Field::Ulpdu, LENGTH, ulpdu_end),
+            _ if bare < pad_end => (Field::Pad, ulpdu_end, pad_end),
+            _ => (Field::Crc, pad_end, pad_end + CRC),
+        };
+        let left = end - bare;
+        Part { field, from: bare - start, length: if left < until_marker { left } else { until_marker } }
+    }
+
+    /// The parts in the order of the stream, up to the CRC field, and where they stand.
+    #[inline]
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (Field, Range<usize>)> + use<> {
+        let (shape, end) = (*self, self.wire_length - CRC);
+        let mut at = 0;
+        core::iter::from_fn(move || {
+            let part = (at < end).then(|| shape.part_at(at))?;
+            let start = at as usize;
+            at += part.length;
+            Some((part.field, start..at as usize))
+        })
+    }
+
+    /// How many bytes from the start can be written when so many bytes of the ULPDU are there: the whole FPDU when they all are.
+    pub(crate) const fn reach(&self, ulpdu_there: u32) -> u32 {
+        if ulpdu_there >= self.ulpdu_length {
+            return self.wire_length;
         }
+        let bare = LENGTH + ulpdu_there;
+        if bare <= self.first_marker {
+            return bare;
+        }
+        bare + MARKER * (bare - self.first_marker).div_ceil(self.spacing - MARKER)
+    }
+
+    /// Whole periods of the grid, a marker and the ULPDU up to the next one, that stand from `at` on within `room` bytes.
+    /// `None` when there is none, or no marker stands at `at`.
+    #[inline]
+    pub(crate) fn periods_at(&self, at: u32, room: usize) -> Option<Periods> {
+        let beyond = at.checked_sub(self.first_marker)?;
+        if beyond & (self.spacing - 1) != 0 {
+            return None;
+        }
+        let marker = self.part_at(at);
+        let behind = at + marker.length;
+        let ulpdu =
+            (behind < self.wire_length).then(|| self.part_at(behind)).filter(|part| part.field == Field::Ulpdu)?;
+        let per_period = self.spacing - MARKER;
+        let count = ((self.ulpdu_length - ulpdu.from) / per_period).min(room as u32 / self.spacing);
+        (count > 0).then_some(Periods {
+            spacing: self.spacing as usize,
+            count: count as usize,
+            ulpdu_from: ulpdu.from as usize,
+        })
     }
 
     /// Where the markers stand.
@@ -136,52 +205,51 @@ impl Shape {
         (distance <= FARTHEST as usize).then_some(distance as u16)
     }
 
+    /// The bytes of the length field.
+    pub(crate) const fn length_field(&self) -> [u8; LENGTH_FIELD] {
+        (self.ulpdu_length as u16).to_be_bytes()
+    }
+
+    /// RFC 5044 section 8, error code 3: the marker at `offset` agrees with the length fields on where the FPDU begins.
+    #[inline]
+    pub(crate) fn check_marker(&self, offset: usize, pointer: u16) -> Result<(), FrameError> {
+        match self.pointer(offset) {
+            Some(distance) if pointer != distance => {
+                Err(FrameError::Marker { position: self.start + offset as u64, pointer, distance })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Compares with the CRC field (RFC 5044 section 4.4).
+    #[inline]
+    pub(crate) fn check_crc(&self, computed: u32, field: &[u8]) -> Result<(), FrameError> {
+        debug_assert_eq!(field.len(), CRC_LENGTH);
+        let mut received = [0; CRC_LENGTH];
+        received.copy_from_slice(field);
+        let received = u32::from_le_bytes(received);
+        if received == computed { Ok(()) } else { Err(FrameError::Crc { start: self.start, computed, received }) }
+    }
+
+    /// How long the first block is when an FPDU is worked through in blocks of [`BLOCK`] bytes: so long that the others begin with markers, and each
+    /// holds whole periods of the grid.
+    pub(crate) const fn first_block(&self) -> usize {
+        if self.has_markers() { self.first_marker as usize + BLOCK } else { BLOCK }
+    }
+
     /// Whether each marker can point back to the length field: up to [`MAX_MULPDU`] always, above it by where the markers stand.
     pub(crate) fn can_be_marked(&self) -> bool {
         self.ulpdu_length <= MAX_MULPDU || self.markers().last().is_none_or(|last| self.pointer(last).is_some())
     }
 }
 
-/// See [`Shape::spans`].
-#[derive(Clone, Debug)]
-pub(crate) struct Spans {
-    at: u32,
-    next_marker: u32,
-    spacing: u32,
-    length_due: bool,
-    ulpdu_left: u32,
-    pad_left: u32,
-}
-
-impl Iterator for Spans {
-    type Item = Span;
-
-    #[inline]
-    fn next(&mut self) -> Option<Span> {
-        let at = self.at as usize;
-        if self.at == self.next_marker {
-            self.at += MARKER;
-            self.next_marker += self.spacing;
-            return Some(Span::Marker(at));
-        }
-        if self.length_due {
-            self.length_due = false;
-            self.at += LENGTH;
-            return Some(Span::Length(at));
-        }
-        if self.ulpdu_left > 0 {
-            let length = self.ulpdu_left.min(self.next_marker - self.at);
-            self.ulpdu_left -= length;
-            self.at += length;
-            return Some(Span::Ulpdu { at, length: length as usize });
-        }
-        if self.pad_left > 0 {
-            let length = core::mem::take(&mut self.pad_left);
-            self.at += length;
-            return Some(Span::Pad { at, length: length as usize });
-        }
-        None
-    }
+/// See [`Shape::periods_at`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Periods {
+    pub(crate) spacing: usize,
+    pub(crate) count: usize,
+    /// How many bytes of the ULPDU come before the first period.
+    pub(crate) ulpdu_from: usize,
 }
 
 #[cfg(test)]
@@ -222,19 +290,41 @@ mod tests {
         }
 
         #[test]
-        fn spans_tile_the_fpdu(start in 0..5000u64, ulpdu_length in 0..=65_535u32, grid in grids()) {
+        fn parts_tile_the_fpdu(start in 0..5000u64, ulpdu_length in 0..=65_535u32, grid in grids()) {
             let shape = grid.shape(StreamPosition(start * 4), ulpdu_length);
             let (mut at, mut ulpdu) = (0, 0);
-            for span in shape.spans() {
-                prop_assert_eq!(span.range().start, at);
-                at = span.range().end;
-                if let Span::Ulpdu { length, .. } = span {
-                    prop_assert!(length > 0);
-                    ulpdu += length;
+            for (field, range) in shape.parts() {
+                prop_assert_eq!(range.start, at);
+                at = range.end;
+                prop_assert!(!range.is_empty());
+                if field == Field::Ulpdu {
+                    ulpdu += range.len();
                 }
             }
             prop_assert_eq!(at, shape.crc_offset());
             prop_assert_eq!(ulpdu, ulpdu_length as usize);
+            prop_assert_eq!(shape.part_at(at as u32), Part { field: Field::Crc, from: 0, length: 4 });
+        }
+
+        /// Byte for byte: each is the next of its field.
+        #[test]
+        fn a_part_can_be_entered_anywhere(start in 0..1000u64, ulpdu_length in 0..6000u32, grid in grids()) {
+            let shape = grid.shape(StreamPosition(start * 4), ulpdu_length);
+            let mut seen = [0; 5];
+            for at in 0..shape.wire_length {
+                let part = shape.part_at(at);
+                if part.field == Field::Marker {
+                    seen[Field::Marker as usize] %= 4;
+                }
+                prop_assert_eq!(part.from, seen[part.field as usize], "at {}", at);
+                prop_assert!(part.length > 0);
+                if part.field == Field::Ulpdu {
+                    prop_assert!(shape.reach(part.from) <= at && shape.reach(part.from + 1) > at);
+                }
+                seen[part.field as usize] += 1;
+            }
+            prop_assert_eq!(&seen[1..], [2, ulpdu_length, pad_length(ulpdu_length), 4]);
+            prop_assert_eq!(shape.reach(ulpdu_length), shape.wire_length);
         }
     }
 
