@@ -1,0 +1,37 @@
+//! Networks of real virtual links on one machine, made without root: hosts are network namespaces, links are veth pairs that a token
+//! bucket holds to a rate.
+//!
+//! ```no_run
+//! use weft_lab::{Lab, Plan};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let lab = Lab::up(&Plan { links: 2, ..Plan::default() })?;
+//! let status = lab.host(1).command("ping").args(["-c", "1"]).arg(lab.host(0).address(0).to_string()).status()?;
+//! assert!(status.success());
+//! lab.down()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A namespace lives as long as a process in it. Each has a [`Holder`](holder), a shell that reads from a pipe whose other end this
+//! process has and nobody else: when this process ends, however it does, the pipe closes, and the holder kills what still runs in
+//! its namespace and ends. So nothing is ever left behind, and nothing has to be cleaned up later.
+//!
+//! The work is done by `unshare` and `nsenter` of util-linux, `ip` and `tc` of iproute2, and `ethtool`. Inside a lab a process has
+//! user id 0 and every right over the lab's network, and outside of it those that its user has.
+#![forbid(unsafe_code)]
+
+mod error;
+mod holder;
+mod host;
+mod network;
+mod plan;
+mod process;
+mod tools;
+mod up;
+
+pub use error::LabError;
+pub use host::{Host, Rail};
+pub use plan::{BitsPerSecond, HOSTS, LINKS, MTU, Plan, RATE};
+pub use process::Process;
+pub use up::Lab;

@@ -1,0 +1,181 @@
+//! What `ip`, `tc` and `ethtool` are told, as text.
+
+use std::fmt::Write;
+
+use crate::host::Host;
+use crate::plan::{BitsPerSecond, Plan};
+
+/// Offloads that let a packet longer than the MTU cross a link. UDP's has a switch of its own.
+pub(crate) const OFFLOADS: [&str; 4] = ["tso", "gso", "gro", "tx-udp-segmentation"];
+
+/// How long a link may work through what it owes, in microseconds: a burst. The kernel lets packets go when a timer says so, and on
+/// a busy machine that comes late; what it could have sent meanwhile it sends then. See `docs/lab.md` for the measurement.
+const BURST_US: u64 = 500;
+
+/// The largest super-packet (64 KiB of payload and its headers), which must fit a burst, or the kernel cuts it.
+const LARGEST_PACKET: u64 = 68 * 1024;
+
+/// How long a packet may wait before a link, in microseconds: longer queues drop. It bounds the delay that a sender causes for others.
+const QUEUE_US: u64 = 4000;
+
+/// Lines for `ip -batch` in the namespace that the cables start from: the switch, or the first host.
+pub(crate) fn cables(plan: &Plan, hosts: &[Host]) -> String {
+    let mut lines = String::new();
+    for rail in 0..plan.links {
+        if plan.has_switch() {
+            // No spanning tree: a port carries packets at once. No snooping: neighbour discovery needs no querier.
+            line(
+                &mut lines,
+                format_args!("link add name bridge{rail} mtu {} type bridge stp_state 0 mcast_snooping 0", plan.mtu),
+            );
+            line(&mut lines, format_args!("link set bridge{rail} up"));
+            for host in hosts {
+                let port = port(host.index(), rail);
+                line(&mut lines, cable(&port, plan.mtu, host, rail));
+                line(&mut lines, format_args!("link set {port} master bridge{rail} up"));
+            }
+        } else {
+            line(&mut lines, cable(&format!("rail{rail}"), plan.mtu, &hosts[1], rail));
+        }
+    }
+    lines
+}
+
+fn cable(near: &str, mtu: u32, far: &Host, rail: usize) -> String {
+    let holder = far.holder().id;
+    format!("link add name {near} mtu {mtu} type veth peer name rail{rail} mtu {mtu} netns {holder}")
+}
+
+/// The switch's port for a host.
+fn port(host: usize, rail: usize) -> String {
+    format!("h{host}r{rail}")
+}
+
+/// Lines for `ip -batch` in a host.
+pub(crate) fn addresses(host: &Host) -> String {
+    let mut lines = "link set lo up\n".to_owned();
+    for rail in host.rails() {
+        line(&mut lines, format_args!("address add {}/24 dev {}", rail.ipv4, rail.interface));
+        if let Some(address) = rail.ipv6 {
+            // Nobody else has it, so it need not wait until that is known.
+            line(&mut lines, format_args!("address add {address}/64 dev {} nodad", rail.interface));
+        }
+        line(&mut lines, format_args!("link set {} up", rail.interface));
+    }
+    lines
+}
+
+/// The interfaces through which a host sends.
+pub(crate) fn host_interfaces(host: &Host) -> Vec<String> {
+    host.rails().iter().map(|rail| rail.interface.clone()).collect()
+}
+
+/// The interfaces through which the switch sends.
+pub(crate) fn switch_interfaces(plan: &Plan) -> Vec<String> {
+    (0..plan.links).flat_map(|rail| (0..plan.hosts).map(move |host| port(host, rail))).collect()
+}
+
+/// Lines for `tc -batch`: what leaves these interfaces keeps to the rate.
+pub(crate) fn shaping(interfaces: &[String], rate: BitsPerSecond, mtu: u32) -> String {
+    let mut lines = String::new();
+    let Bucket { burst_bytes, limit_bytes } = bucket(rate, mtu);
+    for interface in interfaces {
+        line(
+            &mut lines,
+            format_args!(
+                "qdisc add dev {interface} root tbf rate {}bit burst {burst_bytes}b limit {limit_bytes}b",
+                rate.0
+            ),
+        );
+    }
+    lines
+}
+
+/// A token bucket.
+#[derive(Debug, PartialEq)]
+struct Bucket {
+    /// Bytes that may leave at once.
+    burst_bytes: u64,
+    /// Bytes that may wait.
+    limit_bytes: u64,
+}
+
+fn bucket(rate: BitsPerSecond, mtu: u32) -> Bucket {
+    let bytes_in = |us: u64| rate.0 / 8 * us / 1_000_000;
+    let packets = |count: u64| count * (u64::from(mtu) + 14);
+    Bucket {
+        burst_bytes: bytes_in(BURST_US).max(LARGEST_PACKET).max(packets(1)),
+        limit_bytes: bytes_in(QUEUE_US).max(2 * LARGEST_PACKET).max(packets(16)),
+    }
+}
+
+fn line(lines: &mut String, text: impl std::fmt::Display) {
+    writeln!(lines, "{text}").expect("a String takes any text");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::Process;
+    use std::path::Path;
+
+    fn hosts(plan: &Plan) -> Vec<Host> {
+        let holder = |index: usize| Process { id: 100 + index as u32, started: 1 };
+        let host = |index| Host::new(index, plan.links, holder(index), true, Path::new("/usr/bin/nsenter"));
+        (0..plan.hosts).map(host).collect()
+    }
+
+    #[test]
+    fn two_hosts_are_joined_by_cables() {
+        let plan = Plan { links: 2, mtu: 9000, ..Plan::default() };
+        assert_eq!(
+            cables(&plan, &hosts(&plan)),
+            "link add name rail0 mtu 9000 type veth peer name rail0 mtu 9000 netns 101\n\
+             link add name rail1 mtu 9000 type veth peer name rail1 mtu 9000 netns 101\n"
+        );
+    }
+
+    #[test]
+    fn more_hosts_are_joined_by_a_bridge_for_each_rail() {
+        let plan = Plan { hosts: 3, ..Plan::default() };
+        assert_eq!(
+            cables(&plan, &hosts(&plan)),
+            "link add name bridge0 mtu 1500 type bridge stp_state 0 mcast_snooping 0\n\
+             link set bridge0 up\n\
+             link add name h0r0 mtu 1500 type veth peer name rail0 mtu 1500 netns 100\n\
+             link set h0r0 master bridge0 up\n\
+             link add name h1r0 mtu 1500 type veth peer name rail0 mtu 1500 netns 101\n\
+             link set h1r0 master bridge0 up\n\
+             link add name h2r0 mtu 1500 type veth peer name rail0 mtu 1500 netns 102\n\
+             link set h2r0 master bridge0 up\n"
+        );
+        assert_eq!(switch_interfaces(&Plan { links: 2, ..plan }), ["h0r0", "h1r0", "h2r0", "h0r1", "h1r1", "h2r1"]);
+    }
+
+    #[test]
+    fn hosts_have_their_addresses_and_loopback() {
+        let plan = Plan::default();
+        assert_eq!(
+            addresses(&hosts(&plan)[1]),
+            "link set lo up\n\
+             address add 10.0.0.2/24 dev rail0\n\
+             address add fd77:6566:7400::2/64 dev rail0 nodad\n\
+             link set rail0 up\n"
+        );
+    }
+
+    #[test]
+    fn buckets_hold_a_super_packet_at_least_and_a_jumbo_packet() {
+        for megabits in [1, 10, 100, 1000, 10_000, 100_000] {
+            let Bucket { burst_bytes, limit_bytes } = bucket(BitsPerSecond(megabits * 1_000_000), 65_535);
+            assert!(burst_bytes >= LARGEST_PACKET && limit_bytes >= 2 * LARGEST_PACKET, "{megabits}");
+        }
+        let rate = BitsPerSecond(10_000_000_000);
+        let all = shaping(&["rail0".into(), "rail1".into()], rate, 1500);
+        assert_eq!(
+            all,
+            "qdisc add dev rail0 root tbf rate 10000000000bit burst 625000b limit 5000000b\n\
+             qdisc add dev rail1 root tbf rate 10000000000bit burst 625000b limit 5000000b\n"
+        );
+    }
+}

@@ -1,0 +1,152 @@
+//! What a lab shall be.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::LabError;
+
+/// How many hosts a lab may have.
+pub const HOSTS: RangeInclusive<usize> = 2..=64;
+
+/// How many links each host may have.
+pub const LINKS: RangeInclusive<usize> = 1..=8;
+
+/// The MTU that a link may have, in bytes. IPv6 asks for 1280 (RFC 8200 section 5), a veth takes no more than the upper end.
+pub const MTU: RangeInclusive<u32> = 1280..=65_535;
+
+/// The rate that a link may have. Below it one packet would take longer than anybody waits for; above it no processor comes.
+pub const RATE: RangeInclusive<BitsPerSecond> = BitsPerSecond(100_000)..=BitsPerSecond(100_000_000_000);
+
+/// A network to make. [`Default`]: two hosts, one link of 1 Gb/s with an MTU of 1500, segmentation offload on.
+///
+/// Two hosts are joined by veth pairs. More are joined by one bridge for each rail: a host's n-th link goes to the n-th bridge, and the
+/// bridges are not joined to each other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// How many hosts: one of [`HOSTS`].
+    pub hosts: usize,
+    /// How many links each host has, one to each rail: one of [`LINKS`].
+    pub links: usize,
+    /// What each link carries in each direction, headers included from Ethernet's on: one of [`RATE`]. `None`: as much as the
+    /// processor moves.
+    pub rate: Option<BitsPerSecond>,
+    /// The largest IP packet, in bytes: one of [`MTU`].
+    pub mtu: u32,
+    /// Whether a super-packet may cross a link whole, as if the NIC would cut it. Without, the kernel cuts TCP and UDP (GSO) into
+    /// packets of the MTU before the link, and what a receiver gets are real packets. Needs `ethtool` when `false`.
+    pub offloads: bool,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self { hosts: 2, links: 1, rate: Some(BitsPerSecond(1_000_000_000)), mtu: 1500, offloads: true }
+    }
+}
+
+impl Plan {
+    /// Whether every value is within its limits.
+    pub fn check(&self) -> Result<(), LabError> {
+        if !HOSTS.contains(&self.hosts) {
+            return Err(LabError::Hosts(self.hosts));
+        }
+        if !LINKS.contains(&self.links) {
+            return Err(LabError::Links(self.links));
+        }
+        if !MTU.contains(&self.mtu) {
+            return Err(LabError::Mtu(self.mtu));
+        }
+        match self.rate {
+            Some(rate) if !RATE.contains(&rate) => Err(LabError::Rate(rate)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a bridge for each rail joins the hosts.
+    pub(crate) fn has_switch(&self) -> bool {
+        self.hosts > 2
+    }
+}
+
+/// A rate. As people type and read it, K, M and G count in steps of 1000: `500M`, `1G`, `2.5G`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct BitsPerSecond(pub u64);
+
+const UNITS: [(char, u64); 3] = [('G', 1_000_000_000), ('M', 1_000_000), ('K', 1000)];
+
+impl FromStr for BitsPerSecond {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no rate; write for instance 500M, 1G or 2.5G");
+        let upper = text.trim().to_ascii_uppercase();
+        let unit = UNITS.iter().find_map(|(letter, factor)| Some((upper.strip_suffix(*letter)?, *factor)));
+        let (number, factor) = unit.unwrap_or((&upper, 1));
+        let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+        let digits = |text: &str| !text.is_empty() && text.len() <= 9 && text.bytes().all(|byte| byte.is_ascii_digit());
+        let whole_fits = !whole.is_empty() && whole.bytes().all(|byte| byte.is_ascii_digit());
+        if !whole_fits || !digits(part) {
+            return Err(wrong());
+        }
+        let whole: u64 = whole.parse().map_err(|_| wrong())?;
+        let (part, scale): (u64, u64) = (part.parse().map_err(|_| wrong())?, 10_u64.pow(part.len() as u32));
+        let bits = whole.checked_mul(factor).and_then(|bits| bits.checked_add(part * factor / scale));
+        bits.map(Self).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for BitsPerSecond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match UNITS.iter().find(|(_, factor)| self.0 >= *factor) {
+            None => write!(f, "{} b/s", self.0),
+            Some((letter, factor)) => {
+                let letter = if *letter == 'K' { 'k' } else { *letter };
+                write!(f, "{} {letter}b/s", self.0 as f64 / *factor as f64)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read_and_written() {
+        for (text, bits, shown) in [
+            ("1G", 1_000_000_000, "1 Gb/s"),
+            ("2.5g", 2_500_000_000, "2.5 Gb/s"),
+            ("0.25G", 250_000_000, "250 Mb/s"),
+            (" 500M ", 500_000_000, "500 Mb/s"),
+            ("100k", 100_000, "100 kb/s"),
+            ("7", 7, "7 b/s"),
+        ] {
+            let rate: BitsPerSecond = text.parse().unwrap();
+            assert_eq!((rate, rate.to_string().as_str()), (BitsPerSecond(bits), shown), "{text}");
+        }
+        for text in ["", "G", "-1G", "1.G", ".5G", "1.5.5G", "1T", "é", "99999999999999999999", "20000000000G"] {
+            assert!(text.parse::<BitsPerSecond>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_plan_out_of_its_limits_is_refused_with_the_value_and_the_limits() {
+        let usual = Plan::default();
+        assert!(usual.check().is_ok());
+        assert!(Plan { rate: None, ..usual.clone() }.check().is_ok());
+        for (plan, said) in [
+            (Plan { hosts: 1, ..usual.clone() }, ["1 host", "2 to 64"]),
+            (Plan { hosts: 65, ..usual.clone() }, ["65 hosts", "2 to 64"]),
+            (Plan { links: 0, ..usual.clone() }, ["0 links", "1 to 8"]),
+            (Plan { links: 9, ..usual.clone() }, ["9 links", "1 to 8"]),
+            (Plan { mtu: 1279, ..usual.clone() }, ["1279", "1280 to 65535"]),
+            (Plan { mtu: 65_536, ..usual.clone() }, ["65536", "1280 to 65535"]),
+            (Plan { rate: Some(BitsPerSecond(99_999)), ..usual.clone() }, ["99.999 kb/s", "100 kb/s to 100 Gb/s"]),
+        ] {
+            let message = plan.check().unwrap_err().to_string();
+            assert!(said.iter().all(|words| message.contains(words)), "{message}");
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Labs as they are used: programs in their hosts, data over their links, and nothing left of them afterwards.
+//!
+//! Where this system allows no namespaces, or lacks a program, each test says so and passes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use weft_lab::{BitsPerSecond, Host, Lab, LabError, Plan, Process};
+
+/// Nothing here takes this long; what waits in vain fails then.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is sent to see that a link holds its rate, in bytes.
+const TRANSFER: usize = 20_000_000;
+
+/// A lab; `None`, and a line that says why, where it cannot be had.
+fn lab(plan: &Plan) -> Option<Lab> {
+    match Lab::up(plan) {
+        Ok(lab) => Some(lab),
+        Err(error) if error.cannot_be_had() => {
+            println!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn two_hosts_reach_each_other_over_every_rail_and_no_faster_than_its_rate() {
+    let rate = BitsPerSecond(1_000_000_000);
+    let Some(lab) = lab(&Plan { links: 2, rate: Some(rate), ..Plan::default() }) else { return };
+    for rail in 0..2 {
+        let seconds = transfer(lab.host(0), lab.host(1), lab.host(1).address(rail), TRANSFER);
+        let bits_per_s = 8.0 * TRANSFER as f64 / seconds;
+        println!("rail {rail}: {:.0} Mb/s of {rate}", bits_per_s / 1e6);
+        assert!(bits_per_s < 1.1 * rate.0 as f64, "rail {rail} carries {bits_per_s} b/s");
+    }
+    if let Some(address) = lab.host(0).address_v6(1) {
+        transfer(lab.host(1), lab.host(0), address, 1000);
+    }
+    gone(lab);
+}
+
+#[test]
+fn four_hosts_reach_each_other_through_switches_that_are_not_joined() {
+    let plan = Plan { hosts: 4, links: 2, rate: Some(BitsPerSecond(100_000_000)), ..Plan::default() };
+    let Some(lab) = lab(&plan) else { return };
+    for (from, to, rail) in [(0, 1, 0), (3, 2, 1), (1, 3, 0)] {
+        transfer(lab.host(from), lab.host(to), lab.host(to).address(rail), 100_000);
+    }
+    // 2 MB at 100 Mb/s take a sixth of a second; a burst goes faster, so half of that is asked for.
+    let seconds = transfer(lab.host(0), lab.host(3), lab.host(3).address(1), 2_000_000);
+    assert!(seconds > 0.08, "2 MB in {seconds} s are too fast");
+    gone(lab);
+}
+
+#[test]
+fn a_link_without_a_rate_takes_jumbo_packets_and_offloads_are_off_when_asked() {
+    let Some(lab) = lab(&Plan { rate: None, mtu: 9000, offloads: false, ..Plan::default() }) else { return };
+    let output = lab.host(0).command("ip").args(["-details", "link", "show", "rail0"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("mtu 9000") && !text.contains("tbf"), "{text}");
+    for host in lab.hosts() {
+        let output = host.command("/usr/sbin/ethtool").args(["-k", "rail0"]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        for feature in [
+            "tcp-segmentation-offload",
+            "generic-segmentation-offload",
+            "generic-receive-offload",
+            "tx-udp-segmentation",
+        ] {
+            assert!(text.contains(&format!("{feature}: off")), "{feature} in {text}");
+        }
+    }
+    transfer(lab.host(0), lab.host(1), lab.host(1).address(0), 1_000_000);
+    gone(lab);
+}
+
+#[test]
+fn programs_in_a_host_are_their_own_processes_with_status_folder_and_files() {
+    let Some(lab) = lab(&Plan { rate: None, ..Plan::default() }) else { return };
+    let status = lab.host(1).command("sh").args(["-c", "exit 42"]).status().unwrap();
+    assert_eq!(status.code(), Some(42));
+    let output = lab.host(1).command("pwd").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), env::current_dir().unwrap().to_str().unwrap());
+    // The process that was started is the program: a signal to it is a signal to the program.
+    let mut sleep = lab.host(0).command("sleep").arg("1000").spawn().unwrap();
+    await_program(sleep.id(), "sleep");
+    sleep.kill().unwrap();
+    assert_eq!(sleep.wait().unwrap().code(), None);
+    gone(lab);
+}
+
+#[test]
+fn a_lab_that_goes_down_takes_its_programs_with_it() {
+    let Some(lab) = lab(&Plan { rate: None, ..Plan::default() }) else { return };
+    let mut sleep = lab.host(1).command("sleep").arg("1000").spawn().unwrap();
+    // One that left its parent and its session.
+    let detached =
+        lab.host(0).command("sh").args(["-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!"]).output().unwrap();
+    let detached: u32 = String::from_utf8_lossy(&detached.stdout).trim().parse().unwrap();
+    for id in [sleep.id(), detached] {
+        await_program(id, "sleep");
+    }
+    let detached = Process::find(detached).unwrap();
+    gone(lab);
+    assert_eq!(sleep.wait().unwrap().code(), None, "by a signal");
+    await_end(&[detached]);
+}
+
+#[test]
+fn a_lab_that_is_broken_says_so_and_still_goes_down() {
+    let Some(lab) = lab(&Plan { rate: None, ..Plan::default() }) else { return };
+    assert!(lab.is_whole());
+    let holder = lab.host(1).holder();
+    assert!(Command::new("kill").args(["-KILL", &holder.id.to_string()]).status().unwrap().success());
+    await_end(&[holder]);
+    assert!(!lab.is_whole() && !lab.host(1).is_up() && lab.host(0).is_up());
+    // It could not see to its namespace.
+    assert!(matches!(lab.down(), Err(LabError::Lost(id)) if id == holder.id));
+}
+
+#[test]
+fn nothing_is_left_of_a_lab_whose_process_was_killed() {
+    let mut parent = Worker::start(&mut Command::new(env::current_exe().unwrap()), "parent");
+    let line = parent.line();
+    if line.starts_with("skipped: ") {
+        return println!("{line}");
+    }
+    let ids = line.split_whitespace().map(|id| id.parse().unwrap());
+    let processes: Vec<_> = ids.map(|id| Process::find(id).expect("it runs")).collect();
+    // Two hosts, a program in each of them.
+    assert_eq!(processes.len(), 4);
+    parent.child.kill().unwrap();
+    await_end(&processes);
+}
+
+/// Takes a lab down; none of its holders is left.
+fn gone(lab: Lab) {
+    let holders: Vec<_> = lab.hosts().iter().map(Host::holder).collect();
+    assert!(lab.is_whole());
+    lab.down().unwrap();
+    assert!(holders.iter().all(|holder| !holder.is_alive()));
+}
+
+fn await_end(processes: &[Process]) {
+    await_that("processes end", || processes.iter().all(|process| !process.is_alive()));
+}
+
+/// Waits until a process that was started has become this program.
+fn await_program(id: u32, name: &str) {
+    let is_it = || fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|comm| comm.trim() == name);
+    await_that("a program starts", is_it);
+}
+
+fn await_that(what: &str, happened: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !happened() {
+        assert!(Instant::now() < until, "in vain: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Sends so many bytes from one host to an address of the other, and waits for their echo's last; returns the seconds it took.
+fn transfer(from: &Host, to: &Host, address: IpAddr, bytes: usize) -> f64 {
+    let program = env::current_exe().unwrap();
+    let sink = Worker::start(&mut to.command(&program), &format!("sink {address} {bytes}"));
+    let port: u16 = sink.line().parse().unwrap();
+    let target = SocketAddr::new(address, port);
+    let source = Worker::start(&mut from.command(&program), &format!("source {target} {bytes}"));
+    let seconds = source.line();
+    seconds.parse().unwrap()
+}
+
+// --- the programs that run in hosts: this test program, started again with a role
+
+const ROLE: &str = "WEFT_LAB_TEST_ROLE";
+
+/// A process with a role. Dropping it ends it.
+struct Worker {
+    child: Child,
+    lines: std::cell::RefCell<BufReader<std::process::ChildStdout>>,
+    /// Closing it would be a sign to end.
+    _stdin: Option<ChildStdin>,
+}
+
+impl Worker {
+    fn start(command: &mut Command, role: &str) -> Self {
+        command.args(["--exact", "a_process_with_a_role", "--nocapture", "--quiet"]).env(ROLE, role);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).into();
+        let stdin = child.stdin.take();
+        Self { child, lines, _stdin: stdin }
+    }
+
+    /// The next line that is for us; the test harness writes others.
+    fn line(&self) -> String {
+        let mut lines = self.lines.borrow_mut();
+        loop {
+            let mut line = String::new();
+            assert!(lines.read_line(&mut line).unwrap() > 0, "it ended without a word");
+            if let Some((_, words)) = line.split_once("role: ") {
+                return words.trim().to_owned();
+            }
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Not a test: with a role in the environment, what `Worker` starts.
+#[test]
+fn a_process_with_a_role() {
+    let Ok(role) = env::var(ROLE) else { return };
+    let words: Vec<_> = role.split(' ').collect();
+    match words[..] {
+        ["sink", address, bytes] => sink(address.parse().unwrap(), bytes.parse().unwrap()),
+        ["source", target, bytes] => source(target.parse().unwrap(), bytes.parse().unwrap()),
+        ["parent"] => parent(),
+        _ => panic!("{role:?} is no role"),
+    }
+}
+
+fn sink(address: IpAddr, bytes: usize) {
+    let listener = TcpListener::bind((address, 0)).unwrap();
+    println!("role: {}", listener.local_addr().unwrap().port());
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut buffer = vec![0; 1 << 17];
+    let mut left = bytes;
+    while left > 0 {
+        let got = stream.read(&mut buffer).unwrap();
+        assert!(got > 0, "the other end closed");
+        left -= got;
+    }
+    stream.write_all(b"!").unwrap();
+    // The other end has seen it when it closes.
+    let _ = stream.read(&mut buffer);
+}
+
+fn source(target: SocketAddr, bytes: usize) {
+    let mut stream = TcpStream::connect(target).unwrap();
+    let data = vec![0xa5; bytes];
+    let began = Instant::now();
+    stream.write_all(&data).unwrap();
+    stream.read_exact(&mut [0]).unwrap();
+    println!("role: {}", began.elapsed().as_secs_f64());
+}
+
+/// Makes a lab, starts a program in each host, says whose processes there are, and waits to be killed.
+fn parent() {
+    let lab = match Lab::up(&Plan { rate: None, ..Plan::default() }) {
+        Ok(lab) => lab,
+        Err(error) if error.cannot_be_had() => return println!("role: skipped: {error}"),
+        Err(error) => panic!("{error}"),
+    };
+    let mut ids = Vec::new();
+    for host in lab.hosts() {
+        // Not in the pipes of this process, which is about to end.
+        let mut command = host.command("sleep");
+        command.arg("1000").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        ids.extend([host.holder().id, command.spawn().unwrap().id()]);
+    }
+    println!("role: {} {} {} {}", ids[0], ids[1], ids[2], ids[3]);
+    let _ = std::io::stdin().read(&mut [0]);
+}
