@@ -9,6 +9,7 @@ mod interrupt;
 mod link;
 mod perf;
 mod rping;
+mod stat;
 mod table;
 
 use std::io;
@@ -43,6 +44,8 @@ enum Command {
     Perf(Box<perf::Arguments>),
     /// Ping with RDMA: read and write back a buffer, as rping of rdmacm-utils does, and with it as the peer
     Rping(rping::Arguments),
+    /// Show what the NICs of all processes of this user have done and are doing
+    Stat(stat::Arguments),
     /// Short exchanges that tests have with other implementations
     #[command(hide = true)]
     Interop(interop::Arguments),
@@ -75,6 +78,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Perf(arguments) => perf::run(&arguments),
         Command::PerfPeer => perf::run_peer(),
         Command::Rping(arguments) => rping::run(&arguments),
+        Command::Stat(arguments) => stat::run(&arguments),
         Command::Interop(arguments) => interop::run(&arguments),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "weft", &mut io::stdout());

@@ -1,0 +1,98 @@
+//! Which counters belong together, and what they are called.
+
+/// Counters that are shown together.
+pub(super) struct Group {
+    pub(super) heading: &'static str,
+    /// Each with what a person calls it.
+    pub(super) counters: &'static [(&'static str, &'static str)],
+    /// How much of two counters the first one is.
+    pub(super) share: Option<Share>,
+}
+
+pub(super) struct Share {
+    pub(super) words: &'static str,
+    pub(super) part: &'static str,
+    pub(super) rest: &'static str,
+}
+
+/// All that this version knows. What a newer NIC counts besides is shown under its own name.
+pub(super) const GROUPS: &[Group] = &[
+    Group {
+        heading: "traffic",
+        counters: &[
+            ("connections", "connections established"),
+            ("sent_messages", "requests sent"),
+            ("received_messages", "messages received"),
+            ("sent_wire_bytes", "bytes sent"),
+            ("received_wire_bytes", "bytes received"),
+            ("sends", "system calls that sent"),
+            ("receives", "system calls that received"),
+        ],
+        share: None,
+    },
+    Group {
+        heading: "frames",
+        counters: &[
+            ("sent_frames", "sent"),
+            ("received_frames", "received"),
+            ("sent_copied_bytes", "payload sent by copy"),
+            ("sent_gathered_bytes", "payload sent from its place"),
+        ],
+        share: None,
+    },
+    Group {
+        heading: "placement",
+        counters: &[
+            ("placed_copied", "segments copied"),
+            ("placed_direct", "segments direct"),
+            ("placed_copied_bytes", "payload copied"),
+            ("placed_direct_bytes", "payload direct"),
+        ],
+        share: Some(Share { words: "direct", part: "placed_direct_bytes", rest: "placed_copied_bytes" }),
+    },
+    Group {
+        heading: "who ran the engine",
+        counters: &[
+            ("caller_turns", "turns of callers"),
+            ("thread_turns", "turns of the NIC's threads"),
+            ("caller_ns", "time of callers"),
+            ("thread_ns", "time of the NIC's threads"),
+            ("parks", "sleeps of callers"),
+            ("wake_ups", "wake-ups of the NIC's threads"),
+            ("take_overs", "take-overs by the NIC's threads"),
+            ("summons", "calls for the caller"),
+        ],
+        share: Some(Share { words: "the NIC's threads", part: "thread_ns", rest: "caller_ns" }),
+    },
+    Group {
+        heading: "connections that ended in errors",
+        counters: &[
+            ("frame_errors", "damaged frames"),
+            ("violations", "peer broke a rule"),
+            ("remote_errors", "terminated by the peer"),
+            ("lost_streams", "reset, or peer not heard of"),
+            ("local_errors", "other errors here"),
+            ("failed_starts", "never stood"),
+        ],
+        share: None,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use weft::verbs::Counters;
+
+    use super::*;
+
+    #[test]
+    fn each_counter_has_one_place() {
+        let placed: Vec<_> = GROUPS.iter().flat_map(|group| group.counters.iter().map(|(name, _)| *name)).collect();
+        let known: BTreeSet<_> = Counters::NAMES.iter().copied().collect();
+        assert_eq!(placed.iter().copied().collect::<BTreeSet<_>>(), known);
+        assert_eq!(placed.len(), known.len());
+        let shares = GROUPS.iter().filter_map(|group| group.share.as_ref());
+        assert!(shares.flat_map(|share| [share.part, share.rest]).all(|name| known.contains(name)));
+    }
+}

@@ -1,0 +1,125 @@
+use weft_driver::board::Snapshot;
+
+use super::*;
+
+fn nic(pid: u32, counters: &[(&str, &[u64])]) -> Snapshot {
+    let engines = counters[0].1.len();
+    Snapshot {
+        pid,
+        start: 1,
+        nic: 0,
+        process: "ring".into(),
+        title: String::new(),
+        names: counters.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        engines: (0..engines).map(|engine| counters.iter().map(|(_, counts)| counts[engine]).collect()).collect(),
+    }
+}
+
+/// Two looks, two seconds apart.
+fn looks(before: Vec<Snapshot>, now: Vec<Snapshot>) -> (Look, Look) {
+    let at = Instant::now();
+    (Look::made_up(at, before), Look::made_up(at + Duration::from_secs(2), now))
+}
+
+#[test]
+fn the_list_has_totals_and_rates() {
+    let counters = |sent| nic(7, &[("connections", &[3]), ("sent_messages", &[10]), ("sent_wire_bytes", &[sent])]);
+    let (before, now) = looks(vec![counters(1000)], vec![counters(1000 + 8192), nic(9, &[("unheard", &[1])])]);
+    assert_eq!(
+        list::page(&Changes::of_one(&before)),
+        "  process  pid  NIC  connections  requests out  bytes out  messages in  bytes in\n\
+         \x20 ring       7    0            3            10     1000 B            -         -\n"
+    );
+    let page = list::page(&Changes::between(&before, &now));
+    let words = |line: usize| page.lines().nth(line).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(words(1), "ring 7 0 0/s 4.0 KiB/s - - 3 10 9.0 KiB - -");
+    // It was not there before, and counts nothing that is shown.
+    assert_eq!(words(2), "ring 9 0 - - - - - - - - -");
+}
+
+#[test]
+fn a_process_id_that_came_back_has_no_rates() {
+    let (old, mut new) = (nic(7, &[("sends", &[5])]), nic(7, &[("sends", &[9])]));
+    new.start += 1;
+    let (before, now) = looks(vec![old], vec![new]);
+    assert_eq!(Changes::between(&before, &now).nics().next().unwrap().per_second("sends"), None);
+}
+
+#[test]
+fn a_nic_that_began_anew_has_not_run_backwards() {
+    let (before, now) = looks(vec![nic(7, &[("sends", &[5])])], vec![nic(7, &[("sends", &[1])])]);
+    assert_eq!(Changes::between(&before, &now).nics().next().unwrap().per_second("sends"), Some(0.0));
+}
+
+#[test]
+fn details_are_grouped_and_nothing_is_left_out() {
+    let counters: &[(&str, &[u64])] = &[
+        ("placed_copied_bytes", &[1024, 0]),
+        ("placed_direct_bytes", &[1024, 2048]),
+        ("thread_ns", &[0, 3_000_000]),
+        ("dreams", &[1, 2]),
+    ];
+    let (_, now) = looks(vec![], vec![nic(7, counters)]);
+    let expected = "\
+ring, process 7, NIC 0, 2 engines
+                                   all  engine 0  engine 1
+  placement
+    payload copied             1.0 KiB   1.0 KiB       0 B
+    payload direct             3.0 KiB   1.0 KiB   2.0 KiB
+    direct, of both             75.0 %
+  who ran the engine
+    time of the NIC's threads   3.0 ms      0 ns    3.0 ms
+  more
+    dreams                           3         1         2
+";
+    assert_eq!(detail::page(&Changes::of_one(&now)), expected);
+}
+
+#[test]
+fn a_list_of_nothing_is_words() {
+    let (_, now) = looks(vec![], vec![]);
+    assert!(list::page(&Changes::of_one(&now)).starts_with("No process"));
+}
+
+#[test]
+fn who_has_no_nic_is_told_who_has() {
+    let message = |pids: &[u32]| {
+        let nics = pids.iter().map(|pid| nic(*pid, &[("sends", &[1])])).collect();
+        looks(vec![], nics).1.require(5).map_err(|failure| failure.to_string())
+    };
+    assert_eq!(message(&[5]), Ok(()));
+    assert!(message(&[7, 9]).unwrap_err().ends_with("those that have one: 7, 9"));
+    assert!(message(&[]).unwrap_err().contains("no other process"));
+}
+
+#[test]
+fn intervals() {
+    for (text, milliseconds) in [("0.1", 100), ("1", 1000), ("3600", 3_600_000)] {
+        assert_eq!(interval(text), Ok(Duration::from_millis(milliseconds)));
+    }
+    for text in ["0", "0.01", "3601", "-1", "NaN", "inf", "soon"] {
+        assert!(interval(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn data_has_sums_engines_and_rates() {
+    let counters = |sends: [u64; 2]| nic(7, &[("sends", &sends)]);
+    let (before, now) = looks(vec![counters([1, 1])], vec![counters([2, 4])]);
+    let page = data::page(&Changes::between(&before, &now), true);
+    assert_eq!(page.lines().count(), 1);
+    let page: serde_json::Value = serde_json::from_str(&page).unwrap();
+    let expected = serde_json::json!({
+        "seconds": 2.0,
+        "nics": [{
+            "process": "ring", "pid": 7, "nic": 0, "title": "",
+            "counters": { "sends": 6 },
+            "per_second": { "sends": 2.0 },
+            "engines": [{ "sends": 2 }, { "sends": 4 }],
+        }],
+        "skipped": [],
+    });
+    assert_eq!(page, expected);
+    let first = data::page(&Changes::of_one(&now), false);
+    assert!(first.lines().count() > 1 && first.contains("\"per_second\": null"));
+}
