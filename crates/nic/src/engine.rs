@@ -13,6 +13,7 @@ use crate::bell::Bell;
 use crate::connection::{Connection, Context, Ending, Outcome, within_limits};
 use crate::counters::Counters;
 use crate::error::Error;
+use crate::lane::Runner;
 use crate::listening::{Listening, RequestInfo, Waiting};
 use crate::settings::Settings;
 use crate::staging::Pool;
@@ -55,6 +56,15 @@ pub(crate) struct Engine<N: Network, C: Clock> {
     /// No deadline of any connection is earlier.
     next_deadline: Option<Time>,
     turns: u32,
+    /// Who runs it now.
+    runner: Runner,
+    visits: u32,
+    /// When the timer of the NIC's thread was pushed last.
+    last_beat: Time,
+    /// How long a waiting thread has slept in it since that was asked last.
+    slept: Duration,
+    /// Something has been done since that was asked last.
+    changed: bool,
     bell: Arc<Bell>,
     turnstile: Arc<Turnstile>,
 }
@@ -87,6 +97,11 @@ impl<N: Network, C: Clock> Engine<N, C> {
             now,
             next_deadline: None,
             turns: 0,
+            runner: Runner::Visitor,
+            visits: 0,
+            last_beat: Time::ZERO,
+            slept: Duration::ZERO,
+            changed: true,
             bell,
             turnstile,
         }
@@ -102,9 +117,48 @@ impl<N: Network, C: Clock> Engine<N, C> {
         self.now = self.clock.now();
     }
 
+    /// Counts a visit.
+    pub(crate) fn count_visit(&mut self) -> u32 {
+        self.visits = self.visits.wrapping_add(1);
+        self.visits
+    }
+
+    /// Who runs it from now on.
+    pub(crate) fn set_runner(&mut self, runner: Runner) {
+        self.runner = runner;
+    }
+
+    /// Whether so much time has passed since this was last answered with yes.
+    pub(crate) fn is_beat_due(&mut self, after: Duration) -> bool {
+        let due = self.now.since(self.last_beat) >= after;
+        if due {
+            self.last_beat = self.now;
+        }
+        due
+    }
+
+    /// How long a waiting thread has slept in it since this was asked last.
+    pub(crate) fn take_slept(&mut self) -> Duration {
+        core::mem::take(&mut self.slept)
+    }
+
+    /// Whether anything was done since this was asked last.
+    pub(crate) fn take_changed(&mut self) -> bool {
+        core::mem::take(&mut self.changed)
+    }
+
+    /// Time until something has to happen by itself.
+    pub(crate) fn until_deadline(&self) -> Option<Duration> {
+        self.next_deadline.map(|deadline| deadline.since(self.now))
+    }
+
     /// One turn of the loop. Returns whether anything was done.
     pub(crate) fn turn(&mut self) -> bool {
         self.turns = self.turns.wrapping_add(1);
+        match self.runner {
+            Runner::Visitor | Runner::Waiter => self.counters.caller_turns += 1,
+            Runner::Thread => self.counters.thread_turns += 1,
+        }
         if self.turns.is_multiple_of(CLOCK_EVERY_TURNS) {
             self.look_at_clock();
         }
@@ -116,6 +170,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
         if self.next_deadline.is_some() {
             progress |= self.expire();
         }
+        self.changed |= progress;
         progress
     }
 
@@ -129,11 +184,14 @@ impl<N: Network, C: Clock> Engine<N, C> {
         self.cool_all();
         // What came before the ports were armed is reported at once, since arming looks at what is there.
         if self.bell.park() {
-            let deadline = self.next_deadline.map(|deadline| deadline.since(self.now));
-            let timeout = [longest, deadline].into_iter().flatten().min();
+            let timeout = [longest, self.until_deadline()].into_iter().flatten().min();
             self.counters.parks += 1;
+            self.look_at_clock();
+            let before = self.now;
             self.ask_system(timeout);
             self.look_at_clock();
+            self.slept += self.now.since(before);
+            self.changed = true;
         }
         self.bell.unpark();
     }
@@ -153,6 +211,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
 
     /// Sends what was posted on a connection, and leaves receiving to the next turn.
     pub(crate) fn send_posted(&mut self, key: DefaultKey) {
+        self.changed = true;
         self.warm(key);
         self.with_connection(key, Connection::send_posted);
     }
@@ -357,6 +416,26 @@ impl<N: Network, C: Clock> Engine<N, C> {
         self.drive(key);
     }
 
+    /// Gives away a connection, to another engine.
+    pub(crate) fn detach(&mut self, key: DefaultKey) -> Option<Box<Connection<N::Port>>> {
+        let Some(Endpoint::Connection(_)) = self.endpoints.get(key) else { return None };
+        let Some(Endpoint::Connection(mut connection)) = self.endpoints.remove(key) else { return None };
+        // Whatever is still reported for it has a key that means nothing any more.
+        let _ = self.network.arm_port(&connection.port, Token(key.data().as_ffi()), Interest { readable: false, writable: false });
+        self.hot.retain(|hot| *hot != key);
+        connection.is_hot = false;
+        self.connections -= 1;
+        Some(connection)
+    }
+
+    /// Takes a connection of another engine.
+    pub(crate) fn adopt(&mut self, connection: Box<Connection<N::Port>>) -> DefaultKey {
+        self.next_deadline = [self.next_deadline, connection.deadline].into_iter().flatten().min();
+        self.connections += 1;
+        self.pool.prepare(self.connections);
+        self.endpoints.insert(Endpoint::Connection(connection))
+    }
+
     pub(crate) fn end_connection(&mut self, key: DefaultKey, ending: Ending) {
         self.warm(key);
         self.with_connection(key, |connection, cx| connection.end(ending, cx));
@@ -380,6 +459,10 @@ impl<N: Network, C: Clock> Engine<N, C> {
         let key = self.endpoints.insert(Endpoint::Listener(Box::new(listening)));
         self.arm(key);
         key
+    }
+
+    pub(crate) fn connection_count(&self) -> usize {
+        self.connections
     }
 
     pub(crate) fn listener_count(&self) -> usize {

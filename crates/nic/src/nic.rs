@@ -1,15 +1,14 @@
 //! The NIC as the layers above hold it: they make queue pairs, connect and listen, post, and lend their thread to the event loop.
 
-use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use slotmap::DefaultKey;
-use weft_base::{Clock, DomainId, Listener as _, Network, Random, Time};
+use weft_base::{Clock, DomainId, Listener as _, Network, Random, Time, Waker};
 use weft_memory::Registry;
 use weft_mpa::{Initiator, Offer};
 use weft_rdmap::{ReceiveRequest, SendRequest};
@@ -17,19 +16,38 @@ use weft_rdmap::{ReceiveRequest, SendRequest};
 use crate::bell::Bell;
 use crate::completion::{CompletionQueue, QueuePairNumber};
 use crate::connection::{Connection, Ending, within_limits};
-use crate::counters::Counters;
+use crate::counters::{Board, Counters};
 use crate::engine::Engine;
 use crate::error::{Error, PostError, PostFailure};
+use crate::lane::{Common, Lane, Place, Ran, Runner};
 use crate::listening::{RequestInfo, RequestKey, Waiting};
+use crate::patience::{Next, Patience};
 use crate::queue_pair::{QueuePair, QueuePairAttributes, State};
 use crate::receives::ReceiveQueue;
 #[cfg(doc)]
 use crate::settings::Progress;
 use crate::settings::Settings;
-use crate::turnstile::Turnstile;
 
 /// The longest sleep of a thread that waits for another one: a safety net, not a poll interval.
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
+/// A thread that polls in vain lends its core to others once in so many times: it may be the very core that its peer waits for.
+const YIELD_EVERY_POLLS: u32 = 256;
+
+/// What a NIC is made of.
+pub struct Machine<N, C> {
+    /// A network for each engine ([`Settings::engines`]).
+    pub networks: Vec<N>,
+    /// The clock.
+    pub clock: C,
+    /// The memory table that the networks' ports resolve slices in.
+    pub registry: Registry,
+    /// Should be unguessable: from it come the STags under which peers answer reads.
+    pub seed: u64,
+    /// A number that another process than the one that made the NIC has another one of, though it was made by `fork`.
+    pub process: fn() -> u64,
+    /// Where the counters are shown.
+    pub board: Option<Arc<dyn Board>>,
+}
 
 /// A software NIC over a network and a clock. Cheap to clone: all clones are the same NIC.
 pub struct Nic<N: Network, C: Clock> {
@@ -43,16 +61,15 @@ impl<N: Network, C: Clock> Clone for Nic<N, C> {
 }
 
 struct Shared<N: Network, C: Clock> {
-    engine: Mutex<Engine<N, C>>,
-    clock: C,
-    bell: Arc<Bell>,
-    turnstile: Arc<Turnstile>,
+    lanes: Box<[Arc<Lane<N, C>>]>,
+    common: Arc<Common<C>>,
     registry: Registry,
-    settings: Settings,
     queue_pairs: AtomicU32,
     next_number: AtomicU32,
-    stop: AtomicBool,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    vain_polls: AtomicU32,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    process: fn() -> u64,
+    maker: u64,
 }
 
 /// A listener of a NIC, and the requests that wait at it.
@@ -80,35 +97,58 @@ impl Listener {
 }
 
 impl<N: Network, C: Clock + Clone> Nic<N, C> {
-    /// A NIC that only moves when it is driven: by [`Nic::progress`], or by waiting calls. For [`Progress::Thread`] call [`Nic::spawn`]
-    /// as well.
+    /// A NIC that only moves when it is driven: by [`Nic::progress`], or by waiting calls. Where [`Progress`] has a thread, call
+    /// [`Nic::spawn`] as well.
     ///
-    /// `seed` should be unguessable: from it come the STags under which peers answer reads.
-    pub fn new(network: N, clock: C, registry: Registry, settings: Settings, seed: u64) -> Self {
-        let bell = Arc::new(Bell::new(network.waker()));
-        let turnstile = Arc::new(Turnstile::default());
-        let engine = Engine::new(
-            network,
-            clock.clone(),
-            registry.clone(),
-            settings.clone(),
-            Random::new(seed),
-            Arc::clone(&bell),
-            Arc::clone(&turnstile),
-        );
+    /// # Errors
+    /// The settings don't go together, or a network has nothing to sleep on.
+    ///
+    /// # Panics
+    /// When there is not a network for each engine.
+    pub fn new(machine: Machine<N, C>, settings: Settings) -> Result<Self, Error> {
+        settings.check()?;
+        assert_eq!(machine.networks.len(), settings.engines, "a network for each engine");
+        let Machine { networks, clock, registry, seed, process, board } = machine;
+        let common = Arc::new(Common::new(clock.clone(), settings.clone(), board));
+        let mut random = Random::new(seed);
+        let mut lanes = Vec::with_capacity(networks.len());
+        for (index, network) in networks.into_iter().enumerate() {
+            let bell = Arc::new(Bell::new(network.waker()));
+            let watch = network.watch()?;
+            let engine = Engine::new(
+                network,
+                clock.clone(),
+                registry.clone(),
+                settings.clone(),
+                random.fork(),
+                Arc::clone(&bell),
+                Arc::clone(&common.turnstile),
+            );
+            lanes.push(Arc::new(Lane::new(index, engine, bell, watch, Arc::clone(&common))));
+        }
         let shared = Shared {
-            engine: Mutex::new(engine),
-            clock,
-            bell,
-            turnstile,
+            lanes: lanes.into(),
+            common,
             registry,
-            settings,
             queue_pairs: AtomicU32::new(0),
             next_number: AtomicU32::new(1),
-            stop: AtomicBool::new(false),
-            thread: Mutex::new(None),
+            vain_polls: AtomicU32::new(0),
+            threads: Mutex::new(Vec::new()),
+            process,
+            maker: process(),
         };
-        Self { shared: Arc::new(shared) }
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Whether this is the process that made the NIC. In a child of it, by `fork`, the NIC is not there: commands fail, and nothing else
+    /// happens.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        (self.shared.process)() == self.shared.maker
+    }
+
+    fn here(&self) -> Result<(), Error> {
+        if self.is_here() { Ok(()) } else { Err(Error::Forked) }
     }
 
     /// The memory table.
@@ -120,13 +160,22 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// The settings it was made with.
     #[must_use]
     pub fn settings(&self) -> &Settings {
-        &self.shared.settings
+        &self.shared.common.settings
     }
 
     /// What it has done so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.command().counters
+        let mut sum = Counters::default();
+        if self.is_here() {
+            self.shared.lanes.iter().for_each(|lane| sum += lane.command().counters);
+        }
+        sum
+    }
+
+    /// Sets whom to wake when something has waited too long, with [`Progress::Summon`].
+    pub fn set_summons(&self, summons: Arc<dyn Waker>) {
+        *self.shared.common.summons.lock() = Some(summons);
     }
 
     /// Makes a completion queue with room for `capacity` completions.
@@ -134,8 +183,8 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// # Errors
     /// No room at all, or more than the limit.
     pub fn create_completion_queue(&self, capacity: usize) -> Result<Arc<CompletionQueue>, Error> {
-        check_depth("completion queue capacity", capacity, self.shared.settings.limits.completion_queue_entries)?;
-        Ok(Arc::new(CompletionQueue::new(capacity, Arc::clone(&self.shared.turnstile))))
+        check_depth("completion queue capacity", capacity, self.shared.common.settings.limits.completion_queue_entries)?;
+        Ok(Arc::new(CompletionQueue::new(capacity, Arc::clone(&self.shared.common.turnstile))))
     }
 
     /// Makes a receive queue that queue pairs of one domain can share. What is received from it completes on `completions`.
@@ -148,7 +197,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         depth: usize,
         completions: Arc<CompletionQueue>,
     ) -> Result<Arc<ReceiveQueue>, Error> {
-        check_depth("receive queue depth", depth, self.shared.settings.limits.queue_depth)?;
+        check_depth("receive queue depth", depth, self.shared.common.settings.limits.queue_depth)?;
         Ok(Arc::new(ReceiveQueue::new(domain, depth, completions)))
     }
 
@@ -157,7 +206,8 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// # Errors
     /// A limit, a depth that is not possible, or parts that don't belong together.
     pub fn create_queue_pair(&self, attributes: &QueuePairAttributes) -> Result<Arc<QueuePair>, Error> {
-        let limits = &self.shared.settings.limits;
+        self.here()?;
+        let limits = &self.shared.common.settings.limits;
         check_depth("send queue depth", attributes.send_depth as usize, limits.queue_depth)?;
         match &attributes.shared_receives {
             None => check_depth("receive queue depth", attributes.receive_depth as usize, limits.queue_depth)?,
@@ -174,18 +224,16 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
             return Err(Error::Limit { name: "queue_pairs", limit: u64::from(limits.queue_pairs) });
         }
         let number = QueuePairNumber(self.shared.next_number.fetch_add(1, Ordering::Relaxed));
-        Ok(Arc::new(QueuePair::new(number, attributes, Arc::clone(&self.shared.turnstile))))
+        Ok(Arc::new(QueuePair::new(number, attributes, Arc::clone(&self.shared.common.turnstile))))
     }
 
     /// Ends a queue pair: its connection is broken if it has one, and what is under way is flushed. To close gracefully, call
     /// [`Nic::close`] before and wait.
     pub fn destroy_queue_pair(&self, queue_pair: &QueuePair) {
-        {
-            let mut engine = self.command();
-            if let Some(key) = queue_pair.connection() {
-                engine.end_connection(key, Ending::Abrupt);
-            }
+        if !self.is_here() {
+            return;
         }
+        self.end(queue_pair, Ending::Abrupt);
         if !queue_pair.state().has_ended() {
             queue_pair.finish(&self.shared.registry, Some(crate::ConnectionError::Abandoned));
         }
@@ -206,10 +254,12 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         offer: Offer,
         private_data: &[u8],
     ) -> Result<(), Error> {
-        let offer = within_limits(&offer, &self.shared.settings);
+        self.here()?;
+        let offer = within_limits(&offer, &self.shared.common.settings);
         let (initiator, request) = Initiator::start(offer, private_data)?;
         queue_pair.claim().map_err(|state| Error::State { state, wanted: "idle" })?;
-        let mut engine = self.command();
+        let lane = self.least_loaded();
+        let mut engine = lane.command();
         let options = engine.port_options(local);
         let added = engine.add_connection(|network, deadline| {
             let port = network.connect(remote, options)?;
@@ -217,7 +267,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         });
         match added {
             Ok(key) => {
-                queue_pair.begin(key);
+                queue_pair.begin(Place { lane: lane.index, key });
                 engine.start_connection(key);
                 Ok(())
             }
@@ -230,18 +280,21 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
 
     /// Gives up a connection that is being set up.
     pub fn abandon(&self, queue_pair: &QueuePair) {
-        let mut engine = self.command();
-        if let Some(key) = queue_pair.connection().filter(|_| queue_pair.state() == State::Connecting) {
-            engine.end_connection(key, Ending::Abrupt);
+        if self.is_here() && queue_pair.state() == State::Connecting {
+            self.end(queue_pair, Ending::Abrupt);
         }
     }
 
     /// Closes the connection of a queue pair gracefully: what was posted still goes out, then the peer is told.
     pub fn close(&self, queue_pair: &QueuePair) {
-        let mut engine = self.command();
-        if let Some(key) = queue_pair.connection() {
-            engine.end_connection(key, Ending::Graceful);
+        if self.is_here() {
+            self.end(queue_pair, Ending::Graceful);
         }
+    }
+
+    fn end(&self, queue_pair: &QueuePair, ending: Ending) {
+        let Some(place) = queue_pair.connection() else { return };
+        self.lane(place).command().end_connection(place.key, ending);
     }
 
     /// Listens for connections. At most `backlog` of them wait to be accepted.
@@ -249,22 +302,25 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// # Errors
     /// A limit is reached, or the address can't be used.
     pub fn listen(&self, address: SocketAddr, backlog: u32, offer: Offer) -> Result<Listener, Error> {
-        let limits = &self.shared.settings.limits;
+        self.here()?;
+        let limits = &self.shared.common.settings.limits;
         check_depth("listener backlog", backlog as usize, limits.connections)?;
-        let mut engine = self.command();
+        let mut engine = self.front().command();
         if engine.listener_count() >= limits.listeners as usize {
             return Err(Error::Limit { name: "listeners", limit: u64::from(limits.listeners) });
         }
         let listener = engine.listen(address, backlog)?;
         let address = listener.local_address();
-        let waiting = Arc::new(Waiting::new(Arc::clone(&self.shared.turnstile)));
+        let waiting = Arc::new(Waiting::new(Arc::clone(&self.shared.common.turnstile)));
         let key = engine.add_listener(listener, offer, backlog as usize, Arc::clone(&waiting));
         Ok(Listener { key, address, waiting })
     }
 
     /// Stops listening. Connections that wait to be accepted are broken.
     pub fn close_listener(&self, listener: &Listener) {
-        self.command().remove_listener(listener.key);
+        if self.is_here() {
+            self.front().command().remove_listener(listener.key);
+        }
     }
 
     /// Accepts an incoming connection on an idle queue pair.
@@ -278,9 +334,10 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         private_data: &[u8],
         depths: Option<(u16, u16)>,
     ) -> Result<(), Error> {
+        self.here()?;
         queue_pair.claim().map_err(|state| Error::State { state, wanted: "idle" })?;
-        let mut engine = self.command();
-        let accepted = engine.decide(request.0, |connection, cx| {
+        let place = Place { lane: self.front().index, key: request.0 };
+        let accepted = self.front().command().decide(request.0, |connection, cx| {
             let waiting = connection.take_request().ok_or(Error::RequestGone)?;
             let waiting = match depths {
                 Some((ird, ord)) => waiting.with_depths(ird, ord),
@@ -288,7 +345,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
             };
             match waiting.accept(private_data) {
                 Ok((agreement, reply)) => {
-                    queue_pair.begin(request.0);
+                    queue_pair.begin(place);
                     connection.accept(Arc::clone(queue_pair), agreement, &reply, cx);
                     Ok(())
                 }
@@ -298,10 +355,25 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
                 }
             }
         });
-        if accepted.is_err() {
-            queue_pair.reset();
+        match accepted {
+            Ok(()) => self.relocate(queue_pair, place),
+            Err(_) => queue_pair.reset(),
         }
         accepted
+    }
+
+    /// An accepted connection goes where there are fewest.
+    fn relocate(&self, queue_pair: &QueuePair, from: Place) {
+        let to = self.least_loaded();
+        if to.index == from.lane {
+            return;
+        }
+        let Some(connection) = self.lane(from).command().detach(from.key) else { return };
+        let mut engine = to.command();
+        let key = engine.adopt(connection);
+        queue_pair.move_to(Place { lane: to.index, key });
+        // What was posted for the old place is taken here.
+        engine.start_connection(key);
     }
 
     /// Rejects an incoming connection.
@@ -309,7 +381,8 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// # Errors
     /// The connection is gone, or the private data is too long: then the request still waits.
     pub fn reject(&self, request: RequestKey, private_data: &[u8]) -> Result<(), Error> {
-        self.command().decide(request.0, |connection, cx| {
+        self.here()?;
+        self.front().command().decide(request.0, |connection, cx| {
             let waiting = connection.take_request().ok_or(Error::RequestGone)?;
             match waiting.reject(private_data) {
                 Ok(reply) => {
@@ -335,9 +408,12 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         queue_pair: &QueuePair,
         requests: impl IntoIterator<Item = SendRequest>,
     ) -> Result<(), PostFailure> {
+        if !self.is_here() {
+            return Err(PostFailure { posted: 0, error: PostError::Forked });
+        }
         let (posted, failure, ring) = queue_pair.submit(&self.shared.registry, requests);
-        if let Some(connection) = ring {
-            self.start_on(connection);
+        if let Some(place) = ring {
+            self.lane(place).start_on(place.key, self.runs(place.lane));
         }
         match failure {
             None => Ok(()),
@@ -350,6 +426,9 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// # Errors
     /// It could not be taken.
     pub fn post_receive(&self, queue_pair: &QueuePair, request: ReceiveRequest) -> Result<(), PostError> {
+        if !self.is_here() {
+            return Err(PostError::Forked);
+        }
         queue_pair.post_receive(&self.shared.registry, request)
     }
 
@@ -358,6 +437,9 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// # Errors
     /// It could not be taken.
     pub fn post_shared_receive(&self, queue: &ReceiveQueue, request: ReceiveRequest) -> Result<(), PostError> {
+        if !self.is_here() {
+            return Err(PostError::Forked);
+        }
         queue.post(&self.shared.registry, request)
     }
 
@@ -365,19 +447,39 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
 
     /// Lends the calling thread to the event loop for one turn, if nobody else runs it. Returns whether anything was done.
     pub fn progress(&self) -> bool {
-        self.try_hold().is_some_and(|mut engine| engine.turn())
+        if !self.is_here() {
+            return false;
+        }
+        let lane = &self.shared.lanes[self.home()];
+        let progress = lane.visit(Runner::Visitor).is_some_and(|mut engine| engine.turn());
+        if progress {
+            self.shared.vain_polls.store(0, Ordering::Relaxed);
+        } else if self.shared.vain_polls.fetch_add(1, Ordering::Relaxed) % YIELD_EVERY_POLLS == YIELD_EVERY_POLLS - 1 {
+            std::thread::yield_now();
+        }
+        progress
     }
 
-    /// Has the operating system watch all connections, so that the network's own descriptor becomes readable when one of them has something
-    /// to do: for a thread that is about to sleep on descriptors, with [`Progress::Caller`].
+    /// A thread is about to sleep on descriptors: something else must run the event loop. With [`Progress::Hybrid`] the NIC's thread
+    /// takes over at once. Without such a thread the operating system watches all connections, and the network's own descriptor becomes
+    /// readable when one of them has something to do.
     pub fn watch(&self) {
-        self.command().cool_all();
+        if !self.is_here() {
+            return;
+        }
+        for lane in &self.shared.lanes {
+            if self.settings().progress.is_automatic() {
+                lane.leave();
+            } else {
+                lane.command().cool_all();
+            }
+        }
     }
 
     /// When something has to happen by itself next: for a simulation, which lets time jump to it.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        self.command().next_deadline()
+        self.shared.lanes.iter().filter_map(|lane| lane.command().next_deadline()).min()
     }
 
     /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the event loop meanwhile if nobody else does. Returns
@@ -386,12 +488,24 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         if done() {
             return true;
         }
-        let mut patience = Patience::new(self.shared.clock.now(), timeout, self.shared.settings.spin);
+        if !self.is_here() {
+            return false;
+        }
+        let mut patience = self.shared.common.patience(timeout);
+        let home = self.home();
+        let lane = &self.shared.lanes[home];
+        // With several engines the one to wait for may be another's.
+        let may_park = self.shared.lanes.len() == 1;
         loop {
-            let held = if self.shared.settings.progress.caller_runs() { self.try_hold() } else { None };
-            let over = match held {
-                Some(mut engine) => run(&mut engine, &self.shared.bell, &mut patience, &mut done),
-                None => self.wait_for_others(&mut patience, &mut done),
+            let ran = if self.runs(home) { lane.run(&mut patience, may_park, &mut done) } else { Ran::Busy };
+            let over = match ran {
+                Ran::Done => Some(true),
+                Ran::GaveUp => Some(false),
+                Ran::Busy => self.wait_for_others(&mut patience, &mut done),
+                Ran::Tired => {
+                    lane.leave();
+                    self.sleep(&patience, &mut done)
+                }
             };
             if let Some(result) = over {
                 return result;
@@ -400,51 +514,60 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     }
 
     /// Waits while another thread runs the loop: looks for a while, then sleeps.
-    fn wait_for_others(&self, patience: &mut Patience, done: &mut impl FnMut() -> bool) -> Option<bool> {
+    fn wait_for_others(&self, patience: &mut Patience<'_>, done: &mut impl FnMut() -> bool) -> Option<bool> {
         if done() {
             return Some(true);
         }
-        let left = match patience.after_turn(false, self.shared.clock.now()) {
-            Next::GiveUp => return Some(false),
+        match patience.after_turn(false, self.shared.common.clock.now()) {
+            Next::GiveUp => Some(false),
             Next::Look => {
                 core::hint::spin_loop();
-                return None;
+                None
             }
-            Next::Sleep(left) => left.map_or(LONGEST_SLEEP, |left| left.min(LONGEST_SLEEP)),
-        };
+            Next::Sleep(_) => self.sleep(patience, done),
+        }
+    }
+
+    /// Sleeps until another thread has changed something.
+    fn sleep(&self, patience: &Patience<'_>, done: &mut impl FnMut() -> bool) -> Option<bool> {
+        let left = patience.left(self.shared.common.clock.now()).map_or(LONGEST_SLEEP, |left| left.min(LONGEST_SLEEP));
         let mut finished = false;
-        self.shared.turnstile.wait(left, || {
+        self.shared.common.turnstile.wait(left, || {
             finished = done();
-            let free = self.shared.settings.progress.caller_runs() && !self.shared.engine.is_locked();
+            // A lone engine that nobody runs is this thread's to run.
+            let free = self.shared.lanes.len() == 1 && self.runs(0) && self.front().is_free();
             finished || free
         });
         finished.then_some(true)
     }
 
-    /// A connection has new work: do it here, or ring for whoever will.
-    fn start_on(&self, connection: DefaultKey) {
-        let shared = &self.shared;
-        if shared.settings.progress.caller_runs() {
-            if let Some(mut engine) = self.try_hold() {
-                return engine.send_posted(connection);
-            }
-            shared.bell.ring(connection);
-            return shared.attend();
+    // --- lanes
+
+    /// Whether the calling thread runs this engine.
+    fn runs(&self, lane: usize) -> bool {
+        self.settings().progress.caller_runs() && lane == self.home()
+    }
+
+    /// The engine that the calling thread runs: threads are spread over them.
+    fn home(&self) -> usize {
+        if self.shared.lanes.len() == 1 { 0 } else { thread_number() % self.shared.lanes.len() }
+    }
+
+    /// Where listeners and the start-ups at them are.
+    fn front(&self) -> &Lane<N, C> {
+        &self.shared.lanes[0]
+    }
+
+    fn lane(&self, place: Place) -> &Lane<N, C> {
+        &self.shared.lanes[place.lane]
+    }
+
+    fn least_loaded(&self) -> &Lane<N, C> {
+        let lanes = &self.shared.lanes;
+        if lanes.len() == 1 {
+            return &lanes[0];
         }
-        shared.bell.ring(connection);
-        shared.bell.wake();
-    }
-
-    fn try_hold(&self) -> Option<Held<'_, N, C>> {
-        self.shared.try_hold()
-    }
-
-    /// The engine, for a command: whoever runs the loop lets go of it for us.
-    fn command(&self) -> Held<'_, N, C> {
-        let _commander = self.shared.bell.command();
-        let mut held = Held { guard: Some(self.shared.engine.lock()), shared: &self.shared };
-        held.look_at_clock();
-        held
+        lanes.iter().min_by_key(|lane| lane.command().connection_count()).unwrap_or(&lanes[0])
     }
 }
 
@@ -455,152 +578,49 @@ where
     N::Listener: Send,
     C: Send + Sync + 'static,
 {
-    /// Starts the NIC's own thread, for [`Progress::Thread`]. It ends with [`Nic::shut_down`].
+    /// Starts the NIC's own threads, one for each engine, where [`Progress`] has them. They end with [`Nic::shut_down`].
     ///
     /// # Errors
     /// The operating system has no thread for us.
     pub fn spawn(&self) -> std::io::Result<()> {
-        let shared = Arc::clone(&self.shared);
-        let thread = std::thread::Builder::new().name("weft-nic".into()).spawn(move || serve(&shared))?;
-        *self.shared.thread.lock() = Some(thread);
+        if !self.settings().progress.has_thread() {
+            return Ok(());
+        }
+        for lane in &self.shared.lanes {
+            let lane = Arc::clone(lane);
+            let thread = std::thread::Builder::new().name("weft-nic".into()).spawn(move || lane.serve())?;
+            self.shared.threads.lock().push(thread);
+        }
         Ok(())
     }
 }
 
 impl<N: Network, C: Clock + Clone> Nic<N, C> {
-    /// Breaks all connections, flushes what is under way and ends the NIC's thread.
+    /// Breaks all connections, flushes what is under way and ends the NIC's threads.
     pub fn shut_down(&self) {
-        self.shared.stop.store(true, Ordering::SeqCst);
-        self.command().close();
-        let thread = self.shared.thread.lock().take();
-        if let Some(thread) = thread {
+        if !self.is_here() {
+            return;
+        }
+        self.shared.common.stop.store(true, Ordering::SeqCst);
+        for lane in &self.shared.lanes {
+            lane.command().close();
+            lane.wake();
+        }
+        let threads = core::mem::take(&mut *self.shared.threads.lock());
+        for thread in threads {
             // A thread that has panicked has nothing left to shut down.
             let _ = thread.join();
         }
     }
 }
 
-impl<N: Network, C: Clock> Shared<N, C> {
-    fn try_hold(&self) -> Option<Held<'_, N, C>> {
-        self.engine.try_lock().map(|guard| Held { guard: Some(guard), shared: self })
+/// A number for the calling thread: 0, 1, 2 in the order in which threads ask.
+fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed);
     }
-
-    /// Does what the bell was rung for, unless somebody else holds the engine: who lets go of it looks at the bell.
-    fn attend(&self) {
-        while self.bell.has_rung() {
-            match self.try_hold() {
-                Some(mut engine) => engine.attend_bell(),
-                None => return self.bell.wake(),
-            }
-        }
-    }
-}
-
-/// The engine, held by this thread. Letting go wakes whoever waits for it.
-struct Held<'a, N: Network, C: Clock> {
-    guard: Option<MutexGuard<'a, Engine<N, C>>>,
-    shared: &'a Shared<N, C>,
-}
-
-impl<N: Network, C: Clock> Deref for Held<'_, N, C> {
-    type Target = Engine<N, C>;
-
-    fn deref(&self) -> &Engine<N, C> {
-        self.guard.as_ref().expect("held until it is dropped")
-    }
-}
-
-impl<N: Network, C: Clock> DerefMut for Held<'_, N, C> {
-    fn deref_mut(&mut self) -> &mut Engine<N, C> {
-        self.guard.as_mut().expect("held until it is dropped")
-    }
-}
-
-impl<N: Network, C: Clock> Drop for Held<'_, N, C> {
-    fn drop(&mut self) {
-        if let Some(guard) = self.guard.take() {
-            if self.shared.bell.is_wanted() {
-                MutexGuard::unlock_fair(guard);
-            } else {
-                drop(guard);
-            }
-        }
-        self.shared.turnstile.turn();
-        if self.shared.bell.has_rung() && self.shared.settings.progress.caller_runs() {
-            self.shared.attend();
-        }
-    }
-}
-
-/// Runs the loop as its only runner, until `done` or out of time; `None` when another thread wants the engine.
-fn run<N: Network, C: Clock>(
-    engine: &mut Engine<N, C>,
-    bell: &Bell,
-    patience: &mut Patience,
-    done: &mut impl FnMut() -> bool,
-) -> Option<bool> {
-    loop {
-        let progress = engine.turn();
-        if done() {
-            return Some(true);
-        }
-        if bell.is_wanted() {
-            return None;
-        }
-        match patience.after_turn(progress, engine.now()) {
-            Next::GiveUp => return Some(false),
-            Next::Look => {}
-            Next::Sleep(left) => engine.park(left),
-        }
-    }
-}
-
-/// The NIC's own thread.
-fn serve<N: Network, C: Clock>(shared: &Shared<N, C>) {
-    while !shared.stop.load(Ordering::SeqCst) {
-        let mut engine = Held { guard: Some(shared.engine.lock()), shared };
-        let mut patience = Patience::new(engine.now(), None, shared.settings.spin);
-        let stopped = || shared.stop.load(Ordering::SeqCst);
-        run(&mut engine, &shared.bell, &mut patience, &mut { stopped });
-    }
-}
-
-/// How long to look in vain before sleeping, and how long to wait at all.
-struct Patience {
-    until: Option<Time>,
-    spin: Duration,
-    idle_since: Option<Time>,
-}
-
-/// What to do after a turn.
-enum Next {
-    /// Time is up.
-    GiveUp,
-    /// Look again at once.
-    Look,
-    /// Sleep, at most this long.
-    Sleep(Option<Duration>),
-}
-
-impl Patience {
-    fn new(now: Time, timeout: Option<Duration>, spin: Duration) -> Self {
-        Self { until: timeout.map(|timeout| now + timeout), spin, idle_since: None }
-    }
-
-    fn after_turn(&mut self, progress: bool, now: Time) -> Next {
-        if self.until.is_some_and(|until| until <= now) {
-            return Next::GiveUp;
-        }
-        if progress {
-            self.idle_since = None;
-            return Next::Look;
-        }
-        let idle_since = *self.idle_since.get_or_insert(now);
-        if now.since(idle_since) < self.spin {
-            return Next::Look;
-        }
-        Next::Sleep(self.until.map(|until| until.since(now)))
-    }
+    NUMBER.with(|number| *number)
 }
 
 fn check_depth(name: &'static str, asked: usize, most: u32) -> Result<(), Error> {

@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use slotmap::DefaultKey;
 use weft_base::DomainId;
 use weft_memory::{LocalRight, Registry};
 use weft_mpa::{Extensions, MarkerSpacing, Role};
@@ -15,6 +14,7 @@ use weft_rdmap::{Completion, CompletionKind, Operation, ReceiveRequest, SendRequ
 
 use crate::completion::{CompletionQueue, QueuePairNumber, WorkCompletion};
 use crate::error::{ConnectionError, PostError};
+use crate::lane::Place;
 use crate::receives::ReceiveQueue;
 use crate::turnstile::Turnstile;
 
@@ -109,7 +109,7 @@ pub struct QueuePairAttributes {
 
 struct Submission {
     requests: VecDeque<SendRequest>,
-    connection: Option<DefaultKey>,
+    connection: Option<Place>,
     rung: bool,
     open: bool,
 }
@@ -228,7 +228,7 @@ impl QueuePair {
         &self,
         registry: &Registry,
         requests: impl IntoIterator<Item = SendRequest>,
-    ) -> (usize, Option<PostError>, Option<DefaultKey>) {
+    ) -> (usize, Option<PostError>, Option<Place>) {
         let mut submission = self.submission.lock();
         let mut posted = 0;
         let mut failure = None;
@@ -297,9 +297,17 @@ impl QueuePair {
 
     // --- the engine's side
 
-    pub(crate) fn begin(&self, connection: DefaultKey) {
+    pub(crate) fn begin(&self, connection: Place) {
         self.submission.lock().connection = Some(connection);
         self.set_state(State::Connecting);
+    }
+
+    /// Its connection has another place now, unless it has ended.
+    pub(crate) fn move_to(&self, connection: Place) {
+        let mut submission = self.submission.lock();
+        if submission.open {
+            submission.connection = Some(connection);
+        }
     }
 
     /// The queue pair may be connected again: a connect was refused before it began.
@@ -316,7 +324,7 @@ impl QueuePair {
             .map_err(|state| State::ALL[usize::from(state)])
     }
 
-    pub(crate) fn connection(&self) -> Option<DefaultKey> {
+    pub(crate) fn connection(&self) -> Option<Place> {
         self.submission.lock().connection
     }
 

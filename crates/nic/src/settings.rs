@@ -152,6 +152,9 @@ impl Settings {
         if self.split != Split::Host && self.progress != Progress::Thread {
             return Err(SettingsError::SplitNeedsThread { split: self.split, progress: self.progress });
         }
+        if self.engines > 1 && !self.progress.is_automatic() {
+            return Err(SettingsError::EnginesNeedThreads { engines: self.engines, progress: self.progress });
+        }
         if self.engines == 0 || self.engines > Self::MOST_ENGINES {
             return Err(SettingsError::Engines { asked: self.engines });
         }
@@ -172,6 +175,13 @@ pub enum SettingsError {
         /// What was asked for beside it.
         progress: Progress,
     },
+    /// A caller runs one engine; others need threads.
+    EnginesNeedThreads {
+        /// The engines.
+        engines: usize,
+        /// What was asked for beside them.
+        progress: Progress,
+    },
     /// Not so many engines.
     Engines {
         /// What was asked for.
@@ -190,6 +200,10 @@ impl fmt::Display for SettingsError {
             Self::SplitNeedsThread { split, progress } => write!(
                 f,
                 "split {split:?} needs progress Thread, for its stages on the NIC run on a thread of their own; progress is {progress:?}"
+            ),
+            Self::EnginesNeedThreads { engines, progress } => write!(
+                f,
+                "{engines} engines need progress Thread or Hybrid, for each runs on a thread of its own; progress is {progress:?}"
             ),
             Self::Engines { asked } => {
                 write!(f, "{asked} engines: a NIC has 1 to {}", Settings::MOST_ENGINES)

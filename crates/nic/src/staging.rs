@@ -41,7 +41,8 @@ impl Pool {
         if self.free.len() < Self::KEPT {
             self.free.push(buffer);
         } else {
-            self.made -= 1;
+            // It may have come with a connection from another engine.
+            self.made = self.made.saturating_sub(1);
         }
     }
 

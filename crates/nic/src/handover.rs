@@ -1,0 +1,523 @@
+//! Who is the NIC right now: the hand-over of an engine between calling threads and the NIC's own thread.
+//!
+//! Whoever holds the engine's lock is the NIC. This file keeps one promise: **when something is to be done and no calling thread is
+//! there, the NIC's thread is, at the latest [`Handover::away`] later.** It does so without a wake-up while callers come and go:
+//!
+//! - A caller that comes ([`Handover::arrive`]) says that it is there, and switches packets off for the thread's [`Watch`].
+//! - A caller that lets go of the engine ([`Handover::depart`]) leaves a timer behind that ends the thread's sleep when nobody pushes it any further.
+//!   It is pushed once in half the time ([`Handover::beat`]), not at each visit: setting it is a system call.
+//! - The thread ([`Handover::serve`]) then takes the engine, runs it until there is nothing to do, switches packets on and sleeps **outside
+//!   of the lock**. So a caller that comes back finds the engine free, or free within one turn.
+//!
+//! The flags are sequentially consistent, and each change of one is followed by a look at the other side's: of two that race, one sees what
+//! the other did. The tests let a model checker try the interleavings.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::time::Duration;
+
+use weft_base::Watch;
+
+/// A sequentially consistent flag: an atomic, or a model checker's stand-in for one.
+pub(crate) trait Flag {
+    fn new(value: bool) -> Self;
+    fn get(&self) -> bool;
+    fn set(&self, value: bool);
+    /// Sets it and returns what it was.
+    fn swap(&self, value: bool) -> bool;
+}
+
+impl Flag for AtomicBool {
+    fn new(value: bool) -> Self {
+        Self::new(value)
+    }
+
+    #[inline]
+    fn get(&self) -> bool {
+        self.load(Ordering::SeqCst)
+    }
+
+    #[inline]
+    fn set(&self, value: bool) {
+        self.store(value, Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn swap(&self, value: bool) -> bool {
+        Self::swap(self, value, Ordering::SeqCst)
+    }
+}
+
+/// The engine as its thread sees it.
+pub(crate) trait Seat {
+    /// The engine, held. Dropping it lets go, and calls [`Handover::depart`] after that.
+    type Hold<'a>: Hold
+    where
+        Self: 'a;
+
+    /// The engine, unless somebody else has it.
+    fn try_take(&self) -> Option<Self::Hold<'_>>;
+    /// The thread shall end.
+    fn stopped(&self) -> bool;
+}
+
+/// The engine, held by its thread.
+pub(crate) trait Hold {
+    /// Does what there is to do. Returns whether to go on at once.
+    fn turn(&mut self) -> bool;
+    /// Somebody waits for the engine's lock.
+    fn is_wanted(&self) -> bool;
+    /// Has the operating system watch everything.
+    fn arm(&mut self);
+    /// After arming: whether there is something to do all the same; if not, how long the sleep may be.
+    fn may_sleep(&mut self) -> Result<Option<Duration>, SomethingToDo>;
+    /// The engine changes hands: for the counters.
+    fn note(&mut self, event: Event);
+}
+
+/// Something is to be done, so nobody may sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SomethingToDo;
+
+/// What the thread of a NIC does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// It was woken.
+    Woken,
+    /// It has taken over from callers.
+    TakenOver,
+    /// It has called for them.
+    Called,
+}
+
+/// The state of the hand-over of one engine.
+pub(crate) struct Handover<F = AtomicBool> {
+    /// A caller has been here since the thread took the engine last.
+    present: F,
+    /// Who lets go of the engine next must see to it that the thread's sleep ends.
+    recall: F,
+    /// How long callers may be away, in nanoseconds.
+    away_ns: AtomicU32,
+    longest_away_ns: u32,
+}
+
+/// No shorter than this: each half of it costs a running caller a system call.
+const SHORTEST_AWAY_NS: u32 = 50_000;
+
+impl<F: Flag> Handover<F> {
+    /// `away`: how long callers may be away at most; zero when they never run the engine.
+    pub(crate) fn new(away: Duration) -> Self {
+        let away_ns = u32::try_from(away.as_nanos()).unwrap_or(u32::MAX);
+        Self {
+            present: F::new(false),
+            recall: F::new(false),
+            away_ns: AtomicU32::new(away_ns),
+            longest_away_ns: away_ns,
+        }
+    }
+
+    /// How long callers may be away now.
+    pub(crate) fn away(&self) -> Duration {
+        Duration::from_nanos(self.away_ns.load(Ordering::Relaxed).into())
+    }
+
+    /// A caller comes, before it tries to take the engine.
+    #[inline]
+    pub(crate) fn arrive(&self, watch: &dyn Watch) {
+        if !self.present.get() {
+            self.arrive_first(watch);
+        }
+    }
+
+    #[cold]
+    fn arrive_first(&self, watch: &dyn Watch) {
+        if !self.present.swap(true) {
+            watch.set_packets(false);
+            self.recall.set(true);
+        }
+    }
+
+    /// The caller that holds the engine has been here for half the time that it may be away: the timer starts anew when it lets go.
+    #[inline]
+    pub(crate) fn beat(&self) {
+        self.recall.set(true);
+    }
+
+    /// The engine was let go of, by whomever.
+    #[inline]
+    pub(crate) fn depart(&self, watch: &dyn Watch) {
+        if self.recall.get() && self.recall.swap(false) {
+            match self.away() {
+                Duration::ZERO => watch.wake(),
+                away => watch.set_timer(away),
+            }
+        }
+    }
+
+    /// The caller goes away for long, and says so: the thread takes over at once.
+    pub(crate) fn leave(&self, watch: &dyn Watch) {
+        self.present.set(false);
+        watch.wake();
+    }
+
+    /// The life of the NIC's thread.
+    pub(crate) fn serve<S: Seat>(&self, seat: &S, watch: &dyn Watch) {
+        let mut longest = Some(Duration::ZERO);
+        while !seat.stopped() {
+            watch.sleep(longest);
+            longest = self.take_over(seat, watch);
+        }
+    }
+
+    /// The life of a thread that only calls for the callers: with `call`, when something has waited for longer than they may be away.
+    pub(crate) fn call<S: Seat>(&self, seat: &S, watch: &dyn Watch, call: impl Fn()) {
+        let mut longest = Some(Duration::ZERO);
+        while !seat.stopped() {
+            watch.sleep(longest);
+            longest = None;
+            let Some(mut hold) = self.try_take(seat) else {
+                watch.set_packets(false);
+                continue;
+            };
+            hold.note(Event::Woken);
+            if self.present.swap(false)
+                && let Some(guarded) = self.guard(&mut hold, watch)
+            {
+                longest = guarded;
+                continue;
+            }
+            drop(hold);
+            // Something is there.
+            watch.set_packets(false);
+            watch.sleep(Some(self.away()));
+            if let Some(mut hold) = self.try_take(seat)
+                && !self.present.get()
+            {
+                hold.note(Event::Called);
+                drop(hold);
+                call();
+            }
+        }
+    }
+
+    /// The thread was woken. Returns how long it may sleep next.
+    fn take_over<S: Seat>(&self, seat: &S, watch: &dyn Watch) -> Option<Duration> {
+        let Some(mut hold) = self.try_take(seat) else {
+            // Who has the engine sees to the packets, and recalls the thread.
+            watch.set_packets(false);
+            return None;
+        };
+        hold.note(Event::Woken);
+        if self.present.swap(false) {
+            hold.note(Event::TakenOver);
+        }
+        let mut worked = false;
+        loop {
+            if hold.turn() {
+                worked = true;
+            } else if let Some(longest) = self.guard(&mut hold, watch) {
+                self.adapt(worked);
+                return longest;
+            }
+            if self.present.get() {
+                // A caller is back. It may go again at once, so the timer stays behind.
+                watch.set_packets(false);
+                self.adapt(worked);
+                self.recall.set(true);
+                return None;
+            }
+            if hold.is_wanted() || seat.stopped() {
+                self.recall.set(true);
+                return Some(Duration::ZERO);
+            }
+        }
+    }
+
+    fn try_take<'a, S: Seat>(&self, seat: &'a S) -> Option<S::Hold<'a>> {
+        seat.try_take().or_else(|| {
+            self.recall.set(true);
+            // Who had it may have let go before it could see that.
+            seat.try_take()
+        })
+    }
+
+    /// There is nothing to do: packets shall end the sleep that follows. `None` when there is something all the same.
+    fn guard<H: Hold>(&self, hold: &mut H, watch: &dyn Watch) -> Option<Option<Duration>> {
+        hold.arm();
+        watch.set_packets(true);
+        let longest = hold.may_sleep();
+        // A caller that comes from here on switches them off itself.
+        if self.present.get() { None } else { longest.ok() }
+    }
+
+    /// The thread that found work takes over sooner the next time, the one that came in vain later.
+    fn adapt(&self, worked: bool) {
+        let now = self.away_ns.load(Ordering::Relaxed);
+        let shortest = SHORTEST_AWAY_NS.min(self.longest_away_ns);
+        let next = if worked { now - now / 4 } else { now.saturating_mul(2) };
+        self.away_ns.store(next.clamp(shortest, self.longest_away_ns), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! A model checker runs the code above with engines, networks and threads that are models. What it must never find is a schedule in which
+    //! something is to be done, nobody does it, and everybody sleeps: it calls that a deadlock.
+
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Arc;
+
+    use shuttle::sync::atomic::{AtomicBool as ModelBool, Ordering};
+    use shuttle::sync::{Condvar, Mutex, MutexGuard};
+    use shuttle::thread;
+
+    use super::*;
+
+    impl Flag for ModelBool {
+        fn new(value: bool) -> Self {
+            Self::new(value)
+        }
+
+        fn get(&self) -> bool {
+            self.load(Ordering::SeqCst)
+        }
+
+        fn set(&self, value: bool) {
+            self.store(value, Ordering::SeqCst);
+        }
+
+        fn swap(&self, value: bool) -> bool {
+            Self::swap(self, value, Ordering::SeqCst)
+        }
+    }
+
+    /// What the operating system knows.
+    #[derive(Default)]
+    struct System {
+        arrived: u32,
+        handled: u32,
+        /// The connection is armed: what arrives is reported, once.
+        armed: bool,
+        packets_on: bool,
+        timer: bool,
+        woken: bool,
+        sleeps: u32,
+    }
+
+    #[derive(Default)]
+    struct World {
+        system: Mutex<System>,
+        changed: Condvar,
+    }
+
+    impl World {
+        fn change<R>(&self, act: impl FnOnce(&mut System) -> R) -> R {
+            let result = act(&mut self.system.lock().unwrap());
+            self.changed.notify_all();
+            result
+        }
+    }
+
+    impl Watch for World {
+        fn sleep(&self, timeout: Option<Duration>) {
+            let mut system = self.system.lock().unwrap();
+            system.sleeps += 1;
+            loop {
+                let packets = system.packets_on && system.armed && system.arrived > system.handled;
+                // Time may pass as fast as it likes.
+                if packets || system.timer || system.woken || timeout.is_some() {
+                    system.timer = false;
+                    system.woken = false;
+                    return;
+                }
+                system = self.changed.wait(system).unwrap();
+            }
+        }
+
+        fn set_packets(&self, on: bool) {
+            self.change(|system| system.packets_on = on);
+        }
+
+        fn set_timer(&self, _: Duration) {
+            self.change(|system| system.timer = true);
+        }
+
+        fn wake(&self) {
+            self.change(|system| system.woken = true);
+        }
+    }
+
+    /// A lane, with some part of the protocol left out.
+    struct Model {
+        world: World,
+        engine: Mutex<()>,
+        handover: Handover<ModelBool>,
+        stop: ModelBool,
+        left_out: Option<Part>,
+    }
+
+    #[derive(Clone, Copy, PartialEq)]
+    enum Part {
+        /// Who lets go does not recall the thread.
+        Depart,
+        /// The thread gives up when it finds the engine taken once.
+        SecondTry,
+    }
+
+    struct Held<'a> {
+        guard: Option<MutexGuard<'a, ()>>,
+        model: &'a Model,
+    }
+
+    impl Held<'_> {
+        fn handle(&self) -> bool {
+            self.model.world.change(|system| {
+                let found = system.arrived > system.handled;
+                system.handled = system.arrived;
+                // Once reported, a connection is looked at.
+                system.armed &= !found;
+                found
+            })
+        }
+    }
+
+    impl Drop for Held<'_> {
+        fn drop(&mut self) {
+            drop(self.guard.take());
+            if self.model.left_out != Some(Part::Depart) {
+                self.model.handover.depart(&self.model.world);
+            }
+        }
+    }
+
+    impl Hold for Held<'_> {
+        fn turn(&mut self) -> bool {
+            self.handle()
+        }
+
+        fn is_wanted(&self) -> bool {
+            false
+        }
+
+        fn arm(&mut self) {
+            self.model.world.change(|system| system.armed = true);
+        }
+
+        fn may_sleep(&mut self) -> Result<Option<Duration>, SomethingToDo> {
+            Ok(None)
+        }
+
+        fn note(&mut self, _: Event) {}
+    }
+
+    impl Seat for Model {
+        type Hold<'a> = Held<'a>;
+
+        fn try_take(&self) -> Option<Held<'_>> {
+            let guard = self.engine.try_lock().ok()?;
+            Some(Held { guard: Some(guard), model: self })
+        }
+
+        fn stopped(&self) -> bool {
+            self.stop.get()
+        }
+    }
+
+    impl Model {
+        fn visit(&self) {
+            self.handover.arrive(&self.world);
+            if let Some(held) = self.try_take() {
+                held.handle();
+            }
+        }
+    }
+
+    /// Packets come, callers come and go; in the end every packet was handled, though nobody calls any more.
+    fn all_is_handled(callers: usize, packets: u32, left_out: Option<Part>) {
+        let model = Arc::new(Model {
+            world: World::default(),
+            engine: Mutex::new(()),
+            handover: Handover::new(Duration::from_micros(200)),
+            stop: ModelBool::new(false),
+            left_out,
+        });
+        let run = |act: fn(&Model)| {
+            let model = Arc::clone(&model);
+            thread::spawn(move || act(&model))
+        };
+        let server = run(|model| {
+            if model.left_out == Some(Part::SecondTry) {
+                serve_without_second_try(model);
+            } else {
+                model.handover.serve(model, &model.world);
+            }
+        });
+        let callers: Vec<_> = (0..callers)
+            .map(|_| {
+                run(|model| {
+                    model.visit();
+                    model.visit();
+                })
+            })
+            .collect();
+        for _ in 0..packets {
+            model.world.change(|system| system.arrived += 1);
+        }
+        for caller in callers {
+            caller.join().unwrap();
+        }
+        let mut system = model.world.system.lock().unwrap();
+        while system.handled < system.arrived {
+            system = model.world.changed.wait(system).unwrap();
+        }
+        drop(system);
+        model.stop.set(true);
+        model.world.wake();
+        server.join().unwrap();
+    }
+
+    /// The thread as it would be if it gave up at the first refusal.
+    fn serve_without_second_try(model: &Model) {
+        while !model.stopped() {
+            model.world.sleep(None);
+            if let Some(mut held) = model.try_take() {
+                model.handover.present.set(false);
+                while held.turn() {}
+                held.arm();
+                model.world.set_packets(true);
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_undone_whoever_comes_and_goes() {
+        shuttle::check_random(|| all_is_handled(1, 2, None), 3000);
+        shuttle::check_random(|| all_is_handled(2, 2, None), 3000);
+        shuttle::check_pct(|| all_is_handled(2, 1, None), 3000, 3);
+    }
+
+    #[test]
+    fn the_checker_is_not_blind() {
+        for part in [Part::Depart, Part::SecondTry] {
+            let found = catch_unwind(AssertUnwindSafe(|| {
+                shuttle::check_random(move || all_is_handled(2, 2, Some(part)), 3000);
+            }));
+            assert!(found.is_err(), "a hand-over without a part of it went unnoticed");
+        }
+    }
+
+    #[test]
+    fn work_found_brings_the_thread_sooner_and_work_not_found_later() {
+        let handover = Handover::<AtomicBool>::new(Duration::from_micros(200));
+        for _ in 0..10 {
+            handover.adapt(true);
+        }
+        assert_eq!(handover.away(), Duration::from_nanos(SHORTEST_AWAY_NS.into()));
+        for _ in 0..10 {
+            handover.adapt(false);
+        }
+        assert_eq!(handover.away(), Duration::from_micros(200));
+        let always = Handover::<AtomicBool>::new(Duration::ZERO);
+        always.adapt(false);
+        assert_eq!(always.away(), Duration::ZERO);
+    }
+}

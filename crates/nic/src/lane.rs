@@ -1,0 +1,363 @@
+//! An engine and what stands around it: its lock, its doorbell, and the thread that runs it while no caller does.
+
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::time::Duration;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+use slotmap::DefaultKey;
+use weft_base::{Clock, Network, Time, Waker, Watch};
+
+use crate::bell::Bell;
+use crate::counters::Board;
+use crate::engine::Engine;
+use crate::handover::{Event, Handover, Hold, Seat, SomethingToDo};
+use crate::patience::{Next, Patience};
+use crate::settings::{Progress, Settings};
+use crate::turnstile::Turnstile;
+
+/// Where a connection is: which engine has it, under which key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) lane: usize,
+    pub(crate) key: DefaultKey,
+}
+
+/// How long a thread that takes turns with callers looks in vain before it sleeps.
+const SHARED_SPIN: Duration = Duration::from_micros(20);
+
+/// What the lanes of a NIC have in common.
+pub(crate) struct Common<C> {
+    pub(crate) clock: C,
+    pub(crate) settings: Settings,
+    pub(crate) turnstile: Arc<Turnstile>,
+    pub(crate) stop: AtomicBool,
+    pub(crate) board: Option<Arc<dyn Board>>,
+    pub(crate) summons: Mutex<Option<Arc<dyn Waker>>>,
+    /// Until when the machine counts as crowded, as [`Time`] in nanoseconds: threads that wait sleep at once then.
+    crowded_until: AtomicU64,
+}
+
+impl<C: Clock> Common<C> {
+    pub(crate) fn new(clock: C, settings: Settings, board: Option<Arc<dyn Board>>) -> Self {
+        Self {
+            clock,
+            settings,
+            turnstile: Arc::new(Turnstile::default()),
+            stop: AtomicBool::new(false),
+            board,
+            summons: Mutex::new(None),
+            crowded_until: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn patience(&self, timeout: Option<Duration>) -> Patience<'_> {
+        Patience::new(self.clock.now(), timeout, self.settings.spin, &self.crowded_until)
+    }
+
+    /// The patience of a NIC's thread. One that takes turns with callers spins less: nobody waits for it with bated breath.
+    fn thread_patience(&self) -> Patience<'_> {
+        let spin = if self.settings.progress.caller_runs() { self.settings.spin.min(SHARED_SPIN) } else { self.settings.spin };
+        Patience::new(self.clock.now(), None, spin, &self.crowded_until)
+    }
+}
+
+/// Who runs an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Runner {
+    /// A calling thread, for a moment.
+    Visitor,
+    /// A calling thread, for as long as it waits.
+    Waiter,
+    /// The NIC's thread.
+    Thread,
+}
+
+/// An engine and what stands around it.
+pub(crate) struct Lane<N: Network, C: Clock> {
+    pub(crate) index: usize,
+    engine: Mutex<Engine<N, C>>,
+    pub(crate) bell: Arc<Bell>,
+    watch: Arc<dyn Watch>,
+    handover: Handover,
+    pub(crate) common: Arc<Common<C>>,
+}
+
+impl<N: Network, C: Clock> Lane<N, C> {
+    pub(crate) fn new(
+        index: usize,
+        engine: Engine<N, C>,
+        bell: Arc<Bell>,
+        watch: Arc<dyn Watch>,
+        common: Arc<Common<C>>,
+    ) -> Self {
+        let away = if common.settings.progress.caller_runs() { common.settings.away } else { Duration::ZERO };
+        let handover = Handover::new(away);
+        Self { index, engine: Mutex::new(engine), bell, watch, handover, common }
+    }
+
+    /// A calling thread takes the engine, if nobody has it.
+    pub(crate) fn visit(&self, runner: Runner) -> Option<Held<'_, N, C>> {
+        self.announce();
+        let guard = self.engine.try_lock()?;
+        let mut held = Held::new(guard, self, runner);
+        if self.shares() {
+            held.beat();
+        }
+        Some(held)
+    }
+
+    /// The engine, for a command of a calling thread: whoever runs the loop lets go of it for us.
+    pub(crate) fn command(&self) -> Held<'_, N, C> {
+        let _commander = self.bell.command();
+        self.announce();
+        let mut held = Held::new(self.engine.lock(), self, Runner::Visitor);
+        held.look_at_clock();
+        // The thread is to see to what follows from the command.
+        self.handover.beat();
+        held
+    }
+
+    /// No calling thread will be here for long.
+    pub(crate) fn leave(&self) {
+        self.handover.leave(&*self.watch);
+    }
+
+    /// Ends the sleep of the lane's thread.
+    pub(crate) fn wake(&self) {
+        self.watch.wake();
+    }
+
+    /// Whether nobody runs the engine.
+    pub(crate) fn is_free(&self) -> bool {
+        !self.engine.is_locked()
+    }
+
+    /// A queue pair of this connection has new work: a calling thread does it at once, or rings for whoever will.
+    pub(crate) fn start_on(&self, connection: DefaultKey, here: bool) {
+        if here {
+            if let Some(mut engine) = self.visit(Runner::Visitor) {
+                return engine.send_posted(connection);
+            }
+            self.bell.ring(connection);
+            return self.attend();
+        }
+        self.bell.ring(connection);
+        self.bell.wake();
+    }
+
+    /// Does what the bell was rung for, unless somebody else holds the engine: who lets go of it looks at the bell.
+    fn attend(&self) {
+        while self.bell.has_rung() {
+            match self.engine.try_lock() {
+                Some(guard) => Held::new(guard, self, Runner::Visitor).attend_bell(),
+                None => return self.bell.wake(),
+            }
+        }
+    }
+
+    /// Runs the loop as its only runner, until `done` or out of time; `None` when another thread wants the engine, or when this one should
+    /// sleep elsewhere.
+    pub(crate) fn run(&self, patience: &mut Patience<'_>, may_park: bool, mut done: impl FnMut() -> bool) -> Ran {
+        let Some(mut engine) = self.visit(Runner::Waiter) else { return Ran::Busy };
+        loop {
+            let progress = engine.turn();
+            if done() {
+                return Ran::Done;
+            }
+            if self.bell.is_wanted() {
+                return Ran::Busy;
+            }
+            match patience.after_turn(progress, engine.now()) {
+                Next::GiveUp => return Ran::GaveUp,
+                Next::Look => {}
+                Next::Sleep(left) if may_park => engine.park(left),
+                Next::Sleep(_) => return Ran::Tired,
+            }
+        }
+    }
+
+    /// Says that a calling thread is here, if there is a thread that wants to know.
+    fn announce(&self) {
+        if self.shares() {
+            self.handover.arrive(&*self.watch);
+        }
+    }
+
+    /// Whether callers and a thread of the NIC take turns.
+    fn shares(&self) -> bool {
+        self.common.settings.progress.caller_runs() && self.common.settings.progress.has_thread()
+    }
+
+    /// The life of the lane's thread.
+    pub(crate) fn serve(&self) {
+        match self.common.settings.progress {
+            Progress::Summon => self.handover.call(self, &*self.watch, || {
+                if let Some(summons) = &*self.common.summons.lock() {
+                    summons.wake();
+                }
+            }),
+            _ => self.handover.serve(self, &*self.watch),
+        }
+    }
+}
+
+/// How [`Lane::run`] ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ran {
+    /// What was waited for is there.
+    Done,
+    /// The time is up.
+    GaveUp,
+    /// Somebody else has, or wants, the engine.
+    Busy,
+    /// Nothing came for a while.
+    Tired,
+}
+
+impl<N: Network, C: Clock> Seat for Lane<N, C> {
+    type Hold<'a>
+        = ThreadHold<'a, N, C>
+    where
+        Self: 'a;
+
+    fn try_take(&self) -> Option<ThreadHold<'_, N, C>> {
+        let guard = self.engine.try_lock()?;
+        let mut held = Held::new(guard, self, Runner::Thread);
+        held.look_at_clock();
+        Some(ThreadHold { patience: self.common.thread_patience(), held, lane: self })
+    }
+
+    fn stopped(&self) -> bool {
+        self.common.stop.load(Ordering::SeqCst)
+    }
+}
+
+/// The engine, held by its thread.
+pub(crate) struct ThreadHold<'a, N: Network, C: Clock> {
+    held: Held<'a, N, C>,
+    lane: &'a Lane<N, C>,
+    patience: Patience<'a>,
+}
+
+impl<N: Network, C: Clock> Hold for ThreadHold<'_, N, C> {
+    fn turn(&mut self) -> bool {
+        let progress = self.held.turn();
+        matches!(self.patience.after_turn(progress, self.held.now()), Next::Look)
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.lane.bell.is_wanted()
+    }
+
+    fn arm(&mut self) {
+        self.held.cool_all();
+    }
+
+    fn may_sleep(&mut self) -> Result<Option<Duration>, SomethingToDo> {
+        if !self.lane.bell.park() {
+            self.lane.bell.unpark();
+            return Err(SomethingToDo);
+        }
+        if self.lane.shares() && self.lane.common.settings.engines == 1 {
+            // Whoever rings can take the engine, so nobody need be woken for it.
+            self.lane.bell.unpark();
+        }
+        Ok(self.held.until_deadline())
+    }
+
+    fn note(&mut self, event: Event) {
+        let counters = &mut self.held.counters;
+        match event {
+            Event::Woken => {
+                self.lane.bell.unpark();
+                counters.wake_ups += 1;
+            }
+            Event::TakenOver => counters.take_overs += 1,
+            Event::Called => counters.summons += 1,
+        }
+    }
+}
+
+/// The engine, held by this thread. Letting go wakes whoever waits for it.
+pub(crate) struct Held<'a, N: Network, C: Clock> {
+    guard: Option<MutexGuard<'a, Engine<N, C>>>,
+    lane: &'a Lane<N, C>,
+    runner: Runner,
+    /// When it was taken, if the time is measured.
+    since: Option<Time>,
+}
+
+/// One visit in so many is measured, and counts for all of them.
+const MEASURED_VISITS: u32 = 64;
+
+impl<'a, N: Network, C: Clock> Held<'a, N, C> {
+    fn new(mut guard: MutexGuard<'a, Engine<N, C>>, lane: &'a Lane<N, C>, runner: Runner) -> Self {
+        let measured = match runner {
+            Runner::Visitor => guard.count_visit().is_multiple_of(MEASURED_VISITS),
+            Runner::Waiter | Runner::Thread => true,
+        };
+        guard.set_runner(runner);
+        let since = measured.then(|| lane.common.clock.now());
+        Self { guard: Some(guard), lane, runner, since }
+    }
+
+    /// Pushes the timer of the lane's thread, if half of it is over.
+    fn beat(&mut self) {
+        self.look_at_clock();
+        let away = self.lane.handover.away();
+        if self.is_beat_due(away / 2) {
+            self.lane.handover.beat();
+        }
+    }
+
+    fn settle(&mut self) {
+        let Some(since) = self.since else { return };
+        let held = self.lane.common.clock.now().since(since).saturating_sub(self.take_slept());
+        let nanoseconds = held.as_nanos() as u64;
+        match self.runner {
+            Runner::Visitor => self.counters.caller_ns += nanoseconds * u64::from(MEASURED_VISITS),
+            Runner::Waiter => self.counters.caller_ns += nanoseconds,
+            Runner::Thread => self.counters.thread_ns += nanoseconds,
+        }
+    }
+}
+
+impl<N: Network, C: Clock> Deref for Held<'_, N, C> {
+    type Target = Engine<N, C>;
+
+    fn deref(&self) -> &Engine<N, C> {
+        self.guard.as_ref().expect("held until it is dropped")
+    }
+}
+
+impl<N: Network, C: Clock> DerefMut for Held<'_, N, C> {
+    fn deref_mut(&mut self) -> &mut Engine<N, C> {
+        self.guard.as_mut().expect("held until it is dropped")
+    }
+}
+
+impl<N: Network, C: Clock> Drop for Held<'_, N, C> {
+    fn drop(&mut self) {
+        self.settle();
+        let lane = self.lane;
+        if let Some(mut guard) = self.guard.take() {
+            if let Some(board) = &lane.common.board
+                && guard.take_changed()
+            {
+                board.publish(lane.index, &guard.counters.values());
+            }
+            if lane.bell.is_wanted() {
+                MutexGuard::unlock_fair(guard);
+            } else {
+                drop(guard);
+            }
+        }
+        lane.common.turnstile.turn();
+        lane.handover.depart(&*lane.watch);
+        if lane.bell.has_rung() && lane.common.settings.progress.caller_runs() {
+            lane.attend();
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! How long a waiting thread looks in vain before it sleeps.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+
+use weft_base::Time;
+
+/// A thread that looks all the time and finds that so much time has passed was not running: others want its core.
+const PREEMPTED_AFTER: Duration = Duration::from_millis(1);
+/// So long after that the machine counts as crowded.
+const CROWDED_FOR: Duration = Duration::from_millis(100);
+
+/// How long to look in vain before sleeping, and how long to wait at all.
+pub(crate) struct Patience<'a> {
+    until: Option<Time>,
+    spin: Duration,
+    idle_since: Option<Time>,
+    /// `None` after a sleep: that time has passed then says nothing.
+    last_look: Option<Time>,
+    crowded_until: &'a AtomicU64,
+}
+
+/// What to do after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Time is up.
+    GiveUp,
+    /// Look again at once.
+    Look,
+    /// Sleep, at most this long.
+    Sleep(Option<Duration>),
+}
+
+impl<'a> Patience<'a> {
+    /// `crowded_until`: shared by the threads of a NIC, for they share its machine.
+    pub(crate) fn new(now: Time, timeout: Option<Duration>, spin: Duration, crowded_until: &'a AtomicU64) -> Self {
+        Self { until: timeout.map(|timeout| now + timeout), spin, idle_since: None, last_look: Some(now), crowded_until }
+    }
+
+    /// How long to wait yet; `None`: for ever.
+    pub(crate) fn left(&self, now: Time) -> Option<Duration> {
+        self.until.map(|until| until.since(now))
+    }
+
+    pub(crate) fn after_turn(&mut self, progress: bool, now: Time) -> Next {
+        if self.until.is_some_and(|until| until <= now) {
+            return Next::GiveUp;
+        }
+        let preempted = self.last_look.replace(now).is_some_and(|last| now.since(last) > PREEMPTED_AFTER);
+        if preempted && !progress {
+            self.crowded_until.store((now + CROWDED_FOR).as_nanos(), Ordering::Relaxed);
+        }
+        if progress {
+            self.idle_since = None;
+            return Next::Look;
+        }
+        let idle_since = *self.idle_since.get_or_insert(now);
+        if now.since(idle_since) < self.spin && self.crowded_until.load(Ordering::Relaxed) <= now.as_nanos() {
+            return Next::Look;
+        }
+        self.last_look = None;
+        Next::Sleep(self.left(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPIN: Duration = Duration::from_micros(50);
+
+    fn at(microseconds: u64) -> Time {
+        Time::from_nanos(microseconds * 1000)
+    }
+
+    #[test]
+    fn it_looks_for_a_while_and_then_sleeps_until_something_comes() {
+        let crowded = AtomicU64::new(0);
+        let mut patience = Patience::new(at(0), Some(Duration::from_millis(900)), SPIN, &crowded);
+        assert_eq!(patience.after_turn(false, at(10)), Next::Look);
+        assert_eq!(patience.after_turn(false, at(59)), Next::Look);
+        assert_eq!(patience.after_turn(false, at(60)), Next::Sleep(Some(Duration::from_micros(899_940))));
+        assert!(matches!(patience.after_turn(false, at(800_000)), Next::Sleep(_)), "woken for nothing");
+        assert_eq!(patience.after_turn(true, at(800_001)), Next::Look);
+        assert_eq!(patience.after_turn(false, at(800_002)), Next::Look, "something had come");
+        assert_eq!(patience.after_turn(false, at(900_000)), Next::GiveUp);
+        assert_eq!(crowded.into_inner(), 0, "sleeping is not being pushed aside");
+    }
+
+    #[test]
+    fn who_is_pushed_aside_does_not_spin() {
+        let crowded = AtomicU64::new(0);
+        let mut patience = Patience::new(at(0), None, SPIN, &crowded);
+        assert_eq!(patience.after_turn(false, at(1)), Next::Look);
+        assert_eq!(patience.after_turn(false, at(3000)), Next::Sleep(None));
+        let mut other = Patience::new(at(4000), None, SPIN, &crowded);
+        assert_eq!(other.after_turn(false, at(4001)), Next::Sleep(None));
+        let mut later = Patience::new(at(200_000), None, SPIN, &crowded);
+        assert_eq!(later.after_turn(false, at(200_001)), Next::Look);
+    }
+}
