@@ -421,7 +421,11 @@ impl<N: Network, C: Clock> Engine<N, C> {
         let Some(Endpoint::Connection(_)) = self.endpoints.get(key) else { return None };
         let Some(Endpoint::Connection(mut connection)) = self.endpoints.remove(key) else { return None };
         // Whatever is still reported for it has a key that means nothing any more.
-        let _ = self.network.arm_port(&connection.port, Token(key.data().as_ffi()), Interest { readable: false, writable: false });
+        let _ = self.network.arm_port(
+            &connection.port,
+            Token(key.data().as_ffi()),
+            Interest { readable: false, writable: false },
+        );
         self.hot.retain(|hot| *hot != key);
         connection.is_hot = false;
         self.connections -= 1;

@@ -58,7 +58,8 @@ impl<C: Clock> Common<C> {
 
     /// The patience of a NIC's thread. One that takes turns with callers spins less: nobody waits for it with bated breath.
     fn thread_patience(&self) -> Patience<'_> {
-        let spin = if self.settings.progress.caller_runs() { self.settings.spin.min(SHARED_SPIN) } else { self.settings.spin };
+        let spin =
+            if self.settings.progress.caller_runs() { self.settings.spin.min(SHARED_SPIN) } else { self.settings.spin };
         Patience::new(self.clock.now(), None, spin, &self.crowded_until)
     }
 }
@@ -192,6 +193,8 @@ impl<N: Network, C: Clock> Lane<N, C> {
 
     /// The life of the lane's thread.
     pub(crate) fn serve(&self) {
+        // What locks keep for each thread that ever waits for one is made now, and not while data moves.
+        self.common.turnstile.wait(Duration::ZERO, || false);
         match self.common.settings.progress {
             Progress::Summon => self.handover.call(self, &*self.watch, || {
                 if let Some(summons) = &*self.common.summons.lock() {

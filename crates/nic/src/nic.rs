@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
@@ -183,7 +183,11 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// # Errors
     /// No room at all, or more than the limit.
     pub fn create_completion_queue(&self, capacity: usize) -> Result<Arc<CompletionQueue>, Error> {
-        check_depth("completion queue capacity", capacity, self.shared.common.settings.limits.completion_queue_entries)?;
+        check_depth(
+            "completion queue capacity",
+            capacity,
+            self.shared.common.settings.limits.completion_queue_entries,
+        )?;
         Ok(Arc::new(CompletionQueue::new(capacity, Arc::clone(&self.shared.common.turnstile))))
     }
 
@@ -586,11 +590,24 @@ where
         if !self.settings().progress.has_thread() {
             return Ok(());
         }
+        let (runs, running) = mpsc::channel();
         for lane in &self.shared.lanes {
-            let lane = Arc::clone(lane);
-            let thread = std::thread::Builder::new().name("weft-nic".into()).spawn(move || lane.serve())?;
-            self.shared.threads.lock().push(thread);
+            let (lane, runs) = (Arc::clone(lane), runs.clone());
+            let spawned = std::thread::Builder::new().name("weft-nic".into()).spawn(move || {
+                // Nobody listens any more when another thread could not be had.
+                let _ = runs.send(());
+                lane.serve();
+            });
+            match spawned {
+                Ok(thread) => self.shared.threads.lock().push(thread),
+                Err(error) => {
+                    self.shut_down();
+                    return Err(error);
+                }
+            }
         }
+        // What a thread needs at its start it has then.
+        running.iter().take(self.shared.lanes.len()).for_each(drop);
         Ok(())
     }
 }

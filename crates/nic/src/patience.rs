@@ -34,7 +34,13 @@ pub(crate) enum Next {
 impl<'a> Patience<'a> {
     /// `crowded_until`: shared by the threads of a NIC, for they share its machine.
     pub(crate) fn new(now: Time, timeout: Option<Duration>, spin: Duration, crowded_until: &'a AtomicU64) -> Self {
-        Self { until: timeout.map(|timeout| now + timeout), spin, idle_since: None, last_look: Some(now), crowded_until }
+        Self {
+            until: timeout.map(|timeout| now + timeout),
+            spin,
+            idle_since: None,
+            last_look: Some(now),
+            crowded_until,
+        }
     }
 
     /// How long to wait yet; `None`: for ever.

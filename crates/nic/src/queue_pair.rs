@@ -380,8 +380,17 @@ impl QueuePair {
         self.receives.completions().push(WorkCompletion { queue_pair: self.number, completion });
     }
 
+    /// Why the connection is about to end. The first reason stays.
+    pub(crate) fn blame(&self, error: ConnectionError) {
+        self.life.lock().error.get_or_insert(error);
+    }
+
     /// The connection is over. What the stream did not take is flushed: one completion each.
     pub(crate) fn finish(&self, registry: &Registry, error: Option<ConnectionError>) {
+        let state = if error.is_some() { State::Failed } else { State::Closed };
+        if let Some(error) = error {
+            self.blame(error);
+        }
         let unsent = {
             let mut submission = self.submission.lock();
             submission.open = false;
@@ -397,8 +406,6 @@ impl QueuePair {
                 self.complete_receive(flushed(request.id, CompletionKind::Receive));
             }
         }
-        let state = if error.is_some() { State::Failed } else { State::Closed };
-        self.life.lock().error = error;
         self.set_state(state);
     }
 

@@ -6,13 +6,13 @@ use core::time::Duration;
 /// Who runs the event loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Progress {
-    /// The calling thread, while it posts, polls or waits. Lowest latency; nothing moves while the application computes.
-    #[default]
+    /// The calling thread, while it posts, polls or waits. Nothing moves while the application computes.
     Caller,
     /// A thread of the NIC: it spins while there is work, then sleeps until packets or the application wake it.
     Thread,
     /// The calling thread while it posts, polls or waits, and no packet wakes anybody meanwhile. When it has been away for a while
     /// ([`Settings::away`]) a thread of the NIC carries on, woken by packets and timers, until the caller comes back.
+    #[default]
     Hybrid,
     /// As `Caller`; and when something has waited for longer than [`Settings::away`] while the caller was away, the NIC's thread calls for it
     /// ([`crate::Nic::set_summons`]), and does no more: the selective interrupt that MPI-BIPng weighed against matching on the NIC

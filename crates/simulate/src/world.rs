@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use weft_base::{Clock, Random, Time};
 use weft_memory::Registry;
-use weft_nic::{Nic, Settings};
+use weft_nic::{Machine, Nic, Settings};
 
 use crate::network::SimulatedNetwork;
 use crate::pipe::{Behaviour, Pipe};
@@ -53,7 +53,10 @@ impl World {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// A NIC in this world.
+    /// A NIC in this world. It has no thread: [`World::run`] runs it, whoever would do so otherwise.
+    ///
+    /// # Panics
+    /// When the settings don't go together, or ask for more than one engine.
     #[must_use]
     pub fn nic(&self, settings: Settings) -> SimulatedNic {
         let (seed, nic_seed) = {
@@ -62,7 +65,15 @@ impl World {
         };
         let registry = Registry::new(seed, weft_memory::Limits::default());
         let network = SimulatedNetwork::new(self.clone(), registry.clone());
-        Nic::new(network, self.clock(), registry, settings, nic_seed)
+        let machine = Machine {
+            networks: vec![network],
+            clock: self.clock(),
+            registry,
+            seed: nic_seed,
+            process: || 0,
+            board: None,
+        };
+        Nic::new(machine, settings).expect("a simulated network has all that a NIC needs, and the settings go together")
     }
 
     /// The clock of this world.

@@ -353,8 +353,8 @@ fn a_window_that_is_dropped_while_it_is_written_ends_the_stream() {
 
 #[test]
 fn a_context_outlives_its_handle_and_closes_with_the_last_of_its_parts() {
-    for progress in [Progress::Caller, Progress::Thread] {
-        let kind = Kind { progress, address: [127, 0, 0, 1].into() };
+    for progress in [Progress::Caller, Progress::Hybrid, Progress::Thread] {
+        let kind = Kind::plain(progress);
         let Pair { context, domain, active, passive } = Pair::new(kind);
         drop((context, domain));
         passive.queue_pair.post_receive(1, &[]).unwrap();

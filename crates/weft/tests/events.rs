@@ -68,7 +68,7 @@ fn a_sleeper_is_woken_by_another_thread_that_sends() {
 
 #[test]
 fn only_what_was_solicited_wakes_a_queue_that_is_armed_for_that() {
-    let kind = common::Kind { progress: weft::verbs::Progress::Thread, address: [127, 0, 0, 1].into() };
+    let kind = common::Kind::plain(weft::verbs::Progress::Thread);
     let pair = Pair::new(kind);
     for id in 0..3 {
         pair.passive.queue_pair.post_receive(id, &[]).unwrap();

@@ -176,7 +176,7 @@ fn threads_post_on_queue_pairs_of_their_own_and_poll_one_completion_queue() {
 
 #[test]
 fn a_waiting_thread_is_served_by_one_that_polls() {
-    let kind = Kind { progress: Progress::Caller, address: [127, 0, 0, 1].into() };
+    let kind = Kind::plain(Progress::Caller);
     let context = kind.context();
     let domain = context.allocate_protection_domain().unwrap();
     let [sends, receives] = [(), ()].map(|()| context.create_completion_queue(128).unwrap());

@@ -23,6 +23,12 @@ impl<P: Port> Connection<P> {
     /// Reports what has finished. Returns whether anything had.
     pub(super) fn report(&mut self) -> bool {
         let Some((running, ..)) = self.running() else { return false };
+        if has_ended(&running.stream)
+            && let Some(error) = running.stream.error()
+        {
+            // Before the completions of what it has broken: who sees one of those may ask why.
+            running.queue_pair.blame(ConnectionError::Stream(error));
+        }
         let mut any = false;
         while let Some(completion) = running.stream.poll_send_completion() {
             any = true;

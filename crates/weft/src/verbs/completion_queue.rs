@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use weft_driver::{EventFd, WaitSet};
-use weft_nic::{Arm, CompletionQueue as NicCompletionQueue, Error, Progress, WorkCompletion};
+#[cfg(doc)]
+use weft_nic::Progress;
+use weft_nic::{Arm, CompletionQueue as NicCompletionQueue, Error, WorkCompletion};
 use weft_rdmap::Status;
 
 use super::context::Opened;
@@ -19,7 +21,7 @@ use super::context::Opened;
 pub struct CompletionQueue {
     queue: Arc<NicCompletionQueue>,
     event: Arc<EventFd>,
-    /// The event, and with [`Progress::Caller`] the network.
+    /// The event, and the network where no thread of the NIC sees to it.
     descriptor: Arc<WaitSet>,
     opened: Arc<Opened>,
 }
@@ -30,7 +32,7 @@ impl CompletionQueue {
         queue.set_event(Arc::clone(&event) as Arc<dyn weft_base::Waker>);
         let descriptor = WaitSet::new()?;
         descriptor.add(&*event, 0)?;
-        if opened.nic.settings().progress == Progress::Caller {
+        if !opened.nic.settings().progress.is_automatic() {
             descriptor.add(&opened.network, 1)?;
         }
         Ok(Self { queue, event, descriptor: Arc::new(descriptor), opened })
@@ -101,11 +103,11 @@ impl CompletionQueue {
     /// once more after arming, then wait for the descriptor, then call [`CompletionQueue::acknowledge`], poll until nothing is left, and arm
     /// again.
     ///
-    /// With [`Progress::Caller`] nobody runs the NIC while its only thread sleeps, so the descriptor also becomes readable when any
+    /// With [`Progress::Caller`] and [`Progress::Summon`] nobody runs the NIC while its only thread sleeps, so the descriptor also becomes readable when any
     /// connection of the NIC has something to do: polling then may find nothing. Time-outs of the NIC count only while it is run.
     pub fn arm(&self, arm: Arm) {
         self.queue.arm(arm);
-        if self.opened.nic.settings().progress == Progress::Caller {
+        if self.opened.nic.settings().progress.caller_runs() {
             self.opened.nic.watch();
         }
     }
@@ -116,7 +118,7 @@ impl CompletionQueue {
     }
 
     fn lend(&self) {
-        if self.opened.nic.settings().progress == Progress::Caller {
+        if self.opened.nic.settings().progress.caller_runs() {
             self.opened.nic.progress();
         }
     }

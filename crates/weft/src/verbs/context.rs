@@ -5,10 +5,12 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use weft_base::{DomainId, PortError};
+use weft_base::{DomainId, PortError, Waker};
 use weft_driver::{MonotonicClock, TcpNetwork};
 use weft_memory::{Access, MemoryError, Registry, unguessable_seed};
-use weft_nic::{Counters, Error, Nic, Progress, QueuePairAttributes, Settings};
+#[cfg(doc)]
+use weft_nic::Progress;
+use weft_nic::{Counters, Error, Machine, Nic, QueuePairAttributes, Settings};
 
 use super::completion_queue::CompletionQueue;
 use super::connect::{ListenOptions, Listener};
@@ -24,9 +26,22 @@ pub(super) struct Opened {
     pub(super) network: OwnedFd,
 }
 
+impl Opened {
+    /// Whether this process may use it.
+    pub(super) fn here(&self) -> Result<(), Error> {
+        if self.nic.is_here() { Ok(()) } else { Err(Error::Forked) }
+    }
+}
+
 impl Drop for Opened {
     fn drop(&mut self) {
-        self.nic.shut_down();
+        if self.nic.is_here() {
+            self.nic.shut_down();
+        } else {
+            // A child by fork: connections and descriptors are its parent's, and so are the threads that may have held locks then. What
+            // is never dropped touches nothing.
+            core::mem::forget(self.nic.clone());
+        }
     }
 }
 
@@ -37,7 +52,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// Opens a NIC with default settings: no thread of its own, the calling thread runs it.
+    /// Opens a NIC with default settings.
     ///
     /// # Errors
     /// The operating system refuses what it needs: descriptors, randomness.
@@ -52,14 +67,23 @@ impl Context {
     pub fn with_settings(settings: Settings) -> Result<Self, Error> {
         settings.check()?;
         let registry = Registry::new(unguessable_seed()?, weft_memory::Limits::default());
-        let network = TcpNetwork::new(registry.clone())?;
-        let readiness = network.poll_fd().try_clone_to_owned().map_err(|_| PortError::Exhausted)?;
-        let progress = settings.progress;
-        let seed = getrandom::u64().map_err(|_| MemoryError::NoRandomness)?;
-        let nic = Nic::new(network, MonotonicClock::new(), registry, settings, seed);
-        if progress == Progress::Thread {
-            nic.spawn().map_err(|error| PortError::System(error.raw_os_error().unwrap_or(0)))?;
+        let mut networks = Vec::with_capacity(settings.engines);
+        for _ in 0..settings.engines {
+            networks.push(TcpNetwork::new(registry.clone())?);
         }
+        let readiness = networks[0].poll_fd().try_clone_to_owned().map_err(|_| PortError::Exhausted)?;
+        let seed = getrandom::u64().map_err(|_| MemoryError::NoRandomness)?;
+        let board = Shown::board(settings.engines);
+        let machine = Machine {
+            networks,
+            clock: MonotonicClock::new(),
+            registry,
+            seed,
+            process: weft_driver::fork::generation,
+            board,
+        };
+        let nic = Nic::new(machine, settings)?;
+        nic.spawn().map_err(|error| PortError::System(error.raw_os_error().unwrap_or(0)))?;
         Ok(Self { opened: Arc::new(Opened { nic, network: readiness }) })
     }
 
@@ -68,6 +92,7 @@ impl Context {
     /// # Errors
     /// A limit is reached.
     pub fn allocate_protection_domain(&self) -> Result<ProtectionDomain, Error> {
+        self.opened.here()?;
         let id = self.nic().registry().allocate_domain()?;
         Ok(ProtectionDomain { domain: Arc::new(Domain { id, opened: Arc::clone(&self.opened) }) })
     }
@@ -90,7 +115,8 @@ impl Context {
         Ok(Listener::new(Arc::clone(&self.opened), listener))
     }
 
-    /// Lends the calling thread to the NIC for one turn. Only needed by programs that neither poll nor wait, with [`Progress::Caller`].
+    /// Lends the calling thread to the NIC for one turn. Only needed by programs that neither poll nor wait, with [`Progress::Caller`] or
+    /// [`Progress::Summon`].
     /// Returns whether anything was done.
     pub fn progress(&self) -> bool {
         self.nic().progress()
@@ -102,6 +128,12 @@ impl Context {
         self.nic().counters()
     }
 
+    /// Sets whom to wake when something has waited for longer than [`Settings::away`] while no thread was in the NIC, with
+    /// [`Progress::Summon`]. The one who is woken should poll, wait, or call [`Context::progress`].
+    pub fn set_summons(&self, summons: Arc<dyn Waker>) {
+        self.nic().set_summons(summons);
+    }
+
     /// The settings it was opened with.
     #[must_use]
     pub fn settings(&self) -> &Settings {
@@ -110,6 +142,23 @@ impl Context {
 
     fn nic(&self) -> &SystemNic {
         &self.opened.nic
+    }
+}
+
+/// The counters, where other processes of this user see them.
+struct Shown(weft_driver::board::Board);
+
+impl Shown {
+    /// `None` when there is no place for them: a NIC works without.
+    fn board(engines: usize) -> Option<Arc<dyn weft_nic::Board>> {
+        let board = weft_driver::board::Board::create("verbs", Counters::NAMES, engines).ok()?;
+        Some(Arc::new(Self(board)))
+    }
+}
+
+impl weft_nic::Board for Shown {
+    fn publish(&self, engine: usize, values: &[u64]) {
+        self.0.publish(engine, values);
     }
 }
 
@@ -126,8 +175,10 @@ struct Domain {
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        // Regions and queue pairs hold their domain, so it is empty now.
-        let _ = self.opened.nic.registry().release_domain(self.id);
+        if self.opened.nic.is_here() {
+            // Regions and queue pairs hold their domain, so it is empty now.
+            let _ = self.opened.nic.registry().release_domain(self.id);
+        }
     }
 }
 
@@ -158,6 +209,7 @@ impl ProtectionDomain {
         access: Access,
         base: u64,
     ) -> Result<MemoryRegion, Error> {
+        self.domain.opened.here()?;
         let region = self.nic().registry().register(self.id(), memory, access, base)?;
         Ok(MemoryRegion::new(self.clone(), region))
     }

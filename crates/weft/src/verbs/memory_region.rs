@@ -9,18 +9,20 @@ use weft_rdmap::RemoteTarget;
 
 use super::context::ProtectionDomain;
 
+const ALWAYS_THERE: &str = "a region is there until it is deregistered or dropped";
+
 /// Registered memory. It derefs to [`Region`], which has the ways to read and write it.
 ///
 /// When it is dropped, peers lose access at once; the memory is freed when no work request uses it any more.
 pub struct MemoryRegion {
-    // First, so that it goes before the domain it lives in.
-    region: Region,
+    // First, so that it goes before the domain it lives in. Always there before the end.
+    region: Option<Region>,
     domain: ProtectionDomain,
 }
 
 impl MemoryRegion {
     pub(super) fn new(domain: ProtectionDomain, region: Region) -> Self {
-        Self { region, domain }
+        Self { region: Some(region), domain }
     }
 
     /// Its protection domain.
@@ -32,7 +34,7 @@ impl MemoryRegion {
     /// What a peer must know to use this region from byte `offset` on. Send it to the peer by a message of your own.
     #[must_use]
     pub fn remote(&self, offset: u64) -> RemoteMemory {
-        RemoteMemory { stag: self.region.stag(), offset: self.region.base().wrapping_add(offset) }
+        RemoteMemory { stag: self.stag(), offset: self.base().wrapping_add(offset) }
     }
 
     /// Borrows the bytes for the time of a closure, to change them in place: see [`Region::edit`].
@@ -40,16 +42,19 @@ impl MemoryRegion {
     /// # Errors
     /// Peers may touch the region, or work under way uses it.
     pub fn edit<R>(&mut self, change: impl FnOnce(&mut [u8]) -> R) -> Result<R, MemoryError> {
-        self.region.edit(change)
+        self.region.as_mut().expect(ALWAYS_THERE).edit(change)
     }
 
     /// Ends the registration and gives the memory back.
     ///
     /// # Errors
     /// Work requests under way still use it: then the region is given back as it was.
-    pub fn deregister(self) -> Result<Buffer, (Self, MemoryError)> {
-        let Self { region, domain } = self;
-        region.deregister().map_err(|(region, error)| (Self { region, domain }, error))
+    pub fn deregister(mut self) -> Result<Buffer, (Self, MemoryError)> {
+        let region = self.region.take().expect(ALWAYS_THERE);
+        region.deregister().map_err(|(region, error)| {
+            self.region = Some(region);
+            (self, error)
+        })
     }
 }
 
@@ -57,13 +62,22 @@ impl Deref for MemoryRegion {
     type Target = Region;
 
     fn deref(&self) -> &Region {
-        &self.region
+        self.region.as_ref().expect(ALWAYS_THERE)
+    }
+}
+
+impl Drop for MemoryRegion {
+    fn drop(&mut self) {
+        if !self.domain.nic().is_here() {
+            // A child by fork: the registration is its parent's, and the locks of the table may be held for ever.
+            core::mem::forget(self.region.take());
+        }
     }
 }
 
 impl fmt::Debug for MemoryRegion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.region.fmt(f)
+        (**self).fmt(f)
     }
 }
 

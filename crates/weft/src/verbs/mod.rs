@@ -23,8 +23,13 @@
 //! Rust reference.
 //!
 //! # Who does the work
-//! With [`Progress::Caller`] (the default) the calling thread runs the NIC while it posts, polls or waits; with [`Progress::Thread`] a thread
-//! of the NIC does, also while the application computes.
+//! With [`Progress::Hybrid`] (the default) the calling thread runs the NIC while it posts, polls or waits, and a thread of the NIC carries on
+//! when the caller has been away for 200 us; with [`Progress::Caller`] nobody does then; with [`Progress::Thread`] that thread does all the work.
+//! [`Split`] says which stages of the path run on which side, for those who study that; [`Settings::engines`] spreads connections over cores.
+//!
+//! # fork
+//! A child made by `fork` owns nothing of its parent's NICs: calls fail with [`Error::Forked`], polling finds nothing, and its end sends
+//! nothing. It may open a NIC of its own.
 
 mod completion_queue;
 mod connect;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use weft::verbs::{
     Access, CompletionQueue, ConnectOptions, Context, ListenOptions, MemoryRegion, Progress, ProtectionDomain,
-    QueuePair, QueuePairOptions, Settings, Status, WorkCompletion,
+    QueuePair, QueuePairOptions, Settings, Split, Status, WorkCompletion,
 };
 
 /// Nothing here takes this long; a test that waits in vain fails then.
@@ -16,16 +16,39 @@ pub(crate) const PATIENCE: Option<Duration> = Some(Duration::from_secs(120));
 /// Every right.
 pub(crate) const ALL: Access = Access::all();
 
-/// Who runs the NIC, and over which kind of address.
+/// Who runs the NIC, which stage where, in how many engines, and over which kind of address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
     pub(crate) progress: Progress,
+    pub(crate) split: Split,
+    pub(crate) engines: usize,
     pub(crate) address: IpAddr,
 }
 
 impl Kind {
+    /// One engine that does everything, over IPv4.
+    pub(crate) const fn plain(progress: Progress) -> Self {
+        Self { progress, split: Split::Host, engines: 1, address: IpAddr::V4(Ipv4Addr::LOCALHOST) }
+    }
+
+    /// One of each way that bytes can take through a NIC.
+    pub(crate) fn paths() -> impl Iterator<Item = Self> {
+        Split::ALL.into_iter().map(|split| {
+            let progress = if split == Split::Host { Progress::Caller } else { Progress::Thread };
+            Self { split, ..Self::plain(progress) }
+        })
+    }
+
+    /// Each that there is, over this address.
+    fn all(address: IpAddr) -> impl Iterator<Item = Self> {
+        let plain = [Progress::Hybrid, Progress::Thread, Progress::Summon].map(Self::plain);
+        let several = [Progress::Hybrid, Progress::Thread].map(|progress| Self { engines: 3, ..Self::plain(progress) });
+        Self::paths().chain(plain).chain(several).map(move |kind| Self { address, ..kind })
+    }
+
     pub(crate) fn settings(self) -> Settings {
-        Settings { progress: self.progress, ..Settings::default() }
+        let Self { progress, split, engines, .. } = self;
+        Settings { progress, split, engines, ..Settings::default() }
     }
 
     pub(crate) fn context(self) -> Context {
@@ -41,8 +64,7 @@ impl Kind {
 /// Does this with every kind that the machine has.
 pub(crate) fn each_kind(test: impl Fn(Kind)) {
     for address in addresses() {
-        for progress in [Progress::Caller, Progress::Thread] {
-            let kind = Kind { progress, address };
+        for kind in Kind::all(address) {
             println!("{kind:?}");
             test(kind);
         }
