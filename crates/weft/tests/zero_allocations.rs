@@ -88,7 +88,7 @@ fn the_data_path_allocates_nothing_once_it_is_warm() {
                 (0..ROUNDS).for_each(|_| work.round(size, &mut batch));
                 WATCHED.store(false, Ordering::Relaxed);
                 let count = ALLOCATIONS.load(Ordering::Relaxed);
-                assert_eq!(count, 0, "{size} bytes, {progress:?}, {verify:?}, markers {markers:?}");
+                assert_eq!(count, 0, "{size} bytes, {kind:?}, {verify:?}, markers {markers:?}");
             }
         }
     }
