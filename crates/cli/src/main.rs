@@ -6,6 +6,7 @@ mod failure;
 mod info;
 mod interop;
 mod interrupt;
+mod lab;
 mod link;
 mod perf;
 mod rping;
@@ -40,6 +41,8 @@ enum Command {
     DemoPeer,
     /// Show what this machine has: interfaces, limits, and what it can do
     Info(info::Arguments),
+    /// Make a network of virtual links on this machine, without root, and run programs in its hosts
+    Lab(lab::Arguments),
     /// Measure latency, bandwidth or message rate, beside others on the same machine
     Perf(Box<perf::Arguments>),
     /// Ping with RDMA: read and write back a buffer, as rping of rdmacm-utils does, and with it as the peer
@@ -75,6 +78,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::DemoPeer => demo::run_peer(),
         Command::Info(arguments) => info::run(&arguments),
+        Command::Lab(arguments) => lab::run(&arguments),
         Command::Perf(arguments) => perf::run(&arguments),
         Command::PerfPeer => perf::run_peer(),
         Command::Rping(arguments) => rping::run(&arguments),

@@ -1,0 +1,42 @@
+//! `weft lab list`.
+
+use super::state::State;
+use crate::failure::Failure;
+use crate::table::{Align, Table};
+
+/// Runs the command.
+pub(super) fn run(json: bool) -> Result<(), Failure> {
+    let labs = State::all()?;
+    if json {
+        println!("{}", serde_json::to_string_pretty(&labs).expect("plain values become JSON"));
+    } else if labs.is_empty() {
+        println!("No lab is up; make one with weft lab up");
+    } else {
+        print!("{}", table(&labs));
+    }
+    Ok(())
+}
+
+fn table(labs: &[State]) -> Table {
+    let mut table = Table::new(&[
+        ("lab", Align::Left),
+        ("hosts", Align::Right),
+        ("links", Align::Right),
+        ("rate", Align::Right),
+        ("MTU", Align::Right),
+        ("offload", Align::Left),
+        ("keeper", Align::Right),
+    ]);
+    for State { name, plan, keeper, .. } in labs {
+        table.row([
+            name.to_string(),
+            plan.hosts.to_string(),
+            plan.links.to_string(),
+            plan.rate.map_or_else(|| "no limit".to_owned(), |rate| rate.to_string()),
+            plan.mtu.to_string(),
+            if plan.offloads { "on" } else { "off" }.to_owned(),
+            keeper.id.to_string(),
+        ]);
+    }
+    table
+}

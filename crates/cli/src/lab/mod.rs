@@ -1,0 +1,134 @@
+//! `weft lab`: networks of virtual links on this machine.
+//!
+//! A lab lives as long as its keeper, a process in the background ([`keeper`]) that `weft lab up` starts and that writes down what there is
+//! ([`state`]). The other commands read that, and enter the namespaces of the lab's hosts by themselves ([`enter`]).
+
+mod enter;
+mod keeper;
+mod list;
+mod state;
+mod up;
+
+use std::ffi::OsString;
+
+use clap::{Args, Subcommand};
+use weft_lab::LabError;
+
+use crate::failure::Failure;
+use state::Name;
+
+const EXAMPLES: &str = "\
+Examples:
+  weft lab up                               two hosts, one link of 1 Gb/s
+  weft lab exec 0 -- ping -c 3 10.0.0.2
+  weft lab exec 1 -- weft demo --listen 10.0.0.2 &
+  weft lab exec 0 -- weft demo --connect 10.0.0.2
+  weft lab down
+
+A host is a network namespace. Programs in it see your files and have your rights over them, but user id 0. No command needs root.";
+
+const UP_EXAMPLES: &str = "\
+Examples:
+  weft lab up --links 4                     two hosts, four links of 1 Gb/s between them
+  weft lab up --hosts 8 --rate 2.5G         eight hosts at a switch
+  weft lab up --rate none --no-offload      as fast as the processor, in real packets of 1500 bytes
+  weft lab up --name slow --rate 10M        a second lab beside the first
+  weft lab up --foreground                  until Ctrl-C
+
+Two hosts are joined directly, more by a switch for each of the links. The first link's interface is rail0. Host H has the addresses
+10.L.0.H+1 and fd77:6566:7400:L::H+1 on link L, both counted from 0.";
+
+const EXEC_EXAMPLES: &str = "\
+Examples:
+  weft lab exec 0 -- ip address
+  weft lab exec --name slow 1 -- iperf3 --server
+
+The process becomes the command: its exit code and signals are the command's. What still runs when the lab goes down is killed.";
+
+/// What can be said on the command line.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make a lab, which stays until `weft lab down`
+    #[command(after_help = UP_EXAMPLES)]
+    Up(up::Arguments),
+    /// Run a command in a host of a lab
+    #[command(after_help = EXEC_EXAMPLES)]
+    Exec {
+        #[command(flatten)]
+        lab: Lab,
+        /// The host, from 0
+        #[arg(value_name = "HOST")]
+        host: usize,
+        /// The command and its arguments
+        #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
+        command: Vec<OsString>,
+    },
+    /// Open a shell in a host of a lab
+    #[command(after_help = "Example:\n  weft lab shell 1                          $SHELL, or else /bin/sh")]
+    Shell {
+        #[command(flatten)]
+        lab: Lab,
+        /// The host, from 0
+        #[arg(value_name = "HOST")]
+        host: usize,
+    },
+    /// Show the labs that are up
+    #[command(after_help = "Examples:\n  weft lab list\n  weft lab list --json | jq '.[].hosts[].rails'")]
+    List {
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// End a lab, and kill what still runs in it
+    #[command(after_help = "Examples:\n  weft lab down\n  weft lab down --name slow\n  weft lab down --all")]
+    Down {
+        #[command(flatten)]
+        lab: Lab,
+        /// End all of them
+        #[arg(long, conflicts_with = "name")]
+        all: bool,
+    },
+    /// The process behind `up`, driven through standard input and output
+    #[command(hide = true)]
+    Keep {
+        #[command(flatten)]
+        lab: Lab,
+    },
+}
+
+/// Which lab is meant.
+#[derive(Args, Debug)]
+struct Lab {
+    /// The lab's name
+    #[arg(long, value_name = "NAME", default_value = "lab")]
+    name: Name,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.command {
+        Command::Up(arguments) => up::run(arguments),
+        Command::Exec { lab, host, command } => enter::exec(&lab.name, *host, command),
+        Command::Shell { lab, host } => enter::shell(&lab.name, *host),
+        Command::List { json } => list::run(*json),
+        Command::Down { all: true, .. } => keeper::end_all(),
+        Command::Down { lab, .. } => keeper::end(&lab.name),
+        Command::Keep { lab } => keeper::run(&lab.name),
+    }
+}
+
+fn failed(error: LabError) -> Failure {
+    match error {
+        LabError::Hosts(_) | LabError::Links(_) | LabError::Mtu(_) | LabError::Rate(_) => {
+            Failure::Usage(error.to_string())
+        }
+        _ => Failure::Runtime(error.to_string()),
+    }
+}

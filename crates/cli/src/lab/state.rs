@@ -1,0 +1,196 @@
+//! What is written down of labs: a file for each, in a directory of the user's own.
+
+use std::fmt;
+use std::fs::{self, DirBuilder};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use weft_lab::{Host, Plan, Process};
+
+use crate::failure::Failure;
+
+/// The longest name of a lab, in bytes.
+const LONGEST_NAME: usize = 32;
+
+/// How the files' names end.
+const SUFFIX: &str = ".lab";
+
+/// A lab's name: letters, digits, `-` and `_`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Name(String);
+
+/// A lab, as other processes know it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct State {
+    pub(super) name: Name,
+    /// The process on which everything depends.
+    pub(super) keeper: Process,
+    pub(super) plan: Plan,
+    pub(super) hosts: Vec<Host>,
+}
+
+impl FromStr for Name {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if (1..=LONGEST_NAME).contains(&text.len()) && !text.starts_with('-') && text.bytes().all(good) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(format!("{text:?} is no name; up to {LONGEST_NAME} letters, digits, - and _ are one"))
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Name {
+    /// The option that names this lab on a command line; empty for the usual one.
+    pub(super) fn option(&self) -> String {
+        if self.0 == "lab" { String::new() } else { format!("--name {self} ") }
+    }
+}
+
+impl State {
+    /// The lab of this name, if it is up.
+    pub(super) fn find(name: &Name) -> Result<Option<Self>, Failure> {
+        Ok(Self::all()?.into_iter().find(|state| state.name == *name))
+    }
+
+    /// The lab of this name, which must be up.
+    pub(super) fn get(name: &Name) -> Result<Self, Failure> {
+        let none = || format!("there is no lab {name}; make it with weft lab up {}", name.option());
+        Self::find(name)?.ok_or_else(|| Failure::Runtime(none().trim_end().to_owned()))
+    }
+
+    /// All labs that are up, by name. What is written of labs whose keeper has died is removed: they went with it.
+    pub(super) fn all() -> Result<Vec<Self>, Failure> {
+        let mut labs = Vec::new();
+        for directory in directories()?.iter().filter(|directory| check(directory).is_ok()) {
+            labs.extend(all_in(directory)?);
+        }
+        labs.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(labs)
+    }
+
+    /// Writes it down. Of two labs that get the same name at the same time, one comes too late.
+    pub(super) fn publish(&self) -> Result<PathBuf, Failure> {
+        let directory = own_directory()?;
+        let path = directory.join(format!("{}{SUFFIX}", self.name));
+        let draft = directory.join(format!(".{}-{}", self.name, self.keeper.id));
+        let written = self.write(&draft).and_then(|()| fs::hard_link(&draft, &path));
+        // It may not have been made.
+        let _ = fs::remove_file(&draft);
+        match written {
+            Ok(()) => Ok(path),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(self.taken()),
+            Err(error) => Err(Failure::while_doing(path.display())(error)),
+        }
+    }
+
+    /// That there is a lab of this name already.
+    pub(super) fn taken(&self) -> Failure {
+        let Self { name, .. } = self;
+        Failure::Runtime(format!(
+            "lab {name} is up already; end it with weft lab down {}or choose another --name",
+            name.option()
+        ))
+    }
+
+    fn write(&self, path: &Path) -> io::Result<()> {
+        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        file.write_all(&serde_json::to_vec(self)?)
+    }
+}
+
+fn all_in(directory: &Path) -> Result<Vec<State>, Failure> {
+    let mut labs = Vec::new();
+    for entry in fs::read_dir(directory).map_err(Failure::while_doing(directory.display()))? {
+        let path = entry.map_err(Failure::while_doing(directory.display()))?.path();
+        if path.extension().is_none_or(|extension| extension != &SUFFIX[1..]) {
+            continue;
+        }
+        match fs::read(&path).map(|text| serde_json::from_slice::<State>(&text)) {
+            Ok(Ok(state)) if state.keeper.is_alive() => labs.push(state),
+            Ok(_) => {
+                eprintln!("weft: removing {}, of a lab whose keeper has died", path.display());
+                fs::remove_file(&path).or_else(gone).map_err(Failure::while_doing(path.display()))?;
+            }
+            // It went down meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(Failure::while_doing(path.display())(error)),
+        }
+    }
+    Ok(labs)
+}
+
+fn gone(error: io::Error) -> io::Result<()> {
+    if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+/// Where labs may be written down: with and without `XDG_RUNTIME_DIR`, for not every process of a user has it.
+fn directories() -> Result<Vec<PathBuf>, Failure> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    let user = user().map_err(Failure::while_doing("/proc/self"))?;
+    Ok(runtime.map(|path| path.join("weft")).into_iter().chain([PathBuf::from(format!("/tmp/weft-{user}"))]).collect())
+}
+
+/// The first of them that can be used, made if it is not there.
+fn own_directory() -> Result<PathBuf, Failure> {
+    let mut refused = Vec::new();
+    for directory in directories()? {
+        let made = match DirBuilder::new().mode(0o700).create(&directory) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            other => other,
+        };
+        match made.and_then(|()| check(&directory)) {
+            Ok(()) => return Ok(directory),
+            Err(error) => refused.push(format!("{}: {error}", directory.display())),
+        }
+    }
+    Err(Failure::Runtime(format!("no directory for what must be remembered of a lab: {}", refused.join("; "))))
+}
+
+/// Whether a directory is the user's alone to write to. /tmp is everybody's: somebody else may have been there first.
+fn check(directory: &Path) -> io::Result<()> {
+    let found = fs::symlink_metadata(directory)?;
+    let refuse = |why: &str| Err(io::Error::new(ErrorKind::PermissionDenied, format!("{why}: remove it")));
+    match () {
+        () if !found.is_dir() => refuse("it is no directory"),
+        () if found.uid() != user()? => refuse("it belongs to another user"),
+        () if found.mode() & 0o022 != 0 => refuse("other users can write to it"),
+        () => Ok(()),
+    }
+}
+
+/// The user that this process runs for.
+fn user() -> io::Result<u32> {
+    fs::metadata("/proc/self").map(|data| data.uid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_names_of_files() {
+        for name in ["lab", "a", "A-1_b", &"x".repeat(32)] {
+            assert_eq!(name.parse::<Name>().unwrap().to_string(), name);
+        }
+        for name in ["", ".", "../x", "a/b", "a b", "-a", "é", &"x".repeat(33)] {
+            assert!(name.parse::<Name>().is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn the_option_is_left_out_where_it_is_not_needed() {
+        assert_eq!("lab".parse::<Name>().unwrap().option(), "");
+        assert_eq!("slow".parse::<Name>().unwrap().option(), "--name slow ");
+    }
+}

@@ -1,0 +1,146 @@
+//! `weft lab up`.
+
+use std::env;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::str::FromStr;
+
+use clap::Args;
+use weft_lab::{BitsPerSecond, Plan};
+
+use super::keeper::{self, Report};
+use super::state::State;
+use super::{Lab, failed};
+use crate::failure::Failure;
+use crate::table::{Align, Table};
+
+/// What can be said on the command line.
+#[derive(Args, Debug)]
+pub(super) struct Arguments {
+    /// Hosts, 2 to 64
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    hosts: usize,
+    /// Links of each host, 1 to 8
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    links: usize,
+    /// What a link carries in each direction: 500M, 1G, 2.5G bits per second, or none for no limit
+    #[arg(long, value_name = "RATE", default_value = "1G")]
+    rate: Rate,
+    /// The largest IP packet, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1500)]
+    mtu: u32,
+    /// Cut packets before the link, as if the NIC could not: no segmentation offload of TCP and UDP
+    #[arg(long)]
+    no_offload: bool,
+    /// Stay in the foreground, and end the lab at Ctrl-C
+    #[arg(long)]
+    foreground: bool,
+    #[command(flatten)]
+    lab: Lab,
+}
+
+/// A rate, or none.
+#[derive(Clone, Debug)]
+struct Rate(Option<BitsPerSecond>);
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" { Ok(Self(None)) } else { text.parse().map(|rate| Self(Some(rate))) }
+    }
+}
+
+/// Runs the command.
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let Arguments { hosts, links, rate: Rate(rate), mtu, no_offload, foreground, lab } = arguments;
+    let plan = Plan { hosts: *hosts, links: *links, rate: *rate, mtu: *mtu, offloads: !no_offload };
+    plan.check().map_err(failed)?;
+    if *foreground {
+        return keeper::keep(&plan, &lab.name, |state| show(state, "Ctrl-C here"));
+    }
+    let state = start_keeper(&plan, lab)?;
+    show(&state, &format!("weft lab down {}", state.name.option()))
+}
+
+fn start_keeper(plan: &Plan, lab: &Lab) -> Result<State, Failure> {
+    let cannot = || Failure::while_doing("cannot start the lab's keeper");
+    let mut child = Command::new(env::current_exe().map_err(cannot())?)
+        .args(["lab", "keep", "--name", &lab.name.to_string()])
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(cannot())?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(&serde_json::to_vec(plan).expect("plain values become JSON")).map_err(cannot())?;
+    }
+    let mut line = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        BufReader::new(stdout).read_line(&mut line).map_err(cannot())?;
+    }
+    match serde_json::from_str::<Report>(&line) {
+        Ok(report) => report.map_err(Failure::Runtime),
+        Err(_) => Err(Failure::Runtime("the lab's keeper has ended without a word".to_owned())),
+    }
+}
+
+fn show(state: &State, end: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(page(state, end).as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(Failure::while_doing("standard output"))
+}
+
+fn page(state: &State, end: &str) -> String {
+    let State { name, plan, hosts, .. } = state;
+    let mut table =
+        Table::new(&[("host", Align::Right), ("interface", Align::Left), ("IPv4", Align::Left), ("IPv6", Align::Left)]);
+    for host in hosts {
+        for (number, rail) in host.rails().iter().enumerate() {
+            let index = if number == 0 { host.index().to_string() } else { String::new() };
+            let ipv6 = rail.ipv6.map_or_else(|| "-".to_owned(), |address| address.to_string());
+            table.row([index, rail.interface.clone(), rail.ipv4.to_string(), ipv6]);
+        }
+    }
+    let option = name.option();
+    let target = hosts[1].address(0);
+    let mut commands = Table::new(&[("", Align::Left), ("", Align::Left)]);
+    for (what, command) in [
+        ("run a command in host 0", format!("weft lab exec {option}0 -- ping -c 3 {target}")),
+        ("open a shell in host 1", format!("weft lab shell {option}1")),
+        ("end the lab", end.trim_end().to_owned()),
+    ] {
+        commands.row([what.to_owned(), command]);
+    }
+    format!("Lab {name} is up: {}.\n\n{table}\n{commands}", describe(plan))
+}
+
+fn describe(plan: &Plan) -> String {
+    let Plan { hosts, links, rate, mtu, offloads } = plan;
+    let rate = rate.map_or_else(|| "without a limit".to_owned(), |rate| format!("of {rate}"));
+    let links = if *links == 1 { "one link".to_owned() } else { format!("{links} links") };
+    let offloads = if *offloads { "" } else { ", no segmentation offload" };
+    format!("{hosts} hosts, {links} {rate} each, MTU {mtu}{offloads}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lab_is_described_in_words() {
+        let usual = Plan::default();
+        assert_eq!(describe(&usual), "2 hosts, one link of 1 Gb/s each, MTU 1500");
+        let other = Plan { hosts: 8, links: 4, rate: None, mtu: 9000, offloads: false };
+        assert_eq!(describe(&other), "8 hosts, 4 links without a limit each, MTU 9000, no segmentation offload");
+    }
+
+    #[test]
+    fn a_rate_may_be_none() {
+        assert_eq!("none".parse::<Rate>().unwrap().0, None);
+        assert_eq!("10M".parse::<Rate>().unwrap().0, Some(BitsPerSecond(10_000_000)));
+        assert!("fast".parse::<Rate>().is_err());
+    }
+}

@@ -1,0 +1,169 @@
+//! `weft lab` as it is used. Each test has a directory of its own for what is remembered of labs, so that it sees no others.
+//!
+//! Where labs cannot be had, each test says why and passes.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A user's runtime directory. Dropping it ends the labs that are known there.
+struct Runtime(PathBuf);
+
+impl Runtime {
+    fn new(test: &str) -> Self {
+        let directory = std::env::temp_dir().join(format!("weft-lab-{}-{test}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        Self(directory)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+        command.arg("lab").args(arguments).env("XDG_RUNTIME_DIR", &self.0).stdin(Stdio::null());
+        command
+    }
+
+    fn lab(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Makes a lab. Whether it is there; a line that says why not, where it cannot be had.
+    fn up(&self, arguments: &[&str]) -> bool {
+        let output = self.lab(&[&["up"], arguments].concat());
+        let complaint = said(&output);
+        if complaint.contains("is not installed") || complaint.contains("does not let you make namespaces") {
+            println!("skipped: {complaint}");
+            return false;
+        }
+        assert_eq!(output.status.code(), Some(0), "{complaint}");
+        true
+    }
+
+    fn labs(&self) -> Vec<Value> {
+        let output = self.lab(&["list", "--json"]);
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        // A test that has failed has said more than this could.
+        let _ = self.command(&["down", "--all"]).output();
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn kill(id: &Value) {
+    assert!(Command::new("kill").args(["-KILL", &id.to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn a_lab_is_made_used_listed_and_ended() {
+    let runtime = Runtime::new("used");
+    if !runtime.up(&["--links", "2", "--name", "two"]) || !runtime.up(&["--hosts", "3", "--rate", "none"]) {
+        return;
+    }
+    let names: Vec<_> = runtime.labs().iter().map(|lab| lab["name"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(names, ["lab", "two"]);
+    assert!(said(&runtime.lab(&["list"])).contains("no limit"));
+
+    let output =
+        runtime.lab(&["exec", "--name", "two", "1", "--", "sh", "-c", "ip address; echo $WEFT_LAB_HOST; exit 7"]);
+    assert_eq!(output.status.code(), Some(7), "{}", said(&output));
+    assert!(said(&output).contains("10.1.0.2/24") && said(&output).ends_with("\n1\n"), "{}", said(&output));
+    let output = runtime.command(&["shell", "2"]).env("SHELL", "/bin/pwd").current_dir("/usr").output().unwrap();
+    assert_eq!(said(&output), "/usr\n");
+
+    assert_eq!(said(&runtime.lab(&["down", "--name", "two"])), "Lab two is down.\n");
+    assert_eq!(runtime.labs().len(), 1);
+    assert_eq!(said(&runtime.lab(&["down", "--all"])), "Lab lab is down.\n");
+    assert!(runtime.labs().is_empty());
+}
+
+#[test]
+fn iwarp_crosses_a_link() {
+    let runtime = Runtime::new("iwarp");
+    if !runtime.up(&[]) {
+        return;
+    }
+    let weft = env!("CARGO_BIN_EXE_weft");
+    let mut server = runtime
+        .command(&["exec", "1", "--", weft, "rping", "-s", "-a", "10.0.0.2", "-C", "3"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("listening on 10.0.0.2"), "{line}");
+    let client = runtime.lab(&["exec", "0", "--", weft, "rping", "-c", "-a", "10.0.0.2", "-C", "3", "-V"]);
+    assert_eq!(client.status.code(), Some(0), "{}", said(&client));
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_words() {
+    let runtime = Runtime::new("refused");
+    for (arguments, words) in [
+        (&["up", "--hosts", "65"][..], "2 to 64"),
+        (&["up", "--links", "0"], "1 to 8"),
+        (&["up", "--mtu", "68"], "1280"),
+        (&["up", "--rate", "fast"], "no rate"),
+        (&["up", "--rate", "1K"], "100 kb/s"),
+        (&["up", "--name", "../x"], "no name"),
+        (&["down", "--all", "--name", "x"], "--all"),
+        (&["exec", "0"], "CMD"),
+    ] {
+        let output = runtime.lab(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));
+        assert!(said(&output).contains(words), "{arguments:?}: {}", said(&output));
+    }
+    for arguments in [&["down"][..], &["shell", "0"], &["exec", "0", "--", "true"], &["down", "--name", "x"]] {
+        let output = runtime.lab(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(said(&output).contains("there is no lab"), "{}", said(&output));
+    }
+    if runtime.up(&[]) {
+        let output = runtime.lab(&["up"]);
+        assert_eq!((output.status.code(), said(&output).contains("is up already")), (Some(1), true));
+        let output = runtime.lab(&["exec", "2", "--", "true"]);
+        assert_eq!((output.status.code(), said(&output).contains("0 to 1")), (Some(2), true));
+        assert_eq!(runtime.lab(&["exec", "0", "--", "nonesuch"]).status.code(), Some(127));
+    }
+}
+
+#[test]
+fn a_lab_whose_keeper_or_part_was_killed_is_cleaned_up() {
+    let runtime = Runtime::new("killed");
+    if !runtime.up(&[]) {
+        return;
+    }
+    let lab = runtime.labs().remove(0);
+    kill(&lab["keeper"]["id"]);
+    let left = || fs::read_dir(runtime.0.join("weft")).unwrap().count();
+    while !runtime.labs().is_empty() {}
+    assert_eq!(left(), 0);
+    // The name can be used again.
+    assert!(runtime.up(&[]));
+    let lab = runtime.labs().remove(0);
+    kill(&lab["hosts"][1]["holder"]["id"]);
+    // The keeper notices, and ends the rest.
+    while !runtime.labs().is_empty() {}
+    assert_eq!(left(), 0);
+}
+
+#[test]
+fn help_has_examples() {
+    let runtime = Runtime::new("help");
+    for command in ["", "up", "exec", "shell", "list", "down"] {
+        let arguments = [command, "--help"].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>();
+        let help = said(&runtime.lab(&arguments));
+        assert!(help.contains("Example") && !help.contains("keep "), "{command}: {help}");
+    }
+}
