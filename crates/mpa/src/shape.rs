@@ -21,7 +21,7 @@ const FARTHEST: u32 = 0xfffc;
 
 /// Bytes that are touched twice in a row, copied and summed up: few enough to be still in the first-level cache the second time, many
 /// enough that the checksum runs at full speed. A multiple of every spacing.
-pub(crate) const BLOCK: usize = 4096;
+pub(crate) const BLOCK: usize = 8192;
 
 /// Where the markers of one direction of a stream stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
