@@ -6,10 +6,12 @@ use std::time::Duration;
 use clap::Args;
 
 use super::campaign::Plan;
-use super::contestant::{self, Entry};
-use super::plan::{Fpdu, Job, LARGEST_WINDOW, MOST_MESSAGES, Operation, Progress, Role, Switch, Test, Verify, Wait};
-use super::remote::Place;
+use super::contestant::Entry;
+use super::job::{Cache, Job, Kind, LARGEST_WINDOW, MOST_CONNECTIONS, MOST_MESSAGES, Operation, Switch, Target, Wait};
+use super::place::{LabWish, Place};
 use super::size::Sizes;
+use super::stack::Stack;
+use super::tests::{Basis, Test};
 use crate::failure::Failure;
 
 const EXAMPLES: &str = "\
@@ -19,14 +21,24 @@ Examples:
   weft perf bandwidth --vs sockets,sockets:256K       beside plain TCP, same write size and 256 KiB writes
   weft perf rate --vs sockets:batched,libfabric:tcp   8-byte messages, beside a batching program and libfabric
   weft perf bandwidth --vs iwarp:markers=on,iwarp:crc=off   beside itself with other settings
+  weft perf latency --transport iwarp:short=inline --vs iwarp:short=descriptor --size 8..128
+  weft perf ping-ping                                 both sides send at once
+  weft perf overlap --target silent --size 64K,256K   computation hidden beside transfers
+  weft perf overlap --operation read --computation 1,100,2000
+  weft perf split --json split.json                   which stage runs where, and where each wins
+  weft perf bandwidth --lab 1G                        between two hosts of a test network, made for this
+  weft perf markers                                   what markers cost, by their spacing
+  weft perf idle --connections 1000 --seconds 10      what quiet connections cost
+  weft perf all-to-all --processes 8,64               many processes on this machine
   weft perf bandwidth --json result.json              for figures and scripts
   weft perf --listen 192.0.2.1:7471                   on one machine, and on the other:
   weft perf latency --connect 192.0.2.1
 
-Contestants: iwarp (variants: settings, such as crc=off:markers=on, of crc, markers, verify, fpdu, progress), sockets and
-mptcp (variants: batched, or a write size), libfabric (variant: the provider), ucx.
-Ratios are the measured transport's median over the peer's: below 1 is ahead in latency, above 1 in bandwidth and rate.
-The two-machine mode asks for no password: whoever reaches the port can make this machine run measurements.";
+Contestants: iwarp (variants: settings, such as crc=off:markers=1K, of crc, markers, verify, fpdu, progress, split, engines,
+away, short), sockets and mptcp (variants: batched, or a write size), libfabric (variant: the provider), ucx.
+Ratios are the measured transport's median over the peer's: below 1 is ahead in times, above 1 in bandwidth and rate.
+The two-machine mode asks for no password: whoever reaches the port can make this machine run measurements.
+Exit codes: 0 measured, 1 a contestant that is installed failed, 2 the command line is wrong.";
 
 /// What can be said on the command line.
 #[derive(Args, Debug)]
@@ -35,45 +47,50 @@ pub(crate) struct Arguments {
     /// What to measure
     #[arg(value_enum, required_unless_present = "listen")]
     test: Option<Test>,
-    /// What is measured, and stands above the line in every ratio
-    #[arg(long, value_name = "NAME", value_parser = Entry::parse, default_value = contestant::all()[0].name())]
-    transport: Entry,
-    /// The peers to measure beside it, or `none` [default: all others, those that are not installed are named]
+    /// What is measured, and stands above the line in every ratio [default: iwarp, or the test's first variant of it]
+    #[arg(long, value_name = "NAME", value_parser = Entry::parse)]
+    transport: Option<Entry>,
+    /// The peers to measure beside it, or `none` [default: the test's; those that are not installed are named]
     #[arg(long, value_name = "NAME[:VARIANT],...", value_delimiter = ',')]
     vs: Option<Vec<String>>,
-    /// Message sizes: 8, 64K, a range in powers of two (8..4K), a list with commas [default: 8; bandwidth: 64K..1M]
+    /// Message sizes: 8, 64K, a range in powers of two (8..4K), a list with commas [default: the test's]
     #[arg(long, value_name = "SIZES")]
-    size: Option<Sizes>,
-    /// Runs of each contestant at each size, in turns
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
+    pub(super) size: Option<Sizes>,
+    /// Runs of each contestant in each case, in turns [default: 5, of the larger tests 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: Option<u32>,
+    /// Only a glance: one run, a tenth of the messages, fewer sizes
+    #[arg(long)]
+    pub(super) quick: bool,
     /// Messages in each run [default: about a second of them]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_MESSAGES))]
-    iterations: Option<u64>,
+    pub(super) iterations: Option<u64>,
     /// Messages before those that count [default: a tenth]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_MESSAGES))]
-    warmup: Option<u64>,
+    pub(super) warmup: Option<u64>,
     /// Messages in flight, in bandwidth and rate
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=LARGEST_WINDOW as i64))]
     window: u16,
-    /// The operation that carries the data, where a contestant has several [default: send; iwarp writes in bandwidth]
+    /// The operation that carries the data, where a contestant has several [default: send; iwarp writes in bandwidth, all in overlap]
     #[arg(long, value_enum)]
     operation: Option<Operation>,
-    /// The checksum over each frame, where a contestant has one
-    #[arg(long, value_enum, default_value_t = Switch::On)]
-    crc: Switch,
-    /// Markers in the stream, where a contestant has them
-    #[arg(long, value_enum, default_value_t = Switch::Off)]
-    markers: Switch,
-    /// When iwarp places what has come
-    #[arg(long, value_enum, default_value_t = Verify::LargeInPlace)]
-    verify: Verify,
-    /// How long frames of iwarp may be
-    #[arg(long, value_enum, default_value_t = Fpdu::Large)]
-    fpdu: Fpdu,
-    /// Who runs iwarp's event loop
-    #[arg(long, value_enum, default_value_t = Progress::Caller)]
-    progress: Progress,
+    #[command(flatten)]
+    stack: Stack,
+    /// overlap: what the passive side does meanwhile [default: each]
+    #[arg(long, value_enum, value_name = "TARGET,...", value_delimiter = ',')]
+    pub(super) target: Vec<Target>,
+    /// overlap: computation after each message, in microseconds [default: 1,10,100,300,1000,2000]
+    #[arg(long, value_name = "US,...", value_delimiter = ',')]
+    pub(super) computation: Vec<u32>,
+    /// idle: connections that are kept quiet
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=MOST_CONNECTIONS as u64))]
+    pub(super) connections: usize,
+    /// idle: for how long nothing happens [default: 3]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(super) seconds: Option<f64>,
+    /// all-to-all: how many processes, each number a case of its own
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "8,64")]
+    pub(super) processes: Vec<usize>,
     /// Show also how often each side copied each byte of the payload, where a contestant tells
     #[arg(long)]
     pub(super) copies: bool,
@@ -92,6 +109,9 @@ pub(crate) struct Arguments {
     /// Serve the passive side of measurements that another machine asks for, at this address
     #[arg(long, value_name = "ADDRESS[:PORT]", conflicts_with_all = ["test", "connect"])]
     pub(super) listen: Option<String>,
+    /// Run the two sides on two hosts of a fresh test network, with a link of this rate; `off`: on loopback [default: off; overlap: 1G]
+    #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "1G", conflicts_with_all = ["connect", "listen"])]
+    lab: Option<LabWish>,
     /// Measure to the machine that listens there, instead of on this one alone
     #[arg(long, value_name = "HOST[:PORT]")]
     connect: Option<String>,
@@ -101,72 +121,92 @@ impl Arguments {
     /// What is to be done.
     pub(super) fn plan(&self) -> Result<Plan, Failure> {
         let Some(test) = self.test else { return Err(Failure::Usage("name a test".into())) };
-        let place = match &self.connect {
-            None => Place::Here,
-            Some(host) => Place::There(host.parse().map_err(Failure::Usage)?),
-        };
+        let (place, note) = self.place(test)?;
+        let template = self.template(&place);
         Ok(Plan {
-            entries: self.entries()?,
-            sizes: self.size.clone().unwrap_or_else(|| default_sizes(test)).0,
-            runs: self.runs,
-            iterations: self.iterations,
-            warmup: self.warmup,
+            test,
+            entries: self.entries(test)?,
+            cases: test.design().cases(&Basis { template, arguments: self }),
+            runs: self.runs.unwrap_or(if self.quick { 1 } else { test.design().runs() }),
             limit: Duration::from_secs(self.timeout),
             pin: self.pin,
             copies: self.copies,
-            template: self.job(test, &place),
             place,
+            note,
         })
     }
 
+    /// Where it is done, and what is to be known about that.
+    fn place(&self, test: Test) -> Result<(Place, Option<String>), Failure> {
+        let place = match (&self.connect, self.lab) {
+            (Some(host), _) => Place::There(host.parse().map_err(Failure::Usage)?),
+            (None, Some(LabWish::Rate(rate))) => {
+                Place::lab(Some(rate)).map_err(|error| Failure::Runtime(error.to_string()))?
+            }
+            (None, None) if test.design().wants_lab() => match Place::lab(None) {
+                Ok(place) => place,
+                Err(error) => {
+                    let note = "on loopback, where the processor is the network and little can hide, because there is no test network";
+                    return Ok((Place::Here, Some(format!("{note}: {error}"))));
+                }
+            },
+            (None, _) => Place::Here,
+        };
+        Ok((place, None))
+    }
+
     /// The transport, then its peers.
-    fn entries(&self) -> Result<Vec<Entry>, Failure> {
-        let mut entries = vec![self.transport.clone()];
+    fn entries(&self, test: Test) -> Result<Vec<Entry>, Failure> {
+        let parse = |name: &String| Entry::parse(name).map_err(Failure::Usage);
+        let usual = test.design().contestants().iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+        let mut entries: Vec<_> = self.transport.clone().or_else(|| usual.first().cloned()).into_iter().collect();
         match &self.vs {
-            None => entries.extend(others(&self.transport)),
+            None => {
+                let others: Vec<_> = usual.into_iter().filter(|other| !entries[0].stands_for(other)).collect();
+                entries.extend(others);
+            }
             Some(names) if names.iter().any(|name| name == "none") => {}
             Some(names) => {
                 for name in names {
-                    entries.push(Entry::parse(name).map_err(Failure::Usage)?);
+                    entries.push(parse(name)?);
                 }
             }
         }
         Ok(entries)
     }
 
-    /// The job without what changes from run to run.
-    fn job(&self, test: Test, place: &Place) -> Job {
+    /// The job without what changes from case to case and from run to run.
+    fn template(&self, place: &Place) -> Job {
         Job {
             version: env!("CARGO_PKG_VERSION").into(),
             contestant: String::new(),
             variant: None,
-            role: Role::Active,
-            test,
+            rank: 0,
+            ranks: 2,
+            kind: Kind::Latency,
             operation: self.operation,
             size: 1,
             iterations: 1,
             warmup: 1,
             window: usize::from(self.window),
             wait: self.wait,
-            crc: self.crc,
-            markers: self.markers,
-            verify: self.verify,
-            fpdu: self.fpdu,
-            progress: self.progress,
-            local: place.local(),
-            host: place.host().into(),
+            cache: Cache::In,
+            target: Target::Polling,
+            computation_us: 0,
+            connections: 1,
+            quiet_ms: 1,
+            settle_ms: 0,
+            stack: self.stack,
+            local: None,
+            host: place.host(),
             core: None,
         }
     }
 }
 
-fn others(transport: &Entry) -> impl Iterator<Item = Entry> {
-    let entries = contestant::all().iter().map(|contestant| Entry { contestant: *contestant, variant: None });
-    let name = transport.contestant.name();
-    entries.filter(move |entry| entry.contestant.name() != name)
-}
-
-fn default_sizes(test: Test) -> Sizes {
-    let text = if test == Test::Bandwidth { "64K..1M" } else { "8" };
-    text.parse().expect("the defaults are well formed")
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds from 0.1 to 600".into()),
+    }
 }

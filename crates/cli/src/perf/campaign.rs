@@ -1,4 +1,4 @@
-//! Many runs: sizes one after the other, at each size the contestants in turns.
+//! Many runs: cases one after the other, in each case the contestants in turns.
 
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -6,44 +6,36 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::contestant::Entry;
-use super::plan::{Job, Switch};
-use super::remote::Place;
+use super::job::{Job, Switch};
+use super::measure::median;
+use super::metric::metrics;
+use super::place::Place;
 use super::session::{self, Run};
-use super::size::Size;
+use super::tests::{Case, Test};
 use crate::failure::Failure;
 
 /// All that is to be done.
 #[derive(Debug)]
 pub(crate) struct Plan {
+    pub(crate) test: Test,
     /// The measured transport, then its peers.
     pub(crate) entries: Vec<Entry>,
-    pub(crate) sizes: Vec<Size>,
+    pub(crate) cases: Vec<Case>,
     pub(crate) runs: u32,
-    /// Messages in a run, when not the default for test and size.
-    pub(crate) iterations: Option<u64>,
-    pub(crate) warmup: Option<u64>,
     /// How long a run may take.
     pub(crate) limit: Duration,
     pub(crate) pin: Switch,
     /// Whether the table shows copies.
     pub(crate) copies: bool,
     pub(crate) place: Place,
-    /// The job without contestant, role, size and counts.
-    pub(crate) template: Job,
+    /// What is to be known about the place.
+    pub(crate) note: Option<String>,
 }
 
 impl Plan {
-    /// The job of a contestant at a size.
-    pub(crate) fn job(&self, entry: &Entry, size: Size) -> Job {
-        let iterations = self.iterations.unwrap_or_else(|| Job::default_iterations(self.template.test, size.0));
-        Job {
-            contestant: entry.contestant.name().into(),
-            variant: entry.variant.clone(),
-            size: size.0,
-            iterations,
-            warmup: self.warmup.unwrap_or((iterations / 10).max(1)),
-            ..self.template.clone()
-        }
+    /// The job of a contestant in a case.
+    pub(crate) fn job(&self, entry: &Entry, case: &Case) -> Job {
+        Job { contestant: entry.contestant.name().into(), variant: entry.variant.clone(), ..case.job.clone() }
     }
 
     /// The cores of the passive and the active side, when they are told to stay on some.
@@ -60,20 +52,23 @@ pub(crate) struct Results {
     pub(crate) missing: Vec<Missing>,
 }
 
-/// The runs of one contestant at one size.
+/// The runs of one contestant in one case.
 #[derive(Debug)]
 pub(crate) struct Cell {
     /// Position in the plan's entries.
     pub(crate) entry: usize,
-    pub(crate) size: Size,
+    /// Position in the plan's cases.
+    pub(crate) case: usize,
     pub(crate) runs: Vec<Run>,
 }
 
-/// A contestant that was not measured to the end.
+/// A contestant without a result, in all cases or in one.
 #[derive(Debug)]
 pub(crate) struct Missing {
     /// Position in the plan's entries.
     pub(crate) entry: usize,
+    /// Position in the plan's cases; `None`: all of them.
+    pub(crate) case: Option<usize>,
     pub(crate) name: String,
     pub(crate) reason: String,
     /// It should have worked: it is installed, and failed.
@@ -81,9 +76,15 @@ pub(crate) struct Missing {
 }
 
 impl Results {
-    /// The runs of a contestant at a size, when there are any.
-    pub(crate) fn runs(&self, entry: usize, size: Size) -> &[Run] {
-        self.cells.iter().find(|cell| cell.entry == entry && cell.size == size).map_or(&[], |cell| &cell.runs)
+    /// The runs of a contestant in a case, when there are any.
+    pub(crate) fn runs(&self, entry: usize, case: usize) -> &[Run] {
+        self.cells.iter().find(|cell| cell.entry == entry && cell.case == case).map_or(&[], |cell| &cell.runs)
+    }
+
+    /// The median of what a case is about.
+    pub(crate) fn main(&self, plan: &Plan, entry: usize, case: usize) -> Option<f64> {
+        let metrics = metrics(plan.test, &plan.cases[case].job);
+        median(self.runs(entry, case).iter().filter_map(metrics.first()?.value))
     }
 
     /// Why the measurement as a whole counts as failed, if it does.
@@ -92,19 +93,19 @@ impl Results {
         Some(format!("{} failed: {}", broken.name, broken.reason))
     }
 
-    fn is_missing(&self, entry: usize) -> bool {
-        self.missing.iter().any(|missing| missing.entry == entry)
+    fn is_missing(&self, entry: usize, case: usize) -> bool {
+        self.missing.iter().any(|missing| missing.entry == entry && missing.case.is_none_or(|missing| missing == case))
     }
 
-    fn miss(&mut self, plan: &Plan, entry: usize, reason: String, broken: bool) {
+    fn miss(&mut self, plan: &Plan, entry: usize, case: Option<usize>, reason: String, broken: bool) {
         let name = plan.entries[entry].to_string();
-        self.missing.push(Missing { entry, name, reason, broken });
+        self.missing.push(Missing { entry, case, name, reason, broken });
     }
 
-    fn add(&mut self, entry: usize, size: Size, run: Run) {
-        match self.cells.iter_mut().find(|cell| cell.entry == entry && cell.size == size) {
+    fn add(&mut self, entry: usize, case: usize, run: Run) {
+        match self.cells.iter_mut().find(|cell| cell.entry == entry && cell.case == case) {
             Some(cell) => cell.runs.push(run),
-            None => self.cells.push(Cell { entry, size, runs: vec![run] }),
+            None => self.cells.push(Cell { entry, case, runs: vec![run] }),
         }
     }
 }
@@ -114,14 +115,14 @@ pub(crate) fn run(plan: &Plan) -> Result<Results, Failure> {
     let mut results = Results::default();
     find_out_who_can(plan, &mut results)?;
     let progress = progress(plan);
-    for size in &plan.sizes {
+    for (at, case) in plan.cases.iter().enumerate() {
         for turn in 0..plan.runs as usize {
             for offset in 0..plan.entries.len() {
                 // Another one starts each time, so that nobody always runs after the same neighbour.
                 let entry = (turn + offset) % plan.entries.len();
-                if !results.is_missing(entry) {
-                    progress.set_message(format!("{} {size}", plan.entries[entry]));
-                    one(plan, entry, *size, &mut results)?;
+                if !results.is_missing(entry, at) {
+                    progress.set_message(format!("{} {}", plan.entries[entry], case.size()));
+                    one(plan, entry, at, &mut results)?;
                 }
                 progress.inc(1);
             }
@@ -133,32 +134,42 @@ pub(crate) fn run(plan: &Plan) -> Result<Results, Failure> {
 
 fn find_out_who_can(plan: &Plan, results: &mut Results) -> Result<(), Failure> {
     for (index, entry) in plan.entries.iter().enumerate() {
-        for size in &plan.sizes {
-            let job = plan.job(entry, *size);
+        let mut refused = Vec::new();
+        for (at, case) in plan.cases.iter().enumerate() {
+            let job = plan.job(entry, case);
             job.check().map_err(Failure::Usage)?;
-            entry.contestant.supports(&job).map_err(|reason| Failure::Usage(format!("{entry}: {reason}")))?;
+            if let Err(reason) = entry.contestant.supports(&job) {
+                refused.push((at, reason));
+            }
         }
-        match entry.available() {
+        // Who can do nothing of it was asked for by mistake.
+        if let (true, Some((_, reason))) = (refused.len() == plan.cases.len(), refused.first()) {
+            return Err(Failure::Usage(format!("{entry}: {reason}")));
+        }
+        refused.into_iter().for_each(|(at, reason)| results.miss(plan, index, Some(at), reason, false));
+        let fits_place = || if plan.place.is_lab() { entry.contestant.runs_in_lab() } else { Ok(()) };
+        match entry.available().and_then(|()| fits_place()) {
             Ok(()) => {}
             Err(reason) if index == 0 => return Err(Failure::Runtime(format!("{entry}: {reason}"))),
-            Err(reason) => results.miss(plan, index, reason, false),
+            Err(reason) => results.miss(plan, index, None, reason, false),
         }
     }
     Ok(())
 }
 
-fn one(plan: &Plan, entry: usize, size: Size, results: &mut Results) -> Result<(), Failure> {
-    match session::run(&plan.job(&plan.entries[entry], size), &plan.place, plan.cores(), plan.limit) {
-        Ok(run) => results.add(entry, size, run),
+fn one(plan: &Plan, entry: usize, case: usize, results: &mut Results) -> Result<(), Failure> {
+    match session::run(&plan.job(&plan.entries[entry], &plan.cases[case]), &plan.place, plan.cores(), plan.limit) {
+        Ok(run) => results.add(entry, case, run),
         Err(reason) if entry == 0 => return Err(Failure::Runtime(format!("{}: {reason}", plan.entries[0]))),
-        Err(reason) => results.miss(plan, entry, reason, true),
+        Err(reason) => results.miss(plan, entry, None, reason, true),
     }
     Ok(())
 }
 
 /// A bar on standard error, when that is a terminal. It is drawn between runs only, never during one.
 fn progress(plan: &Plan) -> ProgressBar {
-    let bar = ProgressBar::new((plan.sizes.len() * plan.entries.len()) as u64 * u64::from(plan.runs));
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}").expect("the template is well formed");
+    let bar = ProgressBar::new((plan.cases.len() * plan.entries.len()) as u64 * u64::from(plan.runs));
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {elapsed} of about {duration}  {msg}")
+        .expect("the template is well formed");
     bar.with_style(style)
 }

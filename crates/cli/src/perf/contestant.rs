@@ -3,13 +3,13 @@
 use std::fmt;
 
 use super::contestants::{libfabric::Libfabric, sockets::Sockets, ucx::Ucx, weft::Weft};
+use super::job::Job;
 use super::measure::Measured;
-use super::plan::Job;
 
-/// A way to move bytes between two processes.
+/// A way to move bytes between processes.
 ///
-/// One run is two fresh processes, one for each role. In each, [`open`](Self::open) gives a [`Side`]; the two sides'
-/// addresses are exchanged; then both [`run`](Side::run) at the same time.
+/// One run is two fresh processes, or more. In each, [`open`](Self::open) gives a [`Side`]; the sides' addresses are
+/// exchanged; then all [`run`](Side::run) at the same time.
 pub(crate) trait Contestant: Sync {
     /// What it is called on the command line, before a colon.
     fn name(&self) -> &'static str;
@@ -20,20 +20,30 @@ pub(crate) trait Contestant: Sync {
     /// Whether it can run on this machine; otherwise why not and what to install.
     fn available(&self, variant: Option<&str>) -> Result<(), String>;
 
-    /// Whether it has this variant and this test at all; otherwise what it has.
+    /// Whether it has this variant and this kind of run at all; otherwise what it has.
     fn supports(&self, job: &Job) -> Result<(), String>;
+
+    /// Whether it can run between hosts of a test network; otherwise why not.
+    fn runs_in_lab(&self) -> Result<(), String> {
+        Ok(())
+    }
 
     /// Makes one side ready, up to the point where the other side can reach it.
     fn open(&self, job: &Job) -> Result<Box<dyn Side>, String>;
 }
 
-/// One side of one run. Dropped only when both sides are done.
+/// One side of one run. Dropped only when all sides are done.
 pub(crate) trait Side {
     /// What the other side must know to reach this one; may be empty.
     fn address(&self) -> String;
 
-    /// Warms up, then measures. `peer` is the other side's address.
-    fn run(&mut self, job: &Job, peer: &str) -> Result<Measured, String>;
+    /// Warms up, then measures. `addresses` are those of all sides, this one included.
+    fn run(&mut self, job: &Job, addresses: &[String]) -> Result<Measured, String>;
+}
+
+/// The address of the other one of two sides.
+pub(crate) fn other<'a>(job: &Job, addresses: &'a [String]) -> &'a str {
+    addresses.get(1 - job.rank.min(1)).map_or("", String::as_str)
 }
 
 /// All contestants. The first is the one that is measured by default, the others are its peers.
@@ -60,6 +70,11 @@ impl Entry {
             format!("there is no contestant {name:?}; there are {}", names.join(", "))
         })?;
         Ok(Self { contestant: *contestant, variant })
+    }
+
+    /// Whether the other one need not be measured beside this one: it is the same, or what this one is a variant of.
+    pub(crate) fn stands_for(&self, other: &Self) -> bool {
+        self.contestant.name() == other.contestant.name() && (other.variant.is_none() || self.variant == other.variant)
     }
 
     /// Whether it can run here.
@@ -91,6 +106,13 @@ mod tests {
         assert_eq!(Entry::parse("libfabric:tcp;ofi_rxm").unwrap().variant.as_deref(), Some("tcp;ofi_rxm"));
         let error = Entry::parse("socket").unwrap_err();
         assert!(error.contains("\"socket\"") && error.contains("sockets"), "{error}");
+    }
+
+    #[test]
+    fn nobody_runs_beside_itself() {
+        let [plain, variant, other] = ["iwarp", "iwarp:crc=off", "sockets"].map(|name| Entry::parse(name).unwrap());
+        assert!(variant.stands_for(&plain) && variant.stands_for(&variant));
+        assert!(!plain.stands_for(&variant) && !plain.stands_for(&other));
     }
 
     #[test]

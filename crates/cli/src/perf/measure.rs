@@ -1,5 +1,6 @@
 //! Watches, and what becomes of their readings.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
@@ -7,17 +8,43 @@ use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// What one side saw in one run. Fields that the other side knows better are `None`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// What one process saw in one run. What another one knows better is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measured {
-    /// Latency: the median half round trip in microseconds. Bandwidth: GB/s. Rate: messages per second.
+    /// What the run is about, in the unit of `metric::metrics`: the median of times, or a speed.
     pub(crate) value: Option<f64>,
-    /// Latency: what 99 of 100 half round trips stay below. Bandwidth and rate: what 99 of 100 parts of the run reach.
+    /// Of times: what 99 of 100 stay below. Of speeds: what 99 of 100 parts of the run reach.
     pub(crate) p99: Option<f64>,
-    /// Processor time that this side used for each GB of payload, in seconds.
+    /// Processor time that this process used for each GB of payload, in seconds.
     pub(crate) cpu_s_per_gb: Option<f64>,
-    /// How often this side copied each byte of payload in user space.
+    /// Processor time that it used in each second.
+    pub(crate) cpu_share: Option<f64>,
+    /// How often it copied each byte of payload in user space.
     pub(crate) copies: Option<f64>,
+    /// What only some kinds of runs tell.
+    pub(crate) figures: BTreeMap<Figure, f64>,
+}
+
+/// What only some kinds of runs tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Figure {
+    /// Overlap: a transfer with nothing beside it, in microseconds.
+    CommunicationUs,
+    /// Overlap: of computation as long as a transfer, the share that lengthens nothing.
+    Hidden,
+    /// Computation over the whole time (t1 / t2).
+    Computing,
+    /// Idle: resident memory of a connection, in bytes.
+    ConnectionBytes,
+    /// Idle: times per second that a thread was woken.
+    WakeUps,
+    /// All to all: when it began, on the clock that all processes of a machine share, in seconds.
+    Began,
+    /// And when it ended.
+    Ended,
+    /// Processor time in each second in which nothing happened.
+    QuietCpu,
 }
 
 /// The reading at position `share` of the sorted readings (0.5: the median; of an even count the mean of the two in the middle).
@@ -116,7 +143,7 @@ impl Parts {
 }
 
 /// Wall time and this process's processor time since a moment.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Watch {
     start: Instant,
     cpu: Duration,
@@ -133,9 +160,19 @@ impl Watch {
         seconds(self.start.elapsed())
     }
 
+    /// Processor seconds of all threads of this process.
+    pub(crate) fn cpu(&self) -> Duration {
+        own_cpu().saturating_sub(self.cpu)
+    }
+
+    /// Processor seconds of all threads of this process in each second.
+    pub(crate) fn cpu_share(&self) -> f64 {
+        self.cpu().as_secs_f64() / self.seconds()
+    }
+
     /// Processor seconds of all threads of this process, for each GB of `bytes`.
     pub(crate) fn cpu_s_per_gb(&self, bytes: u64) -> f64 {
-        per_gb(own_cpu().saturating_sub(self.cpu), bytes)
+        per_gb(self.cpu(), bytes)
     }
 }
 
@@ -150,6 +187,11 @@ pub(crate) fn childrens_cpu() -> Duration {
         let microseconds = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
         Duration::from_micros(microseconds.unsigned_abs())
     })
+}
+
+/// Seconds on the clock that all processes of this machine share.
+pub(crate) fn shared_clock() -> f64 {
+    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0.0, |now| Duration::from(now).as_secs_f64())
 }
 
 fn own_cpu() -> Duration {

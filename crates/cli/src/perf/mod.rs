@@ -1,19 +1,26 @@
 //! `weft perf`: how fast, and beside whom.
 //!
-//! Each run of each contestant is two fresh processes ([`peer`]), both driven by this one over a line of JSON at a time
-//! ([`session`]); contestants take turns run by run ([`campaign`]); figures are medians over the runs ([`report`]).
+//! A test ([`tests`]) is a list of cases; each case is measured in several runs of each contestant, which take turns ([`campaign`]). Each
+//! run is two or more fresh processes ([`peer`]), all driven by this one over a line of JSON at a time ([`session`]). Figures
+//! ([`metric`]) are medians over the runs ([`report`]).
 
 mod arguments;
 mod campaign;
 mod contestant;
 mod contestants;
+mod job;
 mod measure;
+mod metric;
+mod overlap;
 mod peer;
-mod plan;
+mod place;
 mod remote;
 mod report;
 mod session;
 mod size;
+mod stack;
+mod tests;
+mod work;
 
 pub(crate) use arguments::Arguments;
 pub(crate) use contestants::ucx;

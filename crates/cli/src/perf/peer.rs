@@ -1,6 +1,6 @@
-//! One side of one run: the hidden subcommand that [`session`](super::session) starts, two at a time.
+//! One side of one run: the hidden subcommand that [`session`](super::session) starts, two or more at a time.
 //!
-//! Lines of JSON: a [`Job`] comes in, the side's address goes out; the other side's address comes in, the figures go out. When
+//! Lines of JSON: a [`Job`] comes in, the side's address goes out; a list of all sides' addresses comes in, the figures go out. When
 //! standard input ends the process ends, with all that it has started: nothing may keep spinning once nobody waits for it.
 
 use std::io::{self, BufRead, Read, Write};
@@ -15,8 +15,8 @@ use nix::unistd::{Pid, getpgrp, getpid};
 use serde::{Deserialize, Serialize};
 
 use super::contestant::Entry;
+use super::job::Job;
 use super::measure::Measured;
-use super::plan::Job;
 use crate::failure::Failure;
 
 /// Name of the subcommand.
@@ -64,10 +64,15 @@ fn converse(lines: &Receiver<String>, finished: &AtomicBool) -> Result<(), Strin
     entry.contestant.supports(&job)?;
     let mut side = entry.contestant.open(&job)?;
     say(&Said::Address(side.address())).map_err(|failure| failure.to_string())?;
-    let measured = side.run(&job, &next()?)?;
+    let addresses: Vec<String> =
+        serde_json::from_str(&next()?).map_err(|error| format!("these are no addresses: {error}"))?;
+    if addresses.len() != job.ranks {
+        return Err(format!("{} addresses came for {} processes", addresses.len(), job.ranks));
+    }
+    let measured = side.run(&job, &addresses)?;
     finished.store(true, Ordering::Release);
     say(&Said::Measured(measured)).map_err(|failure| failure.to_string())?;
-    // The other side may still need this one: it stays until both are done.
+    // The other side may still need this one: it stays until all are done.
     let _ = lines.recv();
     Ok(())
 }

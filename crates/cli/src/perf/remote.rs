@@ -6,8 +6,8 @@ use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
+use super::job::Job;
 use super::peer::{LINE_LIMIT, Said};
-use super::plan::{Job, Role};
 use super::session::Process;
 use crate::failure::Failure;
 
@@ -16,33 +16,6 @@ const DEFAULT_PORT: u16 = 7471;
 
 /// How long whoever connects may take to say what it wants.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
-
-/// Where the passive side is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// On this machine, on loopback.
-    Here,
-    /// On a machine that listens.
-    There(Target),
-}
-
-impl Place {
-    /// The host that the active side connects to.
-    pub(crate) fn host(&self) -> &str {
-        match self {
-            Self::Here => "127.0.0.1",
-            Self::There(target) => &target.host,
-        }
-    }
-
-    /// The address that a side on this machine takes; `None` when the way decides.
-    pub(crate) fn local(&self) -> Option<String> {
-        match self {
-            Self::Here => Some("127.0.0.1".into()),
-            Self::There(_) => None,
-        }
-    }
-}
 
 /// A host and a port: `192.0.2.1`, `192.0.2.1:7471`, `[2001:db8::1]:7471`, `2001:db8::1`, a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,7 +79,7 @@ fn serve(mut stream: TcpStream) -> io::Result<()> {
         Ok(job) => job,
         Err(reason) => return refuse(&mut stream, reason),
     };
-    let (mut process, mut stdout) = Process::start()?;
+    let (mut process, mut stdout) = Process::start(Process::command()?)?;
     process.tell(&job)?;
     let Some(mut stdin) = process.take_stdin() else { return Err(io::ErrorKind::BrokenPipe.into()) };
     // When the other machine goes away its end of the stream ends, so does the side's input, and so does the side.
@@ -133,7 +106,7 @@ fn relay(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
 fn passive_job(line: &str, local: &str) -> Result<Vec<u8>, String> {
     let job: Job = serde_json::from_str(line).map_err(|error| format!("this is no job: {error}"))?;
     job.check()?;
-    let job = Job { role: Role::Passive, local: Some(local.into()), ..job };
+    let job = Job { rank: 0, ranks: 2, local: Some(local.into()), ..job };
     let mut bytes = serde_json::to_vec(&job).map_err(|error| error.to_string())?;
     bytes.push(b'\n');
     Ok(bytes)
@@ -148,7 +121,7 @@ fn refuse(stream: &mut TcpStream, reason: String) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::tests::job;
+    use super::super::job::tests::job;
     use super::*;
 
     #[test]
@@ -166,7 +139,7 @@ mod tests {
     fn a_job_from_afar_is_checked_and_stays_passive() {
         let line = serde_json::to_string(&job()).unwrap();
         let passive: Job = serde_json::from_slice(&passive_job(&line, "192.0.2.1").unwrap()).unwrap();
-        assert_eq!(passive, Job { role: Role::Passive, local: Some("192.0.2.1".into()), ..job() });
+        assert_eq!(passive, Job { rank: 0, ranks: 2, local: Some("192.0.2.1".into()), ..job() });
         let huge = serde_json::to_string(&Job { size: usize::MAX, ..job() }).unwrap();
         assert!(passive_job(&huge, "192.0.2.1").unwrap_err().contains("size"));
         assert!(passive_job("{}", "192.0.2.1").is_err());

@@ -5,13 +5,13 @@ use std::{fs, thread};
 
 use nix::sys::utsname::uname;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::campaign::{Plan, Results};
 use super::measure::median;
-use super::plan::{Job, Operation, Test};
+use super::metric::{Column, Metric, metrics, title};
 use super::session::Run;
-use super::size::Size;
+use super::tests::{Case, Test, text};
 use crate::failure::Failure;
 use crate::table::{Align, Table};
 
@@ -35,6 +35,9 @@ struct Row {
     test: Test,
     transport: String,
     size_bytes: usize,
+    /// What else tells this case from others.
+    #[serde(flatten)]
+    labels: Map<String, Value>,
     metric: &'static str,
     unit: &'static str,
     median: Option<f64>,
@@ -43,36 +46,6 @@ struct Row {
     peer: Option<String>,
     peer_median: Option<f64>,
     ratio: Option<f64>,
-}
-
-/// A figure that is taken from each run.
-struct Metric {
-    name: &'static str,
-    unit: &'static str,
-    value: fn(&Run) -> Option<f64>,
-    p99: fn(&Run) -> Option<f64>,
-}
-
-const SENDER_CPU: Metric = Metric { name: "sender_cpu", unit: "s/GB", value: |run| run.sender_cpu, p99: |_| None };
-const RECEIVER_CPU: Metric =
-    Metric { name: "receiver_cpu", unit: "s/GB", value: |run| run.receiver_cpu, p99: |_| None };
-
-const SENDER_COPIES: Metric =
-    Metric { name: "sender_copies", unit: "copies/B", value: |run| run.sender_copies, p99: |_| None };
-const RECEIVER_COPIES: Metric =
-    Metric { name: "receiver_copies", unit: "copies/B", value: |run| run.receiver_copies, p99: |_| None };
-
-/// The figures of a test, the one that it is about first.
-fn metrics(job: &Job) -> Vec<Metric> {
-    let main = |name, unit| Metric { name, unit, value: |run| Some(run.value), p99: |run| run.p99 };
-    match job.test {
-        Test::Latency if job.operation == Some(Operation::Read) => vec![main("round_trip", "us")],
-        Test::Latency => vec![main("half_round_trip", "us")],
-        Test::Bandwidth => {
-            vec![main("throughput", "GB/s"), SENDER_CPU, RECEIVER_CPU, SENDER_COPIES, RECEIVER_COPIES]
-        }
-        Test::Rate => vec![main("message_rate", "1/s")],
-    }
 }
 
 impl Report {
@@ -112,101 +85,146 @@ impl Report {
     }
 
     fn table(&self, plan: &Plan, results: &Results) -> String {
-        let transport = &plan.entries[0];
-        let (what, test) = (title(&plan.template), plan.template.test);
-        let ratio = format!("{transport} / it");
-        let mut columns =
-            vec![("size", Align::Right), ("", Align::Left), ("median", Align::Right), ("p99", Align::Right)];
-        if test == Test::Bandwidth {
-            columns.extend([("send s/GB", Align::Right), ("receive s/GB", Align::Right)]);
-        }
-        if plan.copies {
-            columns.extend([("send copies/B", Align::Right), ("receive copies/B", Align::Right)]);
-        }
-        columns.push((&ratio, Align::Right));
-        let mut table = Table::new(&columns);
-        for size in &plan.sizes {
-            for entry in 0..plan.entries.len() {
-                table_row(&mut table, plan, results, entry, *size);
-            }
-        }
         let mut text = format!(
-            "{what}; medians of {} runs; {}, Linux {}, {} cores, {}\n\n{table}",
-            plan.runs, self.host, self.kernel, self.cores, self.congestion_control
+            "medians of {} runs; {}, Linux {}, {} cores, {}; {}\n",
+            plan.runs, self.host, self.kernel, self.cores, self.congestion_control, plan.place
         );
-        for missing in &results.missing {
-            text.push_str(&format!("\nnot measured: {}: {}", missing.name, missing.reason));
+        if let Some(note) = &plan.note {
+            text.push_str(&format!("{note}\n"));
         }
-        if !results.missing.is_empty() {
-            text.push('\n');
+        for section in sections(plan) {
+            text.push_str(&format!(
+                "\n{}\n\n{}",
+                title(&plan.cases[section[0]].job),
+                section_table(plan, results, &section)
+            ));
         }
+        text.push_str(&plan.test.design().afterword(plan, results));
+        text.push_str(&complaints(plan, results));
         text
     }
 }
 
-fn title(job: &Job) -> &'static str {
-    match job.test {
-        Test::Latency if job.operation == Some(Operation::Read) => "Round trip in us, less is better",
-        Test::Latency => "Half round trip in us, less is better",
-        Test::Bandwidth => "Throughput in GB/s, more is better",
-        Test::Rate => "Messages per second in millions, more is better",
+/// Positions of the cases of each kind, in the order of the plan.
+fn sections(plan: &Plan) -> Vec<Vec<usize>> {
+    let mut sections: Vec<Vec<usize>> = Vec::new();
+    for (at, case) in plan.cases.iter().enumerate() {
+        match sections.iter_mut().find(|section| plan.cases[section[0]].job.kind == case.job.kind) {
+            Some(section) => section.push(at),
+            None => sections.push(vec![at]),
+        }
+    }
+    sections
+}
+
+/// Who is missing, each reason once.
+fn complaints(plan: &Plan, results: &Results) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for missing in &results.missing {
+        let scope = missing.case.map_or_else(String::new, |at| {
+            let labels: Vec<_> =
+                plan.cases[at].labels.iter().map(|(name, value)| format!("{name} {}", text(value))).collect();
+            if labels.is_empty() { String::new() } else { format!(" ({})", labels.join(", ")) }
+        });
+        let line = format!("not measured: {}{scope}: {}", missing.name, missing.reason);
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
+        .into_iter()
+        .map(|line| format!("\n{line}"))
+        .chain((!results.missing.is_empty()).then(|| "\n".into()))
+        .collect()
+}
+
+fn is_shown(plan: &Plan, metric: &Metric) -> bool {
+    match metric.column {
+        Column::WithP99 | Column::Plain(_) => true,
+        Column::Copies(_) => plan.copies,
+        Column::None => false,
     }
 }
 
-fn table_row(table: &mut Table, plan: &Plan, results: &Results, entry: usize, size: Size) {
-    let runs = results.runs(entry, size);
+fn section_table(plan: &Plan, results: &Results, section: &[usize]) -> Table {
+    let first = &plan.cases[section[0]];
+    let metrics: Vec<_> = metrics(plan.test, &first.job).into_iter().filter(|metric| is_shown(plan, metric)).collect();
+    let mut columns = vec![("size", Align::Right)];
+    columns.extend(
+        first.labels.iter().map(|(name, value)| (*name, if value.is_number() { Align::Right } else { Align::Left })),
+    );
+    columns.push(("", Align::Left));
+    for metric in &metrics {
+        match metric.column {
+            Column::WithP99 => columns.extend([("median", Align::Right), ("p99", Align::Right)]),
+            Column::Plain(heading) | Column::Copies(heading) => columns.push((heading, Align::Right)),
+            Column::None => {}
+        }
+    }
+    let ratio = format!("{} / it", plan.entries[0]);
+    if plan.entries.len() > 1 {
+        columns.push((&ratio, Align::Right));
+    }
+    let mut table = Table::new(&columns);
+    for &at in section {
+        for entry in 0..plan.entries.len() {
+            table_row(&mut table, plan, results, (entry, at), &metrics);
+        }
+    }
+    table
+}
+
+fn table_row(table: &mut Table, plan: &Plan, results: &Results, (entry, at): (usize, usize), metrics: &[Metric]) {
+    let (runs, case) = (results.runs(entry, at), &plan.cases[at]);
     if runs.is_empty() {
         return;
     }
-    let test = plan.template.test;
-    let scale = if test == Test::Rate { 1e-6 } else { 1.0 };
-    let cell = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{:.3}", value * scale));
-    let main = &metrics(&plan.template)[0];
-    let mut row = vec![
-        size.to_string(),
-        plan.entries[entry].to_string(),
-        cell(median_of(runs, main.value)),
-        cell(median_of(runs, main.p99)),
-    ];
-    if test == Test::Bandwidth {
-        row.extend([SENDER_CPU, RECEIVER_CPU].map(|metric| cell(median_of(runs, metric.value))));
+    let mut row = vec![case.size().to_string()];
+    row.extend(case.labels.iter().map(|(_, value)| text(value)));
+    row.push(plan.entries[entry].to_string());
+    for metric in metrics {
+        let cell =
+            |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{:.3}", value * metric.scale()));
+        row.push(cell(median_of(runs, metric.value)));
+        if metric.column == Column::WithP99 {
+            row.push(cell(median_of(runs, metric.p99)));
+        }
     }
-    if plan.copies {
-        row.extend([SENDER_COPIES, RECEIVER_COPIES].map(|metric| cell(median_of(runs, metric.value))));
-    }
-    let ratio = ratio(median_of(results.runs(0, size), main.value), median_of(runs, main.value));
-    row.push(match ratio {
-        Some(ratio) if entry > 0 => format!("{ratio:.2}"),
-        _ => String::new(),
-    });
+    let ratio = ratio(results.main(plan, 0, at), results.main(plan, entry, at));
+    row.extend(ratio.filter(|_| entry > 0).map(|ratio| format!("{ratio:.2}")));
     table.row(row);
 }
 
 fn rows(plan: &Plan, results: &Results) -> Vec<Row> {
     let mut rows = Vec::new();
-    for size in &plan.sizes {
-        for metric in metrics(&plan.template) {
-            if median_of(results.runs(0, *size), metric.value).is_none() {
+    for (at, case) in plan.cases.iter().enumerate() {
+        for metric in metrics(plan.test, &case.job) {
+            let measured = |entry: usize| median_of(results.runs(entry, at), metric.value).is_some();
+            let peers: Vec<_> = (1..plan.entries.len()).filter(|peer| !results.runs(*peer, at).is_empty()).collect();
+            if !measured(0) {
+                // A case that only peers can do still has figures.
+                let alone = peers.into_iter().filter(|peer| measured(*peer));
+                rows.extend(alone.map(|peer| row(plan, results, (peer, at), &metric, None)));
                 continue;
             }
-            let peers: Vec<_> = (1..plan.entries.len()).filter(|peer| !results.runs(*peer, *size).is_empty()).collect();
             if peers.is_empty() {
-                rows.push(row(plan, results, *size, &metric, None));
+                rows.push(row(plan, results, (0, at), &metric, None));
             }
-            rows.extend(peers.into_iter().map(|peer| row(plan, results, *size, &metric, Some(peer))));
+            rows.extend(peers.into_iter().map(|peer| row(plan, results, (0, at), &metric, Some(peer))));
         }
     }
     rows
 }
 
-fn row(plan: &Plan, results: &Results, size: Size, metric: &Metric, peer: Option<usize>) -> Row {
-    let runs = results.runs(0, size);
+fn row(plan: &Plan, results: &Results, (entry, at): (usize, usize), metric: &Metric, peer: Option<usize>) -> Row {
+    let (runs, case) = (results.runs(entry, at), &plan.cases[at]);
     let median = median_of(runs, metric.value);
-    let peer_median = peer.and_then(|peer| median_of(results.runs(peer, size), metric.value));
+    let peer_median = peer.and_then(|peer| median_of(results.runs(peer, at), metric.value));
     Row {
-        test: plan.template.test,
-        transport: plan.entries[0].to_string(),
-        size_bytes: size.0,
+        test: plan.test,
+        transport: plan.entries[entry].to_string(),
+        size_bytes: case.job.size,
+        labels: case.labels.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
         metric: metric.name,
         unit: metric.unit,
         median,
@@ -232,26 +250,27 @@ fn not_measured(results: &Results) -> Vec<Value> {
 }
 
 fn settings(plan: &Plan) -> Value {
-    let job = &plan.template;
-    let counts: Vec<_> = plan.sizes.iter().map(|size| plan.job(&plan.entries[0], *size)).collect();
-    let contestants: serde_json::Map<_, _> =
+    let job = &plan.cases[0].job;
+    let contestants: Map<_, _> =
         plan.entries.iter().map(|entry| (entry.to_string(), entry.contestant.describe().into())).collect();
     json!({
         "runs": plan.runs,
-        "messages": counts.iter().map(|job| json!({
-            "size_bytes": job.size, "iterations": job.iterations, "warmup": job.warmup, "in_flight": job.buffers(),
-        })).collect::<Vec<_>>(),
+        "messages": plan.cases.iter().map(messages).collect::<Vec<_>>(),
         "window": job.window,
         "operation": job.operation,
         "wait": job.wait,
-        "crc": job.crc,
-        "markers": job.markers,
-        "verify": job.verify,
-        "fpdu": job.fpdu,
-        "progress": job.progress,
+        "stack": job.stack,
         "pin": plan.pin,
-        "host": job.host,
-        "processes": "one for each side, fresh in each run; contestants take turns",
+        "place": plan.place.to_string(),
+        "note": plan.note,
+        "processes": "fresh in each run; contestants take turns",
         "contestants": contestants,
+    })
+}
+
+fn messages(case: &Case) -> Value {
+    let job = &case.job;
+    json!({
+        "kind": job.kind, "size_bytes": job.size, "iterations": job.iterations, "warmup": job.warmup, "in_flight": job.buffers(),
     })
 }

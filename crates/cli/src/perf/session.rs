@@ -12,103 +12,114 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use super::measure::Measured;
+use super::job::Job;
+use super::measure::{Figure, Measured};
 use super::peer::{LINE_LIMIT, PEER_COMMAND, Said};
-use super::plan::{Job, Role};
-use super::remote::Place;
+use super::place::Place;
 
 /// What one run gave.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Run {
-    pub(crate) value: f64,
-    pub(crate) p99: Option<f64>,
-    /// Processor seconds per GB of the side that sends.
-    pub(crate) sender_cpu: Option<f64>,
-    /// And of the side that receives.
-    pub(crate) receiver_cpu: Option<f64>,
-    /// Copies of each byte of payload, in user space, by the side that sends.
-    pub(crate) sender_copies: Option<f64>,
-    /// And by the side that receives.
-    pub(crate) receiver_copies: Option<f64>,
+    /// What each process saw. Of two, the first is passive.
+    pub(crate) sides: Vec<Measured>,
 }
 
-/// Does one run of a job, whose role is of no matter; gives up after `limit`.
+impl Run {
+    /// What the run is about; of two processes the active one knows best.
+    pub(crate) fn value(&self) -> Option<f64> {
+        self.sides.iter().rev().find_map(|side| side.value)
+    }
+
+    /// Its 99th percentile.
+    pub(crate) fn p99(&self) -> Option<f64> {
+        self.sides.iter().rev().find_map(|side| side.p99)
+    }
+
+    /// The passive of two processes.
+    pub(crate) fn passive(&self) -> Option<&Measured> {
+        self.sides.first()
+    }
+
+    /// The active of two processes.
+    pub(crate) fn active(&self) -> Option<&Measured> {
+        self.sides.get(1)
+    }
+
+    /// A figure, as each process that has it saw it.
+    pub(crate) fn figures(&self, figure: Figure) -> impl Iterator<Item = f64> {
+        self.sides.iter().filter_map(move |side| side.figures.get(&figure).copied())
+    }
+}
+
+/// Does one run of a job, whose rank is of no matter; gives up after `limit`.
 pub(crate) fn run(job: &Job, place: &Place, cores: Option<[usize; 2]>, limit: Duration) -> Result<Run, String> {
     let deadline = Instant::now() + limit;
     let (sender, heard) = channel();
-    let mut sides = [
-        Conversation::start(Role::Passive, place, sender.clone())?,
-        Conversation::start(Role::Active, &Place::Here, sender)?,
-    ];
-    for (index, side) in sides.iter_mut().enumerate() {
-        let local = match side.role {
-            Role::Passive => job.local.clone(),
-            Role::Active => place.local(),
-        };
-        let job = Job { role: side.role, core: cores.map(|cores| cores[index]), local, ..job.clone() };
+    let start = |rank| Conversation::start(rank, place, sender.clone());
+    let mut sides = (0..job.ranks).map(start).collect::<Result<Vec<_>, _>>()?;
+    drop(sender);
+    for side in &mut sides {
+        let core = cores.map(|cores| cores[side.rank % cores.len()]);
+        let job = Job { rank: side.rank, core, local: place.local(side.rank), ..job.clone() };
         side.tell(&serde_json::to_string(&job).expect("plain values become JSON"))?;
     }
-    let [passive, active] = both(&heard, deadline, |said| match said {
+    let addresses = all(job.ranks, &heard, deadline, |said| match said {
         Said::Address(address) => Some(address),
         _ => None,
     })?;
-    sides[0].tell(&active)?;
-    sides[1].tell(&passive)?;
-    let [passive, active] = both(&heard, deadline, |said| match said {
+    let addresses = serde_json::to_string(&addresses).expect("plain values become JSON");
+    sides.iter_mut().try_for_each(|side| side.tell(&addresses))?;
+    let measured = all(job.ranks, &heard, deadline, |said| match said {
         Said::Measured(measured) => Some(measured),
         _ => None,
     })?;
-    for side in sides {
-        side.end();
+    // All at once, so that nobody keeps another one waiting.
+    sides.iter_mut().for_each(Conversation::dismiss);
+    sides.into_iter().for_each(Conversation::end);
+    Ok(Run { sides: measured })
+}
+
+/// What one of `ranks` processes is called.
+fn name(rank: usize, ranks: usize) -> String {
+    match (rank, ranks) {
+        (0, 2) => "passive side".into(),
+        (1, 2) => "active side".into(),
+        _ => format!("process {rank}"),
     }
-    join(passive, active)
 }
 
-/// The figures of both sides as one.
-fn join(passive: Measured, active: Measured) -> Result<Run, String> {
-    Ok(Run {
-        value: active.value.or(passive.value).ok_or("neither side measured anything")?,
-        p99: active.p99.or(passive.p99),
-        sender_cpu: active.cpu_s_per_gb,
-        receiver_cpu: passive.cpu_s_per_gb,
-        sender_copies: active.copies,
-        receiver_copies: passive.copies,
-    })
-}
+/// A line that a process said, or that it says no more.
+type Heard = (usize, Result<String, String>);
 
-/// A line that a side said, or that it says no more.
-type Heard = (Role, Result<String, String>);
-
-/// Waits for one thing from each side, passive first in the result. The first failure of either ends the wait.
-fn both<T>(heard: &Receiver<Heard>, deadline: Instant, wanted: impl Fn(Said) -> Option<T>) -> Result<[T; 2], String> {
-    let (mut passive, mut active) = (None, None);
-    loop {
-        if let (Some(_), Some(_)) = (&passive, &active) {
-            break;
-        }
-        let (role, line) = match heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+/// Waits for one thing from each process. The first failure of any ends the wait.
+fn all<T>(
+    ranks: usize,
+    heard: &Receiver<Heard>,
+    deadline: Instant,
+    wanted: impl Fn(Said) -> Option<T>,
+) -> Result<Vec<T>, String> {
+    let mut values: Vec<Option<T>> = (0..ranks).map(|_| None).collect();
+    while values.iter().any(Option::is_none) {
+        let (rank, line) = match heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(heard) => heard,
             Err(RecvTimeoutError::Timeout) => return Err("it took too long, see --timeout".into()),
-            Err(RecvTimeoutError::Disconnected) => return Err("both sides ended".into()),
+            Err(RecvTimeoutError::Disconnected) => return Err("all processes ended".into()),
         };
-        let side = if role == Role::Passive { "passive" } else { "active" };
-        let line = line.map_err(|reason| format!("{side} side: {reason}"))?;
-        let said = serde_json::from_str(&line).map_err(|error| format!("{side} side said {line:?}: {error}"))?;
+        let name = || name(rank, ranks);
+        let line = line.map_err(|reason| format!("{}: {reason}", name()))?;
+        let said = serde_json::from_str(&line).map_err(|error| format!("{} said {line:?}: {error}", name()))?;
         if let Said::Failed(reason) = said {
-            return Err(format!("{side} side: {reason}"));
+            return Err(format!("{}: {reason}", name()));
         }
-        let value = wanted(said).ok_or_else(|| format!("{side} side said {line:?} out of turn"))?;
-        *(if role == Role::Passive { &mut passive } else { &mut active }) = Some(value);
+        let value = wanted(said).ok_or_else(|| format!("{} said {line:?} out of turn", name()))?;
+        values[rank] = Some(value);
     }
-    match (passive, active) {
-        (Some(passive), Some(active)) => Ok([passive, active]),
-        _ => unreachable!("the loop ends when both are there"),
-    }
+    Ok(values.into_iter().flatten().collect())
 }
 
 /// A side that was started, here or on the other machine.
 struct Conversation {
-    role: Role,
+    rank: usize,
     end: End,
 }
 
@@ -118,20 +129,23 @@ enum End {
 }
 
 impl Conversation {
-    fn start(role: Role, place: &Place, sender: Sender<Heard>) -> Result<Self, String> {
-        let (end, from): (End, Box<dyn Read + Send>) = match place {
-            Place::Here => {
-                let (process, stdout) = Process::start().map_err(|error| format!("cannot start a process: {error}"))?;
-                (End::Process(process), Box::new(stdout))
-            }
-            Place::There(target) => {
+    fn start(rank: usize, place: &Place, sender: Sender<Heard>) -> Result<Self, String> {
+        let (end, from): (End, Box<dyn Read + Send>) = match place.machine(rank) {
+            Some(target) => {
                 let stream = target.connect()?;
                 let reader = stream.try_clone().map_err(|error| error.to_string())?;
                 (End::Machine(stream), Box::new(reader))
             }
+            None => {
+                let (process, stdout) = place
+                    .command(rank)
+                    .and_then(Process::start)
+                    .map_err(|error| format!("cannot start a process: {error}"))?;
+                (End::Process(process), Box::new(stdout))
+            }
         };
-        thread::spawn(move || listen(role, from, &sender));
-        Ok(Self { role, end })
+        thread::spawn(move || listen(rank, from, &sender));
+        Ok(Self { rank, end })
     }
 
     fn tell(&mut self, line: &str) -> Result<(), String> {
@@ -140,20 +154,27 @@ impl Conversation {
             End::Process(process) => process.tell(line.as_bytes()),
             End::Machine(stream) => stream.write_all(line.as_bytes()),
         }
-        .map_err(|error| format!("{:?} side is gone: {error}", self.role))
+        .map_err(|error| format!("process {} is gone: {error}", self.rank))
     }
 
-    /// Both are done: lets the side go in peace.
-    fn end(self) {
-        match self.end {
-            End::Process(process) => process.end(),
+    /// All are done: lets the process go in peace.
+    fn dismiss(&mut self) {
+        match &mut self.end {
+            End::Process(process) => drop(process.take_stdin()),
             End::Machine(stream) => drop(stream.shutdown(Shutdown::Write)),
+        }
+    }
+
+    /// Sees it off.
+    fn end(self) {
+        if let End::Process(process) = self.end {
+            process.end();
         }
     }
 }
 
 /// Passes on what a side says, until it says no more.
-fn listen(role: Role, from: impl Read, sender: &Sender<Heard>) {
+fn listen(rank: usize, from: impl Read, sender: &Sender<Heard>) {
     let mut reader = BufReader::new(from);
     loop {
         let mut line = String::new();
@@ -163,7 +184,7 @@ fn listen(role: Role, from: impl Read, sender: &Sender<Heard>) {
             Err(error) => Err(error.to_string()),
         };
         let over = heard.is_err();
-        if sender.send((role, heard)).is_err() || over {
+        if sender.send((rank, heard)).is_err() || over {
             return;
         }
     }
@@ -176,9 +197,14 @@ pub(super) struct Process {
 }
 
 impl Process {
+    /// The command that starts one on this machine.
+    pub(super) fn command() -> io::Result<Command> {
+        Ok(Command::new(env::current_exe()?))
+    }
+
     /// Starts one; gives also what it says.
-    pub(super) fn start() -> io::Result<(Self, ChildStdout)> {
-        let mut child = Command::new(env::current_exe()?)
+    pub(super) fn start(mut command: Command) -> io::Result<(Self, ChildStdout)> {
+        let mut child = command
             .arg(PEER_COMMAND)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -221,11 +247,11 @@ impl Drop for Process {
 mod tests {
     use super::*;
 
-    fn heard(lines: Vec<Heard>) -> Result<[String; 2], String> {
+    fn heard(lines: Vec<Heard>) -> Result<Vec<String>, String> {
         let (sender, receiver) = channel();
         lines.into_iter().for_each(|line| sender.send(line).unwrap());
         drop(sender);
-        both(&receiver, Instant::now() + Duration::from_secs(60), |said| match said {
+        all(2, &receiver, Instant::now() + Duration::from_secs(60), |said| match said {
             Said::Address(address) => Some(address),
             _ => None,
         })
@@ -233,14 +259,24 @@ mod tests {
 
     #[test]
     fn both_sides_are_heard_in_any_order() {
-        let passive = (Role::Passive, Ok(r#"{"address":"p"}"#.into()));
-        let active = (Role::Active, Ok(r#"{"address":"a"}"#.into()));
-        assert_eq!(heard(vec![active.clone(), passive.clone()]), Ok(["p".into(), "a".into()]));
-        assert_eq!(heard(vec![passive.clone(), active.clone()]), Ok(["p".into(), "a".into()]));
-        let failed = (Role::Active, Ok(r#"{"failed":"no luck"}"#.into()));
+        let passive = (0, Ok(r#"{"address":"p"}"#.into()));
+        let active = (1, Ok(r#"{"address":"a"}"#.into()));
+        let both = vec!["p".into(), "a".into()];
+        assert_eq!(heard(vec![active.clone(), passive.clone()]), Ok(both.clone()));
+        assert_eq!(heard(vec![passive.clone(), active.clone()]), Ok(both));
+        let failed = (1, Ok(r#"{"failed":"no luck"}"#.into()));
         assert_eq!(heard(vec![failed]), Err("active side: no luck".into()), "nobody waits for the other");
-        assert!(heard(vec![passive.clone(), (Role::Active, Err("gone".into()))]).unwrap_err().contains("gone"));
-        assert!(heard(vec![(Role::Active, Ok("garbage".into()))]).unwrap_err().contains("garbage"));
+        assert!(heard(vec![passive.clone(), (1, Err("gone".into()))]).unwrap_err().contains("gone"));
+        assert!(heard(vec![(1, Ok("garbage".into()))]).unwrap_err().contains("garbage"));
         assert!(heard(vec![passive]).is_err(), "the other never spoke");
+    }
+
+    #[test]
+    fn the_active_side_knows_best() {
+        let side = |value| Measured { value, ..Measured::default() };
+        let run = |passive, active| Run { sides: vec![side(passive), side(active)] };
+        assert_eq!(run(Some(1.0), Some(2.0)).value(), Some(2.0));
+        assert_eq!(run(Some(1.0), None).value(), Some(1.0));
+        assert_eq!(run(None, None).value(), None);
     }
 }

@@ -6,9 +6,9 @@
 
 use weft_libfabric::{Endpoint, Fabric, Library, Local, Operation, PeerAddress, Posted, Slots};
 
-use super::super::contestant::{Contestant, Side};
+use super::super::contestant::{Contestant, Side, other};
+use super::super::job::{Job, Kind, Role};
 use super::super::measure::{Measured, Parts, RoundTrips, Watch};
-use super::super::plan::{Job, Role, Test};
 
 /// The provider that is meant when none is named.
 const DEFAULT_PROVIDER: &str = "tcp";
@@ -40,8 +40,14 @@ impl Contestant for Libfabric {
         Err(format!("libfabric has no provider {provider:?}; it has {}", names.join(", ")))
     }
 
-    fn supports(&self, _: &Job) -> Result<(), String> {
-        Ok(())
+    fn supports(&self, job: &Job) -> Result<(), String> {
+        match job.kind {
+            Kind::Latency | Kind::Bandwidth | Kind::Rate | Kind::PingPing => Ok(()),
+            _ => {
+                Err("tagged messages in one direction, and exchanges of them, are all that is measured of libfabric"
+                    .into())
+            }
+        }
     }
 
     fn open(&self, job: &Job) -> Result<Box<dyn Side>, String> {
@@ -67,14 +73,16 @@ impl Side for LibfabricSide {
         self.address.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    fn run(&mut self, job: &Job, peer: &str) -> Result<Measured, String> {
-        let peer = bytes_of_hex(peer).ok_or("the peer's address is damaged")?;
+    fn run(&mut self, job: &Job, addresses: &[String]) -> Result<Measured, String> {
+        let peer = bytes_of_hex(other(job, addresses)).ok_or("the peer's address is damaged")?;
         let mut run = || {
             let peer = self.endpoint.insert(&peer)?;
             let mut link = Link::new(&mut self.endpoint, peer, job);
-            match (job.test, job.role) {
-                (Test::Latency, Role::Active) => link.ping(job),
-                (Test::Latency, Role::Passive) => link.pong(job),
+            match (job.kind, job.role()) {
+                (Kind::Latency, Role::Active) => link.ping(job),
+                (Kind::Latency, Role::Passive) => link.pong(job),
+                // Both send first, and then wait.
+                (Kind::PingPing, _) => link.ping(job),
                 (_, Role::Active) => link.pour(job),
                 (_, Role::Passive) => link.drain(job),
             }
@@ -148,8 +156,8 @@ impl<'a> Link<'a> {
         let watch = Watch::start();
         self.send_many(job.iterations)?;
         let seconds = watch.seconds();
-        let value = match job.test {
-            Test::Rate => job.iterations as f64 / seconds,
+        let value = match job.kind {
+            Kind::Rate => job.iterations as f64 / seconds,
             _ => job.bytes() as f64 / 1e9 / seconds,
         };
         Ok(Measured { value: Some(value), cpu_s_per_gb: Some(watch.cpu_s_per_gb(job.bytes())), ..Measured::default() })
@@ -174,7 +182,7 @@ impl<'a> Link<'a> {
         self.receive_many(job.iterations, &mut parts)?;
         let cpu_s_per_gb = Some(watch.cpu_s_per_gb(job.bytes()));
         self.say_done()?;
-        let unit = if job.test == Test::Rate { 1.0 } else { 1e9 / job.size as f64 };
+        let unit = if job.kind == Kind::Rate { 1.0 } else { 1e9 / job.size as f64 };
         let p99 = parts.slow().map(|per_second| per_second / unit);
         Ok(Measured { p99, cpu_s_per_gb, ..Measured::default() })
     }

@@ -4,14 +4,17 @@
 //! of a message, unless the variant says `batched` (a window of messages in each write) or gives a size (`256K`).
 //! TCP_NODELAY is set; buffers are left to the kernel.
 
+mod duplex;
+mod overlap;
+
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::super::contestant::{Contestant, Side};
+use super::super::contestant::{Contestant, Side, other};
+use super::super::job::{Job, Kind, Role, Target, Wait};
 use super::super::measure::{Measured, Parts, RoundTrips, Watch};
-use super::super::plan::{Job, Role, Test, Wait};
 use super::super::size::Size;
 
 /// Bytes that a receiver asks for at a time.
@@ -71,14 +74,20 @@ impl Contestant for Sockets {
 
     fn supports(&self, job: &Job) -> Result<(), String> {
         write_bytes(job)?;
-        match &job.variant {
-            Some(variant) if job.test == Test::Latency => Err(format!("{variant:?} has no meaning for latency")),
+        match (&job.variant, job.kind) {
+            (_, Kind::Idle | Kind::AllToAll) => Err("plain sockets are not measured so".into()),
+            (_, Kind::Overlap | Kind::Inserted) if job.target == Target::Silent => {
+                Err("a target that never calls in never answers".into())
+            }
+            (Some(variant), kind) if !matches!(kind, Kind::Bandwidth | Kind::Rate) => {
+                Err(format!("{variant:?} has no meaning for this test"))
+            }
             _ => Ok(()),
         }
     }
 
     fn open(&self, job: &Job) -> Result<Box<dyn Side>, String> {
-        let listener = match job.role {
+        let listener = match job.role() {
             Role::Passive => Some(self.listen(job).map_err(|error| format!("cannot listen: {error}"))?),
             Role::Active => None,
         };
@@ -114,12 +123,18 @@ impl Side for SocketSide {
         port.map_or_else(String::new, |port| port.to_string())
     }
 
-    fn run(&mut self, job: &Job, peer: &str) -> Result<Measured, String> {
+    fn run(&mut self, job: &Job, addresses: &[String]) -> Result<Measured, String> {
         let write_bytes = write_bytes(job)?;
-        let stream = self.stream(job, peer).map_err(|error| format!("cannot connect: {error}"))?;
-        match (job.test, job.role) {
-            (Test::Latency, Role::Active) => ping(stream, job),
-            (Test::Latency, Role::Passive) => pong(stream, job),
+        let stream = self.stream(job, other(job, addresses)).map_err(|error| format!("cannot connect: {error}"))?;
+        match (job.kind, job.role()) {
+            (Kind::Latency, Role::Active) => ping(stream, job),
+            (Kind::Latency, Role::Passive) => pong(stream, job),
+            // Both send first, and then read.
+            (Kind::PingPing, _) => ping(stream, job),
+            (Kind::Duplex, _) => duplex::run(stream, job),
+            (Kind::Overlap, Role::Active) => overlap::search(stream, job),
+            (Kind::Inserted, Role::Active) => overlap::insert(stream, job),
+            (Kind::Overlap | Kind::Inserted, Role::Passive) => overlap::answer(stream, job),
             (_, Role::Active) => pour(stream, job, write_bytes),
             (_, Role::Passive) => drain(stream, job),
         }
@@ -169,8 +184,8 @@ fn pour(stream: &mut TcpStream, job: &Job, write_bytes: usize) -> io::Result<Mea
     let watch = Watch::start();
     send(stream, &message, job.bytes())?;
     let seconds = watch.seconds();
-    let value = match job.test {
-        Test::Rate => job.iterations as f64 / seconds,
+    let value = match job.kind {
+        Kind::Rate => job.iterations as f64 / seconds,
         _ => job.bytes() as f64 / 1e9 / seconds,
     };
     Ok(Measured { value: Some(value), cpu_s_per_gb: Some(watch.cpu_s_per_gb(job.bytes())), ..Measured::default() })
@@ -196,7 +211,7 @@ fn drain(stream: &mut TcpStream, job: &Job) -> io::Result<Measured> {
     receive(stream, &mut buffer, job.bytes(), &mut parts)?;
     let cpu_s_per_gb = Some(watch.cpu_s_per_gb(job.bytes()));
     write_all(stream, &[0])?;
-    let unit = if job.test == Test::Rate { job.size as f64 } else { 1e9 };
+    let unit = if job.kind == Kind::Rate { job.size as f64 } else { 1e9 };
     let p99 = parts.slow().map(|bytes_per_second| bytes_per_second / unit);
     Ok(Measured { p99, cpu_s_per_gb, ..Measured::default() })
 }
@@ -245,16 +260,16 @@ fn read_exact(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::plan::tests::job;
+    use super::super::super::job::tests::job;
     use super::*;
 
     #[test]
     fn a_variant_is_the_size_of_a_write() {
-        let rate = |variant: Option<&str>| Job { test: Test::Rate, variant: variant.map(str::to_owned), ..job() };
+        let rate = |variant: Option<&str>| Job { kind: Kind::Rate, variant: variant.map(str::to_owned), ..job() };
         assert_eq!(write_bytes(&rate(None)), Ok(8));
         assert_eq!(write_bytes(&rate(Some("batched"))), Ok(512));
         assert_eq!(write_bytes(&rate(Some("256K"))), Ok(256 << 10));
         assert!(Sockets::TCP.supports(&rate(Some("fast"))).is_err());
-        assert!(Sockets::TCP.supports(&Job { test: Test::Latency, ..rate(Some("256K")) }).is_err());
+        assert!(Sockets::TCP.supports(&Job { kind: Kind::Latency, ..rate(Some("256K")) }).is_err());
     }
 }

@@ -12,9 +12,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use super::super::contestant::{Contestant, Side};
+use super::super::contestant::{Contestant, Side, other};
+use super::super::job::{Job, Kind, Operation, Role};
 use super::super::measure::{Measured, childrens_cpu, per_gb};
-use super::super::plan::{Job, Operation, Role, Test};
 
 const PROGRAM: &str = "ucx_perftest";
 
@@ -37,16 +37,21 @@ impl Contestant for Ucx {
     }
 
     fn supports(&self, job: &Job) -> Result<(), String> {
-        match &job.variant {
-            None => Ok(()),
-            Some(variant) => Err(format!("{variant:?} is no variant of ucx; it has none")),
+        match (&job.variant, job.kind) {
+            (None, Kind::Latency | Kind::Bandwidth | Kind::Rate) => Ok(()),
+            (None, _) => Err(format!("{PROGRAM} has no such test")),
+            (Some(variant), _) => Err(format!("{variant:?} is no variant of ucx; it has none")),
         }
+    }
+
+    fn runs_in_lab(&self) -> Result<(), String> {
+        Err("it looks for interfaces in /sys, which shows those outside of the test network".into())
     }
 
     fn open(&self, job: &Job) -> Result<Box<dyn Side>, String> {
         let mut servers = Vec::new();
-        if job.role == Role::Passive {
-            for percentile in percentiles(job.test) {
+        if job.role() == Role::Passive {
+            for percentile in percentiles(job.kind) {
                 servers.push(Server::start(job, percentile)?);
             }
         }
@@ -61,18 +66,18 @@ pub(crate) fn find() -> Option<PathBuf> {
 }
 
 /// The percentiles that are asked for, each in a run of its own.
-fn percentiles(test: Test) -> &'static [&'static str] {
-    match test {
-        Test::Latency => &["50", "99"],
+fn percentiles(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Latency => &["50", "99"],
         _ => &["50"],
     }
 }
 
 fn test_name(job: &Job) -> &'static str {
-    match (job.operation.unwrap_or(Operation::Send), job.test) {
-        (Operation::Send, Test::Latency) => "tag_lat",
+    match (job.operation.unwrap_or(Operation::Send), job.kind) {
+        (Operation::Send, Kind::Latency) => "tag_lat",
         (Operation::Send, _) => "tag_bw",
-        (Operation::Write, Test::Latency) => "ucp_put_lat",
+        (Operation::Write, Kind::Latency) => "ucp_put_lat",
         (Operation::Write, _) => "ucp_put_bw",
         (Operation::Read, _) => "ucp_get",
     }
@@ -80,7 +85,7 @@ fn test_name(job: &Job) -> &'static str {
 
 /// The command that both sides run; the active one adds where the server is.
 fn command(job: &Job, percentile: &str, port: u16) -> Command {
-    let runs = percentiles(job.test).len() as u64;
+    let runs = percentiles(job.kind).len() as u64;
     let mut command = Command::new(PROGRAM);
     command
         .env("UCX_TLS", "tcp")
@@ -93,7 +98,7 @@ fn command(job: &Job, percentile: &str, port: u16) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    if job.test != Test::Latency {
+    if job.kind != Kind::Latency {
         command.args(["-O", &job.window.to_string()]);
     }
     if on_loopback(job) {
@@ -177,13 +182,13 @@ impl Side for UcxSide {
         ports.join(",")
     }
 
-    fn run(&mut self, job: &Job, peer: &str) -> Result<Measured, String> {
+    fn run(&mut self, job: &Job, addresses: &[String]) -> Result<Measured, String> {
         let cpu = childrens_cpu();
-        let mut measured = match job.role {
+        let mut measured = match job.role() {
             Role::Passive => self.serve(),
-            Role::Active => ask(job, peer),
+            Role::Active => ask(job, other(job, addresses)),
         }?;
-        if job.test != Test::Latency {
+        if job.kind != Kind::Latency {
             let bytes = (job.iterations + job.warmup) * job.size as u64;
             measured.cpu_s_per_gb = Some(per_gb(childrens_cpu().saturating_sub(cpu), bytes));
         }
@@ -206,7 +211,7 @@ impl UcxSide {
 
 fn ask(job: &Job, peer: &str) -> Result<Measured, String> {
     let mut measured = Measured::default();
-    for (percentile, port) in percentiles(job.test).iter().zip(peer.split(',')) {
+    for (percentile, port) in percentiles(job.kind).iter().zip(peer.split(',')) {
         let port = port.parse().map_err(|_| "no port from the peer")?;
         let output =
             command(job, percentile, port).arg(&job.host).output().map_err(|error| format!("{PROGRAM}: {error}"))?;
@@ -216,11 +221,11 @@ fn ask(job: &Job, peer: &str) -> Result<Measured, String> {
             return Err(format!("{PROGRAM} ended with {}: {}", output.status, complaint.trim()));
         }
         let figures = Figures::read(&text).ok_or_else(|| format!("{PROGRAM} printed no figures: {text:?}"))?;
-        match job.test {
-            Test::Latency if *percentile == "50" => measured.value = Some(figures.percentile_us),
-            Test::Latency => measured.p99 = Some(figures.percentile_us),
-            Test::Bandwidth => measured.value = Some(figures.messages_per_s * job.size as f64 / 1e9),
-            Test::Rate => measured.value = Some(figures.messages_per_s),
+        match job.kind {
+            Kind::Latency if *percentile == "50" => measured.value = Some(figures.percentile_us),
+            Kind::Latency => measured.p99 = Some(figures.percentile_us),
+            Kind::Bandwidth => measured.value = Some(figures.messages_per_s * job.size as f64 / 1e9),
+            _ => measured.value = Some(figures.messages_per_s),
         }
     }
     Ok(measured)
@@ -251,7 +256,7 @@ impl Figures {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::plan::tests::job;
+    use super::super::super::job::tests::job;
     use super::*;
 
     #[test]
@@ -275,9 +280,9 @@ mod tests {
 
     #[test]
     fn each_operation_has_its_test() {
-        let name = |operation, test| test_name(&Job { operation: Some(operation), test, ..job() });
-        assert_eq!(name(Operation::Send, Test::Rate), "tag_bw");
-        assert_eq!(name(Operation::Write, Test::Latency), "ucp_put_lat");
-        assert_eq!(name(Operation::Read, Test::Bandwidth), "ucp_get");
+        let name = |operation, kind| test_name(&Job { operation: Some(operation), kind, ..job() });
+        assert_eq!(name(Operation::Send, Kind::Rate), "tag_bw");
+        assert_eq!(name(Operation::Write, Kind::Latency), "ucp_put_lat");
+        assert_eq!(name(Operation::Read, Kind::Bandwidth), "ucp_get");
     }
 }

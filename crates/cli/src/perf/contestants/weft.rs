@@ -5,8 +5,11 @@
 //! the window (and the caches) allow are under way; for sends that is until the receiver has posted again what it used. The passive side
 //! says when it has everything.
 
+mod all_to_all;
+mod idle;
 mod latency;
 mod link;
+mod overlap;
 mod settings;
 mod transfer;
 
@@ -15,11 +18,15 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weft::verbs::{Access, Context, Listener, MemoryRegion, PortError, ProtectionDomain, RemoteMemory, Stag};
+use weft::verbs::{
+    Access, Context, Listener, MAX_INLINE, MemoryRegion, PortError, ProtectionDomain, RemoteMemory, Stag,
+};
 
-use super::super::contestant::{Contestant, Side};
+use super::super::contestant::{Contestant, Side, other};
+use super::super::job::{Cache, Job, Kind, Operation, Role, Target};
 use super::super::measure::Measured;
-use super::super::plan::{Job, Operation, Role, Test};
+use super::super::overlap::MOST_TRANSFERS;
+use super::super::stack::Short;
 use link::Link;
 use settings::Settings;
 
@@ -50,27 +57,80 @@ impl Contestant for Weft {
     }
 
     fn supports(&self, job: &Job) -> Result<(), String> {
-        Settings::of(job).map(drop)
+        let settings = Settings::of(job)?;
+        match (job.kind, operation(job)) {
+            (Kind::PingPing, Operation::Write | Operation::Read) => {
+                Err("in an exchange both sides send; a write or a read has no place in it".into())
+            }
+            (Kind::Duplex, Operation::Send) => {
+                Err("both ways at once are written or read; a message would take the receive of a word".into())
+            }
+            (Kind::Overlap | Kind::Inserted, _) if job.target == Target::Silent && !settings.is_automatic() => {
+                Err("without a thread of its own the NIC of a silent target does nothing".into())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn open(&self, job: &Job) -> Result<Box<dyn Side>, String> {
-        let side = WeftSide::open(job, Settings::of(job)?).map_err(|error| format!("cannot open: {error}"))?;
-        Ok(Box::new(side))
+        let settings = Settings::of(job)?;
+        let side: Result<Box<dyn Side>, Box<dyn std::error::Error>> = match job.kind {
+            Kind::Idle => idle::open(job, settings),
+            Kind::AllToAll => all_to_all::open(job, settings),
+            _ => WeftSide::open(job, settings).map(|side| Box::new(side) as Box<dyn Side>),
+        };
+        side.map_err(|error| format!("cannot open: {error}"))
     }
 }
 
 /// The operation that carries the data.
 fn operation(job: &Job) -> Operation {
-    job.operation.unwrap_or(if job.test == Test::Bandwidth { Operation::Write } else { Operation::Send })
+    let usual = match job.kind {
+        Kind::Bandwidth | Kind::Duplex | Kind::Overlap | Kind::Inserted => Operation::Write,
+        _ => Operation::Send,
+    };
+    // Streams both ways are beside exchanges in one test: what is said of the operation is for those.
+    job.operation.filter(|_| job.kind != Kind::Duplex).unwrap_or(usual)
+}
+
+/// Whether messages are part of their work requests.
+fn goes_inline(job: &Job) -> bool {
+    let settings = Settings::of(job);
+    job.size <= MAX_INLINE && settings.is_ok_and(|settings| settings.stack().short == Short::Inline)
 }
 
 /// Messages that this side receives into at a time.
 fn receive_slots(job: &Job) -> usize {
-    match (operation(job), job.test, job.role) {
-        (Operation::Send, Test::Latency, _) => 2,
+    match (operation(job), job.kind, job.role()) {
+        (Operation::Send, Kind::Latency, _) => 2,
+        // A side may have answered before it was answered, and then once more.
+        (Operation::Send, Kind::PingPing, _) => 3,
+        // Nobody posts again at a target that never calls in.
+        (Operation::Send, Kind::Overlap | Kind::Inserted, Role::Passive) => MOST_TRANSFERS as usize,
         (Operation::Send, _, Role::Passive) => job.buffers(),
         _ => 0,
     }
+}
+
+/// Bytes that the caches do not hold: twice the largest of them, which is also twice what each side may have in it.
+fn bytes_beyond_caches() -> usize {
+    let largest = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size").ok();
+    let kilobytes = largest.and_then(|text| text.trim().strip_suffix('K')?.parse::<usize>().ok());
+    (2 * (kilobytes.unwrap_or(32 << 10) << 10)).clamp(64 << 20, 512 << 20)
+}
+
+/// Buffers that messages follow each other through, on either side.
+fn memory_slots(job: &Job) -> usize {
+    match (job.cache, job.kind) {
+        (Cache::Out, _) => (bytes_beyond_caches() / job.size).max(1),
+        (Cache::In, Kind::Overlap | Kind::Inserted) => 1,
+        (Cache::In, _) => receive_slots(job).max(1),
+    }
+}
+
+/// Where the peer says that all is over, behind the messages.
+fn flag_at(job: &Job) -> usize {
+    (memory_slots(job) * job.size).next_multiple_of(8)
 }
 
 struct WeftSide {
@@ -96,10 +156,9 @@ impl WeftSide {
     fn open(job: &Job, settings: Settings) -> Result<Self, Box<dyn std::error::Error>> {
         let context = Context::with_settings(settings.of_context())?;
         let domain = context.allocate_protection_domain()?;
-        let slots = receive_slots(job).max(1);
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
-        let inbox = domain.allocate(slots * job.size, access)?;
-        let listener = match job.role {
+        let inbox = domain.allocate(flag_at(job) + 8, access)?;
+        let listener = match job.role() {
             Role::Passive => {
                 let local = resolve(job.local.as_deref().unwrap_or("127.0.0.1"), 0)?;
                 Some(context.listen(local, &settings.of_listener())?)
@@ -132,14 +191,16 @@ impl Side for WeftSide {
         serde_json::to_string(&Address { port, stag: stag.0, offset }).expect("plain values become JSON")
     }
 
-    fn run(&mut self, job: &Job, peer: &str) -> Result<Measured, String> {
-        let peer: Address = serde_json::from_str(peer).map_err(|error| format!("the peer's address: {error}"))?;
+    fn run(&mut self, job: &Job, addresses: &[String]) -> Result<Measured, String> {
+        let peer: Address =
+            serde_json::from_str(other(job, addresses)).map_err(|error| format!("the peer's address: {error}"))?;
         let link = self.connect(job, &peer).map_err(|error| format!("cannot connect: {error}"))?;
         let link = self.link.insert(link);
         let target = RemoteMemory { stag: Stag(peer.stag), offset: peer.offset };
-        match job.test {
-            Test::Latency => latency::run(link, &self.inbox, target, job),
-            Test::Bandwidth | Test::Rate => transfer::run(link, &self.inbox, target, job),
+        match job.kind {
+            Kind::Latency | Kind::PingPing => latency::run(link, &self.inbox, target, job),
+            Kind::Overlap | Kind::Inserted => overlap::run(link, &self.inbox, target, job),
+            _ => transfer::run(link, &self.inbox, target, job),
         }
         .map_err(|error| link.explain(&error))
     }

@@ -2,24 +2,35 @@
 
 use std::sync::atomic::Ordering;
 
-use weft::verbs::{Access, MAX_INLINE, MemoryRegion, RemoteMemory, WorkRequest};
+use weft::verbs::{Access, MemoryRegion, RemoteMemory, WorkRequest};
 
-use super::super::super::measure::{Measured, RoundTrips};
-use super::super::super::plan::{Job, Operation, Role};
+use super::super::super::job::{Job, Kind, Operation, Role};
+use super::super::super::measure::{Measured, RoundTrips, Watch};
 use super::link::{Link, Outcome, Word};
-use super::operation;
+use super::{goes_inline, operation};
 
 pub(super) fn run(link: &mut Link, inbox: &MemoryRegion, target: RemoteMemory, job: &Job) -> Outcome<Measured> {
     let outbox = link.queue_pair().domain().allocate(job.size, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
     let operation = operation(job);
-    let mut rally =
-        Rally { link, inbox, outbox: &outbox, target, operation, size: job.size, message: vec![0x5a; job.size] };
-    match (operation, job.role) {
+    let mut rally = Rally {
+        link,
+        inbox,
+        outbox: &outbox,
+        target,
+        operation,
+        inline: goes_inline(job),
+        message: vec![0x5a; job.size],
+    };
+    let watch = Watch::start();
+    let measured = match (operation, job.role()) {
+        // Both hit first, and then wait.
+        (_, _) if job.kind == Kind::PingPing => rally.ping(job),
         (Operation::Read, Role::Passive) => rally.serve(),
         (Operation::Read, Role::Active) => rally.read(job),
         (_, Role::Active) => rally.ping(job),
         (_, Role::Passive) => rally.pong(job),
-    }
+    }?;
+    Ok(Measured { cpu_share: Some(watch.cpu_share()), ..measured })
 }
 
 struct Rally<'a> {
@@ -28,8 +39,9 @@ struct Rally<'a> {
     outbox: &'a MemoryRegion,
     target: RemoteMemory,
     operation: Operation,
-    size: usize,
-    /// What is sent when it fits into the request.
+    /// Whether the message is part of the request.
+    inline: bool,
+    /// What is sent then.
     message: Vec<u8>,
 }
 
@@ -56,17 +68,17 @@ impl Rally<'_> {
 
     /// Sends the message of a turn.
     fn hit(&mut self, turn: u64) -> Outcome<()> {
-        let inline = self.size <= MAX_INLINE;
-        let request = match (self.operation, inline) {
+        let last = self.message.len() - 1;
+        let request = match (self.operation, self.inline) {
             (Operation::Send, true) => WorkRequest::send_inline(&self.message)?,
             (Operation::Send, false) => WorkRequest::send(self.outbox.slice(..)?),
             (_, true) => {
-                self.message[self.size - 1] = mark(turn);
+                self.message[last] = mark(turn);
                 WorkRequest::write_inline(&self.message, self.target)?
             }
             (_, false) => {
                 // The last write has arrived, since it was answered.
-                self.outbox.store_u8(self.size as u64 - 1, mark(turn), Ordering::Relaxed)?;
+                self.outbox.store_u8(last as u64, mark(turn), Ordering::Relaxed)?;
                 WorkRequest::write(self.outbox.slice(..)?, self.target)
             }
         };
@@ -80,9 +92,10 @@ impl Rally<'_> {
                 self.link.turn()?;
             }
             self.link.received -= 1;
-            return self.link.repost(self.inbox, self.size, 1);
+            return self.link.repost(self.inbox, 1);
         }
-        while self.inbox.load_u8(self.size as u64 - 1, Ordering::Acquire)? != mark(turn) {
+        let last = self.message.len() as u64 - 1;
+        while self.inbox.load_u8(last, Ordering::Acquire)? != mark(turn) {
             self.link.progress()?;
         }
         Ok(())

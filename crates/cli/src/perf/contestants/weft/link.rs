@@ -1,4 +1,4 @@
-//! A queue pair and the completions of its work, as both tests use it.
+//! A queue pair and the completions of its work, as all tests of two sides use it.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use weft::verbs::{
     PostFailure, Progress, ProtectionDomain, QueuePair, QueuePairOptions, Status, WorkCompletion, WorkRequest,
 };
 
-use super::super::super::plan::{Job, Operation, Role, Test, Wait};
-use super::{operation, receive_slots};
+use super::super::super::job::{Job, Kind, Operation, Role, Wait};
+use super::{memory_slots, operation, receive_slots};
 
 /// Id of receives for words between the two sides; smaller ones are slots of the inbox.
 const WORD: u64 = u64::MAX;
@@ -33,7 +33,12 @@ pub(super) enum Word {
 
 /// Whether words come to this side. Where messages are received too, they would take each other's receives.
 fn hears_words(job: &Job) -> bool {
-    operation(job) != Operation::Send || (job.test != Test::Latency && job.role == Role::Active)
+    match (operation(job), job.kind) {
+        (_, Kind::Overlap | Kind::Inserted) => false,
+        (Operation::Send, Kind::Latency | Kind::PingPing) => false,
+        (Operation::Send, _) => job.role() == Role::Active,
+        _ => true,
+    }
 }
 
 /// A queue pair, and what has become of its work.
@@ -43,6 +48,8 @@ pub(super) struct Link {
     queue_pair: QueuePair,
     /// A byte for words to come into.
     words: MemoryRegion,
+    /// Buffers for messages in the inbox, and how large each is.
+    memory: (u64, u64),
     sleeps: bool,
     batch: Vec<WorkCompletion>,
     looks: u32,
@@ -71,7 +78,8 @@ impl Link {
             completions,
             queue_pair,
             words: domain.allocate(1, Access::LOCAL_WRITE)?,
-            sleeps: context.settings().progress == Progress::Thread || job.wait == Wait::Block,
+            memory: (memory_slots(job) as u64, job.size as u64),
+            sleeps: sleeps(context, job.wait == Wait::Block),
             batch: Vec::with_capacity(BATCH),
             looks: 0,
             completed: 0,
@@ -80,7 +88,7 @@ impl Link {
             credits: 0,
             done: 0,
         };
-        (0..slots as u64).try_for_each(|slot| link.receive_into(inbox, slot, job.size))?;
+        (0..slots as u64).try_for_each(|slot| link.receive_into(inbox, slot))?;
         (0..words).try_for_each(|_| link.expect_word())?;
         Ok(link)
     }
@@ -93,17 +101,23 @@ impl Link {
         self.context.counters()
     }
 
-    /// Posts a receive into a slot of the inbox.
-    fn receive_into(&self, inbox: &MemoryRegion, slot: u64, size: usize) -> Outcome<()> {
-        let start = slot * size as u64;
-        Ok(self.queue_pair.post_receive(slot, &[inbox.slice(start..start + size as u64)?])?)
+    /// Whether waits sleep from now on.
+    pub(super) fn wait_blocking(&mut self, block: bool) {
+        self.sleeps = sleeps(&self.context, block);
+    }
+
+    /// Posts a receive into a slot of the inbox. Where there are more receives than memory, they share it.
+    fn receive_into(&self, inbox: &MemoryRegion, slot: u64) -> Outcome<()> {
+        let (slots, size) = self.memory;
+        let start = slot % slots * size;
+        Ok(self.queue_pair.post_receive(slot, &[inbox.slice(start..start + size)?])?)
     }
 
     /// Posts again up to `most` of the slots that messages have come into.
-    pub(super) fn repost(&mut self, inbox: &MemoryRegion, size: usize, most: usize) -> Outcome<()> {
+    pub(super) fn repost(&mut self, inbox: &MemoryRegion, most: usize) -> Outcome<()> {
         for _ in 0..most {
             let Some(slot) = self.filled.pop() else { break };
-            self.receive_into(inbox, slot, size)?;
+            self.receive_into(inbox, slot)?;
         }
         Ok(())
     }
@@ -126,6 +140,12 @@ impl Link {
         Ok(())
     }
 
+    /// Calls in once, whatever the waits do, and counts what has completed.
+    pub(super) fn poll(&mut self) -> Outcome<()> {
+        self.completions.poll_into(&mut self.batch, BATCH);
+        self.count_batch()
+    }
+
     /// Waits until everything that was posted has gone out.
     pub(super) fn flush(&mut self) -> Outcome<()> {
         while self.queue_pair.sends_under_way() > 0 {
@@ -145,6 +165,10 @@ impl Link {
         if self.batch.is_empty() {
             return if self.sleeps { self.check() } else { self.glance() };
         }
+        self.count_batch()
+    }
+
+    fn count_batch(&mut self) -> Outcome<()> {
         let mut batch = std::mem::take(&mut self.batch);
         for completion in batch.drain(..) {
             self.count(&completion)?;
@@ -155,7 +179,7 @@ impl Link {
 
     /// Lets the NIC work once, when no completion is expected.
     pub(super) fn progress(&mut self) -> Outcome<()> {
-        if self.context.settings().progress == Progress::Caller {
+        if self.context.settings().progress.caller_runs() {
             self.context.progress();
         }
         self.glance()
@@ -206,6 +230,11 @@ impl Link {
             None => broken.0.clone(),
         }
     }
+}
+
+/// Whether a wait sleeps: a thread that spins would only take the core from the one that runs the NIC.
+fn sleeps(context: &Context, block: bool) -> bool {
+    context.settings().progress == Progress::Thread || block
 }
 
 /// Why a measurement could not go on.

@@ -1,69 +1,68 @@
-//! What can be set: by options of the command for all, by a variant for one entry.
+//! The settings of one entry, as the verbs take them.
 
-use clap::ValueEnum;
-use weft::verbs::{self, ConnectOptions, Extensions, ListenOptions, MarkerSpacing};
+use std::time::Duration;
 
-use super::super::super::plan::{Fpdu, Job, Progress, Switch, Verify};
+use weft::verbs::{self, ConnectOptions, Coupling, Extensions, ListenOptions, MarkerSpacing};
+
+use super::super::super::job::{Job, Switch};
+use super::super::super::stack::{Fpdu, Markers, Progress, Split, Stack, Verify};
 
 /// Reads under way at a time.
 const READS: u16 = 64;
 
 /// Settings of one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Settings {
-    crc: Switch,
-    markers: Switch,
-    verify: Verify,
-    fpdu: Fpdu,
-    progress: Progress,
-}
+pub(super) struct Settings(Stack);
 
 impl Settings {
-    /// Those of the job, with what its variant says instead: `crc=off:markers=on`.
+    /// Those of the job, with what its variant says instead.
     pub(super) fn of(job: &Job) -> Result<Self, String> {
-        let Job { crc, markers, verify, fpdu, progress, .. } = *job;
-        let mut settings = Self { crc, markers, verify, fpdu, progress };
-        for part in job.variant.iter().flat_map(|variant| variant.split(':')) {
-            let Some((name, value)) = part.split_once('=') else {
-                return Err(format!("{part:?} is no setting; write for instance crc=off"));
-            };
-            match name {
-                "crc" => settings.crc = parse(part, value)?,
-                "markers" => settings.markers = parse(part, value)?,
-                "verify" => settings.verify = parse(part, value)?,
-                "fpdu" => settings.fpdu = parse(part, value)?,
-                "progress" => settings.progress = parse(part, value)?,
-                _ => {
-                    return Err(format!(
-                        "there is no setting {name:?}; there are crc, markers, verify, fpdu, progress"
-                    ));
-                }
-            }
-        }
+        let settings = Self(job.stack.with(job.variant.as_deref())?);
+        settings.of_context().check().map_err(|error| error.to_string())?;
         Ok(settings)
+    }
+
+    pub(super) fn stack(&self) -> &Stack {
+        &self.0
+    }
+
+    /// Whether the NIC works while nobody calls in.
+    pub(super) fn is_automatic(&self) -> bool {
+        self.of_context().progress.is_automatic()
     }
 
     /// Of the NIC.
     pub(super) fn of_context(&self) -> verbs::Settings {
+        let usual = verbs::Settings::default();
         verbs::Settings {
-            progress: match self.progress {
+            progress: self.0.progress().map_or(usual.progress, |progress| match progress {
                 Progress::Caller => verbs::Progress::Caller,
                 Progress::Thread => verbs::Progress::Thread,
+                Progress::Hybrid => verbs::Progress::Hybrid,
+                Progress::Summon => verbs::Progress::Summon,
+            }),
+            split: match self.0.split {
+                Split::Host => verbs::Split::Host,
+                Split::Coupled => verbs::Split::Offload(Coupling::Coupled),
+                Split::Decoupled => verbs::Split::Offload(Coupling::Decoupled),
+                Split::Assist => verbs::Split::Assist,
             },
-            verify: match self.verify {
+            engines: self.0.engines,
+            away: self.0.away.map_or(usual.away, Duration::from_micros),
+            verify: match self.0.verify {
                 Verify::BeforePlace => verbs::Verify::BeforePlace,
                 Verify::LargeInPlace => verbs::Verify::LargeInPlace,
                 Verify::InOnePass => verbs::Verify::InOnePass,
             },
-            ..verbs::Settings::default()
+            ..usual
         }
     }
 
     /// Of the active side.
     pub(super) fn of_connection(&self) -> ConnectOptions {
         ConnectOptions {
-            crc: self.crc == Switch::On,
-            markers: (self.markers == Switch::On).then_some(MarkerSpacing::Standard),
+            crc: self.0.crc == Switch::On,
+            markers: self.markers(),
             extensions: self.extensions(),
             ird: READS,
             ord: READS,
@@ -74,8 +73,8 @@ impl Settings {
     /// Of the passive side.
     pub(super) fn of_listener(&self) -> ListenOptions {
         ListenOptions {
-            crc: self.crc == Switch::On,
-            markers: (self.markers == Switch::On).then_some(MarkerSpacing::Standard),
+            crc: self.0.crc == Switch::On,
+            markers: self.markers(),
             extensions: self.extensions(),
             ird: READS,
             ord: READS,
@@ -83,22 +82,23 @@ impl Settings {
         }
     }
 
-    fn extensions(&self) -> Extensions {
-        Extensions { large_fpdus: self.fpdu == Fpdu::Large, ..Extensions::all() }
+    fn markers(&self) -> Option<MarkerSpacing> {
+        match self.0.markers {
+            Markers::Off => None,
+            Markers::On => Some(MarkerSpacing::Standard),
+            Markers::Every1K => Some(MarkerSpacing::Kilobyte),
+            Markers::Every2K => Some(MarkerSpacing::TwoKilobytes),
+        }
     }
-}
 
-fn parse<T: ValueEnum>(part: &str, value: &str) -> Result<T, String> {
-    T::from_str(value, false).map_err(|_| {
-        let values: Vec<_> = T::value_variants().iter().filter_map(ValueEnum::to_possible_value).collect();
-        let names: Vec<_> = values.iter().map(clap::builder::PossibleValue::get_name).collect();
-        format!("{part:?} is not possible; there are {}", names.join(", "))
-    })
+    fn extensions(&self) -> Extensions {
+        Extensions { large_fpdus: self.0.fpdu == Fpdu::Large, ..Extensions::all() }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::super::plan::tests::job;
+    use super::super::super::super::job::tests::job;
     use super::*;
 
     fn settings(variant: &str) -> Result<Settings, String> {
@@ -106,22 +106,24 @@ mod tests {
     }
 
     #[test]
-    fn a_variant_overrides_the_options() {
-        let plain = Settings::of(&job()).unwrap();
-        assert_eq!((plain.crc, plain.markers), (Switch::On, Switch::Off));
-        assert_eq!(
-            settings("markers=on:crc=off").unwrap(),
-            Settings { crc: Switch::Off, markers: Switch::On, ..plain }
-        );
-        assert_eq!(settings("verify=in-one-pass").unwrap(), Settings { verify: Verify::InOnePass, ..plain });
-        assert_eq!(settings("fpdu=path").unwrap(), Settings { fpdu: Fpdu::Path, ..plain });
-        assert_eq!(settings("progress=thread").unwrap(), Settings { progress: Progress::Thread, ..plain });
+    fn the_library_decides_what_nobody_has_said() {
+        assert_eq!(Settings::of(&job()).unwrap().of_context().progress, verbs::Settings::default().progress);
+        assert_eq!(settings("progress=summon").unwrap().of_context().progress, verbs::Progress::Summon);
+        assert_eq!(settings("split=coupled").unwrap().of_context().progress, verbs::Progress::Thread);
     }
 
     #[test]
-    fn what_is_not_there_is_refused_by_name() {
-        assert!(settings("fast").unwrap_err().contains("\"fast\""));
-        assert!(settings("speed=on").unwrap_err().contains("\"speed\""));
-        assert!(settings("verify=never").unwrap_err().contains("in-one-pass"));
+    fn what_does_not_go_together_is_refused() {
+        assert!(settings("split=assist:progress=caller").unwrap_err().contains("Assist"));
+        assert!(settings("engines=0").unwrap_err().contains("0 engines"));
+        assert!(settings("away=1").is_err());
+        assert!(settings("fast").is_err());
+    }
+
+    #[test]
+    fn markers_are_as_far_apart_as_told() {
+        assert_eq!(settings("markers=1K").unwrap().of_connection().markers, Some(MarkerSpacing::Kilobyte));
+        assert_eq!(settings("markers=on").unwrap().of_listener().markers, Some(MarkerSpacing::Standard));
+        assert_eq!(settings("crc=off").unwrap().of_listener().markers, None);
     }
 }

@@ -1,23 +1,24 @@
 //! A stream of messages in one direction.
 
-use weft::verbs::{Access, Counters, MAX_INLINE, MemoryRegion, RemoteMemory, WorkRequest};
+use weft::verbs::{Access, Counters, MemoryRegion, RemoteMemory, WorkRequest};
 
+use super::super::super::job::{Job, Kind, Operation, Role};
 use super::super::super::measure::{Measured, Parts, Watch};
-use super::super::super::plan::{Job, Operation, Role, Test};
 use super::link::{Link, Outcome, Word};
-use super::operation;
+use super::{goes_inline, memory_slots, operation};
 
 /// The most requests of one list.
 const LONGEST_LIST: usize = 64;
 
 pub(super) fn run(link: &mut Link, inbox: &MemoryRegion, target: RemoteMemory, job: &Job) -> Outcome<Measured> {
-    match job.role {
-        Role::Active => {
+    match job.role() {
+        // In both directions at once both sides do the same.
+        Role::Passive if job.kind != Kind::Duplex => drain(link, inbox, job),
+        _ => {
             let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-            let outbox = link.queue_pair().domain().allocate(job.size, access)?;
+            let outbox = link.queue_pair().domain().allocate(memory_slots(job) * job.size, access)?;
             Source::new(link, &outbox, target, job)?.pour(job)
         }
-        Role::Passive => drain(link, inbox, job),
     }
 }
 
@@ -28,8 +29,14 @@ fn batch(job: &Job) -> usize {
 
 struct Source<'a> {
     link: &'a mut Link,
-    /// What is posted again and again.
-    request: WorkRequest,
+    outbox: &'a MemoryRegion,
+    target: RemoteMemory,
+    operation: Operation,
+    /// What is posted when the payload is part of the request.
+    message: Option<Vec<u8>>,
+    size: usize,
+    /// Messages follow each other through so many buffers.
+    slots: u64,
     /// Messages that may be under way at a time.
     window: u64,
     /// Messages in a list, the last of which is signaled.
@@ -41,20 +48,36 @@ struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    fn new(link: &'a mut Link, outbox: &MemoryRegion, target: RemoteMemory, job: &Job) -> Outcome<Self> {
-        let inline = job.size <= MAX_INLINE;
-        let message = if inline { vec![0x5a; job.size] } else { Vec::new() };
-        let request = match operation(job) {
-            Operation::Send if inline => WorkRequest::send_inline(&message)?,
-            Operation::Send => WorkRequest::send(outbox.slice(..)?),
-            Operation::Write if inline => WorkRequest::write_inline(&message, target)?,
-            Operation::Write => WorkRequest::write(outbox.slice(..)?, target),
-            Operation::Read => WorkRequest::read(outbox.slice(..)?, target),
-        };
+    fn new(link: &'a mut Link, outbox: &'a MemoryRegion, target: RemoteMemory, job: &Job) -> Outcome<Self> {
         let window = job.buffers() as u64;
-        let credit = (operation(job) == Operation::Send).then(|| batch(job) as u64);
-        let list = (window / 4).clamp(1, LONGEST_LIST as u64);
-        Ok(Self { link, request, window, list, credit, posted: 0 })
+        let operation = operation(job);
+        Ok(Self {
+            link,
+            outbox,
+            target,
+            operation,
+            message: (goes_inline(job) && operation != Operation::Read).then(|| vec![0x5a; job.size]),
+            size: job.size,
+            slots: memory_slots(job) as u64,
+            window,
+            list: (window / 4).clamp(1, LONGEST_LIST as u64),
+            credit: (operation == Operation::Send).then(|| batch(job) as u64),
+            posted: 0,
+        })
+    }
+
+    /// The request of the message at this position.
+    fn request(&self, position: u64) -> Outcome<WorkRequest> {
+        let at = position % self.slots * self.size as u64;
+        let slice = || self.outbox.slice(at..at + self.size as u64);
+        let target = self.target.at(at);
+        Ok(match (self.operation, &self.message) {
+            (Operation::Send, Some(message)) => WorkRequest::send_inline(message)?,
+            (Operation::Send, None) => WorkRequest::send(slice()?),
+            (Operation::Write, Some(message)) => WorkRequest::write_inline(message, target)?,
+            (Operation::Write, None) => WorkRequest::write(slice()?, target),
+            (Operation::Read, _) => WorkRequest::read(slice()?, target),
+        })
     }
 
     fn pour(&mut self, job: &Job) -> Outcome<Measured> {
@@ -64,16 +87,16 @@ impl<'a> Source<'a> {
         let mut parts = Parts::start(job.iterations);
         self.send_many(job.iterations, &mut parts)?;
         let seconds = watch.seconds();
-        let value = match job.test {
-            Test::Rate => job.iterations as f64 / seconds,
-            _ => job.bytes() as f64 / 1e9 / seconds,
-        };
+        let (ways, gigabytes) = (if job.kind == Kind::Duplex { 2.0 } else { 1.0 }, job.bytes() as f64 / 1e9);
+        let value = if job.kind == Kind::Rate { job.iterations as f64 } else { ways * gigabytes } / seconds;
         Ok(Measured {
             value: Some(value),
+            cpu_share: Some(watch.cpu_share()),
             // Of sends the receiver knows better.
             p99: self.credit.map_or_else(|| slow(parts, job), |_| None),
             cpu_s_per_gb: Some(watch.cpu_s_per_gb(job.bytes())),
             copies: Some(copies(&before, &self.link.counters(), job)),
+            ..Measured::default()
         })
     }
 
@@ -87,13 +110,7 @@ impl<'a> Source<'a> {
                 parts.reach(self.link.completed - start);
                 continue;
             }
-            let requests = (1..=list).map(|at| {
-                let request = self.request.clone();
-                // The id of a signaled request says for how many it stands.
-                if at == list { request.id(list) } else { request.unsignaled() }
-            });
-            self.link.queue_pair().post_list(requests)?;
-            self.posted += list;
+            self.post(list)?;
         }
         if self.credit.is_none() {
             while self.link.completed < end {
@@ -103,6 +120,22 @@ impl<'a> Source<'a> {
             self.link.say(Word::Done)?;
         }
         self.link.await_done()
+    }
+
+    /// Posts this many as a list.
+    fn post(&mut self, list: u64) -> Outcome<()> {
+        let mut failed = None;
+        let requests = (1..=list).map_while(|at| match self.request(self.posted + at - 1) {
+            // The id of a signaled request says for how many it stands.
+            Ok(request) => Some(if at == list { request.id(list) } else { request.unsignaled() }),
+            Err(broken) => {
+                failed = Some(broken);
+                None
+            }
+        });
+        self.link.queue_pair().post_list(requests)?;
+        self.posted += list;
+        failed.map_or(Ok(()), Err)
     }
 
     /// How many messages may be posted now.
@@ -120,10 +153,11 @@ fn drain(link: &mut Link, inbox: &MemoryRegion, job: &Job) -> Outcome<Measured> 
     let mut parts = Parts::start(job.iterations);
     take_many(link, inbox, job, job.iterations, &mut parts)?;
     Ok(Measured {
-        value: None,
         p99: slow(parts, job),
+        cpu_share: Some(watch.cpu_share()),
         cpu_s_per_gb: Some(watch.cpu_s_per_gb(job.bytes())),
         copies: Some(copies(&before, &link.counters(), job)),
+        ..Measured::default()
     })
 }
 
@@ -136,7 +170,7 @@ fn take_many(link: &mut Link, inbox: &MemoryRegion, job: &Job, count: u64, parts
             done += std::mem::take(&mut link.received);
             parts.reach(done);
             if link.filled.len() >= batch(job) {
-                link.repost(inbox, job.size, batch(job))?;
+                link.repost(inbox, batch(job))?;
                 link.say(Word::Credit)?;
             }
         }
@@ -148,7 +182,7 @@ fn take_many(link: &mut Link, inbox: &MemoryRegion, job: &Job, count: u64, parts
 }
 
 fn slow(parts: Parts, job: &Job) -> Option<f64> {
-    let unit = if job.test == Test::Rate { 1.0 } else { 1e9 / job.size as f64 };
+    let unit = if job.kind == Kind::Rate { 1.0 } else { 1e9 / job.size as f64 };
     parts.slow().map(|per_second| per_second / unit)
 }
 

@@ -1,0 +1,163 @@
+//! The tests of `weft perf` beyond latency, bandwidth and rate, each a tiny instance: they show that it works, not how fast it is.
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn perf(arguments: &[&str]) -> Output {
+    // The machine may be busy with other things; only a test that hangs takes so long.
+    let common = ["--runs", "1", "--iterations", "8", "--warmup", "2", "--timeout", "3600", "--json", "-"];
+    Command::new(env!("CARGO_BIN_EXE_weft"))
+        .arg("perf")
+        .args(arguments)
+        .args(common)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// The report, and the tables that a person sees.
+fn report(arguments: &[&str]) -> (Value, String) {
+    let output = perf(arguments);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {text}");
+    (serde_json::from_slice(&output.stdout).unwrap(), text)
+}
+
+/// The rows with this metric.
+fn rows<'a>(report: &'a Value, metric: &str) -> Vec<&'a Value> {
+    report["rows"].as_array().unwrap().iter().filter(|row| row["metric"] == metric).collect()
+}
+
+/// Medians of a transport and its only peer, all of which must be numbers.
+fn medians(report: &Value, metric: &str) -> Vec<[f64; 2]> {
+    let pair = |row: &&Value| ["median", "peer_median"].map(|side| row[side].as_f64().unwrap());
+    rows(report, metric).iter().map(pair).collect()
+}
+
+fn refused(arguments: &[&str], because: &str) {
+    let output = perf(arguments);
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {complaint}");
+    assert!(complaint.contains(because), "{complaint}");
+}
+
+#[test]
+fn ping_ping_has_exchanges_and_both_ways() {
+    let (report, text) = report(&["ping-ping", "--size", "8,20K", "--vs", "sockets"]);
+    assert_eq!(medians(&report, "exchange_time").len(), 2);
+    assert!(medians(&report, "duplex_throughput").iter().flatten().all(|median| *median > 0.0));
+    assert!(text.contains("both ways"), "{text}");
+    refused(&["ping-ping", "--transport", "ucx", "--vs", "none"], "no such test");
+}
+
+#[test]
+fn both_ways_also_asleep() {
+    let (report, _) = report(&["ping-ping", "--size", "20K", "--vs", "sockets", "--wait", "block"]);
+    assert_eq!(medians(&report, "duplex_throughput").len(), 1);
+}
+
+#[test]
+fn overlap_is_told_of_each_operation_and_target() {
+    for operation in ["send", "write", "read"] {
+        let arguments = ["overlap", "--lab", "off", "--size", "2K", "--computation", "1,20", "--operation", operation];
+        let thread = ["--transport", "iwarp:progress=thread", "--vs", "none"];
+        let (report, _) = report(&[&arguments[..], &thread].concat());
+        let shares = rows(&report, "overlap");
+        let targets: Vec<_> = shares.iter().map(|row| row["target"].as_str().unwrap()).collect();
+        assert_eq!(targets, ["silent", "computing", "polling"]);
+        for row in shares.iter().chain(&rows(&report, "hidden")) {
+            assert!((0.0..=100.0).contains(&row["median"].as_f64().unwrap()), "{row}");
+            assert_eq!(row["operation"], operation);
+        }
+        assert_eq!(rows(&report, "throughput").len(), 2);
+        assert!(rows(&report, "target_cpu").iter().all(|row| row["target"] == "silent"), "others use a core anyway");
+    }
+}
+
+#[test]
+fn overlap_names_who_cannot() {
+    let arguments = ["overlap", "--lab", "off", "--size", "2K", "--computation", "1", "--target", "silent,polling"];
+    let (report, text) =
+        report(&[&arguments[..], &["--transport", "iwarp:progress=caller", "--vs", "sockets"]].concat());
+    let targets: Vec<_> = rows(&report, "overlap").iter().map(|row| row["target"].clone()).collect();
+    assert_eq!(targets, ["polling"]);
+    assert!(text.contains("not measured: sockets") && text.contains("never answers"), "{text}");
+    assert!(report["not_measured"].as_array().unwrap().len() >= 2);
+}
+
+#[test]
+fn a_lab_is_made_where_one_can_be() {
+    let output = perf(&["latency", "--lab", "1G", "--transport", "iwarp", "--vs", "ucx"]);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.code() == Some(1) {
+        // A machine that has no lab says so, and what it would need.
+        assert!(text.lines().count() <= 3 && !text.contains("side:"), "{text}");
+        println!("skipped: {text}");
+        return;
+    }
+    assert!(text.contains("test network, one link of 1 Gb/s"), "{text}");
+    refused(&["latency", "--lab", "fast"], "no rate");
+}
+
+#[test]
+fn split_ends_with_where_each_wins() {
+    let (report, text) = report(&[
+        "split",
+        "--size",
+        "4K",
+        "--transport",
+        "iwarp:split=host:progress=thread",
+        "--vs",
+        "iwarp:split=coupled,iwarp:split=decoupled,iwarp:split=assist",
+    ]);
+    let throughput = rows(&report, "throughput");
+    // In and out of cache, without and with markers, beside three others.
+    assert_eq!(throughput.len(), 2 * 2 * 3);
+    assert!(throughput.iter().any(|row| row["cache"] == "out" && row["markers"] == "on"));
+    assert!(rows(&report, "sender_cpu_share").len() > throughput.len(), "of latency too");
+    let (_, end) = text.split_once("Where each wins").unwrap();
+    assert!(end.contains("ahead") && end.contains("What markers cost"), "{text}");
+    refused(&["split", "--transport", "iwarp:split=assist:progress=caller"], "needs progress Thread");
+}
+
+#[test]
+fn markers_of_each_spacing() {
+    let (report, _) = report(&["markers", "--size", "3000"]);
+    let peers: Vec<_> =
+        rows(&report, "half_round_trip").iter().map(|row| row["peer"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(peers, ["512", "1K", "2K"].map(|spacing| format!("iwarp:markers={spacing}")));
+    assert_eq!(rows(&report, "throughput").len(), 3);
+}
+
+#[test]
+fn quiet_connections_are_counted() {
+    let (report, _) = report(&["idle", "--connections", "5", "--seconds", "0.1", "--vs", "none"]);
+    for metric in ["cpu", "passive_cpu", "wake_ups", "connection_memory", "passive_connection_memory"] {
+        let rows = rows(&report, metric);
+        assert_eq!(rows.len(), 2, "{metric}: just left, and for long");
+        assert!(rows.iter().all(|row| row["median"].as_f64().unwrap() >= 0.0 && row["connections"] == 5));
+    }
+}
+
+#[test]
+fn everybody_sends_to_everybody() {
+    let (report, text) = report(&["all-to-all", "--processes", "2,5", "--size", "1000", "--quick"]);
+    let throughput = rows(&report, "throughput");
+    assert_eq!(throughput.len(), 4, "two waits, two numbers of processes");
+    assert!(throughput.iter().all(|row| row["median"].as_f64().unwrap() > 0.0));
+    assert_eq!(rows(&report, "quiet_cpu").len(), 4);
+    assert!(text.contains("5 processes reach"), "{text}");
+    refused(&["all-to-all", "--processes", "1"], "number of processes 1");
+    refused(&["all-to-all", "--processes", "1000"], "number of processes 1000");
+}
+
+#[test]
+fn settings_are_options_and_variants() {
+    let variants = "iwarp:engines=2,iwarp:short=descriptor,iwarp:away=20,iwarp:markers=1K";
+    let (report, _) = report(&["latency", "--progress", "thread", "--away", "50", "--vs", variants]);
+    assert_eq!(rows(&report, "half_round_trip").len(), 4);
+    assert_eq!(report["settings"]["stack"]["away"], 50);
+    refused(&["latency", "--away", "1"], "away");
+    refused(&["latency", "--engines", "0"], "0 engines");
+}
