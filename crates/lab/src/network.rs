@@ -8,9 +8,9 @@ use crate::plan::{BitsPerSecond, Plan};
 /// Offloads that let a packet longer than the MTU cross a link. UDP's has a switch of its own.
 pub(crate) const OFFLOADS: [&str; 4] = ["tso", "gso", "gro", "tx-udp-segmentation"];
 
-/// How long a link may work through what it owes, in microseconds: a burst. The kernel lets packets go when a timer says so, and on
-/// a busy machine that comes late; what it could have sent meanwhile it sends then. See `docs/lab.md` for the measurement.
-const BURST_US: u64 = 500;
+/// How much a link saves up while nothing leaves it, in microseconds of its rate: a burst. The kernel lets packets go when a timer
+/// fires, which comes late on a busy machine; what was saved up by then goes at once. `docs/lab.md` has the measurement.
+const BURST_US: u64 = 1000;
 
 /// The largest super-packet (64 KiB of payload and its headers), which must fit a burst, or the kernel cuts it.
 const LARGEST_PACKET: u64 = 68 * 1024;
@@ -174,8 +174,8 @@ mod tests {
         let all = shaping(&["rail0".into(), "rail1".into()], rate, 1500);
         assert_eq!(
             all,
-            "qdisc add dev rail0 root tbf rate 10000000000bit burst 625000b limit 5000000b\n\
-             qdisc add dev rail1 root tbf rate 10000000000bit burst 625000b limit 5000000b\n"
+            "qdisc add dev rail0 root tbf rate 10000000000bit burst 1250000b limit 5000000b\n\
+             qdisc add dev rail1 root tbf rate 10000000000bit burst 1250000b limit 5000000b\n"
         );
     }
 }
