@@ -11,7 +11,7 @@ use std::{env, fs, thread};
 use weft_lab::{BitsPerSecond, Host, Lab, LabError, Plan, Process};
 
 /// Nothing here takes this long; what waits in vain fails then.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What is sent to see that a link holds its rate, in bytes.
 const TRANSFER: usize = 20_000_000;
@@ -87,7 +87,7 @@ fn programs_in_a_host_are_their_own_processes_with_status_folder_and_files() {
     let output = lab.host(1).command("pwd").output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), env::current_dir().unwrap().to_str().unwrap());
     // The process that was started is the program: a signal to it is a signal to the program.
-    let mut sleep = lab.host(0).command("sleep").arg("1000").spawn().unwrap();
+    let mut sleep = lab.host(0).command("sleep").arg("300").spawn().unwrap();
     await_program(sleep.id(), "sleep");
     sleep.kill().unwrap();
     assert_eq!(sleep.wait().unwrap().code(), None);
@@ -97,18 +97,18 @@ fn programs_in_a_host_are_their_own_processes_with_status_folder_and_files() {
 #[test]
 fn a_lab_that_goes_down_takes_its_programs_with_it() {
     let Some(lab) = lab(&Plan { rate: None, ..Plan::default() }) else { return };
-    let mut sleep = lab.host(1).command("sleep").arg("1000").spawn().unwrap();
+    let mut sleep = lab.host(1).command("sleep").arg("300").spawn().unwrap();
     // One that left its parent and its session.
     let detached =
-        lab.host(0).command("sh").args(["-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!"]).output().unwrap();
+        lab.host(0).command("sh").args(["-c", "setsid sleep 300 >/dev/null 2>&1 & echo $!"]).output().unwrap();
     let detached: u32 = String::from_utf8_lossy(&detached.stdout).trim().parse().unwrap();
     for id in [sleep.id(), detached] {
         await_program(id, "sleep");
     }
-    let detached = Process::find(detached).unwrap();
+    let programs = [sleep.id(), detached].map(|id| Process::find(id).unwrap());
     gone(lab);
+    await_end(&programs);
     assert_eq!(sleep.wait().unwrap().code(), None, "by a signal");
-    await_end(&[detached]);
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn parent() {
     for host in lab.hosts() {
         // Not in the pipes of this process, which is about to end.
         let mut command = host.command("sleep");
-        command.arg("1000").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.arg("300").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         ids.extend([host.holder().id, command.spawn().unwrap().id()]);
     }
     println!("role: {} {} {} {}", ids[0], ids[1], ids[2], ids[3]);
