@@ -87,6 +87,16 @@ fn overlap_names_who_cannot() {
 }
 
 #[test]
+fn who_computes_can_be_called_for() {
+    let summon = ["--transport", "iwarp:progress=summon", "--vs", "none", "--operation", "read"];
+    let arguments = ["overlap", "--lab", "off", "--size", "2K", "--computation", "300", "--target", "computing,silent"];
+    let (report, text) = report(&[&arguments[..], &summon].concat());
+    let targets: Vec<_> = rows(&report, "overlap").iter().map(|row| row["target"].clone()).collect();
+    assert_eq!(targets, ["computing"], "a target that sleeps does not hear");
+    assert!(text.contains("without a thread of its own"), "{text}");
+}
+
+#[test]
 fn a_lab_is_made_where_one_can_be() {
     let output = perf(&["latency", "--lab", "1G", "--transport", "iwarp", "--vs", "ucx"]);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -135,7 +145,7 @@ fn quiet_connections_are_counted() {
     let (report, _) = report(&["idle", "--connections", "5", "--seconds", "0.1", "--vs", "none"]);
     for metric in ["cpu", "passive_cpu", "wake_ups", "connection_memory", "passive_connection_memory"] {
         let rows = rows(&report, metric);
-        assert_eq!(rows.len(), 2, "{metric}: just left, and for long");
+        assert_eq!(rows.len(), 3, "{metric}: just left, for long, and with queues of one entry");
         assert!(rows.iter().all(|row| row["median"].as_f64().unwrap() >= 0.0 && row["connections"] == 5));
     }
 }

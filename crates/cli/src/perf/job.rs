@@ -143,7 +143,7 @@ pub(crate) struct Job {
     pub(crate) iterations: u64,
     /// Messages before them that are not.
     pub(crate) warmup: u64,
-    /// Messages that may be under way at once, except in the latency test.
+    /// Messages that may be under way at once, except in the latency test; of quiet connections, entries of each work queue.
     pub(crate) window: usize,
     pub(crate) wait: Wait,
     pub(crate) cache: Cache,

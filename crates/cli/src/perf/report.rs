@@ -15,6 +15,9 @@ use super::tests::{Case, Test, text};
 use crate::failure::Failure;
 use crate::table::{Align, Table};
 
+/// The longest name of a contestant that makes a heading.
+const LONGEST_HEADING: usize = 16;
+
 /// A measurement with all that is needed to judge it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
@@ -147,11 +150,12 @@ fn is_shown(plan: &Plan, metric: &Metric) -> bool {
 }
 
 fn section_table(plan: &Plan, results: &Results, section: &[usize]) -> Table {
-    let first = &plan.cases[section[0]];
-    let metrics: Vec<_> = metrics(plan.test, &first.job).into_iter().filter(|metric| is_shown(plan, metric)).collect();
+    let example = &plan.cases[section[0]];
+    let metrics: Vec<_> =
+        metrics(plan.test, &example.job).into_iter().filter(|metric| is_shown(plan, metric)).collect();
     let mut columns = vec![("size", Align::Right)];
     columns.extend(
-        first.labels.iter().map(|(name, value)| (*name, if value.is_number() { Align::Right } else { Align::Left })),
+        example.labels.iter().map(|(name, value)| (*name, if value.is_number() { Align::Right } else { Align::Left })),
     );
     columns.push(("", Align::Left));
     for metric in &metrics {
@@ -161,7 +165,8 @@ fn section_table(plan: &Plan, results: &Results, section: &[usize]) -> Table {
             Column::None => {}
         }
     }
-    let ratio = format!("{} / it", plan.entries[0]);
+    let first = plan.entries[0].to_string();
+    let ratio = format!("{} / it", if first.len() > LONGEST_HEADING { "first" } else { &first });
     if plan.entries.len() > 1 {
         columns.push((&ratio, Align::Right));
     }

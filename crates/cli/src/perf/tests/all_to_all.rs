@@ -7,7 +7,7 @@ use super::{Basis, Case, Design};
 pub(super) struct AllToAll;
 
 /// Messages of a run, by all processes together.
-const MESSAGES: u64 = 100_000;
+const MESSAGES: u64 = 50_000;
 
 impl Design for AllToAll {
     fn contestants(&self) -> Vec<String> {

@@ -6,6 +6,9 @@ use super::{Basis, Case, Design};
 
 pub(super) struct Idle;
 
+/// Entries of each work queue of a connection.
+const DEPTH: usize = 16;
+
 impl Design for Idle {
     fn contestants(&self) -> Vec<String> {
         ["iwarp:progress=hybrid", "iwarp:progress=thread"].map(str::to_owned).to_vec()
@@ -14,14 +17,16 @@ impl Design for Idle {
     fn cases(&self, basis: &Basis<'_>) -> Vec<Case> {
         let quiet_ms =
             basis.arguments.seconds.map_or(if basis.quick() { 300 } else { 3000 }, |seconds| (seconds * 1000.0) as u64);
-        // Right after the last call, and when nothing has happened for long.
-        [("just left", 0), ("for long", quiet_ms.min(1000))]
-            .map(|(since, settle_ms)| {
+        // Right after the last call, and when nothing has happened for long; with queues of some entries, and of one, which leaves
+        // little but what the library needs for itself.
+        [("just left", 0, DEPTH), ("for long", quiet_ms.min(1000), DEPTH), ("for long", quiet_ms.min(1000), 1)]
+            .map(|(since, settle_ms, depth)| {
                 let case = basis.case_of(Kind::Idle, Size(1), 1).with(|job| {
-                    (job.quiet_ms, job.settle_ms) = (quiet_ms.max(1), settle_ms);
+                    (job.quiet_ms, job.settle_ms, job.window) = (quiet_ms.max(1), settle_ms, depth);
                     job.connections = basis.arguments.connections;
                 });
-                case.label_with("connections", basis.arguments.connections).label_with("quiet", since)
+                let case = case.label_with("connections", basis.arguments.connections);
+                case.label_with("depth", depth).label_with("quiet", since)
             })
             .to_vec()
     }

@@ -48,6 +48,14 @@ impl Design for Split {
     }
 }
 
+/// A design in short: `split=host:progress=caller` is "host caller".
+fn name(plan: &Plan, entry: usize) -> String {
+    let entry = &plan.entries[entry];
+    let whole = entry.to_string();
+    let settings = entry.variant.as_ref().unwrap_or(&whole);
+    settings.replace("split=", "").replace("progress=", "").replace(':', " ")
+}
+
 /// What is compared: the cases' kinds in words.
 fn what(case: &Case) -> &'static str {
     if case.job.kind == Kind::Latency { "latency" } else { "bandwidth" }
@@ -80,9 +88,9 @@ fn winners(plan: &Plan, results: &Results) -> Table {
             case.size().to_string(),
             label("cache"),
             label("markers"),
-            plan.entries[best].to_string(),
+            name(plan, best),
             format!("{:.0} %", 100.0 * (first / second - 1.0)),
-            plan.entries[next].to_string(),
+            name(plan, next),
         ]);
     }
     table
@@ -90,7 +98,7 @@ fn winners(plan: &Plan, results: &Results) -> Table {
 
 /// How much each design loses by markers, in each case.
 fn costs(plan: &Plan, results: &Results) -> Table {
-    let names: Vec<String> = plan.entries.iter().map(ToString::to_string).collect();
+    let names: Vec<String> = (0..plan.entries.len()).map(|entry| name(plan, entry)).collect();
     let mut columns = vec![("", Align::Left), ("size", Align::Right), ("cache", Align::Left)];
     columns.extend(names.iter().map(|name| (name.as_str(), Align::Right)));
     let mut table = Table::new(&columns);

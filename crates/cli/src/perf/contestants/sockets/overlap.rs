@@ -95,7 +95,7 @@ impl Transfer for Exchange<'_> {
         self.block = block;
     }
 
-    fn end(&mut self, _messages: u64) -> io::Result<()> {
+    fn end(&mut self) -> io::Result<()> {
         self.stream.shutdown(std::net::Shutdown::Write)
     }
 }

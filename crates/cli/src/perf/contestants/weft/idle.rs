@@ -12,9 +12,6 @@ use super::super::super::measure::{Figure, Measured, Watch};
 use super::settings::Settings;
 use super::{CONNECT_LIMIT, resolve};
 
-/// Entries of each work queue of a connection: what the user asks for, and not much.
-const DEPTH: u32 = 16;
-
 /// How long the caller polls before it leaves.
 const STAY: Duration = Duration::from_millis(50);
 
@@ -30,7 +27,7 @@ struct Idle {
 pub(super) fn open(job: &Job, settings: Settings) -> Result<Box<dyn Side>, Box<dyn std::error::Error>> {
     let context = Context::with_settings(settings.of_context())?;
     let domain = context.allocate_protection_domain()?;
-    let completions = context.create_completion_queue(job.connections * 2 * DEPTH as usize)?;
+    let completions = context.create_completion_queue(job.connections * 2 * job.window)?;
     let listener = match job.role() {
         Role::Active => None,
         Role::Passive => {
@@ -78,7 +75,7 @@ impl Idle {
     }
 
     fn connect(&mut self, job: &Job, peer: &str) -> Result<(), Box<dyn std::error::Error>> {
-        let options = QueuePairOptions { send_depth: DEPTH, receive_depth: DEPTH };
+        let options = QueuePairOptions { send_depth: job.window as u32, receive_depth: job.window as u32 };
         let queue_pair = self.domain.create_queue_pair(&self.completions, &options)?;
         match &self.listener {
             Some(listener) => {

@@ -1,12 +1,15 @@
 //! A queue pair and the completions of its work, as all tests of two sides use it.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use weft::verbs::{
     Access, CompletionKind, CompletionQueue, Context, Counters, Error, MemoryError, MemoryRegion, PostError,
     PostFailure, Progress, ProtectionDomain, QueuePair, QueuePairOptions, Status, WorkCompletion, WorkRequest,
 };
+use weft_base::Waker;
 
 use super::super::super::job::{Job, Kind, Operation, Role, Wait};
 use super::{memory_slots, operation, receive_slots};
@@ -51,6 +54,7 @@ pub(super) struct Link {
     /// Buffers for messages in the inbox, and how large each is.
     memory: (u64, u64),
     sleeps: bool,
+    summons: Arc<Summons>,
     batch: Vec<WorkCompletion>,
     looks: u32,
     /// Messages that a signaled request has reported as gone, or as read.
@@ -65,6 +69,18 @@ pub(super) struct Link {
 }
 
 impl Link {
+    /// Whether the NIC calls for the thread that computes. Asked once, it forgets.
+    pub(super) fn is_summoned(&self) -> bool {
+        // Looked at every microsecond: most of the time a load is enough.
+        self.summons.0.load(Ordering::Relaxed) && self.summons.0.swap(false, Ordering::Acquire)
+    }
+
+    /// Lends the thread to the NIC until it has nothing to do.
+    pub(super) fn answer_summons(&mut self) -> Outcome<()> {
+        while self.context.progress() {}
+        self.poll()
+    }
+
     /// Makes a queue pair that is ready for whatever may come first.
     pub(super) fn new(domain: &ProtectionDomain, inbox: &MemoryRegion, context: &Context, job: &Job) -> Outcome<Self> {
         let slots = receive_slots(job);
@@ -80,6 +96,7 @@ impl Link {
             words: domain.allocate(1, Access::LOCAL_WRITE)?,
             memory: (memory_slots(job) as u64, job.size as u64),
             sleeps: sleeps(context, job.wait == Wait::Block),
+            summons: Summons::of(context),
             batch: Vec::with_capacity(BATCH),
             looks: 0,
             completed: 0,
@@ -229,6 +246,26 @@ impl Link {
             Some(error) => format!("{}: {error}", broken.0),
             None => broken.0.clone(),
         }
+    }
+}
+
+/// The NIC's call for the thread that computes.
+#[derive(Default)]
+struct Summons(AtomicBool);
+
+impl Summons {
+    fn of(context: &Context) -> Arc<Self> {
+        let summons = Arc::new(Self::default());
+        if context.settings().progress == Progress::Summon {
+            context.set_summons(Arc::clone(&summons) as Arc<dyn Waker>);
+        }
+        summons
+    }
+}
+
+impl Waker for Summons {
+    fn wake(&self) {
+        self.0.store(true, Ordering::Release);
     }
 }
 

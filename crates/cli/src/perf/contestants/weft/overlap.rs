@@ -89,8 +89,16 @@ impl Transfer for Initiator<'_> {
         self.link.wait_blocking(block);
     }
 
-    fn end(&mut self, messages: u64) -> Outcome<()> {
-        let word = WorkRequest::write_inline(&(messages + 1).to_ne_bytes(), self.target.at(self.flag as u64))?;
+    fn is_summoned(&self) -> bool {
+        self.link.is_summoned()
+    }
+
+    fn answer_summons(&mut self) -> Outcome<()> {
+        self.link.answer_summons()
+    }
+
+    fn end(&mut self) -> Outcome<()> {
+        let word = WorkRequest::write_inline(&(self.posted + 1).to_ne_bytes(), self.target.at(self.flag as u64))?;
         self.link.queue_pair().post(word.unsignaled())?;
         self.link.flush()
     }
@@ -105,7 +113,13 @@ fn serve(link: &mut Link, inbox: &MemoryRegion, job: &Job) -> Outcome<Measured> 
         match job.target {
             Target::Silent => thread::sleep(NAP),
             Target::Computing => {
-                work.compute(CALLS_IN_EVERY_US, || {});
+                let mut outcome = Ok(());
+                work.compute(CALLS_IN_EVERY_US, || {
+                    if link.is_summoned() && outcome.is_ok() {
+                        outcome = link.answer_summons();
+                    }
+                });
+                outcome?;
                 call_in(link, inbox)?;
             }
             Target::Polling => call_in(link, inbox)?,
