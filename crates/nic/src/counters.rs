@@ -2,6 +2,8 @@
 
 use core::ops::AddAssign;
 
+use weft_rdmap::StreamError;
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Counts since the NIC was made. Bytes are payload bytes unless the name says otherwise.
@@ -88,6 +90,20 @@ counters! {
     take_overs,
     /// Times that a thread of the NIC called for the caller.
     summons,
+}
+
+impl Counters {
+    /// A stream has ended, for this reason.
+    pub(crate) fn count_end(&mut self, error: Option<&StreamError>) {
+        match error {
+            None => {}
+            Some(StreamError::Peer(_)) => self.remote_errors += 1,
+            Some(StreamError::Violation(_)) => self.violations += 1,
+            Some(StreamError::Below(_)) => self.frame_errors += 1,
+            Some(StreamError::Lost(_)) => self.lost_streams += 1,
+            Some(_) => self.local_errors += 1,
+        }
+    }
 }
 
 /// Where an engine shows its counters to other processes.

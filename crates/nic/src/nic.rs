@@ -26,7 +26,7 @@ use crate::queue_pair::{QueuePair, QueuePairAttributes, State};
 use crate::receives::ReceiveQueue;
 #[cfg(doc)]
 use crate::settings::Progress;
-use crate::settings::Settings;
+use crate::settings::{Settings, Split};
 
 /// The longest sleep of a thread that waits for another one: a safety net, not a poll interval.
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
@@ -68,6 +68,8 @@ struct Shared<N: Network, C: Clock> {
     next_number: AtomicU32,
     vain_polls: AtomicU32,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Queue pairs whose callers have more of their stage to do ([`Split::Assist`]).
+    unfinished: Mutex<Vec<Arc<QueuePair>>>,
     process: fn() -> u64,
     maker: u64,
 }
@@ -134,6 +136,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
             next_number: AtomicU32::new(1),
             vain_polls: AtomicU32::new(0),
             threads: Mutex::new(Vec::new()),
+            unfinished: Mutex::new(Vec::new()),
             process,
             maker: process(),
         };
@@ -409,20 +412,53 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// A request could not be taken; those before it were.
     pub fn post_send(
         &self,
-        queue_pair: &QueuePair,
+        queue_pair: &Arc<QueuePair>,
         requests: impl IntoIterator<Item = SendRequest>,
     ) -> Result<(), PostFailure> {
         if !self.is_here() {
             return Err(PostFailure { posted: 0, error: PostError::Forked });
         }
         let (posted, failure, ring) = queue_pair.submit(&self.shared.registry, requests);
-        if let Some(place) = ring {
+        if self.settings().split == Split::Assist && posted > 0 {
+            self.assist(queue_pair);
+        } else if let Some(place) = ring {
             self.lane(place).start_on(place.key, self.runs(place.lane));
         }
         match failure {
             None => Ok(()),
             Some(error) => Err(PostFailure { posted, error }),
         }
+    }
+
+    /// Lets the calling thread do its stage of [`Split::Assist`], and rings for the NIC's.
+    fn assist(&self, queue_pair: &Arc<QueuePair>) {
+        let Some(place) = queue_pair.connection() else { return };
+        // Before the connection stands there is nothing to assist, and the thread takes what was posted.
+        if queue_pair.assist(&self.shared.registry) || queue_pair.has_posted() {
+            self.lane(place).start_on(place.key, false);
+        }
+        if queue_pair.wants_assistance() {
+            let mut unfinished = self.shared.unfinished.lock();
+            if !unfinished.iter().any(|listed| Arc::ptr_eq(listed, queue_pair)) {
+                unfinished.push(Arc::clone(queue_pair));
+            }
+        }
+    }
+
+    /// A calling thread polls in vain: it does what is its to do. Returns whether anything was.
+    pub fn lend(&self) -> bool {
+        match self.settings().split {
+            Split::Assist => self.finish_one(),
+            _ => self.settings().progress.caller_runs() && self.progress(),
+        }
+    }
+
+    /// Goes on where a post had left some of the caller's stage.
+    fn finish_one(&self) -> bool {
+        let queue_pair = if self.is_here() { self.shared.unfinished.lock().pop() } else { None };
+        let Some(queue_pair) = queue_pair else { return false };
+        self.assist(&queue_pair);
+        true
     }
 
     /// Posts a receive request to a queue pair's own receive queue.

@@ -13,6 +13,7 @@ use weft_mpa::{Extensions, MarkerSpacing, Role};
 use weft_rdmap::{Completion, CompletionKind, Operation, ReceiveRequest, SendRequest, Status};
 
 use crate::completion::{CompletionQueue, QueuePairNumber, WorkCompletion};
+use crate::connection::Assistant;
 use crate::error::{ConnectionError, PostError};
 use crate::lane::Place;
 use crate::receives::ReceiveQueue;
@@ -117,6 +118,7 @@ struct Submission {
 struct Life {
     info: Option<Arc<ConnectionInfo>>,
     error: Option<ConnectionError>,
+    assistant: Option<Arc<Assistant>>,
 }
 
 /// A queue pair.
@@ -134,6 +136,8 @@ pub struct QueuePair {
     state: AtomicU8,
     /// Bit 0: RFC 7306 was agreed. Bit 1: the peer takes reads.
     agreed: AtomicU8,
+    /// The calling thread has a stage of the way out.
+    assists: AtomicBool,
     life: Mutex<Life>,
     turnstile: Arc<Turnstile>,
 }
@@ -165,7 +169,8 @@ impl QueuePair {
             has_posted: AtomicBool::new(false),
             state: AtomicU8::new(State::Idle as u8),
             agreed: AtomicU8::new(0),
-            life: Mutex::new(Life { info: None, error: None }),
+            assists: AtomicBool::new(false),
+            life: Mutex::new(Life { info: None, error: None, assistant: None }),
             turnstile,
         }
     }
@@ -345,9 +350,36 @@ impl QueuePair {
         self.set_state(State::Closing);
     }
 
+    /// Whether something was posted that was not taken.
+    #[inline]
+    pub(crate) fn has_posted(&self) -> bool {
+        self.has_posted.load(Ordering::Acquire)
+    }
+
+    /// The caller's stage, where the caller has one.
+    pub(crate) fn set_assistant(&self, assistant: Assistant) {
+        self.assists.store(true, Ordering::Release);
+        self.life.lock().assistant = Some(Arc::new(assistant));
+    }
+
+    /// Lets the calling thread do its stage. Returns whether the NIC's thread must be told.
+    pub(crate) fn assist(&self, registry: &Registry) -> bool {
+        if !self.assists.load(Ordering::Acquire) {
+            return false;
+        }
+        let assistant = self.life.lock().assistant.clone();
+        assistant.is_some_and(|assistant| assistant.work(self, registry))
+    }
+
+    /// Whether the calling thread has more of its stage to do.
+    pub(crate) fn wants_assistance(&self) -> bool {
+        self.assists.load(Ordering::Acquire)
+            && self.life.lock().assistant.as_ref().is_some_and(|assistant| assistant.is_unfinished())
+    }
+
     /// Moves what was posted since the last call to `take`.
     pub(crate) fn drain(&self, mut take: impl FnMut(SendRequest)) {
-        if !self.has_posted.load(Ordering::Acquire) {
+        if !self.has_posted() {
             return;
         }
         let mut submission = self.submission.lock();
@@ -406,6 +438,8 @@ impl QueuePair {
                 self.complete_receive(flushed(request.id, CompletionKind::Receive));
             }
         }
+        self.assists.store(false, Ordering::Release);
+        self.life.lock().assistant = None;
         self.set_state(state);
     }
 

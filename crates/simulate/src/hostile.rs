@@ -8,10 +8,11 @@ use std::sync::Arc;
 use weft_base::{Gather, MessageNumber, Random, Slice, Stag};
 use weft_memory::{Access, Region};
 use weft_mpa::{Extensions, MarkerSpacing, Offer};
-use weft_nic::{QueuePairAttributes, Settings, Verify};
+use weft_nic::{QueuePairAttributes, Settings, Split, Verify};
 use weft_rdmap::{Operation, Payload, ReceiveRequest, RemoteTarget, SendRequest};
 use weft_wire::ddp::{Header, Target};
 
+use crate::pair::with_split;
 use crate::pipe::Behaviour;
 use crate::raw::RawPeer;
 use crate::world::World;
@@ -31,11 +32,12 @@ pub fn run_hostile(bytes: &[u8]) -> Result<(), String> {
     let (switches, script) = bytes.split_first().map_or((0, bytes), |(first, rest)| (*first, rest));
     let bit = |n: u8| switches >> n & 1 == 1;
     let world = World::new(u64::from(switches), Behaviour::default());
-    let nic = world.nic(Settings {
+    let settings = Settings {
         verify: if bit(0) { Verify::InOnePass } else { Verify::LargeInPlace },
         direct_threshold: if bit(1) { 64 } else { 4096 },
         ..Settings::default()
-    });
+    };
+    let nic = world.nic(with_split(settings, Split::ALL[usize::from(switches >> 6)]));
     let text = |error: &dyn core::fmt::Display| error.to_string();
     let domain = nic.registry().allocate_domain().map_err(|e| text(&e))?;
     let completions = nic.create_completion_queue(32).map_err(|e| text(&e))?;

@@ -15,7 +15,7 @@ mod world;
 
 pub use hostile::run_hostile;
 pub use network::{SimulatedListener, SimulatedNetwork, SimulatedPort};
-pub use pair::{End, Pair, PairOptions};
+pub use pair::{End, Pair, PairOptions, with_split};
 pub use pipe::Behaviour;
 pub use raw::RawPeer;
 pub use scenario::{Break, Report, Scenario};

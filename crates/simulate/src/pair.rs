@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weft_base::DomainId;
 use weft_mpa::{Extensions, Offer};
-use weft_nic::{CompletionQueue, QueuePair, QueuePairAttributes, Settings, State, WorkCompletion};
+use weft_nic::{CompletionQueue, Progress, QueuePair, QueuePairAttributes, Settings, Split, State, WorkCompletion};
 
 use crate::world::{SimulatedNic, World};
 
@@ -18,6 +18,8 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 pub struct PairOptions {
     /// Settings of both NICs.
     pub settings: Settings,
+    /// Which stage runs where, at the end that connects and at the one that accepts.
+    pub splits: [Split; 2],
     /// What the connecting end wants.
     pub active: Offer,
     /// What the accepting end takes.
@@ -29,8 +31,15 @@ pub struct PairOptions {
 impl Default for PairOptions {
     fn default() -> Self {
         let offer = Offer { extensions: Extensions::all(), ..Offer::default() };
-        Self { settings: Settings::default(), active: offer, passive: offer, depth: 64 }
+        Self { settings: Settings::default(), splits: [Split::Host; 2], active: offer, passive: offer, depth: 64 }
     }
+}
+
+/// These settings with a split, and the progress that it needs.
+#[must_use]
+pub fn with_split(settings: Settings, split: Split) -> Settings {
+    let progress = if split == Split::Host { settings.progress } else { Progress::Thread };
+    Settings { split, progress, ..settings }
 }
 
 /// One end of a pair.
@@ -48,8 +57,8 @@ pub struct End {
 }
 
 impl End {
-    fn new(world: &World, options: &PairOptions) -> Self {
-        let nic = world.nic(options.settings.clone());
+    fn new(world: &World, options: &PairOptions, split: Split) -> Self {
+        let nic = world.nic(with_split(options.settings.clone(), split));
         let domain = nic.registry().allocate_domain().expect("a new NIC has room for a domain");
         let queue = || nic.create_completion_queue(options.depth as usize).expect("within the limits");
         let (sends, receives) = (queue(), queue());
@@ -90,7 +99,11 @@ impl Pair {
     /// Two ends that are not connected yet.
     #[must_use]
     pub fn unconnected(world: &World, options: &PairOptions) -> Self {
-        Self { world: world.clone(), active: End::new(world, options), passive: End::new(world, options) }
+        Self {
+            world: world.clone(),
+            active: End::new(world, options, options.splits[0]),
+            passive: End::new(world, options, options.splits[1]),
+        }
     }
 
     /// Connects the ends. Returns whether both are ready.

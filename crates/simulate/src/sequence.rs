@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use weft_base::{Gather, Slice};
 use weft_memory::{Access, Region};
 use weft_mpa::MarkerSpacing;
-use weft_nic::WorkCompletion;
+use weft_nic::{Split, WorkCompletion};
 use weft_rdmap::{AtomicCode, Operation, Payload, ReceiveRequest, RemoteTarget, SendRequest, Status};
 
 use crate::pair::{End, Pair, PairOptions};
@@ -53,6 +53,8 @@ pub fn run_sequence(bytes: &[u8]) -> Result<SequenceReport, String> {
     options.passive.extensions.atomics_and_immediates = bit(3);
     options.settings.verify = if bit(4) { weft_nic::Verify::InOnePass } else { weft_nic::Verify::LargeInPlace };
     options.settings.direct_threshold = if bit(5) { 500 } else { 32 * 1024 };
+    let splits = script.byte();
+    options.splits = [splits, splits >> 2].map(|bits| Split::ALL[usize::from(bits & 3)]);
     let pair = Pair::unconnected(&world, &options);
     if !pair.connect(&options) {
         return Err(format!("not connected: {:?}", pair.active.queue_pair.error()));

@@ -8,9 +8,11 @@ use std::time::Duration;
 use weft_base::{Gather, MessageNumber, Slice, Stag};
 use weft_memory::{Access, Region};
 use weft_mpa::{Extensions, MarkerSpacing, Offer};
-use weft_nic::{CompletionQueue, ConnectionError, Listener, QueuePair, QueuePairAttributes, Settings, State, Verify};
+use weft_nic::{
+    CompletionQueue, ConnectionError, Listener, QueuePair, QueuePairAttributes, Settings, Split, State, Verify,
+};
 use weft_rdmap::{ReceiveRequest, Status, StreamError, Violation};
-use weft_simulate::{Behaviour, RawPeer, SimulatedNic, World};
+use weft_simulate::{Behaviour, RawPeer, SimulatedNic, World, with_split};
 use weft_wire::ddp::{Header, Target};
 use weft_wire::rdmap::{Control, Opcode};
 use weft_wire::terminate::TerminateCode;
@@ -117,9 +119,11 @@ fn segment(opcode: Opcode, target: Target, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn all_verify() -> [Settings; 3] {
-    [Verify::BeforePlace, Verify::LargeInPlace, Verify::InOnePass]
-        .map(|verify| Settings { verify, ..Settings::default() })
+/// Each way of placing, and each split.
+fn all_verify() -> impl Iterator<Item = Settings> {
+    let whole = [Verify::BeforePlace, Verify::LargeInPlace, Verify::InOnePass]
+        .map(|verify| Settings { verify, ..Settings::default() });
+    whole.into_iter().chain(Split::ALL.map(|split| with_split(Settings::default(), split)))
 }
 
 /// RFC 5044 section 8: a bad CRC ends the stream with layer 2, type 0, code 2, whatever else the damage would mean.

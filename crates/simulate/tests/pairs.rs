@@ -1,7 +1,7 @@
 //! Pairs of real NICs in virtual time. A failure names its seed.
 
 use weft_mpa::{Extensions, MarkerSpacing, Offer};
-use weft_nic::{Settings, Verify};
+use weft_nic::{Settings, Split, Verify};
 use weft_simulate::{Behaviour, Break, Scenario};
 
 const VERIFY: [Verify; 3] = [Verify::BeforePlace, Verify::LargeInPlace, Verify::InOnePass];
@@ -20,6 +20,10 @@ fn varied(seed: u64) -> Scenario {
     scenario.options.settings.direct_threshold = if bit(5) { 2000 } else { 32 * 1024 };
     scenario.options.depth = if bit(6) { 64 } else { 5 };
     scenario.options.active.ord = if bit(7) { 1 } else { 16 };
+    // Every other seed is two hosts without a split; the others are all pairs of splits.
+    if seed % 2 == 1 {
+        scenario.options.splits = [seed / 2, seed / 8].map(|bits| Split::ALL[(bits % 4) as usize]);
+    }
     if scenario.options.depth < 64 {
         // All receives are posted beforehand, so there may be no more of them than the queue is deep.
         scenario.operations = 5;

@@ -6,7 +6,7 @@ use weft_simulate::{run_hostile, run_sequence};
 #[test]
 fn sequences_of_operations_keep_the_promises() {
     let (mut posted, mut succeeded, mut failed) = (0, 0, 0);
-    for seed in 0..400 {
+    for seed in 0..500 {
         let mut random = Random::new(seed);
         let mut bytes = vec![0; 20 + random.below(400) as usize];
         random.fill(&mut bytes);

@@ -2,9 +2,9 @@
 
 use weft_base::{Port, PortError, ReceivePiece, Received};
 use weft_mpa::StartFailure;
-use weft_rdmap::{Action, Closed, State, Stream, StreamError};
+use weft_rdmap::{Action, Closed, State, Status, Stream};
 
-use super::{Connection, Context, Outcome, Phase, Start};
+use super::{Connection, Context, Outcome, Phase, Running, Start};
 use crate::error::ConnectionError;
 
 /// Why a connection is taken down from outside.
@@ -21,35 +21,42 @@ const DRAIN_BYTES: usize = 16 * 1024;
 
 impl<P: Port> Connection<P> {
     /// Reports what has finished. Returns whether anything had.
-    pub(super) fn report(&mut self) -> bool {
+    pub(super) fn report(&mut self, cx: &mut Context<'_>) -> bool {
         let Some((running, ..)) = self.running() else { return false };
-        if has_ended(&running.stream)
-            && let Some(error) = running.stream.error()
+        let Running { core, queue_pair, .. } = running;
+        let stream = &mut core.hold().stream;
+        if has_ended(stream)
+            && let Some(error) = stream.error()
         {
             // Before the completions of what it has broken: who sees one of those may ask why.
-            running.queue_pair.blame(ConnectionError::Stream(error));
+            queue_pair.blame(ConnectionError::Stream(error));
         }
         let mut any = false;
-        while let Some(completion) = running.stream.poll_send_completion() {
+        while let Some(completion) = stream.poll_send_completion() {
             any = true;
-            running.queue_pair.complete_send(completion);
+            cx.counters.sent_messages += u64::from(completion.status == Status::Success);
+            queue_pair.complete_send(completion);
         }
-        let silent = running.stream.take_silent();
+        let silent = stream.take_silent();
         if silent > 0 {
             any = true;
-            running.queue_pair.complete_silently(silent);
+            cx.counters.sent_messages += silent as u64;
+            queue_pair.complete_silently(silent);
         }
-        while let Some(completion) = running.stream.poll_receive_completion() {
+        while let Some(completion) = stream.poll_receive_completion() {
             any = true;
-            running.queue_pair.complete_receive(completion);
+            cx.counters.received_messages += u64::from(completion.status == Status::Success);
+            queue_pair.complete_receive(completion);
         }
         any
     }
 
     /// Does what the stream asks for. Returns whether the connection is over.
     pub(super) fn follow(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some((running, port, _, outgoing)) = self.running() else { return false };
-        while let Some(action) = running.stream.poll_action() {
+        let nothing_waits = !self.has_unsent();
+        let Some((running, port, ..)) = self.running() else { return false };
+        let mut protocol = running.core.hold();
+        while let Some(action) = protocol.stream.poll_action() {
             match action {
                 Action::CloseSend => running.close_wanted = true,
                 Action::Abort => {
@@ -59,11 +66,12 @@ impl<P: Port> Connection<P> {
                 }
             }
         }
-        if running.close_wanted && !running.send_closed && outgoing.is_empty() {
+        if running.close_wanted && !running.send_closed && nothing_waits {
             port.close_send();
             running.send_closed = true;
         }
-        let leaving = running.close_wanted || has_ended(&running.stream);
+        let leaving = running.close_wanted || has_ended(&protocol.stream);
+        drop(protocol);
         if leaving && self.deadline.is_none() {
             self.deadline = Some(cx.now + cx.settings.close_timeout);
         }
@@ -72,16 +80,19 @@ impl<P: Port> Connection<P> {
 
     /// Once the stream has ended, the queue pair is told; once both directions are closed, the connection is over.
     fn settle(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some((running, _, _, outgoing)) = self.running() else { return false };
-        if !has_ended(&running.stream) {
+        let Some((running, ..)) = self.running() else { return false };
+        let state = running.core.hold().stream.state();
+        if !state_has_ended(state) {
             return false;
         }
-        let closed = running.stream.state() == State::Closed;
+        let closed = state == State::Closed;
         if !closed {
             // Our own Terminate has left before the stream failed; after the peer's, nothing more is to be sent.
-            outgoing.clear(cx.pool);
+            self.clear_unsent(cx);
         }
-        let (sent, heard) = (running.send_closed || outgoing.is_empty(), running.input_over);
+        let nothing_waits = !self.has_unsent();
+        let Some((running, ..)) = self.running() else { return false };
+        let (sent, heard) = (running.send_closed || nothing_waits, running.input_over);
         self.finish_queue_pair(cx);
         if closed && sent && heard {
             self.port.close_send();
@@ -94,28 +105,24 @@ impl<P: Port> Connection<P> {
     fn finish_queue_pair(&mut self, cx: &mut Context<'_>) {
         if let Some((running, ..)) = self.running() {
             // From here on nothing reads or writes the stream's memory; the first error stays.
-            running.stream.handle_closed(Closed::Reset);
+            running.core.hold().stream.handle_closed(Closed::Reset);
         }
-        self.report();
+        self.report(cx);
         let Some((running, ..)) = self.running() else { return };
-        let error = running.stream.error();
-        match &error {
-            Some(StreamError::Peer(_)) => cx.counters.remote_errors += 1,
-            Some(_) => cx.counters.local_errors += 1,
-            None => {}
-        }
+        let error = running.core.hold().stream.error();
+        cx.counters.count_end(error.as_ref());
         running.queue_pair.finish(cx.registry, error.map(ConnectionError::Stream));
     }
 
     /// The port has failed under the stream.
     pub(super) fn lose(&mut self, error: PortError, cx: &mut Context<'_>) {
-        self.outgoing.clear(cx.pool);
+        self.clear_unsent(cx);
         self.staging.clear(cx.pool);
         let Some((running, port, ..)) = self.running() else { return };
         running.direct = None;
         running.input_over = true;
         running.send_closed = true;
-        running.stream.handle_closed(match error {
+        running.core.hold().stream.handle_closed(match error {
             PortError::TimedOut => Closed::TimedOut,
             _ => Closed::Reset,
         });
@@ -159,13 +166,13 @@ impl<P: Port> Connection<P> {
                 // What was posted before still goes out.
                 self.take_posted(cx);
                 if let Some((running, ..)) = self.running() {
-                    running.stream.close();
+                    running.core.hold().stream.close();
                 }
                 self.drive(cx)
             }
             (Phase::Running(running), Ending::Abrupt) => {
-                running.stream.abort();
-                self.outgoing.clear(cx.pool);
+                running.core.hold().stream.abort();
+                self.clear_unsent(cx);
                 self.port.abort();
                 self.finish_abandoned(cx);
                 Outcome::Over
@@ -176,9 +183,9 @@ impl<P: Port> Connection<P> {
 
     fn finish_abandoned(&mut self, cx: &mut Context<'_>) {
         if let Some((running, ..)) = self.running() {
-            running.stream.handle_closed(Closed::Reset);
+            running.core.hold().stream.handle_closed(Closed::Reset);
         }
-        self.report();
+        self.report(cx);
         if let Some((running, ..)) = self.running() {
             running.queue_pair.finish(cx.registry, Some(ConnectionError::Abandoned));
         }
@@ -204,8 +211,8 @@ impl<P: Port> Connection<P> {
                 self.fail_start(ConnectionError::Start(StartFailure::TimedOut { waited_for }), cx)
             }
             Phase::Running(running) => {
-                running.stream.abort();
-                self.outgoing.clear(cx.pool);
+                running.core.hold().stream.abort();
+                self.clear_unsent(cx);
                 self.staging.clear(cx.pool);
                 self.port.abort();
                 self.finish_queue_pair(cx);
@@ -221,5 +228,9 @@ impl<P: Port> Connection<P> {
 
 /// Whether nothing more is to be sent or taken by the stream itself.
 fn has_ended(stream: &Stream) -> bool {
-    matches!(stream.state(), State::Failed | State::Closed)
+    state_has_ended(stream.state())
+}
+
+pub(super) fn state_has_ended(state: State) -> bool {
+    matches!(state, State::Failed | State::Closed)
 }

@@ -6,6 +6,7 @@
 mod end;
 mod held;
 mod receive;
+mod stages;
 mod start;
 mod transmit;
 
@@ -14,8 +15,7 @@ use std::sync::Arc;
 use slotmap::DefaultKey;
 use weft_base::{Port, PortError, Random, Time};
 use weft_memory::Registry;
-use weft_mpa::{Deframer, Framer};
-use weft_rdmap::Stream;
+use weft_mpa::Deframer;
 
 use crate::counters::Counters;
 use crate::outgoing::Outgoing;
@@ -25,6 +25,8 @@ use crate::staging::{Pool, Staging};
 
 pub(crate) use end::Ending;
 pub(crate) use receive::Direct;
+pub(crate) use stages::Assistant;
+use stages::{Core, Incoming, Pipeline};
 pub(crate) use start::{Start, within_limits};
 
 /// What every connection of an engine may use while it is driven.
@@ -78,16 +80,17 @@ enum Phase {
 
 /// An RDMA stream over MPA.
 pub(crate) struct Running {
-    stream: Stream,
-    framer: Framer,
+    core: Core,
+    /// The way out where stages are split; elsewhere it is [`Connection::outgoing`].
+    pipeline: Option<Pipeline>,
     deframer: Deframer,
     queue_pair: Arc<QueuePair>,
     crc: bool,
-    large_fpdus: bool,
-    max_ulpdu: u32,
-    /// Frames laid out since the path was last asked for its packet size.
-    frames_since_asked: u32,
     direct: Option<Direct>,
+    /// A frame that is being received, where stages are split.
+    incoming: Option<Incoming>,
+    /// Its ULPDU without markers, where that is a stage of its own.
+    flat: Option<Vec<u8>>,
     /// A large frame was refused by its head. Nothing is said about it before the rest is here and the CRC was seen.
     judging: bool,
     /// A large frame came not so many frames ago: read only as much as holds the next header, so that the rest can go straight into
@@ -132,7 +135,7 @@ impl<P: Port> Connection<P> {
     pub(crate) fn send_posted(&mut self, cx: &mut Context<'_>) -> Outcome {
         self.take_posted(cx);
         self.transmit(cx);
-        self.report();
+        self.report(cx);
         if self.follow(cx) { Outcome::Over } else { Outcome::Progress }
     }
 
@@ -140,7 +143,7 @@ impl<P: Port> Connection<P> {
         let mut progress = self.take_posted(cx);
         progress |= self.receive(cx);
         progress |= self.transmit(cx);
-        progress |= self.report();
+        progress |= self.report(cx);
         if self.follow(cx) {
             return Outcome::Over;
         }
@@ -149,12 +152,31 @@ impl<P: Port> Connection<P> {
 
     /// Whether the port should be watched for room to send.
     pub(crate) fn wants_room(&self) -> bool {
-        !self.outgoing.is_empty() || matches!(&self.phase, Phase::Start(start) if start.is_connecting())
+        self.has_unsent() || matches!(&self.phase, Phase::Start(start) if start.is_connecting())
     }
 
     /// Whether the port should be watched for bytes.
     pub(crate) fn wants_bytes(&self) -> bool {
         !matches!(&self.phase, Phase::Start(start) if start.is_connecting())
+    }
+
+    /// Whether bytes wait for room.
+    fn has_unsent(&self) -> bool {
+        let staged = match &self.phase {
+            Phase::Running(running) => running.pipeline.as_ref().is_some_and(|pipeline| !pipeline.is_empty()),
+            _ => false,
+        };
+        staged || !self.outgoing.is_empty()
+    }
+
+    /// Throws away what has not been sent.
+    fn clear_unsent(&mut self, cx: &mut Context<'_>) {
+        self.outgoing.clear(cx.pool);
+        if let Phase::Running(running) = &mut self.phase
+            && let Some(pipeline) = &mut running.pipeline
+        {
+            pipeline.clear();
+        }
     }
 
     fn running(&mut self) -> Option<(&mut Running, &mut P, &mut Staging, &mut Outgoing)> {

@@ -7,12 +7,12 @@
 use weft_base::{Digest, Gather, NoDigest, Port, PortError, ReceivePiece, Received};
 use weft_memory::{MemoryError, Registry};
 use weft_mpa::{Frame, FrameError, FrameHead, FramePiece, Peek, check_tail};
-use weft_rdmap::{Arrival, HEAD_LENGTH, Placement, Stream, Violation};
+use weft_rdmap::{Arrival, HEAD_LENGTH, Placement, Status, Stream, Violation};
 use weft_wire::Crc32c;
 use weft_wire::terminate::TerminateCode;
 
 use super::held::HeldGather;
-use super::{Connection, Context, Running};
+use super::{Connection, Context, Incoming, Running};
 use crate::receives::ReceiveQueue;
 use crate::settings::Verify;
 use crate::staging::{BUFFER_BYTES, Staging};
@@ -98,10 +98,10 @@ impl<P: Port> Connection<P> {
         let Some((running, ..)) = self.running() else { return };
         match stop {
             Stop::Port(error) => return self.lose(error, cx),
-            Stop::Frame(error) => running.stream.fail(error.terminate_code()),
+            Stop::Frame(error) => running.core.hold().stream.fail(error.terminate_code()),
             // The stream has judged already, and has a Terminate to send.
             Stop::Segment => {}
-            Stop::Memory => running.stream.fail(TerminateCode::LocalCatastrophic),
+            Stop::Memory => running.core.hold().stream.fail(TerminateCode::LocalCatastrophic),
         }
         running.direct = None;
         running.judging = false;
@@ -116,7 +116,11 @@ impl<P: Port> Connection<P> {
         let Some((running, ..)) = self.running() else { return };
         running.input_over = true;
         let whole = whole && running.direct.take().is_none();
-        running.stream.handle_closed(if whole { weft_rdmap::Closed::Graceful } else { weft_rdmap::Closed::MidFrame });
+        running.core.hold().stream.handle_closed(if whole {
+            weft_rdmap::Closed::Graceful
+        } else {
+            weft_rdmap::Closed::MidFrame
+        });
     }
 }
 
@@ -173,16 +177,23 @@ impl Running {
                 Peek::More { .. } => return Ok(()),
                 Peek::Head(head) => head,
             };
+            if self.is_split() {
+                self.advance(&head, bytes);
+            }
             let Some(frame) = self.deframer.frame(&head, bytes) else {
                 return self.begin_direct(&head, staging, cx);
             };
             self.expect_large =
                 if self.goes_direct(&head, cx) { EXPECT_LARGE_FRAMES } else { self.expect_large.saturating_sub(1) };
-            self.place(&head, &frame, bytes, cx)?;
+            if self.is_split() {
+                self.place_checked(&head, &frame, bytes, cx)?;
+            } else {
+                self.place(&head, &frame, bytes, cx)?;
+            }
             self.deframer.advance(&head);
             staging.consume(head.wire_length);
             cx.counters.received_frames += 1;
-            if !self.stream.state().receives() {
+            if !self.core.hold().stream.state().receives() {
                 self.input_over = true;
                 staging.clear(cx.pool);
                 return Ok(());
@@ -200,7 +211,7 @@ impl Running {
             return Err(Stop::Segment);
         }
         let receives = self.queue_pair.receives();
-        let Ok(placement) = inspect(&mut self.stream, head, bytes, receives) else {
+        let Ok(placement) = inspect(&mut self.core.hold().stream, head, bytes, receives) else {
             // What is wrong with a frame that is damaged is the damage.
             frame.verify()?;
             return Err(Stop::Segment);
@@ -217,15 +228,70 @@ impl Running {
         if in_one_pass && self.crc {
             frame.check(&crc)?;
         }
-        cx.counters.placed_copied_bytes += u64::from(placement.sink.length());
-        self.count(placement)
+        self.count_copied(placement, cx)
+    }
+
+    fn count_copied(&mut self, placement: Placement, cx: &mut Context<'_>) -> Result<(), Stop> {
+        if !placement.sink.is_empty() {
+            cx.counters.placed_copied += 1;
+            cx.counters.placed_copied_bytes += u64::from(placement.sink.length());
+        }
+        self.count(placement, cx)
+    }
+
+    // --- the way in by stages
+
+    fn is_split(&self) -> bool {
+        self.pipeline.is_some()
+    }
+
+    /// What has come of a frame goes through the stages that need not wait for the rest.
+    fn advance(&mut self, head: &FrameHead, bytes: &[u8]) {
+        let there = bytes.len().min(head.wire_length);
+        let (crc, flat) = (self.crc, self.flat.as_mut());
+        let incoming = self.incoming.get_or_insert_with(|| Incoming::new(head, crc));
+        incoming.advance(&bytes[..there], flat);
+    }
+
+    /// A whole frame has gone through the stages: judge it, copy its payload to its place, count it.
+    fn place_checked(
+        &mut self,
+        head: &FrameHead,
+        frame: &Frame<'_>,
+        bytes: &[u8],
+        cx: &mut Context<'_>,
+    ) -> Result<(), Stop> {
+        if let Some(incoming) = self.incoming.take() {
+            incoming.check()?;
+        }
+        let judged = inspect(&mut self.core.hold().stream, head, bytes, self.queue_pair.receives());
+        let placement = judged.map_err(|_| Stop::Segment)?;
+        let copied = match &mut self.flat {
+            None => copy_frame(frame, &placement, cx.registry, &mut NoDigest),
+            Some(flat) if placement.sink.is_empty() => {
+                flat.clear();
+                Ok(())
+            }
+            Some(flat) => {
+                let payload = &flat[placement.header_length as usize..];
+                let copied = cx.registry.copy_in_gather(&placement.sink, 0, payload, &mut NoDigest);
+                flat.clear();
+                copied
+            }
+        };
+        if copied.is_err() {
+            return Err(self.blame(&placement));
+        }
+        self.count_copied(placement, cx)
     }
 
     /// The payload is in place and the CRC was good.
-    fn count(&mut self, placement: Placement) -> Result<(), Stop> {
-        let delivered = self.stream.handle_placed(placement);
+    fn count(&mut self, placement: Placement, cx: &mut Context<'_>) -> Result<(), Stop> {
+        let stream = &mut self.core.hold().stream;
+        let delivered = stream.handle_placed(placement);
         // Also when it went wrong: what was delivered before is reported.
-        while let Some(completion) = self.stream.poll_receive_completion() {
+        while let Some(completion) = stream.poll_receive_completion() {
+            cx.counters.received_messages += u64::from(completion.status == Status::Success);
             self.queue_pair.complete_receive(completion);
         }
         delivered.map_err(|_| Stop::Segment)
@@ -233,7 +299,7 @@ impl Running {
 
     /// The memory has refused. If the peer may not write there any more, it is told so.
     fn blame(&mut self, placement: &Placement) -> Stop {
-        match self.stream.recheck(placement) {
+        match self.core.hold().stream.recheck(placement) {
             Ok(()) => Stop::Memory,
             Err(_) => Stop::Segment,
         }
@@ -244,6 +310,7 @@ impl Running {
         head.ulpdu_length >= cx.settings.direct_threshold
             && cx.settings.verify != Verify::BeforePlace
             && !self.deframer.markers()
+            && !self.is_split()
     }
 
     /// The head of a frame is staged, but not all of it. If the rest is large, it is read straight into its place.
@@ -254,7 +321,7 @@ impl Running {
         if !self.goes_direct(head, cx) || !head_is_here || self.judging {
             return Ok(());
         }
-        let Ok(placement) = inspect(&mut self.stream, head, bytes, self.queue_pair.receives()) else {
+        let Ok(placement) = inspect(&mut self.core.hold().stream, head, bytes, self.queue_pair.receives()) else {
             self.judging = true;
             return Ok(());
         };
@@ -287,11 +354,12 @@ impl Running {
             return Ok(false);
         }
         let Some(direct) = self.direct.take() else { return Ok(true) };
+        cx.counters.placed_direct += 1;
         check_tail(direct.crc, self.crc, &direct.head, &staging.filled()[..tail])?;
         staging.consume(tail);
         self.deframer.advance(&direct.head);
         cx.counters.received_frames += 1;
-        self.count(direct.placement)?;
+        self.count(direct.placement, cx)?;
         Ok(true)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use slotmap::DefaultKey;
 use weft_base::{MessageNumber, Port, PortError, ReceivePiece, Received, Time};
 use weft_mpa::{
@@ -12,10 +13,11 @@ use weft_wire::ddp;
 use weft_wire::rdmap::{Control, Opcode, queue};
 use weft_wire::terminate::Terminate;
 
+use super::stages::{Assistant, Core, Pipeline, Protocol};
 use super::{Connection, Context, Outcome, Phase, Running};
 use crate::error::ConnectionError;
 use crate::queue_pair::{ConnectionInfo, QueuePair};
-use crate::settings::Settings;
+use crate::settings::{Coupling, Settings, Split};
 
 /// A start-up frame is at most 532 bytes, and nothing may follow a request before it is answered: that much is read, and a little more so that
 /// a peer that talks too early is noticed.
@@ -211,19 +213,28 @@ impl<P: Port> Connection<P> {
 
     fn run(&mut self, queue_pair: Arc<QueuePair>, agreement: Agreement, cx: &mut Context<'_>) {
         let framer = Framer::new(agreement.send_markers, agreement.crc);
-        let large_fpdus = agreement.extensions.large_fpdus;
-        let max_ulpdu = framer.max_ulpdu(self.port.segment_size(), large_fpdus);
         let stream = Stream::new(stream_config(&queue_pair, &agreement), cx.registry.clone(), cx.random.next_u64());
+        let split = cx.settings.split;
+        let protocol = Protocol::new(stream, framer, agreement.extensions.large_fpdus, self.port.segment_size());
+        let pipeline = Pipeline::of(split);
+        let core = match &pipeline {
+            Some(pipeline) if split == Split::Assist => {
+                let protocol = Arc::new(Mutex::new(protocol));
+                queue_pair.set_assistant(Assistant::new(Arc::clone(&protocol), pipeline));
+                Core::Shared(protocol)
+            }
+            _ => Core::Own(Box::new(protocol)),
+        };
+        let flat = (split == Split::Offload(Coupling::Decoupled)).then(|| Vec::with_capacity(1 << 16));
         let running = Running {
-            stream,
-            framer,
+            core,
+            pipeline,
             deframer: Deframer::new(agreement.receive_markers, agreement.crc),
             queue_pair: Arc::clone(&queue_pair),
             crc: agreement.crc,
-            large_fpdus,
-            max_ulpdu,
-            frames_since_asked: 0,
             direct: None,
+            incoming: None,
+            flat,
             judging: false,
             expect_large: 0,
             input_over: false,
@@ -269,6 +280,7 @@ impl<P: Port> Connection<P> {
         error: ConnectionError,
         cx: &mut Context<'_>,
     ) -> Outcome {
+        cx.counters.failed_starts += 1;
         self.outgoing.clear(cx.pool);
         let last_words = match &error {
             ConnectionError::Start(failure) => last_words(failure),

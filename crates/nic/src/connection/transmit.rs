@@ -3,52 +3,49 @@
 use weft_base::{Digest, Gather, Port, PortError};
 use weft_memory::{MemoryError, Registry};
 use weft_mpa::{Layout, Source};
-use weft_rdmap::{Segment, SegmentPayload, State};
+use weft_rdmap::{Segment, SegmentPayload};
 use weft_wire::Crc32c;
 use weft_wire::terminate::TerminateCode;
 
 use super::held::HeldGather;
-use super::{Connection, Context, Running};
+use super::end::state_has_ended;
+use super::stages::{Broken, Protocol};
+use super::{Connection, Context};
 use crate::outgoing::Outgoing;
 use crate::staging::Pool;
 
 /// Bytes beyond header and payload that a frame may have in the buffer: length, pad, CRC.
 const FRAME_OVERHEAD: usize = 16;
-/// Asking costs a system call, and paths change rarely.
-const ASK_PATH_EVERY_FRAMES: u32 = 4096;
 
 impl<P: Port> Connection<P> {
     /// Hands what was posted to the stream.
     pub(super) fn take_posted(&mut self, cx: &mut Context<'_>) -> bool {
         let Some((running, ..)) = self.running() else { return false };
-        let (stream, queue_pair) = (&mut running.stream, &running.queue_pair);
-        let mut took = false;
-        let mut refused = None;
-        queue_pair.drain(|request| {
-            took = true;
-            if stream.state() != State::Established {
-                refused.get_or_insert_with(Vec::new).push(request);
-            } else if let Err(error) = stream.post(request) {
-                // The queue pair has made the same checks, so this can't be.
-                panic!("a request that was admitted is refused: {error}");
-            }
-        });
-        for request in refused.into_iter().flatten() {
-            running.queue_pair.flush_send(cx.registry, &request);
+        if !running.queue_pair.has_posted() {
+            return false;
         }
-        took
+        running.core.hold().take_posted(&running.queue_pair, cx.registry)
     }
 
     /// Lays out frames and sends them until the port takes no more or nothing is left.
     pub(super) fn transmit(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some((running, ..)) = self.running() else { return false };
+        if state_has_ended(running.core.hold().stream.state()) {
+            // Nothing is accounted for any more; what is left is thrown away, or goes out while the connection drains.
+            return false;
+        }
+        if running.pipeline.is_some() {
+            return self.transmit_staged(cx);
+        }
         let mut progress = false;
         loop {
             let Some((running, port, _, outgoing)) = self.running() else { return progress };
             if running.send_closed || running.judging {
                 return progress;
             }
-            running.follow_path(port);
-            running.lay_out(outgoing, cx);
+            let mut protocol = running.core.hold();
+            protocol.follow_path(port);
+            protocol.lay_out(outgoing, cx);
             if outgoing.is_empty() {
                 return progress;
             }
@@ -58,33 +55,63 @@ impl<P: Port> Connection<P> {
                     cx.counters.sends += 1;
                     cx.counters.sent_wire_bytes += taken as u64;
                     if frames > 0 {
-                        running.stream.handle_sent(frames);
+                        protocol.stream.handle_sent(frames);
                     }
                     progress = true;
                 }
                 Err(error) => {
-                    if matches!(error, PortError::Memory(_)) {
-                        // As above, but part of the frame may be on its way: no Terminate can follow.
-                        running.stream.fail(TerminateCode::ProtectionInvalidStag);
-                    }
-                    self.lose(error, cx);
+                    drop(protocol);
+                    self.lose_sending(error, cx);
                     return true;
                 }
             }
         }
     }
-}
 
-impl Running {
-    /// FPDUs follow the path's packet size, which may change (RFC 5044 section 4.5).
-    fn follow_path<P: Port>(&mut self, port: &P) {
-        if self.frames_since_asked >= ASK_PATH_EVERY_FRAMES {
-            self.frames_since_asked = 0;
-            self.max_ulpdu = self.framer.max_ulpdu(port.segment_size(), self.large_fpdus);
+    /// The same by stages.
+    fn transmit_staged(&mut self, cx: &mut Context<'_>) -> bool {
+        // The start-up's frames, which all come before.
+        let mut progress = match self.flush(cx) {
+            Ok(progress) => progress,
+            Err(error) => {
+                self.lose_sending(error, cx);
+                return true;
+            }
+        };
+        let Some((running, port, _, outgoing)) = self.running() else { return progress };
+        if running.send_closed || !outgoing.is_empty() {
+            return progress;
         }
+        let Some(pipeline) = &mut running.pipeline else { return progress };
+        match pipeline.run(&mut running.core, port, cx) {
+            Ok(worked) => progress |= worked,
+            Err(Broken::Port(error)) => {
+                self.lose_sending(error, cx);
+                progress = true;
+            }
+            Err(Broken::Memory) => {
+                running.core.hold().stream.fail(TerminateCode::ProtectionInvalidStag);
+                self.lose(PortError::Reset, cx);
+                progress = true;
+            }
+        }
+        progress
     }
 
+    fn lose_sending(&mut self, error: PortError, cx: &mut Context<'_>) {
+        if let Some((running, ..)) = self.running()
+            && matches!(error, PortError::Memory(_))
+        {
+            // Part of the frame may be on its way: no Terminate can follow.
+            running.core.hold().stream.fail(TerminateCode::ProtectionInvalidStag);
+        }
+        self.lose(error, cx);
+    }
+}
+
+impl Protocol {
     /// Turns segments into frames while there is room.
+    #[inline]
     fn lay_out(&mut self, outgoing: &mut Outgoing, cx: &mut Context<'_>) {
         while outgoing.has_room(self.largest_copied(cx)) {
             let Some(segment) = self.stream.poll_transmit(self.max_ulpdu) else { break };

@@ -118,9 +118,7 @@ impl CompletionQueue {
     }
 
     fn lend(&self) {
-        if self.opened.nic.settings().progress.caller_runs() {
-            self.opened.nic.progress();
-        }
+        self.opened.nic.lend();
     }
 }
 

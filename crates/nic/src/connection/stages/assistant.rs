@@ -1,0 +1,47 @@
+//! The caller's stage of [`Split::Assist`](crate::Split::Assist).
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use weft_memory::Registry;
+
+use super::Protocol;
+use super::block::Belt;
+use super::fetch;
+use super::pipeline::Pipeline;
+use crate::queue_pair::QueuePair;
+
+/// What a calling thread needs to segment messages and to weave markers itself, beside the NIC's thread that sums up and sends.
+pub(crate) struct Assistant {
+    protocol: Arc<Mutex<Protocol>>,
+    belt: Arc<Belt>,
+    /// There was more to weave than the belt has room for.
+    unfinished: AtomicBool,
+}
+
+impl Assistant {
+    pub(in crate::connection) fn new(protocol: Arc<Mutex<Protocol>>, pipeline: &Pipeline) -> Self {
+        Self { protocol, belt: Arc::clone(pipeline.belt()), unfinished: AtomicBool::new(false) }
+    }
+
+    /// Whether a calling thread that has time should go on.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.unfinished.load(Ordering::Relaxed)
+    }
+
+    /// Takes what was posted and weaves as much as there is room for. Returns whether the NIC's thread must be told.
+    ///
+    /// When memory goes away in the middle of a frame, that thread finds the protocol broken, and ends the stream.
+    pub(crate) fn work(&self, queue_pair: &QueuePair, registry: &Registry) -> bool {
+        let mut protocol = self.protocol.lock();
+        let mut any = protocol.take_posted(queue_pair, registry);
+        while let Ok(true) = fetch::weave(&mut protocol, &self.belt, registry) {
+            any = true;
+        }
+        any |= protocol.is_broken();
+        self.unfinished.store(protocol.has_job() && !protocol.is_broken(), Ordering::Relaxed);
+        drop(protocol);
+        any && self.belt.ring()
+    }
+}
