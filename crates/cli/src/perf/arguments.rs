@@ -126,6 +126,7 @@ impl Arguments {
         Ok(Plan {
             test,
             entries: self.entries(test)?,
+            peers_are_named: self.vs.is_some(),
             cases: test.design().cases(&Basis { template, arguments: self }),
             runs: self.runs.unwrap_or(if self.quick { 1 } else { test.design().runs() }),
             limit: Duration::from_secs(self.timeout),

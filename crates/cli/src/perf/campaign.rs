@@ -20,6 +20,8 @@ pub(crate) struct Plan {
     pub(crate) test: Test,
     /// The measured transport, then its peers.
     pub(crate) entries: Vec<Entry>,
+    /// Whether the peers were asked for; otherwise they are those that the test has by itself.
+    pub(crate) peers_are_named: bool,
     pub(crate) cases: Vec<Case>,
     pub(crate) runs: u32,
     /// How long a run may take.
@@ -143,7 +145,8 @@ fn find_out_who_can(plan: &Plan, results: &mut Results) -> Result<(), Failure> {
             }
         }
         // Who can do nothing of it was asked for by mistake.
-        if let (true, Some((_, reason))) = (refused.len() == plan.cases.len(), refused.first()) {
+        let named = index == 0 || plan.peers_are_named;
+        if let (true, Some((_, reason))) = (named && refused.len() == plan.cases.len(), refused.first()) {
             return Err(Failure::Usage(format!("{entry}: {reason}")));
         }
         refused.into_iter().for_each(|(at, reason)| results.miss(plan, index, Some(at), reason, false));

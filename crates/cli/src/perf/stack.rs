@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use super::job::Switch;
+use crate::division::{Progress, Split};
 
 /// When a frame's payload goes to its place, relative to the check of its CRC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -25,34 +26,6 @@ pub(crate) enum Fpdu {
     Large,
     /// No longer than a packet of the path
     Path,
-}
-
-/// Who runs the event loop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Progress {
-    /// The thread that posts and polls
-    Caller,
-    /// A thread of its own, the other one sleeps
-    Thread,
-    /// The thread that posts and polls; a thread of its own while that one is away
-    Hybrid,
-    /// The thread that posts and polls, called for by a thread of its own when something waits
-    Summon,
-}
-
-/// Which stages run on the calling thread, and which on the NIC's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Split {
-    /// All on the thread that runs the event loop
-    Host,
-    /// All but posting on the NIC's; pieces are fetched between the markers
-    Coupled,
-    /// The same; payload is fetched whole, then copied between the markers
-    Decoupled,
-    /// Segments and markers on the caller's, CRC and system calls on the NIC's
-    Assist,
 }
 
 /// Markers in the stream, and how far apart they are.
@@ -144,7 +117,7 @@ impl Stack {
 
     /// Who runs the event loop; `None`: whoever the library says.
     pub(crate) fn progress(&self) -> Option<Progress> {
-        self.progress.or((self.split != Split::Host).then_some(Progress::Thread))
+        self.split.progress(self.progress)
     }
 }
 

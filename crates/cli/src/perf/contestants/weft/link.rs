@@ -85,7 +85,10 @@ impl Link {
     pub(super) fn new(domain: &ProtectionDomain, inbox: &MemoryRegion, context: &Context, job: &Job) -> Outcome<Self> {
         let slots = receive_slots(job);
         let words = if hears_words(job) { WORDS } else { 0 };
-        let (sends, receives) = (2 * job.buffers() + WORDS, (slots + words).max(1));
+        // Beside computation a transfer is two requests; the place of the one that is not signaled may come free a moment after the
+        // completion of the other is seen, by a thread of the NIC.
+        let requests = if matches!(job.kind, Kind::Overlap | Kind::Inserted) { 4 } else { 2 };
+        let (sends, receives) = (requests * job.buffers() + WORDS, (slots + words).max(1));
         let completions = context.create_completion_queue(sends + receives)?;
         let options = QueuePairOptions { send_depth: sends as u32, receive_depth: receives as u32 };
         let queue_pair = domain.create_queue_pair(&completions, &options)?;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use weft::verbs::{self, ConnectOptions, Coupling, Extensions, ListenOptions, MarkerSpacing};
+use weft::verbs::{self, ConnectOptions, Extensions, ListenOptions, MarkerSpacing};
 
 use super::super::super::job::{Job, Switch};
-use super::super::super::stack::{Fpdu, Markers, Progress, Split, Stack, Verify};
+use super::super::super::stack::{Fpdu, Markers, Stack, Verify};
 
 /// Reads under way at a time.
 const READS: u16 = 64;
@@ -35,18 +35,8 @@ impl Settings {
     pub(super) fn of_context(&self) -> verbs::Settings {
         let usual = verbs::Settings::default();
         verbs::Settings {
-            progress: self.0.progress().map_or(usual.progress, |progress| match progress {
-                Progress::Caller => verbs::Progress::Caller,
-                Progress::Thread => verbs::Progress::Thread,
-                Progress::Hybrid => verbs::Progress::Hybrid,
-                Progress::Summon => verbs::Progress::Summon,
-            }),
-            split: match self.0.split {
-                Split::Host => verbs::Split::Host,
-                Split::Coupled => verbs::Split::Offload(Coupling::Coupled),
-                Split::Decoupled => verbs::Split::Offload(Coupling::Decoupled),
-                Split::Assist => verbs::Split::Assist,
-            },
+            progress: self.0.progress().map_or(usual.progress, Into::into),
+            split: self.0.split.into(),
             engines: self.0.engines,
             away: self.0.away.map_or(usual.away, Duration::from_micros),
             verify: match self.0.verify {
