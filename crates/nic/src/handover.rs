@@ -64,7 +64,7 @@ pub(crate) trait Seat {
 pub(crate) trait Hold {
     /// Does what there is to do. Returns whether to go on at once.
     fn turn(&mut self) -> bool;
-    /// Somebody waits for the engine's lock.
+    /// Somebody waits for the engine's lock, who calls [`Handover::beat`] when it has it.
     fn is_wanted(&self) -> bool;
     /// Has the operating system watch everything.
     fn arm(&mut self);
@@ -170,7 +170,8 @@ impl<F: Flag> Handover<F> {
 
     /// The life of a thread that only calls for the callers: with `call`, when something has waited for longer than they may be away.
     pub(crate) fn call<S: Seat>(&self, seat: &S, watch: &dyn Watch, call: impl Fn()) {
-        let mut longest = Some(Duration::ZERO);
+        // Nothing waits before the first caller comes, who leaves a timer behind.
+        let mut longest = None;
         while !seat.stopped() {
             watch.sleep(longest);
             longest = None;
@@ -189,12 +190,14 @@ impl<F: Flag> Handover<F> {
             // Something is there.
             watch.set_packets(false);
             watch.sleep(Some(self.away()));
-            if let Some(mut hold) = self.try_take(seat)
-                && !self.present.get()
-            {
-                hold.note(Event::Called);
-                drop(hold);
-                call();
+            match self.try_take(seat) {
+                Some(mut hold) if !self.present.get() => {
+                    hold.note(Event::Called);
+                    drop(hold);
+                    call();
+                }
+                // A caller is here. This sleep may have used up the timer that it leaves behind, so another one follows.
+                _ => longest = Some(self.away()),
             }
         }
     }
@@ -226,8 +229,8 @@ impl<F: Flag> Handover<F> {
                 return None;
             }
             if hold.is_wanted() || seat.stopped() {
-                self.recall.set(true);
-                return Some(Duration::ZERO);
+                // Who wants the engine, and who stops it, recalls the thread. Until then it would only be in their way.
+                return None;
             }
         }
     }

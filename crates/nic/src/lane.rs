@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use slotmap::DefaultKey;
 use weft_base::{Clock, Network, Time, Waker, Watch};
 
@@ -103,9 +103,7 @@ impl<N: Network, C: Clock> Lane<N, C> {
         self.announce();
         let guard = self.engine.try_lock()?;
         let mut held = Held::new(guard, self, runner);
-        if self.shares() {
-            held.beat();
-        }
+        held.beats = self.shares() && held.beat();
         Some(held)
     }
 
@@ -139,7 +137,12 @@ impl<N: Network, C: Clock> Lane<N, C> {
     pub(crate) fn start_on(&self, connection: DefaultKey, here: bool) {
         if here {
             if let Some(mut engine) = self.visit(Runner::Visitor) {
-                return engine.send_posted(connection);
+                engine.send_posted(connection);
+                if engine.beats {
+                    // It keeps the thread away, so it receives as well: it may be a caller that does nothing but post.
+                    engine.turn();
+                }
+                return;
             }
             self.bell.ring(connection);
             return self.attend();
@@ -194,7 +197,7 @@ impl<N: Network, C: Clock> Lane<N, C> {
     /// The life of the lane's thread.
     pub(crate) fn serve(&self) {
         // What locks keep for each thread that ever waits for one is made now, and not while data moves.
-        self.common.turnstile.wait(Duration::ZERO, || false);
+        Condvar::new().wait_for(&mut Mutex::new(()).lock(), Duration::ZERO);
         match self.common.settings.progress {
             Progress::Summon => self.handover.call(self, &*self.watch, || {
                 if let Some(summons) = &*self.common.summons.lock() {
@@ -288,6 +291,8 @@ pub(crate) struct Held<'a, N: Network, C: Clock> {
     guard: Option<MutexGuard<'a, Engine<N, C>>>,
     lane: &'a Lane<N, C>,
     runner: Runner,
+    /// This visit has pushed the timer of the lane's thread.
+    beats: bool,
     /// When it was taken, if the time is measured.
     since: Option<Time>,
 }
@@ -303,16 +308,18 @@ impl<'a, N: Network, C: Clock> Held<'a, N, C> {
         };
         guard.set_runner(runner);
         let since = measured.then(|| lane.common.clock.now());
-        Self { guard: Some(guard), lane, runner, since }
+        Self { guard: Some(guard), lane, runner, beats: false, since }
     }
 
-    /// Pushes the timer of the lane's thread, if half of it is over.
-    fn beat(&mut self) {
+    /// Pushes the timer of the lane's thread, if half of it is over. Returns whether it was.
+    fn beat(&mut self) -> bool {
         self.look_at_clock();
         let away = self.lane.handover.away();
-        if self.is_beat_due(away / 2) {
+        let due = self.is_beat_due(away / 2);
+        if due {
             self.lane.handover.beat();
         }
+        due
     }
 
     fn settle(&mut self) {

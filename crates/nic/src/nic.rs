@@ -178,6 +178,9 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
 
     /// Sets whom to wake when something has waited too long, with [`Progress::Summon`].
     pub fn set_summons(&self, summons: Arc<dyn Waker>) {
+        if !self.is_here() {
+            return;
+        }
         *self.shared.common.summons.lock() = Some(summons);
     }
 
@@ -186,6 +189,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// # Errors
     /// No room at all, or more than the limit.
     pub fn create_completion_queue(&self, capacity: usize) -> Result<Arc<CompletionQueue>, Error> {
+        self.here()?;
         check_depth(
             "completion queue capacity",
             capacity,
@@ -204,6 +208,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         depth: usize,
         completions: Arc<CompletionQueue>,
     ) -> Result<Arc<ReceiveQueue>, Error> {
+        self.here()?;
         check_depth("receive queue depth", depth, self.shared.common.settings.limits.queue_depth)?;
         Ok(Arc::new(ReceiveQueue::new(domain, depth, completions)))
     }
@@ -525,11 +530,12 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the event loop meanwhile if nobody else does. Returns
     /// whether `done`.
     pub fn wait_until(&self, timeout: Option<Duration>, mut done: impl FnMut() -> bool) -> bool {
-        if done() {
-            return true;
-        }
+        // In a child by fork `done` might wait for a lock that nobody holds.
         if !self.is_here() {
             return false;
+        }
+        if done() {
+            return true;
         }
         let mut patience = self.shared.common.patience(timeout);
         let home = self.home();

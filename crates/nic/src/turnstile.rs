@@ -1,9 +1,12 @@
 //! Where threads sleep that wait for something another thread will do: a completion, a connection, a free engine.
+//!
+//! They sleep for long, so it is likely that some do when the process forks. The standard library's locks keep nothing outside of themselves
+//! that would name those threads in the child, where they don't exist; `parking_lot`'s common table of sleepers does, and a NIC
+//! that the child opens would fall over it.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
-
-use parking_lot::{Condvar, Mutex};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Wakes everybody who waits each time it is turned, and costs one load when nobody does.
 #[derive(Debug, Default)]
@@ -19,24 +22,28 @@ impl Turnstile {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;
         }
-        *self.turns.lock() += 1;
+        *self.turns() += 1;
         self.turned.notify_all();
     }
 
     /// Sleeps until a turn, or for `timeout`, unless `ready` says that there is nothing to wait for. `ready` is asked after this thread
     /// is counted as waiting, so a change between the question and the sleep is not missed.
     pub(crate) fn wait(&self, timeout: Duration, ready: impl FnOnce() -> bool) {
-        let mut turns = self.turns.lock();
+        let turns = self.turns();
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let before = *turns;
         drop(turns);
         if !ready() {
-            turns = self.turns.lock();
+            let turns = self.turns();
             if *turns == before {
-                self.turned.wait_for(&mut turns, timeout);
+                drop(self.turned.wait_timeout(turns, timeout));
             }
-            drop(turns);
         }
         self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Nothing can panic while it is locked, so it is always good.
+    fn turns(&self) -> MutexGuard<'_, u64> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -50,15 +50,18 @@ impl CompletionQueue {
 
     /// Takes the oldest completion, if there is one, and lends the calling thread to the NIC for a turn if there is none.
     pub fn poll(&self) -> Option<WorkCompletion> {
-        if let Some(completion) = self.queue.take() {
+        if let Some(completion) = self.take() {
             return Some(completion);
         }
         self.lend();
-        self.queue.take()
+        self.take()
     }
 
     /// Takes up to `most` of the oldest completions and appends them to `out`. Returns how many.
     pub fn poll_into(&self, out: &mut Vec<WorkCompletion>, most: usize) -> usize {
+        if !self.opened.nic.is_here() {
+            return 0;
+        }
         let count = self.queue.take_into(out, most);
         if count > 0 {
             return count;
@@ -69,10 +72,10 @@ impl CompletionQueue {
 
     /// Waits for the next completion, at most for `timeout` (`None`: for ever).
     pub fn wait(&self, timeout: Option<Duration>) -> Option<WorkCompletion> {
-        let mut taken = self.queue.take();
+        let mut taken = self.take();
         if taken.is_none() {
             self.opened.nic.wait_until(timeout, || {
-                taken = self.queue.take();
+                taken = self.take();
                 taken.is_some()
             });
         }
@@ -114,7 +117,14 @@ impl CompletionQueue {
 
     /// Makes the descriptor unreadable until the next event.
     pub fn acknowledge(&self) {
-        self.event.drain();
+        if self.opened.nic.is_here() {
+            self.event.drain();
+        }
+    }
+
+    /// The oldest completion. Nothing in a child by fork: the queue is its parent's, and a thread that is not here may hold its lock.
+    fn take(&self) -> Option<WorkCompletion> {
+        if self.opened.nic.is_here() { self.queue.take() } else { None }
     }
 
     fn lend(&self) {

@@ -142,6 +142,7 @@ impl Listener {
     /// # Errors
     /// None came in time.
     pub fn accept(&self, timeout: Option<Duration>) -> Result<IncomingConnection, Error> {
+        self.opened.here()?;
         let mut next = Ok(None);
         self.opened.nic.wait_until(timeout, || {
             next = self.listener.next_request();

@@ -273,6 +273,11 @@ impl ProtectionDomain {
         &self.domain.opened.nic
     }
 
+    /// Whether this process may use it.
+    pub(super) fn here(&self) -> Result<(), Error> {
+        self.domain.opened.here()
+    }
+
     fn id(&self) -> DomainId {
         self.domain.id
     }

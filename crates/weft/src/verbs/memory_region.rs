@@ -48,8 +48,13 @@ impl MemoryRegion {
     /// Ends the registration and gives the memory back.
     ///
     /// # Errors
-    /// Work requests under way still use it: then the region is given back as it was.
+    /// Work requests under way still use it: then the region is given back as it was. Or this is a child by fork, in which nothing of its
+    /// parent's is registered ([`MemoryError::Gone`]).
     pub fn deregister(mut self) -> Result<Buffer, (Self, MemoryError)> {
+        if self.domain.here().is_err() {
+            let gone = MemoryError::Gone(self.id());
+            return Err((self, gone));
+        }
         let region = self.region.take().expect(ALWAYS_THERE);
         region.deregister().map_err(|(region, error)| {
             self.region = Some(region);
@@ -68,7 +73,7 @@ impl Deref for MemoryRegion {
 
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
-        if !self.domain.nic().is_here() {
+        if self.domain.here().is_err() {
             // A child by fork: the registration is its parent's, and the locks of the table may be held for ever.
             core::mem::forget(self.region.take());
         }

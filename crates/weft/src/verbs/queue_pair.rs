@@ -69,12 +69,14 @@ impl QueuePair {
     /// What was agreed with the peer, its private data included; `None` before it is connected.
     #[must_use]
     pub fn info(&self) -> Option<Arc<ConnectionInfo>> {
+        self.domain.here().ok()?;
         self.queue_pair.info()
     }
 
     /// Why it failed; `None` while it has not.
     #[must_use]
     pub fn error(&self) -> Option<ConnectionError> {
+        self.domain.here().ok()?;
         self.queue_pair.error()
     }
 
@@ -106,6 +108,7 @@ impl QueuePair {
     /// # Errors
     /// It came to nothing, or not within `timeout` (`None`: the time that the NIC's settings give a start-up); then it is given up.
     pub fn wait_connected(&self, timeout: Option<Duration>) -> Result<Arc<ConnectionInfo>, Error> {
+        self.domain.here()?;
         let nic = self.domain.nic();
         let done = nic.wait_until(timeout, || self.state() != State::Connecting);
         if !done {
@@ -151,6 +154,7 @@ impl QueuePair {
     /// # Errors
     /// The connection ended by an error instead, or not in time.
     pub fn disconnect(&self, timeout: Option<Duration>) -> Result<(), Error> {
+        self.domain.here()?;
         self.start_disconnect();
         if !self.domain.nic().wait_until(timeout, || self.state().has_ended() || self.state() == State::Idle) {
             return Err(Error::TimedOut(timeout.unwrap_or_default()));
@@ -203,13 +207,13 @@ impl SharedReceiveQueue {
     /// How many receives wait for a message.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.queue.len()
+        if self.domain.here().is_ok() { self.queue.len() } else { 0 }
     }
 
     /// Whether no receive waits for a message.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.len() == 0
     }
 }
 
