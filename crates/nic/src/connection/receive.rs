@@ -6,7 +6,7 @@
 
 use weft_base::{Digest, Gather, NoDigest, Port, PortError, ReceivePiece, Received};
 use weft_memory::{MemoryError, Registry};
-use weft_mpa::{Frame, FrameError, FrameHead, FramePiece, Peek, check_tail};
+use weft_mpa::{Frame, FrameError, FrameHead, Peek, check_tail};
 use weft_rdmap::{Arrival, HEAD_LENGTH, Placement, Status, Stream, Violation};
 use weft_wire::Crc32c;
 use weft_wire::terminate::TerminateCode;
@@ -203,7 +203,12 @@ impl Running {
 
     /// A whole frame is staged: check it, copy it to its place, count it.
     fn place(&mut self, head: &FrameHead, frame: &Frame<'_>, bytes: &[u8], cx: &mut Context<'_>) -> Result<(), Stop> {
-        let in_one_pass = cx.settings.verify == Verify::InOnePass;
+        let in_one_pass = match cx.settings.verify {
+            Verify::BeforePlace => false,
+            Verify::InOnePass => true,
+            // Its payload is cut by markers, so it can't be read straight into place; all else is as if it were.
+            Verify::LargeInPlace => head.ulpdu_length >= cx.settings.direct_threshold && frame.contiguous().is_none(),
+        };
         if !in_one_pass || self.judging {
             frame.verify()?;
         }
@@ -216,17 +221,13 @@ impl Running {
             frame.verify()?;
             return Err(Stop::Segment);
         };
-        let mut crc = Crc32c::new();
-        let copied = if in_one_pass && self.crc {
-            copy_frame(frame, &placement, cx.registry, &mut crc)
+        let copied = if in_one_pass {
+            copy_and_verify(frame, &placement, cx.registry)?
         } else {
-            copy_frame(frame, &placement, cx.registry, &mut NoDigest)
+            copy_frame(frame, &placement, cx.registry)
         };
         if copied.is_err() {
             return Err(self.blame(&placement));
-        }
-        if in_one_pass && self.crc {
-            frame.check(&crc)?;
         }
         self.count_copied(placement, cx)
     }
@@ -267,7 +268,7 @@ impl Running {
         let judged = inspect(&mut self.core.hold().stream, head, bytes, self.queue_pair.receives());
         let placement = judged.map_err(|_| Stop::Segment)?;
         let copied = match &mut self.flat {
-            None => copy_frame(frame, &placement, cx.registry, &mut NoDigest),
+            None => copy_frame(frame, &placement, cx.registry),
             Some(flat) if placement.sink.is_empty() => {
                 flat.clear();
                 Ok(())
@@ -412,52 +413,42 @@ fn inspect(
     stream.handle_segment(arrival, head.ulpdu_length, start, &mut receives.source())
 }
 
-/// Copies the payload of a staged frame to its place, and shows `digest` every byte that the CRC covers. With markers in it the payload comes
-/// in many pieces, so the place is looked up once.
-fn copy_frame<D: Digest>(
+/// Copies the payload of a staged frame to its place. With markers in it the payload comes in many pieces, so the place is looked up once.
+fn copy_frame(frame: &Frame<'_>, placement: &Placement, registry: &Registry) -> Result<(), MemoryError> {
+    if placement.sink.is_empty() {
+        return Ok(());
+    }
+    let mut header = placement.header_length as usize;
+    if let Some(ulpdu) = frame.contiguous() {
+        return place(&placement.sink, &ulpdu[header..], registry, &mut NoDigest);
+    }
+    let mut held = HeldGather::new(&placement.sink, registry)?;
+    frame.ulpdu().for_each(|piece| held.copy_in(behind(&mut header, piece), &mut NoDigest));
+    Ok(())
+}
+
+/// The same in one pass with the check of CRC and markers, which comes first in what is returned.
+fn copy_and_verify(
     frame: &Frame<'_>,
     placement: &Placement,
     registry: &Registry,
-    digest: &mut D,
-) -> Result<(), MemoryError> {
+) -> Result<Result<(), MemoryError>, FrameError> {
     if placement.sink.is_empty() {
-        frame.pieces().for_each(|piece| match piece {
-            FramePiece::Overhead(bytes) | FramePiece::Ulpdu(bytes) => digest.update(bytes),
-        });
-        return Ok(());
+        return frame.verify().map(Ok);
     }
-    let header = placement.header_length as usize;
-    if frame.contiguous().is_some() {
-        return pass(frame, header, digest, |payload, digest| place(&placement.sink, payload, registry, digest));
-    }
-    let mut held = HeldGather::new(&placement.sink, registry)?;
-    pass(frame, header, digest, |payload, digest| {
-        held.copy_in(payload, digest);
-        Ok(())
-    })
+    let mut header = placement.header_length as usize;
+    let mut held = match HeldGather::new(&placement.sink, registry) {
+        Ok(held) => held,
+        Err(gone) => return frame.verify().map(|()| Err(gone)),
+    };
+    frame.unweave(|piece| held.copy_in(behind(&mut header, piece), &mut NoDigest)).map(Ok)
 }
 
-/// Goes through a frame in the order of the stream: `place` gets the pieces of the payload, `digest` all else.
-fn pass<D: Digest>(
-    frame: &Frame<'_>,
-    mut header: usize,
-    digest: &mut D,
-    mut place: impl FnMut(&[u8], &mut D) -> Result<(), MemoryError>,
-) -> Result<(), MemoryError> {
-    for piece in frame.pieces() {
-        match piece {
-            FramePiece::Overhead(bytes) => digest.update(bytes),
-            FramePiece::Ulpdu(bytes) => {
-                let (head, payload) = bytes.split_at(header.min(bytes.len()));
-                header -= head.len();
-                digest.update(head);
-                if !payload.is_empty() {
-                    place(payload, digest)?;
-                }
-            }
-        }
-    }
-    Ok(())
+/// What of the next piece of a ULPDU is payload.
+fn behind<'a>(header: &mut usize, piece: &'a [u8]) -> &'a [u8] {
+    let (first, payload) = piece.split_at((*header).min(piece.len()));
+    *header -= first.len();
+    payload
 }
 
 fn place<D: Digest>(sink: &Gather, mut rest: &[u8], registry: &Registry, digest: &mut D) -> Result<(), MemoryError> {

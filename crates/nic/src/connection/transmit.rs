@@ -7,8 +7,8 @@ use weft_rdmap::{Segment, SegmentPayload};
 use weft_wire::Crc32c;
 use weft_wire::terminate::TerminateCode;
 
-use super::held::HeldGather;
 use super::end::state_has_ended;
+use super::held::HeldGather;
 use super::stages::{Broken, Protocol};
 use super::{Connection, Context};
 use crate::outgoing::Outgoing;
