@@ -3,7 +3,7 @@
 use crate::RegionId;
 
 /// The most slices one work request may gather from or scatter to.
-pub const MAX_GATHER: usize = 8;
+pub const MAX_GATHER: usize = 4;
 
 /// A piece of a memory region. It gives no access by itself: only the `memory` and `driver` crates turn it into bytes,
 /// and they check that the region still exists and that the slice lies inside it when they do.

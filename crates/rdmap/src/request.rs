@@ -11,7 +11,7 @@ use crate::completion::CompletionKind;
 use crate::lifecycle::State;
 
 /// The most bytes a request may carry in itself, instead of naming memory.
-pub const MAX_INLINE: usize = 192;
+pub const MAX_INLINE: usize = 128;
 
 /// A request to the peer.
 #[derive(Clone, Debug)]

@@ -1,0 +1,45 @@
+//! Both ends of a ping-pong in one thread: how many instructions does a message take?
+//!
+//! `valgrind --tool=callgrind target/release/examples/ping_pong 10000`, or as a plain measurement of latency without a second core.
+
+use std::error::Error;
+use std::time::Instant;
+
+use weft::verbs::{
+    Access, CompletionQueue, ConnectOptions, Context, ListenOptions, Progress, QueuePair, QueuePairOptions, Settings,
+    WorkRequest,
+};
+
+struct End {
+    queue_pair: QueuePair,
+    completions: CompletionQueue,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let rounds: u32 = std::env::args().nth(1).map_or(Ok(100_000), |text| text.parse())?;
+    let context = Context::with_settings(Settings { progress: Progress::Caller, ..Settings::default() })?;
+    let domain = context.allocate_protection_domain()?;
+    let end = || -> Result<End, Box<dyn Error>> {
+        let completions = context.create_completion_queue(64)?;
+        let queue_pair = domain.create_queue_pair(&completions, &QueuePairOptions::default())?;
+        Ok(End { queue_pair, completions })
+    };
+    let (active, passive) = (end()?, end()?);
+    let listener = context.listen("127.0.0.1:0".parse()?, &ListenOptions::default())?;
+    active.queue_pair.start_connect(listener.local_address(), &ConnectOptions::default())?;
+    listener.accept(None)?.accept(&passive.queue_pair, &[])?;
+    active.queue_pair.wait_connected(None)?;
+    passive.queue_pair.wait_connected(None)?;
+    let memory = domain.allocate(8, Access::LOCAL_WRITE)?;
+    let start = Instant::now();
+    for _ in 0..rounds {
+        for (from, to) in [(&active, &passive), (&passive, &active)] {
+            to.queue_pair.post_receive(1, &[memory.slice(..)?])?;
+            from.queue_pair.post(WorkRequest::send_inline(&[7; 8])?.id(2).unsignaled())?;
+            while to.completions.poll().is_none() {}
+        }
+    }
+    let half = start.elapsed() / (2 * rounds);
+    println!("{rounds} round trips, {half:?} for one way");
+    Ok(())
+}
