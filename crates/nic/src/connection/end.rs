@@ -6,6 +6,7 @@ use weft_rdmap::{Action, Closed, State, Status, Stream};
 
 use super::{Connection, Context, Outcome, Phase, Running, Start};
 use crate::error::ConnectionError;
+use crate::queue_pair::QueuePair;
 
 /// Why a connection is taken down from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,15 +35,12 @@ impl<P: Port> Connection<P> {
         let mut any = false;
         while let Some(completion) = stream.poll_send_completion() {
             any = true;
+            // Those before it first: who sees this completion may rely on their places.
+            any |= report_silent(stream, queue_pair, cx);
             cx.counters.sent_messages += u64::from(completion.status == Status::Success);
             queue_pair.complete_send(completion);
         }
-        let silent = stream.take_silent();
-        if silent > 0 {
-            any = true;
-            cx.counters.sent_messages += silent as u64;
-            queue_pair.complete_silently(silent);
-        }
+        any |= report_silent(stream, queue_pair, cx);
         while let Some(completion) = stream.poll_receive_completion() {
             any = true;
             cx.counters.received_messages += u64::from(completion.status == Status::Success);
@@ -224,6 +222,17 @@ impl<P: Port> Connection<P> {
             }
         }
     }
+}
+
+/// Gives back the places of requests that nobody wants to hear of. Returns whether there were any.
+fn report_silent(stream: &mut Stream, queue_pair: &QueuePair, cx: &mut Context<'_>) -> bool {
+    let silent = stream.take_silent();
+    if silent == 0 {
+        return false;
+    }
+    cx.counters.sent_messages += silent as u64;
+    queue_pair.complete_silently(silent);
+    true
 }
 
 /// Whether nothing more is to be sent or taken by the stream itself.

@@ -43,7 +43,7 @@ pub use connect::{ConnectOptions, IncomingConnection, ListenOptions, Listener};
 pub use context::{Context, ProtectionDomain};
 pub use memory_region::{MemoryRegion, RemoteMemory};
 pub use queue_pair::{QueuePair, QueuePairOptions, SharedReceiveQueue};
-pub use weft_base::{MAX_GATHER, PortError, Slice, Stag};
+pub use weft_base::{MAX_GATHER, PortError, Slice, Stag, Waker};
 pub use weft_memory::{Access, MemoryError};
 pub use weft_mpa::{Extensions, MarkerSpacing, ReadyKind, ReadyKinds, StartFailure, StartMisuse};
 pub use weft_nic::{

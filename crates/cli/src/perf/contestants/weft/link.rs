@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use weft::verbs::Waker;
 use weft::verbs::{
     Access, CompletionKind, CompletionQueue, Context, Counters, Error, MemoryError, MemoryRegion, PostError,
     PostFailure, Progress, ProtectionDomain, QueuePair, QueuePairOptions, Status, WorkCompletion, WorkRequest,
 };
-use weft_base::Waker;
 
 use super::super::super::job::{Job, Kind, Operation, Role, Wait};
 use super::{memory_slots, operation, receive_slots};
