@@ -17,10 +17,6 @@ pub(crate) struct Outstanding {
 }
 
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "they live in a preallocated ring; a box would be an allocation on the data path"
-)]
 pub(crate) enum Awaits {
     /// A Read Response to this STag, which only this request knows: it names no region, so no Write can reach the sink, and nothing but
     /// this read's response fits it.

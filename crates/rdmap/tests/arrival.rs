@@ -42,7 +42,7 @@ enum Kind {
 
 impl Step {
     fn bytes(&self) -> u32 {
-        if self.is_inline { self.length % 193 } else { self.length }
+        if self.is_inline { self.length % (weft_rdmap::MAX_INLINE as u32 + 1) } else { self.length }
     }
 
     fn takes_receive(&self) -> bool {

@@ -110,8 +110,8 @@ fn a_gather_list_is_one_message() {
 #[test]
 fn inline_payload_is_cut_too() {
     let mut pair = Pair::new();
-    let to = pair.area(192, Rights::Local);
-    let bytes: Vec<u8> = (0..192).collect();
+    let to = pair.area(weft_rdmap::MAX_INLINE as u32, Rights::Local);
+    let bytes: Vec<u8> = (0..weft_rdmap::MAX_INLINE as u8).collect();
     pair.b.post_receive(2, to.whole());
     pair.a.post(1, send(inline(&bytes)));
     pair.run(128);
