@@ -11,6 +11,7 @@ use weft::verbs::{
     QueuePairOptions, Settings, Status, StreamError, WorkCompletion, WorkRequest,
 };
 
+use crate::division::{Progress, Split};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 
@@ -65,12 +66,30 @@ pub(crate) struct StreamOptions {
     /// Plain iWARP: say nothing in the private data that only Weft understands
     #[arg(long)]
     pub(crate) plain: bool,
+    /// Who runs the event loop [default: the library's; thread when the split needs it]
+    #[arg(long, value_enum)]
+    pub(crate) progress: Option<Progress>,
+    /// Which stages of the iWARP path run on the calling thread, which on the NIC's
+    #[arg(long, value_enum, default_value_t = Split::Host)]
+    pub(crate) split: Split,
+    /// Engines that share the connections
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) engines: usize,
 }
 
 impl StreamOptions {
     /// What a command asks for that leaves its user no choice.
     pub(crate) fn usual() -> Self {
-        Self { crc: Switch::On, markers: Switch::Off, revision: 2, timeout: PATIENCE, plain: false }
+        Self {
+            crc: Switch::On,
+            markers: Switch::Off,
+            revision: 2,
+            timeout: PATIENCE,
+            plain: false,
+            progress: None,
+            split: Split::Host,
+            engines: 1,
+        }
     }
 
     fn extensions(&self) -> Extensions {
@@ -78,7 +97,14 @@ impl StreamOptions {
     }
 
     fn settings(&self) -> Settings {
-        Settings { start_timeout: self.timeout, ..Settings::default() }
+        let usual = Settings::default();
+        Settings {
+            start_timeout: self.timeout,
+            progress: self.split.progress(self.progress).map_or(usual.progress, Into::into),
+            split: self.split.into(),
+            engines: self.engines,
+            ..usual
+        }
     }
 }
 
@@ -121,7 +147,9 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     pub(crate) fn open(options: &StreamOptions, depths: Depths, interrupt: &Interrupt) -> Result<Self, Failure> {
-        let context = Context::with_settings(options.settings()).map_err(failed("cannot open the NIC"))?;
+        let settings = options.settings();
+        settings.check().map_err(|error| Failure::Usage(error.to_string()))?;
+        let context = Context::with_settings(settings).map_err(failed("cannot open the NIC"))?;
         Ok(Self { context, options: options.clone(), depths, interrupt: interrupt.clone() })
     }
 

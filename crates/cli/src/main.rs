@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod demo;
+mod division;
 mod failure;
 mod info;
 mod interop;

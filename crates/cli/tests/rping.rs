@@ -51,6 +51,29 @@ fn crc_markers_and_revisions() {
 }
 
 #[test]
+fn whoever_does_the_work() {
+    let small: &[&str] = &["-C", "20", "-S", "64", "-V"];
+    let large: &[&str] = &["-C", "20", "-S", "65000", "-V"];
+    for division in [
+        "--progress caller",
+        "--progress thread",
+        "--progress hybrid",
+        "--progress summon",
+        "--progress thread --engines 2",
+        "--split coupled",
+        "--split decoupled --progress thread --markers on",
+        "--split assist --markers on",
+    ] {
+        let division = words(division);
+        for pings in [small, large] {
+            ping(&division, &[pings, &division].concat());
+            ping(&[], &[pings, &division].concat());
+            ping(&division, pings);
+        }
+    }
+}
+
+#[test]
 fn a_server_counts_too() {
     ping(&["-C", "4"], &["-C", "4"]);
     let server = Running::start(&words("rping -s -a 127.0.0.1 -p 0 -C 4"));
@@ -139,6 +162,12 @@ fn a_wrong_command_line_exits_with_2_and_helps() {
         ("rping -s --crc maybe", "on, off"),
         ("rping -s --revision 3", "0..=2"),
         ("rping -s --timeout 0", "seconds"),
+        ("rping -s --split half", "host, coupled, decoupled, assist"),
+        ("rping -s --progress nobody", "caller, thread, hybrid, summon"),
+        ("rping -s --split assist --progress hybrid", "split Assist needs progress Thread"),
+        ("rping -s --progress caller --engines 2", "2 engines need progress Thread or Hybrid"),
+        ("rping -s --engines 0", "0 engines: a NIC has 1 to 64"),
+        ("interop rdma-server --listen 127.0.0.1:0 --split coupled --progress caller", "progress is Caller"),
     ] {
         let output = weft(&words(line));
         assert_eq!(output.code, Some(2), "{line}: {}", output.text);
