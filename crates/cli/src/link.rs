@@ -264,7 +264,7 @@ impl Link {
     /// Posts a work request.
     pub(crate) fn post(&self, request: WorkRequest) -> Result<(), LinkError> {
         self.queue_pair.post(request).map_err(|error| match error {
-            PostError::Ended => self.cause(error),
+            PostError::Ended => self.ending(),
             other => other.into(),
         })
     }
@@ -282,7 +282,7 @@ impl Link {
 
     fn take(&self, completion: WorkCompletion, buffer: &mut [u8]) -> Result<usize, LinkError> {
         if completion.status != Status::Success {
-            return Err(self.cause(completion.status));
+            return Err(self.why(completion.status));
         }
         let length = completion.length as usize;
         let Some(message) = buffer.get_mut(..length) else {
@@ -298,7 +298,8 @@ impl Link {
 
     /// A message that is here counts, even if the connection has ended right behind it.
     fn unless_received(&self, error: LinkError) -> Result<(), LinkError> {
-        if self.queue_pair.state().has_ended() { Ok(()) } else { Err(error) }
+        let ended = matches!(error, LinkError::Post(PostError::Ended)) || self.queue_pair.state().has_ended();
+        if ended { Ok(()) } else { Err(error) }
     }
 
     /// As [`Link::receive`], for messages that come at once: never sleeps.
@@ -351,7 +352,7 @@ impl Link {
             let left = until.saturating_duration_since(Instant::now());
             match queue.wait(Some(left.min(GLANCE))) {
                 Some(completion) if completion.status == Status::Success => return Ok(completion),
-                Some(completion) => return Err(self.cause(completion.status)),
+                Some(completion) => return Err(self.why(completion.status)),
                 None if self.interrupt.has_come() => return Err(LinkError::Interrupted),
                 None if left.is_zero() => return Err(LinkError::TimedOut(self.patience)),
                 None => {}
@@ -359,7 +360,22 @@ impl Link {
         }
     }
 
-    /// Why the connection ended; `otherwise` if it does not say.
+    /// Why a work request failed.
+    fn why(&self, status: Status) -> LinkError {
+        match status {
+            // Says by itself that the connection has ended. Another thread may run the engine: the queue pair's state follows, while the error, if
+            // there is one, was there first.
+            Status::Flushed => self.ending(),
+            other => self.cause(other),
+        }
+    }
+
+    /// Why the connection, which has ended, did so.
+    fn ending(&self) -> LinkError {
+        self.queue_pair.error().map_or(LinkError::Closed, LinkError::Ended)
+    }
+
+    /// Why the connection ended; `otherwise` if it has not.
     fn cause(&self, otherwise: impl fmt::Display) -> LinkError {
         match self.queue_pair.error() {
             Some(error) => LinkError::Ended(error),
