@@ -3,11 +3,14 @@
 //! Whoever holds the engine's lock is the NIC. This file keeps one promise: **when something is to be done and no calling thread is
 //! there, the NIC's thread is, at the latest [`Handover::away`] later.** It does so without a wake-up while callers come and go:
 //!
-//! - A caller that comes ([`Handover::arrive`]) says that it is there, and switches packets off for the thread's [`Watch`].
-//! - A caller that lets go of the engine ([`Handover::depart`]) leaves a timer behind that ends the thread's sleep when nobody pushes it any further.
-//!   It is pushed once in half the time ([`Handover::beat`]), not at each visit: setting it is a system call.
-//! - The thread ([`Handover::serve`]) then takes the engine, runs it until there is nothing to do, switches packets on and sleeps **outside
-//!   of the lock**. So a caller that comes back finds the engine free, or free within one turn.
+//! - A caller that comes back ([`Handover::arrive`]) says that it is there, and switches packets off for the thread's [`Watch`]. When it lets go of
+//!   the engine ([`Handover::depart`]) it leaves a timer behind that ends the thread's sleep.
+//! - From then on it costs a caller nothing: the thread looks now and then how long ago the last visit was ([`Handover::patrol`]).
+//! - When that is too long ago, the thread ([`Handover::serve`]) takes the engine, runs it until there is nothing to do, switches packets on and sleeps
+//!   **outside of the lock**. So a caller that comes back finds the engine free, or free within one turn.
+//!
+//! A look costs a timer and a wake-up: 15 us and more in a virtual machine, where setting a timer leaves it. So while callers come without a pause, the
+//! looks become rarer, down to [`Handover::set_patrol`]; the promise then is that long.
 //!
 //! The flags are sequentially consistent, and each change of one is followed by a look at the other side's: of two that race, one sees what
 //! the other did. The tests let a model checker try the interleavings.
@@ -54,6 +57,8 @@ pub(crate) trait Seat {
     where
         Self: 'a;
 
+    /// How long ago the last visit of a caller was.
+    fn quiet_for(&self) -> Duration;
     /// The engine, unless somebody else has it.
     fn try_take(&self) -> Option<Self::Hold<'_>>;
     /// The thread shall end.
@@ -98,10 +103,15 @@ pub(crate) struct Handover<F = AtomicBool> {
     /// How long callers may be away, in nanoseconds.
     away_ns: AtomicU32,
     longest_away_ns: u32,
+    /// Time to the thread's next look while callers come without a pause, and the longest that may become, in nanoseconds.
+    look_ns: AtomicU32,
+    patrol_ns: AtomicU32,
 }
 
-/// No shorter than this: each half of it costs a running caller a system call.
+/// No shorter than this, for it would cost more than it brings.
 const SHORTEST_AWAY_NS: u32 = 50_000;
+/// Callers whose last visit is no longer ago come without a pause.
+const NO_PAUSE: Duration = Duration::from_micros(20);
 
 impl<F: Flag> Handover<F> {
     /// `away`: how long callers may be away at most; zero when they never run the engine.
@@ -112,7 +122,15 @@ impl<F: Flag> Handover<F> {
             recall: F::new(false),
             away_ns: AtomicU32::new(away_ns),
             longest_away_ns: away_ns,
+            look_ns: AtomicU32::new(away_ns),
+            patrol_ns: AtomicU32::new(away_ns),
         }
+    }
+
+    /// The longest time between two looks while callers come without a pause; never less than they may be away.
+    pub(crate) fn set_patrol(&self, longest: Duration) {
+        let longest = u32::try_from(longest.as_nanos()).unwrap_or(u32::MAX);
+        self.patrol_ns.store(longest.max(self.longest_away_ns), Ordering::Relaxed);
     }
 
     /// How long callers may be away now.
@@ -136,7 +154,7 @@ impl<F: Flag> Handover<F> {
         }
     }
 
-    /// The caller that holds the engine has been here for half the time that it may be away: the timer starts anew when it lets go.
+    /// Who holds the engine wants the thread to look when it lets go.
     #[inline]
     pub(crate) fn beat(&self) {
         self.recall.set(true);
@@ -174,7 +192,11 @@ impl<F: Flag> Handover<F> {
         let mut longest = None;
         while !seat.stopped() {
             watch.sleep(longest);
-            longest = None;
+            longest = self.patrol(seat.quiet_for());
+            if longest.is_some() {
+                watch.set_packets(false);
+                continue;
+            }
             let Some(mut hold) = self.try_take(seat) else {
                 watch.set_packets(false);
                 continue;
@@ -202,8 +224,28 @@ impl<F: Flag> Handover<F> {
         }
     }
 
+    /// When to look again, while callers are here. `None` when they have been away for too long.
+    fn patrol(&self, quiet: Duration) -> Option<Duration> {
+        let away = self.away();
+        if !self.present.get() || quiet >= away {
+            self.look_ns.store(away.as_nanos() as u32, Ordering::Relaxed);
+            return None;
+        }
+        if quiet > NO_PAUSE {
+            self.look_ns.store(away.as_nanos() as u32, Ordering::Relaxed);
+            return Some(away - quiet);
+        }
+        let next = self.look_ns.load(Ordering::Relaxed).saturating_mul(2).min(self.patrol_ns.load(Ordering::Relaxed));
+        self.look_ns.store(next, Ordering::Relaxed);
+        Some(Duration::from_nanos(next.into()))
+    }
+
     /// The thread was woken. Returns how long it may sleep next.
     fn take_over<S: Seat>(&self, seat: &S, watch: &dyn Watch) -> Option<Duration> {
+        if let Some(next) = self.patrol(seat.quiet_for()) {
+            watch.set_packets(false);
+            return Some(next);
+        }
         let Some(mut hold) = self.try_take(seat) else {
             // Who has the engine sees to the packets, and recalls the thread.
             watch.set_packets(false);
@@ -269,7 +311,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Arc;
 
-    use shuttle::sync::atomic::{AtomicBool as ModelBool, Ordering};
+    use shuttle::sync::atomic::{AtomicBool as ModelBool, AtomicU32 as ModelNumber, Ordering};
     use shuttle::sync::{Condvar, Mutex, MutexGuard};
     use shuttle::thread;
 
@@ -355,6 +397,7 @@ mod tests {
         engine: Mutex<()>,
         handover: Handover<ModelBool>,
         stop: ModelBool,
+        looks: ModelNumber,
         left_out: Option<Part>,
     }
 
@@ -415,6 +458,13 @@ mod tests {
     impl Seat for Model {
         type Hold<'a> = Held<'a>;
 
+        fn quiet_for(&self) -> Duration {
+            // For some time, callers that have gone look as if they had just been here.
+            let looks = self.looks.load(Ordering::SeqCst);
+            self.looks.store(looks.saturating_sub(1), Ordering::SeqCst);
+            if looks > 0 { Duration::ZERO } else { Duration::MAX }
+        }
+
         fn try_take(&self) -> Option<Held<'_>> {
             let guard = self.engine.try_lock().ok()?;
             Some(Held { guard: Some(guard), model: self })
@@ -441,6 +491,7 @@ mod tests {
             engine: Mutex::new(()),
             handover: Handover::new(Duration::from_micros(200)),
             stop: ModelBool::new(false),
+            looks: ModelNumber::new(2),
             left_out,
         });
         let run = |act: fn(&Model)| {
@@ -506,6 +557,20 @@ mod tests {
             }));
             assert!(found.is_err(), "a hand-over without a part of it went unnoticed");
         }
+    }
+
+    #[test]
+    fn looks_become_rarer_while_callers_come_without_a_pause() {
+        let us = Duration::from_micros;
+        let handover = Handover::<AtomicBool>::new(us(200));
+        assert_eq!(handover.patrol(us(1)), None, "nobody is here");
+        handover.present.set(true);
+        assert_eq!(handover.patrol(us(1)), Some(us(200)), "looks cost nothing worth mentioning");
+        handover.set_patrol(us(900));
+        assert_eq!([1, 5, 20].map(|quiet| handover.patrol(us(quiet))), [Some(us(400)), Some(us(800)), Some(us(900))]);
+        assert_eq!(handover.patrol(us(150)), Some(us(50)), "a pause, but not too long");
+        assert_eq!(handover.patrol(us(1)), Some(us(400)));
+        assert_eq!(handover.patrol(us(200)), None);
     }
 
     #[test]

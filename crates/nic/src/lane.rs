@@ -27,6 +27,11 @@ pub(crate) struct Place {
 /// How long a thread that takes turns with callers looks in vain before it sleeps.
 const SHARED_SPIN: Duration = Duration::from_micros(20);
 
+/// The thread of a NIC looks after its callers so rarely that this is the cost of one timer in so many.
+const TIMERS_PER_LOOK: u32 = 200;
+/// However much a timer costs, no longer than this passes between two looks.
+const LONGEST_PATROL: Duration = Duration::from_millis(1);
+
 /// What the lanes of a NIC have in common.
 pub(crate) struct Common<C> {
     pub(crate) clock: C,
@@ -82,6 +87,8 @@ pub(crate) struct Lane<N: Network, C: Clock> {
     pub(crate) bell: Arc<Bell>,
     watch: Arc<dyn Watch>,
     handover: Handover,
+    /// When a caller was here last, as [`Time`] in nanoseconds.
+    last_visit: AtomicU64,
     pub(crate) common: Arc<Common<C>>,
 }
 
@@ -95,7 +102,7 @@ impl<N: Network, C: Clock> Lane<N, C> {
     ) -> Self {
         let away = if common.settings.progress.caller_runs() { common.settings.away } else { Duration::ZERO };
         let handover = Handover::new(away);
-        Self { index, engine: Mutex::new(engine), bell, watch, handover, common }
+        Self { index, engine: Mutex::new(engine), bell, watch, handover, last_visit: AtomicU64::new(0), common }
     }
 
     /// A calling thread takes the engine, if nobody has it.
@@ -112,7 +119,7 @@ impl<N: Network, C: Clock> Lane<N, C> {
         let _commander = self.bell.command();
         self.announce();
         let mut held = Held::new(self.engine.lock(), self, Runner::Visitor);
-        held.look_at_clock();
+        held.beat();
         // The thread is to see to what follows from the command.
         self.handover.beat();
         held
@@ -194,10 +201,21 @@ impl<N: Network, C: Clock> Lane<N, C> {
         self.common.settings.progress.caller_runs() && self.common.settings.progress.has_thread()
     }
 
+    /// What it costs to set a timer: hardly anything on a machine of its own, many microseconds in some virtual ones.
+    fn cost_of_a_timer(&self) -> Duration {
+        let once = || {
+            let before = self.common.clock.now();
+            self.watch.set_timer(self.common.settings.away);
+            self.common.clock.now().since(before)
+        };
+        (0..5).map(|_| once()).min().unwrap_or_default()
+    }
+
     /// The life of the lane's thread.
     pub(crate) fn serve(&self) {
         // What locks keep for each thread that ever waits for one is made now, and not while data moves.
         Condvar::new().wait_for(&mut Mutex::new(()).lock(), Duration::ZERO);
+        self.handover.set_patrol(self.cost_of_a_timer().saturating_mul(TIMERS_PER_LOOK).min(LONGEST_PATROL));
         match self.common.settings.progress {
             Progress::Summon => self.handover.call(self, &*self.watch, || {
                 if let Some(summons) = &*self.common.summons.lock() {
@@ -227,6 +245,10 @@ impl<N: Network, C: Clock> Seat for Lane<N, C> {
         = ThreadHold<'a, N, C>
     where
         Self: 'a;
+
+    fn quiet_for(&self) -> Duration {
+        self.common.clock.now().since(Time::from_nanos(self.last_visit.load(Ordering::Relaxed)))
+    }
 
     fn try_take(&self) -> Option<ThreadHold<'_, N, C>> {
         let guard = self.engine.try_lock()?;
@@ -291,7 +313,7 @@ pub(crate) struct Held<'a, N: Network, C: Clock> {
     guard: Option<MutexGuard<'a, Engine<N, C>>>,
     lane: &'a Lane<N, C>,
     runner: Runner,
-    /// This visit has pushed the timer of the lane's thread.
+    /// This visit is the first for a while.
     beats: bool,
     /// When it was taken, if the time is measured.
     since: Option<Time>,
@@ -311,20 +333,22 @@ impl<'a, N: Network, C: Clock> Held<'a, N, C> {
         Self { guard: Some(guard), lane, runner, beats: false, since }
     }
 
-    /// Pushes the timer of the lane's thread, if half of it is over. Returns whether it was.
+    /// Leaves word of this visit for the lane's thread. Returns whether half the time has passed since this was last answered with yes that
+    /// callers may be away.
     fn beat(&mut self) -> bool {
         self.look_at_clock();
+        self.lane.last_visit.store(self.now().as_nanos(), Ordering::Relaxed);
         let away = self.lane.handover.away();
-        let due = self.is_beat_due(away / 2);
-        if due {
-            self.lane.handover.beat();
-        }
-        due
+        self.is_beat_due(away / 2)
     }
 
     fn settle(&mut self) {
         let Some(since) = self.since else { return };
-        let held = self.lane.common.clock.now().since(since).saturating_sub(self.take_slept());
+        let now = self.lane.common.clock.now();
+        if self.runner == Runner::Waiter {
+            self.lane.last_visit.store(now.as_nanos(), Ordering::Relaxed);
+        }
+        let held = now.since(since).saturating_sub(self.take_slept());
         let nanoseconds = held.as_nanos() as u64;
         match self.runner {
             Runner::Visitor => self.counters.caller_ns += nanoseconds * u64::from(MEASURED_VISITS),
