@@ -10,7 +10,7 @@ use weft_base::{Piece, Port, PortError, ReceivePiece, Received};
 use weft_memory::Registry;
 
 use crate::error::{from_number, port_error, would_block};
-use crate::socket::plain_address;
+use crate::socket::{disconnect, plain_address};
 use crate::vectors::{PIECES, Vectors};
 
 /// What every IPv4 path carries (RFC 9293 section 3.7.1); the value until the path is known.
@@ -201,8 +201,10 @@ impl Port for TcpPort {
 
     fn abort(&mut self) {
         if let Some(socket) = self.socket.take() {
-            // With no time to linger, closing sends a reset in place of what was not sent (socket(7), RFC 9293 section 3.10.5).
+            // With no time to linger, closing sends a reset in place of what was not sent (socket(7), RFC 9293 section 3.10.5). Only the
+            // last close does, and a child by fork may hold a copy for long: disconnecting resets at once.
             let _ = socket.set_linger(Some(Duration::ZERO));
+            disconnect(&socket);
         }
         self.fail(PortError::Reset);
     }

@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use weft_base::{Backlog, PortError, PortOptions};
@@ -27,6 +28,14 @@ pub(crate) fn connect(remote: SocketAddr, options: &PortOptions) -> Result<(Sock
             (_, other) => Err(other),
         },
     }
+}
+
+/// Breaks the stream of a socket, whoever else holds a copy of it. The peer is sent a reset.
+pub(crate) fn disconnect(socket: &Socket) {
+    let nobody = libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
+    // connect(2): an address without a family dissolves the association. It can only fail where there is none.
+    // SAFETY: The descriptor is open as long as `socket` is borrowed; the address is read during the call alone, and as long as said.
+    unsafe { libc::connect(socket.as_raw_fd(), &raw const nobody, size_of_val(&nobody) as libc::socklen_t) };
 }
 
 /// A listening socket. What is accepted from it inherits its options (tcp(7), socket(7)).

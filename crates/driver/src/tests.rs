@@ -345,6 +345,18 @@ fn the_peer_of_an_abort_sees_a_reset() {
     active.close_send();
 }
 
+/// As a child by fork does that was made while the connection stood.
+#[test]
+fn the_peer_of_an_abort_sees_a_reset_though_somebody_holds_a_copy() {
+    let mut bench = Bench::new();
+    let (mut active, mut passive) = bench.pair();
+    let copy = active.descriptor().unwrap().try_clone_to_owned().unwrap();
+    active.abort();
+    let seen = bench.receive(&mut passive, &mut [ReceivePiece::Staging(&mut [0])]);
+    assert_eq!(seen, Err(PortError::Reset));
+    drop(copy);
+}
+
 /// The kernel tells the reset to the send and would show the receiver an end.
 #[test]
 fn bytes_before_a_reset_are_received_and_then_the_reset() {
