@@ -15,8 +15,8 @@ demo: ## Build Weft and watch it move data between two processes
 test: ## Run everything that is checked, with a summary at the end
 	@scripts/test
 
-interop: ## Run Weft against Linux siw in a virtual machine, and let tshark read its traffic
-	@scripts/test packages build siw tshark
+interop: ## Run Weft against Linux siw in a virtual machine, with all its splits, and let tshark read its traffic
+	@scripts/test packages build siw_splits tshark_splits
 
 fuzz: ## Run each fuzz target for FUZZ_SECONDS (600) with cargo-fuzz on a nightly toolchain
 	@scripts/fuzz $(FUZZ_SECONDS)

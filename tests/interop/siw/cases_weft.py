@@ -14,6 +14,9 @@ from vm import HOST, RDMA_SERVER_PORT, RPING_PORT
 
 # rping's smallest buffer is 23 bytes (it refuses 16), so that stands for the smallest size.
 SIZES = {23: 20, 64: 1000, 1500: 20, 4096: 20, 65000: 1000}
+# What is left of them when all splits are tried in little time.
+ESSENTIAL_SIZES = (64, 65000)
+ESSENTIAL_COUNT = 50
 
 # A program that has lost its peer must have said so and ended after this time.
 END_TIMEOUT_S = 30
@@ -23,18 +26,24 @@ RUN_TIMEOUT_S = 300
 GONE = r"disconnect|closed|reset|lost|terminat|gone"
 
 
+def last_words(program):
+    """The last lines of what a program says, each not longer than tells: data of pings fill a screen."""
+    return " | ".join(line[:160] for line in program.text().splitlines()[-3:])
+
+
 def wait_success(who, program, timeout_s=RUN_TIMEOUT_S):
     code = program.wait(timeout_s)
-    expect(code == 0, f"{who} ended with {code}; it says: {program.text()[-600:].strip()}")
+    expect(code == 0, f"{who} ended with {code}; it says: {last_words(program)}")
 
 
 def wait_error(who, program, pattern, timeout_s=END_TIMEOUT_S):
     """The program ends by itself, not with 0, not by a signal, and its text says why."""
     code = program.wait(timeout_s)
     text = program.text()[-600:].strip()
-    expect(code > 0, f"{who} ended with {code}, an error is expected; it says: {text}")
+    expect(code > 0, f"{who} ended with {code}, an error is expected; it says: {last_words(program)}")
     expect("panicked" not in text, f"{who} panicked: {text}")
-    expect(matches(text, pattern), f"{who} does not say what happened (expected something like `{pattern}`): {text}")
+    expect(matches(text, pattern),
+           f"{who} does not say what happened (expected something like `{pattern}`): {last_words(program)}")
 
 
 def await_disconnect(job):
@@ -76,6 +85,8 @@ def weft_is_server(context, size, count, options=()):
 for one_size, one_count in SIZES.items():
     for crc in ("on", "off"):
         arguments = {"size": one_size, "count": one_count, "options": ("--crc", crc)}
+        if one_size in ESSENTIAL_SIZES:
+            arguments["essential"] = {"count": ESSENTIAL_COUNT}
         case(f"weft/rping-client-{one_size}-crc-{crc}", **arguments)(weft_is_client)
         case(f"weft/rping-server-{one_size}-crc-{crc}", **arguments)(weft_is_server)
 
@@ -88,7 +99,7 @@ case("weft/rping-server-crc-required", switches={"mpa_crc_required": 1}, options
 case("weft/rping-client-crc-required", switches={"mpa_crc_required": 1}, options=("--crc", "on"), **FEW)(weft_is_client)
 case("weft/rping-client-crc-forbidden", switches={"mpa_crc_strict": 1}, options=("--crc", "off"), **FEW)(weft_is_client)
 case("weft/rping-server-crc-forbidden", switches={"mpa_crc_strict": 1}, options=("--crc", "off"), **FEW)(weft_is_server)
-case("weft/rping-server-peer-to-peer", switches={"peer_to_peer": 1}, **FEW)(weft_is_server)
+case("weft/rping-server-peer-to-peer", switches={"peer_to_peer": 1}, essential={}, **FEW)(weft_is_server)
 
 
 # --- messages of rdmacm-utils
@@ -187,7 +198,7 @@ def server_markers(context):
 # --- errors in full operation
 
 
-@case("weft/bad-stag-is-answered")
+@case("weft/bad-stag-is-answered", essential={})
 def bad_stag(context):
     """weft writes to STag 0xdeadbeef; siw's Terminate is read rightly although siw swaps its nibbles."""
     context.guest_server(f"rping -s -p {RPING_PORT}", RPING_PORT)
@@ -233,7 +244,7 @@ def flip_crc(wanted_direction, wanted_number):
     return change
 
 
-@case("weft/server-terminates-on-bad-crc")
+@case("weft/server-terminates-on-bad-crc", essential={})
 def server_bad_crc(context):
     """A CRC of siw's is damaged on its way: weft sends Terminate 2/0/2, says CRC, and ends; so does rping."""
     proxy, server, client = through_proxy_to_server(context, flip_crc(True, 2))
@@ -242,7 +253,7 @@ def server_bad_crc(context):
     await_disconnect(client)
 
 
-@case("weft/client-terminates-on-bad-crc")
+@case("weft/client-terminates-on-bad-crc", essential={})
 def client_bad_crc(context):
     """The same, with weft as the client."""
     proxy, client, _ = through_proxy_to_siw(context, flip_crc(False, 2))
@@ -258,7 +269,7 @@ def new_stag(from_initiator, _, segment):
     return None
 
 
-@case("weft/client-terminates-on-bad-stag")
+@case("weft/client-terminates-on-bad-stag", essential={})
 def client_bad_stag(context):
     """The STag of siw's write is changed on its way: weft sends Terminate 1/1/0, says STag, and ends."""
     proxy, client, _ = through_proxy_to_siw(context, new_stag)
@@ -266,7 +277,7 @@ def client_bad_stag(context):
     expect_weft_terminates(context, proxy, True, "11 00")
 
 
-@case("weft/server-terminates-on-bad-read-stag")
+@case("weft/server-terminates-on-bad-read-stag", essential={})
 def server_bad_read_stag(context):
     """A read request for an STag that weft never gave out: weft sends Terminate 0/1/0 (RFC 5040 section 4.8), says STag."""
     port = free_port()
@@ -323,7 +334,7 @@ def endless(context, server_in_guest, *options):
     return program, job
 
 
-@case("weft/client-siw-is-killed")
+@case("weft/client-siw-is-killed", essential={})
 def client_siw_killed(context):
     """rping -s is killed in mid-transfer: weft rping -c ends with an error that says so."""
     program, job = endless(context, True)
@@ -331,7 +342,7 @@ def client_siw_killed(context):
     wait_error("weft rping -c", program, GONE)
 
 
-@case("weft/server-siw-is-killed")
+@case("weft/server-siw-is-killed", essential={})
 def server_siw_killed(context):
     """rping -c is killed in mid-transfer: weft rping -s ends with an error that says so."""
     program, job = endless(context, False)
@@ -350,7 +361,7 @@ def client_siw_silent(context):
         os.kill(context.vm.process.pid, signal.SIGCONT)
 
 
-@case("weft/weft-is-killed")
+@case("weft/weft-is-killed", essential={})
 def weft_killed(context):
     """weft rping -s is killed in mid-transfer: siw sees the connection end."""
     program, job = endless(context, False)

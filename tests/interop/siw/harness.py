@@ -1,5 +1,6 @@
 """What every case uses: how a case is declared, programs on the host, and the loop that runs and counts."""
 
+import argparse
 import fnmatch
 import os
 import re
@@ -9,11 +10,16 @@ import subprocess
 import tempfile
 import time
 import traceback
+from dataclasses import dataclass, replace
+from typing import Callable, Optional
 
 from vm import LIBC, PR_SET_PDEATHSIG, Vm, VmError, tail
 
 CASE_TIMEOUT_S = 400
 CASES = []
+
+# Where the stages of Weft's iWARP path can run, by the names that weft's option --split takes; first its default.
+SPLITS = ("host", "coupled", "decoupled", "assist")
 
 
 class Failure(Exception):
@@ -24,17 +30,43 @@ class Skip(Exception):
     """The case cannot be run; the text says why."""
 
 
+@dataclass(frozen=True)
 class Case:
-    def __init__(self, name, function, switches, what, needs_vm):
-        self.name, self.function, self.switches, self.what = name, function, switches, what
-        self.needs_vm = needs_vm
+    plain_name: str
+    function: Callable
+    arguments: dict
+    switches: dict
+    what: str
+    # None, or the arguments with which it is short and still shows whether a split works.
+    essential: Optional[dict]
+    split: str = SPLITS[0]
+
+    def run(self, context):
+        self.function(context, **self.arguments)
+
+    @property
+    def name(self):
+        """What the report calls it."""
+        return self.plain_name if self.split == SPLITS[0] else self.plain_name.replace("weft", f"weft[{self.split}]", 1)
+
+    def needs_weft(self):
+        return self.plain_name.startswith("weft/")
+
+    def with_split(self, split):
+        """The same case, with Weft's stages elsewhere."""
+        return replace(self, split=split)
+
+    def shortened(self):
+        return replace(self, arguments={**self.arguments, **self.essential})
 
 
-def case(name, switches=None, needs_vm=True, **arguments):
-    """Declares a case. `switches` are siw's; the first line of the function's comment says what the case shows."""
+def case(name, switches=None, essential=None, **arguments):
+    """Declares a case. `switches` are siw's; the first line of the function's comment says what the case shows.
+    `essential` makes it one of those that every split is tried with when there is no time for all; it may name arguments that make the case
+    shorter."""
     def declare(function):
         what = (function.__doc__ or "").strip().split("\n")[0]
-        CASES.append(Case(name, lambda context: function(context, **arguments), switches or {}, what, needs_vm))
+        CASES.append(Case(name, function, arguments, switches or {}, what, essential))
         return function
     return declare
 
@@ -121,14 +153,16 @@ def free_port():
 class Context:
     """What a case works with; ends what the case has started."""
 
-    def __init__(self, runner):
+    def __init__(self, runner, split):
         self.runner = runner
         self.vm = runner.vm
+        self.split = split
         self.programs, self.jobs, self.closing = [], [], []
 
     def weft(self, *arguments):
         """Starts the weft binary."""
-        return self.program([self.runner.weft] + [str(a) for a in arguments])
+        split = [] if self.split == SPLITS[0] else ["--split", self.split]
+        return self.program([self.runner.weft] + [str(a) for a in arguments] + split)
 
     def program(self, command):
         if not os.access(command[0], os.X_OK):
@@ -209,10 +243,15 @@ class Runner:
         finally:
             if self.vm is not None:
                 self.vm.close()
-        self.summary(results)
+        self.summary(results, cases)
         return tuple(len(results[k]) for k in ("passed", "failed", "skipped"))
 
-    def summary(self, results):
+    def summary(self, results, cases):
+        splits = [split for split in SPLITS if any(c.split == split for c in cases)]
+        for split in splits if len(splits) > 1 else ():
+            names = {c.name for c in cases if c.needs_weft() and c.split == split}
+            counts = (f"{sum(name in names for name, _ in results[outcome])} {outcome}" for outcome in results)
+            print(f"split {split}: {', '.join(counts)} of the cases with weft")
         for outcome in ("failed", "skipped"):
             for name, reason in results[outcome]:
                 print(f"{outcome}: {name}: {reason.splitlines()[0] if reason else ''}")
@@ -223,10 +262,9 @@ class Runner:
         context = None
         with alarm(CASE_TIMEOUT_S):
             try:
-                if one.needs_vm:
-                    self.load_siw(one.switches)
-                context = Context(self)
-                one.function(context)
+                self.load_siw(one.switches)
+                context = Context(self, one.split)
+                one.run(context)
                 return "passed", ""
             except Skip as reason:
                 return "skipped", str(reason)
@@ -265,6 +303,31 @@ class alarm:
         signal.signal(signal.SIGALRM, self.before)
 
 
+def with_splits(cases, splits, essential_only=False):
+    """The cases that need weft, once for each split; the others belong to the first split. With `essential_only` each split but the first
+    gets only what is essential of them. Returns (cases, those that were left out for that)."""
+    chosen, left_out = [], []
+    for split in splits:
+        first = split == SPLITS[0]
+        of_split = [c.with_split(split) for c in cases if c.needs_weft() or first]
+        if essential_only and not first:
+            left_out += [c for c in of_split if c.essential is None]
+            of_split = [c.shortened() for c in of_split if c.essential is not None]
+        chosen += of_split
+    return chosen, left_out
+
+
 def select(cases, pattern):
-    """Cases whose name matches a shell pattern or contains the text."""
-    return [c for c in cases if not pattern or fnmatch.fnmatch(c.name, pattern) or pattern in c.name]
+    """Cases whose name, with or without the split in it, matches a shell pattern or contains the text."""
+    def fits(name):
+        return fnmatch.fnmatch(name, pattern) or pattern in name
+    return [c for c in cases if not pattern or fits(c.name) or fits(c.plain_name)]
+
+
+def splits(text):
+    """The value of an option --split."""
+    names = text.split(",")
+    unknown = [name for name in names if name not in SPLITS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"there is no split {', '.join(unknown)}; there are {', '.join(SPLITS)}")
+    return names
