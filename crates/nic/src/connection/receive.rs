@@ -184,7 +184,7 @@ impl Running {
                 return self.begin_direct(&head, staging, cx);
             };
             self.expect_large =
-                if self.goes_direct(&head, cx) { EXPECT_LARGE_FRAMES } else { self.expect_large.saturating_sub(1) };
+                if self.is_read_alone(&head, cx) { EXPECT_LARGE_FRAMES } else { self.expect_large.saturating_sub(1) };
             if self.is_split() {
                 self.place_checked(&head, &frame, bytes, cx)?;
             } else {
@@ -304,6 +304,13 @@ impl Running {
             Ok(()) => Stop::Memory,
             Err(_) => Stop::Segment,
         }
+    }
+
+    /// Whether a frame is read without those behind it: straight into its place, or, with markers, into a part of staging that stays in the
+    /// cache. A part of the next one would only have to be moved there.
+    fn is_read_alone(&self, head: &FrameHead, cx: &Context<'_>) -> bool {
+        let is_staged = self.deframer.markers() || self.is_split();
+        self.goes_direct(head, cx) || (is_staged && head.ulpdu_length >= cx.settings.direct_threshold)
     }
 
     /// Whether a frame is so large that it is read straight into its place, if not all of it has come.
