@@ -1,14 +1,15 @@
 //! The NIC as the layers above hold it: they make queue pairs, connect and listen, post, and lend their thread to the event loop.
 
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use core::time::Duration;
+mod progress;
+
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 use slotmap::DefaultKey;
-use weft_base::{Clock, DomainId, Listener as _, Network, Random, Time, Waker};
+use weft_base::{Clock, DomainId, Listener as _, Network, Random, Waker};
 use weft_memory::Registry;
 use weft_mpa::{Initiator, Offer};
 use weft_rdmap::{ReceiveRequest, SendRequest};
@@ -19,19 +20,13 @@ use crate::connection::{Connection, Ending, within_limits};
 use crate::counters::{Board, Counters};
 use crate::engine::Engine;
 use crate::error::{Error, PostError, PostFailure};
-use crate::lane::{Common, Lane, Place, Ran, Runner};
+use crate::lane::{Common, Lane, Place};
 use crate::listening::{RequestInfo, RequestKey, Waiting};
-use crate::patience::{Next, Patience};
 use crate::queue_pair::{QueuePair, QueuePairAttributes, State};
 use crate::receives::ReceiveQueue;
 #[cfg(doc)]
 use crate::settings::Progress;
 use crate::settings::{Settings, Split};
-
-/// The longest sleep of a thread that waits for another one: a safety net, not a poll interval.
-const LONGEST_SLEEP: Duration = Duration::from_millis(500);
-/// A thread that polls in vain lends its core to others once in so many times: it may be the very core that its peer waits for.
-const YIELD_EVERY_POLLS: u32 = 256;
 
 /// What a NIC is made of.
 pub struct Machine<N, C> {
@@ -450,22 +445,6 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         }
     }
 
-    /// A calling thread polls in vain: it does what is its to do. Returns whether anything was.
-    pub fn lend(&self) -> bool {
-        match self.settings().split {
-            Split::Assist => self.finish_one(),
-            _ => self.settings().progress.caller_runs() && self.progress(),
-        }
-    }
-
-    /// Goes on where a post had left some of the caller's stage.
-    fn finish_one(&self) -> bool {
-        let queue_pair = if self.is_here() { self.shared.unfinished.lock().pop() } else { None };
-        let Some(queue_pair) = queue_pair else { return false };
-        self.assist(&queue_pair);
-        true
-    }
-
     /// Posts a receive request to a queue pair's own receive queue.
     ///
     /// # Errors
@@ -488,105 +467,6 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         queue.post(&self.shared.registry, request)
     }
 
-    // --- progress
-
-    /// Lends the calling thread to the event loop for one turn, if nobody else runs it. Returns whether anything was done.
-    pub fn progress(&self) -> bool {
-        if !self.is_here() {
-            return false;
-        }
-        let lane = &self.shared.lanes[self.home()];
-        let progress = lane.visit(Runner::Visitor).is_some_and(|mut engine| engine.turn());
-        if progress {
-            self.shared.vain_polls.store(0, Ordering::Relaxed);
-        } else if self.shared.vain_polls.fetch_add(1, Ordering::Relaxed) % YIELD_EVERY_POLLS == YIELD_EVERY_POLLS - 1 {
-            std::thread::yield_now();
-        }
-        progress
-    }
-
-    /// A thread is about to sleep on descriptors: something else must run the event loop. With [`Progress::Hybrid`] the NIC's thread
-    /// takes over at once. Without such a thread the operating system watches all connections, and the network's own descriptor becomes
-    /// readable when one of them has something to do.
-    pub fn watch(&self) {
-        if !self.is_here() {
-            return;
-        }
-        for lane in &self.shared.lanes {
-            if self.settings().progress.is_automatic() {
-                lane.leave();
-            } else {
-                lane.command().cool_all();
-            }
-        }
-    }
-
-    /// When something has to happen by itself next: for a simulation, which lets time jump to it.
-    #[must_use]
-    pub fn next_deadline(&self) -> Option<Time> {
-        self.shared.lanes.iter().filter_map(|lane| lane.command().next_deadline()).min()
-    }
-
-    /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the event loop meanwhile if nobody else does. Returns
-    /// whether `done`.
-    pub fn wait_until(&self, timeout: Option<Duration>, mut done: impl FnMut() -> bool) -> bool {
-        // In a child by fork `done` might wait for a lock that nobody holds.
-        if !self.is_here() {
-            return false;
-        }
-        if done() {
-            return true;
-        }
-        let mut patience = self.shared.common.patience(timeout);
-        let home = self.home();
-        let lane = &self.shared.lanes[home];
-        // With several engines the one to wait for may be another's.
-        let may_park = self.shared.lanes.len() == 1;
-        loop {
-            let ran = if self.runs(home) { lane.run(&mut patience, may_park, &mut done) } else { Ran::Busy };
-            let over = match ran {
-                Ran::Done => Some(true),
-                Ran::GaveUp => Some(false),
-                Ran::Busy => self.wait_for_others(&mut patience, &mut done),
-                Ran::Tired => {
-                    lane.leave();
-                    self.sleep(&patience, &mut done)
-                }
-            };
-            if let Some(result) = over {
-                return result;
-            }
-        }
-    }
-
-    /// Waits while another thread runs the loop: looks for a while, then sleeps.
-    fn wait_for_others(&self, patience: &mut Patience<'_>, done: &mut impl FnMut() -> bool) -> Option<bool> {
-        if done() {
-            return Some(true);
-        }
-        match patience.after_turn(false, self.shared.common.clock.now()) {
-            Next::GiveUp => Some(false),
-            Next::Look => {
-                core::hint::spin_loop();
-                None
-            }
-            Next::Sleep(_) => self.sleep(patience, done),
-        }
-    }
-
-    /// Sleeps until another thread has changed something.
-    fn sleep(&self, patience: &Patience<'_>, done: &mut impl FnMut() -> bool) -> Option<bool> {
-        let left = patience.left(self.shared.common.clock.now()).map_or(LONGEST_SLEEP, |left| left.min(LONGEST_SLEEP));
-        let mut finished = false;
-        self.shared.common.turnstile.wait(left, || {
-            finished = done();
-            // A lone engine that nobody runs is this thread's to run.
-            let free = self.shared.lanes.len() == 1 && self.runs(0) && self.front().is_free();
-            finished || free
-        });
-        finished.then_some(true)
-    }
-
     // --- lanes
 
     /// Whether the calling thread runs this engine.
@@ -596,7 +476,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
 
     /// The engine that the calling thread runs: threads are spread over them.
     fn home(&self) -> usize {
-        if self.shared.lanes.len() == 1 { 0 } else { thread_number() % self.shared.lanes.len() }
+        if self.shared.lanes.len() == 1 { 0 } else { progress::thread_number() % self.shared.lanes.len() }
     }
 
     /// Where listeners and the start-ups at them are.
@@ -671,15 +551,6 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
             let _ = thread.join();
         }
     }
-}
-
-/// A number for the calling thread: 0, 1, 2 in the order in which threads ask.
-fn thread_number() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed);
-    }
-    NUMBER.with(|number| *number)
 }
 
 fn check_depth(name: &'static str, asked: usize, most: u32) -> Result<(), Error> {

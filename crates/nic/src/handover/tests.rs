@@ -1,0 +1,283 @@
+//! A model checker runs the code above with engines, networks and threads that are models. What it must never find is a schedule in which
+//! something is to be done, nobody does it, and everybody sleeps: it calls that a deadlock.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use shuttle::sync::atomic::{AtomicBool as ModelBool, AtomicU32 as ModelNumber, Ordering};
+use shuttle::sync::{Condvar, Mutex, MutexGuard};
+use shuttle::thread;
+
+use super::*;
+
+impl Flag for ModelBool {
+    fn new(value: bool) -> Self {
+        Self::new(value)
+    }
+
+    fn get(&self) -> bool {
+        self.load(Ordering::SeqCst)
+    }
+
+    fn set(&self, value: bool) {
+        self.store(value, Ordering::SeqCst);
+    }
+
+    fn swap(&self, value: bool) -> bool {
+        Self::swap(self, value, Ordering::SeqCst)
+    }
+}
+
+/// What the operating system knows.
+#[derive(Default)]
+struct System {
+    arrived: u32,
+    handled: u32,
+    /// The connection is armed: what arrives is reported, once.
+    armed: bool,
+    packets_on: bool,
+    timer: bool,
+    woken: bool,
+    sleeps: u32,
+}
+
+#[derive(Default)]
+struct World {
+    system: Mutex<System>,
+    changed: Condvar,
+}
+
+impl World {
+    fn change<R>(&self, act: impl FnOnce(&mut System) -> R) -> R {
+        let result = act(&mut self.system.lock().unwrap());
+        self.changed.notify_all();
+        result
+    }
+}
+
+impl Watch for World {
+    fn sleep(&self, timeout: Option<Duration>) {
+        let mut system = self.system.lock().unwrap();
+        system.sleeps += 1;
+        loop {
+            let packets = system.packets_on && system.armed && system.arrived > system.handled;
+            // Time may pass as fast as it likes.
+            if packets || system.timer || system.woken || timeout.is_some() {
+                system.timer = false;
+                system.woken = false;
+                return;
+            }
+            system = self.changed.wait(system).unwrap();
+        }
+    }
+
+    fn set_packets(&self, on: bool) {
+        self.change(|system| system.packets_on = on);
+    }
+
+    fn set_timer(&self, _: Duration) {
+        self.change(|system| system.timer = true);
+    }
+
+    fn wake(&self) {
+        self.change(|system| system.woken = true);
+    }
+}
+
+/// A lane, with some part of the protocol left out.
+struct Model {
+    world: World,
+    engine: Mutex<()>,
+    handover: Handover<ModelBool>,
+    stop: ModelBool,
+    looks: ModelNumber,
+    left_out: Option<Part>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    /// Who lets go does not recall the thread.
+    Depart,
+    /// The thread gives up when it finds the engine taken once.
+    SecondTry,
+}
+
+struct Held<'a> {
+    guard: Option<MutexGuard<'a, ()>>,
+    model: &'a Model,
+}
+
+impl Held<'_> {
+    fn handle(&self) -> bool {
+        self.model.world.change(|system| {
+            let found = system.arrived > system.handled;
+            system.handled = system.arrived;
+            // Once reported, a connection is looked at.
+            system.armed &= !found;
+            found
+        })
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        drop(self.guard.take());
+        if self.model.left_out != Some(Part::Depart) {
+            self.model.handover.depart(&self.model.world);
+        }
+    }
+}
+
+impl Hold for Held<'_> {
+    fn turn(&mut self) -> bool {
+        self.handle()
+    }
+
+    fn is_wanted(&self) -> bool {
+        false
+    }
+
+    fn arm(&mut self) {
+        self.model.world.change(|system| system.armed = true);
+    }
+
+    fn may_sleep(&mut self) -> Result<Option<Duration>, SomethingToDo> {
+        Ok(None)
+    }
+
+    fn note(&mut self, _: Event) {}
+}
+
+impl Seat for Model {
+    type Hold<'a> = Held<'a>;
+
+    fn quiet_for(&self) -> Duration {
+        // For some time, callers that have gone look as if they had just been here.
+        let looks = self.looks.load(Ordering::SeqCst);
+        self.looks.store(looks.saturating_sub(1), Ordering::SeqCst);
+        if looks > 0 { Duration::ZERO } else { Duration::MAX }
+    }
+
+    fn try_take(&self) -> Option<Held<'_>> {
+        let guard = self.engine.try_lock().ok()?;
+        Some(Held { guard: Some(guard), model: self })
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.get()
+    }
+}
+
+impl Model {
+    fn visit(&self) {
+        self.handover.arrive(&self.world);
+        if let Some(held) = self.try_take() {
+            held.handle();
+        }
+    }
+}
+
+/// Packets come, callers come and go; in the end every packet was handled, though nobody calls any more.
+fn all_is_handled(callers: usize, packets: u32, left_out: Option<Part>) {
+    let model = Arc::new(Model {
+        world: World::default(),
+        engine: Mutex::new(()),
+        handover: Handover::new(Duration::from_micros(200)),
+        stop: ModelBool::new(false),
+        looks: ModelNumber::new(2),
+        left_out,
+    });
+    let run = |act: fn(&Model)| {
+        let model = Arc::clone(&model);
+        thread::spawn(move || act(&model))
+    };
+    let server = run(|model| {
+        if model.left_out == Some(Part::SecondTry) {
+            serve_without_second_try(model);
+        } else {
+            model.handover.serve(model, &model.world);
+        }
+    });
+    let callers: Vec<_> = (0..callers)
+        .map(|_| {
+            run(|model| {
+                model.visit();
+                model.visit();
+            })
+        })
+        .collect();
+    for _ in 0..packets {
+        model.world.change(|system| system.arrived += 1);
+    }
+    for caller in callers {
+        caller.join().unwrap();
+    }
+    let mut system = model.world.system.lock().unwrap();
+    while system.handled < system.arrived {
+        system = model.world.changed.wait(system).unwrap();
+    }
+    drop(system);
+    model.stop.set(true);
+    model.world.wake();
+    server.join().unwrap();
+}
+
+/// The thread as it would be if it gave up at the first refusal.
+fn serve_without_second_try(model: &Model) {
+    while !model.stopped() {
+        model.world.sleep(None);
+        if let Some(mut held) = model.try_take() {
+            model.handover.present.set(false);
+            while held.turn() {}
+            held.arm();
+            model.world.set_packets(true);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_undone_whoever_comes_and_goes() {
+    shuttle::check_random(|| all_is_handled(1, 2, None), 3000);
+    shuttle::check_random(|| all_is_handled(2, 2, None), 3000);
+    shuttle::check_pct(|| all_is_handled(2, 1, None), 3000, 3);
+}
+
+#[test]
+fn the_checker_is_not_blind() {
+    for part in [Part::Depart, Part::SecondTry] {
+        let found = catch_unwind(AssertUnwindSafe(|| {
+            shuttle::check_random(move || all_is_handled(2, 2, Some(part)), 3000);
+        }));
+        assert!(found.is_err(), "a hand-over without a part of it went unnoticed");
+    }
+}
+
+#[test]
+fn looks_become_rarer_while_callers_come_without_a_pause() {
+    let us = Duration::from_micros;
+    let handover = Handover::<AtomicBool>::new(us(200));
+    assert_eq!(handover.patrol(us(1)), None, "nobody is here");
+    handover.present.set(true);
+    assert_eq!(handover.patrol(us(1)), Some(us(200)), "looks cost nothing worth mentioning");
+    handover.set_patrol(us(900));
+    assert_eq!([1, 5, 20].map(|quiet| handover.patrol(us(quiet))), [Some(us(400)), Some(us(800)), Some(us(900))]);
+    assert_eq!(handover.patrol(us(150)), Some(us(50)), "a pause, but not too long");
+    assert_eq!(handover.patrol(us(1)), Some(us(400)));
+    assert_eq!(handover.patrol(us(200)), None);
+}
+
+#[test]
+fn work_found_brings_the_thread_sooner_and_work_not_found_later() {
+    let handover = Handover::<AtomicBool>::new(Duration::from_micros(200));
+    for _ in 0..10 {
+        handover.adapt(true);
+    }
+    assert_eq!(handover.away(), Duration::from_nanos(SHORTEST_AWAY_NS.into()));
+    for _ in 0..10 {
+        handover.adapt(false);
+    }
+    assert_eq!(handover.away(), Duration::from_micros(200));
+    let always = Handover::<AtomicBool>::new(Duration::ZERO);
+    always.adapt(false);
+    assert_eq!(always.away(), Duration::ZERO);
+}
