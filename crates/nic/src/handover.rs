@@ -109,9 +109,10 @@ pub(crate) struct Handover<F = AtomicBool> {
 }
 
 /// No shorter than this, for it would cost more than it brings.
-const SHORTEST_AWAY_NS: u32 = 50_000;
-/// Callers whose last visit is no longer ago come without a pause.
-const NO_PAUSE: Duration = Duration::from_micros(20);
+const SHORTEST_AWAY_NS: u32 = 100_000;
+/// Callers whose last visit is no longer ago come without a pause. Much of that may be the thread's own doing: the look begins on the core
+/// that the caller was polling on, with an interrupt, a switch, and in a virtual machine with leaving it.
+const NO_PAUSE: Duration = Duration::from_micros(60);
 
 impl<F: Flag> Handover<F> {
     /// `away`: how long callers may be away at most; zero when they never run the engine.

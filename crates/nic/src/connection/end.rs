@@ -32,6 +32,10 @@ impl<P: Port> Connection<P> {
             // Before the completions of what it has broken: who sees one of those may ask why.
             queue_pair.blame(ConnectionError::Stream(error));
         }
+        if has_ended(stream) {
+            // Nor shall it look as if more could be posted.
+            queue_pair.closing();
+        }
         let mut any = false;
         while let Some(completion) = stream.poll_send_completion() {
             any = true;

@@ -260,7 +260,7 @@ fn looks_become_rarer_while_callers_come_without_a_pause() {
     handover.present.set(true);
     assert_eq!(handover.patrol(us(1)), Some(us(200)), "looks cost nothing worth mentioning");
     handover.set_patrol(us(900));
-    assert_eq!([1, 5, 20].map(|quiet| handover.patrol(us(quiet))), [Some(us(400)), Some(us(800)), Some(us(900))]);
+    assert_eq!([1, 5, 60].map(|quiet| handover.patrol(us(quiet))), [Some(us(400)), Some(us(800)), Some(us(900))]);
     assert_eq!(handover.patrol(us(150)), Some(us(50)), "a pause, but not too long");
     assert_eq!(handover.patrol(us(1)), Some(us(400)));
     assert_eq!(handover.patrol(us(200)), None);
