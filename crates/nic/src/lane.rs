@@ -24,9 +24,6 @@ pub(crate) struct Place {
     pub(crate) key: DefaultKey,
 }
 
-/// How long a thread that takes turns with callers looks in vain before it sleeps.
-const SHARED_SPIN: Duration = Duration::from_micros(20);
-
 /// The thread of a NIC looks after its callers so rarely that this is the cost of one timer in so many.
 const TIMERS_PER_LOOK: u32 = 200;
 /// However much a timer costs, no longer than this passes between two looks.
@@ -61,10 +58,9 @@ impl<C: Clock> Common<C> {
         Patience::new(self.clock.now(), timeout, self.settings.spin, &self.crowded_until)
     }
 
-    /// The patience of a NIC's thread. One that takes turns with callers spins less: nobody waits for it with bated breath.
+    /// The patience of a NIC's thread. One that takes turns with callers does not spin: the caller computes, perhaps on this very core.
     fn thread_patience(&self) -> Patience<'_> {
-        let spin =
-            if self.settings.progress.caller_runs() { self.settings.spin.min(SHARED_SPIN) } else { self.settings.spin };
+        let spin = if self.settings.progress.caller_runs() { Duration::ZERO } else { self.settings.spin };
         Patience::new(self.clock.now(), None, spin, &self.crowded_until)
     }
 }

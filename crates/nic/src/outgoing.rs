@@ -50,49 +50,53 @@ pub(crate) struct Mark {
     last: Option<Queued>,
 }
 
+/// What is kept of frames in a buffer. With room for all that may wait, these come from the pool as the buffer does.
+#[derive(Debug, Default)]
+pub(crate) struct Lists {
+    pieces: VecDeque<Queued>,
+    /// Bytes left of each frame that has not gone out whole.
+    frames: VecDeque<u32>,
+}
+
+impl Lists {
+    pub(crate) fn with_room() -> Self {
+        Self {
+            pieces: VecDeque::with_capacity(ENOUGH_PIECES + PIECES_PER_FRAME),
+            frames: VecDeque::with_capacity(ENOUGH_FRAMES),
+        }
+    }
+}
+
 /// What waits to be sent on one connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     buffer: Option<Box<[u8]>>,
     used: usize,
-    pieces: VecDeque<Queued>,
+    lists: Lists,
     waiting_bytes: usize,
-    /// Bytes left of each frame that has not gone out whole.
-    frames: VecDeque<u32>,
     /// Bytes before the first frame that belong to none.
     others: usize,
-}
-
-impl Default for Outgoing {
-    /// Empty, with room for all that may wait.
-    fn default() -> Self {
-        Self {
-            buffer: None,
-            used: 0,
-            pieces: VecDeque::with_capacity(ENOUGH_PIECES + PIECES_PER_FRAME),
-            waiting_bytes: 0,
-            frames: VecDeque::with_capacity(ENOUGH_FRAMES),
-            others: 0,
-        }
-    }
 }
 
 impl Outgoing {
     /// Whether everything has gone out.
     pub(crate) fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
+        self.lists.pieces.is_empty()
     }
 
     /// Whether another frame with up to `copied` bytes in the buffer may be laid out.
     pub(crate) fn has_room(&self, copied: usize) -> bool {
-        self.pieces.len() < ENOUGH_PIECES
-            && self.frames.len() < ENOUGH_FRAMES
+        self.lists.pieces.len() < ENOUGH_PIECES
+            && self.lists.frames.len() < ENOUGH_FRAMES
             && self.waiting_bytes < ENOUGH_BYTES
             && self.used + copied <= BUFFER_BYTES
     }
 
     /// Writes up to `most` bytes with `write`, which says how many there were, and queues them.
     pub(crate) fn write(&mut self, most: usize, pool: &mut Pool, write: impl FnOnce(&mut [u8]) -> usize) {
+        if self.lists.pieces.capacity() == 0 {
+            self.lists = pool.take_lists();
+        }
         let buffer = self.buffer.get_or_insert_with(|| pool.take());
         let start = self.used;
         let count = write(&mut buffer[start..start + most]);
@@ -100,16 +104,16 @@ impl Outgoing {
         let end = start + count;
         self.used = end;
         self.waiting_bytes += count;
-        match self.pieces.back_mut() {
+        match self.lists.pieces.back_mut() {
             Some(Queued::Bytes { end: last, .. }) if *last == start => *last = end,
-            _ => self.pieces.push_back(Queued::Bytes { start, end }),
+            _ => self.lists.pieces.push_back(Queued::Bytes { start, end }),
         }
     }
 
     /// Queues payload by reference.
     pub(crate) fn gather(&mut self, gather: &Gather) {
         for slice in gather.slices() {
-            self.pieces.push_back(Queued::Memory(*slice));
+            self.lists.pieces.push_back(Queued::Memory(*slice));
             self.waiting_bytes += slice.length as usize;
         }
     }
@@ -117,15 +121,15 @@ impl Outgoing {
     /// Where the queue ends now.
     pub(crate) fn mark(&self) -> Mark {
         let (used, waiting_bytes) = (self.used, self.waiting_bytes);
-        Mark { used, waiting_bytes, pieces: self.pieces.len(), last: self.pieces.back().copied() }
+        Mark { used, waiting_bytes, pieces: self.lists.pieces.len(), last: self.lists.pieces.back().copied() }
     }
 
     /// Takes back what was queued since `mark`, of which nothing has been sent.
     pub(crate) fn take_back(&mut self, mark: Mark) {
         self.used = mark.used;
         self.waiting_bytes = mark.waiting_bytes;
-        self.pieces.truncate(mark.pieces);
-        if let (Some(last), Some(before)) = (self.pieces.back_mut(), mark.last) {
+        self.lists.pieces.truncate(mark.pieces);
+        if let (Some(last), Some(before)) = (self.lists.pieces.back_mut(), mark.last) {
             *last = before;
         }
     }
@@ -138,14 +142,14 @@ impl Outgoing {
     /// What was queued since the last call is a frame of `length` bytes.
     pub(crate) fn end_frame(&mut self, length: usize) {
         // A frame has at most 2^16 bytes and what MPA adds.
-        self.frames.push_back(length as u32);
+        self.lists.frames.push_back(length as u32);
     }
 
     /// Sends as much as the port takes in one call. Returns the bytes taken and how many frames have now gone out whole.
     pub(crate) fn send<P: Port>(&mut self, port: &mut P, pool: &mut Pool) -> Result<(usize, usize), PortError> {
         let mut list = ArrayVec::<Piece<'_>, PIECES_PER_SEND>::new();
         let buffer = self.buffer.as_deref().unwrap_or(&[]);
-        for queued in self.pieces.iter().take(PIECES_PER_SEND) {
+        for queued in self.lists.pieces.iter().take(PIECES_PER_SEND) {
             list.push(match *queued {
                 Queued::Bytes { start, end } => Piece::Bytes(&buffer[start..end]),
                 Queued::Memory(slice) => Piece::Memory(slice),
@@ -155,30 +159,35 @@ impl Outgoing {
         drop(list);
         self.forget(taken);
         let frames = self.count_frames(taken);
-        if self.pieces.is_empty() {
+        if self.lists.pieces.is_empty() {
             self.used = 0;
-            if let Some(buffer) = self.buffer.take() {
-                pool.give(buffer);
-            }
+            self.give_back(pool);
         }
         Ok((taken, frames))
     }
 
     /// Drops everything unsent.
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
-        self.pieces.clear();
-        self.frames.clear();
+        self.lists.pieces.clear();
+        self.lists.frames.clear();
         self.others = 0;
         self.waiting_bytes = 0;
         self.used = 0;
+        self.give_back(pool);
+    }
+
+    fn give_back(&mut self, pool: &mut Pool) {
         if let Some(buffer) = self.buffer.take() {
             pool.give(buffer);
+        }
+        if self.lists.frames.is_empty() && self.lists.pieces.capacity() > 0 {
+            pool.give_lists(core::mem::take(&mut self.lists));
         }
     }
 
     fn forget(&mut self, mut taken: usize) {
         self.waiting_bytes -= taken;
-        while let Some(front) = self.pieces.front_mut() {
+        while let Some(front) = self.lists.pieces.front_mut() {
             if taken < front.length() {
                 if taken > 0 {
                     front.skip(taken);
@@ -186,7 +195,7 @@ impl Outgoing {
                 return;
             }
             taken -= front.length();
-            self.pieces.pop_front();
+            self.lists.pieces.pop_front();
         }
         assert_eq!(taken, 0, "the port took more bytes than it was given");
     }
@@ -196,13 +205,13 @@ impl Outgoing {
         self.others -= others;
         taken -= others;
         let mut whole = 0;
-        while let Some(left) = self.frames.front_mut() {
+        while let Some(left) = self.lists.frames.front_mut() {
             if *left as usize > taken {
                 *left -= taken as u32;
                 break;
             }
             taken -= *left as usize;
-            self.frames.pop_front();
+            self.lists.frames.pop_front();
             whole += 1;
         }
         whole

@@ -2,18 +2,22 @@
 //!
 //! Buffers come from a pool of the engine and go back when they are empty, so a quiet connection holds none.
 
+use crate::outgoing::Lists;
+
 /// Bytes of one staging buffer.
 pub(crate) const BUFFER_BYTES: usize = 256 * 1024;
 /// Reads begin at an offset that equals the stream position modulo this: the kernel's pages and ours are then aligned alike, and its
 /// copy is up to twice as fast.
 const ALIGNMENT: usize = 4096;
 
-/// Buffers that are not in use.
+/// Buffers, and lists of what is in them, that are not in use.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     free: Vec<Box<[u8]>>,
     /// Buffers that exist, those in use included.
     made: usize,
+    lists: Vec<Lists>,
+    lists_made: usize,
 }
 
 impl Pool {
@@ -31,6 +35,28 @@ impl Pool {
             let buffer = self.make();
             self.free.push(buffer);
         }
+        self.lists.reserve(Self::KEPT.saturating_sub(self.lists.len()));
+        while self.lists_made < connections.min(Self::KEPT) {
+            let lists = self.make_lists();
+            self.lists.push(lists);
+        }
+    }
+
+    pub(crate) fn take_lists(&mut self) -> Lists {
+        self.lists.pop().unwrap_or_else(|| self.make_lists())
+    }
+
+    pub(crate) fn give_lists(&mut self, lists: Lists) {
+        if self.lists.len() < Self::KEPT {
+            self.lists.push(lists);
+        } else {
+            self.lists_made = self.lists_made.saturating_sub(1);
+        }
+    }
+
+    fn make_lists(&mut self) -> Lists {
+        self.lists_made += 1;
+        Lists::with_room()
     }
 
     pub(crate) fn take(&mut self) -> Box<[u8]> {
