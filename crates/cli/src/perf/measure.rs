@@ -33,6 +33,8 @@ pub(crate) enum Figure {
     CommunicationUs,
     /// Overlap: of computation as long as a transfer, the share that lengthens nothing.
     Hidden,
+    /// Overlap: how long such a computation takes beside the transfer, over what it takes with nothing beside it.
+    Stretch,
     /// Computation over the whole time (t1 / t2).
     Computing,
     /// Idle: resident memory of a connection, in bytes.

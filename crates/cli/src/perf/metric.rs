@@ -95,6 +95,7 @@ fn overlap() -> Vec<Metric> {
     vec![
         Metric::new("overlap", "%", Column::Plain("fits %"), |run| Some(100.0 * run.value()?)),
         Metric::new("hidden", "%", Column::Plain("hidden %"), |run| percent(run, Figure::Hidden)),
+        Metric::new("stretch", "%", Column::Plain("stretch %"), |run| percent(run, Figure::Stretch)),
         Metric::new("computing", "%", Column::Plain("t1/t2 %"), |run| percent(run, Figure::Computing)),
         Metric::new("communication_time", "us", Column::Plain("alone us"), |run| {
             run.figures(Figure::CommunicationUs).next()

@@ -95,16 +95,22 @@ impl Search {
         transfer.wait_blocking(self.block);
         let mut alone = Vec::new();
         for _ in 0..self.warmup {
-            alone.push(self.once(transfer, 0.0)?);
+            alone.push(self.once(transfer, 0.0)?.total);
         }
         // The first ones are slower, and count least.
         let alone = median(alone.split_off(alone.len() / 2)).unwrap_or(1.0);
         let start = Instant::now();
         let mut totals: [Vec<f64>; SHARES.len()] = Default::default();
+        let mut stretches = Vec::new();
         // Round by round, so that what disturbs the machine for a while disturbs all shares.
         for round in 0..self.rounds {
-            for (share, totals) in SHARES.iter().zip(&mut totals) {
-                totals.push(self.once(transfer, share * alone)?);
+            for (at, totals) in totals.iter_mut().enumerate() {
+                let length = SHARES[at] * alone;
+                let once = self.once(transfer, length)?;
+                totals.push(once.total);
+                if at == AS_LONG {
+                    stretches.push(once.computation / length);
+                }
             }
             if start.elapsed() > BUDGET && round >= 2 {
                 break;
@@ -113,20 +119,24 @@ impl Search {
         let cpu = self.cpu(transfer)?;
         transfer.end()?;
         let totals = totals.map(|totals| median(totals).unwrap_or(f64::INFINITY));
-        Ok(Measured { cpu_s_per_gb: Some(cpu), ..judge(alone, &totals) })
+        let mut measured = Measured { cpu_s_per_gb: Some(cpu), ..judge(alone, &totals) };
+        measured.figures.extend(median(stretches).map(|stretch| (Figure::Stretch, stretch)));
+        Ok(measured)
     }
 
-    /// Microseconds of post, compute, wait.
-    fn once<T: Transfer>(&self, transfer: &mut T, computation_us: f64) -> Result<f64, T::Error> {
+    /// Post, compute, wait.
+    fn once<T: Transfer>(&self, transfer: &mut T, computation_us: f64) -> Result<Once, T::Error> {
         for _ in 0..self.primers {
             transfer.post()?;
         }
         transfer.finish(0)?;
         let start = Instant::now();
         transfer.post()?;
+        let posted = Instant::now();
         compute(&self.work, computation_us, transfer)?;
+        let computation = microseconds(posted);
         transfer.finish(0)?;
-        Ok(start.elapsed().as_secs_f64() * 1e6)
+        Ok(Once { total: microseconds(start), computation })
     }
 
     /// Processor seconds per GB of transfers that are waited for asleep.
@@ -138,6 +148,16 @@ impl Search {
         }
         Ok(watch.cpu_s_per_gb(CPU_TRANSFERS * (1 + self.primers) * self.size as u64))
     }
+}
+
+/// How long one transfer with computation took, in microseconds: all of it, and the computation.
+struct Once {
+    total: f64,
+    computation: f64,
+}
+
+fn microseconds(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e6
 }
 
 /// What the totals say. `computed` is the time that a share of 1 stands for.

@@ -49,6 +49,7 @@ impl Design for Overlap {
         }
         "\nfits: the longest computation that lengthens post, compute, wait by at most 5 %, over the transfer alone (100: all of it)\n\
          hidden: of computation as long as the transfer alone, the share that does not lengthen the total\n\
+         stretch: how long that computation takes then, of what it takes alone: interrupts and the network of the kernel use its core too\n\
          t1/t2: that computation over that total\n\
          A transfer is over when its bytes are in the target's memory: a one-byte read follows writes and sends, a reply those of sockets.\n"
             .into()
