@@ -24,7 +24,7 @@ impl Design for Split {
 
     fn cases(&self, basis: &Basis<'_>) -> Vec<Case> {
         let [short, inside, outside] =
-            if basis.quick() { ["1", "16K", "256K"] } else { ["1,256,2K", "1K,16K,256K", "16K,256K"] };
+            if basis.quick() { ["1", "16K", "256K"] } else { ["1,2K", "16K,256K", "256K"] };
         let mut cases = Vec::new();
         for (kind, cache, sizes) in [
             (Kind::Latency, Cache::In, short),
@@ -33,7 +33,7 @@ impl Design for Split {
         ] {
             for size in basis.sizes(sizes) {
                 for (markers, word) in [(Markers::Off, "off"), (Markers::On, "on")] {
-                    let case = basis.case(kind, size, 0.2);
+                    let case = basis.case(kind, size, 0.15);
                     let case = case.with(|job| (job.cache, job.stack.markers) = (cache, markers));
                     let cache = if cache == Cache::In { "in" } else { "out" };
                     cases.push(case.label_with("cache", cache).label_with("markers", word));
