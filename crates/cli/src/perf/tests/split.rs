@@ -23,8 +23,7 @@ impl Design for Split {
     }
 
     fn cases(&self, basis: &Basis<'_>) -> Vec<Case> {
-        let [short, inside, outside] =
-            if basis.quick() { ["1", "16K", "256K"] } else { ["1,2K", "16K,256K", "256K"] };
+        let [short, inside, outside] = if basis.quick() { ["1", "16K", "256K"] } else { ["1,2K", "16K,256K", "256K"] };
         let mut cases = Vec::new();
         for (kind, cache, sizes) in [
             (Kind::Latency, Cache::In, short),
