@@ -164,8 +164,8 @@ impl<N: Network, C: Clock> Lane<N, C> {
         }
     }
 
-    /// Runs the loop as its only runner, until `done` or out of time; `None` when another thread wants the engine, or when this one should
-    /// sleep elsewhere.
+    /// Runs the loop as its only runner, until `done`, out of time, another thread wants the engine, or this one should sleep and may not do so
+    /// here.
     pub(crate) fn run(&self, patience: &mut Patience<'_>, may_park: bool, mut done: impl FnMut() -> bool) -> Ran {
         let Some(mut engine) = self.visit(Runner::Waiter) else { return Ran::Busy };
         loop {

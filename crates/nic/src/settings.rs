@@ -93,7 +93,8 @@ pub struct Settings {
     /// How many engines share the connections, each with a thread of its own where [`Settings::progress`] has one: 1 to
     /// [`Settings::MOST_ENGINES`]. A connection belongs to one engine.
     pub engines: usize,
-    /// How long the calling thread may be away before the NIC's thread acts, at most: 10 us to 200 us. [`Progress::Hybrid`] takes less where
+    /// How long the calling thread may be away before the NIC's thread acts, at most: 10 us to 200 us. Where setting a timer costs more than 1 us, as
+    /// in some virtual machines, it can be up to 1 ms for a caller that had come without a pause before. [`Progress::Hybrid`] takes less where
     /// that has paid.
     pub away: Duration,
     /// Placement before or after the CRC.
