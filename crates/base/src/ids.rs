@@ -36,3 +36,7 @@ impl fmt::Display for Stag {
 /// What a [`Network`](crate::Network) gives back with readiness, to say which port or listener is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(pub u64);
+
+/// A peer of a message endpoint, numbered by that endpoint as they become known. It never goes on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PeerId(pub u32);

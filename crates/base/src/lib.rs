@@ -13,7 +13,7 @@ mod slice;
 mod time;
 
 pub use digest::{Digest, NoDigest};
-pub use ids::{DomainId, RegionId, Stag, Token};
+pub use ids::{DomainId, PeerId, RegionId, Stag, Token};
 pub use network::{
     Backlog, Interest, Listener, Network, Piece, Port, PortError, PortOptions, Readiness, ReceivePiece, Received,
     Waker, Watch,

@@ -8,6 +8,7 @@ mod bell;
 mod completion;
 mod connection;
 mod counters;
+mod endpoint;
 mod engine;
 mod error;
 mod handover;
@@ -24,6 +25,11 @@ mod turnstile;
 
 pub use completion::{Arm, CompletionQueue, QueuePairNumber, WorkCompletion};
 pub use counters::{Board, Counters};
+pub use endpoint::{
+    Address, AtomicPost, Attempt, AttemptFailure, Attempts, Completed, Completions, EndpointAttributes, EndpointError,
+    EndpointFailure, EndpointSettings, Event, Level, MAX_ADDRESSES, Match, Peek, ReceivePost, RemotePlace, SendPost,
+    TransferPost,
+};
 pub use error::{ConnectionError, Error, PostError, PostFailure};
 pub use listening::{RequestInfo, RequestKey};
 pub use nic::{Listener, Machine, Nic};

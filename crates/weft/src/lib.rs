@@ -50,4 +50,5 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod endpoint;
 pub mod verbs;

@@ -1,0 +1,260 @@
+//! Memory that an application lends for the time of one operation, without registering it.
+
+use core::fmt;
+use core::ptr::NonNull;
+
+use arrayvec::ArrayVec;
+use weft_base::{Digest, DomainId, MAX_GATHER};
+
+use crate::{Access, Buffer, MemoryError, Region, Registry, bytes};
+
+/// Memory lent for one operation: of Rust's own, which comes back with the completion ([`Loan::into_buffer`]), or of somebody who promises that it stays
+/// ([`Loan::foreign`]). Bytes are copied out of it and into it; for one-sided transfers it is registered for as long ([`Loan::register`]).
+///
+/// When a loan of Rust's own memory is dropped while work in flight still uses its regions, that memory is never freed.
+pub struct Loan {
+    parts: Parts,
+    owner: Option<Buffer>,
+    regions: Option<Box<Regions>>,
+}
+
+type Regions = ArrayVec<Region, MAX_GATHER>;
+
+enum Parts {
+    One(Part),
+    /// Behind a pointer, for few operations have several.
+    Several(Box<ArrayVec<Part, MAX_GATHER>>),
+}
+
+#[derive(Clone, Copy)]
+struct Part {
+    pointer: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: It stands for memory that it owns, or that its maker promised to be usable from any thread.
+unsafe impl Send for Loan {}
+// SAFETY: A shared loan only reads.
+unsafe impl Sync for Loan {}
+
+impl Loan {
+    /// No bytes.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self { parts: Parts::One(Part { pointer: NonNull::dangling(), length: 0 }), owner: None, regions: None }
+    }
+
+    /// Memory of somebody else, in one piece.
+    ///
+    /// # Safety
+    /// Until this is dropped, and no work in flight uses a region that [`Loan::register`] made of it, `length` bytes from `pointer` on must be valid for reads from any thread, and, if
+    /// the operation writes (a receive, a read, the result of an atomic), for writes; and nobody else may write them meanwhile, or in that case read them.
+    #[must_use]
+    pub const unsafe fn foreign(pointer: NonNull<u8>, length: usize) -> Self {
+        Self { parts: Parts::One(Part { pointer, length }), owner: None, regions: None }
+    }
+
+    /// Memory of somebody else, in up to [`MAX_GATHER`] pieces that are one run of bytes to the operation. `None` when there are more.
+    ///
+    /// # Safety
+    /// As for [`Loan::foreign`], for each piece.
+    #[must_use]
+    pub unsafe fn foreign_parts(parts: impl IntoIterator<Item = (NonNull<u8>, usize)>) -> Option<Self> {
+        let mut all = ArrayVec::<Part, MAX_GATHER>::new();
+        for (pointer, length) in parts.into_iter().filter(|(_, length)| *length > 0) {
+            all.try_push(Part { pointer, length }).ok()?;
+        }
+        let parts = match all.as_slice() {
+            [] => return Some(Self::empty()),
+            [one] => Parts::One(*one),
+            _ => Parts::Several(Box::new(all)),
+        };
+        Some(Self { parts, owner: None, regions: None })
+    }
+
+    /// Bytes of all pieces together.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        self.parts().iter().map(|part| part.length).sum()
+    }
+
+    /// The buffer that was lent, if it was one of Rust's own, and no work in flight uses it.
+    #[must_use]
+    pub fn into_buffer(mut self) -> Option<Buffer> {
+        self.unregister().ok()?;
+        self.owner.take()
+    }
+
+    /// Copies from byte `offset` on into `out`, and feeds it to `digest`.
+    ///
+    /// # Panics
+    /// When `out` reaches past the end: that is a bug of the caller, never of a peer.
+    #[inline]
+    pub fn copy_out<D: Digest>(&self, offset: usize, out: &mut [u8], digest: &mut D) {
+        let mut out = out;
+        self.each(offset, out.len(), |pointer, length| {
+            let (now, rest) = core::mem::take(&mut out).split_at_mut(length);
+            // SAFETY: `each` gives pieces that lie inside, and whoever lent them promised that they can be read.
+            unsafe { bytes::copy_out(pointer, now, digest) };
+            out = rest;
+        });
+    }
+
+    /// Copies `bytes` to byte `offset` on.
+    ///
+    /// # Panics
+    /// When they reach past the end: that is a bug of the caller, never of a peer.
+    #[inline]
+    pub fn copy_in<D: Digest>(&mut self, offset: usize, bytes: &[u8], digest: &mut D) {
+        let mut rest = bytes;
+        self.each(offset, bytes.len(), |pointer, length| {
+            let (now, others) = rest.split_at(length);
+            // SAFETY: `each` gives pieces that lie inside, and whoever lent them promised that they can be written.
+            unsafe { bytes::copy_in(pointer, now, digest) };
+            rest = others;
+        });
+    }
+
+    /// Registers each piece that is not empty, in order: what a peer, or a work request of our own, may use until [`Loan::unregister`] or the loan's end.
+    /// What was registered before is replaced.
+    ///
+    /// # Errors
+    /// A limit is reached, the domain is unknown, or work in flight uses what was registered before.
+    pub fn register(
+        &mut self,
+        registry: &Registry,
+        domain: DomainId,
+        access: Access,
+    ) -> Result<&[Region], MemoryError> {
+        self.unregister()?;
+        let mut regions = Box::new(Regions::new());
+        for part in self.parts().iter().filter(|part| part.length > 0) {
+            // SAFETY: Whoever lent it promised as much, for regions made of it too; and what is Rust's own is kept until nothing uses them.
+            let memory = unsafe { Buffer::foreign(part.pointer, part.length) };
+            regions.push(registry.register(domain, memory, access, 0)?);
+        }
+        Ok(self.regions.insert(regions))
+    }
+
+    /// What is registered of it, piece by piece.
+    #[must_use]
+    pub fn regions(&self) -> &[Region] {
+        self.regions.as_deref().map_or(&[], |regions| regions)
+    }
+
+    /// Ends the registration.
+    ///
+    /// # Errors
+    /// Work in flight uses it still: then what is left of it stays.
+    pub fn unregister(&mut self) -> Result<(), MemoryError> {
+        let Some(regions) = &mut self.regions else { return Ok(()) };
+        while let Some(region) = regions.pop() {
+            if let Err((region, error)) = region.deregister() {
+                regions.push(region);
+                return Err(error);
+            }
+        }
+        self.regions = None;
+        Ok(())
+    }
+
+    fn parts(&self) -> &[Part] {
+        match &self.parts {
+            Parts::One(part) => core::slice::from_ref(part),
+            Parts::Several(parts) => parts,
+        }
+    }
+
+    /// Calls `work` with the address and length of each piece of a range.
+    #[inline]
+    fn each(&self, mut offset: usize, mut length: usize, mut work: impl FnMut(*mut u8, usize)) {
+        for part in self.parts() {
+            if length == 0 {
+                return;
+            }
+            if offset >= part.length {
+                offset -= part.length;
+                continue;
+            }
+            let now = length.min(part.length - offset);
+            // SAFETY: Inside the piece, which is one allocation.
+            work(unsafe { part.pointer.as_ptr().add(offset) }, now);
+            offset = 0;
+            length -= now;
+        }
+        assert!(length == 0, "{length} bytes past the end of a loan");
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        if self.unregister().is_err() {
+            core::mem::forget(self.owner.take());
+        }
+    }
+}
+
+impl From<Buffer> for Loan {
+    fn from(buffer: Buffer) -> Self {
+        let part = Part { pointer: buffer.pointer(), length: buffer.len() };
+        Self { parts: Parts::One(part), owner: Some(buffer), regions: None }
+    }
+}
+
+impl From<Vec<u8>> for Loan {
+    fn from(bytes: Vec<u8>) -> Self {
+        Buffer::from(bytes).into()
+    }
+}
+
+impl fmt::Debug for Loan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Loan({} bytes)", self.length())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_base::NoDigest;
+
+    use super::*;
+
+    #[test]
+    fn a_range_spans_pieces() {
+        let (mut first, mut second) = (vec![1u8, 2, 3], vec![4u8, 5]);
+        let pieces = [&mut first, &mut second].map(|piece| (NonNull::new(piece.as_mut_ptr()).unwrap(), piece.len()));
+        // SAFETY: Both outlive the loan, and nobody touches them meanwhile.
+        let mut loan = unsafe { Loan::foreign_parts(pieces) }.unwrap();
+        assert_eq!(loan.length(), 5);
+        let mut out = [0; 3];
+        loan.copy_out(1, &mut out, &mut NoDigest);
+        assert_eq!(out, [2, 3, 4]);
+        loan.copy_in(2, &[9, 8, 7], &mut NoDigest);
+        drop(loan);
+        assert_eq!((first, second), (vec![1, 2, 9], vec![8, 7]));
+    }
+
+    #[test]
+    fn a_buffer_comes_back() {
+        let mut loan = Loan::from(vec![0; 4]);
+        loan.copy_in(0, b"weft", &mut NoDigest);
+        assert_eq!(&*loan.into_buffer().unwrap(), b"weft");
+        assert!(Loan::empty().into_buffer().is_none());
+    }
+
+    #[test]
+    #[should_panic(expected = "past the end")]
+    fn past_the_end_is_a_bug() {
+        Loan::from(vec![0; 4]).copy_out(2, &mut [0; 3], &mut NoDigest);
+    }
+
+    #[test]
+    fn too_many_pieces_are_refused() {
+        let mut byte = 0u8;
+        let pointer = NonNull::from(&mut byte);
+        // SAFETY: Never touched.
+        assert!(unsafe { Loan::foreign_parts([(pointer, 1); MAX_GATHER + 1]) }.is_none());
+        // SAFETY: As above.
+        assert_eq!(unsafe { Loan::foreign_parts([]) }.unwrap().length(), 0);
+    }
+}

@@ -1,0 +1,130 @@
+//! What a machine asks of the NIC that it is part of.
+
+use arrayvec::ArrayVec;
+use weft_base::{MAX_GATHER, PeerId, Stag};
+
+/// A piece of a peer's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemotePart {
+    /// The region, as the peer has announced it.
+    pub stag: Stag,
+    /// The tagged offset of the first byte.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
+/// Memory of an operation, in order.
+pub type Parts = ArrayVec<RemotePart, MAX_GATHER>;
+
+/// Names a one-sided transfer that the machine asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket(pub u64);
+
+/// Names a buffer of [`Host::allocate`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BufferId(pub u64);
+
+/// Names a call of a peer, until it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CallId(pub u64);
+
+/// Why an operation has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Failure {
+    /// The message was longer than the receive's memory. What fitted is there.
+    Truncated {
+        /// Bytes of the whole message.
+        length: u64,
+    },
+    /// [`crate::Machine::cancel`].
+    Canceled,
+    /// The connection to the peer is lost, or could not be had: the NIC knows why.
+    PeerLost,
+    /// A limit of this side's memory or of its memory table was reached.
+    NoMemory,
+    /// The peer could not take part: it had no memory for it, or broke off.
+    Refused,
+}
+
+/// What a completed receive brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Who sent it.
+    pub source: PeerId,
+    /// Its tag; 0 for an untagged message.
+    pub tag: u64,
+    /// The sender's immediate data.
+    pub data: Option<u64>,
+    /// Where in the receive's memory it begins: 0 but for receives of many messages.
+    pub offset: u64,
+    /// Bytes of it that are in the receive's memory.
+    pub length: u64,
+}
+
+/// What the machine asks of the NIC. The NIC passes itself to every call that may lead to one of these; none of them calls the machine.
+pub trait Host {
+    /// What the NIC keeps for a send: its memory, and what to say when it completes.
+    type Send;
+    /// What the NIC keeps for a receive.
+    type Receive;
+
+    /// There is something to send to a peer, and no connection: open one. [`crate::Machine::handle_connected`] or [`crate::Machine::handle_lost`] answers.
+    fn connect(&mut self, peer: PeerId);
+    /// Both sides agree that nothing is under way: close the connection. No answer.
+    fn disconnect(&mut self, peer: PeerId);
+
+    /// Copies bytes of a message that is sent.
+    fn fetch(&mut self, send: &Self::Send, offset: u64, out: &mut [u8]);
+    /// Copies bytes of a message that has come.
+    fn place(&mut self, receive: &mut Self::Receive, offset: u64, bytes: &[u8]);
+
+    /// Lets a peer read the memory of a send, until [`Host::conceal_source`] or [`Host::sent`].
+    ///
+    /// # Errors
+    /// A limit is reached.
+    fn expose_source(&mut self, peer: PeerId, send: &mut Self::Send) -> Result<Parts, Failure>;
+    /// Ends that.
+    fn conceal_source(&mut self, send: &mut Self::Send);
+    /// Lets a peer write `length` bytes of a receive's memory from `offset` on, until [`Host::conceal_sink`] or the last [`Host::received`].
+    ///
+    /// # Errors
+    /// A limit is reached.
+    fn expose_sink(
+        &mut self,
+        peer: PeerId,
+        receive: &mut Self::Receive,
+        offset: u64,
+        length: u64,
+    ) -> Result<Parts, Failure>;
+    /// Ends that.
+    fn conceal_sink(&mut self, receive: &mut Self::Receive);
+
+    /// Reads from a peer's memory into a receive's, from `offset` on. [`crate::Machine::handle_transferred`] answers.
+    fn read(&mut self, peer: PeerId, ticket: Ticket, receive: &mut Self::Receive, offset: u64, source: RemotePart);
+    /// Writes from a send's memory, from `offset` on, into a peer's. What is sent to the peer later arrives later. [`crate::Machine::handle_transferred`] answers.
+    fn write(&mut self, peer: PeerId, ticket: Ticket, send: &mut Self::Send, offset: u64, sink: RemotePart);
+
+    /// Memory for an eager message that nobody waits for, which a peer may write. `None` when there is none.
+    fn allocate(&mut self, peer: PeerId, length: u64) -> Option<(BufferId, RemotePart)>;
+    /// Copies the first `length` bytes of a buffer into a receive's memory, from `offset` on.
+    fn unload(&mut self, buffer: BufferId, receive: &mut Self::Receive, offset: u64, length: u64);
+    /// Gives a buffer back.
+    fn free(&mut self, buffer: BufferId);
+
+    /// A send has completed: its memory is the application's again.
+    fn sent(&mut self, send: Self::Send, outcome: Result<(), Failure>);
+    /// A receive has got a message, or failed; with `last`, it is over and its memory is the application's again. `what` is `None` when it is over and no (more) message came.
+    fn received(
+        &mut self,
+        receive: &mut Self::Receive,
+        what: Option<Received>,
+        outcome: Result<(), Failure>,
+        last: bool,
+    );
+
+    /// A peer calls: the NIC does what the body says and then calls [`crate::Machine::answer`], once.
+    fn called(&mut self, peer: PeerId, call: CallId, body: &[u8]);
+    /// The answer to [`crate::Machine::call`].
+    fn answered(&mut self, ticket: Ticket, answer: Result<&[u8], Failure>);
+}

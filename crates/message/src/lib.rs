@@ -1,0 +1,16 @@
+//! Messages between many peers, without I/O: tag matching, protocols by size, credits (papers.md section 1: MPI-BIP, MPI-BIPng).
+//!
+//! [`Machine`] is one endpoint's state. It never touches a connection or an application's memory: what it wants done it asks of its [`Host`],
+//! the NIC. Whoever drives it calls
+//! - commands: [`Machine::send`], [`Machine::receive`], [`Machine::peek`], [`Machine::cancel`], [`Machine::call`], [`Machine::answer`];
+//! - what has happened below: `Machine::handle_*`;
+//! - and then, while [`Machine::next_ready`] names a peer, [`Machine::poll_packet`], whose bytes are one RDMAP Send to that peer.
+#![forbid(unsafe_code)]
+
+mod host;
+mod machine;
+mod settings;
+
+pub use host::{BufferId, CallId, Failure, Host, Parts, Received, RemotePart, Ticket};
+pub use machine::{Machine, Match, Peek, Receive, Send, Terms, Violation};
+pub use settings::Settings;

@@ -1,0 +1,48 @@
+//! Sizes and limits of an endpoint.
+
+use core::time::Duration;
+
+/// Sizes and limits of an endpoint. What a peer may make it keep is at most `unexpected_bytes`, and `(data_credits + control_credits) * packet_bytes` for each connected peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The most bytes of a packet: one RDMAP Send, with whatever messages fit into it.
+    pub packet_bytes: u32,
+    /// Packets with messages that a peer may have under way to us.
+    pub data_credits: u16,
+    /// Packets without messages (answers, acknowledgements) that a peer may have under way to us.
+    pub control_credits: u16,
+    /// Messages up to this many bytes are sent at once, in a packet. At most what fits into one.
+    pub short_bytes: u32,
+    /// Messages up to this many bytes are sent as soon as the receiver has said where to: into the receive's memory, or into a buffer. Longer ones wait for
+    /// their receive, which reads them.
+    pub eager_bytes: u64,
+    /// Long messages are read in pieces of this many bytes.
+    pub fragment_bytes: u64,
+    /// Pieces of one message that are read at a time.
+    pub fragments_under_way: u16,
+    /// Bytes of messages that nobody waits for, kept for all peers together. Beyond, peers are slowed down: their credits are kept back.
+    pub unexpected_bytes: u64,
+    /// A connection on which nothing is under way is closed after this time. `None`: never.
+    pub idle_timeout: Option<Duration>,
+}
+
+impl Settings {
+    /// Bytes of a packet that are not payload, at most.
+    pub const PACKET_OVERHEAD: u32 = 128;
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            packet_bytes: 16 * 1024 + Self::PACKET_OVERHEAD,
+            data_credits: 16,
+            control_credits: 8,
+            short_bytes: 16 * 1024,
+            eager_bytes: 64 * 1024,
+            fragment_bytes: 1024 * 1024,
+            fragments_under_way: 4,
+            unexpected_bytes: 64 * 1024 * 1024,
+            idle_timeout: None,
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! What is asked of a message endpoint, and what it reports.
+
+use core::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use weft_base::{PeerId, Stag};
+use weft_memory::{Buffer, Combine, Element, Loan};
+pub use weft_message::{Match, Peek, Received};
+
+/// The most ways to reach one endpoint.
+pub const MAX_ADDRESSES: usize = 4;
+
+/// How an endpoint is named: to whom that name is given, it can be reached.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// Who it is: chosen at random by each endpoint, so that nobody else at the same address is taken for it. 0: not known.
+    pub id: u64,
+    /// Where it listens, the best first. They are tried one after the other.
+    pub ways: ArrayVec<SocketAddr, MAX_ADDRESSES>,
+}
+
+impl From<SocketAddr> for Address {
+    fn from(way: SocketAddr) -> Self {
+        Self { id: 0, ways: [way].into_iter().collect() }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, way) in self.ways.iter().enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            write!(f, "{comma}{way}")?;
+        }
+        Ok(())
+    }
+}
+
+/// When a send, write or atomic completes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Level {
+    /// Its memory may be used again: the stream below has its bytes, or they are kept.
+    #[default]
+    Handed,
+    /// It is in the memory that it was meant for.
+    Delivered,
+}
+
+/// A message to send.
+#[derive(Debug)]
+pub struct SendPost {
+    /// To whom.
+    pub peer: PeerId,
+    /// Its tag; `None` for an untagged message.
+    pub tag: Option<u64>,
+    /// Immediate data, which comes with it.
+    pub data: Option<u64>,
+    /// The bytes.
+    pub memory: Loan,
+    /// The bytes are copied at once if need be: the lender may use its memory again as soon as the call has returned. For messages up to
+    /// [`super::EndpointSettings::inject_bytes`].
+    pub inject: bool,
+    /// When it completes.
+    pub level: Level,
+    /// Whether to wait until all that was posted to this peer before has completed.
+    pub fence: bool,
+    /// Given back with the completion.
+    pub context: u64,
+    /// Given back with the completion.
+    pub marks: u32,
+}
+
+/// A receive.
+#[derive(Debug)]
+pub struct ReceivePost {
+    /// From whom; `None`: from anybody.
+    pub source: Option<PeerId>,
+    /// Which tags; `None`: untagged messages.
+    pub matching: Option<Match>,
+    /// Where to.
+    pub memory: Loan,
+    /// Takes one message after another, until fewer bytes than this are left.
+    pub many: Option<u64>,
+    /// Given back with the completion.
+    pub context: u64,
+    /// Given back with the completion.
+    pub marks: u32,
+}
+
+/// A place in a peer's memory: [`weft_memory::Region::stag`], and [`weft_memory::Region::base`] plus the offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemotePlace {
+    /// The region, as its owner announced it.
+    pub stag: Stag,
+    /// The tagged offset in it.
+    pub offset: u64,
+}
+
+/// A write into a peer's memory, or a read from it.
+#[derive(Debug)]
+pub struct TransferPost {
+    /// Whose memory.
+    pub peer: PeerId,
+    /// This side's memory.
+    pub memory: Loan,
+    /// The peer's.
+    pub place: RemotePlace,
+    /// A write's immediate data: the peer sees a completion with it when the bytes are there.
+    pub data: Option<u64>,
+    /// As for [`SendPost::inject`]; not for reads.
+    pub inject: bool,
+    /// When a write completes.
+    pub level: Level,
+    /// Whether to wait until all that was posted to this peer before has completed.
+    pub fence: bool,
+    /// Given back with the completion.
+    pub context: u64,
+    /// Given back with the completion.
+    pub marks: u32,
+}
+
+/// An atomic operation on elements of a peer's memory.
+#[derive(Debug)]
+pub struct AtomicPost {
+    /// Whose memory.
+    pub peer: PeerId,
+    /// The first element. Its address at the peer must be a multiple of the element's size.
+    pub place: RemotePlace,
+    /// What the elements are.
+    pub element: Element,
+    /// What is done with each of them.
+    pub operation: Combine,
+    /// How many. At most [`super::EndpointSettings::atomic_bytes`] divided by the size of one.
+    pub count: u32,
+    /// As many operands, one after the other, in the machine's byte order; none for [`Combine::Read`].
+    pub operand: Vec<u8>,
+    /// As many values to compare with (or, for [`Combine::MaskedSwap`], masks); only for operations that compare.
+    pub compare: Vec<u8>,
+    /// Takes what stood there before, if that is wanted.
+    pub result: Option<Loan>,
+    /// When it completes, if no result is wanted.
+    pub level: Level,
+    /// Whether to wait until all that was posted to this peer before has completed.
+    pub fence: bool,
+    /// Given back with the completion.
+    pub context: u64,
+    /// Given back with the completion.
+    pub marks: u32,
+}
+
+/// What has completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Completed {
+    /// A send.
+    Send,
+    /// A receive, or one message of a receive of many.
+    Receive,
+    /// A write.
+    Write,
+    /// A read.
+    Read,
+    /// An atomic operation.
+    Atomic,
+    /// A peer's write with immediate data. `context` and `marks` are 0.
+    RemoteWrite,
+}
+
+/// A completion.
+#[derive(Debug)]
+pub struct Event {
+    /// What has completed.
+    pub completed: Completed,
+    /// The request's.
+    pub context: u64,
+    /// The request's.
+    pub marks: u32,
+    /// The message was tagged, for sends and receives.
+    pub tagged: bool,
+    /// How it ended.
+    pub outcome: Result<(), EndpointFailure>,
+    /// The peer: the receiver, the sender, the owner of the memory. `None` for a receive that got nothing.
+    pub peer: Option<PeerId>,
+    /// Bytes: of the message, as far as it is in this side's memory.
+    pub length: u64,
+    /// Of a message that was received: its tag.
+    pub tag: u64,
+    /// Immediate data that came with it.
+    pub data: Option<u64>,
+    /// Where in the receive's memory the message begins.
+    pub offset: u64,
+    /// The request is over. Only a receive of many reports more than once.
+    pub last: bool,
+    /// The buffer that was lent, when the request is over and it was one of Rust's own.
+    pub buffer: Option<Buffer>,
+}
+
+/// Why a request has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EndpointFailure {
+    /// The message was longer than the receive's memory. What fitted is there.
+    Truncated {
+        /// Bytes of the whole message.
+        length: u64,
+        /// Bytes of the memory.
+        room: u64,
+    },
+    /// The application canceled it.
+    Canceled,
+    /// No connection to the peer could be had. Lists every way that was tried, and what became of it.
+    Unreachable(Arc<Attempts>),
+    /// The connection to the peer was lost.
+    Lost(crate::ConnectionError),
+    /// The peer has no such region, or does not grant this right, or its region is shorter.
+    Access,
+    /// The peer does not do this operation on these elements, or the address is not a multiple of their size.
+    Operation,
+    /// A limit of this side's memory table was reached.
+    NoMemory,
+    /// The peer could not take part.
+    Refused,
+    /// The endpoint was closed.
+    Closed,
+}
+
+/// What was tried to reach a peer, and what became of each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempts(pub Vec<Attempt>);
+
+/// One way that was tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// From where, if that is known.
+    pub local: Option<SocketAddr>,
+    /// Where to.
+    pub remote: SocketAddr,
+    /// What became of it.
+    pub failure: AttemptFailure,
+}
+
+/// Why a way to a peer was no good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AttemptFailure {
+    /// No connection.
+    Connection(crate::ConnectionError),
+    /// Somebody else listens there.
+    SomebodyElse,
+    /// What listens there speaks another version of the protocol.
+    Version {
+        /// That version.
+        theirs: u8,
+    },
+    /// The peer has no room for another connection.
+    Full,
+}
+
+/// Why a request was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EndpointError {
+    /// As many requests as possible are under way: read completions, and try again.
+    Again,
+    /// A peer that this endpoint does not know.
+    UnknownPeer(PeerId),
+    /// Longer than possible.
+    TooLong {
+        /// What it was.
+        what: &'static str,
+        /// Its length.
+        length: u64,
+        /// What is possible.
+        most: u64,
+    },
+    /// Lengths that do not agree, or an operation that these elements do not have.
+    Invalid(&'static str),
+    /// No message was set aside under this number.
+    NotClaimed(u64),
+    /// The endpoint is closed.
+    Closed,
+    /// The NIC.
+    Nic(crate::Error),
+}
+
+impl fmt::Display for AttemptFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connection(error) => error.fmt(f),
+            Self::SomebodyElse => f.write_str("another endpoint listens there"),
+            Self::Version { theirs } => write!(f, "the endpoint there speaks version {theirs} of Weft's messages"),
+            Self::Full => f.write_str("the endpoint there has no room for another connection"),
+        }
+    }
+}
+
+impl fmt::Display for Attempts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, attempt) in self.0.iter().enumerate() {
+            let before = if number == 0 { "" } else { "; " };
+            match attempt.local {
+                Some(local) => write!(f, "{before}from {} to {}: {}", local.ip(), attempt.remote, attempt.failure)?,
+                None => write!(f, "{before}to {}: {}", attempt.remote, attempt.failure)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for EndpointFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated { length, room } => {
+                write!(f, "the message has {length} bytes and the receive room for {room}: the rest is lost")
+            }
+            Self::Canceled => f.write_str("canceled"),
+            Self::Unreachable(attempts) => write!(f, "the peer can't be reached: {attempts}"),
+            Self::Lost(error) => write!(f, "the connection to the peer was lost: {error}"),
+            Self::Access => f.write_str("the peer grants no such access: no such key, right or range"),
+            Self::Operation => f.write_str("the peer does not do this operation there: not for these elements, or the address is not a multiple of their size"),
+            Self::NoMemory => f.write_str("this side's memory table is full"),
+            Self::Refused => f.write_str("the peer could not take part: it has no memory for it"),
+            Self::Closed => f.write_str("the endpoint was closed"),
+        }
+    }
+}
+
+impl core::error::Error for EndpointFailure {}
+
+impl fmt::Display for EndpointError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Again => f.write_str("as many requests as possible are under way: read completions and try again"),
+            Self::UnknownPeer(peer) => write!(f, "this endpoint knows no peer {}", peer.0),
+            Self::TooLong { what, length, most } => write!(f, "{what} of {length} bytes: at most {most} are possible"),
+            Self::Invalid(what) => f.write_str(what),
+            Self::NotClaimed(number) => write!(f, "no message was set aside under {number:#x}"),
+            Self::Closed => f.write_str("the endpoint is closed"),
+            Self::Nic(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for EndpointError {}
+
+impl From<crate::Error> for EndpointError {
+    fn from(error: crate::Error) -> Self {
+        Self::Nic(error)
+    }
+}
+
+/// Where an endpoint's completions go. Called by whoever runs the NIC, which it must not call, and not for long.
+pub trait Completions: Send + Sync {
+    /// Something has completed.
+    fn complete(&self, event: Event);
+}
