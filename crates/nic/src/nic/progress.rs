@@ -65,6 +65,17 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         }
     }
 
+    /// Has threads that wait in [`Nic::wait_until`] ask again whether they are done: something has changed that the event loop knows nothing of.
+    pub fn nudge(&self) {
+        if !self.is_here() {
+            return;
+        }
+        for lane in &self.shared.lanes {
+            drop(lane.command());
+        }
+        self.shared.common.turnstile.turn();
+    }
+
     /// When something has to happen by itself next: for a simulation, which lets time jump to it.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {

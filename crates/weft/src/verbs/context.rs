@@ -1,6 +1,7 @@
 //! An opened NIC, and its protection domains.
 
 use core::fmt;
+use core::time::Duration;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -120,6 +121,28 @@ impl Context {
     /// Returns whether anything was done.
     pub fn progress(&self) -> bool {
         self.nic().progress()
+    }
+
+    /// A thread has polled in vain: it does what is its to do in the NIC. Returns whether anything was. Cheaper than [`Context::progress`] where
+    /// threads of the NIC do everything.
+    pub fn lend(&self) -> bool {
+        self.nic().lend()
+    }
+
+    /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the NIC meanwhile if nobody else does. Returns whether `done`, which is
+    /// asked whenever the NIC has done something, and after [`Context::nudge`].
+    pub fn wait_until(&self, timeout: Option<Duration>, done: impl FnMut() -> bool) -> bool {
+        self.nic().wait_until(timeout, done)
+    }
+
+    /// Has threads that wait in [`Context::wait_until`] ask again whether they are done.
+    pub fn nudge(&self) {
+        self.nic().nudge();
+    }
+
+    /// This thread is about to sleep on a descriptor of its own: something else must run the NIC from now on.
+    pub fn watch(&self) {
+        self.nic().watch();
     }
 
     /// What the NIC has done so far.
