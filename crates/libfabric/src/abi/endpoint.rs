@@ -4,22 +4,119 @@ use core::ffi::{c_int, c_void};
 
 use libc::{iovec, ssize_t};
 
+use super::atomic::fi_ops_atomic;
+use super::collective::fi_ops_collective;
 use super::fabric::{fi_addr_t, fi_rx_attr, fi_tx_attr, fid};
+use super::rma::fi_ops_rma;
 
 #[repr(C)]
 pub struct fid_ep {
     pub fid: fid,
     pub ops: *mut fi_ops_ep,
     pub cm: *mut fi_ops_cm,
-    /// A `struct fi_ops_msg`.
-    pub msg: *mut c_void,
-    /// A `struct fi_ops_rma`.
-    pub rma: *mut c_void,
+    pub msg: *mut fi_ops_msg,
+    pub rma: *mut fi_ops_rma,
     pub tagged: *mut fi_ops_tagged,
-    /// A `struct fi_ops_atomic`.
-    pub atomic: *mut c_void,
-    /// A `struct fi_ops_collective`.
-    pub collective: *mut c_void,
+    pub atomic: *mut fi_ops_atomic,
+    pub collective: *mut fi_ops_collective,
+}
+
+/// The one level of `fi_getopt` and `fi_setopt`.
+pub const FI_OPT_ENDPOINT: c_int = 0;
+/// The options of that level.
+pub const FI_OPT_MIN_MULTI_RECV: c_int = 0;
+pub const FI_OPT_CM_DATA_SIZE: c_int = 1;
+pub const FI_OPT_BUFFERED_MIN: c_int = 2;
+pub const FI_OPT_BUFFERED_LIMIT: c_int = 3;
+pub const FI_OPT_SEND_BUF_SIZE: c_int = 4;
+pub const FI_OPT_RECV_BUF_SIZE: c_int = 5;
+pub const FI_OPT_TX_SIZE: c_int = 6;
+pub const FI_OPT_RX_SIZE: c_int = 7;
+pub const FI_OPT_FI_HMEM_P2P: c_int = 8;
+pub const FI_OPT_XPU_TRIGGER: c_int = 9;
+/// Not in 1.17, nor is anything below.
+pub const FI_OPT_CUDA_API_PERMITTED: c_int = 10;
+pub const FI_OPT_SHARED_MEMORY_PERMITTED: c_int = 11;
+pub const FI_OPT_MAX_MSG_SIZE: c_int = 12;
+pub const FI_OPT_MAX_TAGGED_SIZE: c_int = 13;
+pub const FI_OPT_MAX_RMA_SIZE: c_int = 14;
+pub const FI_OPT_MAX_ATOMIC_SIZE: c_int = 15;
+pub const FI_OPT_INJECT_MSG_SIZE: c_int = 16;
+pub const FI_OPT_INJECT_TAGGED_SIZE: c_int = 17;
+pub const FI_OPT_INJECT_RMA_SIZE: c_int = 18;
+pub const FI_OPT_INJECT_ATOMIC_SIZE: c_int = 19;
+
+#[repr(C)]
+pub struct fi_msg {
+    pub msg_iov: *const iovec,
+    pub desc: *mut *mut c_void,
+    pub iov_count: usize,
+    pub addr: fi_addr_t,
+    pub context: *mut c_void,
+    pub data: u64,
+}
+
+#[repr(C)]
+pub struct fi_ops_msg {
+    pub size: usize,
+    pub recv: Option<
+        unsafe extern "C" fn(
+            *mut fid_ep,
+            buf: *mut c_void,
+            len: usize,
+            desc: *mut c_void,
+            src_addr: fi_addr_t,
+            context: *mut c_void,
+        ) -> ssize_t,
+    >,
+    pub recvv: Option<
+        unsafe extern "C" fn(
+            *mut fid_ep,
+            iov: *const iovec,
+            desc: *mut *mut c_void,
+            count: usize,
+            src_addr: fi_addr_t,
+            context: *mut c_void,
+        ) -> ssize_t,
+    >,
+    pub recvmsg: Option<unsafe extern "C" fn(*mut fid_ep, msg: *const fi_msg, flags: u64) -> ssize_t>,
+    pub send: Option<
+        unsafe extern "C" fn(
+            *mut fid_ep,
+            buf: *const c_void,
+            len: usize,
+            desc: *mut c_void,
+            dest_addr: fi_addr_t,
+            context: *mut c_void,
+        ) -> ssize_t,
+    >,
+    pub sendv: Option<
+        unsafe extern "C" fn(
+            *mut fid_ep,
+            iov: *const iovec,
+            desc: *mut *mut c_void,
+            count: usize,
+            dest_addr: fi_addr_t,
+            context: *mut c_void,
+        ) -> ssize_t,
+    >,
+    pub sendmsg: Option<unsafe extern "C" fn(*mut fid_ep, msg: *const fi_msg, flags: u64) -> ssize_t>,
+    pub inject:
+        Option<unsafe extern "C" fn(*mut fid_ep, buf: *const c_void, len: usize, dest_addr: fi_addr_t) -> ssize_t>,
+    pub senddata: Option<
+        unsafe extern "C" fn(
+            *mut fid_ep,
+            buf: *const c_void,
+            len: usize,
+            desc: *mut c_void,
+            data: u64,
+            dest_addr: fi_addr_t,
+            context: *mut c_void,
+        ) -> ssize_t,
+    >,
+    pub injectdata: Option<
+        unsafe extern "C" fn(*mut fid_ep, buf: *const c_void, len: usize, data: u64, dest_addr: fi_addr_t) -> ssize_t,
+    >,
 }
 
 #[repr(C)]

@@ -14,18 +14,97 @@ pub const fn fi_version(major: u16, minor: u16) -> u32 {
 /// The version of the interface that the client asks for: what Debian 12 has, and every later library still serves.
 pub const API_VERSION: u32 = fi_version(1, 17);
 
+/// The newest version of the interface that the structures here have the layout of.
+pub const NEWEST_VERSION: u32 = fi_version(2, 6);
+
 pub const FI_MSG: u64 = 1 << 1;
+pub const FI_RMA: u64 = 1 << 2;
 pub const FI_TAGGED: u64 = 1 << 3;
+pub const FI_ATOMIC: u64 = 1 << 4;
+pub const FI_MULTICAST: u64 = 1 << 5;
+pub const FI_COLLECTIVE: u64 = 1 << 6;
+pub const FI_READ: u64 = 1 << 8;
+pub const FI_WRITE: u64 = 1 << 9;
 pub const FI_RECV: u64 = 1 << 10;
 pub const FI_SEND: u64 = 1 << 11;
 pub const FI_TRANSMIT: u64 = FI_SEND;
-/// `fi_getinfo`: node and service name the local address, not the peer's.
+pub const FI_REMOTE_READ: u64 = 1 << 12;
+pub const FI_REMOTE_WRITE: u64 = 1 << 13;
+pub const FI_MULTI_RECV: u64 = 1 << 16;
+pub const FI_REMOTE_CQ_DATA: u64 = 1 << 17;
+pub const FI_MORE: u64 = 1 << 18;
+pub const FI_PEEK: u64 = 1 << 19;
+pub const FI_TRIGGER: u64 = 1 << 20;
+pub const FI_FENCE: u64 = 1 << 21;
+/// Was defined up to 1.17 and has no meaning for anybody.
+pub const FI_PRIORITY: u64 = 1 << 22;
+pub const FI_COMPLETION: u64 = 1 << 24;
+pub const FI_EVENT: u64 = FI_COMPLETION;
+pub const FI_INJECT: u64 = 1 << 25;
+pub const FI_INJECT_COMPLETE: u64 = 1 << 26;
+pub const FI_TRANSMIT_COMPLETE: u64 = 1 << 27;
+pub const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
+pub const FI_AFFINITY: u64 = 1 << 29;
+pub const FI_COMMIT_COMPLETE: u64 = 1 << 30;
+pub const FI_MATCH_COMPLETE: u64 = 1 << 31;
+/// `fi_getinfo`: look for devices again. Not in 1.17.
+pub const FI_RESCAN: u64 = 1 << 35;
+pub const FI_PEER_TRANSFER: u64 = 1 << 36;
+pub const FI_AV_USER_ID: u64 = 1 << 41;
+pub const FI_PEER: u64 = 1 << 43;
+pub const FI_XPU: u64 = 1 << 44;
+/// Not in 1.17, which has `FI_HMEM_HOST_ALLOC` there.
+pub const FI_TAGGED_DIRECTED_RECV: u64 = 1 << 45;
+/// Not in 1.17, which has `FI_HMEM_DEVICE_ONLY` there.
+pub const FI_TAGGED_MULTI_RECV: u64 = 1 << 46;
+pub const FI_HMEM: u64 = 1 << 47;
+/// Not in 1.17, which has `FI_VARIABLE_MSG` there.
+pub const FI_EXACT_DIRECTED_RECV: u64 = 1 << 48;
+pub const FI_RMA_PMEM: u64 = 1 << 49;
+pub const FI_SOURCE_ERR: u64 = 1 << 50;
+pub const FI_LOCAL_COMM: u64 = 1 << 51;
+pub const FI_REMOTE_COMM: u64 = 1 << 52;
+pub const FI_SHARED_AV: u64 = 1 << 53;
+/// `fi_getinfo`: attributes of the provider, not of its interfaces.
+pub const FI_PROV_ATTR_ONLY: u64 = 1 << 54;
+/// `fi_getinfo`: the node is an address, not a name.
+pub const FI_NUMERICHOST: u64 = 1 << 55;
+pub const FI_RMA_EVENT: u64 = 1 << 56;
+/// Capability: completions tell the sender. `fi_getinfo`: node and service name the local address, not the peer's.
 pub const FI_SOURCE: u64 = 1 << 57;
+pub const FI_NAMED_RX_CTX: u64 = 1 << 58;
+pub const FI_DIRECTED_RECV: u64 = 1 << 59;
+/// Of a receive: the message that was peeked at and set aside.
+pub const FI_CLAIM: u64 = 1 << 59;
+/// Of a receive: throw the message away.
+pub const FI_DISCARD: u64 = 1 << 58;
+/// `fi_ep_bind`: only operations with [`FI_COMPLETION`] complete here.
+pub const FI_SELECTIVE_COMPLETION: u64 = 1 << 59;
 
 /// Mode: each operation's context is a [`fi_context`] that belongs to the provider until completion.
 pub const FI_CONTEXT: u64 = 1 << 59;
 /// Mode: as [`FI_CONTEXT`], with a [`fi_context2`].
 pub const FI_CONTEXT2: u64 = 1 << 52;
+pub const FI_MSG_PREFIX: u64 = 1 << 58;
+pub const FI_ASYNC_IOV: u64 = 1 << 57;
+pub const FI_RX_CQ_DATA: u64 = 1 << 56;
+/// Mode of the first versions: local memory must be registered.
+pub const FI_LOCAL_MR: u64 = 1 << 55;
+
+/// Address formats and enumerators of a provider's own have this bit.
+pub const FI_PROV_SPECIFIC: u32 = 1 << 31;
+pub const FI_FORMAT_UNSPEC: u32 = 0;
+pub const FI_SOCKADDR: u32 = 1;
+pub const FI_SOCKADDR_IN: u32 = 2;
+pub const FI_SOCKADDR_IN6: u32 = 3;
+pub const FI_ADDR_STR: u32 = 9;
+/// [`FI_SOCKADDR_IN`] or [`FI_SOCKADDR_IN6`]. Not in 1.17.
+pub const FI_SOCKADDR_IP: u32 = 17;
+
+pub const FI_ADDR_UNSPEC: u64 = u64::MAX;
+pub const FI_ADDR_NOTAVAIL: u64 = u64::MAX;
+pub const FI_KEY_NOTAVAIL: u64 = u64::MAX;
+pub const FI_SHARED_CONTEXT: usize = usize::MAX;
 
 pub type fi_addr_t = u64;
 
@@ -34,22 +113,148 @@ pub const FI_AV_UNSPEC: fi_av_type = 0;
 pub const FI_AV_MAP: fi_av_type = 1;
 pub const FI_AV_TABLE: fi_av_type = 2;
 
+/// The memory modes of before 1.5.
+pub const FI_MR_UNSPEC: c_int = 0;
+pub const FI_MR_BASIC: c_int = 1 << 0;
+pub const FI_MR_SCALABLE: c_int = 1 << 1;
+pub const FI_MR_LOCAL: c_int = 1 << 2;
+pub const FI_MR_RAW: c_int = 1 << 3;
+/// Remote addresses are virtual addresses, not offsets.
+pub const FI_MR_VIRT_ADDR: c_int = 1 << 4;
+/// Registered memory exists.
+pub const FI_MR_ALLOCATED: c_int = 1 << 5;
+/// The provider chooses keys.
+pub const FI_MR_PROV_KEY: c_int = 1 << 6;
+pub const FI_MR_MMU_NOTIFY: c_int = 1 << 7;
+pub const FI_MR_RMA_EVENT: c_int = 1 << 8;
+pub const FI_MR_ENDPOINT: c_int = 1 << 9;
+pub const FI_MR_HMEM: c_int = 1 << 10;
+pub const FI_MR_COLLECTIVE: c_int = 1 << 11;
+
 pub type fi_progress = c_int;
 pub const FI_PROGRESS_UNSPEC: fi_progress = 0;
+pub const FI_PROGRESS_AUTO: fi_progress = 1;
 pub const FI_PROGRESS_MANUAL: fi_progress = 2;
+/// Not in 1.17.
+pub const FI_PROGRESS_CONTROL_UNIFIED: fi_progress = 3;
 
 pub type fi_threading = c_int;
+pub const FI_THREAD_UNSPEC: fi_threading = 0;
+pub const FI_THREAD_SAFE: fi_threading = 1;
+pub const FI_THREAD_FID: fi_threading = 2;
 /// The caller serialises all calls on one domain.
 pub const FI_THREAD_DOMAIN: fi_threading = 3;
+pub const FI_THREAD_COMPLETION: fi_threading = 4;
+pub const FI_THREAD_ENDPOINT: fi_threading = 5;
 
 pub type fi_resource_mgmt = c_int;
+pub const FI_RM_UNSPEC: fi_resource_mgmt = 0;
+pub const FI_RM_DISABLED: fi_resource_mgmt = 1;
 pub const FI_RM_ENABLED: fi_resource_mgmt = 2;
 
+pub const FI_ORDER_NONE: u64 = 0;
+pub const FI_ORDER_RAR: u64 = 1 << 0;
+pub const FI_ORDER_RAW: u64 = 1 << 1;
+pub const FI_ORDER_RAS: u64 = 1 << 2;
+pub const FI_ORDER_WAR: u64 = 1 << 3;
+pub const FI_ORDER_WAW: u64 = 1 << 4;
+pub const FI_ORDER_WAS: u64 = 1 << 5;
+pub const FI_ORDER_SAR: u64 = 1 << 6;
+pub const FI_ORDER_SAW: u64 = 1 << 7;
+pub const FI_ORDER_SAS: u64 = 1 << 8;
+/// Completions come in the order of posting.
+pub const FI_ORDER_STRICT: u64 = 0x1ff;
+pub const FI_ORDER_DATA: u64 = 1 << 16;
+pub const FI_ORDER_RMA_RAR: u64 = 1 << 32;
+pub const FI_ORDER_RMA_RAW: u64 = 1 << 33;
+pub const FI_ORDER_RMA_WAR: u64 = 1 << 34;
+pub const FI_ORDER_RMA_WAW: u64 = 1 << 35;
+pub const FI_ORDER_ATOMIC_RAR: u64 = 1 << 36;
+pub const FI_ORDER_ATOMIC_RAW: u64 = 1 << 37;
+pub const FI_ORDER_ATOMIC_WAR: u64 = 1 << 38;
+pub const FI_ORDER_ATOMIC_WAW: u64 = 1 << 39;
+
 pub type fi_ep_type = c_int;
+pub const FI_EP_UNSPEC: fi_ep_type = 0;
+pub const FI_EP_MSG: fi_ep_type = 1;
+pub const FI_EP_DGRAM: fi_ep_type = 2;
 pub const FI_EP_RDM: fi_ep_type = 3;
 
-/// `fi_control`: make an endpoint ready.
+pub const FI_PROTO_UNSPEC: u32 = 0;
+
+pub const FI_CLASS_UNSPEC: usize = 0;
+pub const FI_CLASS_FABRIC: usize = 1;
+pub const FI_CLASS_DOMAIN: usize = 2;
+pub const FI_CLASS_EP: usize = 3;
+pub const FI_CLASS_SEP: usize = 4;
+pub const FI_CLASS_RX_CTX: usize = 5;
+pub const FI_CLASS_SRX_CTX: usize = 6;
+pub const FI_CLASS_TX_CTX: usize = 7;
+pub const FI_CLASS_STX_CTX: usize = 8;
+pub const FI_CLASS_PEP: usize = 9;
+pub const FI_CLASS_AV: usize = 11;
+pub const FI_CLASS_MR: usize = 12;
+pub const FI_CLASS_EQ: usize = 13;
+pub const FI_CLASS_CQ: usize = 14;
+pub const FI_CLASS_CNTR: usize = 15;
+pub const FI_CLASS_WAIT: usize = 16;
+pub const FI_CLASS_POLL: usize = 17;
+pub const FI_CLASS_NIC: usize = 20;
+
+/// Commands of `fi_control`.
+pub const FI_GETFIDFLAG: c_int = 0;
+pub const FI_SETFIDFLAG: c_int = 1;
+pub const FI_GETOPSFLAG: c_int = 2;
+pub const FI_SETOPSFLAG: c_int = 3;
+pub const FI_ALIAS: c_int = 4;
+/// The wait object behind a queue or counter.
+pub const FI_GETWAIT: c_int = 5;
+/// Make an endpoint ready.
 pub const FI_ENABLE: c_int = 6;
+pub const FI_BACKLOG: c_int = 7;
+pub const FI_GET_RAW_MR: c_int = 8;
+pub const FI_MAP_RAW_MR: c_int = 9;
+pub const FI_UNMAP_KEY: c_int = 10;
+pub const FI_QUEUE_WORK: c_int = 11;
+pub const FI_CANCEL_WORK: c_int = 12;
+pub const FI_FLUSH_WORK: c_int = 13;
+pub const FI_REFRESH: c_int = 14;
+pub const FI_DUP: c_int = 15;
+pub const FI_GETWAITOBJ: c_int = 16;
+pub const FI_GET_VAL: c_int = 17;
+pub const FI_SET_VAL: c_int = 18;
+
+pub type fi_param_type = c_int;
+pub const FI_PARAM_STRING: fi_param_type = 0;
+pub const FI_PARAM_INT: fi_param_type = 1;
+pub const FI_PARAM_BOOL: fi_param_type = 2;
+pub const FI_PARAM_SIZE_T: fi_param_type = 3;
+
+/// What [`FI_ALIAS`] takes.
+#[repr(C)]
+pub struct fi_alias {
+    pub fid: *mut *mut fid,
+    pub flags: u64,
+}
+
+/// What [`FI_GET_RAW_MR`] takes.
+#[repr(C)]
+pub struct fi_mr_raw_attr {
+    pub flags: u64,
+    pub base_addr: *mut u64,
+    pub raw_key: *mut u8,
+    pub key_size: *mut usize,
+}
+
+/// What [`FI_MAP_RAW_MR`] takes.
+#[repr(C)]
+pub struct fi_mr_map_raw {
+    pub flags: u64,
+    pub base_addr: u64,
+    pub raw_key: *mut u8,
+    pub key_size: usize,
+    pub key: *mut u64,
+}
 
 #[repr(C)]
 pub struct fi_tx_attr {

@@ -5,15 +5,24 @@
 //! structure that somebody else allocated touches only the fields of the version that was negotiated, through raw pointers.
 //! C's enumerations are integers here: a value from a newer library must not be undefined behaviour.
 #![expect(non_camel_case_types, reason = "the names are those of the C headers")]
+#![expect(clippy::type_complexity, reason = "they are the functions of the C headers, argument by argument")]
 #![expect(missing_docs, reason = "the manual pages of libfabric document each field under the same name")]
 
+pub mod atomic;
+pub mod collective;
 pub mod domain;
 pub mod endpoint;
 pub mod eq;
 pub mod errno;
 pub mod fabric;
+pub mod prov;
+pub mod rma;
 
+pub use atomic::*;
+pub use collective::*;
 pub use domain::*;
 pub use endpoint::*;
 pub use eq::*;
 pub use fabric::*;
+pub use prov::*;
+pub use rma::*;
