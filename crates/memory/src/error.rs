@@ -4,7 +4,7 @@ use core::fmt;
 
 use weft_base::{DomainId, RegionId};
 
-use crate::{LocalRight, RemoteRight};
+use crate::{Combine, Element, LocalRight, RemoteRight};
 
 /// The caller asked for something impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,13 @@ pub enum MemoryError {
         offset: u64,
         /// The size of the access, in bytes.
         size: u64,
+    },
+    /// An operation that elements of this type do not have.
+    Inapplicable {
+        /// The type.
+        element: Element,
+        /// The operation.
+        operation: Combine,
     },
     /// A slice can't be longer than a message: 2^32 - 1 bytes.
     TooLong {
@@ -125,6 +132,9 @@ impl fmt::Display for MemoryError {
             Self::LengthMismatch { slice, given } => write!(f, "a slice of {slice} bytes was given {given} bytes"),
             Self::Misaligned { offset, size } => {
                 write!(f, "the address at offset {offset} is not a multiple of {size}, as an atomic access needs")
+            }
+            Self::Inapplicable { element, operation } => {
+                write!(f, "{element:?} does not have the operation {operation:?}")
             }
             Self::TooLong { length } => write!(f, "a slice of {length} bytes is longer than a message can be"),
             Self::BaseWraps { base, length } => {

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use weft_base::{Digest, DomainId, Gather, Slice, Stag};
 
+use crate::combine::{Operands, combine_all};
 use crate::hold::RawSlice;
 use crate::memory::{Grant, Memory};
 use crate::table::Table;
 use crate::{
-    Access, AtomicOperation, Buffer, Limits, LocalRight, MemoryError, Region, RemoteFault, RemoteRight, Seed, bytes,
+    Access, AtomicOperation, Buffer, Combine, Element, Limits, LocalRight, MemoryError, Region, RemoteFault,
+    RemoteRight, Seed, bytes,
 };
 
 /// Touches up to this many bytes are done under the table's lock, which saves entering the gate.
@@ -259,6 +261,45 @@ impl Registry {
             }
             // SAFETY: `touch` vouches for 8 bytes, and they are aligned.
             Ok(unsafe { bytes::operate(pointer.as_ptr(), operation) })
+        })?
+    }
+
+    /// Does an operation on each element of a slice. `operand` has as many elements ([`Combine::has_operand`]; else it is empty),
+    /// `compare` too ([`Combine::compares`]; else empty), and `result` takes what they were before, unless it is empty. All are in
+    /// the machine's byte order.
+    ///
+    /// Each element changes as one: against this and [`Registry::atomic`] by any registry of this process, and against [`Region`]'s
+    /// loads and stores of its size. A [`Element::ComplexF64`], and an [`Element::ComplexF32`] that does not start at a multiple of
+    /// 8, does so only against this; for others its parts change one after the other.
+    ///
+    /// # Errors
+    /// The slice can't be touched (any more), the elements do not have the operation, the slice does not start at a multiple of
+    /// [`Element::alignment`], or a length is wrong: nothing is modified then.
+    pub fn combine(
+        &self,
+        slice: &Slice,
+        element: Element,
+        operation: Combine,
+        operand: &[u8],
+        compare: &[u8],
+        result: &mut [u8],
+    ) -> Result<(), MemoryError> {
+        if !operation.applies_to(element) {
+            return Err(MemoryError::Inapplicable { element, operation });
+        }
+        let count = slice.length as usize / element.size();
+        same_length(slice.length, count * element.size())?;
+        same_length(if operation.has_operand() { slice.length } else { 0 }, operand.len())?;
+        same_length(if operation.compares() { slice.length } else { 0 }, compare.len())?;
+        same_length(if result.is_empty() { 0 } else { slice.length }, result.len())?;
+        self.touch(slice, |pointer| {
+            if !pointer.addr().get().is_multiple_of(element.alignment()) {
+                return Err(MemoryError::Misaligned { offset: slice.offset, size: element.alignment() as u64 });
+            }
+            let operands = Operands { operand, compare, result };
+            // SAFETY: `touch` vouches for as many bytes as the slice has, and they are aligned.
+            unsafe { combine_all(pointer.as_ptr(), count, element, operation, operands) };
+            Ok(())
         })?
     }
 
