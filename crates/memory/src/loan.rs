@@ -1,6 +1,7 @@
 //! Memory that an application lends for the time of one operation, without registering it.
 
 use core::fmt;
+use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
 use arrayvec::ArrayVec;
@@ -32,10 +33,10 @@ struct Part {
     length: usize,
 }
 
-// SAFETY: It stands for memory that it owns, or that its maker promised to be usable from any thread.
-unsafe impl Send for Loan {}
-// SAFETY: A shared loan only reads.
-unsafe impl Sync for Loan {}
+// SAFETY: It stands for memory that its loan owns, or whose lender promised that it can be used from any thread.
+unsafe impl Send for Part {}
+// SAFETY: As above; and what is done through a shared loan only reads.
+unsafe impl Sync for Part {}
 
 impl Loan {
     /// No bytes.
@@ -47,8 +48,9 @@ impl Loan {
     /// Memory of somebody else, in one piece.
     ///
     /// # Safety
-    /// Until this is dropped, and no work in flight uses a region that [`Loan::register`] made of it, `length` bytes from `pointer` on must be valid for reads from any thread, and, if
-    /// the operation writes (a receive, a read, the result of an atomic), for writes; and nobody else may write them meanwhile, or in that case read them.
+    /// Until this is dropped, and no work in flight uses a region that [`Loan::register`] made of it, `length` bytes from `pointer` on must be initialised and valid for reads from any thread, and
+    /// nobody else may write them meanwhile. If the operation writes (a receive, a read, the result of an atomic, or whatever calls [`Loan::copy_in`], registers with a right to write, or writes
+    /// through [`Loan::regions`]), they must be valid for writes, too, and nobody else may read them meanwhile.
     #[must_use]
     pub const unsafe fn foreign(pointer: NonNull<u8>, length: usize) -> Self {
         Self { parts: Parts::One(Part { pointer, length }), owner: None, regions: None }
@@ -188,8 +190,10 @@ impl Loan {
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        if self.unregister().is_err() {
-            core::mem::forget(self.owner.take());
+        // Out of the way first, so that nothing that goes wrong can free it while it is registered.
+        let owner = ManuallyDrop::new(self.owner.take());
+        if self.unregister().is_ok() {
+            drop(ManuallyDrop::into_inner(owner));
         }
     }
 }
@@ -218,6 +222,13 @@ mod tests {
     use weft_base::NoDigest;
 
     use super::*;
+    use crate::{Limits, LocalRight, RemoteRight};
+
+    fn registry() -> (Registry, DomainId) {
+        let registry = Registry::new(7, Limits::default());
+        let domain = registry.allocate_domain().unwrap();
+        (registry, domain)
+    }
 
     #[test]
     fn a_range_spans_pieces() {
@@ -256,5 +267,59 @@ mod tests {
         assert!(unsafe { Loan::foreign_parts([(pointer, 1); MAX_GATHER + 1]) }.is_none());
         // SAFETY: As above.
         assert_eq!(unsafe { Loan::foreign_parts([]) }.unwrap().length(), 0);
+    }
+
+    #[test]
+    fn each_piece_is_a_region_until_the_loan_ends() {
+        let (registry, domain) = registry();
+        let (mut first, mut second) = (vec![1u8; 8], vec![2u8; 16]);
+        let pieces = [&mut first, &mut second].map(|piece| (NonNull::new(piece.as_mut_ptr()).unwrap(), piece.len()));
+        // SAFETY: Both outlive the loan, and nobody touches them meanwhile.
+        let mut loan = unsafe { Loan::foreign_parts(pieces) }.unwrap();
+        let regions = loan.register(&registry, domain, Access::all()).unwrap();
+        assert_eq!(regions.iter().map(Region::length).collect::<Vec<_>>(), [8, 16]);
+        let stags: Vec<_> = regions.iter().map(Region::stag).collect();
+        let place = registry.check_remote(domain, stags[1], 4, 2, RemoteRight::Write).unwrap();
+        registry.copy_in(&place, &[9, 9], &mut NoDigest).unwrap();
+        let mut seen = [0; 3];
+        loan.copy_out(8 + 3, &mut seen, &mut NoDigest);
+        assert_eq!(seen, [2, 9, 9]);
+        drop(loan);
+        assert!(stags.iter().all(|stag| registry.check_remote(domain, *stag, 0, 1, RemoteRight::Read).is_err()));
+        assert!(registry.copy_in(&place, &[0, 0], &mut NoDigest).is_err());
+        assert_eq!(second[4..6], [9, 9]);
+    }
+
+    #[test]
+    fn memory_in_flight_outlives_the_loan() {
+        let (registry, domain) = registry();
+        let mut loan = Loan::from(vec![7; 8]);
+        let slice = loan.register(&registry, domain, Access::LOCAL_READ).unwrap()[0].slice(..).unwrap();
+        registry.pin(domain, slice, LocalRight::Read).unwrap();
+        assert_eq!(loan.unregister(), Err(MemoryError::InFlight { pins: 1 }));
+        assert!(loan.register(&registry, domain, Access::LOCAL_READ).is_err());
+        assert_eq!(loan.regions().len(), 1);
+        drop(loan);
+        let mut seen = [0; 8];
+        registry.copy_out(&slice, &mut seen, &mut NoDigest).unwrap();
+        assert_eq!(seen, [7; 8]);
+        registry.unpin(slice);
+        assert_eq!(registry.release_domain(domain), Ok(()));
+    }
+
+    #[test]
+    fn a_registration_that_fails_leaves_nothing() {
+        let registry = Registry::new(7, Limits { regions: 1, ..Limits::default() });
+        let domain = registry.allocate_domain().unwrap();
+        let (mut first, mut second) = ([0u8; 8], [0u8; 8]);
+        let pieces = [&mut first, &mut second].map(|piece| (NonNull::from(piece).cast(), 8));
+        // SAFETY: Both outlive the loan, and nobody touches them meanwhile.
+        let mut loan = unsafe { Loan::foreign_parts(pieces) }.unwrap();
+        assert!(matches!(
+            loan.register(&registry, domain, Access::LOCAL_READ),
+            Err(MemoryError::Limit { name: "regions", .. })
+        ));
+        assert!(loan.regions().is_empty());
+        assert_eq!(registry.release_domain(domain), Ok(()));
     }
 }
