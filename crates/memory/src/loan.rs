@@ -12,7 +12,7 @@ use crate::{Access, Buffer, MemoryError, Region, Registry, bytes};
 /// Memory lent for one operation: of Rust's own, which comes back with the completion ([`Loan::into_buffer`]), or of somebody who promises that it stays
 /// ([`Loan::foreign`]). Bytes are copied out of it and into it; for one-sided transfers it is registered for as long ([`Loan::register`]).
 ///
-/// When a loan of Rust's own memory is dropped while work in flight still uses its regions, that memory is never freed.
+/// When a loan of Rust's own memory is dropped while work in flight still uses its regions, that memory is freed after the last of that work.
 pub struct Loan {
     parts: Parts,
     owner: Option<Buffer>,
@@ -192,8 +192,13 @@ impl Drop for Loan {
     fn drop(&mut self) {
         // Out of the way first, so that nothing that goes wrong can free it while it is registered.
         let owner = ManuallyDrop::new(self.owner.take());
-        if self.unregister().is_ok() {
-            drop(ManuallyDrop::into_inner(owner));
+        let ended = self.unregister();
+        let Some(owner) = ManuallyDrop::into_inner(owner) else { return };
+        match (ended, self.regions()) {
+            (Ok(()), _) => drop(owner),
+            // A buffer is one piece, and so one region.
+            (Err(_), [region]) => region.keep(owner),
+            (Err(_), _) => core::mem::forget(owner),
         }
     }
 }

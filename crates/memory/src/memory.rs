@@ -121,6 +121,12 @@ impl Memory {
         drop(self.gate.write());
     }
 
+    /// Puts another owner of the same bytes in the place of the buffer.
+    pub(crate) fn replace_buffer(&self, buffer: Buffer) {
+        assert!(buffer.pointer() == self.pointer && buffer.len() as u64 == self.length, "other bytes");
+        *self.buffer.lock() = Some(buffer);
+    }
+
     /// Gives the buffer out. Only when nothing can reach this memory any more.
     pub(crate) fn take_buffer(&self) -> Option<Buffer> {
         self.buffer.lock().take()

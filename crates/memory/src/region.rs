@@ -236,6 +236,11 @@ impl Region {
         }
     }
 
+    /// Keeps the owner of the bytes until nothing uses them, in the place of the foreign buffer that was registered for it.
+    pub(crate) fn keep(&self, owner: Buffer) {
+        self.memory.replace_buffer(owner);
+    }
+
     fn aligned(&self, offset: u64, size: u64) -> Result<NonNull<u8>, MemoryError> {
         let at = self.memory.locate(offset, size)?;
         if (at.addr().get() as u64).is_multiple_of(size) {
