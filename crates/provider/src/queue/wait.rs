@@ -1,0 +1,182 @@
+//! How applications sleep until a queue or counter has something for them.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+use std::os::fd::{AsFd, AsRawFd};
+
+use weft::verbs::{Context, PortError};
+use weft_driver::EventFd;
+use weft_libfabric::abi::{FI_WAIT_FD, FI_WAIT_NONE, FI_WAIT_UNSPEC, FI_WAIT_YIELD, fi_wait_obj};
+
+/// What an application waits with.
+pub(crate) enum Wait {
+    /// It does not.
+    None,
+    /// With calls that block.
+    Calls,
+    /// With those, or with a descriptor in a loop of its own.
+    Descriptor(Descriptor),
+}
+
+/// Why a wait object could not be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoWait {
+    /// There are none of this kind.
+    Kind(fi_wait_obj),
+    /// The operating system has no descriptors left.
+    System(PortError),
+}
+
+impl Wait {
+    /// What the application asks for: no wait sets, and no mutex with a condition variable.
+    ///
+    /// # Errors
+    /// There are none of this kind, or the operating system has no descriptors left.
+    pub(crate) fn new(object: fi_wait_obj) -> Result<Self, NoWait> {
+        match object {
+            FI_WAIT_NONE => Ok(Self::None),
+            FI_WAIT_UNSPEC | FI_WAIT_YIELD => Ok(Self::Calls),
+            FI_WAIT_FD => Ok(Self::Descriptor(Descriptor::new().map_err(NoWait::System)?)),
+            other => Err(NoWait::Kind(other)),
+        }
+    }
+
+    /// Whether calls may block.
+    pub(crate) const fn blocks(&self) -> bool {
+        !matches!(self, Self::None)
+    }
+
+    /// Something has come. Costs nothing unless somebody sleeps on the descriptor.
+    #[inline]
+    pub(crate) fn raise(&self) {
+        if let Self::Descriptor(descriptor) = self {
+            descriptor.raise();
+        }
+    }
+
+    /// For `fi_trywait`: whether the application may sleep on the descriptor now. `ready` says whether something is there already.
+    pub(crate) fn may_sleep(&self, ready: impl Fn() -> bool, watch: impl FnOnce()) -> bool {
+        if ready() {
+            return false;
+        }
+        if let Self::Descriptor(descriptor) = self {
+            descriptor.arm();
+            watch();
+        }
+        !ready()
+    }
+
+    /// The number of the descriptor, if there is one.
+    pub(crate) fn descriptor(&self) -> Option<c_int> {
+        match self {
+            Self::Descriptor(descriptor) => Some(descriptor.event.as_fd().as_raw_fd()),
+            Self::None | Self::Calls => None,
+        }
+    }
+
+    /// Which kind it is, for `FI_GETWAITOBJ`.
+    pub(crate) const fn object(&self) -> fi_wait_obj {
+        match self {
+            Self::None => FI_WAIT_NONE,
+            Self::Calls => FI_WAIT_UNSPEC,
+            Self::Descriptor(_) => FI_WAIT_FD,
+        }
+    }
+}
+
+/// A descriptor that becomes readable when something comes after it was armed.
+pub(crate) struct Descriptor {
+    event: EventFd,
+    /// Whether what comes next makes it readable.
+    armed: AtomicBool,
+}
+
+impl Descriptor {
+    fn new() -> Result<Self, PortError> {
+        Ok(Self { event: EventFd::new()?, armed: AtomicBool::new(true) })
+    }
+
+    #[inline]
+    fn raise(&self) {
+        // Whoever arms looks afterwards whether something has come, so one of both sees the other.
+        if self.armed.load(Ordering::SeqCst) && self.armed.swap(false, Ordering::SeqCst) {
+            self.event.signal();
+        }
+    }
+
+    fn arm(&self) {
+        self.event.drain();
+        self.armed.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Waits until `done`, and runs the NIC meanwhile if nobody else does. A negative `timeout` is for ever. Returns whether `done`.
+pub(crate) fn wait_until(context: &Context, timeout: c_int, done: impl FnMut() -> bool) -> bool {
+    context.wait_until(duration(timeout), done)
+}
+
+/// Milliseconds as C functions take them: negative ones are for ever.
+pub(crate) fn duration(milliseconds: c_int) -> Option<Duration> {
+    u64::try_from(milliseconds).ok().map(Duration::from_millis)
+}
+
+#[cfg(test)]
+pub(crate) fn is_readable(descriptor: c_int) -> bool {
+    let mut poll = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+    // SAFETY: One structure, for the time of the call.
+    unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_libfabric::abi::{FI_WAIT_MUTEX_COND, FI_WAIT_SET};
+
+    use super::*;
+
+    #[test]
+    fn kinds() {
+        assert!(!Wait::new(FI_WAIT_NONE).unwrap().blocks());
+        for object in [FI_WAIT_UNSPEC, FI_WAIT_YIELD] {
+            let wait = Wait::new(object).unwrap();
+            assert!(wait.blocks() && wait.descriptor().is_none());
+        }
+        assert_eq!(Wait::new(FI_WAIT_FD).unwrap().object(), FI_WAIT_FD);
+        for object in [FI_WAIT_SET, FI_WAIT_MUTEX_COND, 99, -1] {
+            assert_eq!(Wait::new(object).err(), Some(NoWait::Kind(object)));
+        }
+    }
+
+    #[test]
+    fn negative_timeouts_are_for_ever() {
+        assert_eq!(duration(-1), None);
+        assert_eq!(duration(3), Some(Duration::from_millis(3)));
+    }
+
+    #[test]
+    fn a_descriptor_tells_once_for_each_arming() {
+        let wait = Wait::new(FI_WAIT_FD).unwrap();
+        let descriptor = wait.descriptor().unwrap();
+        assert!(!is_readable(descriptor));
+        wait.raise();
+        assert!(is_readable(descriptor));
+        assert!(wait.may_sleep(|| false, || ()));
+        assert!(!is_readable(descriptor));
+        wait.raise();
+        wait.raise();
+        assert!(is_readable(descriptor));
+        assert!(!wait.may_sleep(|| true, || panic!("nobody sleeps")));
+    }
+
+    #[test]
+    fn what_comes_while_arming_is_seen() {
+        let wait = Wait::new(FI_WAIT_FD).unwrap();
+        let come = AtomicBool::new(false);
+        let watch = || {
+            come.store(true, Ordering::SeqCst);
+            wait.raise();
+        };
+        assert!(!wait.may_sleep(|| come.load(Ordering::SeqCst), watch));
+        assert!(is_readable(wait.descriptor().unwrap()));
+    }
+}
