@@ -9,6 +9,7 @@ mod interop;
 mod interrupt;
 mod lab;
 mod link;
+mod man;
 mod perf;
 mod rping;
 mod stat;
@@ -50,6 +51,9 @@ enum Command {
     Rping(rping::Arguments),
     /// Show what the NICs of all processes of this user have done and are doing
     Stat(stat::Arguments),
+    /// Write the manual pages of weft and its subcommands, which `make install` installs
+    #[command(hide = true)]
+    Man(man::Arguments),
     /// Short exchanges that tests have with other implementations
     #[command(hide = true)]
     Interop(interop::Arguments),
@@ -85,6 +89,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Rping(arguments) => rping::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
         Command::Interop(arguments) => interop::run(&arguments),
+        Command::Man(arguments) => man::run(&arguments, Arguments::command()),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "weft", &mut io::stdout());
             Ok(())
