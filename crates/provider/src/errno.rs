@@ -3,6 +3,8 @@
 use core::ffi::c_int;
 use core::fmt;
 
+use weft::endpoint::{Attempt, AttemptFailure, Attempts, EndpointError, EndpointFailure};
+use weft::verbs::{ConnectionError, Error, MemoryError, PortError, StartFailure, StreamError};
 use weft_libfabric::abi::errno::*;
 
 /// A positive code of `rdma/fi_errno.h`. Functions of the C interface return it negated.
@@ -18,6 +20,12 @@ impl Errno {
     pub(crate) const UNSUPPORTED: Self = Self(FI_EOPNOTSUPP);
     /// Others still use the object.
     pub(crate) const BUSY: Self = Self(FI_EBUSY);
+    /// Flags that the call does not know.
+    pub(crate) const BAD_FLAGS: Self = Self(FI_EBADFLAGS);
+    /// Nothing that fits.
+    pub(crate) const NO_DATA: Self = Self(FI_ENODATA);
+    /// No memory left.
+    pub(crate) const NO_MEMORY: Self = Self(FI_ENOMEM);
     /// Not now: read completions, and try again.
     pub(crate) const AGAIN: Self = Self(FI_EAGAIN);
 }
@@ -25,5 +33,145 @@ impl Errno {
 impl fmt::Debug for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Errno({})", self.0)
+    }
+}
+
+impl From<Error> for Errno {
+    fn from(error: Error) -> Self {
+        Self(of_error(&error))
+    }
+}
+
+impl From<EndpointError> for Errno {
+    fn from(error: EndpointError) -> Self {
+        Self(match &error {
+            EndpointError::Again => FI_EAGAIN,
+            EndpointError::UnknownPeer(_) | EndpointError::Invalid(_) => FI_EINVAL,
+            EndpointError::TooLong { .. } => FI_EMSGSIZE,
+            EndpointError::NotClaimed(_) => FI_ENOMSG,
+            EndpointError::Closed => FI_EOPBADSTATE,
+            EndpointError::Nic(error) => of_error(error),
+        })
+    }
+}
+
+impl From<MemoryError> for Errno {
+    fn from(error: MemoryError) -> Self {
+        Self(of_memory(&error))
+    }
+}
+
+/// Of a request that was taken, and failed: `err` of its completion.
+pub(crate) fn of_failure(failure: &EndpointFailure) -> c_int {
+    match failure {
+        EndpointFailure::Truncated { .. } => FI_ETRUNC,
+        EndpointFailure::Canceled | EndpointFailure::Closed => FI_ECANCELED,
+        EndpointFailure::Unreachable(attempts) => of_attempts(attempts),
+        EndpointFailure::Lost(error) => of_connection(error),
+        EndpointFailure::Access => FI_EKEYREJECTED,
+        EndpointFailure::Operation => FI_EOPNOTSUPP,
+        EndpointFailure::NoMemory => FI_ENOMEM,
+        EndpointFailure::Refused => FI_EREMOTEIO,
+    }
+}
+
+/// The code of the way that came closest: somebody who answered says more than nobody.
+fn of_attempts(attempts: &Attempts) -> c_int {
+    attempts.0.iter().map(of_attempt).max_by_key(|code| *code != FI_ETIMEDOUT).unwrap_or(FI_EHOSTUNREACH)
+}
+
+fn of_attempt(attempt: &Attempt) -> c_int {
+    match &attempt.failure {
+        AttemptFailure::Connection(error) => of_connection(error),
+        AttemptFailure::SomebodyElse => FI_ECONNREFUSED,
+        AttemptFailure::Version { .. } => FI_EPROTO,
+        AttemptFailure::Full => FI_ENOBUFS,
+    }
+}
+
+fn of_error(error: &Error) -> c_int {
+    match error {
+        Error::Limit { .. } => FI_ENOSPC,
+        Error::Depth { .. }
+        | Error::DomainMismatch
+        | Error::CompletionQueueMismatch
+        | Error::Settings(_)
+        | Error::Start(_) => FI_EINVAL,
+        Error::State { .. } | Error::ListenerGone | Error::Forked => FI_EOPBADSTATE,
+        Error::RequestGone => FI_ECONNABORTED,
+        Error::Port(error) => of_port(error),
+        Error::Memory(error) => of_memory(error),
+        Error::TimedOut(_) => FI_ETIMEDOUT,
+        Error::Connection(error) => of_connection(error),
+        _ => FI_EOTHER,
+    }
+}
+
+fn of_connection(error: &ConnectionError) -> c_int {
+    match error {
+        ConnectionError::Port(error) => of_port(error),
+        ConnectionError::Start(StartFailure::Rejected(_)) => FI_ECONNREFUSED,
+        ConnectionError::Start(StartFailure::TimedOut { .. }) => FI_ETIMEDOUT,
+        ConnectionError::Start(StartFailure::ClosedEarly) => FI_ECONNRESET,
+        ConnectionError::Start(_) => FI_EPROTO,
+        ConnectionError::Stream(StreamError::Lost(_)) => FI_ECONNRESET,
+        ConnectionError::Stream(StreamError::Below(_)) => FI_ECRC,
+        ConnectionError::Stream(StreamError::Aborted) | ConnectionError::Abandoned => FI_ECONNABORTED,
+        ConnectionError::Stream(_) => FI_EPROTO,
+        _ => FI_EOTHER,
+    }
+}
+
+fn of_port(error: &PortError) -> c_int {
+    match error {
+        PortError::Reset => FI_ECONNRESET,
+        PortError::Refused => FI_ECONNREFUSED,
+        PortError::TimedOut => FI_ETIMEDOUT,
+        PortError::Unreachable => FI_EHOSTUNREACH,
+        PortError::AddressInUse => FI_EADDRINUSE,
+        PortError::AddressNotLocal => FI_EADDRNOTAVAIL,
+        PortError::NotPermitted => FI_EACCES,
+        PortError::Exhausted => FI_EMFILE,
+        PortError::Memory(_) => FI_EINVAL,
+        PortError::System(number) => *number,
+    }
+}
+
+fn of_memory(error: &MemoryError) -> c_int {
+    match error {
+        MemoryError::Limit { .. } => FI_ENOSPC,
+        MemoryError::OutOfMemory { .. } | MemoryError::NoRandomness => FI_ENOMEM,
+        MemoryError::InFlight { .. } | MemoryError::Borrowed(_) | MemoryError::DomainInUse { .. } => FI_EBUSY,
+        MemoryError::NotPermitted { .. } => FI_EACCES,
+        MemoryError::WrongDomain { .. } | MemoryError::UnknownDomain(_) => FI_EDOMAIN,
+        MemoryError::TooLong { .. } => FI_EMSGSIZE,
+        _ => FI_EINVAL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn the_way_that_somebody_answered_on_says_why() {
+        let attempt = |error| Attempt {
+            local: None,
+            remote: "192.0.2.1:7".parse().unwrap(),
+            failure: AttemptFailure::Connection(ConnectionError::Port(error)),
+        };
+        let failure = |errors: Vec<PortError>| {
+            of_failure(&EndpointFailure::Unreachable(Arc::new(Attempts(errors.into_iter().map(attempt).collect()))))
+        };
+        assert_eq!(failure(vec![PortError::TimedOut, PortError::Refused]), FI_ECONNREFUSED);
+        assert_eq!(failure(vec![PortError::TimedOut]), FI_ETIMEDOUT);
+        assert_eq!(failure(vec![]), FI_EHOSTUNREACH);
+    }
+
+    #[test]
+    fn full_queues_are_worth_another_try() {
+        assert_eq!(Errno::from(EndpointError::Again), Errno::AGAIN);
     }
 }

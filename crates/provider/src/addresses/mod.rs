@@ -1,0 +1,205 @@
+//! How endpoints' addresses are written, and the table of them that is an address vector.
+//!
+//! | format | what stands in it |
+//! |---|---|
+//! | `FI_SOCKADDR_IN`, `FI_SOCKADDR_IN6`, `FI_SOCKADDR` | one way to the endpoint, and not who it is |
+//! | `FI_ADDR_STR` | `fi_sockaddr_in://192.0.2.1:5000?also=198.51.100.1,2001:db8::1&id=1f`: all ways, and who it is |
+//! | Weft's own ([`packed`]) | 64 bytes: up to four ways, and who it is |
+
+pub(crate) mod packed;
+pub(crate) mod resolve;
+pub(crate) mod sockaddr;
+pub(crate) mod text;
+pub(crate) mod vector;
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ops::RangeInclusive;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use weft::endpoint::Address;
+use weft_libfabric::abi::{
+    FI_ADDR_STR, FI_PROV_SPECIFIC, FI_SOCKADDR, FI_SOCKADDR_IN, FI_SOCKADDR_IN6, FI_SOCKADDR_IP, fi_info,
+};
+
+use crate::errno::Errno;
+use crate::interfaces;
+
+/// The number of Weft's own format, and of its protocol: "weft" in ASCII, as one that belongs to a provider.
+pub(crate) const OWN: u32 = FI_PROV_SPECIFIC | u32::from_be_bytes(*b"weft");
+
+/// How addresses are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// `struct sockaddr_in`.
+    Ip4,
+    /// `struct sockaddr_in6`.
+    Ip6,
+    /// One of both: its family says which.
+    Ip,
+    /// A string.
+    Text,
+    /// [`packed`].
+    Packed,
+}
+
+impl Format {
+    /// What a number of `rdma/fabric.h` stands for. `FI_FORMAT_UNSPEC` is none of them: who leaves it open has to choose one.
+    pub(crate) const fn from_number(number: u32) -> Option<Self> {
+        match number {
+            FI_SOCKADDR_IN => Some(Self::Ip4),
+            FI_SOCKADDR_IN6 => Some(Self::Ip6),
+            FI_SOCKADDR | FI_SOCKADDR_IP => Some(Self::Ip),
+            FI_ADDR_STR => Some(Self::Text),
+            OWN => Some(Self::Packed),
+            _ => None,
+        }
+    }
+
+    /// The bytes of an address in this format, as `fi_getname` gives them. `None` when the address can't be written so: it has no way of that family.
+    pub(crate) fn bytes(self, address: &Address) -> Option<Vec<u8>> {
+        match self {
+            Self::Ip4 => address.ways.iter().find(|way| way.is_ipv4()).map(sockaddr::bytes),
+            Self::Ip6 => address.ways.iter().find(|way| way.is_ipv6()).map(sockaddr::bytes),
+            Self::Ip => address.ways.first().map(sockaddr::bytes),
+            Self::Text => text::write(address).map(|text| [text.as_bytes(), &[0]].concat()),
+            Self::Packed => packed::write(address).map(|bytes| bytes.to_vec()),
+        }
+    }
+
+    /// Writes an address to where C wants it, as `fi_getname` and `fi_av_lookup` do: as much as there is room for. Afterwards `length` says how long it is.
+    /// Returns whether it was cut.
+    ///
+    /// # Errors
+    /// NULL, or an address that can't be written so.
+    ///
+    /// # Safety
+    /// `length` is NULL or can be read and written; so many bytes at `to` can be written, or it is NULL.
+    pub(crate) unsafe fn give(self, address: &Address, to: *mut c_void, length: *mut usize) -> Result<bool, Errno> {
+        if length.is_null() {
+            return Err(Errno::INVALID);
+        }
+        let bytes = self.bytes(address).ok_or(Errno::INVALID)?;
+        // SAFETY: Not NULL, and then it can be read.
+        let room = if to.is_null() { 0 } else { unsafe { length.read() } };
+        let now = room.min(bytes.len());
+        // SAFETY: So many bytes can be written at `to`, or they are none; and the length can be written.
+        unsafe {
+            if now > 0 {
+                core::ptr::copy_nonoverlapping(bytes.as_ptr(), to.cast(), now);
+            }
+            length.write(bytes.len());
+        }
+        Ok(room < bytes.len())
+    }
+
+    /// Reads an address where C has it.
+    ///
+    /// # Errors
+    /// NULL, or bytes that are no address of this format.
+    ///
+    /// # Safety
+    /// `at` is NULL or the beginning of an address of this format.
+    pub(crate) unsafe fn read(self, at: *const c_void) -> Result<Address, Errno> {
+        if at.is_null() {
+            return Err(Errno::INVALID);
+        }
+        // SAFETY: Not NULL, so it is the beginning of an address; each reads as much as its format has.
+        let address = unsafe {
+            match self {
+                Self::Ip4 | Self::Ip6 | Self::Ip => sockaddr::read(at).filter(|way| self.takes(way)).map(Address::from),
+                Self::Text => CStr::from_ptr(at.cast::<c_char>()).to_str().ok().and_then(text::read),
+                Self::Packed => packed::read(&at.cast::<[u8; packed::LENGTH]>().read()),
+            }
+        };
+        address.ok_or(Errno::INVALID)
+    }
+
+    /// How far it is to the next address in an array of them. The text format has pointers there.
+    ///
+    /// # Safety
+    /// `at` is the beginning of an address in an array.
+    pub(crate) unsafe fn step(self, at: *const c_void) -> usize {
+        match self {
+            Self::Packed => packed::LENGTH,
+            Self::Text => size_of::<*const c_char>(),
+            Self::Ip4 => size_of::<libc::sockaddr_in>(),
+            Self::Ip6 => size_of::<libc::sockaddr_in6>(),
+            // SAFETY: It is a socket address, and begins with its family.
+            Self::Ip => match c_int::from(unsafe { at.cast::<libc::sa_family_t>().read_unaligned() }) {
+                libc::AF_INET6 => size_of::<libc::sockaddr_in6>(),
+                _ => size_of::<libc::sockaddr_in>(),
+            },
+        }
+    }
+
+    /// Whether it can write such an address.
+    pub(crate) const fn takes(self, way: &SocketAddr) -> bool {
+        match self {
+            Self::Ip4 => way.is_ipv4(),
+            Self::Ip6 => way.is_ipv6(),
+            _ => true,
+        }
+    }
+}
+
+/// Where an endpoint that is opened with this info listens, and under which addresses it is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Where to listen.
+    pub(crate) bind: SocketAddr,
+    /// Under which addresses peers reach it. Empty when it listens on one.
+    pub(crate) ways: Vec<IpAddr>,
+}
+
+impl Place {
+    /// Of the source address in an info: exactly that, if it is a socket address; all of the machine's that it lists, if it is Weft's own; and all that the machine has if there is none.
+    ///
+    /// # Errors
+    /// An address that is not what the format says.
+    ///
+    /// # Safety
+    /// `info` is what `fi_getinfo` gave, as the application has changed it, or a copy of that.
+    pub(crate) unsafe fn of_info(info: *const fi_info) -> Result<Self, Errno> {
+        // SAFETY: The fields are there in all versions.
+        let (number, source, length) = unsafe { ((*info).addr_format, (*info).src_addr, (*info).src_addrlen) };
+        if source.is_null() || length == 0 {
+            return Ok(Self::anywhere(0, interfaces::addresses()));
+        }
+        let format = Format::from_number(number).ok_or(Errno::INVALID)?;
+        // SAFETY: The application says that it is an address of this format.
+        let address = unsafe { format.read(source) }?;
+        Ok(Self::of_address(&address))
+    }
+
+    /// Where to listen, one after the other until one is free: there is more than one if the user has named a range of ports.
+    pub(crate) fn candidates(&self, ports: Option<&RangeInclusive<u16>>) -> impl Iterator<Item = SocketAddr> + use<> {
+        let given = self.bind.port();
+        let ports = match ports {
+            Some(range) if given == 0 => range.clone(),
+            _ => given..=given,
+        };
+        let mut bind = self.bind;
+        ports.map(move |port| {
+            bind.set_port(port);
+            bind
+        })
+    }
+
+    fn of_address(address: &Address) -> Self {
+        match address.ways.as_slice() {
+            [] => Self::anywhere(0, interfaces::addresses()),
+            [one] if one.ip().is_unspecified() => Self::anywhere(one.port(), interfaces::addresses()),
+            [one] => Self { bind: *one, ways: Vec::new() },
+            [first, ..] => Self::anywhere(first.port(), address.ways.iter().map(SocketAddr::ip).collect()),
+        }
+    }
+
+    fn anywhere(port: u16, ways: Vec<IpAddr>) -> Self {
+        let any = if ways.iter().any(IpAddr::is_ipv6) {
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+        } else {
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+        };
+        Self { bind: SocketAddr::new(any, port), ways }
+    }
+}

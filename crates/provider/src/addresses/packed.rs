@@ -1,0 +1,112 @@
+//! Weft's own format: 64 bytes, because MPI libraries have a name buffer of that length.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 0..2 | `we` |
+//! | 2 | version: 1 |
+//! | 3 | how many addresses |
+//! | 4..6 | port, big-endian: the same for all of them |
+//! | 6..8 | 0 |
+//! | 8..16 | who it is, big-endian |
+//! | 16..64 | the addresses: 4 and an IPv4 address, or 6 and an IPv6 address; then 0 |
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use weft::endpoint::{Address, MAX_ADDRESSES};
+
+/// Bytes of an address.
+pub(crate) const LENGTH: usize = 64;
+
+const MARK: [u8; 3] = *b"we\x01";
+const HEADER: usize = 16;
+
+/// The bytes of an address. IPv6 addresses for which there is no room any more are left out; so is what has another port than the first. `None` without a way.
+pub(crate) fn write(address: &Address) -> Option<[u8; LENGTH]> {
+    let port = address.ways.first()?.port();
+    let mut bytes = [0; LENGTH];
+    bytes[..3].copy_from_slice(&MARK);
+    bytes[4..6].copy_from_slice(&port.to_be_bytes());
+    bytes[8..HEADER].copy_from_slice(&address.id.to_be_bytes());
+    let mut at = HEADER;
+    for way in address.ways.iter().filter(|way| way.port() == port) {
+        let entry = match way.ip() {
+            IpAddr::V4(four) => [&[4][..], &four.octets()].concat(),
+            IpAddr::V6(six) => [&[6][..], &six.octets()].concat(),
+        };
+        if let Some(room) = bytes.get_mut(at..at + entry.len()) {
+            room.copy_from_slice(&entry);
+            at += entry.len();
+            bytes[3] += 1;
+        }
+    }
+    Some(bytes)
+}
+
+/// An address from its bytes. `None` when they are none.
+pub(crate) fn read(bytes: &[u8; LENGTH]) -> Option<Address> {
+    if bytes[..3] != MARK || usize::from(bytes[3]) > MAX_ADDRESSES {
+        return None;
+    }
+    let port = u16::from_be_bytes([bytes[4], bytes[5]]);
+    let (id, mut rest) = bytes[8..].split_first_chunk::<8>()?;
+    let mut address = Address { id: u64::from_be_bytes(*id), ways: Default::default() };
+    for _ in 0..bytes[3] {
+        let (family, behind) = rest.split_first()?;
+        let (ip, behind) = match family {
+            4 => behind.split_first_chunk::<4>().map(|(four, behind)| (Ipv4Addr::from(*four).into(), behind))?,
+            6 => behind.split_first_chunk::<16>().map(|(six, behind)| (IpAddr::from(Ipv6Addr::from(*six)), behind))?,
+            _ => return None,
+        };
+        address.ways.push(SocketAddr::new(ip, port));
+        rest = behind;
+    }
+    (!address.ways.is_empty()).then_some(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(id: u64, ways: &[&str]) -> Address {
+        Address { id, ways: ways.iter().map(|way| way.parse().unwrap()).collect() }
+    }
+
+    #[test]
+    fn exact_bytes() {
+        let bytes = write(&address(0x0102, &["192.0.2.1:5000", "[2001:db8::1]:5000"])).unwrap();
+        assert_eq!(bytes[..16], *b"we\x01\x02\x13\x88\0\0\0\0\0\0\0\0\x01\x02");
+        assert_eq!(bytes[16..21], [4, 192, 0, 2, 1]);
+        assert_eq!(bytes[21..38], [6, 0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(bytes[38..], [0; 26]);
+    }
+
+    #[test]
+    fn there_and_back() {
+        for ways in [
+            &["192.0.2.1:5000"][..],
+            &["192.0.2.1:5000", "192.0.2.2:5000", "192.0.2.3:5000", "192.0.2.4:5000"],
+            &["[2001:db8::1]:5000", "[2001:db8::2]:5000", "192.0.2.2:5000"],
+        ] {
+            let address = address(u64::MAX, ways);
+            assert_eq!(read(&write(&address).unwrap()), Some(address));
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_is_left_out() {
+        let four = ["[2001:db8::1]:7", "[2001:db8::2]:7", "[2001:db8::3]:7", "192.0.2.2:7"];
+        let ways = read(&write(&address(1, &four)).unwrap()).unwrap().ways;
+        assert_eq!(ways.as_slice(), &address(1, &[four[0], four[1], four[3]]).ways[..]);
+    }
+
+    #[test]
+    fn what_is_none_is_refused() {
+        let good = write(&address(1, &["192.0.2.1:5000"])).unwrap();
+        for (at, value) in [(0, b'x'), (2, 2), (3, 0), (3, 2), (3, 5), (16, 5)] {
+            let mut bad = good;
+            bad[at] = value;
+            assert_eq!(read(&bad), None, "byte {at} is {value}");
+        }
+        assert_eq!(write(&address(1, &[])), None);
+    }
+}

@@ -1,0 +1,471 @@
+//! Address vectors: a table of peers' addresses. `fi_addr_t` is the place in it, whether it was opened as `FI_AV_MAP` or `FI_AV_TABLE`.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::mem::size_of;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::net::{IpAddr, SocketAddr};
+
+use parking_lot::RwLock;
+use weft::endpoint::Address;
+use weft_libfabric::abi::errno::{FI_EADDRNOTAVAIL, FI_EINVAL};
+use weft_libfabric::abi::{
+    FI_ADDR_NOTAVAIL, FI_AV_TABLE, FI_AV_UNSPEC, FI_CLASS_AV, FI_EVENT, FI_MORE, FI_SYMMETRIC, FI_SYNC_ERR, fi_addr_t,
+    fi_av_attr, fi_ops, fi_ops_av, fid_av, fid_domain,
+};
+
+use super::resolve::{Lookup, name, resolve};
+use super::{Format, text};
+use crate::border::{Header, Held, Object, Users, borrow, close_object, give, head, hold, no, number, status, table};
+use crate::domain::Domain;
+use crate::errno::Errno;
+
+/// An opened address vector.
+#[repr(C)]
+pub(crate) struct AddressVector {
+    header: Header<fid_av>,
+    users: Users,
+    format: Format,
+    generation: AtomicU64,
+    entries: RwLock<Entries>,
+    _domain: Held<Domain>,
+}
+
+// SAFETY: repr(C), and the header is first.
+unsafe impl Object for AddressVector {
+    type Fid = fid_av;
+    const CLASS: usize = FI_CLASS_AV;
+
+    fn users(&self) -> &Users {
+        &self.users
+    }
+}
+
+impl AddressVector {
+    /// Changes with every insertion and removal: as long as it is the same, so is what the other functions answer.
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The address at a place. `None` when there is none.
+    pub(crate) fn address(&self, index: fi_addr_t) -> Option<Address> {
+        self.entries.read().get(index).cloned()
+    }
+
+    /// The place of an address: of an entry that says it is the same endpoint, or else of one with a way in common, if the two do not say that they are different
+    /// endpoints. `None` when nobody has inserted it.
+    pub(crate) fn index_of(&self, address: &Address) -> Option<fi_addr_t> {
+        self.entries.read().find(address)
+    }
+
+    fn insert(&self, address: Address) -> fi_addr_t {
+        let mut entries = self.entries.write();
+        let index = entries.insert(address);
+        self.generation.fetch_add(1, Ordering::Release);
+        index
+    }
+
+    fn remove(&self, index: fi_addr_t) -> Option<Address> {
+        let mut entries = self.entries.write();
+        let removed = entries.remove(index)?;
+        self.generation.fetch_add(1, Ordering::Release);
+        Some(removed)
+    }
+}
+
+/// Addresses by place, and places by address.
+#[derive(Default)]
+struct Entries {
+    addresses: Vec<Option<Address>>,
+    free: Vec<usize>,
+    by_id: HashMap<u64, usize>,
+    by_way: HashMap<SocketAddr, usize>,
+}
+
+impl Entries {
+    fn get(&self, index: fi_addr_t) -> Option<&Address> {
+        self.addresses.get(usize::try_from(index).ok()?)?.as_ref()
+    }
+
+    fn find(&self, address: &Address) -> Option<fi_addr_t> {
+        if let Some(index) = self.by_id.get(&address.id) {
+            return Some(*index as fi_addr_t);
+        }
+        let same = |index: &&usize| {
+            let id = self.addresses[**index].as_ref().map_or(0, |entry| entry.id);
+            id == 0 || address.id == 0 || id == address.id
+        };
+        let index = address.ways.iter().filter_map(|way| self.by_way.get(way)).find(same)?;
+        Some(*index as fi_addr_t)
+    }
+
+    fn insert(&mut self, address: Address) -> fi_addr_t {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.addresses.push(None);
+            self.addresses.len() - 1
+        });
+        if address.id != 0 {
+            self.by_id.entry(address.id).or_insert(index);
+        }
+        for way in &address.ways {
+            self.by_way.entry(*way).or_insert(index);
+        }
+        self.addresses[index] = Some(address);
+        index as fi_addr_t
+    }
+
+    fn remove(&mut self, index: fi_addr_t) -> Option<Address> {
+        let index = usize::try_from(index).ok()?;
+        let address = self.addresses.get_mut(index)?.take()?;
+        self.by_id.retain(|_, at| *at != index);
+        for way in &address.ways {
+            if self.by_way.get(way) == Some(&index) {
+                self.by_way.remove(way);
+            }
+        }
+        self.free.push(index);
+        Some(address)
+    }
+}
+
+static OPS: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close: Some(close_object::<AddressVector>),
+    bind: no(),
+    control: no(),
+    ops_open: no(),
+    tostr: no(),
+    ops_set: no(),
+};
+
+static VECTOR: fi_ops_av = fi_ops_av {
+    size: size_of::<fi_ops_av>(),
+    insert: Some(insert),
+    insertsvc: Some(insert_service),
+    insertsym: Some(insert_symmetric),
+    remove: Some(remove),
+    lookup: Some(lookup),
+    straddr: Some(describe),
+    av_set: no(),
+    insert_auth_key: no(),
+    lookup_auth_key: no(),
+    set_user_id: no(),
+    lookup2: no(),
+};
+
+/// `fi_av_open`.
+///
+/// # Safety
+/// As libfabric's: the pointers are NULL or lead to what they say.
+pub(crate) unsafe extern "C" fn open(
+    domain: *mut fid_domain,
+    attributes: *mut fi_av_attr,
+    to: *mut *mut fid_av,
+    context: *mut c_void,
+) -> c_int {
+    status(|| {
+        if attributes.is_null() {
+            return Err(Errno::INVALID);
+        }
+        // SAFETY: libfabric's callers pass what fi_domain gave, or NULL; the attributes have had these fields from the beginning.
+        let (domain, attributes) = unsafe { (hold::<Domain>(domain)?, &mut *attributes) };
+        // No vectors that processes share, and none that tells an event queue of what it has done already.
+        if !attributes.name.is_null() || attributes.flags & !FI_SYMMETRIC != 0 {
+            return Err(Errno::NOT_HERE);
+        }
+        match attributes.r#type {
+            FI_AV_UNSPEC => attributes.r#type = FI_AV_TABLE,
+            0..=FI_AV_TABLE => {}
+            _ => return Err(Errno::INVALID),
+        }
+        let header = fid_av { fid: head::<AddressVector>(context, &OPS), ops: table(&VECTOR) };
+        let vector = AddressVector {
+            header: Header::new(header),
+            users: Users::default(),
+            format: domain.format(),
+            generation: AtomicU64::new(1),
+            entries: RwLock::default(),
+            _domain: domain,
+        };
+        // SAFETY: `to` is NULL or can be written.
+        unsafe { give(vector, to) }
+    })
+}
+
+/// Where the results of an insertion go.
+struct Results {
+    places: *mut fi_addr_t,
+    errors: *mut c_int,
+    inserted: c_int,
+    next: usize,
+}
+
+impl Results {
+    /// # Safety
+    /// `places` is NULL, or so many can be written there as there are addresses; with `FI_SYNC_ERR`, so can errors at `context`.
+    unsafe fn new(places: *mut fi_addr_t, flags: u64, context: *mut c_void) -> Result<Self, Errno> {
+        if flags & !(FI_MORE | FI_SYNC_ERR | FI_EVENT) != 0 {
+            return Err(Errno::BAD_FLAGS);
+        }
+        let errors = if flags & FI_SYNC_ERR == 0 { core::ptr::null_mut() } else { context.cast() };
+        Ok(Self { places, errors, inserted: 0, next: 0 })
+    }
+
+    /// The next address: inserted, or not possible.
+    fn take(&mut self, vector: &AddressVector, address: Result<Address, c_int>) {
+        let (place, error) = match address.and_then(reachable) {
+            Ok(address) => (vector.insert(address), 0),
+            Err(error) => (FI_ADDR_NOTAVAIL, error),
+        };
+        self.inserted += c_int::from(error == 0);
+        // SAFETY: By the contract of `new` there is room for as many as there are addresses, if anywhere.
+        unsafe {
+            if !self.places.is_null() {
+                self.places.add(self.next).write(place);
+            }
+            if !self.errors.is_null() {
+                self.errors.add(self.next).write(error);
+            }
+        }
+        self.next += 1;
+    }
+}
+
+/// An address that can be connected to.
+fn reachable(address: Address) -> Result<Address, c_int> {
+    let good = |way: &SocketAddr| !way.ip().is_unspecified() && way.port() != 0;
+    if !address.ways.is_empty() && address.ways.iter().all(good) { Ok(address) } else { Err(FI_EADDRNOTAVAIL) }
+}
+
+unsafe extern "C" fn insert(
+    vector: *mut fid_av,
+    addresses: *const c_void,
+    count: usize,
+    places: *mut fi_addr_t,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    number(|| {
+        // SAFETY: libfabric's callers pass what fi_av_open gave, or NULL, and room for as many results as there are addresses.
+        let (vector, mut results) =
+            unsafe { (borrow::<AddressVector>(vector)?, Results::new(places, flags, context)?) };
+        if addresses.is_null() && count > 0 {
+            return Err(Errno::INVALID);
+        }
+        let mut at = addresses;
+        for left in (0..count).rev() {
+            // SAFETY: `at` is the beginning of one of them; the text format has an array of pointers.
+            let (address, step) = unsafe {
+                let begin = if vector.format == Format::Text { at.cast::<*const c_void>().read() } else { at };
+                (vector.format.read(begin), vector.format.step(at))
+            };
+            results.take(vector, address.map_err(|Errno(code)| code));
+            if left > 0 {
+                // SAFETY: There is another one behind it.
+                at = unsafe { at.byte_add(step) };
+            }
+        }
+        Ok(results.inserted)
+    })
+}
+
+unsafe extern "C" fn insert_service(
+    vector: *mut fid_av,
+    node: *const c_char,
+    service: *const c_char,
+    place: *mut fi_addr_t,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    number(|| {
+        // SAFETY: libfabric's callers pass what fi_av_open gave, or NULL, room for one result, and names or NULL.
+        let (vector, mut results, node, service) = unsafe {
+            (borrow::<AddressVector>(vector)?, Results::new(place, flags, context)?, name(node)?, name(service)?)
+        };
+        results.take(vector, named(vector.format, node, service));
+        Ok(results.inserted)
+    })
+}
+
+unsafe extern "C" fn insert_symmetric(
+    vector: *mut fid_av,
+    node: *const c_char,
+    nodes: usize,
+    service: *const c_char,
+    services: usize,
+    places: *mut fi_addr_t,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    number(|| {
+        // SAFETY: libfabric's callers pass what fi_av_open gave, or NULL, room for a result of each, and names or NULL.
+        let (vector, mut results, node, service) = unsafe {
+            (borrow::<AddressVector>(vector)?, Results::new(places, flags, context)?, name(node)?, name(service)?)
+        };
+        let (Some(node), Some(service)) = (node, service) else { return Err(Errno::INVALID) };
+        for which in 0..nodes {
+            let node = counted_node(node, which);
+            for port in 0..services {
+                let service = counted(service, port);
+                let address = match (&node, &service) {
+                    (Some(node), Some(service)) => named(vector.format, Some(node), Some(service)),
+                    _ => Err(FI_EINVAL),
+                };
+                results.take(vector, address);
+            }
+        }
+        Ok(results.inserted)
+    })
+}
+
+/// The address of a node and service that the format can write.
+fn named(format: Format, node: Option<&CStr>, service: Option<&CStr>) -> Result<Address, c_int> {
+    let node = node.ok_or(FI_EINVAL)?;
+    if let Some(address) = node.to_str().ok().filter(|node| text::is_address(node)) {
+        return if service.is_none() { text::read(address).ok_or(FI_EINVAL) } else { Err(FI_EINVAL) };
+    }
+    let fits = |way: &SocketAddr| format.takes(way);
+    let way = resolve(Some(node), service, Lookup::default()).into_iter().find(fits).ok_or(FI_EADDRNOTAVAIL)?;
+    Ok(Address::from(way))
+}
+
+/// The node that is so many after this one: the next address, or the name with the next number at its end.
+fn counted_node(node: &CStr, more: usize) -> Option<CString> {
+    let text = node.to_str().ok()?;
+    let next = match text.parse::<IpAddr>() {
+        Ok(IpAddr::V4(four)) => {
+            four.to_bits().checked_add(u32::try_from(more).ok()?).map(|bits| IpAddr::V4(bits.into()))
+        }
+        Ok(IpAddr::V6(six)) => six.to_bits().checked_add(more as u128).map(|bits| IpAddr::V6(bits.into())),
+        Err(_) => return counted(node, more),
+    };
+    CString::new(next?.to_string()).ok()
+}
+
+/// A name with a number at its end that is so much higher. Without one, there is only the name itself.
+fn counted(name: &CStr, more: usize) -> Option<CString> {
+    if more == 0 {
+        return Some(name.to_owned());
+    }
+    let text = name.to_str().ok()?;
+    let digits = text.len() - text.bytes().rev().take_while(u8::is_ascii_digit).count();
+    let (name, first) = text.split_at(digits);
+    let last = first.parse::<usize>().ok()?.checked_add(more)?;
+    CString::new(format!("{name}{last:0width$}", width = first.len())).ok()
+}
+
+unsafe extern "C" fn remove(vector: *mut fid_av, places: *mut fi_addr_t, count: usize, flags: u64) -> c_int {
+    status(|| {
+        if flags != 0 {
+            return Err(Errno::BAD_FLAGS);
+        }
+        if places.is_null() && count > 0 {
+            return Err(Errno::INVALID);
+        }
+        // SAFETY: libfabric's callers pass what fi_av_open gave, or NULL.
+        let vector = unsafe { borrow::<AddressVector>(vector) }?;
+        for which in 0..count {
+            // SAFETY: There are so many places.
+            let place = unsafe { places.add(which).read() };
+            vector.remove(place).ok_or(Errno::INVALID)?;
+        }
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn lookup(vector: *mut fid_av, place: fi_addr_t, to: *mut c_void, length: *mut usize) -> c_int {
+    status(|| {
+        // SAFETY: libfabric's callers pass what fi_av_open gave, or NULL.
+        let vector = unsafe { borrow::<AddressVector>(vector) }?;
+        let address = vector.address(place).ok_or(Errno::INVALID)?;
+        // SAFETY: The length says how many bytes can be written. A cut address is no error: the length tells.
+        unsafe { vector.format.give(&address, to, length) }.map(drop)
+    })
+}
+
+unsafe extern "C" fn describe(
+    vector: *mut fid_av,
+    address: *const c_void,
+    to: *mut c_char,
+    length: *mut usize,
+) -> *const c_char {
+    let _ = status(|| {
+        if length.is_null() {
+            return Err(Errno::INVALID);
+        }
+        // SAFETY: libfabric's callers pass what fi_av_open gave, or NULL, and an address of its format, or NULL.
+        let address = unsafe { borrow::<AddressVector>(vector)?.format.read(address) }?;
+        let text = text::write(&address).and_then(|text| CString::new(text).ok()).ok_or(Errno::INVALID)?;
+        let bytes = text.as_bytes_with_nul();
+        // SAFETY: The length says how many bytes can be written; the last that is written ends the string.
+        unsafe {
+            let room = if to.is_null() { 0 } else { length.read() };
+            length.write(bytes.len());
+            if let Some(last) = room.min(bytes.len()).checked_sub(1) {
+                core::ptr::copy_nonoverlapping(bytes.as_ptr(), to.cast(), last);
+                to.add(last).write(0);
+            }
+        }
+        Ok(())
+    });
+    to
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(id: u64, ways: &[&str]) -> Address {
+        Address { id, ways: ways.iter().map(|way| way.parse().unwrap()).collect() }
+    }
+
+    #[test]
+    fn places_are_counted_and_used_again() {
+        let mut entries = Entries::default();
+        let [one, two] = [address(0, &["192.0.2.1:1"]), address(0, &["192.0.2.1:2"])];
+        assert_eq!((entries.insert(one.clone()), entries.insert(two.clone())), (0, 1));
+        assert_eq!(entries.get(1), Some(&two));
+        assert_eq!(entries.remove(0), Some(one.clone()));
+        assert_eq!((entries.get(0), entries.find(&one)), (None, None));
+        assert_eq!(entries.remove(0), None);
+        assert_eq!(entries.insert(one.clone()), 0);
+        assert_eq!(entries.find(&one), Some(0));
+        assert_eq!(entries.get(FI_ADDR_NOTAVAIL), None);
+    }
+
+    #[test]
+    fn who_it_is_counts_more_than_where() {
+        let mut entries = Entries::default();
+        let bridge = "172.17.0.1:7";
+        entries.insert(address(1, &["192.0.2.1:7", bridge]));
+        entries.insert(address(2, &["192.0.2.2:7", bridge]));
+        entries.insert(address(0, &["192.0.2.3:7"]));
+        assert_eq!(entries.find(&address(2, &[bridge])), Some(1));
+        assert_eq!(entries.find(&address(0, &["192.0.2.2:7"])), Some(1));
+        assert_eq!(entries.find(&address(3, &["192.0.2.3:7"])), Some(2), "who it is was not known");
+        assert_eq!(entries.find(&address(3, &["192.0.2.1:7"])), None, "somebody else at that address");
+    }
+
+    #[test]
+    fn addresses_that_nobody_can_have_are_refused() {
+        for ways in [&[][..], &["0.0.0.0:7"], &["192.0.2.1:0"], &["192.0.2.1:7", "[::]:7"]] {
+            assert_eq!(reachable(address(0, ways)), Err(FI_EADDRNOTAVAIL), "{ways:?}");
+        }
+        assert!(reachable(address(0, &["192.0.2.1:7"])).is_ok());
+    }
+
+    #[test]
+    fn names_are_counted() {
+        let node = |name: &CStr, more| counted_node(name, more).map(|name| name.into_string().unwrap());
+        assert_eq!(node(c"10.1.1.1", 1).as_deref(), Some("10.1.1.2"));
+        assert_eq!(node(c"10.1.1.255", 1).as_deref(), Some("10.1.2.0"));
+        assert_eq!(node(c"2001:db8::ff", 1).as_deref(), Some("2001:db8::100"));
+        assert_eq!(node(c"host10", 1).as_deref(), Some("host11"));
+        assert_eq!(node(c"host09", 1).as_deref(), Some("host10"));
+        assert_eq!(node(c"host", 0).as_deref(), Some("host"));
+        assert_eq!(node(c"host", 1), None);
+        assert_eq!(node(c"255.255.255.255", 1), None);
+    }
+}

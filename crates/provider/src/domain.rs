@@ -1,0 +1,155 @@
+//! `fi_domain`: a software NIC of its own, in which endpoints, queues, regions and address vectors belong together.
+
+use core::ffi::{c_int, c_void};
+use core::mem::size_of;
+
+use weft::endpoint::EndpointSettings;
+use weft::verbs::{Context, ProtectionDomain};
+use weft_libfabric::abi::{FI_CLASS_DOMAIN, fi_info, fi_ops, fi_ops_domain, fi_ops_mr, fid_domain, fid_fabric};
+
+use crate::addresses::{Format, vector};
+use crate::border::{Header, Held, Object, Users, close_object, give, head, hold, no, status, table};
+use crate::errno::Errno;
+use crate::fabric::Fabric;
+use crate::{parameters, queue};
+
+/// An opened domain.
+#[repr(C)]
+pub(crate) struct Domain {
+    header: Header<fid_domain>,
+    users: Users,
+    fabric: Held<Fabric>,
+    context: Context,
+    protection: ProtectionDomain,
+    format: Format,
+    settings: EndpointSettings,
+}
+
+// SAFETY: repr(C), and the header is first.
+unsafe impl Object for Domain {
+    type Fid = fid_domain;
+    const CLASS: usize = FI_CLASS_DOMAIN;
+
+    fn users(&self) -> &Users {
+        &self.users
+    }
+}
+
+impl Domain {
+    /// The version of the interface that the application was built for.
+    pub(crate) fn api_version(&self) -> u32 {
+        self.fabric.api_version()
+    }
+
+    /// The NIC.
+    pub(crate) const fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// What endpoints and regions of this domain belong to.
+    pub(crate) const fn protection(&self) -> &ProtectionDomain {
+        &self.protection
+    }
+
+    /// How addresses are written.
+    pub(crate) const fn format(&self) -> Format {
+        self.format
+    }
+
+    /// What the user has set, and defaults for the rest: what an endpoint starts from.
+    pub(crate) const fn settings(&self) -> &EndpointSettings {
+        &self.settings
+    }
+}
+
+static OPS: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close: Some(close_object::<Domain>),
+    bind: no(),
+    control: no(),
+    ops_open: no(),
+    tostr: no(),
+    ops_set: no(),
+};
+
+static DOMAIN: fi_ops_domain = fi_ops_domain {
+    size: size_of::<fi_ops_domain>(),
+    av_open: Some(vector::open),
+    cq_open: Some(queue::cq_open),
+    endpoint: no(),
+    scalable_ep: no(),
+    cntr_open: Some(queue::cntr_open),
+    poll_open: Some(queue::poll_open),
+    stx_ctx: no(),
+    srx_ctx: no(),
+    query_atomic: no(),
+    query_collective: no(),
+    endpoint2: no(),
+    xpu_ctx: no(),
+};
+
+static MEMORY: fi_ops_mr = fi_ops_mr { size: size_of::<fi_ops_mr>(), reg: no(), regv: no(), regattr: no() };
+
+/// `fi_domain`.
+///
+/// # Safety
+/// As libfabric's: the pointers are NULL or lead to what they say.
+pub(crate) unsafe extern "C" fn open(
+    fabric: *mut fid_fabric,
+    info: *mut fi_info,
+    to: *mut *mut fid_domain,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: This function's contract is that one's.
+    status(|| unsafe { make(fabric, info, to, context) })
+}
+
+/// `fi_domain2`. It knows no flags.
+///
+/// # Safety
+/// As for [`open`].
+pub(crate) unsafe extern "C" fn open_with_flags(
+    fabric: *mut fid_fabric,
+    info: *mut fi_info,
+    to: *mut *mut fid_domain,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    if flags != 0 {
+        return -Errno::BAD_FLAGS.0;
+    }
+    // SAFETY: This function's contract is that one's.
+    unsafe { open(fabric, info, to, context) }
+}
+
+/// # Safety
+/// As for [`open`].
+unsafe fn make(
+    fabric: *mut fid_fabric,
+    info: *mut fi_info,
+    to: *mut *mut fid_domain,
+    context: *mut c_void,
+) -> Result<(), Errno> {
+    if info.is_null() || to.is_null() {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: libfabric's callers pass what fi_fabric gave, or NULL.
+    let fabric = unsafe { hold::<Fabric>(fabric) }?;
+    // SAFETY: Not NULL, and the field is there in all versions.
+    let format = Format::from_number(unsafe { (&raw const (*info).addr_format).read() }).ok_or(Errno::INVALID)?;
+    let parameters = parameters::get().map_err(|_| Errno::INVALID)?;
+    let nic = Context::with_settings(parameters.nic.clone())?;
+    let protection = nic.allocate_protection_domain()?;
+    let header = fid_domain { fid: head::<Domain>(context, &OPS), ops: table(&DOMAIN), mr: table(&MEMORY) };
+    let domain = Domain {
+        header: Header::new(header),
+        users: Users::default(),
+        fabric,
+        context: nic,
+        protection,
+        format,
+        settings: parameters.endpoint.clone(),
+    };
+    // SAFETY: `to` is not NULL, and then it can be written.
+    unsafe { give(domain, to) }
+}

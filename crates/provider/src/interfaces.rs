@@ -1,0 +1,295 @@
+//! The machine's network interfaces: which of them are used, and in which order.
+
+use core::ptr;
+use core::str::FromStr;
+use std::ffi::CStr;
+use std::net::{IpAddr, SocketAddr};
+
+use weft::endpoint::MAX_ADDRESSES;
+
+use crate::addresses::sockaddr;
+use crate::parameters;
+
+/// An address of an interface that is up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Interface {
+    /// `eth0`, for example.
+    pub(crate) name: String,
+    /// Its address; IPv6 link-local ones with their scope.
+    pub(crate) address: SocketAddr,
+    /// Bits of the address that all of its network have in common.
+    pub(crate) prefix: u8,
+    /// Whether the default route goes through it.
+    pub(crate) default_route: bool,
+}
+
+impl Interface {
+    /// The network that it is in, as it is written: `192.0.2.0/24`.
+    pub(crate) fn network(&self) -> String {
+        format!("{}/{}", network(self.address.ip(), self.prefix), self.prefix)
+    }
+
+    /// How far behind it stands: the loopback after all that others can reach, link-local addresses and those of containers before it.
+    fn rank(&self) -> u8 {
+        match self.address.ip() {
+            ip if ip.is_loopback() => 5,
+            IpAddr::V6(six) if six.is_unicast_link_local() => 4,
+            IpAddr::V4(four) if four.is_link_local() => 4,
+            _ if CONTAINERS.iter().any(|prefix| self.name.starts_with(prefix)) => 3,
+            IpAddr::V6(_) => 2,
+            IpAddr::V4(_) if self.default_route => 0,
+            IpAddr::V4(_) => 1,
+        }
+    }
+
+    fn is_link_local(&self) -> bool {
+        self.rank() == 4
+    }
+
+    fn is_loopback(&self) -> bool {
+        self.address.ip().is_loopback()
+    }
+}
+
+/// Interfaces that lead to containers and virtual machines of the same host, under addresses that every host has.
+const CONTAINERS: [&str; 8] = ["docker", "br-", "virbr", "veth", "cni", "flannel", "podman", "lxc"];
+
+/// What the user wants of the machine's interfaces. Nothing: all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Choice {
+    wanted: Vec<Pattern>,
+    excluded: Vec<Pattern>,
+}
+
+/// Which interfaces are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Pattern {
+    Name(String),
+    Beginning(String),
+    Network(IpAddr, u8),
+}
+
+impl Pattern {
+    fn fits(&self, interface: &Interface) -> bool {
+        match self {
+            Self::Name(name) => *name == interface.name,
+            Self::Beginning(name) => interface.name.starts_with(name),
+            Self::Network(base, prefix) => network(interface.address.ip(), *prefix) == *base,
+        }
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        if text.is_empty() || text.contains(char::is_whitespace) {
+            return Err(());
+        }
+        if let Some(beginning) = text.strip_suffix('*') {
+            return Ok(Self::Beginning(beginning.to_owned()));
+        }
+        if let Ok(ip) = text.parse::<IpAddr>() {
+            return Ok(Self::Network(ip, bits(ip)));
+        }
+        let Some((base, prefix)) = text.split_once('/') else { return Ok(Self::Name(text.to_owned())) };
+        let (base, prefix): (IpAddr, u8) = (base.parse().map_err(drop)?, prefix.parse().map_err(drop)?);
+        if prefix > bits(base) {
+            return Err(());
+        }
+        Ok(Self::Network(network(base, prefix), prefix))
+    }
+}
+
+impl FromStr for Choice {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut choice = Self::default();
+        for part in text.split(',').map(str::trim) {
+            match part.strip_prefix(['!', '^']) {
+                Some(excluded) => choice.excluded.push(excluded.trim().parse()?),
+                None => choice.wanted.push(part.parse()?),
+            }
+        }
+        Ok(choice)
+    }
+}
+
+impl Choice {
+    /// The interfaces that the user wants, in the order of wishes, and then of usefulness.
+    fn pick(&self, mut all: Vec<Interface>) -> Vec<Interface> {
+        let wish = |interface: &Interface| self.wanted.iter().position(|pattern| pattern.fits(interface));
+        all.retain(|interface| !self.excluded.iter().any(|pattern| pattern.fits(interface)));
+        if !self.wanted.is_empty() {
+            all.retain(|interface| wish(interface).is_some());
+        } else if all.iter().any(|interface| !interface.is_link_local() && !interface.is_loopback()) {
+            all.retain(|interface| !interface.is_link_local());
+        }
+        all.sort_by_key(|interface| (wish(interface), interface.rank()));
+        all
+    }
+}
+
+/// The interfaces that may be used, the best first.
+pub(crate) fn usable() -> Vec<Interface> {
+    let choice = parameters::get().map(|parameters| parameters.interfaces.clone()).unwrap_or_default();
+    choice.pick(list())
+}
+
+/// Under which addresses an endpoint that listens on all of them is reached, the best first: those that other machines can reach, or the loopback's if there is none.
+pub(crate) fn addresses() -> Vec<IpAddr> {
+    reachable(&usable())
+}
+
+/// As [`addresses`], of these.
+pub(crate) fn reachable(interfaces: &[Interface]) -> Vec<IpAddr> {
+    let lonely = interfaces.iter().all(Interface::is_loopback);
+    let far = |interface: &&Interface| {
+        (lonely || !interface.is_loopback()) && !(interface.address.is_ipv6() && interface.is_link_local())
+    };
+    interfaces.iter().filter(far).take(MAX_ADDRESSES).map(|interface| interface.address.ip()).collect()
+}
+
+/// Every address of every interface that is up.
+fn list() -> Vec<Interface> {
+    let mut first = ptr::null_mut();
+    // SAFETY: The list's beginning can be written.
+    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+        return Vec::new();
+    }
+    let routed = default_route();
+    let mut interfaces = Vec::new();
+    let mut entry = first;
+    while !entry.is_null() {
+        // SAFETY: An entry of the list, which is freed below.
+        unsafe {
+            interfaces.extend(interface(&*entry, routed.as_deref()));
+            entry = (*entry).ifa_next;
+        }
+    }
+    // SAFETY: It came from getifaddrs, and nothing of it is used any more.
+    unsafe { libc::freeifaddrs(first) };
+    interfaces
+}
+
+/// # Safety
+/// An entry of a list of `getifaddrs` that has not been freed.
+unsafe fn interface(entry: &libc::ifaddrs, routed: Option<&str>) -> Option<Interface> {
+    let needed = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
+    if entry.ifa_flags & needed != needed || entry.ifa_addr.is_null() {
+        return None;
+    }
+    // SAFETY: Not NULL, so it is an address; the mask is one of the same family, or NULL; the name is a C string.
+    let (address, mask, name) = unsafe {
+        let mask = if entry.ifa_netmask.is_null() { None } else { sockaddr::read(entry.ifa_netmask.cast()) };
+        (sockaddr::read(entry.ifa_addr.cast())?, mask, CStr::from_ptr(entry.ifa_name).to_str().ok()?.to_owned())
+    };
+    let prefix = match mask.map(|mask| mask.ip()) {
+        Some(IpAddr::V4(mask)) => mask.to_bits().leading_ones() as u8,
+        Some(IpAddr::V6(mask)) => mask.to_bits().leading_ones() as u8,
+        None => bits(address.ip()),
+    };
+    let default_route = routed == Some(name.as_str());
+    Some(Interface { name, address, prefix, default_route })
+}
+
+/// The name of the interface that the default route goes through.
+fn default_route() -> Option<String> {
+    let table = std::fs::read_to_string("/proc/net/route").ok()?;
+    let default = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let default = default.filter(|fields| fields.len() > 7 && fields[1] == "00000000" && fields[7] == "00000000");
+    default.min_by_key(|fields| fields[6].parse::<u32>().unwrap_or(u32::MAX)).map(|fields| fields[0].to_owned())
+}
+
+fn network(ip: IpAddr, prefix: u8) -> IpAddr {
+    let off = u32::from(bits(ip).saturating_sub(prefix));
+    match ip {
+        IpAddr::V4(four) => IpAddr::V4((four.to_bits() & u32::MAX.checked_shl(off).unwrap_or(0)).into()),
+        IpAddr::V6(six) => IpAddr::V6((six.to_bits() & u128::MAX.checked_shl(off).unwrap_or(0)).into()),
+    }
+}
+
+const fn bits(ip: IpAddr) -> u8 {
+    if ip.is_ipv4() { 32 } else { 128 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(name: &str, address: &str, prefix: u8, default_route: bool) -> Interface {
+        Interface { name: name.into(), address: SocketAddr::new(address.parse().unwrap(), 0), prefix, default_route }
+    }
+
+    fn machine() -> Vec<Interface> {
+        vec![
+            interface("lo", "127.0.0.1", 8, false),
+            interface("lo", "::1", 128, false),
+            interface("docker0", "172.17.0.1", 16, false),
+            interface("eth1", "10.0.0.5", 24, false),
+            interface("eth0", "192.0.2.5", 24, true),
+            interface("eth0", "2001:db8::5", 64, true),
+            interface("eth0", "fe80::5", 64, true),
+        ]
+    }
+
+    fn names(choice: &str) -> Vec<String> {
+        let choice = if choice.is_empty() { Choice::default() } else { choice.parse().unwrap() };
+        choice.pick(machine()).iter().map(|interface| interface.address.ip().to_string()).collect()
+    }
+
+    #[test]
+    fn the_useful_ones_come_first() {
+        let all = ["192.0.2.5", "10.0.0.5", "2001:db8::5", "172.17.0.1", "127.0.0.1", "::1"];
+        assert_eq!(names(""), all);
+    }
+
+    #[test]
+    fn the_user_chooses() {
+        assert_eq!(names("eth1"), ["10.0.0.5"]);
+        assert_eq!(names("docker*,eth1"), ["172.17.0.1", "10.0.0.5"]);
+        assert_eq!(names("!docker*, !lo"), ["192.0.2.5", "10.0.0.5", "2001:db8::5"]);
+        assert_eq!(names("eth0,!2001:db8::/32"), ["192.0.2.5", "fe80::5"]);
+        assert_eq!(names("10.0.0.0/8"), ["10.0.0.5"]);
+        assert_eq!(names("192.0.2.5"), ["192.0.2.5"]);
+        assert_eq!(names("fe80::5"), ["fe80::5"]);
+        assert_eq!(names("eth7"), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_no_choice() {
+        for text in [",", "eth0,,eth1", "1.2.3.4/33", "x/8", "!", "eth 0"] {
+            assert!(text.parse::<Choice>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn link_local_addresses_are_better_than_none() {
+        let few = vec![interface("lo", "127.0.0.1", 8, false), interface("eth0", "fe80::5", 64, false)];
+        let picked = Choice::default().pick(few);
+        assert_eq!(picked.len(), 2);
+        assert_eq!(picked[0].name, "eth0");
+    }
+
+    #[test]
+    fn others_reach_what_is_not_the_loopback() {
+        let all = Choice::default().pick(machine());
+        let ips: Vec<_> = reachable(&all).iter().map(IpAddr::to_string).collect();
+        assert_eq!(ips, ["192.0.2.5", "10.0.0.5", "2001:db8::5", "172.17.0.1"]);
+        let alone = vec![interface("lo", "127.0.0.1", 8, false)];
+        assert_eq!(reachable(&alone), ["127.0.0.1".parse::<IpAddr>().unwrap()]);
+    }
+
+    #[test]
+    fn networks() {
+        assert_eq!(machine()[4].network(), "192.0.2.0/24");
+        assert_eq!(machine()[5].network(), "2001:db8::/64");
+        assert_eq!(network("1.2.3.4".parse().unwrap(), 0), "0.0.0.0".parse::<IpAddr>().unwrap());
+    }
+
+    #[test]
+    fn this_machine_has_a_loopback() {
+        assert!(list().iter().any(|interface| interface.is_loopback()), "{:?}", list());
+    }
+}

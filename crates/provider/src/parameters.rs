@@ -1,0 +1,293 @@
+//! `FI_WEFT_*`: what the user may set in the environment, and `fi_info -e` lists.
+
+use core::fmt;
+use core::ops::RangeInclusive;
+use core::str::FromStr;
+use core::time::Duration;
+use std::sync::OnceLock;
+
+use weft::endpoint::EndpointSettings;
+use weft::verbs::{Progress, Settings};
+
+use crate::interfaces::Choice;
+
+/// Everything that the user has set, and defaults for the rest.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Parameters {
+    /// Of the NIC that a domain opens.
+    pub(crate) nic: Settings,
+    /// Of endpoints.
+    pub(crate) endpoint: EndpointSettings,
+    /// Which interfaces are used.
+    pub(crate) interfaces: Choice,
+    /// Where endpoints listen whose port is left open. `None`: wherever the system likes.
+    pub(crate) ports: Option<RangeInclusive<u16>>,
+}
+
+/// A variable with a value that is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    name: &'static str,
+    value: String,
+    possible: &'static str,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FI_WEFT_{}={:?} is not possible: it must be {}", self.name, self.value, self.possible)
+    }
+}
+
+/// A variable: its name without `FI_WEFT_`, what it may be, what it does, and how it is set.
+pub(crate) struct Variable {
+    pub(crate) name: &'static str,
+    pub(crate) possible: &'static str,
+    pub(crate) help: &'static str,
+    set: fn(&mut Parameters, &str) -> Option<()>,
+}
+
+/// What can be set.
+pub(crate) static VARIABLES: [Variable; 14] = [
+    Variable {
+        name: "PROGRESS",
+        possible: "hybrid, thread or caller",
+        help: "Who runs the NIC: hybrid (default): the calling thread while it is in a call, and a thread of the NIC when it has been away; \
+               thread: always that thread; caller: nobody but the calling thread",
+        set: |parameters, text| Some(parameters.nic.progress = progress(text)?),
+    },
+    Variable {
+        name: "INTERFACE",
+        possible: "a list of interface names, addresses or networks (192.0.2.0/24), separated by commas; ! before one excludes it",
+        help: "Which network interfaces are used, the best first: names, beginnings of names with *, addresses or networks (192.0.2.0/24), separated by \
+               commas; ! before one excludes it. Default: all that are up, those of containers and the loopback last",
+        set: |parameters, text| Some(parameters.interfaces = text.parse().ok()?),
+    },
+    Variable {
+        name: "PORT",
+        possible: "a TCP port (1 to 65535) or a range of them (5000-5999)",
+        help: "Port, or range of ports (5000-5999), that endpoints listen on, for firewalls: each endpoint needs one. Default: any",
+        set: |parameters, text| Some(parameters.ports = Some(ports(text)?)),
+    },
+    Variable {
+        name: "SHORT",
+        possible: "a number of bytes from 0 to 64K",
+        help: "Messages up to so many bytes are sent at once, with one copy at the receiver (default 16K)",
+        set: |parameters, text| Some(set_short(parameters, between(bytes(text)?, 0..=MOST_SHORT)?)),
+    },
+    Variable {
+        name: "EAGER",
+        possible: "a number of bytes",
+        help: "Messages up to so many bytes are sent as soon as the receiver has told where to; longer ones are read by the receiver when it has \
+               posted its receive (default 64K)",
+        set: |parameters, text| Some(parameters.endpoint.messages.eager_bytes = bytes(text)?),
+    },
+    Variable {
+        name: "FRAGMENT",
+        possible: "a number of bytes, at least 4K",
+        help: "Longer messages are read in pieces of so many bytes (default 1M)",
+        set: |parameters, text| {
+            Some(parameters.endpoint.messages.fragment_bytes = between(bytes(text)?, 4096..=1 << 31)?)
+        },
+    },
+    Variable {
+        name: "CREDITS",
+        possible: "a number from 2 to 1024",
+        help: "Packets of short messages that a peer may have under way to this process; each takes memory for one of FI_WEFT_SHORT bytes (default 16)",
+        set: |parameters, text| {
+            Some(parameters.endpoint.messages.data_credits = between(text.parse().ok()?, 2..=1024)?)
+        },
+    },
+    Variable {
+        name: "UNEXPECTED",
+        possible: "a number of bytes, at least 64K",
+        help: "Bytes of messages that nobody waits for yet, kept for all peers together; beyond, senders are slowed down (default 64M)",
+        set: |parameters, text| {
+            Some(parameters.endpoint.messages.unexpected_bytes = between(bytes(text)?, 1 << 16..=1 << 50)?)
+        },
+    },
+    Variable {
+        name: "CONNECT_TIMEOUT",
+        possible: "a time in seconds, greater than 0",
+        help: "Seconds until a peer that can't be reached is an error, all its addresses together (default 10)",
+        set: |parameters, text| Some(parameters.endpoint.connect_timeout = seconds(text)?),
+    },
+    Variable {
+        name: "PEER_TIMEOUT",
+        possible: "a time in seconds, greater than 0, or 0 for none",
+        help: "Seconds until a peer that does not answer any more is an error; 0: never (default 60)",
+        set: |parameters, text| Some(parameters.nic.peer_timeout = seconds_or_never(text)?),
+    },
+    Variable {
+        name: "IDLE_TIMEOUT",
+        possible: "a time in seconds, greater than 0, or 0 for none",
+        help: "Seconds until a connection on which nothing happens is closed; it opens again when it is needed; 0: never (default 0)",
+        set: |parameters, text| Some(parameters.endpoint.messages.idle_timeout = seconds_or_never(text)?),
+    },
+    Variable {
+        name: "ENGINES",
+        possible: "a number from 1 to 64; more than 1 not with FI_WEFT_PROGRESS=caller",
+        help: "Threads that share the connections of a domain (default 1)",
+        set: |parameters, text| {
+            Some(parameters.nic.engines = between(text.parse().ok()?, 1..=Settings::MOST_ENGINES as u64)? as usize)
+        },
+    },
+    Variable {
+        name: "SPIN",
+        possible: "a time in microseconds, at most 1000000",
+        help: "Microseconds that a waiting thread looks for news before it sleeps (default 50)",
+        set: |parameters, text| {
+            Some(parameters.nic.spin = Duration::from_micros(between(text.parse().ok()?, 0..=1_000_000)?))
+        },
+    },
+    Variable {
+        name: "LINGER",
+        possible: "a time in seconds",
+        help: "Seconds that closing an endpoint waits until what was sent has gone out (default 2)",
+        set: |parameters, text| Some(parameters.endpoint.linger = seconds_or_never(text)?.unwrap_or(Duration::ZERO)),
+    },
+];
+
+/// The most that fits into a packet.
+const MOST_SHORT: u64 = 64 * 1024;
+
+/// What the environment says. Read once.
+///
+/// # Errors
+/// The first variable that has a value which is none.
+pub(crate) fn get() -> Result<&'static Parameters, &'static Wrong> {
+    static PARAMETERS: OnceLock<Result<Parameters, Wrong>> = OnceLock::new();
+    PARAMETERS.get_or_init(|| read(|name| std::env::var(format!("FI_WEFT_{name}")).ok())).as_ref()
+}
+
+/// What a source of values says, for each variable that has one.
+fn read(value: impl Fn(&str) -> Option<String>) -> Result<Parameters, Wrong> {
+    let mut parameters = Parameters::default();
+    for variable in &VARIABLES {
+        let Some(text) = value(variable.name).filter(|text| !text.trim().is_empty()) else { continue };
+        let wrong = || Wrong { name: variable.name, value: text.clone(), possible: variable.possible };
+        (variable.set)(&mut parameters, text.trim()).ok_or_else(wrong)?;
+        // Some values go with others only.
+        parameters.nic.check().map_err(|_| wrong())?;
+    }
+    let messages = &mut parameters.endpoint.messages;
+    messages.eager_bytes = messages.eager_bytes.max(messages.short_bytes.into());
+    Ok(parameters)
+}
+
+fn progress(text: &str) -> Option<Progress> {
+    match text.to_ascii_lowercase().as_str() {
+        "hybrid" => Some(Progress::Hybrid),
+        "thread" => Some(Progress::Thread),
+        "caller" => Some(Progress::Caller),
+        _ => None,
+    }
+}
+
+fn ports(text: &str) -> Option<RangeInclusive<u16>> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (u16::from_str(first.trim()).ok()?, u16::from_str(last.trim()).ok()?);
+    (first > 0 && first <= last).then_some(first..=last)
+}
+
+/// A packet must have room for a short message and its headers.
+fn set_short(parameters: &mut Parameters, bytes: u64) {
+    let messages = &mut parameters.endpoint.messages;
+    let header = messages.packet_bytes - messages.short_bytes;
+    messages.short_bytes = bytes as u32;
+    messages.packet_bytes = messages.packet_bytes.max(bytes as u32 + header);
+}
+
+/// A number of bytes: `K`, `M` and `G` are powers of 1024.
+fn bytes(text: &str) -> Option<u64> {
+    let text = text.trim_end_matches(['B', 'b']).trim_end_matches('i');
+    let (digits, shift) = match text.chars().last()?.to_ascii_uppercase() {
+        'K' => (&text[..text.len() - 1], 10),
+        'M' => (&text[..text.len() - 1], 20),
+        'G' => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    digits.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+fn seconds(text: &str) -> Option<Duration> {
+    let seconds: f64 = text.trim_end_matches('s').trim().parse().ok()?;
+    let time = Duration::try_from_secs_f64(seconds).ok()?;
+    (!time.is_zero()).then_some(time)
+}
+
+/// 0 is never.
+fn seconds_or_never(text: &str) -> Option<Option<Duration>> {
+    if text.trim_end_matches('s').trim().parse() == Ok(0.0) { Some(None) } else { seconds(text).map(Some) }
+}
+
+fn between<T: PartialOrd + Copy>(value: T, range: RangeInclusive<T>) -> Option<T> {
+    range.contains(&value).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(pairs: &[(&str, &str)]) -> Result<Parameters, Wrong> {
+        read(|name| pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+    }
+
+    #[test]
+    fn nothing_set_is_the_defaults() {
+        let parameters = with(&[("PROGRESS", " ")]).unwrap();
+        assert_eq!(parameters.endpoint, EndpointSettings::default());
+        assert_eq!((parameters.nic.progress, parameters.ports), (Progress::Hybrid, None));
+    }
+
+    #[test]
+    fn values_with_units() {
+        let parameters = with(&[
+            ("PROGRESS", "Thread"),
+            ("PORT", "5000-5009"),
+            ("EAGER", "1MiB"),
+            ("UNEXPECTED", "1g"),
+            ("CREDITS", "32"),
+            ("CONNECT_TIMEOUT", "2.5"),
+            ("PEER_TIMEOUT", "0"),
+            ("ENGINES", "2"),
+        ])
+        .unwrap();
+        assert_eq!(parameters.nic.progress, Progress::Thread);
+        assert_eq!(parameters.ports, Some(5000..=5009));
+        assert_eq!(parameters.endpoint.messages.eager_bytes, 1 << 20);
+        assert_eq!(parameters.endpoint.messages.unexpected_bytes, 1 << 30);
+        assert_eq!(parameters.endpoint.messages.data_credits, 32);
+        assert_eq!(parameters.endpoint.connect_timeout, Duration::from_millis(2500));
+        assert_eq!((parameters.nic.peer_timeout, parameters.nic.engines), (None, 2));
+    }
+
+    #[test]
+    fn a_packet_has_room_for_a_short_message_and_eager_ones_are_no_shorter() {
+        let messages = with(&[("SHORT", "64k"), ("EAGER", "1k")]).unwrap().endpoint.messages;
+        assert!(messages.packet_bytes > 64 * 1024);
+        assert_eq!((messages.short_bytes, messages.eager_bytes), (64 * 1024, 64 * 1024));
+    }
+
+    #[test]
+    fn a_wrong_value_is_named_with_what_is_possible() {
+        let error = with(&[("PROGRESS", "fast")]).unwrap_err();
+        assert_eq!(error.to_string(), "FI_WEFT_PROGRESS=\"fast\" is not possible: it must be hybrid, thread or caller");
+        for (name, value) in [
+            ("PORT", "0"),
+            ("PORT", "70000"),
+            ("PORT", "9-8"),
+            ("SHORT", "65K"),
+            ("EAGER", "-1"),
+            ("EAGER", "17179869184G"),
+            ("CREDITS", "1"),
+            ("CONNECT_TIMEOUT", "0"),
+            ("CONNECT_TIMEOUT", "nan"),
+            ("PEER_TIMEOUT", "-3"),
+            ("ENGINES", "65"),
+            ("INTERFACE", "300.0.0.0/8"),
+        ] {
+            assert_eq!(with(&[(name, value)]).unwrap_err().name, name, "{value}");
+        }
+        assert_eq!(with(&[("PROGRESS", "caller"), ("ENGINES", "2")]).unwrap_err().name, "ENGINES");
+    }
+}
