@@ -1,21 +1,7 @@
 //! What a machine asks of the NIC that it is part of.
 
-use arrayvec::ArrayVec;
-use weft_base::{MAX_GATHER, PeerId, Stag};
-
-/// A piece of a peer's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemotePart {
-    /// The region, as the peer has announced it.
-    pub stag: Stag,
-    /// The tagged offset of the first byte.
-    pub offset: u64,
-    /// Bytes.
-    pub length: u64,
-}
-
-/// Memory of an operation, in order.
-pub type Parts = ArrayVec<RemotePart, MAX_GATHER>;
+use weft_base::PeerId;
+pub use weft_wire::message::{Parts, RemotePart};
 
 /// Names a one-sided transfer that the machine asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,10 +7,15 @@
 //! - and then, while [`Machine::next_ready`] names a peer, [`Machine::poll_packet`], whose bytes are one RDMAP Send to that peer.
 #![forbid(unsafe_code)]
 
+mod hash;
 mod host;
+mod list;
 mod machine;
+mod matching;
+mod pool;
 mod settings;
 
 pub use host::{BufferId, CallId, Failure, Host, Parts, Received, RemotePart, Ticket};
-pub use machine::{Machine, Match, Peek, Receive, Send, Terms, Violation};
+pub use machine::{Machine, Peek, RESERVED_PACKETS, Receive, Send, Terms, Violation};
+pub use matching::{Match, Matcher, PostedId, UnexpectedId};
 pub use settings::Settings;

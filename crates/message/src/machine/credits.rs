@@ -1,0 +1,81 @@
+//! Credits of one class of packets: those that a peer has granted us, and those that we have granted it.
+
+/// Packets that we may still send.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Allowance {
+    granted: u16,
+    left: u16,
+}
+
+impl Allowance {
+    pub(super) const fn new(granted: u16) -> Self {
+        Self { granted, left: granted }
+    }
+
+    pub(super) const fn left(&self) -> u16 {
+        self.left
+    }
+
+    pub(super) fn take(&mut self) {
+        self.left -= 1;
+    }
+
+    /// The peer gives some back. Returns whether it may: not more than were taken.
+    pub(super) const fn refill(&mut self, count: u16) -> bool {
+        let fits = count <= self.granted - self.left;
+        if fits {
+            self.left += count;
+        }
+        fits
+    }
+}
+
+/// Packets that the peer may still send.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Debt {
+    granted: u16,
+    /// It has sent so many whose credit it has not got back.
+    used: u16,
+    /// So many of them can be given back.
+    owed: u16,
+}
+
+impl Debt {
+    pub(super) const fn new(granted: u16) -> Self {
+        Self { granted, used: 0, owed: 0 }
+    }
+
+    /// A packet has come. Returns whether the peer had a credit.
+    pub(super) const fn charge(&mut self) -> bool {
+        let had = self.used < self.granted;
+        if had {
+            self.used += 1;
+        }
+        had
+    }
+
+    /// The credit of a packet can be given back.
+    pub(super) fn release(&mut self) {
+        debug_assert!(self.owed < self.used, "a credit is given back twice");
+        self.owed += 1;
+    }
+
+    /// Packets whose credit is kept back.
+    pub(super) const fn held(&self) -> u16 {
+        self.used - self.owed
+    }
+
+    /// Whether giving back is worth a packet of its own: half of them are owed, or the peer has none. At most two such packets are under way at a time, for what they bring together
+    /// is no more than there are.
+    pub(super) const fn is_due(&self) -> bool {
+        self.owed > 0 && (self.owed >= self.granted.div_ceil(2) || self.used == self.granted)
+    }
+
+    /// What is owed is given back.
+    pub(super) const fn give_back(&mut self) -> u16 {
+        let owed = self.owed;
+        self.used -= owed;
+        self.owed = 0;
+        owed
+    }
+}

@@ -1,0 +1,251 @@
+//! What packets bring.
+
+use slotmap::{KeyData, new_key_type};
+use weft_base::{PeerId, Time};
+use weft_wire::message::{Class, Envelope, MAX_RECORDS, Outcome, PACKET_HEADER_LENGTH, PacketHeader, Parts, Record};
+
+use super::outgoing::{id, total};
+use super::receiving::{Body, Incoming, IncomingKey, Reading};
+use super::{Machine, Violation};
+use crate::host::{CallId, Failure, Host};
+
+new_key_type! {
+    pub(super) struct PacketKey;
+    pub(super) struct AnswerKey;
+}
+
+/// A data packet whose credit is kept back.
+pub(super) struct Held {
+    pub(super) peer: PeerId,
+    /// What it brought and is still there.
+    pub(super) records: usize,
+}
+
+/// A peer's call that was not answered.
+pub(super) struct Called {
+    pub(super) peer: PeerId,
+    id: u64,
+    packet: PacketKey,
+}
+
+/// The packet at hand, which is held if something of it must be.
+struct Arrival {
+    peer: PeerId,
+    class: Class,
+    held: Option<PacketKey>,
+}
+
+impl<H: Host> Machine<H> {
+    /// A packet has come from a peer.
+    ///
+    /// # Errors
+    /// The peer broke the rules: its connection must be broken off. What stood in the packet before that has happened.
+    pub fn handle_packet(&mut self, peer: PeerId, packet: &[u8], now: Time, host: &mut H) -> Result<(), Violation> {
+        let header = PacketHeader::parse(packet).map_err(|_| Violation("a packet without a proper header"))?;
+        self.charge(peer, &header, packet.len(), now)?;
+        let mut arrival = Arrival { peer, class: header.class, held: None };
+        let outcome = self.take_records(&mut arrival, &packet[PACKET_HEADER_LENGTH..], host);
+        if header.class == Class::Data && arrival.held.is_none() {
+            self.peers.at(peer).data_debt.release();
+        }
+        self.peers.wake(peer);
+        outcome
+    }
+
+    /// What a packet costs the peer, and what it gives back to us.
+    fn charge(&mut self, peer: PeerId, header: &PacketHeader, length: usize, now: Time) -> Result<(), Violation> {
+        let entry = self.peers.at(peer);
+        if !entry.is_connected() {
+            return Err(Violation("a packet without a connection"));
+        }
+        if length > self.settings.packet_bytes as usize {
+            return Err(Violation("a packet is longer than agreed"));
+        }
+        let had_credit = match header.class {
+            Class::Data => entry.data_debt.charge(),
+            Class::Control => entry.control_debt.charge(),
+            Class::Credits => length == PACKET_HEADER_LENGTH,
+        };
+        if !had_credit {
+            return Err(Violation("a packet for which the peer had no credit"));
+        }
+        if header.class == Class::Control {
+            entry.control_debt.release();
+        }
+        if header.class != Class::Credits {
+            entry.last_active = now;
+        }
+        if !entry.data.refill(header.data_credits) || !entry.control.refill(header.control_credits) {
+            return Err(Violation("more credits are given back than were used"));
+        }
+        Ok(())
+    }
+
+    fn take_records(&mut self, arrival: &mut Arrival, mut bytes: &[u8], host: &mut H) -> Result<(), Violation> {
+        for _ in 0..MAX_RECORDS {
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            let (record, head, body) = Record::parse(bytes).map_err(|_| Violation("a record of no proper form"))?;
+            bytes = &bytes[head + body.len()..];
+            self.take_record(arrival, record, body, host)?;
+        }
+        if bytes.is_empty() { Ok(()) } else { Err(Violation("a packet with too many records")) }
+    }
+
+    fn take_record(
+        &mut self,
+        arrival: &mut Arrival,
+        record: Record,
+        body: &[u8],
+        host: &mut H,
+    ) -> Result<(), Violation> {
+        let peer = arrival.peer;
+        let needs_data = matches!(record, Record::Short { .. } | Record::Request { .. } | Record::Call { .. });
+        if needs_data && arrival.class != Class::Data {
+            return Err(Violation("a message in a packet that must not have one"));
+        }
+        match record {
+            Record::Short { envelope, acknowledge, .. } => {
+                self.on_short(arrival, envelope, acknowledge, body, host);
+                Ok(())
+            }
+            Record::Request { envelope, id, length, delivery, source } => {
+                self.on_request(arrival, envelope, id, length, delivery, source, host)
+            }
+            Record::Clear { id, sink_id, sink } => self.on_clear(peer, id, sink_id, &sink, host),
+            Record::Written { sink_id } => self.on_message_written(peer, sink_id, host),
+            Record::Taken { id, outcome } => self.on_taken(peer, id, outcome, host),
+            Record::Call { id, .. } => {
+                self.on_call(arrival, id, body, host);
+                Ok(())
+            }
+            Record::Answer { id, outcome: Outcome::Done, .. } => self.on_answer(peer, id, Ok(body), host),
+            Record::Answer { id, outcome: Outcome::Refused, .. } => {
+                self.on_answer(peer, id, Err(Failure::Refused), host)
+            }
+            Record::Close => self.on_close(peer, host),
+            Record::CloseAnswer { agreed } => self.on_close_answer(peer, agreed, host),
+        }
+    }
+
+    fn on_short(
+        &mut self,
+        arrival: &mut Arrival,
+        envelope: Envelope,
+        acknowledge: Option<u64>,
+        bytes: &[u8],
+        host: &mut H,
+    ) {
+        let incoming = Incoming::new(arrival.peer, envelope, bytes.len() as u64, acknowledge, Body::Empty);
+        if let Some(posted) = self.matcher.find_posted(arrival.peer, envelope.tag) {
+            let landing = self.assign_posted(posted, incoming.length);
+            let receive = &mut self.receives[landing.receive];
+            host.place(&mut receive.user, landing.offset, &bytes[..landing.fitting(bytes.len() as u64) as usize]);
+            self.complete(&incoming, landing, host);
+            return;
+        }
+        let key = self.incoming.insert(incoming);
+        let body = Body::Short(self.pool.take(bytes));
+        let cost = self.incoming[key].cost(body.bytes());
+        self.incoming[key].body = body;
+        self.keep(arrival, key, cost);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "they are the fields of one record")]
+    fn on_request(
+        &mut self,
+        arrival: &mut Arrival,
+        envelope: Envelope,
+        id: u64,
+        length: u64,
+        delivery: bool,
+        source: Parts,
+        host: &mut H,
+    ) -> Result<(), Violation> {
+        let reads = !source.is_empty();
+        if reads && total(&source) != Some(length) {
+            return Err(Violation("a message whose parts are not together as long as it is"));
+        }
+        let acknowledge = (delivery || reads).then_some(id);
+        let body = if reads { Body::Source(Reading::new(source)) } else { Body::Asked { id } };
+        let key = self.incoming.insert(Incoming::new(arrival.peer, envelope, length, acknowledge, body));
+        if let Some(posted) = self.matcher.find_posted(arrival.peer, envelope.tag) {
+            let landing = self.assign_posted(posted, length);
+            self.land(key, landing, host);
+            return Ok(());
+        }
+        let cost = self.incoming[key].cost(0);
+        self.keep(arrival, key, cost);
+        self.allocate(key, host);
+        Ok(())
+    }
+
+    /// Nobody waits for a message: it is kept, within the budget if it has room, else in place of the packet's credit.
+    fn keep(&mut self, arrival: &mut Arrival, key: IncomingKey, cost: u64) {
+        if self.budget.take(cost) {
+            self.incoming[key].kept = cost;
+        } else {
+            self.incoming[key].packet = Some(self.hold_packet(arrival));
+            self.budget.wait(key);
+        }
+        let incoming = &self.incoming[key];
+        let place = self.matcher.keep(incoming.peer, incoming.envelope.tag, key);
+        self.incoming[key].place = Some(place);
+    }
+
+    fn hold_packet(&mut self, arrival: &mut Arrival) -> PacketKey {
+        let packets = &mut self.packets;
+        let peer = arrival.peer;
+        let key = *arrival.held.get_or_insert_with(|| packets.insert(Held { peer, records: 0 }));
+        packets[key].records += 1;
+        key
+    }
+
+    /// Something that a packet brought is gone. With the last, its credit is given back.
+    pub(super) fn release_packet(&mut self, key: PacketKey) {
+        let Some(held) = self.packets.get_mut(key) else { return };
+        held.records -= 1;
+        if held.records == 0 {
+            let peer = held.peer;
+            self.packets.remove(key);
+            self.peers.at(peer).data_debt.release();
+            self.peers.wake(peer);
+        }
+    }
+
+    fn on_call(&mut self, arrival: &mut Arrival, call: u64, body: &[u8], host: &mut H) {
+        let packet = self.hold_packet(arrival);
+        let key = self.called.insert(Called { peer: arrival.peer, id: call, packet });
+        host.called(arrival.peer, CallId(id(key)), body);
+    }
+
+    /// Answers a peer's call. `body` is at most [`crate::Settings::short_bytes`] long; if it is longer than the peer's packets, the peer is told that there is none.
+    pub fn answer(&mut self, call: CallId, body: &[u8]) {
+        let Some(called) = self.called.remove(AnswerKey::from(KeyData::from_ffi(call.0))) else { return };
+        let record = Record::Answer { id: called.id, outcome: Outcome::Done, length: body.len() as u32 };
+        let fits = PACKET_HEADER_LENGTH + record.length() + body.len();
+        if fits <= self.peers.at(called.peer).packet_bytes as usize {
+            let body = self.pool.take(body);
+            self.peers.answer(called.peer, record, body);
+        } else {
+            let record = Record::Answer { id: called.id, outcome: Outcome::Refused, length: 0 };
+            self.peers.answer(called.peer, record, Vec::new());
+        }
+        self.release_packet(called.packet);
+    }
+
+    /// Something else than a packet has used up one of our receive requests, for which the peer has taken a credit.
+    ///
+    /// # Errors
+    /// It had none.
+    pub fn handle_other_packet(&mut self, peer: PeerId) -> Result<(), Violation> {
+        let entry = self.peers.at(peer);
+        if !entry.data_debt.charge() {
+            return Err(Violation("a packet for which the peer had no credit"));
+        }
+        entry.data_debt.release();
+        self.peers.wake(peer);
+        Ok(())
+    }
+}

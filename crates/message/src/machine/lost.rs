@@ -1,0 +1,187 @@
+//! Connections that come and go.
+
+use weft_base::{PeerId, Time};
+use weft_wire::message::{MAX_RECORDS, Record};
+
+use super::peer::Link;
+use super::receiving::{Body, IncomingKey, KEPT_OVERHEAD};
+use super::{Machine, Terms, Violation};
+use crate::host::{Failure, Host};
+
+impl<H: Host> Machine<H> {
+    /// A connection to a peer stands, whoever opened it. If there was another one, that is lost.
+    pub fn handle_connected(&mut self, peer: PeerId, terms: Terms, now: Time, host: &mut H) {
+        if self.peers.at(peer).is_connected() {
+            self.handle_lost(peer, false, host);
+        }
+        let (data, control) = (self.settings.data_credits, self.settings.control_credits);
+        self.peers.open(peer, terms, data, control, now);
+    }
+
+    /// The connection to a peer is gone, or could not be had: everything that is under way with it fails. With `abrupt`, receives that wait for this peer alone fail too. Afterwards
+    /// the peer is as if it had never been connected. No transfer with it touches memory any more. If both sides had agreed to close it, what was to be sent meanwhile waits for a new connection.
+    pub fn handle_lost(&mut self, peer: PeerId, abrupt: bool, host: &mut H) {
+        let by_agreement = matches!(self.peers.at(peer).link, Link::Closing | Link::Agreed);
+        self.peers.part(peer);
+        self.packets.retain(|_, held| held.peer != peer);
+        self.called.retain(|_, called| called.peer != peer);
+        if !by_agreement {
+            self.lose_outgoing(peer, host);
+        }
+        self.lose_incoming(peer, host);
+        if abrupt {
+            for posted in self.matcher.posted_for(peer) {
+                self.end_receive(posted, Failure::PeerLost, host);
+            }
+        }
+        self.connect_if_needed(peer, host);
+    }
+
+    fn lose_outgoing(&mut self, peer: PeerId, host: &mut H) {
+        self.peers.at(peer).queue.clear();
+        let sends = self.outgoing.iter().filter(|(_, send)| send.peer == peer);
+        let mut sends: Vec<_> = sends.map(|(key, send)| (send.order, key)).collect();
+        sends.sort_unstable();
+        for (_, key) in sends {
+            self.complete_send(key, Err(Failure::PeerLost), host);
+        }
+        let calls: Vec<_> = self.calls.iter().filter(|(_, call)| call.peer == peer).map(|(key, _)| key).collect();
+        for key in calls {
+            self.complete_call(key, Err(Failure::PeerLost), host);
+        }
+    }
+
+    /// Messages that are here stay. The others are gone, and fail their receive.
+    fn lose_incoming(&mut self, peer: PeerId, host: &mut H) {
+        let keys: Vec<_> =
+            self.incoming.iter().filter(|(_, message)| message.peer == peer).map(|(key, _)| key).collect();
+        for key in keys {
+            let incoming = &mut self.incoming[key];
+            incoming.acknowledge = None;
+            let is_here = matches!(incoming.body, Body::Short(_) | Body::Buffer { is_written: true, .. } | Body::Empty);
+            if is_here && incoming.landing.is_none() {
+                self.leave_behind(key, host);
+            } else {
+                self.lose_message(key, host);
+            }
+        }
+    }
+
+    /// A message that is here stays, within the budget or else within what its peer may leave behind.
+    fn leave_behind(&mut self, key: IncomingKey, host: &mut H) {
+        let most = u64::from(self.settings.data_credits)
+            * (u64::from(self.settings.packet_bytes) + MAX_RECORDS as u64 * KEPT_OVERHEAD);
+        let incoming = &mut self.incoming[key];
+        if incoming.packet.take().is_none() {
+            return;
+        }
+        self.budget.leave();
+        let cost = incoming.cost(incoming.body.bytes());
+        let entry = self.peers.at(incoming.peer);
+        if self.budget.take(cost) {
+            incoming.kept = cost;
+        } else if entry.left_behind + cost <= most {
+            entry.left_behind += cost;
+            incoming.left_behind = cost;
+        } else {
+            self.lose_message(key, host);
+        }
+    }
+
+    fn lose_message(&mut self, key: IncomingKey, host: &mut H) {
+        let incoming = &mut self.incoming[key];
+        if incoming.landing.is_some() {
+            if let Body::Direct = incoming.body {
+                self.conceal(key, host);
+            }
+            self.finish(key, Err(Failure::PeerLost), host);
+        } else if let Some(place) = incoming.place {
+            self.matcher.take(place);
+            self.forget(key, host);
+        } else if incoming.is_discarded {
+            self.forget(key, host);
+        } else if let Body::Buffer { buffer, .. } = core::mem::replace(&mut incoming.body, Body::Lost) {
+            // It is claimed: whoever receives it will be told.
+            host.free(buffer);
+        }
+    }
+
+    /// Something else than messages is under way with a peer, so that its connection is not idle. To be undone by [`Machine::release`].
+    pub fn hold(&mut self, peer: PeerId) {
+        self.peers.at(peer).under_way += 1;
+    }
+
+    /// That has ended.
+    pub fn release(&mut self, peer: PeerId) {
+        let entry = self.peers.at(peer);
+        debug_assert!(entry.under_way > 0, "released more often than held");
+        entry.under_way = entry.under_way.saturating_sub(1);
+    }
+
+    /// Whether anything is under way with a peer: what was sent and not finished, or is to be sent.
+    #[must_use]
+    pub fn is_busy(&self, peer: PeerId) -> bool {
+        self.peers.get(peer).is_some_and(super::peer::Peer::is_busy)
+    }
+
+    /// Time has passed: connections that were idle for long are closed. Returns when to call this next.
+    pub fn handle_time(&mut self, now: Time, _host: &mut H) -> Option<Time> {
+        let timeout = self.settings.idle_timeout?;
+        if now < self.deadline {
+            return Some(self.deadline);
+        }
+        self.deadline = now + timeout;
+        let mut idle = Vec::new();
+        for (peer, entry) in self.peers.iter_mut() {
+            if entry.link == Link::Open && !entry.is_busy() && entry.data_debt.held() == 0 {
+                let due = entry.last_active + timeout;
+                if due <= now {
+                    entry.link = Link::Closing;
+                    idle.push(peer);
+                } else {
+                    self.deadline = self.deadline.min(due);
+                }
+            }
+        }
+        for peer in idle {
+            self.peers.answer(peer, Record::Close, Vec::new());
+        }
+        Some(self.deadline)
+    }
+
+    pub(super) fn on_close(&mut self, peer: PeerId, host: &mut H) -> Result<(), Violation> {
+        let entry = self.peers.at(peer);
+        match entry.link {
+            Link::Open => {
+                let agreed = !entry.is_busy() && entry.data_debt.held() == 0;
+                if agreed {
+                    entry.link = Link::Agreed;
+                }
+                self.peers.answer(peer, Record::CloseAnswer { agreed }, Vec::new());
+            }
+            // Both have asked.
+            Link::Closing => self.close(peer, host),
+            _ => return Err(Violation("a peer closes twice")),
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_close_answer(&mut self, peer: PeerId, agreed: bool, host: &mut H) -> Result<(), Violation> {
+        let entry = self.peers.at(peer);
+        if entry.link != Link::Closing {
+            return Err(Violation("an answer to a question that was not asked"));
+        }
+        if agreed {
+            self.close(peer, host);
+        } else {
+            entry.link = Link::Open;
+            self.peers.wake(peer);
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, peer: PeerId, host: &mut H) {
+        host.disconnect(peer);
+        self.handle_lost(peer, false, host);
+    }
+}

@@ -1,0 +1,225 @@
+//! Messages and calls on their way out.
+
+use weft_base::PeerId;
+use weft_wire::message::{Envelope, Outcome, Parts, Record};
+
+use slotmap::{Key, KeyData};
+
+use super::peer::{CallKey, Link, Queued, SendKey};
+use super::{Machine, Send, Violation, write_ticket};
+use crate::host::{Failure, Host, Ticket};
+
+/// A message that has not completed.
+pub(super) struct Outgoing<S> {
+    pub(super) peer: PeerId,
+    pub(super) envelope: Envelope,
+    pub(super) length: u64,
+    pub(super) delivery: bool,
+    /// Which of two is older.
+    pub(super) order: u64,
+    pub(super) stage: Stage,
+    pub(super) user: S,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Queued,
+    /// The peer has it whole, and will say when it is delivered.
+    Delivering,
+    /// The peer will say where to write it.
+    Asked,
+    Writing {
+        under_way: usize,
+        failed: Option<Failure>,
+        taken: Option<Outcome>,
+    },
+    /// The peer reads it.
+    Exposed,
+}
+
+/// A call that was not answered.
+pub(super) struct Call {
+    pub(super) peer: PeerId,
+    pub(super) ticket: Ticket,
+    /// Until it is sent.
+    pub(super) body: Option<Vec<u8>>,
+}
+
+impl<H: Host> Machine<H> {
+    /// Sends a message. It is queued when it can't be sent at once; [`Host::sent`] tells when it has completed.
+    pub fn send(&mut self, send: Send<H::Send>, host: &mut H) {
+        let Send { peer, tag, data, length, delivery, user } = send;
+        self.order += 1;
+        let key = self.outgoing.insert(Outgoing {
+            peer,
+            envelope: Envelope { tag, data },
+            length,
+            delivery,
+            order: self.order,
+            stage: Stage::Queued,
+            user,
+        });
+        self.enqueue(peer, Queued::Message(key), host);
+    }
+
+    /// Has a peer's NIC do something: `body` is at most [`crate::Settings::short_bytes`] long. [`Host::answered`] brings the answer.
+    pub fn call(&mut self, peer: PeerId, ticket: Ticket, body: &[u8], host: &mut H) {
+        let body = Some(self.pool.take(body));
+        let key = self.calls.insert(Call { peer, ticket, body });
+        self.enqueue(peer, Queued::Call(key), host);
+    }
+
+    fn enqueue(&mut self, peer: PeerId, queued: Queued, host: &mut H) {
+        let entry = self.peers.at(peer);
+        entry.queue.push_back(queued);
+        entry.under_way += 1;
+        self.connect_if_needed(peer, host);
+        self.peers.wake(peer);
+    }
+
+    /// Asks for a connection if there is none and something waits for it.
+    pub(super) fn connect_if_needed(&mut self, peer: PeerId, host: &mut H) {
+        let entry = self.peers.at(peer);
+        if entry.link == Link::Apart && !entry.queue.is_empty() {
+            entry.link = Link::Connecting;
+            host.connect(peer);
+        }
+    }
+
+    /// Cancels the oldest send for which `is_it` holds and of which nothing was sent. Returns whether there was one. Looks at all sends.
+    pub fn cancel_send(&mut self, mut is_it: impl FnMut(&H::Send) -> bool, host: &mut H) -> bool {
+        let fitting = self.outgoing.iter().filter(|(_, send)| send.stage == Stage::Queued && is_it(&send.user));
+        let Some((key, peer)) = fitting.min_by_key(|(_, send)| send.order).map(|(key, send)| (key, send.peer)) else {
+            return false;
+        };
+        self.peers.at(peer).queue.retain(|queued| *queued != Queued::Message(key));
+        self.complete_send(key, Err(Failure::Canceled), host);
+        true
+    }
+
+    pub(super) fn complete_send(&mut self, key: SendKey, outcome: Result<(), Failure>, host: &mut H) {
+        if let Some(outgoing) = self.outgoing.remove(key) {
+            self.peers.at(outgoing.peer).under_way -= 1;
+            host.sent(outgoing.user, outcome);
+        }
+    }
+
+    fn find_send(&self, peer: PeerId, id: u64) -> Result<SendKey, Violation> {
+        let key = SendKey::from(KeyData::from_ffi(id));
+        let known = self.outgoing.get(key).is_some_and(|outgoing| outgoing.peer == peer);
+        if known { Ok(key) } else { Err(Violation("a record names a message that this side does not send")) }
+    }
+
+    /// The peer says where to write a message.
+    pub(super) fn on_clear(
+        &mut self,
+        peer: PeerId,
+        id: u64,
+        sink_id: u64,
+        sink: &Parts,
+        host: &mut H,
+    ) -> Result<(), Violation> {
+        let key = self.find_send(peer, id)?;
+        let outgoing = &mut self.outgoing[key];
+        if outgoing.stage != Stage::Asked {
+            return Err(Violation("a message is cleared that did not ask for it"));
+        }
+        if total(sink).is_none_or(|total| total > outgoing.length) {
+            return Err(Violation("a message is cleared for more bytes than it has"));
+        }
+        let (mut under_way, mut position) = (0, 0);
+        for part in sink.iter().filter(|part| part.length > 0) {
+            host.write(peer, write_ticket(key), &mut outgoing.user, position, *part);
+            position += part.length;
+            under_way += 1;
+        }
+        outgoing.stage = Stage::Writing { under_way, failed: None, taken: None };
+        self.peers.answer(peer, Record::Written { sink_id }, Vec::new());
+        self.complete_if_written(key, host);
+        Ok(())
+    }
+
+    /// One of the writes of a message has ended.
+    pub(super) fn on_written(&mut self, key: SendKey, outcome: Result<(), Failure>, host: &mut H) {
+        let Some(outgoing) = self.outgoing.get_mut(key) else { return };
+        if let Stage::Writing { under_way, failed, .. } = &mut outgoing.stage {
+            *under_way = under_way.saturating_sub(1);
+            *failed = failed.or(outcome.err());
+            self.complete_if_written(key, host);
+        }
+    }
+
+    fn complete_if_written(&mut self, key: SendKey, host: &mut H) {
+        let outgoing = &self.outgoing[key];
+        let Stage::Writing { under_way: 0, failed, taken } = outgoing.stage else { return };
+        let outcome = match (failed, taken) {
+            (Some(failure), _) => Err(failure),
+            (None, None) if outgoing.delivery => return,
+            (None, taken) => result(taken.unwrap_or(Outcome::Done)),
+        };
+        self.complete_send(key, outcome, host);
+    }
+
+    /// The peer has taken a message, or never will.
+    pub(super) fn on_taken(&mut self, peer: PeerId, id: u64, outcome: Outcome, host: &mut H) -> Result<(), Violation> {
+        let key = self.find_send(peer, id)?;
+        let outgoing = &mut self.outgoing[key];
+        match &mut outgoing.stage {
+            Stage::Queued => Err(Violation("a message is taken that was not sent")),
+            Stage::Writing { taken, .. } if outgoing.delivery && taken.is_none() => {
+                *taken = Some(outcome);
+                self.complete_if_written(key, host);
+                Ok(())
+            }
+            Stage::Writing { .. } => Err(Violation("a message is taken that needs no answer")),
+            Stage::Delivering | Stage::Asked | Stage::Exposed => {
+                self.complete_send(key, result(outcome), host);
+                Ok(())
+            }
+        }
+    }
+
+    /// The answer to a call.
+    pub(super) fn on_answer(
+        &mut self,
+        peer: PeerId,
+        id: u64,
+        answer: Result<&[u8], Failure>,
+        host: &mut H,
+    ) -> Result<(), Violation> {
+        let key = CallKey::from(KeyData::from_ffi(id));
+        if self.calls.get(key).is_none_or(|call| call.peer != peer || call.body.is_some()) {
+            return Err(Violation("an answer to a call that was not made"));
+        }
+        self.complete_call(key, answer, host);
+        Ok(())
+    }
+
+    pub(super) fn complete_call(&mut self, key: CallKey, answer: Result<&[u8], Failure>, host: &mut H) {
+        if let Some(call) = self.calls.remove(key) {
+            self.peers.at(call.peer).under_way -= 1;
+            call.body.into_iter().for_each(|body| self.pool.give_back(body));
+            host.answered(call.ticket, answer);
+        }
+    }
+}
+
+pub(super) fn id<K: Key>(key: K) -> u64 {
+    key.data().as_ffi()
+}
+
+const fn result(outcome: Outcome) -> Result<(), Failure> {
+    match outcome {
+        Outcome::Done => Ok(()),
+        Outcome::Refused => Err(Failure::Refused),
+    }
+}
+
+/// Bytes of all parts together. `None` if that, or an end of a part, is beyond all numbers.
+pub(super) fn total(parts: &Parts) -> Option<u64> {
+    parts.iter().try_fold(0_u64, |total, part| {
+        part.offset.checked_add(part.length)?;
+        total.checked_add(part.length)
+    })
+}

@@ -1,0 +1,206 @@
+//! Building packets.
+
+use weft_base::{PeerId, Time};
+use weft_wire::message::{Class, MAX_RECORDS, PACKET_HEADER_LENGTH, PacketHeader, Parts, Record};
+
+use super::Machine;
+use super::outgoing::{Stage, id};
+use super::peer::{CallKey, Queued, SendKey};
+use crate::host::{Failure, Host};
+
+/// A packet that is being written.
+struct Draft<'a> {
+    bytes: &'a mut [u8],
+    /// Bytes that are written.
+    length: usize,
+    records: usize,
+}
+
+impl Draft<'_> {
+    fn has_room(&self, length: usize) -> bool {
+        self.records < MAX_RECORDS && length <= self.bytes.len() - self.length
+    }
+
+    /// Writes a head. Its body's place comes back, for which [`Draft::has_room`] must have been asked too.
+    fn push(&mut self, record: &Record) -> &mut [u8] {
+        let head = record.emit(&mut self.bytes[self.length..]);
+        let body = self.length + head;
+        self.length = body + record.body_length();
+        self.records += 1;
+        &mut self.bytes[body..self.length]
+    }
+}
+
+/// What became of a message that was to go into a packet.
+enum Packed {
+    Yes,
+    /// It has failed, or was canceled.
+    Gone,
+    /// There is no room left.
+    Later,
+}
+
+impl<H: Host> Machine<H> {
+    /// A peer to whom a packet can be sent, or for whom there is a credit that [`Machine::reserve_packet`] was refused. It is named once: who can't send to it now asks
+    /// [`Machine::poll_packet`] on its own later. After a packet it is named again if there is more.
+    pub fn next_ready(&mut self) -> Option<PeerId> {
+        self.peers.next_ready()
+    }
+
+    /// Writes the next packet to a connected peer into `out`, which has room for one of the peer's size. Returns its length; `None` when nothing is to be sent, or nothing may be. Sends in it that
+    /// need no answer have completed with this.
+    pub fn poll_packet(&mut self, peer: PeerId, out: &mut [u8], now: Time, host: &mut H) -> Option<usize> {
+        let entry = self.peers.at(peer);
+        let room = out.len().min(entry.packet_bytes as usize);
+        if !entry.is_connected() || room < PACKET_HEADER_LENGTH {
+            return None;
+        }
+        let may_send_data = entry.can_send_data();
+        let may_send_control = entry.can_send_control();
+        let mut draft = Draft { bytes: &mut out[..room], length: PACKET_HEADER_LENGTH, records: 0 };
+        if may_send_data || may_send_control {
+            self.pack_controls(peer, &mut draft);
+        }
+        let controls = draft.records;
+        if may_send_data {
+            self.pack_queue(peer, &mut draft, host);
+        }
+        let class = match (draft.records > controls, controls > 0) {
+            (true, _) => Class::Data,
+            (false, true) if may_send_control => Class::Control,
+            (false, true) => Class::Data,
+            (false, false) if self.peers.at(peer).is_credit_due() => Class::Credits,
+            (false, false) => return None,
+        };
+        let length = draft.length;
+        self.seal(peer, class, now).emit(out);
+        self.peers.wake(peer);
+        Some(length)
+    }
+
+    /// Takes what the packet costs, and what it gives back.
+    fn seal(&mut self, peer: PeerId, class: Class, now: Time) -> PacketHeader {
+        let entry = self.peers.at(peer);
+        match class {
+            Class::Data => entry.data.take(),
+            Class::Control => entry.control.take(),
+            Class::Credits => {}
+        }
+        if class != Class::Credits {
+            entry.last_active = now;
+        }
+        let data_credits = if entry.gives_data_back() { entry.data_debt.give_back() } else { 0 };
+        PacketHeader { class, data_credits, control_credits: entry.control_debt.give_back() }
+    }
+
+    fn pack_controls(&mut self, peer: PeerId, draft: &mut Draft<'_>) {
+        let entry = self.peers.at(peer);
+        while let Some(control) = entry.controls.front() {
+            if !draft.has_room(control.record.length() + control.body.len()) {
+                break;
+            }
+            draft.push(&control.record).copy_from_slice(&control.body);
+            if let Some(sent) = entry.controls.pop_front() {
+                self.pool.give_back(sent.body);
+            }
+        }
+    }
+
+    fn pack_queue(&mut self, peer: PeerId, draft: &mut Draft<'_>, host: &mut H) {
+        while let Some(queued) = self.peers.at(peer).queue.front().copied() {
+            let packed = match queued {
+                Queued::Message(key) => self.pack_message(key, draft, host),
+                Queued::Call(key) => self.pack_call(key, draft, host),
+            };
+            if let Packed::Later = packed {
+                break;
+            }
+            self.peers.at(peer).queue.pop_front();
+        }
+    }
+
+    fn pack_message(&mut self, key: SendKey, draft: &mut Draft<'_>, host: &mut H) -> Packed {
+        let Some(outgoing) = self.outgoing.get(key) else { return Packed::Gone };
+        let length = outgoing.length;
+        if length <= u64::from(self.settings.short_bytes) {
+            let acknowledge = outgoing.delivery.then(|| id(key));
+            let record = Record::Short { envelope: outgoing.envelope, acknowledge, length: length as u32 };
+            let whole = record.length() + record.body_length();
+            if draft.has_room(whole) {
+                host.fetch(&outgoing.user, 0, draft.push(&record));
+                self.on_short_sent(key, host);
+                return Packed::Yes;
+            }
+            if PACKET_HEADER_LENGTH + whole <= draft.bytes.len() {
+                return Packed::Later;
+            }
+        }
+        self.pack_request(key, draft, host)
+    }
+
+    fn on_short_sent(&mut self, key: SendKey, host: &mut H) {
+        if self.outgoing[key].delivery {
+            self.outgoing[key].stage = Stage::Delivering;
+        } else {
+            self.complete_send(key, Ok(()), host);
+        }
+    }
+
+    fn pack_request(&mut self, key: SendKey, draft: &mut Draft<'_>, host: &mut H) -> Packed {
+        if !draft.has_room(weft_wire::message::MAX_HEAD_LENGTH) {
+            return Packed::Later;
+        }
+        let outgoing = &mut self.outgoing[key];
+        let (stage, source) = if outgoing.length <= self.settings.eager_bytes {
+            (Stage::Asked, Parts::new())
+        } else {
+            match host.expose_source(outgoing.peer, &mut outgoing.user) {
+                Ok(parts) => (Stage::Exposed, parts),
+                Err(failure) => {
+                    self.complete_send(key, Err(failure), host);
+                    return Packed::Gone;
+                }
+            }
+        };
+        outgoing.stage = stage;
+        draft.push(&Record::Request {
+            envelope: outgoing.envelope,
+            id: id(key),
+            length: outgoing.length,
+            delivery: outgoing.delivery,
+            source,
+        });
+        Packed::Yes
+    }
+
+    fn pack_call(&mut self, key: CallKey, draft: &mut Draft<'_>, host: &mut H) -> Packed {
+        let Some(body) = self.calls.get(key).and_then(|call| call.body.as_ref()) else { return Packed::Gone };
+        let record = Record::Call { id: id(key), length: body.len() as u32 };
+        let whole = record.length() + body.len();
+        if !draft.has_room(whole) {
+            if PACKET_HEADER_LENGTH + whole <= draft.bytes.len() {
+                return Packed::Later;
+            }
+            // The peer takes smaller packets than we do.
+            self.complete_call(key, Err(Failure::Refused), host);
+            return Packed::Gone;
+        }
+        draft.push(&record).copy_from_slice(body);
+        if let Some(body) = self.calls.get_mut(key).and_then(|call| call.body.take()) {
+            self.pool.give_back(body);
+        }
+        Packed::Yes
+    }
+
+    /// Takes the credit of a packet with messages, for something else that uses up one of the peer's receive requests: a write with immediate data. Returns whether there was one;
+    /// else [`Machine::next_ready`] names the peer once there is, and leaves it the credit until the next packet.
+    pub fn reserve_packet(&mut self, peer: PeerId) -> bool {
+        let entry = self.peers.at(peer);
+        let possible = entry.link == super::peer::Link::Open && entry.data.left() > 0;
+        if possible {
+            entry.data.take();
+        }
+        entry.reserving = !possible;
+        possible
+    }
+}

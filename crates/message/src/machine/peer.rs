@@ -1,0 +1,187 @@
+//! What is known of each peer, and who of them has something to send.
+
+use std::collections::VecDeque;
+
+use slotmap::new_key_type;
+use weft_base::{PeerId, Time};
+use weft_wire::message::Record;
+
+use super::Terms;
+use super::credits::{Allowance, Debt};
+
+new_key_type! {
+    pub(super) struct SendKey;
+    pub(super) struct CallKey;
+}
+
+/// While so many records wait for control credits, a peer gets no data credits back, for with them it could make us queue more.
+const CONTROL_BACKLOG: usize = 512;
+
+/// How a peer is connected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Link {
+    #[default]
+    Apart,
+    Connecting,
+    Open,
+    /// We have asked to close it, and send nothing new until the peer has answered.
+    Closing,
+    /// We have agreed to close it: the peer will.
+    Agreed,
+}
+
+/// What waits for a data credit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Queued {
+    Message(SendKey),
+    Call(CallKey),
+}
+
+/// A record that waits for a control credit, and its body.
+#[derive(Debug)]
+pub(super) struct Control {
+    pub(super) record: Record,
+    pub(super) body: Vec<u8>,
+}
+
+#[derive(Default)]
+pub(super) struct Peer {
+    pub(super) link: Link,
+    pub(super) packet_bytes: u32,
+    pub(super) data: Allowance,
+    pub(super) control: Allowance,
+    pub(super) data_debt: Debt,
+    pub(super) control_debt: Debt,
+    pub(super) queue: VecDeque<Queued>,
+    pub(super) controls: VecDeque<Control>,
+    /// Somebody waits for a data credit with [`super::Machine::reserve_packet`].
+    pub(super) reserving: bool,
+    /// Sends and calls of ours that have not completed, and what [`super::Machine::hold`] counts.
+    pub(super) under_way: usize,
+    /// Messages of it that are on their way into our memory.
+    pub(super) arriving: usize,
+    /// Bytes of messages that it left behind when its connections were lost, beyond the budget.
+    pub(super) left_behind: u64,
+    pub(super) last_active: Time,
+    /// It stands in the queue of those who can send.
+    flagged: bool,
+}
+
+impl Peer {
+    pub(super) const fn is_connected(&self) -> bool {
+        matches!(self.link, Link::Open | Link::Closing | Link::Agreed)
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.under_way > 0 || self.arriving > 0 || !self.queue.is_empty() || !self.controls.is_empty()
+    }
+
+    /// Whether a data packet can be sent. The last credit is left to who reserves it.
+    pub(super) fn can_send_data(&self) -> bool {
+        self.link == Link::Open && !self.queue.is_empty() && self.data.left() > u16::from(self.reserving)
+    }
+
+    pub(super) fn can_send_control(&self) -> bool {
+        !self.controls.is_empty() && self.control.left() > 0
+    }
+
+    pub(super) fn can_reserve(&self) -> bool {
+        self.reserving && self.link == Link::Open && self.data.left() > 0
+    }
+
+    pub(super) fn is_credit_due(&self) -> bool {
+        self.control_debt.is_due() || (self.gives_data_back() && self.data_debt.is_due())
+    }
+
+    pub(super) fn gives_data_back(&self) -> bool {
+        self.controls.len() < CONTROL_BACKLOG
+    }
+
+    fn is_ready(&self) -> bool {
+        self.is_connected()
+            && (self.can_send_data() || self.can_send_control() || self.can_reserve() || self.is_credit_due())
+    }
+}
+
+/// All peers. Their numbers are small: they are indices.
+#[derive(Default)]
+pub(super) struct Peers {
+    slots: Vec<Peer>,
+    ready: VecDeque<PeerId>,
+}
+
+impl Peers {
+    /// A peer, which is apart if it was never named before.
+    pub(super) fn at(&mut self, peer: PeerId) -> &mut Peer {
+        let index = peer.0 as usize;
+        if index >= self.slots.len() {
+            self.slots.resize_with(index + 1, Peer::default);
+        }
+        &mut self.slots[index]
+    }
+
+    pub(super) fn get(&self, peer: PeerId) -> Option<&Peer> {
+        self.slots.get(peer.0 as usize)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (PeerId, &mut Peer)> {
+        (0..).map(PeerId).zip(&mut self.slots)
+    }
+
+    /// The peer's state has changed: perhaps it can send now.
+    pub(super) fn wake(&mut self, peer: PeerId) {
+        let entry = self.at(peer);
+        if !entry.flagged && entry.is_ready() {
+            entry.flagged = true;
+            self.ready.push_back(peer);
+        }
+    }
+
+    /// A record for a peer, which goes before all messages.
+    pub(super) fn answer(&mut self, peer: PeerId, record: Record, body: Vec<u8>) {
+        self.at(peer).controls.push_back(Control { record, body });
+        self.wake(peer);
+    }
+
+    /// Takes the next peer that can send from the queue.
+    pub(super) fn next_ready(&mut self) -> Option<PeerId> {
+        while let Some(peer) = self.ready.pop_front() {
+            let entry = self.at(peer);
+            entry.flagged = false;
+            if entry.is_ready() {
+                // Who reserves has its chance now, before the next packet.
+                if entry.data.left() > 0 {
+                    entry.reserving = false;
+                }
+                return Some(peer);
+            }
+        }
+        None
+    }
+
+    /// A connection stands: all credits are there.
+    pub(super) fn open(&mut self, peer: PeerId, terms: Terms, data: u16, control: u16, now: Time) {
+        let entry = self.at(peer);
+        entry.link = Link::Open;
+        entry.packet_bytes = terms.packet_bytes;
+        entry.data = Allowance::new(terms.data_credits);
+        entry.control = Allowance::new(terms.control_credits);
+        entry.data_debt = Debt::new(data);
+        entry.control_debt = Debt::new(control);
+        entry.last_active = now;
+        self.wake(peer);
+    }
+
+    /// The connection is gone. What waits to be sent stays.
+    pub(super) fn part(&mut self, peer: PeerId) {
+        let entry = self.at(peer);
+        entry.link = Link::Apart;
+        entry.data = Allowance::default();
+        entry.control = Allowance::default();
+        entry.data_debt = Debt::default();
+        entry.control_debt = Debt::default();
+        entry.controls.clear();
+        entry.reserving = false;
+        entry.arriving = 0;
+    }
+}

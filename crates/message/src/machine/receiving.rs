@@ -1,0 +1,448 @@
+//! Receives, and the messages that meet them.
+
+use slotmap::new_key_type;
+use weft_base::PeerId;
+use weft_wire::message::{Envelope, Outcome, Record};
+
+use super::incoming::PacketKey;
+use super::{Machine, Peek, Receive};
+use crate::host::{BufferId, Failure, Host, Parts, Received};
+use crate::matching::{Match, PostedId, UnexpectedId};
+
+new_key_type! {
+    pub(super) struct ReceiveKey;
+    pub(super) struct IncomingKey;
+}
+
+/// What a message that is kept costs of the budget beside its bytes.
+pub(super) const KEPT_OVERHEAD: u64 = 256;
+
+/// A receive that is not over.
+pub(super) struct Receiving<R> {
+    posted: Option<PostedId>,
+    length: u64,
+    /// It takes no more messages when fewer bytes than this are left.
+    least: u64,
+    used: u64,
+    /// Messages that are on their way into it.
+    pending: usize,
+    /// Of these, those that the peer writes.
+    pub(super) exposed: usize,
+    /// It takes no more messages.
+    is_full: bool,
+    /// It ends like this, when no message is on its way into it any more.
+    failure: Option<Failure>,
+    pub(super) user: R,
+}
+
+/// Where in a receive a message goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Landing {
+    pub(super) receive: ReceiveKey,
+    pub(super) offset: u64,
+    room: u64,
+}
+
+impl Landing {
+    /// Bytes of a message that fit.
+    pub(super) fn fitting(&self, length: u64) -> u64 {
+        self.room.min(length)
+    }
+}
+
+/// A message that has come, or that a peer wants to send.
+pub(super) struct Incoming {
+    pub(super) peer: PeerId,
+    pub(super) envelope: Envelope,
+    pub(super) length: u64,
+    /// The sender's id of it, if it wants to know when it is in the receive's memory.
+    pub(super) acknowledge: Option<u64>,
+    pub(super) body: Body,
+    /// What it costs of the budget.
+    pub(super) kept: u64,
+    /// What it costs beyond the budget, since its connection was lost.
+    pub(super) left_behind: u64,
+    /// What it was part of, if that is held for it.
+    pub(super) packet: Option<PacketKey>,
+    /// While nobody has waited for it.
+    pub(super) place: Option<UnexpectedId>,
+    /// Since somebody has.
+    pub(super) landing: Option<Landing>,
+    /// It goes nowhere, once it is here.
+    pub(super) is_discarded: bool,
+}
+
+/// The bytes of a message.
+pub(super) enum Body {
+    /// They were in the packet.
+    Empty,
+    Short(Vec<u8>),
+    /// The sender waits for a place to write them.
+    Asked {
+        id: u64,
+    },
+    /// The sender writes them into a buffer.
+    Buffer {
+        buffer: BufferId,
+        is_written: bool,
+    },
+    /// The sender writes them into the receive's memory.
+    Direct,
+    /// We read them.
+    Source(Reading),
+    /// The sender was lost before they came.
+    Lost,
+}
+
+impl Body {
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Short(bytes) => bytes.capacity() as u64,
+            _ => 0,
+        }
+    }
+}
+
+/// How far reading is.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) source: Parts,
+    /// The part that is read next, and what of it.
+    pub(super) part: usize,
+    pub(super) part_offset: u64,
+    /// Bytes of the message before that.
+    pub(super) position: u64,
+    pub(super) under_way: usize,
+    pub(super) failure: Option<Failure>,
+}
+
+impl Reading {
+    pub(super) const fn new(source: Parts) -> Self {
+        Self { source, part: 0, part_offset: 0, position: 0, under_way: 0, failure: None }
+    }
+}
+
+impl Incoming {
+    pub(super) const fn new(
+        peer: PeerId,
+        envelope: Envelope,
+        length: u64,
+        acknowledge: Option<u64>,
+        body: Body,
+    ) -> Self {
+        Self {
+            peer,
+            envelope,
+            length,
+            acknowledge,
+            body,
+            kept: 0,
+            left_behind: 0,
+            packet: None,
+            place: None,
+            landing: None,
+            is_discarded: false,
+        }
+    }
+
+    pub(super) const fn cost(&self, bytes: u64) -> u64 {
+        KEPT_OVERHEAD + bytes
+    }
+
+    const fn peek(&self) -> Peek {
+        let tag = match self.envelope.tag {
+            Some(tag) => tag,
+            None => 0,
+        };
+        Peek { source: self.peer, tag, data: self.envelope.data, length: self.length }
+    }
+}
+
+impl<H: Host> Machine<H> {
+    /// Posts a receive, which takes the oldest message that matches: one that has come already, or the next one.
+    pub fn receive(&mut self, receive: Receive<H::Receive>, host: &mut H) {
+        let (source, matching) = (receive.source, receive.matching);
+        let key = self.begin_receive(receive);
+        self.take_or_post(key, source, matching, host);
+    }
+
+    fn begin_receive(&mut self, receive: Receive<H::Receive>) -> ReceiveKey {
+        self.receives.insert(Receiving {
+            posted: None,
+            length: receive.length,
+            least: receive.many.map_or(u64::MAX, |least| least.max(1)),
+            used: 0,
+            pending: 0,
+            exposed: 0,
+            is_full: false,
+            failure: None,
+            user: receive.user,
+        })
+    }
+
+    /// The receive takes what has come, and is posted if it takes more.
+    fn take_or_post(&mut self, key: ReceiveKey, source: Option<PeerId>, matching: Option<Match>, host: &mut H) {
+        while let Some(found) = self.matcher.find_unexpected(source, matching) {
+            let Some(incoming) = self.matcher.take(found) else { break };
+            let (landing, is_full) = self.assign(key, self.incoming[incoming].length);
+            self.land(incoming, landing, host);
+            if is_full {
+                return;
+            }
+        }
+        let posted = self.matcher.post(source, matching, key);
+        self.receives[key].posted = Some(posted);
+    }
+
+    /// A message of this length gets the next place in a receive. Returns whether that is full now.
+    fn assign(&mut self, key: ReceiveKey, length: u64) -> (Landing, bool) {
+        let receive = &mut self.receives[key];
+        let landing = Landing { receive: key, offset: receive.used, room: receive.length - receive.used };
+        receive.used += landing.fitting(length);
+        receive.pending += 1;
+        receive.is_full = receive.length - receive.used < receive.least;
+        (landing, receive.is_full)
+    }
+
+    /// The same for a receive that is posted, which it is no longer if it is full.
+    pub(super) fn assign_posted(&mut self, posted: PostedId, length: u64) -> Landing {
+        let key = *self.matcher.posted(posted).expect("it was found just now");
+        let (landing, is_full) = self.assign(key, length);
+        if is_full {
+            self.matcher.unpost(posted);
+            self.receives[key].posted = None;
+        }
+        landing
+    }
+
+    /// A message has met its receive.
+    pub(super) fn land(&mut self, key: IncomingKey, landing: Landing, host: &mut H) {
+        let incoming = &mut self.incoming[key];
+        incoming.place = None;
+        incoming.landing = Some(landing);
+        let fitting = landing.fitting(incoming.length);
+        let receive = &mut self.receives[landing.receive].user;
+        match &incoming.body {
+            Body::Short(bytes) => {
+                host.place(receive, landing.offset, &bytes[..fitting as usize]);
+                self.finish(key, Ok(()), host);
+            }
+            Body::Buffer { buffer, is_written: true } => {
+                host.unload(*buffer, receive, landing.offset, fitting);
+                self.finish(key, Ok(()), host);
+            }
+            Body::Empty => self.finish(key, Ok(()), host),
+            Body::Lost => self.finish(key, Err(Failure::PeerLost), host),
+            Body::Asked { .. } => {
+                self.stop_keeping(key);
+                self.clear_direct(key, landing, host);
+            }
+            Body::Source(_) => {
+                self.peers.at(incoming.peer).arriving += 1;
+                self.stop_keeping(key);
+                self.read_on(key, host);
+            }
+            Body::Buffer { is_written: false, .. } | Body::Direct => {}
+        }
+    }
+
+    /// A message is in its receive's memory, or never will be. It is gone, and the sender is told if it wants to know.
+    pub(super) fn finish(&mut self, key: IncomingKey, outcome: Result<(), Failure>, host: &mut H) {
+        let Some(incoming) = self.forget(key, host) else { return };
+        if let Some(id) = incoming.acknowledge {
+            let outcome = if outcome.is_ok() { Outcome::Done } else { Outcome::Refused };
+            self.peers.answer(incoming.peer, Record::Taken { id, outcome }, Vec::new());
+        }
+        let Some(landing) = incoming.landing else { return };
+        match outcome {
+            Ok(()) => self.report(&incoming, landing, host),
+            Err(failure) => self.report_failure(&incoming, landing, failure, host),
+        }
+    }
+
+    /// A message that was whole in its packet is in its receive's memory.
+    pub(super) fn complete(&mut self, incoming: &Incoming, landing: Landing, host: &mut H) {
+        if let Some(id) = incoming.acknowledge {
+            self.peers.answer(incoming.peer, Record::Taken { id, outcome: Outcome::Done }, Vec::new());
+        }
+        self.report(incoming, landing, host);
+    }
+
+    /// Frees what a message has: its memory, its part of the budget, its packet's credit.
+    pub(super) fn forget(&mut self, key: IncomingKey, host: &mut H) -> Option<Incoming> {
+        self.stop_keeping(key);
+        let mut incoming = self.incoming.remove(key)?;
+        match core::mem::replace(&mut incoming.body, Body::Empty) {
+            Body::Short(bytes) => self.pool.give_back(bytes),
+            Body::Buffer { buffer, .. } => host.free(buffer),
+            _ => {}
+        }
+        Some(incoming)
+    }
+
+    /// A message gives back its part of the budget, or its packet's credit.
+    fn stop_keeping(&mut self, key: IncomingKey) {
+        let Some(incoming) = self.incoming.get_mut(key) else { return };
+        let kept = core::mem::take(&mut incoming.kept);
+        let packet = incoming.packet.take();
+        self.peers.at(incoming.peer).left_behind -= core::mem::take(&mut incoming.left_behind);
+        if let Some(packet) = packet {
+            self.budget.leave();
+            self.release_packet(packet);
+        }
+        if kept > 0 {
+            self.budget.release(kept);
+            self.use_budget();
+        }
+    }
+
+    /// Messages that were kept in place of a credit come within the budget, as far as it goes.
+    fn use_budget(&mut self) {
+        while let Some(key) = self.budget.next_waiting() {
+            let Some(incoming) = self.incoming.get_mut(key).filter(|incoming| incoming.packet.is_some()) else {
+                self.budget.drop_waiting();
+                continue;
+            };
+            let cost = incoming.cost(incoming.body.bytes());
+            if !self.budget.take(cost) {
+                return;
+            }
+            self.budget.drop_waiting();
+            self.budget.leave();
+            incoming.kept = cost;
+            if let Some(packet) = incoming.packet.take() {
+                self.release_packet(packet);
+            }
+        }
+        let incoming = &self.incoming;
+        self.budget.compact(|key| incoming.get(key).is_some_and(|incoming| incoming.packet.is_some()));
+    }
+
+    /// Tells that a message is in its receive's memory.
+    fn report(&mut self, incoming: &Incoming, landing: Landing, host: &mut H) {
+        let length = landing.fitting(incoming.length);
+        let outcome =
+            if length < incoming.length { Err(Failure::Truncated { length: incoming.length }) } else { Ok(()) };
+        self.report_as(incoming, landing, length, outcome, host);
+    }
+
+    fn report_failure(&mut self, incoming: &Incoming, landing: Landing, failure: Failure, host: &mut H) {
+        self.report_as(incoming, landing, 0, Err(failure), host);
+    }
+
+    fn report_as(
+        &mut self,
+        incoming: &Incoming,
+        landing: Landing,
+        length: u64,
+        outcome: Result<(), Failure>,
+        host: &mut H,
+    ) {
+        let Peek { source, tag, data, .. } = incoming.peek();
+        let receive = &mut self.receives[landing.receive];
+        receive.pending -= 1;
+        let is_over = receive.is_full && receive.pending == 0;
+        let failure = receive.failure.filter(|_| is_over);
+        let what = Received { source, tag, data, offset: landing.offset, length };
+        host.received(&mut receive.user, Some(what), outcome, is_over && failure.is_none());
+        if let Some(failure) = failure {
+            host.received(&mut receive.user, None, Err(failure), true);
+        }
+        if is_over {
+            self.receives.remove(landing.receive);
+        }
+    }
+
+    /// A posted receive takes no more messages, and ends like this.
+    pub(super) fn end_receive(&mut self, posted: PostedId, failure: Failure, host: &mut H) {
+        let Some(key) = self.matcher.unpost(posted) else { return };
+        let receive = &mut self.receives[key];
+        receive.posted = None;
+        receive.is_full = true;
+        receive.failure = Some(failure);
+        if receive.pending == 0 {
+            host.received(&mut receive.user, None, Err(failure), true);
+            self.receives.remove(key);
+        }
+    }
+
+    /// Cancels the oldest posted receive for which `is_it` holds and that no message has matched (of a receive of many messages: that takes more of them). Returns whether there was one.
+    /// Looks at all of them.
+    pub fn cancel_receive(&mut self, mut is_it: impl FnMut(&H::Receive) -> bool, host: &mut H) -> bool {
+        let receives = &self.receives;
+        let found = self.matcher.find_posted_by(|key| is_it(&receives[*key].user));
+        if let Some(posted) = found {
+            self.end_receive(posted, Failure::Canceled, host);
+        }
+        found.is_some()
+    }
+
+    /// The oldest message that matches and that nobody has waited for. With `claim` it is set aside under that number, for [`Machine::receive_claimed`] or [`Machine::discard_claimed`].
+    /// A number that is in use finds nothing.
+    pub fn peek(&mut self, source: Option<PeerId>, matching: Option<Match>, claim: Option<u64>) -> Option<Peek> {
+        let found = self.matcher.find_unexpected(source, matching)?;
+        let key = *self.matcher.unexpected(found)?;
+        if let Some(claim) = claim {
+            if self.claimed.contains_key(&claim) {
+                return None;
+            }
+            self.matcher.take(found);
+            self.incoming[key].place = None;
+            self.claimed.insert(claim, key);
+        }
+        Some(self.incoming[key].peek())
+    }
+
+    /// Takes the oldest message that matches and throws it away. Returns what it was. To its sender it is delivered.
+    pub fn discard(&mut self, source: Option<PeerId>, matching: Option<Match>, host: &mut H) -> Option<Peek> {
+        let found = self.matcher.find_unexpected(source, matching)?;
+        let key = self.matcher.take(found)?;
+        let peek = self.incoming[key].peek();
+        self.throw_away(key, host);
+        Some(peek)
+    }
+
+    /// Receives a message that was set aside. Gives the receive back when there is no such message.
+    ///
+    /// # Errors
+    /// No message was set aside under this number.
+    pub fn receive_claimed(
+        &mut self,
+        claim: u64,
+        receive: Receive<H::Receive>,
+        host: &mut H,
+    ) -> Result<(), Receive<H::Receive>> {
+        let Some(incoming) = self.claimed.remove(&claim) else { return Err(receive) };
+        let (source, matching) = (receive.source, receive.matching);
+        let key = self.begin_receive(receive);
+        let (landing, is_full) = self.assign(key, self.incoming[incoming].length);
+        self.land(incoming, landing, host);
+        if !is_full {
+            self.take_or_post(key, source, matching, host);
+        }
+        Ok(())
+    }
+
+    /// Throws a message away that was set aside. Returns whether there was one. To its sender it is delivered.
+    pub fn discard_claimed(&mut self, claim: u64, host: &mut H) -> bool {
+        let key = self.claimed.remove(&claim);
+        if let Some(key) = key {
+            self.throw_away(key, host);
+        }
+        key.is_some()
+    }
+
+    fn throw_away(&mut self, key: IncomingKey, host: &mut H) {
+        let incoming = &mut self.incoming[key];
+        incoming.place = None;
+        incoming.is_discarded = true;
+        match incoming.body {
+            Body::Buffer { is_written: false, .. } => {}
+            Body::Asked { id } => {
+                incoming.acknowledge = Some(id);
+                self.finish(key, Ok(()), host);
+            }
+            _ => self.finish(key, Ok(()), host),
+        }
+    }
+}

@@ -1,0 +1,526 @@
+//! Machines joined by streams in memory that keep the order, and all that they say checked.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+use weft_base::{PeerId, Random, Stag, Time};
+use weft_wire::message::{PACKET_HEADER_LENGTH, Record};
+
+use crate::host::{BufferId, CallId, Failure, Host, Parts, Received, RemotePart, Ticket};
+use crate::machine::{Machine, Receive, Send, Terms};
+use crate::matching::Match;
+use crate::settings::Settings;
+
+pub(super) type Memory = Rc<RefCell<Vec<u8>>>;
+
+/// The bytes of a message.
+pub(super) fn content(number: u64, length: u64) -> Vec<u8> {
+    let mut bytes = vec![0; length as usize];
+    Random::new(number).fill(&mut bytes);
+    bytes
+}
+
+/// What one side asks of a stream.
+#[derive(Debug)]
+pub(super) enum Item {
+    Packet(Vec<u8>),
+    Write { stag: Stag, offset: u64, bytes: Vec<u8> },
+    ReadRequest { ticket: Ticket, stag: Stag, offset: u64, length: u64, sink: Memory, at: u64 },
+    ReadResponse { ticket: Ticket, bytes: Vec<u8>, sink: Memory, at: u64 },
+}
+
+pub(super) struct SendUser {
+    pub(super) number: u64,
+    pub(super) memory: Memory,
+    stags: Vec<Stag>,
+}
+
+pub(super) struct ReceiveUser {
+    pub(super) number: u64,
+    pub(super) memory: Memory,
+    stags: Vec<Stag>,
+}
+
+/// What a host was told.
+#[derive(Debug, PartialEq)]
+pub(super) enum Told {
+    Sent { number: u64, outcome: Result<(), Failure> },
+    Received { number: u64, what: Option<Received>, outcome: Result<(), Failure>, last: bool, bytes: Vec<u8> },
+    Answered { ticket: Ticket, answer: Result<Vec<u8>, Failure> },
+}
+
+#[derive(Default)]
+pub(super) struct TestHost {
+    pub(super) told: Vec<Told>,
+    pub(super) connects: Vec<PeerId>,
+    pub(super) disconnects: Vec<PeerId>,
+    pub(super) items: Vec<(PeerId, Item)>,
+    /// Writes that have not been reported.
+    pub(super) written: Vec<(PeerId, Ticket)>,
+    pub(super) called: Vec<(PeerId, CallId, Vec<u8>)>,
+    regions: HashMap<Stag, (Memory, u64, u64)>,
+    buffers: HashMap<BufferId, (Stag, Memory)>,
+    pub(super) most_buffers: usize,
+    next: u32,
+    pub(super) refuse_sinks: bool,
+    pub(super) refuse_sources: bool,
+}
+
+impl TestHost {
+    /// Two stags, for memory in two parts, when it is long.
+    fn expose(&mut self, memory: &Memory, offset: u64, length: u64) -> (Parts, Vec<Stag>) {
+        let first = if length > 1000 { length / 3 } else { length };
+        let mut parts = Parts::new();
+        for (from, length) in [(offset, first), (offset + first, length - first)] {
+            if length > 0 {
+                self.next += 1;
+                let stag = Stag(self.next);
+                self.regions.insert(stag, (memory.clone(), from, length));
+                parts.push(RemotePart { stag, offset: 1 << 40, length });
+            }
+        }
+        let stags = parts.iter().map(|part| part.stag).collect();
+        (parts, stags)
+    }
+
+    fn conceal(&mut self, stags: &mut Vec<Stag>) {
+        for stag in stags.drain(..) {
+            assert!(self.regions.remove(&stag).is_some());
+        }
+    }
+
+    pub(super) fn exposed(&self) -> usize {
+        self.regions.len() - self.buffers.len()
+    }
+
+    pub(super) fn buffers(&self) -> usize {
+        self.buffers.len()
+    }
+
+    fn locate(&self, stag: Stag, offset: u64, length: u64) -> (&Memory, usize) {
+        let (memory, from, size) = self.regions.get(&stag).expect("a region that is exposed");
+        let offset = offset - (1 << 40);
+        assert!(offset + length <= *size, "beyond the region");
+        (memory, (from + offset) as usize)
+    }
+}
+
+impl Host for TestHost {
+    type Send = SendUser;
+    type Receive = ReceiveUser;
+
+    fn connect(&mut self, peer: PeerId) {
+        self.connects.push(peer);
+    }
+
+    fn disconnect(&mut self, peer: PeerId) {
+        self.disconnects.push(peer);
+    }
+
+    fn fetch(&mut self, send: &SendUser, offset: u64, out: &mut [u8]) {
+        let offset = offset as usize;
+        out.copy_from_slice(&send.memory.borrow()[offset..offset + out.len()]);
+    }
+
+    fn place(&mut self, receive: &mut ReceiveUser, offset: u64, bytes: &[u8]) {
+        let offset = offset as usize;
+        receive.memory.borrow_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn expose_source(&mut self, _: PeerId, send: &mut SendUser) -> Result<Parts, Failure> {
+        if self.refuse_sources {
+            return Err(Failure::NoMemory);
+        }
+        let length = send.memory.borrow().len() as u64;
+        let (parts, stags) = self.expose(&send.memory.clone(), 0, length);
+        send.stags.extend(stags);
+        Ok(parts)
+    }
+
+    fn conceal_source(&mut self, send: &mut SendUser) {
+        self.conceal(&mut send.stags);
+    }
+
+    fn expose_sink(
+        &mut self,
+        _: PeerId,
+        receive: &mut ReceiveUser,
+        offset: u64,
+        length: u64,
+    ) -> Result<Parts, Failure> {
+        assert!(length > 0 && offset + length <= receive.memory.borrow().len() as u64);
+        if self.refuse_sinks {
+            return Err(Failure::NoMemory);
+        }
+        let (parts, stags) = self.expose(&receive.memory.clone(), offset, length);
+        receive.stags.extend(stags);
+        Ok(parts)
+    }
+
+    fn conceal_sink(&mut self, receive: &mut ReceiveUser) {
+        self.conceal(&mut receive.stags);
+    }
+
+    fn read(&mut self, peer: PeerId, ticket: Ticket, receive: &mut ReceiveUser, offset: u64, source: RemotePart) {
+        let RemotePart { stag, offset: from, length } = source;
+        assert!(offset + length <= receive.memory.borrow().len() as u64);
+        let sink = receive.memory.clone();
+        self.items.push((peer, Item::ReadRequest { ticket, stag, offset: from, length, sink, at: offset }));
+    }
+
+    fn write(&mut self, peer: PeerId, ticket: Ticket, send: &mut SendUser, offset: u64, sink: RemotePart) {
+        let (from, to) = (offset as usize, (offset + sink.length) as usize);
+        let bytes = send.memory.borrow()[from..to].to_vec();
+        self.items.push((peer, Item::Write { stag: sink.stag, offset: sink.offset, bytes }));
+        self.written.push((peer, ticket));
+    }
+
+    fn allocate(&mut self, _: PeerId, length: u64) -> Option<(BufferId, RemotePart)> {
+        if self.buffers.len() >= self.most_buffers {
+            return None;
+        }
+        self.next += 1;
+        let (stag, id) = (Stag(self.next), BufferId(u64::from(self.next)));
+        let memory = Rc::new(RefCell::new(vec![0xa5; length as usize]));
+        self.regions.insert(stag, (memory.clone(), 0, length));
+        self.buffers.insert(id, (stag, memory));
+        Some((id, RemotePart { stag, offset: 1 << 40, length }))
+    }
+
+    fn unload(&mut self, buffer: BufferId, receive: &mut ReceiveUser, offset: u64, length: u64) {
+        let bytes = self.buffers[&buffer].1.borrow()[..length as usize].to_vec();
+        self.place(receive, offset, &bytes);
+    }
+
+    fn free(&mut self, buffer: BufferId) {
+        let (stag, _) = self.buffers.remove(&buffer).expect("a buffer that is in use");
+        self.regions.remove(&stag);
+    }
+
+    fn sent(&mut self, mut send: SendUser, outcome: Result<(), Failure>) {
+        self.conceal(&mut send.stags);
+        self.told.push(Told::Sent { number: send.number, outcome });
+    }
+
+    fn received(
+        &mut self,
+        receive: &mut ReceiveUser,
+        what: Option<Received>,
+        outcome: Result<(), Failure>,
+        last: bool,
+    ) {
+        if last {
+            self.conceal(&mut receive.stags);
+        }
+        let range = what.map_or(0..0, |what| what.offset as usize..(what.offset + what.length) as usize);
+        let bytes = receive.memory.borrow()[range].to_vec();
+        self.told.push(Told::Received { number: receive.number, what, outcome, last, bytes });
+    }
+
+    fn called(&mut self, peer: PeerId, call: CallId, body: &[u8]) {
+        self.called.push((peer, call, body.to_vec()));
+    }
+
+    fn answered(&mut self, ticket: Ticket, answer: Result<&[u8], Failure>) {
+        self.told.push(Told::Answered { ticket, answer: answer.map(<[u8]>::to_vec) });
+    }
+}
+
+pub(super) struct Node {
+    pub(super) machine: Machine<TestHost>,
+    pub(super) host: TestHost,
+}
+
+/// How two nodes are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Joint {
+    Apart,
+    Connecting,
+    Joined,
+    /// This one of the two does not know yet that the connection is gone.
+    Half(usize, bool),
+}
+
+pub(super) struct World {
+    pub(super) nodes: Vec<Node>,
+    pub(super) joints: HashMap<(usize, usize), Joint>,
+    pub(super) streams: HashMap<(usize, usize), VecDeque<Item>>,
+    pub(super) now: Time,
+    /// Every packet that arrives is shown to this: from, to, record.
+    pub(super) arrivals: Vec<(usize, usize, Record)>,
+    pub(super) watch_arrivals: bool,
+    pub(super) packets: usize,
+    pub(super) credit_packets: HashMap<(usize, usize), usize>,
+    next_number: u64,
+}
+
+fn pair(a: usize, b: usize) -> (usize, usize) {
+    (a.min(b), a.max(b))
+}
+
+impl World {
+    pub(super) fn new(settings: &[Settings]) -> Self {
+        let node = |settings: &Settings| Node {
+            machine: Machine::new(settings.clone(), 5),
+            host: TestHost { most_buffers: usize::MAX, ..TestHost::default() },
+        };
+        Self {
+            nodes: settings.iter().map(node).collect(),
+            joints: HashMap::new(),
+            streams: HashMap::new(),
+            now: Time::ZERO,
+            arrivals: Vec::new(),
+            watch_arrivals: false,
+            packets: 0,
+            credit_packets: HashMap::new(),
+            next_number: 0,
+        }
+    }
+
+    pub(super) fn pair(settings: &Settings) -> Self {
+        Self::new(&[settings.clone(), settings.clone()])
+    }
+
+    fn terms(&self, node: usize) -> Terms {
+        let settings = self.nodes[node].machine.settings();
+        Terms {
+            packet_bytes: settings.packet_bytes,
+            data_credits: settings.data_credits,
+            control_credits: settings.control_credits,
+        }
+    }
+
+    pub(super) fn send(&mut self, from: usize, to: usize, tag: Option<u64>, length: u64, delivery: bool) -> u64 {
+        self.next_number += 1;
+        let number = self.next_number;
+        let memory = Rc::new(RefCell::new(content(number, length)));
+        let user = SendUser { number, memory, stags: Vec::new() };
+        let peer = PeerId(to as u32);
+        let Node { machine, host } = &mut self.nodes[from];
+        machine.send(Send { peer, tag, data: Some(number), length, delivery, user }, host);
+        self.flush(from);
+        number
+    }
+
+    pub(super) fn receive_post(
+        &mut self,
+        source: Option<usize>,
+        matching: Option<Match>,
+        length: u64,
+        many: Option<u64>,
+    ) -> Receive<ReceiveUser> {
+        self.next_number += 1;
+        let memory = Rc::new(RefCell::new(vec![0xa5; length as usize]));
+        let user = ReceiveUser { number: self.next_number, memory, stags: Vec::new() };
+        Receive { source: source.map(|source| PeerId(source as u32)), matching, length, many, user }
+    }
+
+    pub(super) fn receive(
+        &mut self,
+        at: usize,
+        source: Option<usize>,
+        matching: Option<Match>,
+        length: u64,
+        many: Option<u64>,
+    ) -> u64 {
+        let post = self.receive_post(source, matching, length, many);
+        let number = post.user.number;
+        let Node { machine, host } = &mut self.nodes[at];
+        machine.receive(post, host);
+        self.flush(at);
+        number
+    }
+
+    /// What a node has asked of its streams goes into them.
+    pub(super) fn flush(&mut self, at: usize) {
+        let host = &mut self.nodes[at].host;
+        for (peer, item) in host.items.drain(..) {
+            let to = peer.0 as usize;
+            if self.joints.get(&pair(at, to)) == Some(&Joint::Joined) {
+                self.streams.entry((at, to)).or_default().push_back(item);
+            }
+        }
+        for peer in core::mem::take(&mut host.connects) {
+            let joint = self.joints.entry(pair(at, peer.0 as usize)).or_insert(Joint::Apart);
+            if *joint == Joint::Apart {
+                *joint = Joint::Connecting;
+            }
+        }
+        for peer in core::mem::take(&mut self.nodes[at].host.disconnects) {
+            let to = peer.0 as usize;
+            self.streams.remove(&(to, at));
+            self.nodes[at].host.written.retain(|(other, _)| *other != peer);
+            self.joints.insert(pair(at, to), Joint::Half(to, false));
+        }
+    }
+
+    /// A connection that was asked for stands.
+    pub(super) fn join(&mut self, a: usize, b: usize) {
+        assert_eq!(self.joints.insert(pair(a, b), Joint::Joined), Some(Joint::Connecting));
+        self.streams.remove(&(a, b));
+        self.streams.remove(&(b, a));
+        for (at, other) in [(a, b), (b, a)] {
+            let terms = self.terms(other);
+            let Node { machine, host } = &mut self.nodes[at];
+            machine.handle_connected(PeerId(other as u32), terms, self.now, host);
+            self.flush(at);
+        }
+    }
+
+    /// A connection breaks: `first` knows at once, the other later.
+    pub(super) fn cut(&mut self, first: usize, other: usize) {
+        let joint = self.joints.insert(pair(first, other), Joint::Half(other, true));
+        assert!(matches!(joint, Some(Joint::Joined | Joint::Connecting)));
+        self.streams.remove(&(first, other));
+        self.streams.remove(&(other, first));
+        self.lose(first, other, true);
+        if joint == Some(Joint::Connecting) {
+            self.end_half(first, other);
+        }
+    }
+
+    /// The other one knows too.
+    pub(super) fn end_half(&mut self, a: usize, b: usize) {
+        let Some(Joint::Half(late, abrupt)) = self.joints.insert(pair(a, b), Joint::Apart) else { panic!("not half") };
+        let other = if late == a { b } else { a };
+        self.streams.remove(&(other, late));
+        self.streams.remove(&(late, other));
+        self.lose(late, other, abrupt);
+        // Whoever wanted a connection meanwhile gets one now.
+        for (at, other) in [(a, b), (b, a)] {
+            if self.nodes[at].machine.is_busy(PeerId(other as u32)) {
+                self.joints.insert(pair(a, b), Joint::Connecting);
+            }
+        }
+    }
+
+    fn lose(&mut self, at: usize, other: usize, abrupt: bool) {
+        let peer = PeerId(other as u32);
+        let Node { machine, host } = &mut self.nodes[at];
+        host.written.retain(|(other, _)| *other != peer);
+        host.called.retain(|(other, ..)| *other != peer);
+        machine.handle_lost(peer, abrupt, host);
+        self.flush(at);
+    }
+
+    /// A node sends one packet, if it can.
+    pub(super) fn transmit(&mut self, at: usize) -> bool {
+        let Some(peer) = self.nodes[at].machine.next_ready() else { return false };
+        let to = peer.0 as usize;
+        let mut out = vec![0xa5; self.terms(to).packet_bytes as usize];
+        let Node { machine, host } = &mut self.nodes[at];
+        let packet = machine.poll_packet(peer, &mut out, self.now, host);
+        self.flush(at);
+        if let Some(length) = packet {
+            out.truncate(length);
+            self.packets += 1;
+            if self.joints.get(&pair(at, to)) == Some(&Joint::Joined) {
+                if out[1] == 2 {
+                    let under_way = self.credit_packets.entry((at, to)).or_default();
+                    *under_way += 1;
+                    assert!(*under_way <= usize::from(crate::RESERVED_PACKETS), "more than are reserved for");
+                }
+                self.streams.entry((at, to)).or_default().push_back(Item::Packet(out));
+            }
+        }
+        true
+    }
+
+    /// The first item of a stream arrives.
+    pub(super) fn deliver(&mut self, from: usize, to: usize) -> bool {
+        let Some(item) = self.streams.get_mut(&(from, to)).and_then(VecDeque::pop_front) else { return false };
+        let peer = PeerId(from as u32);
+        let Node { machine, host } = &mut self.nodes[to];
+        match item {
+            Item::Packet(bytes) => {
+                if bytes[1] == 2 {
+                    *self.credit_packets.get_mut(&(from, to)).expect("it was counted") -= 1;
+                }
+                if self.watch_arrivals {
+                    let mut rest = &bytes[PACKET_HEADER_LENGTH..];
+                    while !rest.is_empty() {
+                        let (record, head, body) = Record::parse(rest).expect("a good record");
+                        rest = &rest[head + body.len()..];
+                        self.arrivals.push((from, to, record));
+                    }
+                }
+                machine.handle_packet(peer, &bytes, self.now, host).expect("no violation");
+            }
+            Item::Write { stag, offset, bytes } => {
+                let (memory, at) = host.locate(stag, offset, bytes.len() as u64);
+                memory.borrow_mut()[at..at + bytes.len()].copy_from_slice(&bytes);
+            }
+            Item::ReadRequest { ticket, stag, offset, length, sink, at } => {
+                let (memory, from) = host.locate(stag, offset, length);
+                let bytes = memory.borrow()[from..from + length as usize].to_vec();
+                host.items.push((peer, Item::ReadResponse { ticket, bytes, sink, at }));
+            }
+            Item::ReadResponse { ticket, bytes, sink, at } => {
+                let at = at as usize;
+                sink.borrow_mut()[at..at + bytes.len()].copy_from_slice(&bytes);
+                machine.handle_transferred(ticket, Ok(()), host);
+            }
+        }
+        self.flush(to);
+        true
+    }
+
+    /// One write is reported.
+    pub(super) fn report_write(&mut self, at: usize) -> bool {
+        let Node { machine, host } = &mut self.nodes[at];
+        if host.written.is_empty() {
+            return false;
+        }
+        let (_, ticket) = host.written.remove(0);
+        machine.handle_transferred(ticket, Ok(()), host);
+        self.flush(at);
+        true
+    }
+
+    /// The connections that wait for something to happen to them.
+    pub(super) fn unsettled(&self) -> Vec<((usize, usize), Joint)> {
+        let mut joints: Vec<_> = self.joints.iter().map(|(pair, joint)| (*pair, *joint)).collect();
+        joints.retain(|(_, joint)| matches!(joint, Joint::Connecting | Joint::Half(..)));
+        joints.sort_unstable_by_key(|(pair, _)| *pair);
+        joints
+    }
+
+    pub(super) fn settle_joint(&mut self, (a, b): (usize, usize), joint: Joint) {
+        match joint {
+            Joint::Connecting => self.join(a, b),
+            Joint::Half(late, false)
+                if self.streams.get(&(a + b - late, late)).is_some_and(|left| !left.is_empty()) =>
+            {
+                // What was sent before the end comes before it.
+                self.deliver(a + b - late, late);
+            }
+            _ => self.end_half(a, b),
+        }
+    }
+
+    /// Everything that can happen without the applications happens.
+    pub(super) fn settle(&mut self) {
+        loop {
+            let mut busy = false;
+            for at in 0..self.nodes.len() {
+                busy |= self.transmit(at);
+                busy |= self.report_write(at);
+                for from in 0..self.nodes.len() {
+                    busy |= self.deliver(from, at);
+                }
+            }
+            for (pair, joint) in self.unsettled() {
+                busy = true;
+                self.settle_joint(pair, joint);
+            }
+            if !busy {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn told(&mut self, at: usize) -> Vec<Told> {
+        core::mem::take(&mut self.nodes[at].host.told)
+    }
+}

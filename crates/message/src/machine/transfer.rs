@@ -1,0 +1,158 @@
+//! Messages that one side writes into the other's memory, or reads from there.
+
+use weft_base::PeerId;
+use weft_wire::message::{Parts, Record, RemotePart};
+
+use slotmap::{Key, KeyData};
+
+use super::outgoing::id;
+use super::peer::SendKey;
+use super::receiving::{Body, IncomingKey, Landing};
+use super::{Machine, Violation};
+use crate::host::{Failure, Host, Ticket};
+
+/// Set in tickets of writes. The lower half of a key is an index, which never grows so far.
+const WRITE: u64 = 1 << 31;
+
+pub(super) fn write_ticket(key: SendKey) -> Ticket {
+    Ticket(key.data().as_ffi() | WRITE)
+}
+
+impl<H: Host> Machine<H> {
+    /// A transfer has ended that [`Host::read`] or [`Host::write`] asked for. A transfer that fails while its connection stands is one that the NIC refused for reasons of this side: then it
+    /// must break the connection off, for what comes after a write that never was would be taken for its end.
+    pub fn handle_transferred(&mut self, ticket: Ticket, outcome: Result<(), Failure>, host: &mut H) {
+        if ticket.0 & WRITE == 0 {
+            self.on_read(IncomingKey::from(KeyData::from_ffi(ticket.0)), outcome, host);
+        } else {
+            self.on_written(SendKey::from(KeyData::from_ffi(ticket.0 & !WRITE)), outcome, host);
+        }
+    }
+
+    /// A peer asks to write a message that nobody waits for: it gets a buffer, if there is one within the budget. Else it waits until somebody does.
+    pub(super) fn allocate(&mut self, key: IncomingKey, host: &mut H) {
+        let incoming = &mut self.incoming[key];
+        let Body::Asked { id: peers_id } = incoming.body else { return };
+        if incoming.kept == 0 || !self.budget.take(incoming.length) {
+            return;
+        }
+        let Some((buffer, sink)) = host.allocate(incoming.peer, incoming.length) else {
+            self.budget.release(incoming.length);
+            return;
+        };
+        incoming.kept += incoming.length;
+        incoming.body = Body::Buffer { buffer, is_written: false };
+        let peer = incoming.peer;
+        self.clear(peer, key, peers_id, [sink].into_iter().collect());
+    }
+
+    fn clear(&mut self, peer: PeerId, key: IncomingKey, peers_id: u64, sink: Parts) {
+        self.peers.at(peer).arriving += 1;
+        self.peers.answer(peer, Record::Clear { id: peers_id, sink_id: id(key), sink }, Vec::new());
+    }
+
+    /// A peer writes a message into its receive's memory.
+    pub(super) fn clear_direct(&mut self, key: IncomingKey, landing: Landing, host: &mut H) {
+        let incoming = &mut self.incoming[key];
+        let Body::Asked { id: peers_id } = incoming.body else { return };
+        let (peer, fitting) = (incoming.peer, landing.fitting(incoming.length));
+        let receive = &mut self.receives[landing.receive];
+        let sink = if fitting == 0 {
+            Ok(Parts::new())
+        } else {
+            host.expose_sink(peer, &mut receive.user, landing.offset, fitting)
+        };
+        match sink {
+            Ok(sink) => {
+                receive.exposed += usize::from(fitting > 0);
+                incoming.body = Body::Direct;
+                self.clear(peer, key, peers_id, sink);
+            }
+            Err(failure) => {
+                incoming.acknowledge = Some(peers_id);
+                self.finish(key, Err(failure), host);
+            }
+        }
+    }
+
+    fn find_incoming(&self, peer: PeerId, id: u64) -> Result<IncomingKey, Violation> {
+        let key = IncomingKey::from(KeyData::from_ffi(id));
+        let known = self.incoming.get(key).is_some_and(|incoming| incoming.peer == peer);
+        if known { Ok(key) } else { Err(Violation("a record names a message that this side does not wait for")) }
+    }
+
+    /// A peer has written a message to where it was told.
+    pub(super) fn on_message_written(&mut self, peer: PeerId, id: u64, host: &mut H) -> Result<(), Violation> {
+        let key = self.find_incoming(peer, id)?;
+        let incoming = &mut self.incoming[key];
+        let landing = incoming.landing;
+        match &mut incoming.body {
+            Body::Direct => self.conceal(key, host),
+            Body::Buffer { is_written, .. } if !*is_written => *is_written = true,
+            _ => return Err(Violation("a message is written that was not cleared, or was written before")),
+        }
+        self.peers.at(peer).arriving -= 1;
+        match (&self.incoming[key].body, landing) {
+            (Body::Buffer { .. }, Some(landing)) => self.land(key, landing, host),
+            (Body::Buffer { .. }, None) if !self.incoming[key].is_discarded => {}
+            _ => self.finish(key, Ok(()), host),
+        }
+        Ok(())
+    }
+
+    /// A peer writes a message into its receive no more.
+    pub(super) fn conceal(&mut self, key: IncomingKey, host: &mut H) {
+        let incoming = &self.incoming[key];
+        let Some(landing) = incoming.landing.filter(|landing| landing.fitting(incoming.length) > 0) else { return };
+        let receive = &mut self.receives[landing.receive];
+        receive.exposed -= 1;
+        if receive.exposed == 0 {
+            host.conceal_sink(&mut receive.user);
+        }
+    }
+
+    /// Asks for the next pieces of a message. When none is left and all are here, it is finished.
+    pub(super) fn read_on(&mut self, key: IncomingKey, host: &mut H) {
+        let ticket = Ticket(id(key));
+        let incoming = &mut self.incoming[key];
+        let (peer, length) = (incoming.peer, incoming.length);
+        let (Body::Source(reading), Some(landing)) = (&mut incoming.body, incoming.landing) else { return };
+        let wanted = landing.fitting(length);
+        let receive = &mut self.receives[landing.receive].user;
+        while reading.failure.is_none()
+            && reading.position < wanted
+            && reading.under_way < usize::from(self.settings.fragments_under_way.max(1))
+        {
+            let Some(part) = reading.source.get(reading.part) else { break };
+            let left = part.length - reading.part_offset;
+            if left == 0 {
+                reading.part += 1;
+                reading.part_offset = 0;
+                continue;
+            }
+            let length = left.min(wanted - reading.position).min(self.settings.fragment_bytes.max(1));
+            let source = RemotePart { stag: part.stag, offset: part.offset + reading.part_offset, length };
+            host.read(peer, ticket, receive, landing.offset + reading.position, source);
+            reading.part_offset += length;
+            reading.position += length;
+            reading.under_way += 1;
+        }
+        if reading.under_way == 0 {
+            let outcome = reading.failure.map_or(Ok(()), Err);
+            self.peers.at(peer).arriving -= 1;
+            self.finish(key, outcome, host);
+        }
+    }
+
+    /// A piece of a message has been read.
+    fn on_read(&mut self, key: IncomingKey, outcome: Result<(), Failure>, host: &mut H) {
+        let Some(incoming) = self.incoming.get_mut(key) else { return };
+        let Body::Source(reading) = &mut incoming.body else { return };
+        if reading.under_way == 0 {
+            return;
+        }
+        reading.under_way -= 1;
+        reading.failure = reading.failure.or(outcome.err());
+        self.read_on(key, host);
+    }
+}

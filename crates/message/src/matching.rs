@@ -1,0 +1,297 @@
+//! Which message goes to which receive.
+//!
+//! A message goes to the oldest posted receive that takes it, and a receive gets the oldest message that it takes. Receives and messages with one source and one tag stand in a hash
+//! table; so do receives of one tag from anybody. Receives that ignore bits of the tag stand in a list, in order, and so do all messages: whoever looks for several tags or sources walks it.
+//! A number that grows with each receive says which of two is older.
+
+use core::hash::{Hash, Hasher};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use slotmap::{SlotMap, new_key_type};
+use weft_base::PeerId;
+
+use crate::hash::Seeded;
+use crate::list::{Linked, Links, List};
+
+/// Which tags a receive takes: those that agree with `tag` in all bits that `ignore` has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Match {
+    /// The tag.
+    pub tag: u64,
+    /// Bits that may differ.
+    pub ignore: u64,
+}
+
+new_key_type! {
+    /// Names a posted receive.
+    pub struct PostedId;
+    /// Names an unexpected message.
+    pub struct UnexpectedId;
+}
+
+/// Source and tag. Untagged ones are a kind of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Exact {
+    source: Option<PeerId>,
+    tag: Option<u64>,
+}
+
+impl Hash for Exact {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let source = self.source.map_or(0, |source| u64::from(source.0) + 1);
+        state.write_u64(source | u64::from(self.tag.is_some()) << 63);
+        state.write_u64(self.tag.unwrap_or(0));
+    }
+}
+
+/// Where a receive waits.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Exact(Exact),
+    /// It ignores bits of the tag.
+    Wild {
+        source: Option<PeerId>,
+        matching: Match,
+    },
+}
+
+impl Place {
+    const fn of(source: Option<PeerId>, matching: Option<Match>) -> Self {
+        match matching {
+            None => Self::Exact(Exact { source, tag: None }),
+            Some(Match { tag, ignore: 0 }) => Self::Exact(Exact { source, tag: Some(tag) }),
+            Some(matching) => Self::Wild { source, matching },
+        }
+    }
+
+    const fn source(&self) -> Option<PeerId> {
+        match self {
+            Self::Exact(exact) => exact.source,
+            Self::Wild { source, .. } => *source,
+        }
+    }
+
+    fn takes(&self, message: Exact) -> bool {
+        let (source, tags) = match self {
+            Self::Exact(exact) => (exact.source, exact.tag == message.tag),
+            Self::Wild { source, matching } => {
+                (*source, message.tag.is_some_and(|tag| (tag ^ matching.tag) & !matching.ignore == 0))
+            }
+        };
+        tags && (source.is_none() || source == message.source)
+    }
+}
+
+struct Posted<P> {
+    place: Place,
+    order: u64,
+    links: Links<PostedId>,
+    value: P,
+}
+
+impl<P> Linked<PostedId, 0> for Posted<P> {
+    fn links(&mut self) -> &mut Links<PostedId> {
+        &mut self.links
+    }
+
+    fn next(&self) -> PostedId {
+        self.links.next()
+    }
+}
+
+struct Unexpected<U> {
+    exact: Exact,
+    same: Links<UnexpectedId>,
+    all: Links<UnexpectedId>,
+    value: U,
+}
+
+impl<U> Linked<UnexpectedId, 0> for Unexpected<U> {
+    fn links(&mut self) -> &mut Links<UnexpectedId> {
+        &mut self.same
+    }
+
+    fn next(&self) -> UnexpectedId {
+        self.same.next()
+    }
+}
+
+impl<U> Linked<UnexpectedId, 1> for Unexpected<U> {
+    fn links(&mut self) -> &mut Links<UnexpectedId> {
+        &mut self.all
+    }
+
+    fn next(&self) -> UnexpectedId {
+        self.all.next()
+    }
+}
+
+/// Posted receives, which carry a `P`, and unexpected messages, which carry a `U`.
+pub struct Matcher<P, U> {
+    posted: SlotMap<PostedId, Posted<P>>,
+    posted_exact: HashMap<Exact, List<PostedId, 0>, Seeded>,
+    posted_wild: List<PostedId, 0>,
+    /// How many exact receives are posted for anybody.
+    from_anybody: usize,
+    order: u64,
+    unexpected: SlotMap<UnexpectedId, Unexpected<U>>,
+    unexpected_exact: HashMap<Exact, List<UnexpectedId, 0>, Seeded>,
+    unexpected_all: List<UnexpectedId, 1>,
+}
+
+impl<P, U> Matcher<P, U> {
+    /// Nothing is posted, and nothing has come. Peers must not be able to guess the seed, or they can choose tags that make it slow.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            posted: SlotMap::with_key(),
+            posted_exact: HashMap::with_hasher(Seeded::new(seed)),
+            posted_wild: List::default(),
+            from_anybody: 0,
+            order: 0,
+            unexpected: SlotMap::with_key(),
+            unexpected_exact: HashMap::with_hasher(Seeded::new(seed.wrapping_add(1))),
+            unexpected_all: List::default(),
+        }
+    }
+
+    /// Posts a receive, which is younger than all others: from a source or from anybody; of these tags, or (`None`) of untagged messages.
+    pub fn post(&mut self, source: Option<PeerId>, matching: Option<Match>, value: P) -> PostedId {
+        let place = Place::of(source, matching);
+        self.order += 1;
+        let id = self.posted.insert(Posted { place, order: self.order, links: Links::default(), value });
+        match place {
+            Place::Exact(exact) => {
+                self.from_anybody += usize::from(source.is_none());
+                self.posted_exact.entry(exact).or_default().push_back(&mut self.posted, id);
+            }
+            Place::Wild { .. } => self.posted_wild.push_back(&mut self.posted, id),
+        }
+        id
+    }
+
+    /// Takes a receive away. `None` if it is not posted any more.
+    pub fn unpost(&mut self, id: PostedId) -> Option<P> {
+        match self.posted.get(id)?.place {
+            Place::Exact(exact) => {
+                self.from_anybody -= usize::from(exact.source.is_none());
+                if let Entry::Occupied(mut entry) = self.posted_exact.entry(exact) {
+                    entry.get_mut().remove(&mut self.posted, id);
+                    if entry.get().is_empty() {
+                        entry.remove();
+                    }
+                }
+            }
+            Place::Wild { .. } => self.posted_wild.remove(&mut self.posted, id),
+        }
+        self.posted.remove(id).map(|posted| posted.value)
+    }
+
+    /// What a posted receive carries.
+    #[must_use]
+    pub fn posted(&self, id: PostedId) -> Option<&P> {
+        self.posted.get(id).map(|posted| &posted.value)
+    }
+
+    /// How many receives are posted.
+    #[must_use]
+    pub fn posted_count(&self) -> usize {
+        self.posted.len()
+    }
+
+    /// The oldest receive that takes a message from this source, with this tag or without one. It stays posted.
+    #[must_use]
+    pub fn find_posted(&self, source: PeerId, tag: Option<u64>) -> Option<PostedId> {
+        let message = Exact { source: Some(source), tag };
+        let exact = self.first_posted(message);
+        let anybody = if self.from_anybody > 0 { self.first_posted(Exact { source: None, tag }) } else { None };
+        let wild = if tag.is_some() { self.first_wild(message) } else { None };
+        [exact, anybody, wild].into_iter().flatten().min().map(|(_, id)| id)
+    }
+
+    fn first_posted(&self, exact: Exact) -> Option<(u64, PostedId)> {
+        let id = self.posted_exact.get(&exact)?.first();
+        Some((self.posted[id].order, id))
+    }
+
+    fn first_wild(&self, message: Exact) -> Option<(u64, PostedId)> {
+        let mut id = self.posted_wild.first();
+        while let Some(posted) = self.posted.get(id) {
+            if posted.place.takes(message) {
+                return Some((posted.order, id));
+            }
+            id = posted.next();
+        }
+        None
+    }
+
+    /// The oldest posted receive for which `is_it` holds. Looks at all of them.
+    pub fn find_posted_by(&self, mut is_it: impl FnMut(&P) -> bool) -> Option<PostedId> {
+        let fitting = self.posted.iter().filter(|(_, posted)| is_it(&posted.value));
+        fitting.min_by_key(|(_, posted)| posted.order).map(|(id, _)| id)
+    }
+
+    /// The posted receives for this source alone, the oldest first. Looks at all of them.
+    #[must_use]
+    pub fn posted_for(&self, source: PeerId) -> Vec<PostedId> {
+        let of_source = self.posted.iter().filter(|(_, posted)| posted.place.source() == Some(source));
+        let mut found: Vec<_> = of_source.map(|(id, posted)| (posted.order, id)).collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Keeps a message that no receive takes, which is younger than all others.
+    pub fn keep(&mut self, source: PeerId, tag: Option<u64>, value: U) -> UnexpectedId {
+        let exact = Exact { source: Some(source), tag };
+        let id = self.unexpected.insert(Unexpected { exact, same: Links::default(), all: Links::default(), value });
+        self.unexpected_exact.entry(exact).or_default().push_back(&mut self.unexpected, id);
+        self.unexpected_all.push_back(&mut self.unexpected, id);
+        id
+    }
+
+    /// The oldest message that a receive takes. It stays.
+    #[must_use]
+    pub fn find_unexpected(&self, source: Option<PeerId>, matching: Option<Match>) -> Option<UnexpectedId> {
+        let place = Place::of(source, matching);
+        if let Place::Exact(exact @ Exact { source: Some(_), .. }) = place {
+            return self.unexpected_exact.get(&exact).map(List::first);
+        }
+        let mut id = self.unexpected_all.first();
+        while let Some(message) = self.unexpected.get(id) {
+            if place.takes(message.exact) {
+                return Some(id);
+            }
+            id = Linked::<_, 1>::next(message);
+        }
+        None
+    }
+
+    /// Takes a message away. `None` if it is not there any more.
+    pub fn take(&mut self, id: UnexpectedId) -> Option<U> {
+        let exact = self.unexpected.get(id)?.exact;
+        if let Entry::Occupied(mut entry) = self.unexpected_exact.entry(exact) {
+            entry.get_mut().remove(&mut self.unexpected, id);
+            if entry.get().is_empty() {
+                entry.remove();
+            }
+        }
+        self.unexpected_all.remove(&mut self.unexpected, id);
+        self.unexpected.remove(id).map(|message| message.value)
+    }
+
+    /// What a message carries.
+    #[must_use]
+    pub fn unexpected(&self, id: UnexpectedId) -> Option<&U> {
+        self.unexpected.get(id).map(|message| &message.value)
+    }
+
+    /// How many messages are kept.
+    #[must_use]
+    pub fn unexpected_count(&self) -> usize {
+        self.unexpected.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// The same with two lists and no cleverness.
+#[derive(Default)]
+struct Model {
+    posted: Vec<(Option<PeerId>, Option<Match>, u32)>,
+    unexpected: Vec<(PeerId, Option<u64>, u32)>,
+}
+
+fn takes(source: Option<PeerId>, matching: Option<Match>, from: PeerId, tag: Option<u64>) -> bool {
+    let tags = match (matching, tag) {
+        (None, None) => true,
+        (Some(matching), Some(tag)) => matching.tag | matching.ignore == tag | matching.ignore,
+        _ => false,
+    };
+    tags && source.is_none_or(|source| source == from)
+}
+
+impl Model {
+    fn receive(&mut self, source: Option<PeerId>, matching: Option<Match>, number: u32) -> Option<u32> {
+        let at = self.peek(source, matching);
+        if at.is_none() {
+            self.posted.push((source, matching, number));
+        }
+        at.map(|at| self.unexpected.remove(at).2)
+    }
+
+    fn peek(&self, source: Option<PeerId>, matching: Option<Match>) -> Option<usize> {
+        self.unexpected.iter().position(|(from, tag, _)| takes(source, matching, *from, *tag))
+    }
+
+    fn message(&mut self, from: PeerId, tag: Option<u64>, number: u32) -> Option<u32> {
+        let at = self.posted.iter().position(|(source, matching, _)| takes(*source, *matching, from, tag));
+        if at.is_none() {
+            self.unexpected.push((from, tag, number));
+        }
+        at.map(|at| self.posted.remove(at).2)
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Receive(Option<PeerId>, Option<Match>),
+    Message(PeerId, Option<u64>),
+    Claim(Option<PeerId>, Option<Match>),
+    Cancel(u32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let peer = || (0..3_u32).prop_map(PeerId);
+    let source = move || proptest::option::weighted(0.7, peer());
+    let matching = || {
+        let ignore = prop_oneof![4 => Just(0), 1 => 0..8_u64, 1 => Just(u64::MAX)];
+        proptest::option::weighted(0.8, (0..6_u64, ignore).prop_map(|(tag, ignore)| Match { tag, ignore }))
+    };
+    prop_oneof![
+        4 => (source(), matching()).prop_map(|(source, matching)| Step::Receive(source, matching)),
+        4 => (peer(), proptest::option::weighted(0.8, 0..6_u64)).prop_map(|(peer, tag)| Step::Message(peer, tag)),
+        1 => (source(), matching()).prop_map(|(source, matching)| Step::Claim(source, matching)),
+        1 => (0..40_u32).prop_map(Step::Cancel),
+    ]
+}
+
+fn receive(
+    matcher: &mut Matcher<u32, u32>,
+    source: Option<PeerId>,
+    matching: Option<Match>,
+    number: u32,
+) -> Option<u32> {
+    let found = matcher.find_unexpected(source, matching);
+    if found.is_none() {
+        matcher.post(source, matching, number);
+    }
+    found.and_then(|id| matcher.take(id))
+}
+
+fn message(matcher: &mut Matcher<u32, u32>, from: PeerId, tag: Option<u64>, number: u32) -> Option<u32> {
+    let found = matcher.find_posted(from, tag);
+    if found.is_none() {
+        matcher.keep(from, tag, number);
+    }
+    found.and_then(|id| matcher.unpost(id))
+}
+
+proptest! {
+    #[test]
+    fn it_matches_as_two_plain_lists_do(seed: u64, steps in proptest::collection::vec(step(), 1..120)) {
+        let mut matcher = Matcher::new(seed);
+        let mut model = Model::default();
+        for (number, step) in (0..).zip(steps) {
+            match step {
+                Step::Receive(source, matching) => prop_assert_eq!(
+                    receive(&mut matcher, source, matching, number),
+                    model.receive(source, matching, number)
+                ),
+                Step::Message(from, tag) => {
+                    prop_assert_eq!(message(&mut matcher, from, tag, number), model.message(from, tag, number));
+                }
+                Step::Claim(source, matching) => {
+                    let found = matcher.find_unexpected(source, matching).and_then(|id| matcher.take(id));
+                    let at = model.peek(source, matching);
+                    prop_assert_eq!(found, at.map(|at| model.unexpected.remove(at).2));
+                }
+                Step::Cancel(from) => {
+                    let found = matcher.find_posted_by(|number| *number >= from).and_then(|id| matcher.unpost(id));
+                    let at = model.posted.iter().position(|(.., number)| *number >= from);
+                    prop_assert_eq!(found, at.map(|at| model.posted.remove(at).2));
+                }
+            }
+            prop_assert_eq!(matcher.posted_count(), model.posted.len());
+            prop_assert_eq!(matcher.unexpected_count(), model.unexpected.len());
+        }
+        // What is left comes out in order.
+        for (_, _, number) in model.unexpected {
+            let all = Some(Match { tag: 0, ignore: u64::MAX });
+            let oldest = [None, all].into_iter().filter_map(|kind| matcher.find_unexpected(None, kind));
+            let oldest = oldest.min_by_key(|id| matcher.unexpected(*id).copied()).expect("it is there");
+            prop_assert_eq!(matcher.take(oldest), Some(number));
+        }
+        let left: Vec<_> = (0..3).flat_map(|peer| matcher.posted_for(PeerId(peer))).collect();
+        prop_assert_eq!(left.len(), model.posted.iter().filter(|(source, ..)| source.is_some()).count());
+    }
+}
+
+#[test]
+fn what_is_gone_is_gone() {
+    let mut matcher = Matcher::new(1);
+    let posted = matcher.post(Some(PeerId(1)), Some(Match { tag: 5, ignore: 0 }), 'p');
+    assert_eq!(matcher.posted(posted), Some(&'p'));
+    assert_eq!(matcher.unpost(posted), Some('p'));
+    assert_eq!(matcher.unpost(posted), None);
+    assert_eq!(matcher.find_posted(PeerId(1), Some(5)), None);
+    let kept = matcher.keep(PeerId(1), None, 'u');
+    assert_eq!(matcher.take(kept), Some('u'));
+    assert_eq!(matcher.take(kept), None);
+    assert_eq!(matcher.find_unexpected(None, None), None);
+    assert!(matcher.posted_exact.is_empty() && matcher.unexpected_exact.is_empty(), "an empty list was kept");
+}
