@@ -1,10 +1,10 @@
 # The ways to build and try Weft. `make` lists them.
 
-PREFIX ?= /usr/local
+export PREFIX ?= /usr/local
+export LIBDIR ?= $(PREFIX)/lib
 FUZZ_SECONDS ?= 600
-TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo test interop fuzz install clean
+.PHONY: help demo test interop fuzz install uninstall clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,10 +21,12 @@ interop: ## Run Weft against Linux siw in a virtual machine, with all its splits
 fuzz: ## Run each fuzz target for FUZZ_SECONDS (600) with cargo-fuzz on a nightly toolchain
 	@scripts/fuzz $(FUZZ_SECONDS)
 
-install: ## Build Weft and install the command below PREFIX (/usr/local)
-	@cargo build --release --locked --package weft-cli
-	@install -D -m 755 $(TARGET)/release/weft $(DESTDIR)$(PREFIX)/bin/weft
-	@echo "installed $(DESTDIR)$(PREFIX)/bin/weft"
+install: ## Build Weft and install command, libfabric provider and manual below PREFIX (/usr/local), LIBDIR (PREFIX/lib)
+	@cargo build --release --locked --package weft-cli --package weft-provider
+	@scripts/install
+
+uninstall: ## Remove what `make install` has installed
+	@scripts/install --remove
 
 clean: ## Remove what was built (downloads stay in .cache)
 	@cargo clean --quiet

@@ -1,0 +1,143 @@
+//! `scripts/install`, into a directory of its own: every file is where its users look, and goes again.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+const WEFT: &str = env!("CARGO_BIN_EXE_weft");
+
+/// A directory that goes with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("weft-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// All files below it, by their paths from it.
+    fn files(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        let mut directories = vec![self.0.clone()];
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+                if entry.file_type().unwrap().is_dir() {
+                    directories.push(entry.path());
+                } else {
+                    found.insert(entry.path().strip_prefix(&self.0).unwrap().to_str().unwrap().to_owned());
+                }
+            }
+        }
+        found
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The provider beside the command; where a test built only the command, any file shows where a provider goes.
+fn provider(scratch: &Scratch) -> PathBuf {
+    let built = Path::new(WEFT).with_file_name("libweft_fi.so");
+    if built.exists() {
+        return built;
+    }
+    println!("left out: the real provider, for {} was not built", built.display());
+    let stand_in = scratch.0.join("libweft_fi.so");
+    fs::write(&stand_in, "not built").unwrap();
+    stand_in
+}
+
+fn run(arguments: &[&str], to: &Scratch, provider: &Path) -> Output {
+    Command::new("scripts/install")
+        .current_dir(ROOT)
+        .args(arguments)
+        .envs([("PREFIX", "/opt/weft"), ("LIBDIR", "/opt/weft/lib64"), ("WEFT", WEFT)])
+        .env("DESTDIR", &to.0)
+        .env("PROVIDER", provider)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn everything_is_installed_where_its_users_look_and_removed() {
+    let (built, to) = (Scratch::new("built"), Scratch::new("install"));
+    let provider = provider(&built);
+    let output = run(&[], &to, &provider);
+    assert!(output.status.success(), "{output:?}");
+
+    let files = to.files();
+    for file in [
+        "bin/weft",
+        "lib64/libfabric/libweft-fi.so",
+        "lib64/pkgconfig/weft-fi.pc",
+        "share/man/man1/weft.1",
+        "share/man/man1/weft-perf.1",
+        "share/man/man1/weft-lab-up.1",
+        "share/man/man7/fi_weft.7",
+        "share/bash-completion/completions/weft",
+        "share/zsh/site-functions/_weft",
+        "share/fish/vendor_completions.d/weft.fish",
+    ] {
+        assert!(files.contains(&format!("opt/weft/{file}")), "no {file} among {files:?}");
+    }
+    assert!(!files.iter().any(|file| file.contains("peer")), "hidden subcommands have no pages: {files:?}");
+    let same = |installed: &str, built: &Path| fs::read(to.0.join(installed)).unwrap() == fs::read(built).unwrap();
+    assert!(same("opt/weft/bin/weft", Path::new(WEFT)) && same("opt/weft/lib64/libfabric/libweft-fi.so", &provider));
+    pkg_config_names_the_directory(&to);
+
+    // What others have put there stays.
+    let neighbour = to.0.join("opt/weft/lib64/libfabric/libother-fi.so");
+    fs::write(&neighbour, "").unwrap();
+    let output = run(&["--remove"], &to, &provider);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(to.files(), BTreeSet::from(["opt/weft/lib64/libfabric/libother-fi.so".to_owned()]));
+}
+
+fn pkg_config_names_the_directory(to: &Scratch) {
+    let text = fs::read_to_string(to.0.join("opt/weft/lib64/pkgconfig/weft-fi.pc")).unwrap();
+    assert!(!text.contains('@'), "{text}");
+    assert!(text.contains(concat!("Version: ", env!("CARGO_PKG_VERSION"), "\n")), "{text}");
+    let asked = Command::new("pkg-config")
+        .args(["--variable=providerdir", "weft-fi"])
+        .env("PKG_CONFIG_PATH", to.0.join("opt/weft/lib64/pkgconfig"))
+        .output();
+    match asked {
+        Ok(output) => {
+            assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "/opt/weft/lib64/libfabric", "{output:?}")
+        }
+        Err(error) => println!("left out: asking pkg-config: {error}"),
+    }
+}
+
+#[test]
+fn what_was_not_built_is_named() {
+    let to = Scratch::new("nothing");
+    let output = run(&[], &to, Path::new("/nonexistent/libweft_fi.so"));
+    assert_eq!(output.status.code(), Some(1));
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(complaint.contains("/nonexistent/libweft_fi.so") && complaint.contains("make install"), "{complaint}");
+    assert!(to.files().is_empty());
+}
+
+/// The provider's own list is what the environment is read by; the page must not fall behind it.
+#[test]
+fn the_manual_has_every_parameter_of_the_provider() {
+    let read = |path: &str| fs::read_to_string(Path::new(ROOT).join(path)).unwrap();
+    let (source, page) = (read("crates/provider/src/parameters.rs"), read("packaging/fi_weft.7"));
+    let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+    let known: BTreeSet<&str> =
+        code.split("        name: \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert!(known.contains("INTERFACE"), "the list has moved: {known:?}");
+    let described: BTreeSet<&str> = page.lines().filter_map(|line| line.strip_prefix(".B FI_WEFT_")).collect();
+    let missing: Vec<_> = known.difference(&described).collect();
+    assert!(missing.is_empty(), "packaging/fi_weft.7 says nothing about {missing:?}");
+    let gone: Vec<_> = described.difference(&known).filter(|name| !name.contains(char::is_whitespace)).collect();
+    assert!(gone.is_empty(), "packaging/fi_weft.7 describes {gone:?}, which there is not");
+}
