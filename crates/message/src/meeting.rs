@@ -1,0 +1,291 @@
+//! Who connects to whom: what to do about a connection that a peer opens, when we are connected with it, or are trying to be.
+//!
+//! When both open one at the same time, that of the endpoint with the lower id survives. An old request that comes late, when another connection stands already, is told from one of a peer that
+//! has lost that connection by [`weft_wire::message::Hello::serial`], which grows with each hello of an endpoint: requests and replies.
+//!
+//! Whose attempt is refused with [`Refusal::Tie`] waits for the other connection, and tries again after a while if none has come: it may have been lost on the way.
+
+use weft_wire::message::Refusal;
+
+/// How we stand with a peer when it opens a connection. It is looked for by its id, and by its addresses where the id is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Nothing is known of it, or nothing is under way.
+    Nothing,
+    /// We are opening one too.
+    Connecting {
+        /// To the endpoint with this id; 0: to whoever it is.
+        wanted: u64,
+    },
+    /// We are connected.
+    Connected {
+        /// With the endpoint that has this id.
+        id: u64,
+        /// The serial of its hello on that connection.
+        serial: u64,
+    },
+}
+
+/// A request for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meeting {
+    /// Our id.
+    pub own: u64,
+    /// That of who opens it.
+    pub theirs: u64,
+    /// Whom it wants to reach; 0: whoever it is.
+    pub wanted: u64,
+    /// The serial of its hello.
+    pub serial: u64,
+    /// How we stand with it. For an endpoint that opens a connection to itself: with who opens it, as a peer that only accepts.
+    pub standing: Standing,
+    /// There is no room for another peer.
+    pub is_full: bool,
+}
+
+/// What to do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Accept it.
+    Accept,
+    /// Accept it and drop our own attempt.
+    AcceptInsteadOfOurs,
+    /// Accept it: the connection that we have is dead.
+    ReplaceOld,
+    /// Refuse it.
+    Reject(Refusal),
+}
+
+impl Meeting {
+    /// What to do.
+    #[must_use]
+    pub const fn decide(&self) -> Decision {
+        if self.wanted != 0 && self.wanted != self.own {
+            return Decision::Reject(Refusal::SomebodyElse);
+        }
+        match self.standing {
+            Standing::Connected { id, serial } => {
+                // Serials of two endpoints can't be compared.
+                if id != self.theirs || self.serial > serial {
+                    Decision::ReplaceOld
+                } else {
+                    Decision::Reject(Refusal::Tie)
+                }
+            }
+            Standing::Connecting { wanted } if self.theirs != self.own && (wanted == 0 || wanted == self.theirs) => {
+                if self.theirs < self.own {
+                    Decision::AcceptInsteadOfOurs
+                } else {
+                    Decision::Reject(Refusal::Tie)
+                }
+            }
+            // Another one is there now than the one that we look for, or it is us.
+            Standing::Connecting { .. } | Standing::Nothing => {
+                if self.is_full {
+                    Decision::Reject(Refusal::Full)
+                } else {
+                    Decision::Accept
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+    use super::*;
+
+    fn meet(own: u64, theirs: u64, standing: Standing) -> Meeting {
+        Meeting { own, theirs, wanted: own, serial: 5, standing, is_full: false }
+    }
+
+    #[test]
+    fn each_case_alone() {
+        use Decision::{Accept, AcceptInsteadOfOurs, Reject, ReplaceOld};
+        let connected = |id, serial| Standing::Connected { id, serial };
+        for (own, theirs, standing, expected) in [
+            (1, 2, Standing::Nothing, Accept),
+            (1, 2, Standing::Connecting { wanted: 2 }, Reject(Refusal::Tie)),
+            (1, 2, Standing::Connecting { wanted: 0 }, Reject(Refusal::Tie)),
+            (2, 1, Standing::Connecting { wanted: 1 }, AcceptInsteadOfOurs),
+            (2, 1, Standing::Connecting { wanted: 0 }, AcceptInsteadOfOurs),
+            (2, 1, Standing::Connecting { wanted: 7 }, Accept),
+            (1, 1, Standing::Connecting { wanted: 1 }, Accept),
+            (1, 2, connected(2, 4), ReplaceOld),
+            (1, 2, connected(2, 5), Reject(Refusal::Tie)),
+            (1, 2, connected(2, 6), Reject(Refusal::Tie)),
+            (1, 2, connected(3, 6), ReplaceOld),
+        ] {
+            assert_eq!(meet(own, theirs, standing).decide(), expected, "{own} {theirs} {standing:?}");
+        }
+        let other = Meeting { wanted: 9, ..meet(1, 2, Standing::Nothing) };
+        assert_eq!(other.decide(), Reject(Refusal::SomebodyElse));
+        let any = Meeting { wanted: 0, ..other };
+        assert_eq!(any.decide(), Accept);
+        let full = Meeting { is_full: true, ..any };
+        assert_eq!(full.decide(), Reject(Refusal::Full));
+        assert_eq!(Meeting { standing: connected(2, 4), ..full }.decide(), ReplaceOld);
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    enum State {
+        Idle,
+        Connecting(u32),
+        Connected { connection: u32, serial: u64 },
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    enum Message {
+        Request(u64),
+        Accept(u64),
+        Reject,
+        Close,
+    }
+
+    /// Two endpoints, and what is under way between them: each connection has a queue in each direction.
+    #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    struct World {
+        states: [State; 2],
+        serials: [u64; 2],
+        attempts_left: [u32; 2],
+        breaks_left: u32,
+        connections: u32,
+        under_way: BTreeMap<(u32, usize), VecDeque<Message>>,
+    }
+
+    impl World {
+        fn new(attempts: u32, breaks: u32) -> Self {
+            Self {
+                states: [State::Idle; 2],
+                serials: [0; 2],
+                attempts_left: [attempts; 2],
+                breaks_left: breaks,
+                connections: 0,
+                under_way: BTreeMap::new(),
+            }
+        }
+
+        fn post(&mut self, connection: u32, to: usize, message: Message) {
+            self.under_way.entry((connection, to)).or_default().push_back(message);
+        }
+
+        fn serial(&mut self, at: usize) -> u64 {
+            self.serials[at] += 1;
+            self.serials[at]
+        }
+
+        fn start(&self, at: usize) -> Option<Self> {
+            let mut next = self.clone();
+            if self.states[at] != State::Idle || self.attempts_left[at] == 0 {
+                return None;
+            }
+            next.attempts_left[at] -= 1;
+            next.connections += 1;
+            let serial = next.serial(at);
+            next.states[at] = State::Connecting(next.connections);
+            next.post(next.connections, 1 - at, Message::Request(serial));
+            Some(next)
+        }
+
+        fn break_off(&self, at: usize) -> Option<Self> {
+            let State::Connected { connection, .. } = self.states[at] else { return None };
+            let mut next = self.clone();
+            next.breaks_left = self.breaks_left.checked_sub(1)?;
+            next.states[at] = State::Idle;
+            next.post(connection, 1 - at, Message::Close);
+            Some(next)
+        }
+
+        fn deliver(&self, connection: u32, to: usize) -> Self {
+            let mut next = self.clone();
+            let queue = next.under_way.get_mut(&(connection, to)).expect("it is there");
+            let message = queue.pop_front().expect("it is not empty");
+            if queue.is_empty() {
+                next.under_way.remove(&(connection, to));
+            }
+            match (message, next.states[to]) {
+                (Message::Request(serial), _) => next.requested(connection, to, serial),
+                (Message::Accept(serial), State::Connecting(own)) if own == connection => {
+                    next.states[to] = State::Connected { connection, serial };
+                }
+                (
+                    Message::Reject | Message::Close,
+                    State::Connecting(own) | State::Connected { connection: own, .. },
+                ) if own == connection => next.states[to] = State::Idle,
+                _ => {}
+            }
+            next
+        }
+
+        fn requested(&mut self, connection: u32, at: usize, serial: u64) {
+            let (own, theirs) = (at as u64 + 1, 2 - at as u64);
+            let standing = match self.states[at] {
+                State::Idle => Standing::Nothing,
+                State::Connecting(_) => Standing::Connecting { wanted: theirs },
+                State::Connected { serial, .. } => Standing::Connected { id: theirs, serial },
+            };
+            match (Meeting { own, theirs, wanted: own, serial, standing, is_full: false }).decide() {
+                Decision::Reject(_) => return self.post(connection, 1 - at, Message::Reject),
+                Decision::Accept => assert_eq!(self.states[at], State::Idle),
+                Decision::AcceptInsteadOfOurs | Decision::ReplaceOld => match self.states[at] {
+                    State::Connecting(own) | State::Connected { connection: own, .. } => {
+                        self.post(own, 1 - at, Message::Close);
+                    }
+                    State::Idle => panic!("there was nothing to replace"),
+                },
+            }
+            self.states[at] = State::Connected { connection, serial };
+            let serial = self.serial(at);
+            self.post(connection, 1 - at, Message::Accept(serial));
+        }
+
+        fn successors(&self) -> Vec<Self> {
+            let delivered = self.under_way.keys().map(|(connection, to)| self.deliver(*connection, *to));
+            let started = (0..2).filter_map(|at| self.start(at));
+            let broken = (0..2).filter_map(|at| self.break_off(at));
+            delivered.chain(started).chain(broken).collect()
+        }
+
+        fn is_joined(&self) -> bool {
+            let connection =
+                |state| if let State::Connected { connection, .. } = state { Some(connection) } else { None };
+            connection(self.states[0]).is_some() && connection(self.states[0]) == connection(self.states[1])
+        }
+    }
+
+    /// Goes through everything that can happen, in any order, and returns in how many ways it can end.
+    fn explore(attempts: u32, breaks: u32) -> usize {
+        let mut seen = BTreeSet::new();
+        let mut open = vec![World::new(attempts, breaks)];
+        let mut ends = 0;
+        while let Some(world) = open.pop() {
+            if !seen.insert(world.clone()) {
+                continue;
+            }
+            let is_quiet = world.under_way.is_empty();
+            // Whoever has no attempt left could not try again: that is no end.
+            let could_try = (0..2).all(|at| world.states[at] != State::Idle || world.attempts_left[at] == 0);
+            let exhausted = breaks > 0 && world.attempts_left.contains(&0);
+            if is_quiet && could_try && !exhausted {
+                assert!(world.is_joined(), "{world:?}");
+                ends += 1;
+            }
+            open.extend(world.successors());
+        }
+        ends
+    }
+
+    #[test]
+    fn two_that_meet_get_one_connection_in_whatever_order_things_happen() {
+        assert!(explore(1, 0) > 1);
+        assert!(explore(3, 0) > 1);
+    }
+
+    #[test]
+    fn a_connection_that_one_side_lost_is_replaced_in_whatever_order_things_happen() {
+        assert!(explore(4, 1) > 1);
+        assert!(explore(4, 2) > 1);
+    }
+}
