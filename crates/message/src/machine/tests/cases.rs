@@ -106,5 +106,5 @@ fn a_call_is_answered() {
     world.nodes[1].machine.answer(call, b"42");
     world.nodes[1].machine.answer(call, b"twice");
     world.settle();
-    assert_eq!(world.told(0), [Told::Answered { ticket: Ticket(77), answer: Ok(b"42".to_vec()) }]);
+    assert_eq!(world.nodes[0].host.answers, [(Ticket(77), Ok(b"42".to_vec()))]);
 }

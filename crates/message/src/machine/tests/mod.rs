@@ -1,2 +1,4 @@
 mod cases;
+mod model;
+mod random;
 mod world;

@@ -1,7 +1,7 @@
 //! Machines joined by streams in memory that keep the order, and all that they say checked.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
 use weft_base::{PeerId, Random, Stag, Time};
@@ -47,12 +47,12 @@ pub(super) struct ReceiveUser {
 pub(super) enum Told {
     Sent { number: u64, outcome: Result<(), Failure> },
     Received { number: u64, what: Option<Received>, outcome: Result<(), Failure>, last: bool, bytes: Vec<u8> },
-    Answered { ticket: Ticket, answer: Result<Vec<u8>, Failure> },
 }
 
 #[derive(Default)]
 pub(super) struct TestHost {
     pub(super) told: Vec<Told>,
+    pub(super) answers: Vec<(Ticket, Result<Vec<u8>, Failure>)>,
     pub(super) connects: Vec<PeerId>,
     pub(super) disconnects: Vec<PeerId>,
     pub(super) items: Vec<(PeerId, Item)>,
@@ -223,7 +223,7 @@ impl Host for TestHost {
     }
 
     fn answered(&mut self, ticket: Ticket, answer: Result<&[u8], Failure>) {
-        self.told.push(Told::Answered { ticket, answer: answer.map(<[u8]>::to_vec) });
+        self.answers.push((ticket, answer.map(<[u8]>::to_vec)));
     }
 }
 
@@ -242,17 +242,24 @@ pub(super) enum Joint {
     Half(usize, bool),
 }
 
+/// What has happened between the machines.
+pub(super) enum Seen {
+    Record { from: usize, to: usize, record: Record },
+    Lost { at: usize, other: usize, abrupt: bool },
+}
+
 pub(super) struct World {
     pub(super) nodes: Vec<Node>,
     pub(super) joints: HashMap<(usize, usize), Joint>,
     pub(super) streams: HashMap<(usize, usize), VecDeque<Item>>,
     pub(super) now: Time,
-    /// Every packet that arrives is shown to this: from, to, record.
-    pub(super) arrivals: Vec<(usize, usize, Record)>,
+    pub(super) seen: Vec<Seen>,
     pub(super) watch_arrivals: bool,
     pub(super) packets: usize,
     pub(super) credit_packets: HashMap<(usize, usize), usize>,
     next_number: u64,
+    /// Connections that were asked for while the old one was not gone.
+    wanted: HashSet<(usize, usize)>,
 }
 
 fn pair(a: usize, b: usize) -> (usize, usize) {
@@ -270,11 +277,12 @@ impl World {
             joints: HashMap::new(),
             streams: HashMap::new(),
             now: Time::ZERO,
-            arrivals: Vec::new(),
+            seen: Vec::new(),
             watch_arrivals: false,
             packets: 0,
             credit_packets: HashMap::new(),
             next_number: 0,
+            wanted: HashSet::new(),
         }
     }
 
@@ -341,25 +349,48 @@ impl World {
                 self.streams.entry((at, to)).or_default().push_back(item);
             }
         }
-        for peer in core::mem::take(&mut host.connects) {
-            let joint = self.joints.entry(pair(at, peer.0 as usize)).or_insert(Joint::Apart);
-            if *joint == Joint::Apart {
-                *joint = Joint::Connecting;
+        let connects = core::mem::take(&mut host.connects);
+        for peer in core::mem::take(&mut host.disconnects) {
+            let to = peer.0 as usize;
+            self.nodes[at].host.written.retain(|(other, _)| *other != peer);
+            self.drop_stream(to, at);
+            match self.joints[&pair(at, to)] {
+                Joint::Joined => {
+                    self.joints.insert(pair(at, to), Joint::Half(to, false));
+                }
+                Joint::Half(late, _) if late == at => self.end(at, to),
+                other => panic!("disconnected while {other:?}"),
             }
         }
-        for peer in core::mem::take(&mut self.nodes[at].host.disconnects) {
-            let to = peer.0 as usize;
-            self.streams.remove(&(to, at));
-            self.nodes[at].host.written.retain(|(other, _)| *other != peer);
-            self.joints.insert(pair(at, to), Joint::Half(to, false));
+        for peer in connects {
+            let pair = pair(at, peer.0 as usize);
+            match self.joints.entry(pair).or_insert(Joint::Apart) {
+                joint @ Joint::Apart => *joint = Joint::Connecting,
+                Joint::Connecting => {}
+                Joint::Joined => panic!("connected twice"),
+                Joint::Half(..) => {
+                    self.wanted.insert(pair);
+                }
+            }
         }
+    }
+
+    fn drop_stream(&mut self, from: usize, to: usize) {
+        self.streams.remove(&(from, to));
+        self.credit_packets.remove(&(from, to));
+    }
+
+    /// Both know that the connection is gone.
+    fn end(&mut self, a: usize, b: usize) {
+        self.drop_stream(a, b);
+        self.drop_stream(b, a);
+        let joint = if self.wanted.remove(&pair(a, b)) { Joint::Connecting } else { Joint::Apart };
+        self.joints.insert(pair(a, b), joint);
     }
 
     /// A connection that was asked for stands.
     pub(super) fn join(&mut self, a: usize, b: usize) {
         assert_eq!(self.joints.insert(pair(a, b), Joint::Joined), Some(Joint::Connecting));
-        self.streams.remove(&(a, b));
-        self.streams.remove(&(b, a));
         for (at, other) in [(a, b), (b, a)] {
             let terms = self.terms(other);
             let Node { machine, host } = &mut self.nodes[at];
@@ -372,8 +403,8 @@ impl World {
     pub(super) fn cut(&mut self, first: usize, other: usize) {
         let joint = self.joints.insert(pair(first, other), Joint::Half(other, true));
         assert!(matches!(joint, Some(Joint::Joined | Joint::Connecting)));
-        self.streams.remove(&(first, other));
-        self.streams.remove(&(other, first));
+        self.drop_stream(first, other);
+        self.drop_stream(other, first);
         self.lose(first, other, true);
         if joint == Some(Joint::Connecting) {
             self.end_half(first, other);
@@ -382,17 +413,10 @@ impl World {
 
     /// The other one knows too.
     pub(super) fn end_half(&mut self, a: usize, b: usize) {
-        let Some(Joint::Half(late, abrupt)) = self.joints.insert(pair(a, b), Joint::Apart) else { panic!("not half") };
+        let Some(&Joint::Half(late, abrupt)) = self.joints.get(&pair(a, b)) else { panic!("not half") };
         let other = if late == a { b } else { a };
-        self.streams.remove(&(other, late));
-        self.streams.remove(&(late, other));
         self.lose(late, other, abrupt);
-        // Whoever wanted a connection meanwhile gets one now.
-        for (at, other) in [(a, b), (b, a)] {
-            if self.nodes[at].machine.is_busy(PeerId(other as u32)) {
-                self.joints.insert(pair(a, b), Joint::Connecting);
-            }
-        }
+        self.end(a, b);
     }
 
     fn lose(&mut self, at: usize, other: usize, abrupt: bool) {
@@ -401,6 +425,7 @@ impl World {
         host.written.retain(|(other, _)| *other != peer);
         host.called.retain(|(other, ..)| *other != peer);
         machine.handle_lost(peer, abrupt, host);
+        self.seen.push(Seen::Lost { at, other, abrupt });
         self.flush(at);
     }
 
@@ -442,7 +467,7 @@ impl World {
                     while !rest.is_empty() {
                         let (record, head, body) = Record::parse(rest).expect("a good record");
                         rest = &rest[head + body.len()..];
-                        self.arrivals.push((from, to, record));
+                        self.seen.push(Seen::Record { from, to, record });
                     }
                 }
                 machine.handle_packet(peer, &bytes, self.now, host).expect("no violation");
