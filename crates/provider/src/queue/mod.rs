@@ -21,7 +21,7 @@ pub(crate) use counter::{Counter, Tally, cntr_open};
 pub(crate) use entry::{Entry, Source};
 pub(crate) use event_queue::{EventQueue, eq_open};
 pub(crate) use failure::Failure;
-pub(crate) use poll_set::poll_open;
+pub(crate) use poll_set::{class, poll_open};
 use wait::{NoWait, Wait};
 use weft_libfabric::abi::errno::FI_ENODATA;
 use weft_libfabric::abi::{
@@ -51,7 +51,7 @@ pub(crate) unsafe extern "C" fn try_wait(_fabric: *mut fid_fabric, objects: *mut
 unsafe fn may_sleep(object: *mut fid) -> Result<bool, Errno> {
     // SAFETY: The caller promises an object of ours, and the class says which.
     unsafe {
-        match poll_set::class(object)? {
+        match class(object)? {
             FI_CLASS_CQ => borrow::<CompletionQueue>(object.cast()).map(CompletionQueue::may_sleep),
             FI_CLASS_CNTR => borrow::<Counter>(object.cast()).map(Counter::may_sleep),
             FI_CLASS_EQ => borrow::<EventQueue>(object.cast()).map(EventQueue::may_sleep),

@@ -85,7 +85,7 @@ impl Member {
 ///
 /// # Safety
 /// NULL, or an object of ours.
-pub(super) unsafe fn class(object: *mut fid) -> Result<usize, Errno> {
+pub(crate) unsafe fn class(object: *mut fid) -> Result<usize, Errno> {
     let object = NonNull::new(object).ok_or(Errno::INVALID)?.as_ptr();
     // SAFETY: Not NULL, so an object, and all begin with a `fid`.
     Ok(unsafe { (&raw const (*object).fclass).read() })

@@ -1,0 +1,98 @@
+//! `fi_ep_bind`.
+
+use core::ffi::c_int;
+
+use weft_libfabric::abi::errno::FI_EDOMAIN;
+use weft_libfabric::abi::{
+    FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_READ, FI_RECV, FI_SELECTIVE_COMPLETION, FI_SEND,
+    FI_TRANSMIT, FI_WRITE, fid,
+};
+
+use super::core::{Bindings, Bound, Core};
+use super::ep;
+use crate::addresses::vector::AddressVector;
+use crate::border::{Held, Object, hold, status};
+use crate::errno::Errno;
+use crate::queue::{CompletionQueue, Counter, EventQueue, class};
+
+pub(super) unsafe extern "C" fn bind(endpoint: *mut fid, other: *mut fid, flags: u64) -> c_int {
+    status(|| {
+        // SAFETY: Objects of ours, or NULL; the class says which.
+        unsafe {
+            let core = &ep(endpoint.cast())?.core;
+            core.check_inactive()?;
+            match class(other)? {
+                FI_CLASS_CQ => core.bind_queue(&hold(other.cast())?, flags),
+                FI_CLASS_CNTR => core.bind_counter(&hold(other.cast())?, flags),
+                FI_CLASS_AV => core.bind_vector(hold(other.cast())?),
+                FI_CLASS_EQ => core.bind_events(hold(other.cast())?),
+                _ => Err(Errno::INVALID),
+            }
+        }
+    })
+}
+
+impl Core {
+    fn bind_queue(&self, queue: &Held<CompletionQueue>, flags: u64) -> Result<(), Errno> {
+        if flags & !(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION) != 0 {
+            return Err(Errno::BAD_FLAGS);
+        }
+        self.check_domain(queue.is_of(&self.domain))?;
+        let bound = Bound { queue: queue.clone(), selective: flags & FI_SELECTIVE_COMPLETION != 0 };
+        let Bindings { transmit, receive, .. } = &mut *self.bindings.lock();
+        bind_each(flags, &bound, &mut [(FI_TRANSMIT, transmit), (FI_RECV, receive)])
+    }
+
+    /// What peers do to this side's memory (`FI_REMOTE_READ`, `FI_REMOTE_WRITE`) is not counted: `FI_RMA_EVENT` is not offered.
+    fn bind_counter(&self, counter: &Held<Counter>, flags: u64) -> Result<(), Errno> {
+        if flags & !(FI_SEND | FI_RECV | FI_READ | FI_WRITE) != 0 {
+            return Err(Errno::BAD_FLAGS);
+        }
+        self.check_domain(counter.is_of(&self.domain))?;
+        let counters = &mut self.bindings.lock().counters;
+        bind_each(
+            flags,
+            counter,
+            &mut [
+                (FI_SEND, &mut counters.send),
+                (FI_RECV, &mut counters.receive),
+                (FI_READ, &mut counters.read),
+                (FI_WRITE, &mut counters.write),
+            ],
+        )
+    }
+
+    fn bind_vector(&self, vector: Held<AddressVector>) -> Result<(), Errno> {
+        bind_once(&mut self.bindings.lock().vector, vector)
+    }
+
+    /// Nothing is reported there: endpoints that know no connections have nothing to report.
+    fn bind_events(&self, events: Held<EventQueue>) -> Result<(), Errno> {
+        bind_once(&mut self.bindings.lock().events, events)
+    }
+
+    fn check_domain(&self, is_of_this: bool) -> Result<(), Errno> {
+        if is_of_this { Ok(()) } else { Err(Errno(FI_EDOMAIN)) }
+    }
+}
+
+/// Binds for every flag that is set, of which there must be one, and where nothing was bound before.
+fn bind_each<T: Clone>(flags: u64, bound: &T, places: &mut [(u64, &mut Option<T>)]) -> Result<(), Errno> {
+    let wanted = |(flag, _): &&mut (u64, &mut Option<T>)| flags & *flag != 0;
+    let mut chosen: Vec<_> = places.iter_mut().filter(wanted).collect();
+    if chosen.is_empty() || chosen.iter().any(|(_, place)| place.is_some()) {
+        return Err(Errno::INVALID);
+    }
+    for (_, place) in &mut chosen {
+        **place = Some(bound.clone());
+    }
+    Ok(())
+}
+
+fn bind_once<T: Object>(place: &mut Option<Held<T>>, object: Held<T>) -> Result<(), Errno> {
+    if place.is_some() {
+        return Err(Errno::INVALID);
+    }
+    *place = Some(object);
+    Ok(())
+}

@@ -1,0 +1,281 @@
+//! What an endpoint is made of, before and after it was enabled.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use weft::endpoint::{Address, Endpoint, EndpointAttributes, EndpointError, PeerId};
+use weft::verbs::{Error, PortError};
+use weft_libfabric::abi::errno::{FI_ENOAV, FI_ENOCQ, FI_EOPBADSTATE};
+use weft_libfabric::abi::{
+    FI_ATOMIC, FI_DIRECTED_RECV, FI_MSG, FI_READ, FI_RECV, FI_RMA, FI_SEND, FI_SOURCE, FI_TAGGED, FI_WRITE, fi_addr_t,
+};
+
+use super::many::Many;
+use super::peers::Peers;
+use super::report::{Report, Tallies};
+use crate::addresses::Place;
+use crate::addresses::vector::AddressVector;
+use crate::border::Held;
+use crate::domain::Domain;
+use crate::errno::Errno;
+use crate::parameters;
+use crate::queue::{CompletionQueue, Completions, Counter, EventQueue, Sources};
+
+/// The least bytes that are left in a receive of many messages before it ends, if the application does not say otherwise.
+const MIN_MULTI_RECEIVE: u64 = 64;
+
+/// What all aliases of an endpoint share.
+pub(super) struct Core {
+    pub(super) domain: Held<Domain>,
+    pub(super) capabilities: Capabilities,
+    /// What the application gave when it opened it.
+    pub(super) context: usize,
+    pub(super) place: Mutex<Place>,
+    pub(super) bindings: Mutex<Bindings>,
+    pub(super) min_multi_receive: AtomicU64,
+    active: OnceLock<Active>,
+    /// Keeps two threads from enabling it both.
+    enabling: Mutex<()>,
+}
+
+/// What it was opened for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Capabilities {
+    /// `fi_info::caps`.
+    pub(super) all: u64,
+    /// `fi_rx_attr::caps`, or the former.
+    pub(super) receive: u64,
+    /// `fi_tx_attr::size`, or 0.
+    pub(super) transmit_size: usize,
+    /// `fi_rx_attr::size`, or 0.
+    pub(super) receive_size: usize,
+}
+
+impl Capabilities {
+    fn transmits(self) -> bool {
+        self.has_one_of(FI_MSG | FI_TAGGED, FI_SEND) || self.has_one_of(FI_RMA | FI_ATOMIC, FI_READ | FI_WRITE)
+    }
+
+    fn receives(self) -> bool {
+        self.has_one_of(FI_MSG | FI_TAGGED, FI_RECV)
+    }
+
+    /// Whether it does one of these operations in this direction. No direction at all stands for all of them (fi_getinfo(3)).
+    fn has_one_of(self, operations: u64, direction: u64) -> bool {
+        const DIRECTIONS: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
+        self.all & operations != 0 && (self.all & DIRECTIONS == 0 || self.all & direction != 0)
+    }
+}
+
+/// What was bound to an endpoint.
+#[derive(Default)]
+pub(super) struct Bindings {
+    pub(super) transmit: Option<Bound>,
+    pub(super) receive: Option<Bound>,
+    pub(super) vector: Option<Held<AddressVector>>,
+    pub(super) events: Option<Held<EventQueue>>,
+    pub(super) counters: Counters,
+}
+
+/// A completion queue.
+#[derive(Clone)]
+pub(super) struct Bound {
+    pub(super) queue: Held<CompletionQueue>,
+    /// Only operations that ask for it complete there.
+    pub(super) selective: bool,
+}
+
+/// Counters, by what they count.
+#[derive(Default)]
+pub(super) struct Counters {
+    pub(super) send: Option<Held<Counter>>,
+    pub(super) receive: Option<Held<Counter>>,
+    pub(super) read: Option<Held<Counter>>,
+    pub(super) write: Option<Held<Counter>>,
+}
+
+impl Counters {
+    fn tallies(&self) -> Tallies {
+        let tally = |counter: &Option<Held<Counter>>| counter.as_ref().map(|counter| Arc::clone(counter.tally()));
+        Tallies {
+            send: tally(&self.send),
+            receive: tally(&self.receive),
+            read: tally(&self.read),
+            write: tally(&self.write),
+        }
+    }
+
+    const fn count_transmits(&self) -> bool {
+        self.send.is_some() || self.read.is_some() || self.write.is_some()
+    }
+}
+
+/// An endpoint that was enabled.
+pub(super) struct Active {
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) report: Arc<Report>,
+    pub(super) selective_transmits: bool,
+    pub(super) selective_receives: bool,
+    peers: Arc<Peers>,
+    directed: bool,
+}
+
+impl Core {
+    pub(super) fn new(domain: Held<Domain>, capabilities: Capabilities, place: Place, context: usize) -> Self {
+        Self {
+            domain,
+            capabilities,
+            context,
+            place: Mutex::new(place),
+            bindings: Mutex::default(),
+            min_multi_receive: AtomicU64::new(MIN_MULTI_RECEIVE),
+            active: OnceLock::new(),
+            enabling: Mutex::new(()),
+        }
+    }
+
+    /// The endpoint, if it was enabled.
+    #[inline]
+    pub(super) fn active(&self) -> Result<&Active, Errno> {
+        self.active.get().ok_or(Errno(FI_EOPBADSTATE))
+    }
+
+    /// Refuses what can't be done any more after it was enabled.
+    pub(super) fn check_inactive(&self) -> Result<(), Errno> {
+        if self.active.get().is_some() { Err(Errno(FI_EOPBADSTATE)) } else { Ok(()) }
+    }
+
+    /// Opens it.
+    pub(super) fn enable(&self) -> Result<(), Errno> {
+        let _alone = self.enabling.lock();
+        self.check_inactive()?;
+        let bindings = self.bindings.lock();
+        let vector = bindings.vector.clone().ok_or(Errno(FI_ENOAV))?;
+        let counts_receives = bindings.counters.receive.is_some();
+        if (self.capabilities.transmits() && bindings.transmit.is_none() && !bindings.counters.count_transmits())
+            || (self.capabilities.receives() && bindings.receive.is_none() && !counts_receives)
+        {
+            return Err(Errno(FI_ENOCQ));
+        }
+        let queue = |bound: &Option<Bound>| bound.as_ref().map(|bound| Arc::clone(bound.queue.completions()));
+        let report = Arc::new(Report {
+            transmit: queue(&bindings.transmit),
+            receive: queue(&bindings.receive),
+            place: AtomicU32::new(u32::MAX),
+            tallies: bindings.counters.tallies(),
+            many: Many::default(),
+            context: self.context,
+            closed: AtomicBool::new(false),
+        });
+        let endpoint = Arc::new(self.open(&report)?);
+        let tell = self.capabilities.receive & FI_SOURCE != 0;
+        let peers = Arc::new(Peers::new(Arc::clone(&endpoint), vector, tell));
+        if let Some(queue) = &report.receive {
+            report.place.store(queue.attach(Arc::clone(&peers) as Arc<dyn Sources>), Ordering::Relaxed);
+        }
+        let selective = |bound: &Option<Bound>| bound.as_ref().is_some_and(|bound| bound.selective);
+        let active = Active {
+            endpoint,
+            report,
+            selective_transmits: selective(&bindings.transmit),
+            selective_receives: selective(&bindings.receive),
+            peers,
+            directed: self.capabilities.receive & FI_DIRECTED_RECV != 0,
+        };
+        self.active.set(active).map_err(|_| Errno(FI_EOPBADSTATE))
+    }
+
+    /// Where the application says; if it leaves the port open, on the first one that is free of those that the user permits.
+    fn open(&self, report: &Arc<Report>) -> Result<Endpoint, Error> {
+        let place = self.place.lock().clone();
+        let settings = self.domain.settings().clone();
+        let mut attributes = EndpointAttributes { bind: place.bind, ways: place.ways, settings };
+        let open = |attributes: &EndpointAttributes| {
+            let report = Arc::clone(report) as Arc<dyn weft::endpoint::Completions>;
+            Endpoint::open(self.domain.protection(), attributes, report)
+        };
+        let ports = parameters::get().ok().and_then(|parameters| parameters.ports.clone());
+        let Some(ports) = ports.filter(|_| place.bind.port() == 0) else { return open(&attributes) };
+        let mut taken = Error::Port(PortError::AddressInUse);
+        for port in ports {
+            attributes.bind.set_port(port);
+            match open(&attributes) {
+                Err(error @ Error::Port(PortError::AddressInUse)) => taken = error,
+                other => return other,
+            }
+        }
+        Err(taken)
+    }
+
+    /// Its address, as far as there is one.
+    pub(super) fn address(&self) -> Result<Address, Errno> {
+        if let Some(active) = self.active.get() {
+            return Ok(active.endpoint.address());
+        }
+        // fi_cm(3): without being enabled it has an address only if it was given one.
+        let place = self.place.lock();
+        if place.bind.port() == 0 || place.bind.ip().is_unspecified() {
+            return Err(Errno(FI_EOPBADSTATE));
+        }
+        Ok(Address::from(place.bind))
+    }
+
+    /// The answer to a posting. Where it has to be repeated, there is progress first, so that repeating it helps.
+    #[inline]
+    pub(super) fn posted(&self, result: Result<(), EndpointError>) -> Result<usize, Errno> {
+        match result {
+            Ok(()) => Ok(0),
+            Err(EndpointError::Again) => Err(self.again()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    #[cold]
+    fn again(&self) -> Errno {
+        self.domain.context().lend();
+        Errno::AGAIN
+    }
+
+    /// The endpoint and the peer of something that this side begins.
+    #[inline]
+    pub(super) fn transmit_to(&self, address: fi_addr_t) -> Result<(&Active, PeerId), Errno> {
+        let active = self.active()?;
+        self.check_room(&active.report.transmit)?;
+        Ok((active, active.peers.peer(address)?))
+    }
+
+    /// The endpoint, and from whom it is to receive: only a directed receive cares.
+    #[inline]
+    pub(super) fn receive_from(&self, address: fi_addr_t) -> Result<(&Active, Option<PeerId>), Errno> {
+        let active = self.active()?;
+        self.check_room(&active.report.receive)?;
+        let from = if active.directed && address != weft_libfabric::abi::FI_ADDR_UNSPEC {
+            Some(active.peers.peer(address)?)
+        } else {
+            None
+        };
+        Ok((active, from))
+    }
+
+    /// Nothing is begun that completes in a queue which the application does not read.
+    #[inline]
+    fn check_room(&self, queue: &Option<Arc<Completions>>) -> Result<(), Errno> {
+        match queue {
+            Some(queue) if !queue.has_room() => Err(self.again()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        let Some(active) = self.active.get() else { return };
+        // fi_endpoint(3): what is under way is dropped without a word.
+        active.report.closed.store(true, Ordering::Release);
+        active.endpoint.close();
+        if let Some(queue) = &active.report.receive {
+            queue.detach(active.report.place.load(Ordering::Relaxed));
+        }
+    }
+}

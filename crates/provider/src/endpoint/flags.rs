@@ -1,0 +1,91 @@
+//! Flags of operations, as fi_endpoint(3) and the manual pages of the operations name them.
+
+use weft::endpoint::Level;
+use weft_libfabric::abi::{
+    FI_CLAIM, FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_DISCARD, FI_FENCE, FI_INJECT, FI_INJECT_COMPLETE, FI_MORE,
+    FI_MULTI_RECV, FI_PEEK, FI_PRIORITY, FI_REMOTE_CQ_DATA, FI_TRANSMIT_COMPLETE,
+};
+
+use super::marks::Marks;
+use crate::errno::Errno;
+
+/// When something completes. Not `FI_MATCH_COMPLETE` and `FI_COMMIT_COMPLETE`.
+const LEVELS: u64 = FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
+/// What an operation that this side begins may have.
+pub(super) const TRANSMIT: u64 =
+    LEVELS | FI_COMPLETION | FI_INJECT | FI_MORE | FI_FENCE | FI_PRIORITY | FI_REMOTE_CQ_DATA;
+/// What a receive may have.
+pub(super) const RECEIVE: u64 = LEVELS | FI_COMPLETION | FI_MORE | FI_MULTI_RECV;
+/// What a receive of a tagged message may have.
+pub(super) const TAGGED_RECEIVE: u64 = LEVELS | FI_COMPLETION | FI_MORE | FI_PEEK | FI_CLAIM | FI_DISCARD;
+
+/// Refuses flags that an operation does not know.
+pub(super) const fn check(flags: u64, known: u64) -> Result<(), Errno> {
+    if flags & !known == 0 { Ok(()) } else { Err(Errno::BAD_FLAGS) }
+}
+
+/// What flags say of an operation that this side begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Transmit {
+    pub(super) marks: Marks,
+    pub(super) inject: bool,
+    pub(super) level: Level,
+    pub(super) fence: bool,
+}
+
+impl Transmit {
+    /// With `selective`, only operations with `FI_COMPLETION` are to be seen.
+    #[inline]
+    pub(super) const fn new(flags: u64, selective: bool) -> Self {
+        Self {
+            marks: Marks::QUIET.when(selective && flags & FI_COMPLETION == 0),
+            inject: flags & FI_INJECT != 0,
+            level: level(flags),
+            fence: flags & FI_FENCE != 0,
+        }
+    }
+
+    /// Of calls that inject: nobody sees their success, and they have no context.
+    #[inline]
+    pub(super) const fn injected(flags: u64) -> Self {
+        Self { marks: Marks::QUIET.and(Marks::ANONYMOUS), inject: true, ..Self::new(flags, false) }
+    }
+}
+
+/// Transmit-complete means that the peer has the operation, whatever becomes of this side (fi_cq(3)). That the stream below has taken the bytes does not say
+/// that, only an answer of the peer does; so who asks for it waits for the same as with delivery-complete. Who asks for nothing gets what fi_endpoint(3)
+/// leaves to the provider: the memory may be used again.
+#[inline]
+const fn level(flags: u64) -> Level {
+    if flags & (FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE) == 0 { Level::Handed } else { Level::Delivered }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_libfabric::abi::{FI_COMMIT_COMPLETE, FI_MATCH_COMPLETE};
+
+    use super::*;
+
+    #[test]
+    fn selective_completions_are_quiet_unless_asked_for() {
+        let quiet = |flags, selective| Transmit::new(flags, selective).marks.has(Marks::QUIET);
+        assert!(quiet(0, true));
+        assert!(!quiet(FI_COMPLETION, true) && !quiet(0, false));
+        assert!(Transmit::injected(FI_COMPLETION).marks.has(Marks::QUIET));
+    }
+
+    #[test]
+    fn levels() {
+        for (flags, level) in [
+            (0, Level::Handed),
+            (FI_INJECT_COMPLETE, Level::Handed),
+            (FI_TRANSMIT_COMPLETE, Level::Delivered),
+            (FI_INJECT_COMPLETE | FI_DELIVERY_COMPLETE, Level::Delivered),
+        ] {
+            assert_eq!(Transmit::new(flags, false).level, level);
+        }
+        for flags in [FI_MATCH_COMPLETE, FI_COMMIT_COMPLETE, FI_PEEK] {
+            assert_eq!(check(flags, TRANSMIT), Err(Errno::BAD_FLAGS));
+        }
+    }
+}

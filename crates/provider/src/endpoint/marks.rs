@@ -1,0 +1,51 @@
+//! What a request's completion needs to know, beside its context.
+
+/// Travels with a request through the NIC, as `marks` of its post and its event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Marks(u32);
+
+impl Marks {
+    /// Nobody wants to see its success.
+    pub(super) const QUIET: Self = Self(1);
+    /// A receive of many messages: its context is a key of [`super::many::Many`].
+    pub(super) const MANY: Self = Self(2);
+    /// An atomic operation that gives back what stood there.
+    pub(super) const FETCHES: Self = Self(4);
+    /// It has no context: a failure is the endpoint's.
+    pub(super) const ANONYMOUS: Self = Self(8);
+
+    /// These, if `condition`.
+    pub(super) const fn when(self, condition: bool) -> Self {
+        if condition { self } else { Self(0) }
+    }
+
+    /// These and those.
+    pub(super) const fn and(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    pub(super) const fn has(self, mark: Self) -> bool {
+        self.0 & mark.0 != 0
+    }
+
+    pub(super) const fn to_bits(self) -> u32 {
+        self.0
+    }
+
+    pub(super) const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_combine_and_come_back() {
+        let marks = Marks::QUIET.and(Marks::MANY.when(false)).and(Marks::FETCHES.when(true));
+        let marks = Marks::from_bits(marks.to_bits());
+        assert!(marks.has(Marks::QUIET) && marks.has(Marks::FETCHES));
+        assert!(!marks.has(Marks::MANY) && !marks.has(Marks::ANONYMOUS));
+    }
+}

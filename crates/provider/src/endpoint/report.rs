@@ -1,0 +1,141 @@
+//! What the NIC reports, as completions and counts.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::Arc;
+
+use weft::endpoint::{Completed, Completions as Reports, Event};
+use weft_libfabric::abi::{
+    FI_ATOMIC, FI_MSG, FI_MULTI_RECV, FI_READ, FI_RECV, FI_REMOTE_CQ_DATA, FI_REMOTE_WRITE, FI_RMA, FI_SEND, FI_TAGGED,
+    FI_WRITE,
+};
+
+use super::many::Many;
+use super::marks::Marks;
+use crate::queue::{Completions, Entry, Failure, Source, Tally};
+
+/// Where an endpoint's completions go. Called by whoever runs the NIC.
+pub(super) struct Report {
+    /// Of what this side began.
+    pub(super) transmit: Option<Arc<Completions>>,
+    /// Of what has come.
+    pub(super) receive: Option<Arc<Completions>>,
+    /// This endpoint's place there, for sources, once it has one.
+    pub(super) place: AtomicU32,
+    pub(super) tallies: Tallies,
+    pub(super) many: Many,
+    /// What the application gave when it opened the endpoint.
+    pub(super) context: usize,
+    /// Nobody wants to know any more.
+    pub(super) closed: AtomicBool,
+}
+
+/// Counters, by what they count.
+#[derive(Clone, Default)]
+pub(super) struct Tallies {
+    pub(super) send: Option<Arc<Tally>>,
+    pub(super) receive: Option<Arc<Tally>>,
+    pub(super) read: Option<Arc<Tally>>,
+    pub(super) write: Option<Arc<Tally>>,
+}
+
+impl Reports for Report {
+    fn complete(&self, event: Event) {
+        if self.closed.load(Ordering::Acquire) {
+            return;
+        }
+        let marks = Marks::from_bits(event.marks);
+        if marks.has(Marks::MANY) {
+            return self.complete_many(&event, marks);
+        }
+        let context = if marks.has(Marks::ANONYMOUS) { self.context } else { event.context as usize };
+        self.show(&event, marks, self.entry(&event, marks, context));
+        self.count(&event, marks);
+    }
+}
+
+impl Report {
+    /// A message into a receive of many, or the end of one.
+    fn complete_many(&self, event: &Event, marks: Marks) {
+        let key = event.context;
+        let Some(buffer) = (if event.last { self.many.remove(key) } else { self.many.get(key) }) else { return };
+        let over = if event.last { FI_MULTI_RECV } else { 0 };
+        if event.last && event.peer.is_none() && event.outcome.is_ok() {
+            // No message: the memory is the application's again.
+            return self.push(&self.receive, Entry::new(buffer.context, over));
+        }
+        let mut entry = self.entry(event, marks, buffer.context);
+        entry.flags |= over;
+        entry.buffer = buffer.start.wrapping_add(event.offset as usize);
+        // The last one is always shown, so that the application knows of the end (fi_msg(3), FI_MULTI_RECV).
+        let marks = if event.last { Marks::MANY } else { marks };
+        self.show(event, marks, entry);
+        self.count(event, marks);
+    }
+
+    fn entry(&self, event: &Event, marks: Marks, context: usize) -> Entry {
+        let mut entry = Entry::new(context, flags(event, marks));
+        if is_receive(event) {
+            entry.length = event.length as usize;
+            entry.tag = event.tag;
+            if let Some(data) = event.data {
+                entry.flags |= FI_REMOTE_CQ_DATA;
+                entry.data = data;
+            }
+            entry.source =
+                event.peer.map_or(Source::NONE, |peer| Source::new(self.place.load(Ordering::Relaxed), peer));
+        }
+        entry
+    }
+
+    fn show(&self, event: &Event, marks: Marks, entry: Entry) {
+        let queue = if is_receive(event) { &self.receive } else { &self.transmit };
+        match &event.outcome {
+            Ok(()) if marks.has(Marks::QUIET) => {}
+            Ok(()) => self.push(queue, entry),
+            Err(failure) => {
+                if let Some(queue) = queue {
+                    queue.push_failure(entry, Failure::from(failure));
+                }
+            }
+        }
+    }
+
+    fn push(&self, queue: &Option<Arc<Completions>>, entry: Entry) {
+        if let Some(queue) = queue {
+            queue.push(entry);
+        }
+    }
+
+    fn count(&self, event: &Event, marks: Marks) {
+        let tally = match event.completed {
+            Completed::Send => &self.tallies.send,
+            Completed::Receive => &self.tallies.receive,
+            Completed::Write => &self.tallies.write,
+            Completed::Read => &self.tallies.read,
+            Completed::Atomic if marks.has(Marks::FETCHES) => &self.tallies.read,
+            Completed::Atomic => &self.tallies.write,
+            Completed::RemoteWrite => return,
+        };
+        if let Some(tally) = tally {
+            tally.complete(event.outcome.is_ok());
+        }
+    }
+}
+
+const fn is_receive(event: &Event) -> bool {
+    matches!(event.completed, Completed::Receive | Completed::RemoteWrite)
+}
+
+/// The flags that fi_cq(3) names for what has completed.
+const fn flags(event: &Event, marks: Marks) -> u64 {
+    let message = if event.tagged { FI_TAGGED } else { FI_MSG };
+    match event.completed {
+        Completed::Send => FI_SEND | message,
+        Completed::Receive => FI_RECV | message,
+        Completed::Write => FI_RMA | FI_WRITE,
+        Completed::Read => FI_RMA | FI_READ,
+        Completed::Atomic if marks.has(Marks::FETCHES) => FI_ATOMIC | FI_READ,
+        Completed::Atomic => FI_ATOMIC | FI_WRITE,
+        Completed::RemoteWrite => FI_RMA | FI_REMOTE_WRITE,
+    }
+}

@@ -1,0 +1,257 @@
+//! `fi_ops_rma`: reads and writes of peers' memory.
+
+use core::ffi::c_void;
+use core::ptr::NonNull;
+
+use libc::{iovec, ssize_t};
+use weft::endpoint::{Loan, RemotePlace, Stag, TransferPost};
+use weft_libfabric::abi::errno::FI_EKEYREJECTED;
+use weft_libfabric::abi::{FI_REMOTE_CQ_DATA, fi_addr_t, fi_msg_rma, fi_ops_rma, fid_ep};
+
+use super::core::{Active, Core};
+use super::flags::{TRANSMIT, Transmit, check};
+use super::memory::{lend, lend_all};
+use super::{Endpoint, ep};
+use crate::border::count;
+use crate::errno::Errno;
+
+pub(super) static OPS: fi_ops_rma = fi_ops_rma {
+    size: size_of::<fi_ops_rma>(),
+    read: Some(read),
+    readv: Some(readv),
+    readmsg: Some(readmsg),
+    write: Some(write),
+    writev: Some(writev),
+    writemsg: Some(writemsg),
+    inject: Some(inject),
+    writedata: Some(writedata),
+    injectdata: Some(injectdata),
+};
+
+/// A read or a write.
+struct Transfer {
+    memory: Loan,
+    peer: fi_addr_t,
+    place: RemotePlace,
+    data: Option<u64>,
+    context: *mut c_void,
+}
+
+impl Core {
+    fn read(&self, transfer: Transfer, flags: u64) -> Result<usize, Errno> {
+        let (active, post) = self.transfer(transfer, |active| Transmit::new(flags, active.selective_transmits))?;
+        // A read's memory is never the application's before its bytes are here.
+        self.posted(active.endpoint.read(TransferPost { inject: false, ..post }))
+    }
+
+    fn write(&self, transfer: Transfer, flags: u64) -> Result<usize, Errno> {
+        let (active, post) = self.transfer(transfer, |active| Transmit::new(flags, active.selective_transmits))?;
+        self.posted(active.endpoint.write(post))
+    }
+
+    fn inject_write(&self, transfer: Transfer, flags: u64) -> Result<usize, Errno> {
+        let (active, post) = self.transfer(transfer, |_| Transmit::injected(flags))?;
+        self.posted(active.endpoint.write(post))
+    }
+
+    fn transfer(
+        &self,
+        transfer: Transfer,
+        how: impl FnOnce(&Active) -> Transmit,
+    ) -> Result<(&Active, TransferPost), Errno> {
+        let (active, peer) = self.transmit_to(transfer.peer)?;
+        let how = how(active);
+        let post = TransferPost {
+            peer,
+            memory: transfer.memory,
+            place: transfer.place,
+            data: transfer.data,
+            inject: how.inject,
+            level: how.level,
+            fence: how.fence,
+            context: transfer.context.expose_provenance() as u64,
+            marks: how.marks.to_bits(),
+        };
+        Ok((active, post))
+    }
+}
+
+/// A place in a peer's memory, as `fi_mr_key` and virtual addresses name it.
+pub(super) fn place(address: u64, key: u64) -> Result<RemotePlace, Errno> {
+    let stag = u32::try_from(key).map_err(|_| Errno(FI_EKEYREJECTED))?;
+    Ok(RemotePlace { stag: Stag(stag), offset: address })
+}
+
+/// # Safety
+/// As for `fi_readmsg` and `fi_writemsg`, or NULL.
+unsafe fn of_message(message: *const fi_msg_rma, flags: u64) -> Result<Transfer, Errno> {
+    check(flags, TRANSMIT)?;
+    let message = NonNull::new(message.cast_mut()).ok_or(Errno::INVALID)?;
+    // SAFETY: Not NULL, so C promises the structure, its arrays, and what they name.
+    unsafe {
+        let message = message.as_ref();
+        let memory = lend_all(message.msg_iov, message.iov_count)?;
+        // One piece at the peer, as `rma_iov_limit` says.
+        if message.rma_iov_count != 1 || message.rma_iov.is_null() {
+            return Err(Errno::INVALID);
+        }
+        let remote = message.rma_iov.read();
+        if remote.len != memory.length() {
+            return Err(Errno::INVALID);
+        }
+        Ok(Transfer {
+            memory,
+            peer: message.addr,
+            place: place(remote.addr, remote.key)?,
+            data: (flags & FI_REMOTE_CQ_DATA != 0).then_some(message.data),
+            context: message.context,
+        })
+    }
+}
+
+unsafe extern "C" fn read(
+    endpoint: *mut fid_ep,
+    buffer: *mut c_void,
+    length: usize,
+    _description: *mut c_void,
+    peer: fi_addr_t,
+    address: u64,
+    key: u64,
+    context: *mut c_void,
+) -> ssize_t {
+    // SAFETY: An endpoint of ours, and memory that is there until the completion.
+    count(|| unsafe {
+        let endpoint: &Endpoint = ep(endpoint)?;
+        let place = place(address, key)?;
+        let transfer = Transfer { memory: lend(buffer, length)?, peer, place, data: None, context };
+        endpoint.core.read(transfer, endpoint.transmit_flags())
+    })
+}
+
+unsafe extern "C" fn readv(
+    endpoint: *mut fid_ep,
+    pieces: *const iovec,
+    _descriptions: *mut *mut c_void,
+    pieces_count: usize,
+    peer: fi_addr_t,
+    address: u64,
+    key: u64,
+    context: *mut c_void,
+) -> ssize_t {
+    // SAFETY: An endpoint of ours, and memory that is there until the completion.
+    count(|| unsafe {
+        let endpoint: &Endpoint = ep(endpoint)?;
+        let place = place(address, key)?;
+        let transfer = Transfer { memory: lend_all(pieces, pieces_count)?, peer, place, data: None, context };
+        endpoint.core.read(transfer, endpoint.transmit_flags())
+    })
+}
+
+unsafe extern "C" fn readmsg(endpoint: *mut fid_ep, message: *const fi_msg_rma, flags: u64) -> ssize_t {
+    // SAFETY: An endpoint of ours, and a message whose memory is there until the completion.
+    count(|| unsafe {
+        let endpoint: &Endpoint = ep(endpoint)?;
+        if flags & FI_REMOTE_CQ_DATA != 0 {
+            return Err(Errno::BAD_FLAGS);
+        }
+        endpoint.core.read(of_message(message, flags)?, flags)
+    })
+}
+
+unsafe extern "C" fn write(
+    endpoint: *mut fid_ep,
+    buffer: *const c_void,
+    length: usize,
+    _description: *mut c_void,
+    peer: fi_addr_t,
+    address: u64,
+    key: u64,
+    context: *mut c_void,
+) -> ssize_t {
+    // SAFETY: An endpoint of ours, and memory that is there until the completion.
+    count(|| unsafe {
+        let endpoint: &Endpoint = ep(endpoint)?;
+        let place = place(address, key)?;
+        let transfer = Transfer { memory: lend(buffer, length)?, peer, place, data: None, context };
+        endpoint.core.write(transfer, endpoint.transmit_flags())
+    })
+}
+
+unsafe extern "C" fn writev(
+    endpoint: *mut fid_ep,
+    pieces: *const iovec,
+    _descriptions: *mut *mut c_void,
+    pieces_count: usize,
+    peer: fi_addr_t,
+    address: u64,
+    key: u64,
+    context: *mut c_void,
+) -> ssize_t {
+    // SAFETY: An endpoint of ours, and memory that is there until the completion.
+    count(|| unsafe {
+        let endpoint: &Endpoint = ep(endpoint)?;
+        let place = place(address, key)?;
+        let transfer = Transfer { memory: lend_all(pieces, pieces_count)?, peer, place, data: None, context };
+        endpoint.core.write(transfer, endpoint.transmit_flags())
+    })
+}
+
+unsafe extern "C" fn writemsg(endpoint: *mut fid_ep, message: *const fi_msg_rma, flags: u64) -> ssize_t {
+    // SAFETY: An endpoint of ours, and a message whose memory is there until the completion.
+    count(|| unsafe { ep(endpoint)?.core.write(of_message(message, flags)?, flags) })
+}
+
+unsafe extern "C" fn inject(
+    endpoint: *mut fid_ep,
+    buffer: *const c_void,
+    length: usize,
+    peer: fi_addr_t,
+    address: u64,
+    key: u64,
+) -> ssize_t {
+    // SAFETY: An endpoint of ours, and memory that is there during the call.
+    count(|| unsafe {
+        let endpoint: &Endpoint = ep(endpoint)?;
+        let (place, context) = (place(address, key)?, core::ptr::null_mut());
+        let transfer = Transfer { memory: lend(buffer, length)?, peer, place, data: None, context };
+        endpoint.core.inject_write(transfer, endpoint.transmit_flags())
+    })
+}
+
+unsafe extern "C" fn writedata(
+    endpoint: *mut fid_ep,
+    buffer: *const c_void,
+    length: usize,
+    _description: *mut c_void,
+    data: u64,
+    peer: fi_addr_t,
+    address: u64,
+    key: u64,
+    context: *mut c_void,
+) -> ssize_t {
+    // SAFETY: An endpoint of ours, and memory that is there until the completion.
+    count(|| unsafe {
+        let endpoint: &Endpoint = ep(endpoint)?;
+        let place = place(address, key)?;
+        let transfer = Transfer { memory: lend(buffer, length)?, peer, place, data: Some(data), context };
+        endpoint.core.write(transfer, endpoint.transmit_flags())
+    })
+}
+
+unsafe extern "C" fn injectdata(
+    endpoint: *mut fid_ep,
+    buffer: *const c_void,
+    length: usize,
+    data: u64,
+    peer: fi_addr_t,
+    address: u64,
+    key: u64,
+) -> ssize_t {
+    // SAFETY: An endpoint of ours, and memory that is there during the call.
+    count(|| unsafe {
+        let endpoint: &Endpoint = ep(endpoint)?;
+        let (place, context) = (place(address, key)?, core::ptr::null_mut());
+        let transfer = Transfer { memory: lend(buffer, length)?, peer, place, data: Some(data), context };
+        endpoint.core.inject_write(transfer, endpoint.transmit_flags())
+    })
+}
