@@ -5,13 +5,13 @@ use core::mem::size_of;
 
 use weft::endpoint::EndpointSettings;
 use weft::verbs::{Context, ProtectionDomain};
-use weft_libfabric::abi::{FI_CLASS_DOMAIN, fi_info, fi_ops, fi_ops_domain, fi_ops_mr, fid_domain, fid_fabric};
+use weft_libfabric::abi::{FI_CLASS_DOMAIN, fi_info, fi_ops, fi_ops_domain, fid_domain, fid_fabric};
 
 use crate::addresses::{Format, vector};
 use crate::border::{Header, Held, Object, Users, close_object, give, head, hold, no, status, table};
 use crate::errno::Errno;
 use crate::fabric::Fabric;
-use crate::{parameters, queue};
+use crate::{endpoint, memory, parameters, queue};
 
 /// An opened domain.
 #[repr(C)]
@@ -76,19 +76,17 @@ static DOMAIN: fi_ops_domain = fi_ops_domain {
     size: size_of::<fi_ops_domain>(),
     av_open: Some(vector::open),
     cq_open: Some(queue::cq_open),
-    endpoint: no(),
+    endpoint: Some(endpoint::open),
     scalable_ep: no(),
     cntr_open: Some(queue::cntr_open),
     poll_open: Some(queue::poll_open),
     stx_ctx: no(),
     srx_ctx: no(),
-    query_atomic: no(),
+    query_atomic: Some(endpoint::query_atomic),
     query_collective: no(),
-    endpoint2: no(),
+    endpoint2: Some(endpoint::open_with_flags),
     xpu_ctx: no(),
 };
-
-static MEMORY: fi_ops_mr = fi_ops_mr { size: size_of::<fi_ops_mr>(), reg: no(), regv: no(), regattr: no() };
 
 /// `fi_domain`.
 ///
@@ -140,7 +138,7 @@ unsafe fn make(
     let parameters = parameters::get().map_err(|_| Errno::INVALID)?;
     let nic = Context::with_settings(parameters.nic.clone())?;
     let protection = nic.allocate_protection_domain()?;
-    let header = fid_domain { fid: head::<Domain>(context, &OPS), ops: table(&DOMAIN), mr: table(&MEMORY) };
+    let header = fid_domain { fid: head::<Domain>(context, &OPS), ops: table(&DOMAIN), mr: table(&memory::MEMORY) };
     let domain = Domain {
         header: Header::new(header),
         users: Users::default(),

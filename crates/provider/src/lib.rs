@@ -8,8 +8,15 @@
 mod addresses;
 mod border;
 mod domain;
+mod endpoint;
+mod entry;
 mod errno;
 mod fabric;
+mod host;
+mod info;
 mod interfaces;
+mod memory;
 mod parameters;
 mod queue;
+
+pub use entry::fi_prov_ini;

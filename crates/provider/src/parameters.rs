@@ -53,40 +53,56 @@ pub(crate) static VARIABLES: [Variable; 14] = [
         possible: "hybrid, thread or caller",
         help: "Who runs the NIC: hybrid (default): the calling thread while it is in a call, and a thread of the NIC when it has been away; \
                thread: always that thread; caller: nobody but the calling thread",
-        set: |parameters, text| Some(parameters.nic.progress = progress(text)?),
+        set: |parameters, text| {
+            parameters.nic.progress = progress(text)?;
+            Some(())
+        },
     },
     Variable {
         name: "INTERFACE",
         possible: "a list of interface names, addresses or networks (192.0.2.0/24), separated by commas; ! before one excludes it",
         help: "Which network interfaces are used, the best first: names, beginnings of names with *, addresses or networks (192.0.2.0/24), separated by \
                commas; ! before one excludes it. Default: all that are up, those of containers and the loopback last",
-        set: |parameters, text| Some(parameters.interfaces = text.parse().ok()?),
+        set: |parameters, text| {
+            parameters.interfaces = text.parse().ok()?;
+            Some(())
+        },
     },
     Variable {
         name: "PORT",
         possible: "a TCP port (1 to 65535) or a range of them (5000-5999)",
         help: "Port, or range of ports (5000-5999), that endpoints listen on, for firewalls: each endpoint needs one. Default: any",
-        set: |parameters, text| Some(parameters.ports = Some(ports(text)?)),
+        set: |parameters, text| {
+            parameters.ports = Some(ports(text)?);
+            Some(())
+        },
     },
     Variable {
         name: "SHORT",
         possible: "a number of bytes from 0 to 64K",
         help: "Messages up to so many bytes are sent at once, with one copy at the receiver (default 16K)",
-        set: |parameters, text| Some(set_short(parameters, between(bytes(text)?, 0..=MOST_SHORT)?)),
+        set: |parameters, text| {
+            set_short(parameters, between(bytes(text)?, 0..=MOST_SHORT)?);
+            Some(())
+        },
     },
     Variable {
         name: "EAGER",
         possible: "a number of bytes",
         help: "Messages up to so many bytes are sent as soon as the receiver has told where to; longer ones are read by the receiver when it has \
                posted its receive (default 64K)",
-        set: |parameters, text| Some(parameters.endpoint.messages.eager_bytes = bytes(text)?),
+        set: |parameters, text| {
+            parameters.endpoint.messages.eager_bytes = bytes(text)?;
+            Some(())
+        },
     },
     Variable {
         name: "FRAGMENT",
         possible: "a number of bytes, at least 4K",
         help: "Longer messages are read in pieces of so many bytes (default 1M)",
         set: |parameters, text| {
-            Some(parameters.endpoint.messages.fragment_bytes = between(bytes(text)?, 4096..=1 << 31)?)
+            parameters.endpoint.messages.fragment_bytes = between(bytes(text)?, 4096..=1 << 31)?;
+            Some(())
         },
     },
     Variable {
@@ -94,7 +110,8 @@ pub(crate) static VARIABLES: [Variable; 14] = [
         possible: "a number from 2 to 1024",
         help: "Packets of short messages that a peer may have under way to this process; each takes memory for one of FI_WEFT_SHORT bytes (default 16)",
         set: |parameters, text| {
-            Some(parameters.endpoint.messages.data_credits = between(text.parse().ok()?, 2..=1024)?)
+            parameters.endpoint.messages.data_credits = between(text.parse().ok()?, 2..=1024)?;
+            Some(())
         },
     },
     Variable {
@@ -102,33 +119,44 @@ pub(crate) static VARIABLES: [Variable; 14] = [
         possible: "a number of bytes, at least 64K",
         help: "Bytes of messages that nobody waits for yet, kept for all peers together; beyond, senders are slowed down (default 64M)",
         set: |parameters, text| {
-            Some(parameters.endpoint.messages.unexpected_bytes = between(bytes(text)?, 1 << 16..=1 << 50)?)
+            parameters.endpoint.messages.unexpected_bytes = between(bytes(text)?, 1 << 16..=1 << 50)?;
+            Some(())
         },
     },
     Variable {
         name: "CONNECT_TIMEOUT",
         possible: "a time in seconds, greater than 0",
         help: "Seconds until a peer that can't be reached is an error, all its addresses together (default 10)",
-        set: |parameters, text| Some(parameters.endpoint.connect_timeout = seconds(text)?),
+        set: |parameters, text| {
+            parameters.endpoint.connect_timeout = seconds(text)?;
+            Some(())
+        },
     },
     Variable {
         name: "PEER_TIMEOUT",
         possible: "a time in seconds, greater than 0, or 0 for none",
         help: "Seconds until a peer that does not answer any more is an error; 0: never (default 60)",
-        set: |parameters, text| Some(parameters.nic.peer_timeout = seconds_or_never(text)?),
+        set: |parameters, text| {
+            parameters.nic.peer_timeout = seconds_or_never(text)?;
+            Some(())
+        },
     },
     Variable {
         name: "IDLE_TIMEOUT",
         possible: "a time in seconds, greater than 0, or 0 for none",
         help: "Seconds until a connection on which nothing happens is closed; it opens again when it is needed; 0: never (default 0)",
-        set: |parameters, text| Some(parameters.endpoint.messages.idle_timeout = seconds_or_never(text)?),
+        set: |parameters, text| {
+            parameters.endpoint.messages.idle_timeout = seconds_or_never(text)?;
+            Some(())
+        },
     },
     Variable {
         name: "ENGINES",
         possible: "a number from 1 to 64; more than 1 not with FI_WEFT_PROGRESS=caller",
         help: "Threads that share the connections of a domain (default 1)",
         set: |parameters, text| {
-            Some(parameters.nic.engines = between(text.parse().ok()?, 1..=Settings::MOST_ENGINES as u64)? as usize)
+            parameters.nic.engines = between(text.parse().ok()?, 1..=Settings::MOST_ENGINES as u64)? as usize;
+            Some(())
         },
     },
     Variable {
@@ -136,14 +164,18 @@ pub(crate) static VARIABLES: [Variable; 14] = [
         possible: "a time in microseconds, at most 1000000",
         help: "Microseconds that a waiting thread looks for news before it sleeps (default 50)",
         set: |parameters, text| {
-            Some(parameters.nic.spin = Duration::from_micros(between(text.parse().ok()?, 0..=1_000_000)?))
+            parameters.nic.spin = Duration::from_micros(between(text.parse().ok()?, 0..=1_000_000)?);
+            Some(())
         },
     },
     Variable {
         name: "LINGER",
         possible: "a time in seconds",
         help: "Seconds that closing an endpoint waits until what was sent has gone out (default 2)",
-        set: |parameters, text| Some(parameters.endpoint.linger = seconds_or_never(text)?.unwrap_or(Duration::ZERO)),
+        set: |parameters, text| {
+            parameters.endpoint.linger = seconds_or_never(text)?.unwrap_or(Duration::ZERO);
+            Some(())
+        },
     },
 ];
 

@@ -13,7 +13,6 @@ pub(crate) mod text;
 pub(crate) mod vector;
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::ops::RangeInclusive;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use weft::endpoint::Address;
@@ -171,21 +170,8 @@ impl Place {
         Ok(Self::of_address(&address))
     }
 
-    /// Where to listen, one after the other until one is free: there is more than one if the user has named a range of ports.
-    pub(crate) fn candidates(&self, ports: Option<&RangeInclusive<u16>>) -> impl Iterator<Item = SocketAddr> + use<> {
-        let given = self.bind.port();
-        let ports = match ports {
-            Some(range) if given == 0 => range.clone(),
-            _ => given..=given,
-        };
-        let mut bind = self.bind;
-        ports.map(move |port| {
-            bind.set_port(port);
-            bind
-        })
-    }
-
-    fn of_address(address: &Address) -> Self {
+    /// Of an address.
+    pub(crate) fn of_address(address: &Address) -> Self {
         match address.ways.as_slice() {
             [] => Self::anywhere(0, interfaces::addresses()),
             [one] if one.ip().is_unspecified() => Self::anywhere(one.port(), interfaces::addresses()),

@@ -11,8 +11,8 @@ use parking_lot::RwLock;
 use weft::endpoint::Address;
 use weft_libfabric::abi::errno::{FI_EADDRNOTAVAIL, FI_EINVAL};
 use weft_libfabric::abi::{
-    FI_ADDR_NOTAVAIL, FI_AV_TABLE, FI_AV_UNSPEC, FI_CLASS_AV, FI_EVENT, FI_MORE, FI_SYMMETRIC, FI_SYNC_ERR, fi_addr_t,
-    fi_av_attr, fi_ops, fi_ops_av, fid_av, fid_domain,
+    FI_ADDR_NOTAVAIL, FI_AV_MAP, FI_AV_TABLE, FI_AV_UNSPEC, FI_CLASS_AV, FI_EVENT, FI_MORE, FI_SYMMETRIC, FI_SYNC_ERR,
+    fi_addr_t, fi_av_attr, fi_ops, fi_ops_av, fid_av, fid_domain,
 };
 
 use super::resolve::{Lookup, name, resolve};
@@ -177,7 +177,7 @@ pub(crate) unsafe extern "C" fn open(
         }
         match attributes.r#type {
             FI_AV_UNSPEC => attributes.r#type = FI_AV_TABLE,
-            0..=FI_AV_TABLE => {}
+            FI_AV_MAP | FI_AV_TABLE => {}
             _ => return Err(Errno::INVALID),
         }
         let header = fid_av { fid: head::<AddressVector>(context, &OPS), ops: table(&VECTOR) };

@@ -8,7 +8,8 @@ use weft::endpoint::{Address, Endpoint, EndpointAttributes, EndpointError, PeerI
 use weft::verbs::{Error, PortError};
 use weft_libfabric::abi::errno::{FI_ENOAV, FI_ENOCQ, FI_EOPBADSTATE};
 use weft_libfabric::abi::{
-    FI_ATOMIC, FI_DIRECTED_RECV, FI_MSG, FI_READ, FI_RECV, FI_RMA, FI_SEND, FI_SOURCE, FI_TAGGED, FI_WRITE, fi_addr_t,
+    FI_ADDR_UNSPEC, FI_ATOMIC, FI_DIRECTED_RECV, FI_MSG, FI_READ, FI_RECV, FI_RMA, FI_SEND, FI_SOURCE, FI_TAGGED,
+    FI_TAGGED_DIRECTED_RECV, FI_WRITE, fi_addr_t, fi_version,
 };
 
 use super::many::Many;
@@ -24,6 +25,7 @@ use crate::queue::{CompletionQueue, Completions, Counter, EventQueue, Sources};
 
 /// The least bytes that are left in a receive of many messages before it ends, if the application does not say otherwise.
 const MIN_MULTI_RECEIVE: u64 = 64;
+const VERSION_2: u32 = fi_version(2, 0);
 
 /// What all aliases of an endpoint share.
 pub(super) struct Core {
@@ -118,7 +120,10 @@ pub(super) struct Active {
     pub(super) selective_transmits: bool,
     pub(super) selective_receives: bool,
     peers: Arc<Peers>,
+    /// Receives without tags are from whom they say.
     directed: bool,
+    /// So are those with tags.
+    directed_tagged: bool,
 }
 
 impl Core {
@@ -182,8 +187,14 @@ impl Core {
             selective_receives: selective(&bindings.receive),
             peers,
             directed: self.capabilities.receive & FI_DIRECTED_RECV != 0,
+            directed_tagged: self.capabilities.receive & (FI_DIRECTED_RECV | self.directed_tagged_capability()) != 0,
         };
         self.active.set(active).map_err(|_| Errno(FI_EOPBADSTATE))
+    }
+
+    /// The bit has another meaning for applications of the first version.
+    fn directed_tagged_capability(&self) -> u64 {
+        if self.domain.api_version() >= VERSION_2 { FI_TAGGED_DIRECTED_RECV } else { 0 }
     }
 
     /// Where the application says; if it leaves the port open, on the first one that is free of those that the user permits.
@@ -247,14 +258,11 @@ impl Core {
 
     /// The endpoint, and from whom it is to receive: only a directed receive cares.
     #[inline]
-    pub(super) fn receive_from(&self, address: fi_addr_t) -> Result<(&Active, Option<PeerId>), Errno> {
+    pub(super) fn receive_from(&self, address: fi_addr_t, tagged: bool) -> Result<(&Active, Option<PeerId>), Errno> {
         let active = self.active()?;
         self.check_room(&active.report.receive)?;
-        let from = if active.directed && address != weft_libfabric::abi::FI_ADDR_UNSPEC {
-            Some(active.peers.peer(address)?)
-        } else {
-            None
-        };
+        let directed = if tagged { active.directed_tagged } else { active.directed };
+        let from = if directed && address != FI_ADDR_UNSPEC { Some(active.peers.peer(address)?) } else { None };
         Ok((active, from))
     }
 

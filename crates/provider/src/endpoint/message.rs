@@ -65,7 +65,7 @@ impl Core {
     /// Posts a receive.
     #[inline]
     pub(super) fn receive(&self, receive: Receive, flags: u64) -> Result<usize, Errno> {
-        let (active, source) = self.receive_from(receive.from)?;
+        let (active, source) = self.receive_from(receive.from, receive.matching.is_some())?;
         if flags & FI_MULTI_RECV != 0 {
             return self.receive_many(active, source, receive, flags);
         }
@@ -74,7 +74,7 @@ impl Core {
 
     /// Posts a receive of the message that was set aside under its context.
     pub(super) fn receive_claimed(&self, receive: Receive, flags: u64) -> Result<usize, Errno> {
-        let (active, source) = self.receive_from(receive.from)?;
+        let (active, source) = self.receive_from(receive.from, receive.matching.is_some())?;
         let post = single(active, source, receive, flags);
         self.posted(active.endpoint.receive_claimed(post.context, post))
     }

@@ -37,7 +37,7 @@ impl Core {
         if claim && context.is_null() {
             return Err(Errno::INVALID);
         }
-        let (active, source) = self.receive_from(from)?;
+        let (active, source) = self.receive_from(from, true)?;
         let context = context.expose_provenance();
         let look = || match discard {
             true => active.endpoint.discard(source, Some(matching)),

@@ -1,0 +1,126 @@
+//! What libfabric does for this provider: it lists parameters and keeps a log. Its functions are looked up in whichever copy of it is in this process, for it is never linked.
+
+use core::ffi::{CStr, c_int, c_void};
+use core::ptr;
+use std::ffi::CString;
+use std::sync::{Once, OnceLock};
+
+use weft_libfabric::abi::{FI_LOG_CORE, FI_PARAM_STRING, fi_log_enabled_t, fi_log_level, fi_log_t, fi_param_define_t};
+
+use crate::entry::{self, provider};
+use crate::parameters::VARIABLES;
+
+/// Functions of libfabric.
+struct Host {
+    define: fi_param_define_t,
+    is_enabled: fi_log_enabled_t,
+    log: fi_log_t,
+}
+
+/// Tells libfabric of the variables that users can set, for `fi_info -e`.
+pub(crate) fn define_parameters() {
+    let Some(host) = host() else { return };
+    for variable in &VARIABLES {
+        let name = variable.name.to_ascii_lowercase();
+        let (Ok(name), Ok(help)) = (CString::new(name), CString::new(variable.help)) else { continue };
+        // SAFETY: The provider is a static; libfabric copies both texts. The help is the argument of a format with one place for a string.
+        unsafe { (host.define)(provider(), name.as_ptr(), FI_PARAM_STRING, c"%s".as_ptr(), help.as_ptr()) };
+    }
+}
+
+/// Writes a line into libfabric's log (`FI_LOG_LEVEL`), if there is a libfabric.
+pub(crate) fn log(level: fi_log_level, text: &str) {
+    let Some(host) = host() else { return };
+    // SAFETY: The provider is a static.
+    if unsafe { (host.is_enabled)(provider(), level, FI_LOG_CORE) } == 0 {
+        return;
+    }
+    let Ok(text) = CString::new(text) else { return };
+    // SAFETY: The provider is a static. The text is the argument of a format with one place for a string.
+    unsafe {
+        (host.log)(provider(), level, FI_LOG_CORE, c"weft".as_ptr(), 0, c"%s\n".as_ptr(), text.as_ptr());
+    }
+}
+
+/// Says on stderr what is wrong with this process's environment, once: else the user would only see that there is no such provider.
+pub(crate) fn complain_once(text: &str) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| eprintln!("weft: {text}"));
+}
+
+/// Sees to it that this library is never unloaded, as libfabric does at its end: threads of a NIC that is still open run in it.
+pub(crate) fn stay_loaded() {
+    let mut about = libc::Dl_info {
+        dli_fname: ptr::null(),
+        dli_fbase: ptr::null_mut(),
+        dli_sname: ptr::null(),
+        dli_saddr: ptr::null_mut(),
+    };
+    let here = entry::fi_prov_ini as extern "C" fn() -> *mut _;
+    // SAFETY: The structure can be written.
+    if unsafe { libc::dladdr(here as *const c_void, &raw mut about) } == 0 || about.dli_fname.is_null() {
+        return;
+    }
+    // SAFETY: The name is that of a loaded object. Where this is linked into a program, it is the program's, and nothing happens.
+    let _ = unsafe { libc::dlopen(about.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
+}
+
+fn host() -> Option<&'static Host> {
+    static HOST: OnceLock<Option<Host>> = OnceLock::new();
+    HOST.get_or_init(Host::find).as_ref()
+}
+
+impl Host {
+    fn find() -> Option<Self> {
+        // SAFETY: The types are those of the headers, for these names.
+        unsafe {
+            Some(Self {
+                define: core::mem::transmute::<*mut c_void, fi_param_define_t>(function(c"fi_param_define")?),
+                is_enabled: core::mem::transmute::<*mut c_void, fi_log_enabled_t>(function(c"fi_log_enabled")?),
+                log: core::mem::transmute::<*mut c_void, fi_log_t>(function(c"fi_log")?),
+            })
+        }
+    }
+}
+
+/// A function of the libfabric in this process: in the global scope, or else, for MPI libraries load it for themselves, in an object that is called so.
+fn function(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: A C string.
+    let global = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    let found = Some(global).filter(|address| !address.is_null());
+    found.or_else(|| objects().iter().find_map(|object| function_of(object, name)))
+}
+
+fn function_of(object: &CStr, name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: Both are C strings. Nothing is loaded that is not loaded already, and it stays loaded longer than this provider, which it has loaded.
+    unsafe {
+        let handle = libc::dlopen(object.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        if handle.is_null() {
+            return None;
+        }
+        Some(libc::dlsym(handle, name.as_ptr())).filter(|address| !address.is_null())
+    }
+}
+
+/// The files of loaded objects whose name says that they are libfabric.
+fn objects() -> Vec<CString> {
+    unsafe extern "C" fn note(object: *mut libc::dl_phdr_info, _size: usize, list: *mut c_void) -> c_int {
+        // SAFETY: The loader passes an object, whose name is a C string or NULL, and the list of below, which nobody else uses meanwhile.
+        unsafe {
+            let (name, list) = ((*object).dlpi_name, &mut *list.cast::<Vec<CString>>());
+            if !name.is_null() {
+                list.push(CStr::from_ptr(name).to_owned());
+            }
+        }
+        0
+    }
+    let mut list: Vec<CString> = Vec::new();
+    // SAFETY: The function only adds to the list.
+    unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut list).cast()) };
+    let is_libfabric = |path: &CString| {
+        let file = path.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        file.starts_with(b"libfabric")
+    };
+    list.retain(is_libfabric);
+    list
+}

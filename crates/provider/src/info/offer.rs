@@ -1,0 +1,373 @@
+//! What this provider offers to whom: hints in, attributes out. No C here but the structures.
+
+use core::ffi::c_int;
+use core::fmt;
+use core::ptr;
+
+use weft::endpoint::EndpointSettings;
+use weft::verbs::Progress;
+use weft_libfabric::abi::*;
+
+use super::hints::Hints;
+use crate::addresses::OWN;
+use crate::parameters::Parameters;
+
+/// Why there is nothing for an application.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Mismatch {
+    /// Capabilities that are not here.
+    Capabilities { whose: &'static str, lacking: u64 },
+    /// Bits of an attribute that are not here.
+    Bits { what: &'static str, lacking: u64 },
+    /// More than possible.
+    Size { what: &'static str, wanted: u64, most: u64 },
+    /// A value that is not here.
+    Value { what: &'static str, wanted: u64 },
+    /// One-sided access of peers needs these modes of memory registration, and the application offers others.
+    Registration { offered: c_int },
+    /// An address format that is not here.
+    Format(u32),
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Capabilities { whose, lacking } => write!(f, "{whose}: capabilities {lacking:#x} are not here"),
+            Self::Bits { what, lacking } => write!(f, "{what}: bits {lacking:#x} are not possible"),
+            Self::Size { what, wanted, most } => write!(f, "{what}: {wanted} wanted, {most} is the most"),
+            Self::Value { what, wanted } => write!(f, "{what}: {wanted} is not possible"),
+            Self::Registration { offered } => write!(
+                f,
+                "domain_attr.mr_mode: FI_MR_VIRT_ADDR, FI_MR_ALLOCATED and FI_MR_PROV_KEY are needed for FI_REMOTE_READ and FI_REMOTE_WRITE, {offered:#x} is offered"
+            ),
+            Self::Format(number) => write!(f, "addr_format: {number} is not here"),
+        }
+    }
+}
+
+/// What an application gets: all of an info but names and addresses.
+pub(crate) struct Offer {
+    pub(crate) caps: u64,
+    pub(crate) transmit: fi_tx_attr,
+    pub(crate) receive: fi_rx_attr,
+    pub(crate) endpoint: fi_ep_attr,
+    pub(crate) domain: fi_domain_attr,
+}
+
+/// The most that a completion can say about an error, in bytes.
+pub(crate) const ERROR_DATA: usize = 1024;
+/// Gathered pieces of an operation.
+pub(crate) const PIECES: usize = weft::verbs::MAX_GATHER;
+/// Version of what stands on the wire.
+const PROTOCOL_VERSION: u32 = 1;
+/// Requests under way that an endpoint can be opened for, at most.
+const MOST_REQUESTS: usize = 1 << 16;
+const MOST_RECEIVES: usize = 1 << 20;
+/// Both, when nobody says.
+const REQUESTS: usize = 4096;
+/// Objects of each kind.
+const OBJECTS: usize = 1 << 16;
+
+const MESSAGES: u64 = FI_MSG | FI_TAGGED;
+const ONE_SIDED: u64 = FI_RMA | FI_ATOMIC;
+const REMOTE: u64 = FI_REMOTE_READ | FI_REMOTE_WRITE;
+const MESSAGE_DIRECTIONS: u64 = FI_SEND | FI_RECV;
+const ONE_SIDED_DIRECTIONS: u64 = FI_READ | FI_WRITE | REMOTE;
+/// An application gets these only if it asks for them (`fi_getinfo(3)`, Capabilities).
+const PRIMARY: u64 = MESSAGES | ONE_SIDED | MESSAGE_DIRECTIONS | ONE_SIDED_DIRECTIONS | FI_DIRECTED_RECV;
+/// More of those, which older versions of the interface have other meanings for.
+const PRIMARY_SINCE_2_0: u64 = FI_TAGGED_DIRECTED_RECV;
+const DOMAIN_CAPS: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
+/// An application gets these too if it does not ask.
+const SECONDARY: u64 = FI_MULTI_RECV | FI_SOURCE | FI_FENCE | DOMAIN_CAPS;
+const TRANSMIT: u64 = MESSAGES | ONE_SIDED | FI_SEND | FI_READ | FI_WRITE | FI_FENCE;
+const RECEIVE: u64 =
+    MESSAGES | ONE_SIDED | FI_RECV | REMOTE | FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV | FI_TAGGED_DIRECTED_RECV;
+
+const TRANSMIT_FLAGS: u64 =
+    FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MORE | FI_FENCE;
+const RECEIVE_FLAGS: u64 = FI_COMPLETION | FI_MULTI_RECV | FI_MORE;
+
+/// One stream for each peer keeps messages and writes in order, and a read after them; atomics of one endpoint are executed in order.
+const ORDER: u64 =
+    FI_ORDER_SAS | FI_ORDER_SAW | FI_ORDER_WAW | FI_ORDER_RAW | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAW | ATOMIC_ORDER;
+const ATOMIC_ORDER: u64 = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
+
+/// What peers' access to memory takes.
+const REGISTRATION: c_int = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+
+const API_1_5: u32 = fi_version(1, 5);
+const API_1_8: u32 = fi_version(1, 8);
+const API_2_0: u32 = fi_version(2, 0);
+
+impl Offer {
+    /// What fits an application that was built for this version of the interface.
+    ///
+    /// # Errors
+    /// Nothing does.
+    pub(crate) fn new(version: u32, hints: &Hints, parameters: &Parameters) -> Result<Self, Mismatch> {
+        let (caps, registration) = capabilities(version, hints)?;
+        let limits = &parameters.endpoint;
+        Ok(Self {
+            caps,
+            transmit: transmit(version, hints, caps, limits)?,
+            receive: receive(version, hints, caps)?,
+            endpoint: endpoint(hints, caps, limits)?,
+            domain: domain(version, hints, registration, parameters.nic.progress)?,
+        })
+    }
+}
+
+/// The capabilities, and the mode of memory registration that goes with them.
+fn capabilities(version: u32, hints: &Hints) -> Result<(u64, c_int), Mismatch> {
+    let primary = if version < API_2_0 { PRIMARY } else { PRIMARY | PRIMARY_SINCE_2_0 };
+    let lacking = hints.caps & !(primary | SECONDARY);
+    if lacking != 0 {
+        return Err(Mismatch::Capabilities { whose: "caps", lacking });
+    }
+    let caps = choose(primary, hints.caps);
+    let offered = hints.domain.as_ref().map(|domain| domain.mr_mode);
+    if caps & ONE_SIDED == 0 || caps & REMOTE == 0 {
+        return Ok((caps, registration(version, offered, false)));
+    }
+    if can_register(version, offered) {
+        return Ok((caps, registration(version, offered, true)));
+    }
+    // Who has not asked for access by peers in so many words can do without.
+    if hints.caps & REMOTE != 0 {
+        return Err(Mismatch::Registration { offered: offered.unwrap_or(0) });
+    }
+    Ok((caps & !REMOTE, registration(version, offered, false)))
+}
+
+/// What of the primary capabilities an application wants, and all of the secondary ones; but to tell who sent costs something, so that it has to be asked for.
+const fn choose(primary: u64, wanted: u64) -> u64 {
+    if wanted == 0 {
+        return primary | SECONDARY;
+    }
+    expand((wanted & primary) | (SECONDARY & !FI_SOURCE) | (wanted & FI_SOURCE))
+}
+
+/// Without a direction, all are meant.
+const fn expand(mut caps: u64) -> u64 {
+    if caps & MESSAGES != 0 && caps & MESSAGE_DIRECTIONS == 0 {
+        caps |= MESSAGE_DIRECTIONS;
+    }
+    if caps & ONE_SIDED != 0 && caps & ONE_SIDED_DIRECTIONS == 0 {
+        caps |= ONE_SIDED_DIRECTIONS;
+    }
+    caps
+}
+
+/// Whether the application can do what registration of memory for peers takes.
+const fn can_register(version: u32, offered: Option<c_int>) -> bool {
+    match offered {
+        None | Some(FI_MR_BASIC) => true,
+        Some(FI_MR_UNSPEC) => version < API_1_5,
+        Some(modes) => {
+            version >= API_1_5 && modes & (FI_MR_BASIC | FI_MR_SCALABLE) == 0 && modes & REGISTRATION == REGISTRATION
+        }
+    }
+}
+
+/// The mode of memory registration, in the words of the application's version.
+const fn registration(version: u32, offered: Option<c_int>, needed: bool) -> c_int {
+    match offered {
+        Some(modes) if modes & (FI_MR_BASIC | FI_MR_SCALABLE) != 0 => modes,
+        _ if version < API_1_5 => FI_MR_BASIC,
+        _ if needed => REGISTRATION,
+        _ => 0,
+    }
+}
+
+fn transmit(version: u32, hints: &Hints, caps: u64, limits: &EndpointSettings) -> Result<fi_tx_attr, Mismatch> {
+    let mut attributes = fi_tx_attr {
+        caps: caps & TRANSMIT,
+        mode: 0,
+        op_flags: 0,
+        msg_order: order(version),
+        comp_order: FI_ORDER_NONE,
+        inject_size: limits.inject_bytes as usize,
+        size: REQUESTS,
+        iov_limit: PIECES,
+        rma_iov_limit: 1,
+        tclass: 0,
+    };
+    let Some(wanted) = &hints.transmit else { return Ok(attributes) };
+    attributes.caps = narrow("tx_attr.caps", attributes.caps, wanted.caps & !(RECEIVE & !TRANSMIT))?;
+    bits("tx_attr.op_flags", wanted.op_flags, TRANSMIT_FLAGS)?;
+    bits("tx_attr.msg_order", wanted.msg_order, ORDER)?;
+    bits("tx_attr.comp_order", wanted.comp_order, FI_ORDER_NONE)?;
+    size("tx_attr.inject_size", wanted.inject_size, attributes.inject_size)?;
+    size("tx_attr.iov_limit", wanted.iov_limit, PIECES)?;
+    size("tx_attr.rma_iov_limit", wanted.rma_iov_limit, 1)?;
+    size("tx_attr.size", wanted.size, MOST_REQUESTS)?;
+    attributes.op_flags = wanted.op_flags;
+    attributes.size = or(wanted.size, REQUESTS);
+    Ok(attributes)
+}
+
+fn receive(version: u32, hints: &Hints, caps: u64) -> Result<fi_rx_attr, Mismatch> {
+    let mut attributes = fi_rx_attr {
+        caps: caps & RECEIVE,
+        mode: 0,
+        op_flags: 0,
+        msg_order: order(version),
+        comp_order: FI_ORDER_NONE,
+        total_buffered_recv: 0,
+        size: REQUESTS,
+        iov_limit: PIECES,
+    };
+    let Some(wanted) = &hints.receive else { return Ok(attributes) };
+    attributes.caps = narrow("rx_attr.caps", attributes.caps, wanted.caps & !(TRANSMIT & !RECEIVE))?;
+    bits("rx_attr.op_flags", wanted.op_flags, RECEIVE_FLAGS)?;
+    bits("rx_attr.msg_order", wanted.msg_order, ORDER)?;
+    bits("rx_attr.comp_order", wanted.comp_order, FI_ORDER_NONE)?;
+    size("rx_attr.iov_limit", wanted.iov_limit, PIECES)?;
+    size("rx_attr.size", wanted.size, MOST_RECEIVES)?;
+    attributes.op_flags = wanted.op_flags;
+    attributes.size = or(wanted.size, REQUESTS);
+    Ok(attributes)
+}
+
+fn endpoint(hints: &Hints, caps: u64, limits: &EndpointSettings) -> Result<fi_ep_attr, Mismatch> {
+    let one_sided = |bytes| if caps & ONE_SIDED == 0 { 0 } else { bytes };
+    let attributes = fi_ep_attr {
+        r#type: FI_EP_RDM,
+        protocol: OWN,
+        protocol_version: PROTOCOL_VERSION,
+        max_msg_size: usize::MAX >> 1,
+        msg_prefix_size: 0,
+        max_order_raw_size: one_sided(usize::MAX >> 1),
+        // Only atomics keep this order.
+        max_order_war_size: one_sided(limits.atomic_bytes as usize),
+        max_order_waw_size: one_sided(usize::MAX >> 1),
+        mem_tag_format: u64::MAX,
+        tx_ctx_cnt: 1,
+        rx_ctx_cnt: 1,
+        auth_key_size: 0,
+        auth_key: ptr::null_mut(),
+        xpu_ctx: ptr::null_mut(),
+    };
+    let Some(wanted) = &hints.endpoint else { return Ok(attributes) };
+    one_of("ep_attr.type", wanted.r#type, &[FI_EP_UNSPEC, FI_EP_RDM])?;
+    if wanted.protocol != FI_PROTO_UNSPEC && wanted.protocol != OWN {
+        return Err(Mismatch::Value { what: "ep_attr.protocol", wanted: wanted.protocol.into() });
+    }
+    size("ep_attr.protocol_version", wanted.protocol_version as usize, PROTOCOL_VERSION as usize)?;
+    size("ep_attr.max_msg_size", wanted.max_msg_size, attributes.max_msg_size)?;
+    size("ep_attr.tx_ctx_cnt", wanted.tx_ctx_cnt, 1)?;
+    size("ep_attr.rx_ctx_cnt", wanted.rx_ctx_cnt, 1)?;
+    size("ep_attr.auth_key_size", wanted.auth_key_size, 0)?;
+    if caps & ONE_SIDED != 0 {
+        size("ep_attr.max_order_raw_size", wanted.max_order_raw_size, attributes.max_order_raw_size)?;
+        size("ep_attr.max_order_war_size", wanted.max_order_war_size, attributes.max_order_war_size)?;
+        size("ep_attr.max_order_waw_size", wanted.max_order_waw_size, attributes.max_order_waw_size)?;
+    }
+    Ok(attributes)
+}
+
+fn domain(version: u32, hints: &Hints, registration: c_int, runs: Progress) -> Result<fi_domain_attr, Mismatch> {
+    let progress = if runs == Progress::Caller { FI_PROGRESS_MANUAL } else { FI_PROGRESS_AUTO };
+    let mut attributes = fi_domain_attr {
+        domain: ptr::null_mut(),
+        name: ptr::null_mut(),
+        threading: FI_THREAD_SAFE,
+        control_progress: progress,
+        data_progress: progress,
+        resource_mgmt: FI_RM_ENABLED,
+        av_type: FI_AV_TABLE,
+        mr_mode: registration,
+        mr_key_size: 8,
+        cq_data_size: 8,
+        cq_cnt: OBJECTS,
+        ep_cnt: OBJECTS,
+        tx_ctx_cnt: OBJECTS,
+        rx_ctx_cnt: OBJECTS,
+        max_ep_tx_ctx: 1,
+        max_ep_rx_ctx: 1,
+        max_ep_stx_ctx: 0,
+        max_ep_srx_ctx: 0,
+        cntr_cnt: OBJECTS,
+        mr_iov_limit: 1,
+        caps: DOMAIN_CAPS,
+        mode: 0,
+        auth_key: ptr::null_mut(),
+        auth_key_size: 0,
+        max_err_data: ERROR_DATA,
+        mr_cnt: OBJECTS,
+        tclass: 0,
+        max_ep_auth_key: 0,
+        max_group_id: 0,
+        max_cntr_value: u64::MAX,
+        max_err_cntr_value: u64::MAX,
+        max_xpu_ctx_cnt: 0,
+    };
+    let Some(wanted) = &hints.domain else { return Ok(attributes) };
+    one_of("domain_attr.av_type", wanted.av_type, &[FI_AV_UNSPEC, FI_AV_MAP, FI_AV_TABLE])?;
+    one_of("domain_attr.resource_mgmt", wanted.resource_mgmt, &[FI_RM_UNSPEC, FI_RM_DISABLED, FI_RM_ENABLED])?;
+    at_most("domain_attr.threading", wanted.threading, FI_THREAD_ENDPOINT)?;
+    size("domain_attr.cq_data_size", wanted.cq_data_size, attributes.cq_data_size)?;
+    // Any threading and any progress is served by what is there: the safest, and the most automatic. The application finds the one that it knows.
+    attributes.threading = or(wanted.threading, FI_THREAD_SAFE);
+    attributes.control_progress = progress_for("domain_attr.control_progress", wanted.control_progress, progress)?;
+    attributes.data_progress = progress_for("domain_attr.data_progress", wanted.data_progress, progress)?;
+    attributes.av_type = or(wanted.av_type, FI_AV_TABLE);
+    if version >= API_1_5 {
+        size("domain_attr.mr_key_size", wanted.mr_key_size, attributes.mr_key_size)?;
+        size("domain_attr.cntr_cnt", wanted.cntr_cnt, OBJECTS)?;
+        size("domain_attr.mr_iov_limit", wanted.mr_iov_limit, attributes.mr_iov_limit)?;
+        size("domain_attr.mr_cnt", wanted.mr_cnt, OBJECTS)?;
+        size("domain_attr.max_err_data", wanted.max_err_data, ERROR_DATA)?;
+        size("domain_attr.auth_key_size", wanted.auth_key_size, 0)?;
+        attributes.caps = narrow("domain_attr.caps", DOMAIN_CAPS, wanted.caps)?;
+    }
+    Ok(attributes)
+}
+
+/// Progress that an application asks for, if it is no more than there is.
+fn progress_for(what: &'static str, wanted: fi_progress, has: fi_progress) -> Result<fi_progress, Mismatch> {
+    match wanted {
+        FI_PROGRESS_UNSPEC => Ok(has),
+        FI_PROGRESS_AUTO if has == FI_PROGRESS_MANUAL => Err(Mismatch::Value { what, wanted: wanted as u64 }),
+        FI_PROGRESS_AUTO | FI_PROGRESS_MANUAL | FI_PROGRESS_CONTROL_UNIFIED => Ok(wanted),
+        _ => Err(Mismatch::Value { what, wanted: wanted as u64 }),
+    }
+}
+
+/// Before 1.8 there were no orders of RMA and atomics apart.
+const fn order(version: u32) -> u64 {
+    if version < API_1_8 { ORDER & u32::MAX as u64 } else { ORDER }
+}
+
+/// What is wanted of some capabilities, and all that is secondary.
+fn narrow(whose: &'static str, has: u64, wanted: u64) -> Result<u64, Mismatch> {
+    // The whole is narrowed by what an info as such asks for; asking a context for secondary ones that the info did not ask for is no mistake.
+    let lacking = wanted & !(has | SECONDARY);
+    if lacking != 0 {
+        return Err(Mismatch::Capabilities { whose, lacking });
+    }
+    if wanted == 0 { Ok(has) } else { Ok(expand((wanted | SECONDARY) & has) & has) }
+}
+
+fn bits(what: &'static str, wanted: u64, possible: u64) -> Result<(), Mismatch> {
+    let lacking = wanted & !possible;
+    if lacking == 0 { Ok(()) } else { Err(Mismatch::Bits { what, lacking }) }
+}
+
+fn size(what: &'static str, wanted: usize, most: usize) -> Result<(), Mismatch> {
+    if wanted <= most { Ok(()) } else { Err(Mismatch::Size { what, wanted: wanted as u64, most: most as u64 }) }
+}
+
+fn one_of(what: &'static str, wanted: c_int, possible: &[c_int]) -> Result<(), Mismatch> {
+    if possible.contains(&wanted) { Ok(()) } else { Err(Mismatch::Value { what, wanted: wanted as u64 }) }
+}
+
+fn at_most(what: &'static str, wanted: c_int, most: c_int) -> Result<(), Mismatch> {
+    if (0..=most).contains(&wanted) { Ok(()) } else { Err(Mismatch::Value { what, wanted: wanted as u64 }) }
+}
+
+/// What is wanted, or else what is usual.
+fn or<T: Default + PartialEq>(wanted: T, usual: T) -> T {
+    if wanted == T::default() { usual } else { wanted }
+}
