@@ -94,11 +94,6 @@ impl CompletionQueue {
         self.completions.ring.waiting() > 0
     }
 
-    /// Lends the calling thread to the NIC.
-    pub(super) fn progress(&self) {
-        self.domain.context().lend();
-    }
-
     /// Whether the application may sleep on the descriptor now.
     pub(super) fn may_sleep(&self) -> bool {
         self.completions.wait.may_sleep(|| self.is_ready(), || self.domain.context().watch())

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::os::fd::{AsFd, AsRawFd};
 
-use weft::verbs::{Context, PortError};
+use weft::verbs::PortError;
 use weft_driver::EventFd;
 use weft_libfabric::abi::{FI_WAIT_FD, FI_WAIT_NONE, FI_WAIT_UNSPEC, FI_WAIT_YIELD, fi_wait_obj};
 
@@ -109,11 +109,6 @@ impl Descriptor {
         self.event.drain();
         self.armed.store(true, Ordering::SeqCst);
     }
-}
-
-/// Waits until `done`, and runs the NIC meanwhile if nobody else does. A negative `timeout` is for ever. Returns whether `done`.
-pub(crate) fn wait_until(context: &Context, timeout: c_int, done: impl FnMut() -> bool) -> bool {
-    context.wait_until(duration(timeout), done)
 }
 
 /// Milliseconds as C functions take them: negative ones are for ever.
