@@ -6,6 +6,7 @@
 //! | `FI_ADDR_STR` | `fi_sockaddr_in://192.0.2.1:5000?also=198.51.100.1,2001:db8::1&id=1f`: all ways, and who it is |
 //! | Weft's own ([`packed`]) | 64 bytes: up to four ways, and who it is |
 
+mod entries;
 pub(crate) mod packed;
 pub(crate) mod resolve;
 pub(crate) mod sockaddr;

@@ -3,23 +3,25 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::size_of;
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::collections::HashMap;
 use std::ffi::CString;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::OnceLock;
 
 use parking_lot::RwLock;
 use weft::endpoint::Address;
-use weft_libfabric::abi::errno::{FI_EADDRNOTAVAIL, FI_EINVAL};
+use weft_libfabric::abi::errno::{FI_EADDRNOTAVAIL, FI_EINVAL, FI_ENOEQ};
 use weft_libfabric::abi::{
-    FI_ADDR_NOTAVAIL, FI_AV_MAP, FI_AV_TABLE, FI_AV_UNSPEC, FI_CLASS_AV, FI_EVENT, FI_MORE, FI_SYMMETRIC, FI_SYNC_ERR,
-    fi_addr_t, fi_av_attr, fi_ops, fi_ops_av, fid_av, fid_domain,
+    FI_ADDR_NOTAVAIL, FI_AV_COMPLETE, FI_AV_MAP, FI_AV_TABLE, FI_AV_UNSPEC, FI_CLASS_AV, FI_EVENT, FI_MORE,
+    FI_SYMMETRIC, FI_SYNC_ERR, fi_addr_t, fi_av_attr, fi_ops, fi_ops_av, fid, fid_av, fid_domain,
 };
 
+use super::entries::Entries;
 use super::resolve::{Lookup, name, resolve};
 use super::{Format, text};
 use crate::border::{Header, Held, Object, Users, borrow, close_object, give, head, hold, no, number, status, table};
 use crate::domain::Domain;
 use crate::errno::Errno;
+use crate::queue::EventQueue;
 
 /// An opened address vector.
 #[repr(C)]
@@ -29,6 +31,9 @@ pub(crate) struct AddressVector {
     format: Format,
     generation: AtomicU64,
     entries: RwLock<Entries>,
+    /// Insertions tell an event queue when they are done, though they are done at once.
+    reports: bool,
+    events: OnceLock<Held<EventQueue>>,
     _domain: Held<Domain>,
 }
 
@@ -75,65 +80,10 @@ impl AddressVector {
     }
 }
 
-/// Addresses by place, and places by address.
-#[derive(Default)]
-struct Entries {
-    addresses: Vec<Option<Address>>,
-    free: Vec<usize>,
-    by_id: HashMap<u64, usize>,
-    by_way: HashMap<SocketAddr, usize>,
-}
-
-impl Entries {
-    fn get(&self, index: fi_addr_t) -> Option<&Address> {
-        self.addresses.get(usize::try_from(index).ok()?)?.as_ref()
-    }
-
-    fn find(&self, address: &Address) -> Option<fi_addr_t> {
-        if let Some(index) = self.by_id.get(&address.id) {
-            return Some(*index as fi_addr_t);
-        }
-        let same = |index: &&usize| {
-            let id = self.addresses[**index].as_ref().map_or(0, |entry| entry.id);
-            id == 0 || address.id == 0 || id == address.id
-        };
-        let index = address.ways.iter().filter_map(|way| self.by_way.get(way)).find(same)?;
-        Some(*index as fi_addr_t)
-    }
-
-    fn insert(&mut self, address: Address) -> fi_addr_t {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.addresses.push(None);
-            self.addresses.len() - 1
-        });
-        if address.id != 0 {
-            self.by_id.entry(address.id).or_insert(index);
-        }
-        for way in &address.ways {
-            self.by_way.entry(*way).or_insert(index);
-        }
-        self.addresses[index] = Some(address);
-        index as fi_addr_t
-    }
-
-    fn remove(&mut self, index: fi_addr_t) -> Option<Address> {
-        let index = usize::try_from(index).ok()?;
-        let address = self.addresses.get_mut(index)?.take()?;
-        self.by_id.retain(|_, at| *at != index);
-        for way in &address.ways {
-            if self.by_way.get(way) == Some(&index) {
-                self.by_way.remove(way);
-            }
-        }
-        self.free.push(index);
-        Some(address)
-    }
-}
-
 static OPS: fi_ops = fi_ops {
     size: size_of::<fi_ops>(),
     close: Some(close_object::<AddressVector>),
-    bind: no(),
+    bind: Some(bind),
     control: no(),
     ops_open: no(),
     tostr: no(),
@@ -171,8 +121,8 @@ pub(crate) unsafe extern "C" fn open(
         }
         // SAFETY: libfabric's callers pass what fi_domain gave, or NULL; the attributes have had these fields from the beginning.
         let (domain, attributes) = unsafe { (hold::<Domain>(domain)?, &mut *attributes) };
-        // No vectors that processes share, and none that tells an event queue of what it has done already.
-        if !attributes.name.is_null() || attributes.flags & !FI_SYMMETRIC != 0 {
+        // Processes can't share one.
+        if !attributes.name.is_null() || attributes.flags & !(FI_SYMMETRIC | FI_EVENT) != 0 {
             return Err(Errno::NOT_HERE);
         }
         match attributes.r#type {
@@ -187,6 +137,8 @@ pub(crate) unsafe extern "C" fn open(
             format: domain.format(),
             generation: AtomicU64::new(1),
             entries: RwLock::default(),
+            reports: attributes.flags & FI_EVENT != 0,
+            events: OnceLock::new(),
             _domain: domain,
         };
         // SAFETY: `to` is NULL or can be written.
@@ -194,29 +146,57 @@ pub(crate) unsafe extern "C" fn open(
     })
 }
 
+/// `fi_av_bind`: the event queue that is told when insertions are done.
+unsafe extern "C" fn bind(vector: *mut fid, queue: *mut fid, flags: u64) -> c_int {
+    status(|| {
+        if flags != 0 {
+            return Err(Errno::BAD_FLAGS);
+        }
+        // SAFETY: libfabric's callers pass what fi_av_open and fi_eq_open gave, or NULL.
+        let (vector, queue) = unsafe { (borrow::<AddressVector>(vector.cast())?, hold::<EventQueue>(queue.cast())?) };
+        vector.events.set(queue).map_err(|_| Errno::INVALID)
+    })
+}
+
 /// Where the results of an insertion go.
-struct Results {
+struct Results<'a> {
+    vector: &'a AddressVector,
     places: *mut fi_addr_t,
     errors: *mut c_int,
+    events: Option<&'a EventQueue>,
+    context: *mut c_void,
     inserted: c_int,
     next: usize,
 }
 
-impl Results {
+impl<'a> Results<'a> {
+    /// # Errors
+    /// Flags that are none; or results shall be reported, and there is no event queue.
+    ///
     /// # Safety
     /// `places` is NULL, or so many can be written there as there are addresses; with `FI_SYNC_ERR`, so can errors at `context`.
-    unsafe fn new(places: *mut fi_addr_t, flags: u64, context: *mut c_void) -> Result<Self, Errno> {
+    unsafe fn new(
+        vector: &'a AddressVector,
+        places: *mut fi_addr_t,
+        flags: u64,
+        context: *mut c_void,
+    ) -> Result<Self, Errno> {
         if flags & !(FI_MORE | FI_SYNC_ERR | FI_EVENT) != 0 {
             return Err(Errno::BAD_FLAGS);
         }
+        let events = match vector.events.get() {
+            Some(events) if vector.reports => Some(&**events),
+            None if vector.reports => return Err(Errno(FI_ENOEQ)),
+            _ => None,
+        };
         let errors = if flags & FI_SYNC_ERR == 0 { core::ptr::null_mut() } else { context.cast() };
-        Ok(Self { places, errors, inserted: 0, next: 0 })
+        Ok(Self { vector, places, errors, events, context, inserted: 0, next: 0 })
     }
 
     /// The next address: inserted, or not possible.
-    fn take(&mut self, vector: &AddressVector, address: Result<Address, c_int>) {
+    fn take(&mut self, address: Result<Address, c_int>) -> Result<(), Errno> {
         let (place, error) = match address.and_then(reachable) {
-            Ok(address) => (vector.insert(address), 0),
+            Ok(address) => (self.vector.insert(address), 0),
             Err(error) => (FI_ADDR_NOTAVAIL, error),
         };
         self.inserted += c_int::from(error == 0);
@@ -229,7 +209,23 @@ impl Results {
                 self.errors.add(self.next).write(error);
             }
         }
+        let number = self.next as u64;
         self.next += 1;
+        match self.events.filter(|_| error != 0) {
+            Some(events) => events.report_failure(self.fid(), self.context, number, Errno(error)),
+            None => Ok(()),
+        }
+    }
+
+    /// What the call returns: how many were inserted, or, where an event says that, nothing.
+    fn finish(self) -> Result<c_int, Errno> {
+        let Some(events) = self.events else { return Ok(self.inserted) };
+        events.report(FI_AV_COMPLETE, self.fid(), self.context, self.inserted as u64)?;
+        Ok(0)
+    }
+
+    const fn fid(&self) -> *mut fid {
+        self.vector.header.as_ptr().cast()
     }
 }
 
@@ -248,9 +244,10 @@ unsafe extern "C" fn insert(
     context: *mut c_void,
 ) -> c_int {
     number(|| {
-        // SAFETY: libfabric's callers pass what fi_av_open gave, or NULL, and room for as many results as there are addresses.
-        let (vector, mut results) =
-            unsafe { (borrow::<AddressVector>(vector)?, Results::new(places, flags, context)?) };
+        // SAFETY: libfabric's callers pass what fi_av_open gave, or NULL.
+        let vector = unsafe { borrow::<AddressVector>(vector) }?;
+        // SAFETY: The same promise as to this function.
+        let mut results = unsafe { Results::new(vector, places, flags, context) }?;
         if addresses.is_null() && count > 0 {
             return Err(Errno::INVALID);
         }
@@ -261,13 +258,13 @@ unsafe extern "C" fn insert(
                 let begin = if vector.format == Format::Text { at.cast::<*const c_void>().read() } else { at };
                 (vector.format.read(begin), vector.format.step(at))
             };
-            results.take(vector, address.map_err(|Errno(code)| code));
+            results.take(address.map_err(|Errno(code)| code))?;
             if left > 0 {
                 // SAFETY: There is another one behind it.
                 at = unsafe { at.byte_add(step) };
             }
         }
-        Ok(results.inserted)
+        results.finish()
     })
 }
 
@@ -281,11 +278,11 @@ unsafe extern "C" fn insert_service(
 ) -> c_int {
     number(|| {
         // SAFETY: libfabric's callers pass what fi_av_open gave, or NULL, room for one result, and names or NULL.
-        let (vector, mut results, node, service) = unsafe {
-            (borrow::<AddressVector>(vector)?, Results::new(place, flags, context)?, name(node)?, name(service)?)
-        };
-        results.take(vector, named(vector.format, node, service));
-        Ok(results.inserted)
+        let (vector, node, service) = unsafe { (borrow::<AddressVector>(vector)?, name(node)?, name(service)?) };
+        // SAFETY: The same promise as to this function.
+        let mut results = unsafe { Results::new(vector, place, flags, context) }?;
+        results.take(named(vector.format, node, service))?;
+        results.finish()
     })
 }
 
@@ -301,9 +298,9 @@ unsafe extern "C" fn insert_symmetric(
 ) -> c_int {
     number(|| {
         // SAFETY: libfabric's callers pass what fi_av_open gave, or NULL, room for a result of each, and names or NULL.
-        let (vector, mut results, node, service) = unsafe {
-            (borrow::<AddressVector>(vector)?, Results::new(places, flags, context)?, name(node)?, name(service)?)
-        };
+        let (vector, node, service) = unsafe { (borrow::<AddressVector>(vector)?, name(node)?, name(service)?) };
+        // SAFETY: The same promise as to this function.
+        let mut results = unsafe { Results::new(vector, places, flags, context) }?;
         let (Some(node), Some(service)) = (node, service) else { return Err(Errno::INVALID) };
         for which in 0..nodes {
             let node = counted_node(node, which);
@@ -313,10 +310,10 @@ unsafe extern "C" fn insert_symmetric(
                     (Some(node), Some(service)) => named(vector.format, Some(node), Some(service)),
                     _ => Err(FI_EINVAL),
                 };
-                results.take(vector, address);
+                results.take(address)?;
             }
         }
-        Ok(results.inserted)
+        results.finish()
     })
 }
 
@@ -419,33 +416,6 @@ mod tests {
 
     fn address(id: u64, ways: &[&str]) -> Address {
         Address { id, ways: ways.iter().map(|way| way.parse().unwrap()).collect() }
-    }
-
-    #[test]
-    fn places_are_counted_and_used_again() {
-        let mut entries = Entries::default();
-        let [one, two] = [address(0, &["192.0.2.1:1"]), address(0, &["192.0.2.1:2"])];
-        assert_eq!((entries.insert(one.clone()), entries.insert(two.clone())), (0, 1));
-        assert_eq!(entries.get(1), Some(&two));
-        assert_eq!(entries.remove(0), Some(one.clone()));
-        assert_eq!((entries.get(0), entries.find(&one)), (None, None));
-        assert_eq!(entries.remove(0), None);
-        assert_eq!(entries.insert(one.clone()), 0);
-        assert_eq!(entries.find(&one), Some(0));
-        assert_eq!(entries.get(FI_ADDR_NOTAVAIL), None);
-    }
-
-    #[test]
-    fn who_it_is_counts_more_than_where() {
-        let mut entries = Entries::default();
-        let bridge = "172.17.0.1:7";
-        entries.insert(address(1, &["192.0.2.1:7", bridge]));
-        entries.insert(address(2, &["192.0.2.2:7", bridge]));
-        entries.insert(address(0, &["192.0.2.3:7"]));
-        assert_eq!(entries.find(&address(2, &[bridge])), Some(1));
-        assert_eq!(entries.find(&address(0, &["192.0.2.2:7"])), Some(1));
-        assert_eq!(entries.find(&address(3, &["192.0.2.3:7"])), Some(2), "who it is was not known");
-        assert_eq!(entries.find(&address(3, &["192.0.2.1:7"])), None, "somebody else at that address");
     }
 
     #[test]

@@ -6,15 +6,15 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use libc::ssize_t;
-use weft_libfabric::abi::errno::{FI_EOVERRUN, FI_ETOOSMALL};
+use weft_libfabric::abi::errno::{FI_EAVAIL, FI_EOVERRUN, FI_ETOOSMALL};
 use weft_libfabric::abi::{
-    FI_AFFINITY, FI_CLASS_EQ, FI_PEEK, FI_WRITE, fi_eq_attr, fi_eq_err_entry, fi_ops, fi_ops_eq, fid, fid_eq,
-    fid_fabric,
+    FI_AFFINITY, FI_CLASS_EQ, FI_PEEK, FI_WRITE, fi_eq_attr, fi_eq_entry, fi_eq_err_entry, fi_ops, fi_ops_eq, fid,
+    fid_eq, fid_fabric,
 };
 
 use super::completion_queue::words;
 use super::control;
-use super::events::{Event, Events, MOST_BYTES, Read};
+use super::events::{Events, MOST_BYTES, Read};
 use super::wait::{Wait, duration};
 use crate::border::{
     Header, Held, Object, Users, borrow, close_object, count, give, head, hold, no, status, table, value,
@@ -36,8 +36,17 @@ pub(crate) struct EventQueue {
     /// Applications write too.
     writable: bool,
     // Threads may sleep here for long, and the standard library's locks survive a fork.
-    events: Mutex<Events>,
+    events: Mutex<Events<Failed>>,
     come: Condvar,
+}
+
+/// What is said of a control operation that has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Failed {
+    object: usize,
+    context: usize,
+    data: u64,
+    code: c_int,
 }
 
 // SAFETY: repr(C), and the header of a `fid_eq` is first.
@@ -51,13 +60,38 @@ unsafe impl Object for EventQueue {
 }
 
 impl EventQueue {
+    /// A control operation on `object` has succeeded.
+    ///
+    /// # Errors
+    /// The queue is full.
+    pub(crate) fn report(&self, kind: u32, object: *mut fid, context: *mut c_void, data: u64) -> Result<(), Errno> {
+        let entry = [object.expose_provenance() as u64, context.expose_provenance() as u64, data];
+        let bytes: Vec<u8> = entry.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        self.add(|events| events.push(kind, &bytes))
+    }
+
+    /// A control operation on `object` has failed.
+    ///
+    /// # Errors
+    /// The queue is full.
+    pub(crate) fn report_failure(
+        &self,
+        object: *mut fid,
+        context: *mut c_void,
+        data: u64,
+        Errno(code): Errno,
+    ) -> Result<(), Errno> {
+        let (object, context) = (object.expose_provenance(), context.expose_provenance());
+        self.add(|events| events.push_failure(Failed { object, context, data, code }))
+    }
+
     /// Whether the application may sleep on the descriptor now.
     pub(super) fn may_sleep(&self) -> bool {
         self.wait.may_sleep(|| !self.events().is_empty(), || ())
     }
 
-    fn add(&self, event: Event) -> Result<(), Errno> {
-        if !self.events().push(event) {
+    fn add(&self, add: impl FnOnce(&mut Events<Failed>) -> bool) -> Result<(), Errno> {
+        if !add(&mut self.events()) {
             return Err(Errno(FI_EOVERRUN));
         }
         self.come.notify_all();
@@ -65,15 +99,16 @@ impl EventQueue {
         Ok(())
     }
 
-    fn take(&self, most: usize, flags: u64) -> Result<Event, Errno> {
+    fn take(&self, most: usize, flags: u64) -> Result<(u32, Box<[u8]>), Errno> {
         match self.events().read(most, flags & FI_PEEK != 0) {
-            Read::Event(event) => Ok(event),
+            Read::Event { kind, bytes } => Ok((kind, bytes)),
             Read::TooShort => Err(Errno(FI_ETOOSMALL)),
+            Read::Failure => Err(Errno(FI_EAVAIL)),
             Read::Nothing => Err(Errno::AGAIN),
         }
     }
 
-    fn wait_and_take(&self, most: usize, timeout: c_int, flags: u64) -> Result<Event, Errno> {
+    fn wait_and_take(&self, most: usize, timeout: c_int, flags: u64) -> Result<(u32, Box<[u8]>), Errno> {
         let end = duration(timeout).and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             let taken = self.take(most, flags);
@@ -93,7 +128,7 @@ impl EventQueue {
     }
 
     /// A panic while it was locked leaves it good: every change is one call.
-    fn events(&self) -> MutexGuard<'_, Events> {
+    fn events(&self) -> MutexGuard<'_, Events<Failed>> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -188,12 +223,12 @@ unsafe fn show(
     event: *mut u32,
     buffer: *mut c_void,
     length: usize,
-    take: impl FnOnce() -> Result<Event, Errno>,
+    take: impl FnOnce() -> Result<(u32, Box<[u8]>), Errno>,
 ) -> Result<usize, Errno> {
     if event.is_null() || (buffer.is_null() && length > 0) {
         return Err(Errno::INVALID);
     }
-    let Event { kind, bytes } = take()?;
+    let (kind, bytes) = take()?;
     // SAFETY: The caller promises the room, and the event is not longer.
     unsafe {
         event.write(kind);
@@ -204,12 +239,22 @@ unsafe fn show(
     Ok(bytes.len())
 }
 
-/// No control operation fails after it was taken.
-unsafe extern "C" fn readerr(eq: *mut fid_eq, to: *mut fi_eq_err_entry, _flags: u64) -> ssize_t {
+unsafe extern "C" fn readerr(eq: *mut fid_eq, to: *mut fi_eq_err_entry, flags: u64) -> ssize_t {
     count(|| {
         // SAFETY: A queue of ours, or NULL.
-        unsafe { borrow::<EventQueue>(eq) }?;
-        if to.is_null() { Err(Errno::INVALID) } else { Err(Errno::AGAIN) }
+        let queue = unsafe { borrow::<EventQueue>(eq) }?;
+        let to = NonNull::new(to).ok_or(Errno::INVALID)?.as_ptr();
+        let failed = queue.events().read_failure(flags & FI_PEEK != 0).ok_or(Errno::AGAIN)?;
+        // SAFETY: Not NULL, so C promises the structure. Its last field is not touched, which the first versions lack: there is no data.
+        unsafe {
+            (&raw mut (*to).fid).write(ptr::with_exposed_provenance_mut(failed.object));
+            (&raw mut (*to).context).write(ptr::with_exposed_provenance_mut(failed.context));
+            (&raw mut (*to).data).write(failed.data);
+            (&raw mut (*to).err).write(failed.code);
+            (&raw mut (*to).prov_errno).write(0);
+            (&raw mut (*to).err_data).write(ptr::null_mut());
+        }
+        Ok(size_of::<fi_eq_err_entry>())
     })
 }
 
@@ -222,7 +267,7 @@ unsafe extern "C" fn write(eq: *mut fid_eq, event: u32, buffer: *const c_void, l
         }
         // SAFETY: Not NULL, so C promises so many bytes.
         let bytes = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), length) };
-        queue.add(Event { kind: event, bytes: bytes.into() })?;
+        queue.add(|events| events.push(event, bytes))?;
         Ok(length)
     })
 }
@@ -237,3 +282,5 @@ unsafe extern "C" fn strerror(
     // SAFETY: The buffer has so many bytes, or is NULL. Failures of control operations have no explanation.
     value(c"".as_ptr(), || unsafe { Ok(words(0, ptr::null(), buffer, length)) })
 }
+
+const _: () = assert!(size_of::<fi_eq_entry>() == 3 * size_of::<u64>());

@@ -6,30 +6,34 @@ use std::collections::VecDeque;
 pub(crate) const MOST_BYTES: usize = 4096;
 
 /// Events that wait to be read, in the order in which they came.
-pub(crate) struct Events {
-    waiting: VecDeque<Event>,
+pub(crate) struct Events<F> {
+    waiting: VecDeque<Event<F>>,
     room: usize,
 }
 
-/// An event: its kind, and what is known of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Event {
-    pub(crate) kind: u32,
-    pub(crate) bytes: Box<[u8]>,
+enum Event<F> {
+    Ordinary { kind: u32, bytes: Box<[u8]> },
+    Failed(F),
 }
 
 /// What [`Events::read`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
-    Event(Event),
+    /// An event of this kind, and its bytes as far as there was room.
+    Event {
+        kind: u32,
+        bytes: Box<[u8]>,
+    },
     /// The next event has more bytes than that.
     TooShort,
+    /// The next one has failed.
+    Failure,
     Nothing,
 }
 
-impl Events {
+impl<F: Clone> Events<F> {
     /// Room for so many.
-    pub(crate) const fn new(room: usize) -> Self {
+    pub(crate) fn new(room: usize) -> Self {
         Self { waiting: VecDeque::new(), room }
     }
 
@@ -39,22 +43,48 @@ impl Events {
 
     /// Returns whether there was room.
     #[must_use]
-    pub(crate) fn push(&mut self, event: Event) -> bool {
+    pub(crate) fn push(&mut self, kind: u32, bytes: &[u8]) -> bool {
+        self.add(Event::Ordinary { kind, bytes: bytes.into() })
+    }
+
+    /// Returns whether there was room.
+    #[must_use]
+    pub(crate) fn push_failure(&mut self, failure: F) -> bool {
+        self.add(Event::Failed(failure))
+    }
+
+    /// The next event, if it has at most `most` bytes. With `peek` it stays.
+    pub(crate) fn read(&mut self, most: usize, peek: bool) -> Read {
+        let read = match self.waiting.front() {
+            None => return Read::Nothing,
+            Some(Event::Failed(_)) => return Read::Failure,
+            Some(Event::Ordinary { bytes, .. }) if bytes.len() > most => return Read::TooShort,
+            Some(Event::Ordinary { kind, bytes }) => Read::Event { kind: *kind, bytes: bytes.clone() },
+        };
+        if !peek {
+            self.waiting.pop_front();
+        }
+        read
+    }
+
+    /// The next event, if it has failed.
+    pub(crate) fn read_failure(&mut self, peek: bool) -> Option<F> {
+        let failure = match self.waiting.front()? {
+            Event::Failed(failure) => failure.clone(),
+            Event::Ordinary { .. } => return None,
+        };
+        if !peek {
+            self.waiting.pop_front();
+        }
+        Some(failure)
+    }
+
+    fn add(&mut self, event: Event<F>) -> bool {
         let room = self.waiting.len() < self.room;
         if room {
             self.waiting.push_back(event);
         }
         room
-    }
-
-    /// The next event, if it has at most `most` bytes. With `peek` it stays.
-    pub(crate) fn read(&mut self, most: usize, peek: bool) -> Read {
-        match self.waiting.front() {
-            None => Read::Nothing,
-            Some(event) if event.bytes.len() > most => Read::TooShort,
-            Some(event) if peek => Read::Event(event.clone()),
-            Some(_) => self.waiting.pop_front().map_or(Read::Nothing, Read::Event),
-        }
     }
 }
 
@@ -63,16 +93,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn in_order_and_no_more_than_fit() {
-        let event = |kind, bytes: &[u8]| Event { kind, bytes: bytes.into() };
-        let mut events = Events::new(2);
-        assert!(events.push(event(5, b"abc")) && events.push(event(6, b"")));
-        assert!(!events.push(event(7, b"")));
+    fn in_order_with_failures_apart() {
+        let mut events = Events::new(3);
+        assert!(events.push(5, b"abc") && events.push_failure("late") && events.push(6, b""));
+        assert!(!events.push(7, b"") && !events.push_failure("later"));
         assert_eq!(events.read(2, false), Read::TooShort);
-        assert_eq!(events.read(3, true), Read::Event(event(5, b"abc")));
-        assert_eq!(events.read(9, false), Read::Event(event(5, b"abc")));
-        assert_eq!(events.read(0, false), Read::Event(event(6, b"")));
+        let first = Read::Event { kind: 5, bytes: (*b"abc").into() };
+        assert_eq!(events.read(3, true), first);
+        assert_eq!(events.read_failure(false), None);
+        assert_eq!(events.read(9, false), first);
+        assert_eq!(events.read(9, false), Read::Failure);
+        assert_eq!(events.read_failure(true), Some("late"));
+        assert_eq!(events.read_failure(false), Some("late"));
+        assert_eq!(events.read(9, false), Read::Event { kind: 6, bytes: [].into() });
         assert_eq!(events.read(9, false), Read::Nothing);
-        assert!(events.is_empty() && events.push(event(7, b"")));
+        assert!(events.is_empty() && events.push(7, b""));
     }
 }

@@ -1,0 +1,104 @@
+//! The content of an address vector.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use weft::endpoint::Address;
+use weft_libfabric::abi::fi_addr_t;
+
+/// Addresses by place, and places by address.
+#[derive(Default)]
+pub(super) struct Entries {
+    addresses: Vec<Option<Address>>,
+    free: Vec<usize>,
+    by_id: HashMap<u64, usize>,
+    by_way: HashMap<SocketAddr, usize>,
+}
+
+impl Entries {
+    /// The address at a place.
+    pub(super) fn get(&self, index: fi_addr_t) -> Option<&Address> {
+        self.addresses.get(usize::try_from(index).ok()?)?.as_ref()
+    }
+
+    /// The place of an address: see [`super::vector::AddressVector::index_of`].
+    pub(super) fn find(&self, address: &Address) -> Option<fi_addr_t> {
+        if let Some(index) = self.by_id.get(&address.id) {
+            return Some(*index as fi_addr_t);
+        }
+        let same = |index: &&usize| {
+            let id = self.addresses[**index].as_ref().map_or(0, |entry| entry.id);
+            id == 0 || address.id == 0 || id == address.id
+        };
+        let index = address.ways.iter().filter_map(|way| self.by_way.get(way)).find(same)?;
+        Some(*index as fi_addr_t)
+    }
+
+    /// A place for an address: the one that was given up last, if there is one.
+    pub(super) fn insert(&mut self, address: Address) -> fi_addr_t {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.addresses.push(None);
+            self.addresses.len() - 1
+        });
+        if address.id != 0 {
+            self.by_id.entry(address.id).or_insert(index);
+        }
+        for way in &address.ways {
+            self.by_way.entry(*way).or_insert(index);
+        }
+        self.addresses[index] = Some(address);
+        index as fi_addr_t
+    }
+
+    /// Gives up a place.
+    pub(super) fn remove(&mut self, index: fi_addr_t) -> Option<Address> {
+        let index = usize::try_from(index).ok()?;
+        let address = self.addresses.get_mut(index)?.take()?;
+        self.by_id.retain(|_, at| *at != index);
+        for way in &address.ways {
+            if self.by_way.get(way) == Some(&index) {
+                self.by_way.remove(way);
+            }
+        }
+        self.free.push(index);
+        Some(address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_libfabric::abi::FI_ADDR_NOTAVAIL;
+
+    use super::*;
+
+    fn address(id: u64, ways: &[&str]) -> Address {
+        Address { id, ways: ways.iter().map(|way| way.parse().unwrap()).collect() }
+    }
+
+    #[test]
+    fn places_are_counted_and_used_again() {
+        let mut entries = Entries::default();
+        let [one, two] = [address(0, &["192.0.2.1:1"]), address(0, &["192.0.2.1:2"])];
+        assert_eq!((entries.insert(one.clone()), entries.insert(two.clone())), (0, 1));
+        assert_eq!(entries.get(1), Some(&two));
+        assert_eq!(entries.remove(0), Some(one.clone()));
+        assert_eq!((entries.get(0), entries.find(&one)), (None, None));
+        assert_eq!(entries.remove(0), None);
+        assert_eq!(entries.insert(one.clone()), 0);
+        assert_eq!(entries.find(&one), Some(0));
+        assert_eq!(entries.get(FI_ADDR_NOTAVAIL), None);
+    }
+
+    #[test]
+    fn who_it_is_counts_more_than_where() {
+        let mut entries = Entries::default();
+        let bridge = "172.17.0.1:7";
+        entries.insert(address(1, &["192.0.2.1:7", bridge]));
+        entries.insert(address(2, &["192.0.2.2:7", bridge]));
+        entries.insert(address(0, &["192.0.2.3:7"]));
+        assert_eq!(entries.find(&address(2, &[bridge])), Some(1));
+        assert_eq!(entries.find(&address(0, &["192.0.2.2:7"])), Some(1));
+        assert_eq!(entries.find(&address(3, &["192.0.2.3:7"])), Some(2), "who it is was not known");
+        assert_eq!(entries.find(&address(3, &["192.0.2.1:7"])), None, "somebody else at that address");
+    }
+}
