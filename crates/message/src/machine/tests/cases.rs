@@ -1,8 +1,10 @@
 //! One thing at a time.
 
+use std::time::Duration;
+
 use weft_base::PeerId;
 
-use super::world::{Told, World, content};
+use super::world::{Joint, Node, Told, World, content};
 use crate::host::{Failure, Received, Ticket};
 use crate::matching::Match;
 use crate::settings::Settings;
@@ -97,7 +99,7 @@ fn many_short_messages_go_in_one_packet() {
 #[test]
 fn a_call_is_answered() {
     let mut world = World::pair(&small());
-    let super::world::Node { machine, host } = &mut world.nodes[0];
+    let Node { machine, host } = &mut world.nodes[0];
     machine.call(PeerId(1), Ticket(77), b"question", host);
     world.flush(0);
     world.settle();
@@ -107,4 +109,259 @@ fn a_call_is_answered() {
     world.nodes[1].machine.answer(call, b"twice");
     world.settle();
     assert_eq!(world.nodes[0].host.answers, [(Ticket(77), Ok(b"42".to_vec()))]);
+}
+
+/// One message, alone in its packet.
+fn send_alone(world: &mut World, tag: u64, length: u64) -> u64 {
+    let number = world.send(0, 1, Some(tag), length, false);
+    world.settle();
+    number
+}
+
+#[test]
+fn one_credit_is_enough_for_those_that_are_received() {
+    // Three of four credits are kept back for messages that nobody receives.
+    let mut world = World::pair(&Settings { unexpected_bytes: 0, ..small() });
+    let kept: Vec<_> = (0..3).map(|tag| send_alone(&mut world, tag, 200)).collect();
+    assert_eq!(world.nodes[1].machine.packets.len(), 3);
+    let receives: Vec<_> = (0..20).map(|_| world.receive(1, Some(0), tag(9), 200, None)).collect();
+    let sends: Vec<_> = (0..20).map(|_| send_alone(&mut world, 9, 200)).collect();
+    let expected: Vec<_> = receives.iter().zip(&sends).map(|(receive, send)| got(*receive, *send, 9, 200)).collect();
+    assert_eq!(world.told(1), expected);
+    let receives: Vec<_> = (0..3).map(|at| world.receive(1, Some(0), tag(at), 200, None)).collect();
+    let expected: Vec<_> =
+        receives.iter().zip(&kept).zip(0..).map(|((receive, send), tag)| got(*receive, *send, tag, 200)).collect();
+    assert_eq!(world.told(1), expected);
+    assert!(world.nodes[1].machine.packets.is_empty());
+}
+
+#[test]
+fn what_the_budget_gets_back_goes_to_those_that_wait_for_it() {
+    // Room for two: the others keep the credits until one of the two is received.
+    let mut world = World::pair(&Settings { unexpected_bytes: 2 * 512, ..small() });
+    for tag in 0..6 {
+        send_alone(&mut world, tag, 200);
+    }
+    let last = send_alone(&mut world, 9, 200);
+    assert_eq!(world.nodes[1].machine.packets.len(), 4);
+    world.receive(1, Some(0), tag(0), 200, None);
+    world.settle();
+    assert_eq!(world.nodes[1].machine.matcher.unexpected_count(), 6, "the seventh has come");
+    let posted = world.receive(1, Some(0), tag(9), 200, None);
+    assert_eq!(world.told(1).pop(), Some(got(posted, last, 9, 200)));
+}
+
+#[test]
+fn both_flood_each_other_and_receive_later() {
+    for (data_credits, control_credits) in [(1, 1), (2, 1), (1, 2), (4, 2)] {
+        for unexpected_bytes in [0, 1000, 100_000] {
+            let settings = Settings { data_credits, control_credits, unexpected_bytes, ..small() };
+            let mut world = World::pair(&settings);
+            let lengths = [0, 10, 250, 300, 2000, 5000];
+            let number = |at: u64| lengths[(at % 6) as usize];
+            for at in 0..120 {
+                world.send(0, 1, Some(at), number(at), at % 3 == 0);
+                world.send(1, 0, Some(at), number(at), at % 3 == 0);
+            }
+            world.settle();
+            for at in (0..120).rev() {
+                world.receive(0, Some(1), tag(at), number(at), None);
+                world.receive(1, Some(0), tag(at), number(at), None);
+                world.settle();
+            }
+            for at in 0..2 {
+                let told = world.told(at);
+                assert_eq!(told.len(), 240, "{data_credits} {control_credits} {unexpected_bytes}");
+                let is_good = |told: &Told| {
+                    matches!(told, Told::Sent { outcome: Ok(()), .. } | Told::Received { outcome: Ok(()), .. })
+                };
+                assert!(told.iter().all(is_good));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_receive_of_many_takes_messages_of_all_kinds_one_after_the_other() {
+    let mut world = World::pair(&small());
+    let posted = world.receive(1, None, None, 5000, Some(1000));
+    let mut offset = 0;
+    let mut expected = Vec::new();
+    for length in [100, 1000, 3000] {
+        let message = world.send(0, 1, None, length, false);
+        let what = Received { source: PeerId(0), tag: 0, data: Some(message), offset, length };
+        let last = length == 3000;
+        expected.push(Told::Received {
+            number: posted,
+            what: Some(what),
+            outcome: Ok(()),
+            last,
+            bytes: content(message, length),
+        });
+        offset += length;
+    }
+    world.settle();
+    assert_eq!(world.told(1), expected);
+    assert_eq!(world.nodes[1].host.exposed(), 0);
+}
+
+#[test]
+fn a_receive_of_many_that_is_canceled_ends_after_what_is_on_its_way() {
+    let mut world = World::pair(&small());
+    let posted = world.receive(1, None, None, 9000, Some(1));
+    let message = world.send(0, 1, None, 5000, false);
+    while world.nodes[1].machine.incoming.is_empty() {
+        for (pair, joint) in world.unsettled() {
+            world.settle_joint(pair, joint);
+        }
+        world.transmit(0);
+        world.deliver(0, 1);
+    }
+    let Node { machine, host } = &mut world.nodes[1];
+    assert!(machine.cancel_receive(|user| user.number == posted, host));
+    assert!(!machine.cancel_receive(|user| user.number == posted, host));
+    world.settle();
+    let what = Received { source: PeerId(0), tag: 0, data: Some(message), offset: 0, length: 5000 };
+    let bytes = content(message, 5000);
+    assert_eq!(
+        world.told(1),
+        [
+            Told::Received { number: posted, what: Some(what), outcome: Ok(()), last: false, bytes },
+            Told::Received { number: posted, what: None, outcome: Err(Failure::Canceled), last: true, bytes: vec![] },
+        ]
+    );
+}
+
+#[test]
+fn memory_that_cannot_be_exposed_fails_both_or_the_one() {
+    let mut world = World::pair(&small());
+    world.nodes[1].host.refuse_sinks = true;
+    let posted = world.receive(1, None, None, 1000, None);
+    let message = world.send(0, 1, None, 1000, false);
+    world.settle();
+    assert_eq!(world.told(0), [Told::Sent { number: message, outcome: Err(Failure::Refused) }]);
+    let what = Received { source: PeerId(0), tag: 0, data: Some(message), offset: 0, length: 0 };
+    let outcome = Err(Failure::NoMemory);
+    let expected = Told::Received { number: posted, what: Some(what), outcome, last: true, bytes: vec![] };
+    assert_eq!(world.told(1), [expected]);
+    world.nodes[0].host.refuse_sources = true;
+    let message = world.send(0, 1, None, 5000, false);
+    world.settle();
+    assert_eq!(world.told(0), [Told::Sent { number: message, outcome: Err(Failure::NoMemory) }]);
+    assert_eq!(world.told(1), []);
+}
+
+#[test]
+fn a_claimed_message_whose_sender_is_lost_fails_its_receive() {
+    let mut world = World::pair(&small());
+    world.send(0, 1, None, 5000, false);
+    world.settle();
+    assert!(world.nodes[1].machine.peek(None, None, Some(8)).is_some());
+    assert!(world.nodes[1].machine.peek(None, None, Some(8)).is_none());
+    world.cut(0, 1);
+    world.settle();
+    let post = world.receive_post(None, None, 5000, None);
+    let Node { machine, host } = &mut world.nodes[1];
+    assert!(machine.receive_claimed(8, post, host).is_ok());
+    let told = world.told(1);
+    let [Told::Received { outcome: Err(Failure::PeerLost), last: true, .. }] = &told[..] else { panic!("{told:?}") };
+}
+
+#[test]
+fn receives_for_a_peer_alone_fail_when_it_is_lost_abruptly() {
+    for abrupt in [false, true] {
+        let mut world = World::pair(&small());
+        send_alone(&mut world, 0, 1);
+        let alone = world.receive(1, Some(0), tag(7), 10, None);
+        world.receive(1, None, tag(7), 10, None);
+        let Node { machine, host } = &mut world.nodes[1];
+        machine.handle_lost(PeerId(0), abrupt, host);
+        let failed =
+            Told::Received { number: alone, what: None, outcome: Err(Failure::PeerLost), last: true, bytes: vec![] };
+        assert_eq!(world.told(1), if abrupt { vec![failed] } else { vec![] });
+    }
+}
+
+fn idle() -> Settings {
+    Settings { idle_timeout: Some(Duration::from_secs(1)), ..small() }
+}
+
+/// Time passes at some of them.
+fn pass(world: &mut World, nodes: &[usize], time: Duration) {
+    world.now = world.now + time;
+    for at in nodes {
+        let Node { machine, host } = &mut world.nodes[*at];
+        assert!(machine.handle_time(world.now, host).is_some_and(|next| next > world.now));
+        world.flush(*at);
+    }
+}
+
+#[test]
+fn an_idle_connection_is_closed_and_opened_again() {
+    for both in [false, true] {
+        let mut world = World::pair(&idle());
+        world.receive(1, Some(0), tag(1), 10, None);
+        send_alone(&mut world, 1, 10);
+        let nodes: &[usize] = if both { &[0, 1] } else { &[0] };
+        pass(&mut world, nodes, Duration::from_millis(500));
+        world.settle();
+        assert_eq!(world.joints[&(0, 1)], Joint::Joined);
+        pass(&mut world, nodes, Duration::from_secs(1));
+        // What is sent while it closes goes over the next connection.
+        let number = world.send(0, 1, Some(1), 10, false);
+        let back = world.send(1, 0, Some(1), 10, false);
+        world.settle();
+        assert_eq!(world.joints[&(0, 1)], Joint::Joined);
+        pass(&mut world, nodes, Duration::from_secs(3));
+        world.settle();
+        assert_eq!(world.joints[&(0, 1)], Joint::Apart, "{both}");
+        let posted = world.receive(1, Some(0), tag(1), 10, None);
+        assert_eq!(world.told(1).pop(), Some(got(posted, number, 1, 10)));
+        world.receive(0, Some(1), tag(1), 10, None);
+        let told = world.told(0);
+        assert!(
+            matches!(told.last(), Some(Told::Received { what: Some(what), .. }) if what.data == Some(back)),
+            "{told:?}"
+        );
+    }
+}
+
+#[test]
+fn a_connection_with_something_under_way_is_not_closed() {
+    let mut world = World::pair(&idle());
+    world.send(0, 1, Some(1), 5000, false);
+    world.settle();
+    pass(&mut world, &[0, 1], Duration::from_secs(5));
+    world.settle();
+    assert_eq!(world.joints[&(0, 1)], Joint::Joined);
+    world.receive(1, Some(0), tag(1), 5000, None);
+    world.settle();
+    world.nodes[1].machine.hold(PeerId(0));
+    pass(&mut world, &[0, 1], Duration::from_secs(5));
+    world.settle();
+    assert_eq!(world.joints[&(0, 1)], Joint::Joined);
+    world.nodes[1].machine.release(PeerId(0));
+    pass(&mut world, &[0, 1], Duration::from_secs(5));
+    world.settle();
+    assert_eq!(world.joints[&(0, 1)], Joint::Apart);
+}
+
+#[test]
+fn a_reserved_credit_comes_before_the_next_message() {
+    let mut world = World::pair(&Settings { data_credits: 1, ..small() });
+    send_alone(&mut world, 1, 10);
+    assert!(world.nodes[0].machine.reserve_packet(PeerId(1)));
+    assert!(!world.nodes[0].machine.reserve_packet(PeerId(1)));
+    let number = world.send(0, 1, Some(2), 10, false);
+    assert!(!world.transmit(0));
+    assert_eq!(world.nodes[1].machine.handle_other_packet(PeerId(0)), Ok(()));
+    assert!(world.transmit(1), "the credit goes back alone");
+    world.deliver(1, 0);
+    assert_eq!(world.nodes[0].machine.next_ready(), Some(PeerId(1)));
+    assert!(world.nodes[0].machine.reserve_packet(PeerId(1)), "it was kept");
+    assert_eq!(world.nodes[1].machine.handle_other_packet(PeerId(0)), Ok(()));
+    world.settle();
+    world.told(1);
+    let posted = world.receive(1, None, tag(2), 10, None);
+    assert_eq!(world.told(1), [got(posted, number, 2, 10)]);
 }

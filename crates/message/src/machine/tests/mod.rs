@@ -1,4 +1,5 @@
 mod cases;
+mod hostile;
 mod model;
 mod random;
 mod world;
