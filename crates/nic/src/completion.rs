@@ -43,6 +43,8 @@ pub enum Arm {
 }
 
 const NOT_ARMED: u8 = 0;
+/// Completions that a growing queue has room for at first.
+const GROWING: usize = 256;
 
 /// A queue of completions with room for a fixed number of them.
 ///
@@ -61,11 +63,20 @@ pub struct CompletionQueue {
 
 impl CompletionQueue {
     pub(crate) fn new(capacity: usize, turnstile: Arc<Turnstile>) -> Self {
+        Self::with_room(capacity, capacity, turnstile)
+    }
+
+    /// One whose memory grows with what is in it.
+    pub(crate) fn growing(capacity: usize, turnstile: Arc<Turnstile>) -> Self {
+        Self::with_room(capacity, GROWING, turnstile)
+    }
+
+    fn with_room(capacity: usize, room: usize, turnstile: Arc<Turnstile>) -> Self {
         Self {
             capacity,
             reserved: AtomicUsize::new(0),
             available: AtomicUsize::new(0),
-            entries: Mutex::new(VecDeque::with_capacity(capacity)),
+            entries: Mutex::new(VecDeque::with_capacity(room)),
             armed: AtomicU8::new(NOT_ARMED),
             event: Mutex::new(None),
             turnstile,

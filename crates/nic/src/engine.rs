@@ -7,14 +7,16 @@ use std::sync::Arc;
 use slotmap::{DefaultKey, Key, KeyData, SlotMap};
 use weft_base::{Clock, Interest, Listener, Network, PortError, PortOptions, Random, Readiness, Time, Token};
 use weft_memory::Registry;
-use weft_mpa::Offer;
+use weft_mpa::{Initiator, Offer, StartFrame};
 
 use crate::bell::Bell;
 use crate::connection::{Connection, Context, Ending, Outcome, within_limits};
 use crate::counters::Counters;
+use crate::endpoint::Messenger;
 use crate::error::Error;
-use crate::lane::Runner;
-use crate::listening::{Listening, RequestInfo, Waiting};
+use crate::lane::{Place, Runner};
+use crate::listening::{Listening, RequestInfo, RequestKey, Waiting};
+use crate::queue_pair::QueuePair;
 use crate::settings::Settings;
 use crate::staging::Pool;
 use crate::turnstile::Turnstile;
@@ -34,6 +36,13 @@ enum Endpoint<N: Network> {
     Listener(Box<Listening<N::Listener>>),
 }
 
+/// From where to where a connection is opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) remote: SocketAddr,
+}
+
 /// All connections and listeners of a NIC, and the loop that moves them.
 pub(crate) struct Engine<N: Network, C: Clock> {
     pub(crate) network: N,
@@ -47,6 +56,8 @@ pub(crate) struct Engine<N: Network, C: Clock> {
     pool: Pool,
     /// For the STags under which peers answer reads.
     random: Random,
+    /// Message endpoints. Each is taken out while it is attended to, for it uses the engine; those that are closed leave a gap.
+    messengers: Vec<Option<Box<Messenger>>>,
     /// Connections that are looked at in every turn.
     hot: Vec<DefaultKey>,
     rung: Vec<DefaultKey>,
@@ -91,6 +102,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
             listeners: 0,
             pool: Pool::default(),
             random,
+            messengers: Vec::new(),
             hot: Vec::with_capacity(64),
             rung: Vec::with_capacity(64),
             ready: Vec::with_capacity(64),
@@ -170,8 +182,60 @@ impl<N: Network, C: Clock> Engine<N, C> {
         if self.next_deadline.is_some() {
             progress |= self.expire();
         }
+        if !self.messengers.is_empty() {
+            progress |= self.attend_messengers();
+        }
         self.changed |= progress;
         progress
+    }
+
+    /// Turns since the beginning, modulo 2^32.
+    pub(crate) fn turn_number(&self) -> u32 {
+        self.turns
+    }
+
+    // --- message endpoints
+
+    /// Adds a message endpoint, and returns its number.
+    pub(crate) fn add_messenger(&mut self, messenger: Box<Messenger>) -> usize {
+        self.messengers.push(Some(messenger));
+        self.messengers.len() - 1
+    }
+
+    /// Has an endpoint do something with the engine. `None` when it is gone.
+    pub(crate) fn with_messenger<R>(
+        &mut self,
+        number: usize,
+        act: impl FnOnce(&mut Messenger, &mut Self) -> R,
+    ) -> Option<R> {
+        let mut messenger = self.messengers.get_mut(number)?.take()?;
+        self.changed = true;
+        let result = act(&mut messenger, self);
+        self.note_deadline(messenger.wake_at());
+        self.messengers[number] = Some(messenger);
+        Some(result)
+    }
+
+    /// Takes an endpoint away.
+    pub(crate) fn remove_messenger(&mut self, number: usize) -> Option<Box<Messenger>> {
+        self.messengers.get_mut(number)?.take()
+    }
+
+    fn attend_messengers(&mut self) -> bool {
+        let mut any = false;
+        for number in 0..self.messengers.len() {
+            let Some(mut messenger) = self.messengers[number].take() else { continue };
+            if messenger.attend(self) {
+                any = true;
+                self.note_deadline(messenger.wake_at());
+            }
+            self.messengers[number] = Some(messenger);
+        }
+        any
+    }
+
+    fn note_deadline(&mut self, at: Option<Time>) {
+        self.next_deadline = [self.next_deadline, at].into_iter().flatten().min();
     }
 
     /// Does what the bell was rung for, and nothing else.
@@ -374,6 +438,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
                 Endpoint::Connection(connection) => connection.deadline,
                 Endpoint::Listener(_) => None,
             })
+            .chain(self.messengers.iter().flatten().filter_map(|messenger| messenger.wake_at()))
             .min();
         true
     }
@@ -408,6 +473,73 @@ impl<N: Network, C: Clock> Engine<N, C> {
         self.pool.prepare(self.connections);
         self.next_deadline = [self.next_deadline, Some(deadline)].into_iter().flatten().min();
         Ok(key)
+    }
+
+    /// Begins to connect a queue pair, which was claimed for it or is nobody else's. `deadline`: when to give up, if earlier than the settings say.
+    pub(crate) fn connect(
+        &mut self,
+        lane: usize,
+        queue_pair: &Arc<QueuePair>,
+        route: Route,
+        (initiator, request): (Initiator, StartFrame),
+        sooner: Option<Time>,
+    ) -> Result<(), Error> {
+        let options = self.port_options(route.local);
+        let key = self.add_connection(|network, deadline| {
+            let port = network.connect(route.remote, options)?;
+            let deadline = sooner.map_or(deadline, |sooner| sooner.min(deadline));
+            Ok(Connection::initiate(port, Arc::clone(queue_pair), initiator, request, deadline))
+        })?;
+        self.note_deadline(sooner);
+        queue_pair.begin(Place { lane, key });
+        self.start_connection(key);
+        Ok(())
+    }
+
+    /// Accepts an incoming connection on a queue pair, which was claimed for it or is nobody else's.
+    pub(crate) fn accept(
+        &mut self,
+        lane: usize,
+        request: RequestKey,
+        queue_pair: &Arc<QueuePair>,
+        private_data: &[u8],
+        depths: Option<(u16, u16)>,
+    ) -> Result<(), Error> {
+        self.decide(request.0, |connection, cx| {
+            let waiting = connection.take_request().ok_or(Error::RequestGone)?;
+            let waiting = match depths {
+                Some((ird, ord)) => waiting.with_depths(ird, ord),
+                None => waiting,
+            };
+            match waiting.accept(private_data) {
+                Ok((agreement, reply)) => {
+                    queue_pair.begin(Place { lane, key: request.0 });
+                    connection.accept(Arc::clone(queue_pair), agreement, &reply, cx);
+                    Ok(())
+                }
+                Err((waiting, misuse)) => {
+                    connection.put_back(waiting);
+                    Err(Error::Start(misuse))
+                }
+            }
+        })
+    }
+
+    /// Rejects an incoming connection.
+    pub(crate) fn reject(&mut self, request: RequestKey, private_data: &[u8]) -> Result<(), Error> {
+        self.decide(request.0, |connection, cx| {
+            let waiting = connection.take_request().ok_or(Error::RequestGone)?;
+            match waiting.reject(private_data) {
+                Ok(reply) => {
+                    connection.reject(&reply, cx);
+                    Ok(())
+                }
+                Err((waiting, misuse)) => {
+                    connection.put_back(waiting);
+                    Err(Error::Start(misuse))
+                }
+            }
+        })
     }
 
     /// Looks at a new connection at once.
@@ -451,7 +583,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
 
     // --- listeners
 
-    pub(crate) fn add_listener(
+    fn add_listener(
         &mut self,
         listener: N::Listener,
         offer: Offer,
@@ -467,10 +599,6 @@ impl<N: Network, C: Clock> Engine<N, C> {
 
     pub(crate) fn connection_count(&self) -> usize {
         self.connections
-    }
-
-    pub(crate) fn listener_count(&self) -> usize {
-        self.listeners
     }
 
     pub(crate) fn remove_listener(&mut self, key: DefaultKey) {
@@ -540,7 +668,24 @@ impl<N: Network, C: Clock> Engine<N, C> {
         result
     }
 
-    pub(crate) fn listen(&mut self, address: SocketAddr, backlog: u32) -> Result<N::Listener, PortError> {
+    /// Listens, and has requests wait at `waiting`. Returns the listener, and where it is.
+    pub(crate) fn listen_for(
+        &mut self,
+        address: SocketAddr,
+        backlog: u32,
+        offer: Offer,
+        waiting: Arc<Waiting>,
+    ) -> Result<(DefaultKey, SocketAddr), Error> {
+        let limit = self.settings.limits.listeners;
+        if self.listeners >= limit as usize {
+            return Err(Error::Limit { name: "listeners", limit: u64::from(limit) });
+        }
+        let listener = self.listen(address, backlog)?;
+        let address = listener.local_address();
+        Ok((self.add_listener(listener, offer, backlog as usize, waiting), address))
+    }
+
+    fn listen(&mut self, address: SocketAddr, backlog: u32) -> Result<N::Listener, PortError> {
         let options = self.port_options(None);
         self.network.listen(address, weft_base::Backlog(backlog), options)
     }

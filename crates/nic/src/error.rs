@@ -248,6 +248,10 @@ pub enum ConnectionError {
     Stream(StreamError),
     /// The application destroyed the queue pair or closed the NIC.
     Abandoned,
+    /// The peer has closed the connection.
+    Closed,
+    /// The peer has broken the rules of the protocol above RDMA.
+    Protocol,
 }
 
 impl fmt::Display for ConnectionError {
@@ -257,6 +261,8 @@ impl fmt::Display for ConnectionError {
             Self::Start(failure) => write!(f, "{failure}"),
             Self::Stream(error) => write!(f, "{error}"),
             Self::Abandoned => f.write_str("the queue pair was destroyed"),
+            Self::Closed => f.write_str("the peer has closed the connection"),
+            Self::Protocol => f.write_str("the peer has broken the rules of the messages' protocol"),
         }
     }
 }

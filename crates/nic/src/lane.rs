@@ -338,6 +338,11 @@ impl<'a, N: Network, C: Clock> Held<'a, N, C> {
         self.is_beat_due(away / 2)
     }
 
+    /// Whether this visit is the first for a while.
+    pub(crate) fn beats(&self) -> bool {
+        self.beats
+    }
+
     fn settle(&mut self) {
         let Some(since) = self.since else { return };
         let now = self.lane.common.clock.now();

@@ -1,5 +1,6 @@
 //! The passive side: a listener, the start-ups that have begun at it, and the requests that wait for the application.
 
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -55,21 +56,32 @@ impl RequestInfo {
 pub(crate) struct Waiting {
     /// `None` once the listener is closed.
     requests: Mutex<Option<VecDeque<(RequestKey, RequestInfo)>>>,
+    /// How many there may be: looked at without the lock.
+    count: AtomicUsize,
     turnstile: Arc<Turnstile>,
 }
 
 impl Waiting {
     pub(crate) fn new(turnstile: Arc<Turnstile>) -> Self {
-        Self { requests: Mutex::new(Some(VecDeque::new())), turnstile }
+        Self { requests: Mutex::new(Some(VecDeque::new())), count: AtomicUsize::new(0), turnstile }
     }
 
     pub(crate) fn take(&self) -> Result<Option<(RequestKey, RequestInfo)>, Error> {
-        self.requests.lock().as_mut().map(VecDeque::pop_front).ok_or(Error::ListenerGone)
+        let mut requests = self.requests.lock();
+        let taken = requests.as_mut().map(VecDeque::pop_front).ok_or(Error::ListenerGone)?;
+        self.count.store(requests.as_ref().map_or(0, VecDeque::len), Ordering::Release);
+        Ok(taken)
+    }
+
+    /// Whether a request may be waiting.
+    pub(crate) fn has_some(&self) -> bool {
+        self.count.load(Ordering::Acquire) > 0
     }
 
     fn add(&self, key: DefaultKey, info: RequestInfo) {
         if let Some(requests) = &mut *self.requests.lock() {
             requests.push_back((RequestKey(key), info));
+            self.count.store(requests.len(), Ordering::Release);
         }
         self.turnstile.turn();
     }

@@ -9,16 +9,16 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 use slotmap::DefaultKey;
-use weft_base::{Clock, DomainId, Listener as _, Network, Random, Waker};
+use weft_base::{Clock, DomainId, Network, Random, Waker};
 use weft_memory::Registry;
 use weft_mpa::{Initiator, Offer};
 use weft_rdmap::{ReceiveRequest, SendRequest};
 
 use crate::bell::Bell;
 use crate::completion::{CompletionQueue, QueuePairNumber};
-use crate::connection::{Connection, Ending, within_limits};
+use crate::connection::{Ending, within_limits};
 use crate::counters::{Board, Counters};
-use crate::engine::Engine;
+use crate::engine::{Engine, Route};
 use crate::error::{Error, PostError, PostFailure};
 use crate::lane::{Common, Lane, Place};
 use crate::listening::{RequestInfo, RequestKey, Waiting};
@@ -27,6 +27,7 @@ use crate::receives::ReceiveQueue;
 #[cfg(doc)]
 use crate::settings::Progress;
 use crate::settings::{Settings, Split};
+use crate::turnstile::Turnstile;
 
 /// What a NIC is made of.
 pub struct Machine<N, C> {
@@ -145,7 +146,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         (self.shared.process)() == self.shared.maker
     }
 
-    fn here(&self) -> Result<(), Error> {
+    pub(crate) fn here(&self) -> Result<(), Error> {
         if self.is_here() { Ok(()) } else { Err(Error::Forked) }
     }
 
@@ -266,23 +267,12 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         let (initiator, request) = Initiator::start(offer, private_data)?;
         queue_pair.claim().map_err(|state| Error::State { state, wanted: "idle" })?;
         let lane = self.least_loaded();
-        let mut engine = lane.command();
-        let options = engine.port_options(local);
-        let added = engine.add_connection(|network, deadline| {
-            let port = network.connect(remote, options)?;
-            Ok(Connection::initiate(port, Arc::clone(queue_pair), initiator, request, deadline))
-        });
-        match added {
-            Ok(key) => {
-                queue_pair.begin(Place { lane: lane.index, key });
-                engine.start_connection(key);
-                Ok(())
-            }
-            Err(error) => {
-                queue_pair.reset();
-                Err(error)
-            }
+        let route = Route { local, remote };
+        let connected = lane.command().connect(lane.index, queue_pair, route, (initiator, request), None);
+        if connected.is_err() {
+            queue_pair.reset();
         }
+        connected
     }
 
     /// Gives up a connection that is being set up.
@@ -312,14 +302,8 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         self.here()?;
         let limits = &self.shared.common.settings.limits;
         check_depth("listener backlog", backlog as usize, limits.connections)?;
-        let mut engine = self.front().command();
-        if engine.listener_count() >= limits.listeners as usize {
-            return Err(Error::Limit { name: "listeners", limit: u64::from(limits.listeners) });
-        }
-        let listener = engine.listen(address, backlog)?;
-        let address = listener.local_address();
         let waiting = Arc::new(Waiting::new(Arc::clone(&self.shared.common.turnstile)));
-        let key = engine.add_listener(listener, offer, backlog as usize, Arc::clone(&waiting));
+        let (key, address) = self.front().command().listen_for(address, backlog, offer, Arc::clone(&waiting))?;
         Ok(Listener { key, address, waiting })
     }
 
@@ -344,24 +328,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         self.here()?;
         queue_pair.claim().map_err(|state| Error::State { state, wanted: "idle" })?;
         let place = Place { lane: self.front().index, key: request.0 };
-        let accepted = self.front().command().decide(request.0, |connection, cx| {
-            let waiting = connection.take_request().ok_or(Error::RequestGone)?;
-            let waiting = match depths {
-                Some((ird, ord)) => waiting.with_depths(ird, ord),
-                None => waiting,
-            };
-            match waiting.accept(private_data) {
-                Ok((agreement, reply)) => {
-                    queue_pair.begin(place);
-                    connection.accept(Arc::clone(queue_pair), agreement, &reply, cx);
-                    Ok(())
-                }
-                Err((waiting, misuse)) => {
-                    connection.put_back(waiting);
-                    Err(Error::Start(misuse))
-                }
-            }
-        });
+        let accepted = self.front().command().accept(place.lane, request, queue_pair, private_data, depths);
         match accepted {
             Ok(()) => self.relocate(queue_pair, place),
             Err(_) => queue_pair.reset(),
@@ -389,19 +356,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// The connection is gone, or the private data is too long: then the request still waits.
     pub fn reject(&self, request: RequestKey, private_data: &[u8]) -> Result<(), Error> {
         self.here()?;
-        self.front().command().decide(request.0, |connection, cx| {
-            let waiting = connection.take_request().ok_or(Error::RequestGone)?;
-            match waiting.reject(private_data) {
-                Ok(reply) => {
-                    connection.reject(&reply, cx);
-                    Ok(())
-                }
-                Err((waiting, misuse)) => {
-                    connection.put_back(waiting);
-                    Err(Error::Start(misuse))
-                }
-            }
-        })
+        self.front().command().reject(request, private_data)
     }
 
     // --- work requests
@@ -480,8 +435,12 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     }
 
     /// Where listeners and the start-ups at them are.
-    fn front(&self) -> &Lane<N, C> {
+    pub(crate) fn front(&self) -> &Lane<N, C> {
         &self.shared.lanes[0]
+    }
+
+    pub(crate) fn turnstile(&self) -> Arc<Turnstile> {
+        Arc::clone(&self.shared.common.turnstile)
     }
 
     fn lane(&self, place: Place) -> &Lane<N, C> {

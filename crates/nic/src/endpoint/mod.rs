@@ -1,12 +1,42 @@
 //! Message endpoints: `weft-message` joined to queue pairs, in the engine. Whoever runs the engine matches messages, answers peers and executes atomics, so they make progress
 //! while the application computes.
 
+mod atomic;
+mod connect;
+mod core;
+mod joint;
+mod link;
+mod loopback;
+mod peers;
 mod request;
+mod transfer;
 
-use core::time::Duration;
+use ::core::sync::atomic::{AtomicBool, Ordering};
+use ::core::time::Duration;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-pub use request::*;
+use weft_base::{Clock, DomainId, Network, PeerId};
+use weft_memory::Access;
+use weft_message::Machine as Messages;
+
+use self::connect::offer;
+use self::core::CELLS;
+pub(crate) use self::core::Core as Messenger;
+use self::joint::Joint;
+use self::peers::Peers;
+pub use self::request::*;
+use crate::completion::CompletionQueue;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::lane::Runner;
+use crate::listening::Waiting;
+use crate::nic::Nic;
+
+/// Work requests of all connections of an endpoint together, at most.
+const COMPLETIONS: usize = 1 << 18;
+/// Connections that may wait at an endpoint to be decided.
+const BACKLOG: u32 = 1024;
 
 /// Sizes and limits of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,4 +83,226 @@ pub struct EndpointAttributes {
     pub ways: Vec<std::net::IpAddr>,
     /// Sizes and limits.
     pub settings: EndpointSettings,
+}
+
+impl EndpointAttributes {
+    /// An endpoint at this address alone, with default settings.
+    #[must_use]
+    pub fn at(bind: SocketAddr) -> Self {
+        Self { bind, ways: Vec::new(), settings: EndpointSettings::default() }
+    }
+}
+
+/// A message endpoint of a NIC.
+pub struct MessageEndpoint<N: Network, C: Clock> {
+    nic: Nic<N, C>,
+    number: usize,
+    address: Address,
+    linger: Duration,
+    closed: AtomicBool,
+}
+
+impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
+    /// Opens an endpoint whose peers reach memory of `domain`, and whose completions go to `completions`. `id` should be random.
+    ///
+    /// # Errors
+    /// The address can't be used, or a limit is reached.
+    pub fn open(
+        nic: &Nic<N, C>,
+        domain: DomainId,
+        attributes: &EndpointAttributes,
+        id: u64,
+        completions: Arc<dyn Completions>,
+    ) -> Result<Self, Error> {
+        nic.here()?;
+        let EndpointAttributes { bind, ways, settings } = attributes;
+        let registry = nic.registry();
+        let cells = registry.register_zeroed(domain, CELLS as usize * 8, Access::LOCAL_WRITE, 0)?;
+        let turnstile = nic.turnstile();
+        let waiting = Arc::new(Waiting::new(Arc::clone(&turnstile)));
+        let queue = Arc::new(CompletionQueue::growing(COMPLETIONS, Arc::clone(&turnstile)));
+        let mut engine = nic.front().command();
+        let (listener, local) = engine.listen_for(*bind, BACKLOG, offer(nic.settings()), Arc::clone(&waiting))?;
+        let address = address_of(id, local, ways);
+        let peers = Peers::new(&address, settings.peers);
+        let joint = Joint::new(registry.clone(), domain, completions, peers);
+        let machine = Messages::new(settings.messages.clone());
+        let core = Messenger::new(
+            machine,
+            joint,
+            settings.clone(),
+            address.clone(),
+            listener,
+            waiting,
+            queue,
+            turnstile,
+            cells,
+        );
+        let number = engine.add_messenger(Box::new(core));
+        drop(engine);
+        Ok(Self { nic: nic.clone(), number, address, linger: settings.linger, closed: AtomicBool::new(false) })
+    }
+
+    /// Its address, for peers.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The number of the peer with this address, which is new or known.
+    ///
+    /// # Errors
+    /// The address has no way in it, or there are as many peers as there may be.
+    pub fn peer(&self, address: &Address) -> Result<PeerId, EndpointError> {
+        self.with(|core, _| core.joint.peers.find_or_add(address))
+    }
+
+    /// The address of a peer.
+    #[must_use]
+    pub fn peer_address(&self, peer: PeerId) -> Option<Address> {
+        self.with(|core, _| Ok(core.joint.peers.get(peer).map(|peer| peer.address.clone()))).ok()?
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// The request was not taken, and there will be no completion.
+    pub fn send(&self, post: SendPost) -> Result<(), EndpointError> {
+        self.with(|core, engine| core.send(post, engine))
+    }
+
+    /// Posts a receive.
+    ///
+    /// # Errors
+    /// The request was not taken, and there will be no completion.
+    pub fn receive(&self, post: ReceivePost) -> Result<(), EndpointError> {
+        self.with(|core, engine| core.receive(post, None, engine))
+    }
+
+    /// Writes to a peer's memory.
+    ///
+    /// # Errors
+    /// The request was not taken, and there will be no completion.
+    pub fn write(&self, post: TransferPost) -> Result<(), EndpointError> {
+        self.with(|core, engine| core.transfer(post, false, engine))
+    }
+
+    /// Reads from a peer's memory.
+    ///
+    /// # Errors
+    /// The request was not taken, and there will be no completion.
+    pub fn read(&self, post: TransferPost) -> Result<(), EndpointError> {
+        self.with(|core, engine| core.transfer(post, true, engine))
+    }
+
+    /// Does an atomic operation on a peer's memory.
+    ///
+    /// # Errors
+    /// The request was not taken, and there will be no completion.
+    pub fn atomic(&self, post: AtomicPost) -> Result<(), EndpointError> {
+        self.with(|core, engine| core.atomic(post, engine))
+    }
+
+    /// The oldest message that matches and has come unexpected. With `claim` it is set aside under that number.
+    ///
+    /// # Errors
+    /// The endpoint is closed.
+    pub fn peek(
+        &self,
+        source: Option<PeerId>,
+        matching: Option<Match>,
+        claim: Option<u64>,
+    ) -> Result<Option<Peek>, EndpointError> {
+        self.with(|core, _| Ok(core.machine.peek(source, matching, claim)))
+    }
+
+    /// Takes the oldest message that matches and throws it away.
+    ///
+    /// # Errors
+    /// The endpoint is closed.
+    pub fn discard(&self, source: Option<PeerId>, matching: Option<Match>) -> Result<Option<Peek>, EndpointError> {
+        self.with(|core, engine| {
+            let found = core.machine.discard(source, matching, &mut core.joint);
+            core.flush(engine);
+            Ok(found)
+        })
+    }
+
+    /// Receives a message that was set aside.
+    ///
+    /// # Errors
+    /// The request was not taken: nothing was set aside under this number, for example.
+    pub fn receive_claimed(&self, claim: u64, post: ReceivePost) -> Result<(), EndpointError> {
+        self.with(|core, engine| core.receive(post, Some(claim), engine))
+    }
+
+    /// Throws a message away that was set aside.
+    ///
+    /// # Errors
+    /// Nothing was set aside under this number.
+    pub fn discard_claimed(&self, claim: u64) -> Result<(), EndpointError> {
+        self.with(|core, engine| {
+            let found = core.machine.discard_claimed(claim, &mut core.joint);
+            core.flush(engine);
+            if found { Ok(()) } else { Err(EndpointError::NotClaimed(claim)) }
+        })
+    }
+
+    /// Cancels the oldest receive with this context that no message has matched, or else the oldest send of which nothing was sent. It completes as
+    /// canceled. Returns whether there was one.
+    pub fn cancel(&self, context: u64) -> bool {
+        self.with(|core, _| Ok(core.cancel(context))).unwrap_or(false)
+    }
+
+    /// Closes it: what was sent still goes out, for as long as the settings say; what is under way then fails.
+    pub fn close(&self) {
+        if !self.nic.is_here() || self.closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let linger = self.linger;
+        self.nic.wait_until_slowly(linger, || self.ask(|core, _| core.is_quiet()).unwrap_or(true));
+        self.ask(|core, engine| core.begin_end(engine));
+        self.nic.wait_until_slowly(linger, || self.ask(|core, _| core.has_ended()).unwrap_or(true));
+        self.ask(|core, engine| core.end(engine));
+        let removed = self.nic.front().command().remove_messenger(self.number);
+        drop(removed);
+    }
+
+    /// Does something with the endpoint, and with what follows from it.
+    fn with<R>(
+        &self,
+        act: impl FnOnce(&mut Messenger, &mut Engine<N, C>) -> Result<R, EndpointError>,
+    ) -> Result<R, EndpointError> {
+        if !self.nic.is_here() {
+            return Err(Error::Forked.into());
+        }
+        if self.closed.load(Ordering::Acquire) {
+            return Err(EndpointError::Closed);
+        }
+        self.ask(act).unwrap_or(Err(EndpointError::Closed))
+    }
+
+    fn ask<R>(&self, act: impl FnOnce(&mut Messenger, &mut Engine<N, C>) -> R) -> Option<R> {
+        let lane = self.nic.front();
+        let mut held = match lane.visit(Runner::Visitor) {
+            Some(held) => held,
+            None => lane.command(),
+        };
+        let result = held.with_messenger(self.number, act);
+        if held.beats() {
+            held.turn();
+        }
+        result
+    }
+}
+
+fn address_of(id: u64, local: SocketAddr, ways: &[std::net::IpAddr]) -> Address {
+    let mut all: arrayvec::ArrayVec<SocketAddr, MAX_ADDRESSES> = arrayvec::ArrayVec::new();
+    for way in ways.iter().take(MAX_ADDRESSES) {
+        all.push(SocketAddr::new(*way, local.port()));
+    }
+    if all.is_empty() {
+        all.push(local);
+    }
+    Address { id: id.max(1), ways: all }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use weft_base::{PeerId, Stag};
 use weft_memory::{Buffer, Combine, Element, Loan};
-pub use weft_message::{Match, Peek, Received};
+pub use weft_message::{Match, Peek};
 
 /// The most ways to reach one endpoint.
 pub const MAX_ADDRESSES: usize = 4;
@@ -69,6 +69,104 @@ pub struct SendPost {
     pub context: u64,
     /// Given back with the completion.
     pub marks: u32,
+}
+
+impl SendPost {
+    /// An untagged message that completes when its memory may be used again.
+    #[must_use]
+    pub fn new(peer: PeerId, memory: impl Into<Loan>) -> Self {
+        Self {
+            peer,
+            tag: None,
+            data: None,
+            memory: memory.into(),
+            inject: false,
+            level: Level::default(),
+            fence: false,
+            context: 0,
+            marks: 0,
+        }
+    }
+
+    /// With a tag.
+    #[must_use]
+    pub fn tag(self, tag: u64) -> Self {
+        Self { tag: Some(tag), ..self }
+    }
+
+    /// With this context.
+    #[must_use]
+    pub fn context(self, context: u64) -> Self {
+        Self { context, ..self }
+    }
+
+    /// It completes then.
+    #[must_use]
+    pub fn level(self, level: Level) -> Self {
+        Self { level, ..self }
+    }
+}
+
+impl ReceivePost {
+    /// A receive for an untagged message from anybody.
+    #[must_use]
+    pub fn new(memory: impl Into<Loan>) -> Self {
+        Self { source: None, matching: None, memory: memory.into(), many: None, context: 0, marks: 0 }
+    }
+
+    /// For a tagged message.
+    #[must_use]
+    pub fn matching(self, matching: Match) -> Self {
+        Self { matching: Some(matching), ..self }
+    }
+
+    /// From this peer only.
+    #[must_use]
+    pub fn from(self, source: PeerId) -> Self {
+        Self { source: Some(source), ..self }
+    }
+
+    /// With this context.
+    #[must_use]
+    pub fn context(self, context: u64) -> Self {
+        Self { context, ..self }
+    }
+}
+
+impl TransferPost {
+    /// A transfer between this memory and that place.
+    #[must_use]
+    pub fn new(peer: PeerId, memory: impl Into<Loan>, place: RemotePlace) -> Self {
+        Self {
+            peer,
+            memory: memory.into(),
+            place,
+            data: None,
+            inject: false,
+            level: Level::default(),
+            fence: false,
+            context: 0,
+            marks: 0,
+        }
+    }
+
+    /// With this context.
+    #[must_use]
+    pub fn context(self, context: u64) -> Self {
+        Self { context, ..self }
+    }
+
+    /// It completes then.
+    #[must_use]
+    pub fn level(self, level: Level) -> Self {
+        Self { level, ..self }
+    }
+
+    /// With immediate data.
+    #[must_use]
+    pub fn data(self, data: u64) -> Self {
+        Self { data: Some(data), ..self }
+    }
 }
 
 /// A receive.

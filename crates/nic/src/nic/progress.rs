@@ -14,6 +14,8 @@ use crate::settings::Split;
 
 /// The longest sleep of a thread that waits for another one: a safety net, not a poll interval.
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
+/// How often somebody who waits slowly looks.
+const SLOWLY: Duration = Duration::from_micros(200);
 /// A thread that polls in vain lends its core to others once in so many times: it may be the very core that its peer waits for.
 const YIELD_EVERY_POLLS: u32 = 256;
 
@@ -112,6 +114,19 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
                 return result;
             }
         }
+    }
+
+    /// As [`Nic::wait_until`], for a `done` that uses the engine itself: it is asked now and then.
+    pub(crate) fn wait_until_slowly(&self, timeout: Duration, mut done: impl FnMut() -> bool) -> bool {
+        let clock = &self.shared.common.clock;
+        let end = clock.now() + timeout;
+        while !done() {
+            if clock.now() >= end || !self.is_here() {
+                return false;
+            }
+            self.wait_until(Some(SLOWLY), || false);
+        }
+        true
     }
 
     /// Waits while another thread runs the loop: looks for a while, then sleeps.

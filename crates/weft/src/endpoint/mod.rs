@@ -1,24 +1,71 @@
 //! Messages between many peers: tagged and untagged, one-sided transfers and atomics, without queue pairs to look after.
+//!
+//! | here | what it is |
+//! |---|---|
+//! | [`Endpoint`] | has an [`Address`]; whoever knows that address reaches it. Connections open when they are needed |
+//! | [`PeerId`] | a peer, as this endpoint has numbered it: [`Endpoint::peer`], [`Endpoint::peers`] |
+//! | [`SendPost`], [`ReceivePost`], [`TransferPost`], [`AtomicPost`] | what can be asked for |
+//! | [`Loan`] | memory lent for one request: a `Vec<u8>` or [`Buffer`] of Rust's own, which comes back with the completion |
+//! | [`EventQueue`] | where completions are read: by polling, by waiting, or with a file descriptor |
+//!
+//! A message goes to the oldest receive that matches it, a receive takes the oldest message that matches; messages from one peer are matched in the order in which it has
+//! sent them. Matching, long transfers and atomics go on in the NIC while the application computes.
+//!
+//! # Example
+//! Two endpoints of one program.
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//! use weft::endpoint::{Endpoint, EndpointAttributes, EventQueue, Match, ReceivePost, SendPost};
+//! use weft::verbs::Context;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let context = Context::open()?;
+//! let domain = context.allocate_protection_domain()?;
+//! let events = EventQueue::new(&context)?;
+//! let here = EndpointAttributes::at("127.0.0.1:0".parse()?);
+//! let alice = Endpoint::open(&domain, &here, Arc::new(events.clone()))?;
+//! let bob = Endpoint::open(&domain, &here, Arc::new(events.clone()))?;
+//!
+//! bob.receive(ReceivePost::new(vec![0; 64]).matching(Match { tag: 7, ignore: 0 }).context(1))?;
+//! let to_bob = alice.peer(&bob.address())?;
+//! alice.send(SendPost::new(to_bob, b"hello, bob".to_vec()).tag(7).context(2))?;
+//!
+//! let received = events.wait_for(|event| event.context == 1, Some(Duration::from_secs(1)))?;
+//! let buffer = received.buffer.ok_or("the buffer comes back")?;
+//! assert_eq!(&buffer[..received.length as usize], b"hello, bob");
+//! # Ok(())
+//! # }
+//! ```
 
+mod queue;
+
+use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
+pub use queue::{EventError, EventQueue};
 pub use weft_base::{PeerId, Stag};
 pub use weft_memory::{Buffer, Combine, Element, Loan};
+pub use weft_message::Settings as MessageSettings;
+use weft_nic::MessageEndpoint;
 pub use weft_nic::{
     Address, AtomicPost, Attempt, AttemptFailure, Attempts, Completed, Completions, EndpointAttributes, EndpointError,
     EndpointFailure, EndpointSettings, Event, Level, MAX_ADDRESSES, Match, Peek, ReceivePost, RemotePlace, SendPost,
     TransferPost,
 };
 
-use crate::verbs::{Error, ProtectionDomain};
+use crate::verbs::{Error, MemoryError, Opened, ProtectionDomain};
 
 /// An endpoint. Many peers reach it under one address; connections open when they are needed.
+///
+/// Dropping it closes it, as [`Endpoint::close`] does.
 pub struct Endpoint {
+    // Before the domain, which it uses.
+    endpoint: MessageEndpoint<weft_driver::TcpNetwork, weft_driver::MonotonicClock>,
     domain: ProtectionDomain,
 }
 
-#[expect(unused_variables, reason = "the interface, before its implementation")]
 impl Endpoint {
     /// Opens an endpoint whose peers reach memory of `domain`, and whose completions go to `completions`.
     ///
@@ -29,13 +76,15 @@ impl Endpoint {
         attributes: &EndpointAttributes,
         completions: Arc<dyn Completions>,
     ) -> Result<Self, Error> {
-        Ok(Self { domain: domain.clone() })
+        let id = getrandom::u64().map_err(|_| MemoryError::NoRandomness)?;
+        let endpoint = MessageEndpoint::open(&domain.opened().nic, domain.id(), attributes, id, completions)?;
+        Ok(Self { endpoint, domain: domain.clone() })
     }
 
     /// Its address, for peers.
     #[must_use]
     pub fn address(&self) -> Address {
-        Address { id: 0, ways: Default::default() }
+        self.endpoint.address().clone()
     }
 
     /// The number of the peer with this address, which is new or known.
@@ -43,13 +92,21 @@ impl Endpoint {
     /// # Errors
     /// The address has no way in it, or there are as many peers as there may be.
     pub fn peer(&self, address: &Address) -> Result<PeerId, EndpointError> {
-        Err(EndpointError::Closed)
+        self.endpoint.peer(address)
+    }
+
+    /// The numbers of the peers with these addresses, in this order: for programs that count their peers as ranks.
+    ///
+    /// # Errors
+    /// As [`Endpoint::peer`].
+    pub fn peers<'a>(&self, addresses: impl IntoIterator<Item = &'a Address>) -> Result<Vec<PeerId>, EndpointError> {
+        addresses.into_iter().map(|address| self.peer(address)).collect()
     }
 
     /// The address of a peer.
     #[must_use]
     pub fn peer_address(&self, peer: PeerId) -> Option<Address> {
-        None
+        self.endpoint.peer_address(peer)
     }
 
     /// Sends a message.
@@ -57,7 +114,7 @@ impl Endpoint {
     /// # Errors
     /// The request was not taken, and there will be no completion.
     pub fn send(&self, post: SendPost) -> Result<(), EndpointError> {
-        Err(EndpointError::Closed)
+        self.endpoint.send(post)
     }
 
     /// Posts a receive.
@@ -65,7 +122,7 @@ impl Endpoint {
     /// # Errors
     /// The request was not taken, and there will be no completion.
     pub fn receive(&self, post: ReceivePost) -> Result<(), EndpointError> {
-        Err(EndpointError::Closed)
+        self.endpoint.receive(post)
     }
 
     /// Writes to a peer's memory.
@@ -73,7 +130,7 @@ impl Endpoint {
     /// # Errors
     /// The request was not taken, and there will be no completion.
     pub fn write(&self, post: TransferPost) -> Result<(), EndpointError> {
-        Err(EndpointError::Closed)
+        self.endpoint.write(post)
     }
 
     /// Reads from a peer's memory.
@@ -81,7 +138,7 @@ impl Endpoint {
     /// # Errors
     /// The request was not taken, and there will be no completion.
     pub fn read(&self, post: TransferPost) -> Result<(), EndpointError> {
-        Err(EndpointError::Closed)
+        self.endpoint.read(post)
     }
 
     /// Does an atomic operation on a peer's memory.
@@ -89,7 +146,7 @@ impl Endpoint {
     /// # Errors
     /// The request was not taken, and there will be no completion.
     pub fn atomic(&self, post: AtomicPost) -> Result<(), EndpointError> {
-        Err(EndpointError::Closed)
+        self.endpoint.atomic(post)
     }
 
     /// The oldest message that matches and has come unexpected. With `claim` it is set aside under that number.
@@ -102,7 +159,7 @@ impl Endpoint {
         matching: Option<Match>,
         claim: Option<u64>,
     ) -> Result<Option<Peek>, EndpointError> {
-        Err(EndpointError::Closed)
+        self.endpoint.peek(source, matching, claim)
     }
 
     /// Takes the oldest message that matches and throws it away.
@@ -110,7 +167,7 @@ impl Endpoint {
     /// # Errors
     /// The endpoint is closed.
     pub fn discard(&self, source: Option<PeerId>, matching: Option<Match>) -> Result<Option<Peek>, EndpointError> {
-        Err(EndpointError::Closed)
+        self.endpoint.discard(source, matching)
     }
 
     /// Receives a message that was set aside.
@@ -118,7 +175,7 @@ impl Endpoint {
     /// # Errors
     /// The request was not taken: nothing was set aside under this number, for example.
     pub fn receive_claimed(&self, claim: u64, post: ReceivePost) -> Result<(), EndpointError> {
-        Err(EndpointError::Closed)
+        self.endpoint.receive_claimed(claim, post)
     }
 
     /// Throws a message away that was set aside.
@@ -126,27 +183,49 @@ impl Endpoint {
     /// # Errors
     /// Nothing was set aside under this number.
     pub fn discard_claimed(&self, claim: u64) -> Result<(), EndpointError> {
-        Err(EndpointError::Closed)
+        self.endpoint.discard_claimed(claim)
     }
 
-    /// Cancels the oldest receive with this context that no message has matched, or else the oldest send of which nothing was sent. It completes as canceled. Returns whether there was one.
+    /// Cancels the oldest receive with this context that no message has matched, or else the oldest send of which nothing was sent. It completes as
+    /// canceled. Returns whether there was one.
     pub fn cancel(&self, context: u64) -> bool {
-        false
+        self.endpoint.cancel(context)
     }
 
     /// Lends the calling thread to the NIC for one turn, where callers run it. Returns whether anything was done.
     pub fn progress(&self) -> bool {
-        false
+        self.opened().nic.lend()
     }
 
-    /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the NIC meanwhile if nobody else does. Returns whether `done`, which is asked after each completion.
+    /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the NIC meanwhile if nobody else does. Returns whether `done`, which is asked
+    /// whenever the NIC has done something, and must not use the endpoint.
     pub fn wait_until(&self, timeout: Option<Duration>, done: impl FnMut() -> bool) -> bool {
-        false
+        self.opened().nic.wait_until(timeout, done)
     }
 
     /// This thread is about to sleep on a descriptor that [`Completions::complete`] makes readable: something else must run the NIC from now on.
-    pub fn watch(&self) {}
+    pub fn watch(&self) {
+        self.opened().nic.watch();
+    }
 
     /// Closes it: what was sent still goes out, for as long as the settings say; what is under way then fails.
-    pub fn close(&self) {}
+    pub fn close(&self) {
+        self.endpoint.close();
+    }
+
+    fn opened(&self) -> &Opened {
+        self.domain.opened()
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Endpoint").field(self.endpoint.address()).finish()
+    }
 }

@@ -21,15 +21,15 @@ use super::queue_pair::{QueuePair, QueuePairOptions, SharedReceiveQueue};
 pub(super) type SystemNic = Nic<TcpNetwork, MonotonicClock>;
 
 /// Keeps the NIC open as long as anything made from it is there.
-pub(super) struct Opened {
-    pub(super) nic: SystemNic,
+pub(crate) struct Opened {
+    pub(crate) nic: SystemNic,
     /// Readable when a watched connection has something to do.
-    pub(super) network: OwnedFd,
+    pub(crate) network: OwnedFd,
 }
 
 impl Opened {
     /// Whether this process may use it.
-    pub(super) fn here(&self) -> Result<(), Error> {
+    pub(crate) fn here(&self) -> Result<(), Error> {
         if self.nic.is_here() { Ok(()) } else { Err(Error::Forked) }
     }
 }
@@ -49,7 +49,7 @@ impl Drop for Opened {
 /// An opened software NIC. Clones are the same NIC; it closes when the last one, and everything made from it, is gone.
 #[derive(Clone)]
 pub struct Context {
-    pub(super) opened: Arc<Opened>,
+    pub(crate) opened: Arc<Opened>,
 }
 
 impl Context {
@@ -296,12 +296,17 @@ impl ProtectionDomain {
         &self.domain.opened.nic
     }
 
+    /// The NIC that it is of.
+    pub(crate) fn opened(&self) -> &Arc<Opened> {
+        &self.domain.opened
+    }
+
     /// Whether this process may use it.
     pub(super) fn here(&self) -> Result<(), Error> {
         self.domain.opened.here()
     }
 
-    fn id(&self) -> DomainId {
+    pub(crate) fn id(&self) -> DomainId {
         self.domain.id
     }
 }

@@ -40,6 +40,7 @@ mod work_request;
 
 pub use completion_queue::{CompletionQueue, WaitError};
 pub use connect::{ConnectOptions, IncomingConnection, ListenOptions, Listener};
+pub(crate) use context::Opened;
 pub use context::{Context, ProtectionDomain};
 pub use memory_region::{MemoryRegion, RemoteMemory};
 pub use queue_pair::{QueuePair, QueuePairOptions, SharedReceiveQueue};

@@ -1,0 +1,467 @@
+//! How an endpoint's connections come about and end: opened when they are needed, tried one way after the other, accepted from peers, given up.
+
+use std::net::SocketAddr;
+
+use self::meeting::{Decision, Standing, decide};
+use core::time::Duration;
+use weft_base::{Clock, Network, PeerId, Time};
+use weft_message::{Settings as MessageSettings, Terms};
+use weft_mpa::{Extensions, Initiator, Offer, ReadyKind, ReadyKinds, StartFailure};
+use weft_wire::message::{Hello, HelloError, Refusal};
+
+use super::core::Core;
+use super::link::{Link, LinkKey, Parts, Phase};
+use super::request::{Address, Attempt, AttemptFailure, Attempts, EndpointFailure};
+use crate::connection::{Ending, within_limits};
+use crate::engine::{Engine, Route};
+use crate::error::{ConnectionError, Error};
+use crate::listening::{RequestInfo, RequestKey};
+use crate::queue_pair::State;
+use crate::settings::Settings;
+
+/// Reads and atomics of a peer that are answered at a time, and own ones under way.
+const READ_DEPTH: u16 = 32;
+
+/// What this side wants of every connection: what Weft does beyond the standard, and that either side may send first.
+pub(super) fn offer(settings: &Settings) -> Offer {
+    let offer = Offer {
+        ird: READ_DEPTH,
+        ord: READ_DEPTH,
+        ready_to_receive: Some(ReadyKinds::only(ReadyKind::Write)),
+        extensions: Extensions::all(),
+        ..Offer::default()
+    };
+    within_limits(&offer, settings)
+}
+
+/// Endpoints and their connections belong to the first engine.
+const LANE: usize = 0;
+
+impl Core {
+    // --- opening
+
+    /// A connection to a peer is wanted.
+    pub(super) fn open<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
+        let terms = self.terms();
+        let Some(known) = self.joint.peers.get_mut(peer) else { return };
+        if known.is_self {
+            return self.machine.handle_connected(peer, terms, engine.now(), &mut self.joint);
+        }
+        if known.link.is_some() || known.awaited {
+            return;
+        }
+        known.attempts.clear();
+        self.try_way(peer, 0, engine);
+    }
+
+    /// Tries a way to a peer, and then those after it until one does not fail at once.
+    fn try_way<N: Network, C: Clock>(&mut self, peer: PeerId, first: usize, engine: &mut Engine<N, C>) {
+        let Some(known) = self.joint.peers.get(peer) else { return };
+        let ways = known.address.ways.clone();
+        for (way, remote) in ways.iter().enumerate().skip(first) {
+            let deadline = engine.now() + self.settings.connect_timeout / ways.len().max(1) as u32;
+            match self.start(peer, way, *remote, deadline, engine) {
+                Ok(()) => return,
+                Err(error) => self.note_attempt(peer, None, *remote, AttemptFailure::Connection(error)),
+            }
+        }
+        self.give_up(peer);
+    }
+
+    fn start<N: Network, C: Clock>(
+        &mut self,
+        peer: PeerId,
+        way: usize,
+        remote: SocketAddr,
+        deadline: Time,
+        engine: &mut Engine<N, C>,
+    ) -> Result<(), ConnectionError> {
+        let key = self.add_link(peer, Phase::Opening(way)).map_err(|_| ConnectionError::Abandoned)?;
+        let hello = self.hello(peer);
+        let Some(link) = self.links.get(key.0) else { return Ok(()) };
+        let started = Initiator::start(offer(&engine.settings), &hello).map_err(Error::Start).and_then(|start| {
+            engine.connect(LANE, &link.queue_pair, Route { local: None, remote }, start, Some(deadline))
+        });
+        if let Err(error) = started {
+            self.links.remove(key.0);
+            return Err(match error {
+                Error::Port(error) => ConnectionError::Port(error),
+                _ => ConnectionError::Abandoned,
+            });
+        }
+        self.opening.push(key);
+        if let Some(known) = self.joint.peers.get_mut(peer) {
+            known.link = Some(key);
+        }
+        Ok(())
+    }
+
+    fn add_link(&mut self, peer: PeerId, phase: Phase) -> Result<LinkKey, weft_memory::MemoryError> {
+        let key = LinkKey(self.links.next_number());
+        let parts = Parts {
+            registry: &self.joint.registry,
+            domain: self.joint.domain,
+            completions: &self.completions,
+            turnstile: &self.turnstile,
+            settings: &self.settings.messages,
+        };
+        let link = Link::new(peer, key, phase, &parts)?;
+        Ok(LinkKey(self.links.add(Box::new(link))))
+    }
+
+    /// What is said to a peer.
+    fn hello(&mut self, peer: PeerId) -> Vec<u8> {
+        self.serial += 1;
+        let MessageSettings { packet_bytes, data_credits, control_credits, .. } = self.settings.messages;
+        let hello = Hello {
+            id: self.address.id,
+            wanted: self.joint.peers.get(peer).map_or(0, |peer| peer.address.id),
+            serial: self.serial,
+            packet_bytes,
+            data_credits,
+            control_credits,
+            addresses: self.address.ways.clone(),
+        };
+        let mut bytes = vec![0; hello.length()];
+        hello.emit(&mut bytes);
+        bytes
+    }
+
+    fn note_attempt(&mut self, peer: PeerId, local: Option<SocketAddr>, remote: SocketAddr, failure: AttemptFailure) {
+        if let Some(known) = self.joint.peers.get_mut(peer) {
+            known.attempts.push(Attempt { local, remote, failure });
+        }
+    }
+
+    /// No way has led to a peer.
+    fn give_up(&mut self, peer: PeerId) {
+        let Some(known) = self.joint.peers.get_mut(peer) else { return };
+        known.link = None;
+        known.awaited = false;
+        let attempts = Attempts(core::mem::take(&mut known.attempts));
+        self.fail_all(peer, EndpointFailure::Unreachable(attempts.into()), true);
+    }
+
+    /// Looks what has become of connections that are being opened.
+    pub(super) fn look_at_openings<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+        let mut any = false;
+        for key in core::mem::take(&mut self.opening) {
+            let Some(link) = self.links.get(key.0) else { continue };
+            match link.queue_pair.state() {
+                State::Idle | State::Connecting => {
+                    self.opening.push(key);
+                    continue;
+                }
+                State::Ready | State::Closing => self.welcome(key, engine),
+                State::Closed | State::Failed => self.opening_failed(key, engine),
+            }
+            any = true;
+        }
+        any
+    }
+
+    /// A connection that we have opened stands.
+    fn welcome<N: Network, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) {
+        let Some(link) = self.links.get_mut(key.0) else { return };
+        let (peer, Phase::Opening(way)) = (link.peer, link.phase) else { return };
+        let info = link.queue_pair.info();
+        let answer = info.as_ref().map(|info| Hello::parse(&info.private_data));
+        let failure = match answer {
+            Some(Ok(hello)) => {
+                link.phase = Phase::Up;
+                link.peer_serial = hello.serial;
+                return self.connected(peer, &hello, engine.now());
+            }
+            Some(Err(HelloError::Version(theirs))) => AttemptFailure::Version { theirs },
+            _ => AttemptFailure::SomebodyElse,
+        };
+        link.phase = Phase::Ending;
+        if let Some(place) = link.queue_pair.connection() {
+            engine.end_connection(place.key, Ending::Abrupt);
+        }
+        self.notice_end(key);
+        self.next_way(peer, way, failure, engine);
+    }
+
+    fn connected(&mut self, peer: PeerId, hello: &Hello, now: Time) {
+        self.joint.peers.rename(peer, hello.id);
+        if let Some(known) = self.joint.peers.get_mut(peer) {
+            known.awaited = false;
+            known.failure = None;
+            known.attempts.clear();
+        }
+        let terms = Terms {
+            packet_bytes: hello.packet_bytes.min(self.settings.messages.packet_bytes),
+            data_credits: hello.data_credits,
+            control_credits: hello.control_credits,
+        };
+        self.machine.handle_connected(peer, terms, now, &mut self.joint);
+    }
+
+    /// A connection that we wanted to open has come to nothing.
+    fn opening_failed<N: Network, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) {
+        let Some(link) = self.links.remove(key.0) else { return };
+        let Phase::Opening(way) = link.phase else { return };
+        let peer = link.peer;
+        let error = link.queue_pair.error().unwrap_or(ConnectionError::Abandoned);
+        let refusal = match &error {
+            ConnectionError::Start(StartFailure::Rejected(rejection)) => Some(Refusal::parse(&rejection.private_data)),
+            _ => None,
+        };
+        let failure = match refusal {
+            Some(Ok(Refusal::Tie)) => return self.await_peer(peer, engine.now()),
+            Some(Ok(Refusal::SomebodyElse)) => AttemptFailure::SomebodyElse,
+            Some(Ok(Refusal::Full)) => AttemptFailure::Full,
+            Some(Err(HelloError::Version(theirs))) => AttemptFailure::Version { theirs },
+            Some(Ok(Refusal::Version)) => AttemptFailure::Version { theirs: 0 },
+            _ => AttemptFailure::Connection(error),
+        };
+        self.next_way(peer, way, failure, engine);
+    }
+
+    fn next_way<N: Network, C: Clock>(
+        &mut self,
+        peer: PeerId,
+        way: usize,
+        failure: AttemptFailure,
+        engine: &mut Engine<N, C>,
+    ) {
+        let Some(known) = self.joint.peers.get_mut(peer) else { return };
+        known.link = None;
+        let Some(remote) = known.address.ways.get(way).copied() else { return self.give_up(peer) };
+        let local = self.address.ways.first().copied();
+        self.note_attempt(peer, local, remote, failure);
+        self.try_way(peer, way + 1, engine);
+    }
+
+    /// The peer has said that it is connecting to us.
+    fn await_peer(&mut self, peer: PeerId, now: Time) {
+        let Some(known) = self.joint.peers.get_mut(peer) else { return };
+        known.link = None;
+        known.awaited = true;
+        let until = now + self.settings.connect_timeout;
+        self.awaited.push((peer, until));
+        self.wake_by(until);
+    }
+
+    pub(super) fn wake_by(&mut self, at: Time) {
+        self.wake_at = [self.wake_at, Some(at)].into_iter().flatten().min();
+    }
+
+    // --- from peers
+
+    /// Decides about peers that want to connect.
+    pub(super) fn meet<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+        let mut any = false;
+        while let Ok(Some((request, info))) = self.waiting.take() {
+            any = true;
+            if let Err(refusal) = self.meet_one(request, &info, engine) {
+                // When it is gone already there is nobody to tell.
+                let _ = engine.reject(request, &refusal.emit());
+            }
+        }
+        any
+    }
+
+    fn meet_one<N: Network, C: Clock>(
+        &mut self,
+        request: RequestKey,
+        info: &RequestInfo,
+        engine: &mut Engine<N, C>,
+    ) -> Result<(), Refusal> {
+        let hello = Hello::parse(&info.private_data).map_err(|error| match error {
+            HelloError::Version(_) => Refusal::Version,
+            HelloError::Foreign | HelloError::Malformed => Refusal::SomebodyElse,
+        })?;
+        if hello.wanted != 0 && hello.wanted != self.address.id || self.closing {
+            return Err(Refusal::SomebodyElse);
+        }
+        let mut ways = hello.addresses.clone();
+        if ways.is_empty() {
+            ways.push(info.remote);
+        }
+        let peer = self.joint.peers.find_caller(&Address { id: hello.id, ways }).map_err(|_| Refusal::Full)?;
+        match decide(self.address.id, self.standing(peer), &hello) {
+            Decision::Accept => {}
+            Decision::AcceptInsteadOfOurs => self.drop_opening(peer, engine),
+            Decision::ReplaceOld => self.drop_old(peer, engine),
+            Decision::Reject(refusal) => return Err(refusal),
+        }
+        self.accept(request, peer, &hello, engine)
+    }
+
+    /// How we stand with a peer.
+    fn standing(&self, peer: PeerId) -> Standing {
+        let Some(known) = self.joint.peers.get(peer) else { return Standing::Strangers };
+        match known.link.and_then(|key| self.links.get(key.0)) {
+            None => Standing::Strangers,
+            Some(link) => match link.phase {
+                Phase::Opening(_) => Standing::Connecting { wanted: known.address.id },
+                _ => Standing::Connected { id: known.address.id, serial: link.peer_serial },
+            },
+        }
+    }
+
+    /// Our own attempt makes way for the peer's.
+    fn drop_opening<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
+        let Some(key) = self.joint.peers.get_mut(peer).and_then(|known| known.link.take()) else { return };
+        self.opening.retain(|opening| *opening != key);
+        if let Some(link) = self.links.get_mut(key.0) {
+            link.phase = Phase::Ending;
+            if let Some(place) = link.queue_pair.connection() {
+                engine.end_connection(place.key, Ending::Abrupt);
+            }
+        }
+        self.notice_end(key);
+    }
+
+    /// The peer has a new connection, so the old one is dead, though that has not shown yet.
+    fn drop_old<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
+        let Some(key) = self.joint.peers.get(peer).and_then(|known| known.link) else { return };
+        if let Some(place) = self.links.get(key.0).and_then(|link| link.queue_pair.connection()) {
+            engine.end_connection(place.key, Ending::Abrupt);
+        }
+        self.notice_end(key);
+        self.take_completions(engine.now());
+        self.bury(engine);
+    }
+
+    fn accept<N: Network, C: Clock>(
+        &mut self,
+        request: RequestKey,
+        peer: PeerId,
+        theirs: &Hello,
+        engine: &mut Engine<N, C>,
+    ) -> Result<(), Refusal> {
+        let key = self.add_link(peer, Phase::Up).map_err(|_| Refusal::Full)?;
+        let hello = self.hello(peer);
+        let Some(link) = self.links.get_mut(key.0) else { return Err(Refusal::Full) };
+        link.peer_serial = theirs.serial;
+        let queue_pair = std::sync::Arc::clone(&link.queue_pair);
+        if engine.accept(LANE, request, &queue_pair, &hello, None).is_err() {
+            // It has gone: nobody is to be told.
+            self.links.remove(key.0);
+            return Ok(());
+        }
+        if let Some(known) = self.joint.peers.get_mut(peer) {
+            known.link = Some(key);
+        }
+        self.connected(peer, theirs, engine.now());
+        Ok(())
+    }
+
+    // --- endings
+
+    /// Both sides have agreed that a connection is not needed now.
+    pub(super) fn disconnect<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
+        let Some(key) = self.joint.peers.get_mut(peer).and_then(|known| known.link.take()) else { return };
+        if let Some(link) = self.links.get_mut(key.0) {
+            link.phase = Phase::Ending;
+            if let Some(place) = link.queue_pair.connection() {
+                engine.end_connection(place.key, Ending::Graceful);
+            }
+        }
+        self.notice_end(key);
+    }
+
+    /// Takes leave of connections that have ended, and of the peers behind them.
+    pub(super) fn bury<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+        let mut any = false;
+        for key in core::mem::take(&mut self.ending) {
+            let Some(link) = self.links.get(key.0) else { continue };
+            if link.is_broken
+                && let Some(place) = link.queue_pair.connection()
+            {
+                engine.end_connection(place.key, Ending::Abrupt);
+            }
+            if matches!(link.phase, Phase::Opening(_)) {
+                // `look_at_openings` sees to it.
+                continue;
+            }
+            if !link.queue_pair.state().has_ended() {
+                self.ending.push(key);
+                continue;
+            }
+            any = true;
+            // What was flushed at its end comes before it is forgotten.
+            self.take_completions(engine.now());
+            self.forget(key);
+        }
+        any
+    }
+
+    fn forget(&mut self, key: LinkKey) {
+        let Some(link) = self.links.remove(key.0) else { return };
+        let peer = link.peer;
+        let Some(known) = self.joint.peers.get_mut(peer) else { return };
+        if known.link != Some(key) {
+            return;
+        }
+        known.link = None;
+        let error = link.queue_pair.error();
+        let abrupt = error.is_some();
+        self.fail_all(peer, EndpointFailure::Lost(error.unwrap_or(ConnectionError::Closed)), abrupt);
+    }
+
+    /// What is overdue.
+    pub(super) fn expire<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+        let now = engine.now();
+        if self.wake_at.is_none_or(|at| at > now) {
+            return false;
+        }
+        self.wake_at = self.machine.handle_time(now, &mut self.joint);
+        for (peer, until) in core::mem::take(&mut self.awaited) {
+            let Some(known) = self.joint.peers.get_mut(peer) else { continue };
+            if !known.awaited {
+                continue;
+            }
+            if until > now {
+                self.awaited.push((peer, until));
+                self.wake_by(until);
+                continue;
+            }
+            known.awaited = false;
+            let remote = known.address.ways.first().copied();
+            if let Some(remote) = remote {
+                let waited_for: Duration = self.settings.connect_timeout;
+                let error = ConnectionError::Start(StartFailure::TimedOut { waited_for });
+                self.note_attempt(peer, None, remote, AttemptFailure::Connection(error));
+            }
+            self.give_up(peer);
+        }
+        true
+    }
+}
+mod meeting {
+    use weft_wire::message::{Hello, Refusal};
+    pub(super) enum Decision {
+        Accept,
+        AcceptInsteadOfOurs,
+        ReplaceOld,
+        Reject(Refusal),
+    }
+    pub(super) enum Standing {
+        Strangers,
+        Connecting { wanted: u64 },
+        Connected { id: u64, serial: u64 },
+    }
+    pub(super) fn decide(own: u64, standing: Standing, theirs: &Hello) -> Decision {
+        match standing {
+            Standing::Strangers => Decision::Accept,
+            Standing::Connecting { .. } => {
+                if own < theirs.id {
+                    Decision::Reject(Refusal::Tie)
+                } else {
+                    Decision::AcceptInsteadOfOurs
+                }
+            }
+            Standing::Connected { id, serial } => {
+                if id != theirs.id || theirs.serial > serial {
+                    Decision::ReplaceOld
+                } else {
+                    Decision::Reject(Refusal::Tie)
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! The NIC as the messages' protocols see it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use weft_base::{DomainId, NoDigest, PeerId};
+use weft_memory::{Access, Loan, Region, Registry};
+use weft_message::{BufferId, CallId, Failure, Host, Parts, Received, RemotePart, Ticket};
+use weft_rdmap::{Operation, Payload, RemoteTarget};
+
+use super::peers::Peers;
+use super::request::{Completed, Completions, EndpointFailure, Event, Level, ReceivePost, SendPost};
+use super::transfer::{Numbered, Transfer, Work, ensure_registered, gather_of, parts_of};
+
+/// Injected messages up to so many bytes are kept in the request itself.
+const SMALL: usize = 64;
+
+/// A message on its way out.
+#[derive(Debug)]
+pub(super) struct Outbound {
+    pub(super) peer: PeerId,
+    pub(super) context: u64,
+    pub(super) marks: u32,
+    tagged: bool,
+    memory: Outgoing,
+}
+
+#[derive(Debug)]
+enum Outgoing {
+    /// A copy.
+    Small { bytes: [u8; SMALL], length: u8 },
+    /// What was lent, or a copy that is too long for the above.
+    Lent(Loan),
+}
+
+impl Outbound {
+    pub(super) fn new(post: SendPost) -> Self {
+        let length = post.memory.length();
+        let memory = if !post.inject {
+            Outgoing::Lent(post.memory)
+        } else if length <= SMALL {
+            let mut bytes = [0; SMALL];
+            post.memory.copy_out(0, &mut bytes[..length], &mut NoDigest);
+            Outgoing::Small { bytes, length: length as u8 }
+        } else {
+            Outgoing::Lent(copy_of(&post.memory))
+        };
+        Self { peer: post.peer, context: post.context, marks: post.marks, tagged: post.tag.is_some(), memory }
+    }
+
+    pub(super) fn length(&self) -> u64 {
+        match &self.memory {
+            Outgoing::Small { length, .. } => u64::from(*length),
+            Outgoing::Lent(memory) => memory.length() as u64,
+        }
+    }
+
+    fn lent(&mut self) -> Result<&mut Loan, Failure> {
+        match &mut self.memory {
+            Outgoing::Lent(memory) => Ok(memory),
+            // Only what is short goes there, and what is short is not registered.
+            Outgoing::Small { .. } => Err(Failure::NoMemory),
+        }
+    }
+}
+
+/// A copy of lent memory, for the lender wants it back at once.
+pub(super) fn copy_of(memory: &Loan) -> Loan {
+    let mut bytes = vec![0; memory.length()];
+    memory.copy_out(0, &mut bytes, &mut NoDigest);
+    bytes.into()
+}
+
+/// A receive.
+#[derive(Debug)]
+pub(super) struct Inbound {
+    pub(super) context: u64,
+    marks: u32,
+    tagged: bool,
+    takes_many: bool,
+    /// The only peer that it takes messages from.
+    source: Option<PeerId>,
+    memory: Loan,
+}
+
+impl Inbound {
+    pub(super) fn new(post: ReceivePost) -> Self {
+        Self {
+            context: post.context,
+            marks: post.marks,
+            tagged: post.matching.is_some(),
+            takes_many: post.many.is_some(),
+            source: post.source,
+            memory: post.memory,
+        }
+    }
+}
+
+/// A peer's call that waits to be executed.
+#[derive(Debug)]
+pub(super) struct Called {
+    pub(super) peer: PeerId,
+    pub(super) call: CallId,
+    pub(super) body: Vec<u8>,
+}
+
+/// An answer that waits to be looked at.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub(super) ticket: Ticket,
+    pub(super) answer: Result<Vec<u8>, Failure>,
+}
+
+/// The NIC, for the machine of messages: it does at once what is only memory, and notes the rest for [`super::core::Core`].
+pub(super) struct Joint {
+    pub(super) registry: Registry,
+    pub(super) domain: DomainId,
+    pub(super) sink: Arc<dyn Completions>,
+    pub(super) peers: Peers,
+    pub(super) transfers: Numbered<Transfer>,
+    buffers: Numbered<Region>,
+    /// Peers with work to be posted.
+    pub(super) listed: VecDeque<PeerId>,
+    pub(super) to_connect: Vec<PeerId>,
+    pub(super) to_disconnect: Vec<PeerId>,
+    pub(super) calls: Vec<Called>,
+    pub(super) answers: Vec<Answered>,
+    /// Transfers of the messages' protocols for which there was no place in the memory table.
+    pub(super) failed: Vec<Ticket>,
+    pub(super) sends_under_way: usize,
+    pub(super) receives_posted: usize,
+}
+
+impl Joint {
+    pub(super) fn new(registry: Registry, domain: DomainId, sink: Arc<dyn Completions>, peers: Peers) -> Self {
+        Self {
+            registry,
+            domain,
+            sink,
+            peers,
+            transfers: Numbered::default(),
+            buffers: Numbered::default(),
+            listed: VecDeque::new(),
+            to_connect: Vec::new(),
+            to_disconnect: Vec::new(),
+            calls: Vec::new(),
+            answers: Vec::new(),
+            failed: Vec::new(),
+            sends_under_way: 0,
+            receives_posted: 0,
+        }
+    }
+
+    /// Queues one-sided work with a peer.
+    pub(super) fn add_work(&mut self, peer: PeerId, work: Work) {
+        let Some(known) = self.peers.get_mut(peer) else { return };
+        known.work.push_back(work);
+        if !known.is_listed {
+            known.is_listed = true;
+            self.listed.push_back(peer);
+        }
+    }
+
+    /// A request of the application with a peer is over.
+    pub(super) fn finish(&mut self, peer: PeerId, event: Event) {
+        self.sends_under_way -= 1;
+        if let Some(known) = self.peers.get_mut(peer) {
+            known.under_way = known.under_way.saturating_sub(1);
+        }
+        self.sink.complete(event);
+    }
+
+    /// What a failure of the messages' protocol means to the application.
+    fn explain(&self, failure: Failure, peer: Option<PeerId>, room: u64) -> EndpointFailure {
+        match failure {
+            Failure::Truncated { length } => EndpointFailure::Truncated { length, room },
+            Failure::Canceled => EndpointFailure::Canceled,
+            Failure::NoMemory => EndpointFailure::NoMemory,
+            Failure::Refused => EndpointFailure::Refused,
+            Failure::PeerLost => self.why_lost(peer),
+        }
+    }
+
+    /// Why nothing is possible with a peer.
+    pub(super) fn why_lost(&self, peer: Option<PeerId>) -> EndpointFailure {
+        peer.and_then(|peer| self.peers.get(peer))
+            .and_then(|peer| peer.failure.clone())
+            .unwrap_or(EndpointFailure::Lost(crate::ConnectionError::Abandoned))
+    }
+}
+
+impl Host for Joint {
+    type Send = Outbound;
+    type Receive = Inbound;
+
+    fn connect(&mut self, peer: PeerId) {
+        self.to_connect.push(peer);
+    }
+
+    fn disconnect(&mut self, peer: PeerId) {
+        self.to_disconnect.push(peer);
+    }
+
+    fn fetch(&mut self, send: &Outbound, offset: u64, out: &mut [u8]) {
+        let offset = offset as usize;
+        match &send.memory {
+            Outgoing::Small { bytes, .. } => out.copy_from_slice(&bytes[offset..offset + out.len()]),
+            Outgoing::Lent(memory) => memory.copy_out(offset, out, &mut NoDigest),
+        }
+    }
+
+    fn place(&mut self, receive: &mut Inbound, offset: u64, bytes: &[u8]) {
+        receive.memory.copy_in(offset as usize, bytes, &mut NoDigest);
+    }
+
+    fn expose_source(&mut self, _: PeerId, send: &mut Outbound) -> Result<Parts, Failure> {
+        let memory = send.lent()?;
+        ensure_registered(memory, &self.registry, self.domain, Access::REMOTE_READ).map_err(|_| Failure::NoMemory)?;
+        Ok(parts_of(memory.regions(), 0, memory.length() as u64))
+    }
+
+    fn conceal_source(&mut self, send: &mut Outbound) {
+        if let Ok(memory) = send.lent() {
+            // Answers to reads hold it no longer than they are sent.
+            let _ = memory.unregister();
+        }
+    }
+
+    fn expose_sink(&mut self, _: PeerId, receive: &mut Inbound, offset: u64, length: u64) -> Result<Parts, Failure> {
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        ensure_registered(&mut receive.memory, &self.registry, self.domain, access).map_err(|_| Failure::NoMemory)?;
+        Ok(parts_of(receive.memory.regions(), offset, length))
+    }
+
+    fn conceal_sink(&mut self, receive: &mut Inbound) {
+        // Other messages may be on their way into one that takes many.
+        if !receive.takes_many {
+            let _ = receive.memory.unregister();
+        }
+    }
+
+    fn read(&mut self, peer: PeerId, ticket: Ticket, receive: &mut Inbound, offset: u64, source: RemotePart) {
+        let access = if receive.takes_many { Access::LOCAL_WRITE | Access::REMOTE_WRITE } else { Access::LOCAL_WRITE };
+        let registered = ensure_registered(&mut receive.memory, &self.registry, self.domain, access);
+        let sink = registered.ok().and_then(|()| gather_of(receive.memory.regions(), offset, source.length));
+        let Some(sink) = sink else {
+            self.failed.push(ticket);
+            return;
+        };
+        let source = RemoteTarget { stag: source.stag, offset: source.offset };
+        self.add_work(peer, Work::Protocol { ticket, operation: Operation::Read { sink, source } });
+    }
+
+    fn write(&mut self, peer: PeerId, ticket: Ticket, send: &mut Outbound, offset: u64, sink: RemotePart) {
+        let (registry, domain) = (self.registry.clone(), self.domain);
+        let payload = send.lent().ok().and_then(|memory| {
+            ensure_registered(memory, &registry, domain, Access::LOCAL_READ).ok()?;
+            gather_of(memory.regions(), offset, sink.length).map(Payload::Gather)
+        });
+        let Some(payload) = payload else {
+            self.failed.push(ticket);
+            return;
+        };
+        let target = RemoteTarget { stag: sink.stag, offset: sink.offset };
+        self.add_work(peer, Work::Protocol { ticket, operation: Operation::Write { payload, target } });
+    }
+
+    fn allocate(&mut self, _: PeerId, length: u64) -> Option<(BufferId, RemotePart)> {
+        let length_in_memory = usize::try_from(length).ok()?;
+        let region = self.registry.register_zeroed(self.domain, length_in_memory, Access::REMOTE_WRITE, 0).ok()?;
+        let part = RemotePart { stag: region.stag(), offset: region.base(), length };
+        Some((BufferId(u64::from(self.buffers.add(region))), part))
+    }
+
+    fn unload(&mut self, buffer: BufferId, receive: &mut Inbound, offset: u64, length: u64) {
+        let Some(region) = self.buffers.get(buffer.0 as u32) else { return };
+        let mut chunk = [0; 4096];
+        let mut done = 0;
+        while done < length {
+            let now = (length - done).min(chunk.len() as u64) as usize;
+            // Inside of the region, which is this endpoint's own.
+            let _ = region.read(done, &mut chunk[..now]);
+            receive.memory.copy_in((offset + done) as usize, &chunk[..now], &mut NoDigest);
+            done += now as u64;
+        }
+    }
+
+    fn free(&mut self, buffer: BufferId) {
+        self.buffers.remove(buffer.0 as u32);
+    }
+
+    fn sent(&mut self, send: Outbound, outcome: Result<(), Failure>) {
+        let Outbound { peer, context, marks, tagged, .. } = send;
+        let length = send.length();
+        let outcome = outcome.map_err(|failure| self.explain(failure, Some(peer), 0));
+        let buffer = match send.memory {
+            Outgoing::Lent(memory) => memory.into_buffer(),
+            Outgoing::Small { .. } => None,
+        };
+        let completed = Completed::Send;
+        let event = Event {
+            completed,
+            context,
+            marks,
+            tagged,
+            outcome,
+            peer: Some(peer),
+            length,
+            tag: 0,
+            data: None,
+            offset: 0,
+            last: true,
+            buffer,
+        };
+        self.finish(peer, event);
+    }
+
+    fn received(&mut self, receive: &mut Inbound, what: Option<Received>, outcome: Result<(), Failure>, last: bool) {
+        let room = receive.memory.length() as u64;
+        let peer = what.map(|what| what.source).or(receive.source);
+        let outcome = outcome.map_err(|failure| self.explain(failure, peer, room));
+        let buffer = if last {
+            self.receives_posted -= 1;
+            core::mem::replace(&mut receive.memory, Loan::empty()).into_buffer()
+        } else {
+            None
+        };
+        self.sink.complete(Event {
+            completed: Completed::Receive,
+            context: receive.context,
+            marks: receive.marks,
+            tagged: receive.tagged,
+            outcome,
+            peer,
+            length: what.map_or(0, |what| what.length),
+            tag: what.map_or(0, |what| what.tag),
+            data: what.and_then(|what| what.data),
+            offset: what.map_or(0, |what| what.offset),
+            last,
+            buffer,
+        });
+    }
+
+    fn called(&mut self, peer: PeerId, call: CallId, body: &[u8]) {
+        self.calls.push(Called { peer, call, body: body.to_vec() });
+    }
+
+    fn answered(&mut self, ticket: Ticket, answer: Result<&[u8], Failure>) {
+        self.answers.push(Answered { ticket, answer: answer.map(<[u8]>::to_vec) });
+    }
+}
+
+/// What a send is to the machine of messages.
+pub(super) fn send_of(post: SendPost) -> weft_message::Send<Outbound> {
+    let (peer, tag, data, delivery) = (post.peer, post.tag, post.data, post.level == Level::Delivered);
+    let user = Outbound::new(post);
+    weft_message::Send { peer, tag, data, length: user.length(), delivery, user }
+}
+
+/// What a receive is to the machine of messages.
+pub(super) fn receive_of(post: ReceivePost) -> weft_message::Receive<Inbound> {
+    let (source, matching, many) = (post.source, post.matching, post.many);
+    let length = post.memory.length() as u64;
+    weft_message::Receive { source, matching, length, many, user: Inbound::new(post) }
+}

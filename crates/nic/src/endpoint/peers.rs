@@ -1,0 +1,148 @@
+//! Who an endpoint knows: addresses, and what waits to be done with each.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+
+use weft_base::PeerId;
+
+use super::link::LinkKey;
+use super::request::{Address, Attempt, EndpointError, EndpointFailure};
+use super::transfer::Work;
+
+/// A peer.
+pub(super) struct Peer {
+    pub(super) address: Address,
+    /// This endpoint itself.
+    pub(super) is_self: bool,
+    /// The connection that is being opened, or stands.
+    pub(super) link: Option<LinkKey>,
+    /// The ways that were tried since a connection was wanted, all in vain.
+    pub(super) attempts: Vec<Attempt>,
+    /// Whether the peer was told that it shall connect to us: its connection is awaited.
+    pub(super) awaited: bool,
+    /// One-sided work that could not be posted yet, in order.
+    pub(super) work: VecDeque<Work>,
+    /// The peer is in the list of those with such work.
+    pub(super) is_listed: bool,
+    /// Requests of the application under way with it.
+    pub(super) under_way: usize,
+    /// Atomics of these that are calls.
+    pub(super) calls: usize,
+    /// Why what is under way fails, when it does.
+    pub(super) failure: Option<EndpointFailure>,
+}
+
+impl Peer {
+    fn new(address: Address, is_self: bool) -> Self {
+        Self {
+            address,
+            is_self,
+            link: None,
+            attempts: Vec::new(),
+            awaited: false,
+            work: VecDeque::new(),
+            is_listed: false,
+            under_way: 0,
+            calls: 0,
+            failure: None,
+        }
+    }
+}
+
+/// All of them.
+pub(super) struct Peers {
+    all: Vec<Peer>,
+    most: usize,
+    own: u64,
+    by_id: HashMap<u64, PeerId>,
+    by_way: HashMap<SocketAddr, PeerId>,
+}
+
+impl Peers {
+    pub(super) fn new(own: &Address, most: u32) -> Self {
+        let mut peers =
+            Self { all: Vec::new(), most: most as usize, own: own.id, by_id: HashMap::new(), by_way: HashMap::new() };
+        peers.add(own.clone());
+        peers
+    }
+
+    pub(super) fn get(&self, peer: PeerId) -> Option<&Peer> {
+        self.all.get(peer.0 as usize)
+    }
+
+    pub(super) fn get_mut(&mut self, peer: PeerId) -> Option<&mut Peer> {
+        self.all.get_mut(peer.0 as usize)
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = PeerId> + use<> {
+        (0..self.all.len() as u32).map(PeerId)
+    }
+
+    /// The peer with this address, known or new. One that is known by where it is, and not by who it is, is taken for the same.
+    pub(super) fn find_or_add(&mut self, address: &Address) -> Result<PeerId, EndpointError> {
+        if address.ways.is_empty() {
+            return Err(EndpointError::Invalid("an address without any way to reach the peer"));
+        }
+        if let Some(known) = self.find(address) {
+            return Ok(known);
+        }
+        if self.all.len() >= self.most {
+            let limit = self.most as u64;
+            return Err(crate::Error::Limit { name: "peers", limit }.into());
+        }
+        Ok(self.add(address.clone()))
+    }
+
+    fn find(&mut self, address: &Address) -> Option<PeerId> {
+        if let Some(known) = self.by_id.get(&address.id).filter(|_| address.id != 0) {
+            return Some(*known);
+        }
+        let known = *address.ways.iter().find_map(|way| self.by_way.get(way))?;
+        let peer = &mut self.all[known.0 as usize];
+        match (peer.address.id, address.id) {
+            (_, 0) => Some(known),
+            (0, id) => {
+                peer.address.id = id;
+                self.by_id.insert(id, known);
+                Some(known)
+            }
+            // Somebody else was at this place before.
+            _ => None,
+        }
+    }
+
+    fn add(&mut self, address: Address) -> PeerId {
+        let peer = PeerId(self.all.len() as u32);
+        if address.id != 0 {
+            self.by_id.insert(address.id, peer);
+        }
+        for way in &address.ways {
+            self.by_way.insert(*way, peer);
+        }
+        let is_self = address.id == self.own;
+        self.all.push(Peer::new(address, is_self));
+        peer
+    }
+
+    /// A peer that was known by where it is says who it is now: it may be another one than before.
+    pub(super) fn rename(&mut self, peer: PeerId, id: u64) {
+        if let Some(known) = self.all.get_mut(peer.0 as usize)
+            && known.address.id != id
+        {
+            self.by_id.remove(&known.address.id);
+            known.address.id = id;
+            self.by_id.insert(id, peer);
+        }
+    }
+
+    /// The peer at one of these ways, whoever it was before, or else a new one: for one that has connected to us.
+    pub(super) fn find_caller(&mut self, address: &Address) -> Result<PeerId, EndpointError> {
+        if let Some(known) = self.by_id.get(&address.id) {
+            return Ok(*known);
+        }
+        match address.ways.iter().find_map(|way| self.by_way.get(way)) {
+            Some(known) => Ok(*known),
+            None => self.find_or_add(address),
+        }
+    }
+}
