@@ -90,6 +90,24 @@ counters! {
     take_overs,
     /// Times that a thread of the NIC called for the caller.
     summons,
+    /// Messages that endpoints were asked to send.
+    endpoint_sends,
+    /// Payload bytes of these.
+    endpoint_sent_bytes,
+    /// Messages that endpoints have received.
+    endpoint_receives,
+    /// Payload bytes of these, as far as there was room for them.
+    endpoint_received_bytes,
+    /// Writes and reads that endpoints were asked for.
+    endpoint_transfers,
+    /// Payload bytes of these.
+    endpoint_transfer_bytes,
+    /// Atomic operations that endpoints were asked for.
+    endpoint_atomics,
+    /// Atomic operations that endpoints have executed for their peers because RFC 7306 does not have them.
+    endpoint_calls,
+    /// Packets that endpoints have sent: RDMAP Sends with one message or several, or with what the protocols say to each other.
+    endpoint_packets,
 }
 
 impl Counters {
@@ -118,10 +136,10 @@ mod tests {
 
     #[test]
     fn names_and_values_go_together() {
-        let mut counters = Counters { sent_messages: 1, summons: 2, ..Counters::default() };
+        let mut counters = Counters { sent_messages: 1, endpoint_packets: 2, ..Counters::default() };
         counters += counters;
         let values = counters.values();
         assert_eq!((Counters::NAMES[0], values[0]), ("sent_messages", 2));
-        assert_eq!((Counters::NAMES[values.len() - 1], values[values.len() - 1]), ("summons", 4));
+        assert_eq!((Counters::NAMES[values.len() - 1], values[values.len() - 1]), ("endpoint_packets", 4));
     }
 }

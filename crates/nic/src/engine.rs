@@ -209,7 +209,6 @@ impl<N: Network, C: Clock> Engine<N, C> {
         act: impl FnOnce(&mut Messenger, &mut Self) -> R,
     ) -> Option<R> {
         let mut messenger = self.messengers.get_mut(number)?.take()?;
-        self.changed = true;
         let result = act(&mut messenger, self);
         self.note_deadline(messenger.wake_at());
         self.messengers[number] = Some(messenger);

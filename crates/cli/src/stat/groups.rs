@@ -31,6 +31,21 @@ pub(super) const GROUPS: &[Group] = &[
         share: None,
     },
     Group {
+        heading: "endpoints",
+        counters: &[
+            ("endpoint_sends", "messages sent"),
+            ("endpoint_receives", "messages received"),
+            ("endpoint_sent_bytes", "payload of messages sent"),
+            ("endpoint_received_bytes", "payload of messages received"),
+            ("endpoint_transfers", "writes and reads"),
+            ("endpoint_transfer_bytes", "payload of writes and reads"),
+            ("endpoint_atomics", "atomic operations"),
+            ("endpoint_calls", "atomic operations done for peers"),
+            ("endpoint_packets", "packets sent"),
+        ],
+        share: None,
+    },
+    Group {
         heading: "frames",
         counters: &[
             ("sent_frames", "sent"),

@@ -306,7 +306,10 @@ impl Core {
                 break;
             }
         }
-        for key in core::mem::take(&mut self.rung) {
+        if any {
+            engine.counters += core::mem::take(&mut self.joint.counts);
+        }
+        while let Some(key) = self.rung.pop() {
             let Some(link) = self.links.get_mut(key.0) else { continue };
             link.is_rung = false;
             if let Some(place) = link.queue_pair.connection() {
@@ -333,6 +336,7 @@ impl Core {
         }
         for called in core::mem::take(&mut self.joint.calls) {
             any = true;
+            self.joint.counts.endpoint_calls += 1;
             let answer = super::atomic::execute(&self.joint.registry, self.joint.domain, &called.body);
             self.machine.answer(called.call, &answer, &mut self.joint);
         }
@@ -490,7 +494,9 @@ impl Core {
 
     fn send_packets(&mut self, now: Time) -> bool {
         let mut any = false;
-        for peer in core::mem::take(&mut self.stalled) {
+        // Those that stall again are put back behind.
+        for _ in 0..self.stalled.len() {
+            let peer = self.stalled.remove(0);
             any |= self.send_packets_to(peer, now);
         }
         while let Some(peer) = self.machine.next_ready() {
@@ -519,6 +525,7 @@ impl Core {
             };
             // A write that became due with this packet goes before it.
             any = true;
+            self.joint.counts.endpoint_packets += 1;
             let Some(link) = self.links.get_mut(key.0) else { return any };
             link.post_packet(&self.packet[..length], &self.joint.registry);
             Self::ring(&mut self.rung, link);
@@ -572,6 +579,8 @@ impl Core {
         check_injected(post.inject, post.memory.length(), &self.settings)?;
         self.admit(post.peer)?;
         let peer = post.peer;
+        self.joint.counts.endpoint_sends += 1;
+        self.joint.counts.endpoint_sent_bytes += post.memory.length() as u64;
         let Some(known) = self.joint.peers.get_mut(peer) else { return Ok(()) };
         let waits = known.work.iter().any(Work::is_user) || (post.fence && known.under_way > 0);
         if waits {
@@ -655,6 +664,8 @@ impl Core {
         if post.inject {
             post.memory = copy_of(&post.memory);
         }
+        self.joint.counts.endpoint_transfers += 1;
+        self.joint.counts.endpoint_transfer_bytes += post.memory.length() as u64;
         let (peer, fence) = (post.peer, post.fence);
         let number = self.joint.transfers.add(Transfer::User(Box::new(UserTransfer::new(post, reads))));
         self.joint.add_work(peer, Work::User { number, fence });
@@ -669,6 +680,7 @@ impl Core {
     ) -> Result<(), EndpointError> {
         super::atomic::check(&post, self.settings.atomic_bytes)?;
         self.admit(post.peer)?;
+        self.joint.counts.endpoint_atomics += 1;
         let (peer, fence) = (post.peer, post.fence);
         let number = self.joint.transfers.add(Transfer::Atomic(Box::new(UserAtomic { post, cell: None })));
         self.joint.add_work(peer, Work::User { number, fence });

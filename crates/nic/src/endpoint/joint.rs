@@ -11,6 +11,7 @@ use weft_rdmap::{Operation, Payload, RemoteTarget};
 use super::peers::Peers;
 use super::request::{Completed, Completions, EndpointFailure, Event, Level, ReceivePost, SendPost};
 use super::transfer::{Numbered, Transfer, Work, ensure_registered, gather_of, parts_of};
+use crate::counters::Counters;
 
 /// Injected messages up to so many bytes are kept in the request itself.
 const SMALL: usize = 64;
@@ -129,6 +130,8 @@ pub(super) struct Joint {
     pub(super) failed: Vec<Ticket>,
     pub(super) sends_under_way: usize,
     pub(super) receives_posted: usize,
+    /// What was counted since the engine has taken it over.
+    pub(super) counts: Counters,
 }
 
 impl Joint {
@@ -148,6 +151,7 @@ impl Joint {
             failed: Vec::new(),
             sends_under_way: 0,
             receives_posted: 0,
+            counts: Counters::default(),
         }
     }
 
@@ -319,6 +323,10 @@ impl Host for Joint {
         let room = receive.memory.length() as u64;
         let peer = what.map(|what| what.source).or(receive.source);
         let outcome = outcome.map_err(|failure| self.explain(failure, peer, room));
+        if let Some(what) = what {
+            self.counts.endpoint_receives += 1;
+            self.counts.endpoint_received_bytes += what.length;
+        }
         let buffer = if last {
             self.receives_posted -= 1;
             core::mem::replace(&mut receive.memory, Loan::empty()).into_buffer()
