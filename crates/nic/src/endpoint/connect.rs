@@ -184,7 +184,7 @@ impl Core {
     }
 
     fn connected(&mut self, peer: PeerId, hello: &Hello, now: Time) {
-        self.joint.peers.rename(peer, hello.id);
+        self.joint.peers.meet(peer, hello.id);
         if let Some(known) = self.joint.peers.get_mut(peer) {
             known.awaited = false;
             known.failure = None;
@@ -297,7 +297,7 @@ impl Core {
             None => Standing::Strangers,
             Some(link) => match link.phase {
                 Phase::Opening(_) => Standing::Connecting { wanted: known.address.id },
-                _ => Standing::Connected { id: known.address.id, serial: link.peer_serial },
+                _ => Standing::Connected { id: known.id, serial: link.peer_serial },
             },
         }
     }

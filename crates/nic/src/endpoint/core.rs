@@ -338,7 +338,7 @@ impl Core {
             any = true;
             self.joint.counts.endpoint_calls += 1;
             let answer = super::atomic::execute(&self.joint.registry, self.joint.domain, &called.body);
-            self.machine.answer(called.call, &answer, &mut self.joint);
+            self.machine.answer(called.call, &answer);
         }
         for answered in core::mem::take(&mut self.joint.answers) {
             any = true;

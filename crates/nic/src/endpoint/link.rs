@@ -5,8 +5,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use weft_base::{DomainId, Gather, PeerId};
 use weft_memory::{Access, MemoryError, Region, Registry};
-use weft_message::Settings;
-const RESERVED_PACKETS: u16 = 4;
+use weft_message::{RESERVED_PACKETS, Settings};
 use weft_rdmap::{MAX_INLINE, Operation, Payload, ReceiveRequest, SendRequest};
 
 use crate::completion::{CompletionQueue, QueuePairNumber};

@@ -103,7 +103,7 @@ pub struct MessageEndpoint<N: Network, C: Clock> {
 }
 
 impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
-    /// Opens an endpoint whose peers reach memory of `domain`, and whose completions go to `completions`. `id` should be random.
+    /// Opens an endpoint whose peers reach memory of `domain`, and whose completions go to `completions`. `id` and `seed` should be random.
     ///
     /// # Errors
     /// The address can't be used, or a limit is reached.
@@ -111,7 +111,7 @@ impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
         nic: &Nic<N, C>,
         domain: DomainId,
         attributes: &EndpointAttributes,
-        id: u64,
+        (id, seed): (u64, u64),
         completions: Arc<dyn Completions>,
     ) -> Result<Self, Error> {
         nic.here()?;
@@ -126,7 +126,7 @@ impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
         let address = address_of(id, local, ways);
         let peers = Peers::new(&address, settings.peers);
         let joint = Joint::new(registry.clone(), domain, completions, peers);
-        let machine = Messages::new(settings.messages.clone());
+        let machine = Messages::new(settings.messages.clone(), seed);
         let core = Messenger::new(
             machine,
             joint,
@@ -284,10 +284,9 @@ impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
 
     fn ask<R>(&self, act: impl FnOnce(&mut Messenger, &mut Engine<N, C>) -> R) -> Option<R> {
         let lane = self.nic.front();
-        let mut held = match lane.visit(Runner::Visitor) {
-            Some(held) => held,
-            None => lane.command(),
-        };
+        // Where callers run the engine they take it if nobody has it; else its thread must be told, for it may sleep.
+        let visited = self.nic.settings().progress.caller_runs().then(|| lane.visit(Runner::Visitor)).flatten();
+        let mut held = visited.unwrap_or_else(|| lane.command());
         let result = held.with_messenger(self.number, act);
         if held.beats() {
             held.turn();

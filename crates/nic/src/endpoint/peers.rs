@@ -11,7 +11,10 @@ use super::transfer::Work;
 
 /// A peer.
 pub(super) struct Peer {
+    /// As the application has named it: whoever is there, if without an id.
     pub(super) address: Address,
+    /// Who it was when it was connected last; 0 before.
+    pub(super) id: u64,
     /// This endpoint itself.
     pub(super) is_self: bool,
     /// The connection that is being opened, or stands.
@@ -36,6 +39,7 @@ impl Peer {
     fn new(address: Address, is_self: bool) -> Self {
         Self {
             address,
+            id: 0,
             is_self,
             link: None,
             attempts: Vec::new(),
@@ -94,45 +98,47 @@ impl Peers {
     }
 
     fn find(&mut self, address: &Address) -> Option<PeerId> {
-        if let Some(known) = self.by_id.get(&address.id).filter(|_| address.id != 0) {
-            return Some(*known);
+        if address.id != 0 {
+            return self.by_id.get(&address.id).copied();
         }
         let known = *address.ways.iter().find_map(|way| self.by_way.get(way))?;
         let peer = &mut self.all[known.0 as usize];
-        match (peer.address.id, address.id) {
-            (_, 0) => Some(known),
-            (0, id) => {
-                peer.address.id = id;
-                self.by_id.insert(id, known);
-                Some(known)
-            }
-            // Somebody else was at this place before.
-            _ => None,
+        if !peer.is_self {
+            // From now on it is whoever is there.
+            peer.address.id = 0;
         }
+        Some(known)
     }
 
     fn add(&mut self, address: Address) -> PeerId {
         let peer = PeerId(self.all.len() as u32);
+        let is_self = address.id == self.own;
         if address.id != 0 {
             self.by_id.insert(address.id, peer);
         }
-        for way in &address.ways {
-            self.by_way.insert(*way, peer);
+        if address.id == 0 || is_self {
+            self.note_ways(&address, peer);
         }
-        let is_self = address.id == self.own;
         self.all.push(Peer::new(address, is_self));
         peer
     }
 
-    /// A peer that was known by where it is says who it is now: it may be another one than before.
-    pub(super) fn rename(&mut self, peer: PeerId, id: u64) {
-        if let Some(known) = self.all.get_mut(peer.0 as usize)
-            && known.address.id != id
-        {
-            self.by_id.remove(&known.address.id);
-            known.address.id = id;
-            self.by_id.insert(id, peer);
+    fn note_ways(&mut self, address: &Address, peer: PeerId) {
+        for way in &address.ways {
+            self.by_way.insert(*way, peer);
         }
+    }
+
+    /// A peer says who it is: it may be another one than before.
+    pub(super) fn meet(&mut self, peer: PeerId, id: u64) {
+        let Some(known) = self.all.get_mut(peer.0 as usize) else { return };
+        let address = known.address.clone();
+        let before = core::mem::replace(&mut known.id, id);
+        if before != id && self.by_id.get(&before) == Some(&peer) {
+            self.by_id.remove(&before);
+        }
+        self.by_id.insert(id, peer);
+        self.note_ways(&address, peer);
     }
 
     /// The peer at one of these ways, whoever it was before, or else a new one: for one that has connected to us.

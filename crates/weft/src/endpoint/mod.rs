@@ -76,8 +76,9 @@ impl Endpoint {
         attributes: &EndpointAttributes,
         completions: Arc<dyn Completions>,
     ) -> Result<Self, Error> {
-        let id = getrandom::u64().map_err(|_| MemoryError::NoRandomness)?;
-        let endpoint = MessageEndpoint::open(&domain.opened().nic, domain.id(), attributes, id, completions)?;
+        let random = || getrandom::u64().map_err(|_| MemoryError::NoRandomness);
+        let seeds = (random()?, random()?);
+        let endpoint = MessageEndpoint::open(&domain.opened().nic, domain.id(), attributes, seeds, completions)?;
         Ok(Self { endpoint, domain: domain.clone() })
     }
 

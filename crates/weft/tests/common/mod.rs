@@ -11,7 +11,7 @@ use weft::verbs::{
 };
 
 /// Nothing here takes this long; a test that waits in vain fails then.
-pub(crate) const PATIENCE: Option<Duration> = Some(Duration::from_secs(120));
+pub(crate) const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
 
 /// Every right.
 pub(crate) const ALL: Access = Access::all();

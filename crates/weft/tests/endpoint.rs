@@ -1,0 +1,535 @@
+//! Endpoints over real TCP: messages of every size and protocol, one-sided transfers, atomics, and how they fail.
+
+mod common;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{Kind, PATIENCE, each_kind};
+use weft::endpoint::{
+    Address, AtomicPost, Combine, Completed, Element, Endpoint, EndpointAttributes, EndpointError, EndpointFailure,
+    Event, EventQueue, Level, Loan, Match, MessageSettings, PeerId, ReceivePost, RemotePlace, SendPost, TransferPost,
+};
+use weft::verbs::{Access, Context, Progress, ProtectionDomain};
+
+/// Endpoints of one NIC, that all know each other.
+struct Group {
+    context: Context,
+    domain: ProtectionDomain,
+    ends: Vec<End>,
+}
+
+struct End {
+    endpoint: Endpoint,
+    events: EventQueue,
+    peers: Vec<PeerId>,
+}
+
+impl Group {
+    fn new(kind: Kind, count: usize) -> Self {
+        Self::with(kind, count, &EndpointAttributes::at(kind.any()))
+    }
+
+    fn with(kind: Kind, count: usize, attributes: &EndpointAttributes) -> Self {
+        let context = kind.context();
+        let domain = context.allocate_protection_domain().unwrap();
+        let mut ends: Vec<End> = (0..count).map(|_| End::open(&context, &domain, attributes)).collect();
+        let addresses: Vec<Address> = ends.iter().map(|end| end.endpoint.address()).collect();
+        for end in &mut ends {
+            end.peers = end.endpoint.peers(&addresses).unwrap();
+        }
+        Self { context, domain, ends }
+    }
+}
+
+impl End {
+    fn open(context: &Context, domain: &ProtectionDomain, attributes: &EndpointAttributes) -> Self {
+        let events = EventQueue::new(context).unwrap();
+        let endpoint = Endpoint::open(domain, attributes, Arc::new(events.clone())).unwrap();
+        Self { endpoint, events, peers: Vec::new() }
+    }
+
+    fn next(&self) -> Event {
+        self.events.wait(PATIENCE).expect("a completion in time")
+    }
+
+    fn done(&self, context: u64) -> Event {
+        let event = self.next();
+        assert!(event.context == context && event.outcome.is_ok(), "{event:?} instead of {context}");
+        event
+    }
+}
+
+fn bytes(length: usize, seed: u64) -> Vec<u8> {
+    (0..length as u64).map(|at| (at.wrapping_mul(0x9e37_79b9).wrapping_add(seed * 31) >> 7) as u8).collect()
+}
+
+fn exactly(tag: u64) -> Match {
+    Match { tag, ignore: 0 }
+}
+
+/// Around every threshold: empty, inline, one packet, three-way, one and several fragments.
+const LENGTHS: [usize; 16] = [
+    0, 1, 8, 64, 65, 128, 2048, 4096, 16_383, 16_384, 16_385, 65_536, 65_537, 1 << 20, (1 << 20) + 1, 5_000_000,
+];
+
+#[test]
+fn messages_of_all_lengths_arrive_expected_and_unexpected() {
+    each_kind(|kind| {
+        let group = Group::new(kind, 2);
+        let [a, b] = &group.ends[..] else { panic!() };
+        for (number, length) in LENGTHS.into_iter().enumerate() {
+            let tag = number as u64;
+            let content = bytes(length, tag);
+            for expected in [true, false] {
+                let receive = || {
+                    let post = ReceivePost::new(vec![0; length]).matching(exactly(tag)).context(100 + tag);
+                    b.endpoint.receive(post).unwrap();
+                };
+                if expected {
+                    receive();
+                }
+                a.endpoint.send(SendPost::new(a.peers[1], content.clone()).tag(tag).context(tag)).unwrap();
+                if !expected {
+                    let start = Instant::now();
+                    while b.endpoint.peek(None, Some(exactly(tag)), None).unwrap().is_none() {
+                        assert!(start.elapsed() < Duration::from_secs(60), "{length} bytes never came");
+                        a.endpoint.progress();
+                        b.endpoint.progress();
+                    }
+                    receive();
+                }
+                let received = b.events.wait_for(|event| event.context == 100 + tag, PATIENCE).unwrap();
+                assert_eq!((received.tag, received.length as usize, received.peer), (tag, length, Some(b.peers[0])));
+                assert!(received.buffer.unwrap()[..] == content[..], "{length} bytes, expected: {expected}");
+                let sent = a.events.wait_for(|event| event.context == tag && event.length as usize == length, PATIENCE);
+                assert_eq!(sent.unwrap().completed, Completed::Send);
+            }
+        }
+    });
+}
+
+#[test]
+fn an_endpoint_can_send_to_itself() {
+    let group = Group::new(Kind::plain(Progress::Hybrid), 1);
+    let end = &group.ends[0];
+    let me = end.peers[0];
+    for length in LENGTHS {
+        let content = bytes(length, 5);
+        end.endpoint.send(SendPost::new(me, content.clone()).tag(1).context(1).level(Level::Delivered)).unwrap();
+        end.endpoint.receive(ReceivePost::new(vec![0; length]).matching(exactly(1)).from(me).context(2)).unwrap();
+        let mut left = vec![1, 2];
+        while !left.is_empty() {
+            let event = end.next();
+            assert!(event.outcome.is_ok(), "{event:?}");
+            left.retain(|context| *context != event.context);
+            if event.context == 2 {
+                assert!(event.buffer.unwrap()[..] == content[..]);
+            }
+        }
+    }
+    let region = group.domain.allocate(64, Access::all()).unwrap();
+    let place = RemotePlace { stag: region.stag(), offset: region.base() };
+    end.endpoint.write(TransferPost::new(me, b"to myself".to_vec(), place).context(3)).unwrap();
+    end.done(3);
+    end.endpoint.read(TransferPost::new(me, vec![0; 9], place).context(4)).unwrap();
+    assert_eq!(&end.done(4).buffer.unwrap()[..], b"to myself");
+}
+
+#[test]
+fn everybody_to_everybody_in_order() {
+    const ENDS: usize = 6;
+    const MESSAGES: u64 = 60;
+    for progress in [Progress::Hybrid, Progress::Thread] {
+        let group = Group::new(Kind::plain(progress), ENDS);
+        let length = |number: u64| [3usize, 700, 20_000, 90_000][number as usize % 4];
+        for number in 0..MESSAGES {
+            for (from, end) in group.ends.iter().enumerate() {
+                for to in 0..ENDS {
+                    let content = bytes(length(number), number * 100 + from as u64);
+                    end.endpoint.send(SendPost::new(end.peers[to], content).tag(3).context(1_000_000)).unwrap();
+                }
+            }
+        }
+        for end in &group.ends {
+            for from in 0..ENDS {
+                for number in 0..MESSAGES {
+                    let context = from as u64 * MESSAGES + number;
+                    let post = ReceivePost::new(vec![0; length(number)]).matching(exactly(3)).context(context);
+                    end.endpoint.receive(post.from(end.peers[from])).unwrap();
+                }
+            }
+        }
+        for end in &group.ends {
+            let mut received = 0;
+            let mut sent = 0;
+            while received < ENDS as u64 * MESSAGES || sent < ENDS as u64 * MESSAGES {
+                let event = end.next();
+                assert!(event.outcome.is_ok(), "{event:?}");
+                if event.completed == Completed::Send {
+                    sent += 1;
+                    continue;
+                }
+                received += 1;
+                let (from, number) = (event.context / MESSAGES, event.context % MESSAGES);
+                assert!(event.buffer.unwrap()[..] == bytes(length(number), number * 100 + from)[..], "{from} {number}");
+            }
+        }
+    }
+}
+
+#[test]
+fn writes_reads_and_atomics() {
+    each_kind(|kind| {
+        let group = Group::new(kind, 2);
+        let [a, b] = &group.ends[..] else { panic!() };
+        let region = group.domain.allocate(6 << 20, Access::all()).unwrap();
+        let place = |offset| RemotePlace { stag: region.stag(), offset: region.base() + offset };
+        for length in LENGTHS {
+            let content = bytes(length, 9);
+            for level in [Level::Handed, Level::Delivered] {
+                region.fill_with(|_| 0).unwrap();
+                let post = TransferPost::new(a.peers[1], content.clone(), place(8)).context(1).level(level);
+                a.endpoint.write(post).unwrap();
+                a.done(1);
+                if level == Level::Delivered {
+                    let mut there = vec![0; length];
+                    region.read(8, &mut there).unwrap();
+                    assert!(there == content, "{length} bytes are there when it says so");
+                }
+                a.endpoint.read(TransferPost::new(a.peers[1], vec![0; length], place(8)).context(2)).unwrap();
+                assert!(a.done(2).buffer.unwrap()[..] == content[..], "{length} bytes");
+            }
+        }
+        let atomic = |operation, element: Element, operand: &[u8], compare: &[u8], count: u32| AtomicPost {
+            peer: a.peers[1],
+            place: place(0),
+            element,
+            operation,
+            count,
+            operand: operand.to_vec(),
+            compare: compare.to_vec(),
+            result: Some(vec![0; count as usize * element.size()].into()),
+            level: Level::Handed,
+            fence: false,
+            context: 7,
+            marks: 0,
+        };
+        region.store_u64(0, 40, std::sync::atomic::Ordering::SeqCst).unwrap();
+        let number = |event: Event| u64::from_ne_bytes(event.buffer.unwrap()[..].try_into().unwrap());
+        let word = |value: u64| value.to_ne_bytes();
+        a.endpoint.atomic(atomic(Combine::Sum, Element::U64, &word(2), &[], 1)).unwrap();
+        assert_eq!(number(a.done(7)), 40);
+        a.endpoint.atomic(atomic(Combine::SwapIfEqual, Element::U64, &word(50), &word(42), 1)).unwrap();
+        assert_eq!(number(a.done(7)), 42);
+        a.endpoint.atomic(atomic(Combine::Max, Element::U64, &word(60), &[], 1)).unwrap();
+        assert_eq!(number(a.done(7)), 50);
+        a.endpoint.atomic(atomic(Combine::Write, Element::U64, &word(70), &[], 1)).unwrap();
+        assert_eq!(number(a.done(7)), 60);
+        a.endpoint.atomic(atomic(Combine::Read, Element::U64, &[], &[], 1)).unwrap();
+        assert_eq!(number(a.done(7)), 70);
+        region.write(0, &[1.5f32, 2.5].map(f32::to_ne_bytes).concat()).unwrap();
+        let two = [10f32, 20.0].map(f32::to_ne_bytes).concat();
+        a.endpoint.atomic(atomic(Combine::Sum, Element::F32, &two, &[], 2)).unwrap();
+        a.done(7);
+        let mut sums = [0; 8];
+        region.read(0, &mut sums).unwrap();
+        assert_eq!(sums.to_vec(), [11.5f32, 22.5].map(f32::to_ne_bytes).concat());
+        let wrong = a.endpoint.atomic(atomic(Combine::BitAnd, Element::F32, &two, &[], 2));
+        assert!(matches!(wrong, Err(EndpointError::Invalid(_))), "{wrong:?}");
+    });
+}
+
+#[test]
+fn a_write_with_immediate_data_is_seen_when_it_is_there() {
+    each_kind(|kind| {
+        let group = Group::new(kind, 2);
+        let [a, b] = &group.ends[..] else { panic!() };
+        let region = group.domain.allocate(1 << 17, Access::all()).unwrap();
+        let place = RemotePlace { stag: region.stag(), offset: region.base() };
+        for round in 0..60 {
+            let content = bytes(100_000, round);
+            a.endpoint.write(TransferPost::new(a.peers[1], content.clone(), place).data(round).context(1)).unwrap();
+            a.done(1);
+            let event = b.next();
+            assert_eq!((event.completed, event.data, event.peer), (Completed::RemoteWrite, Some(round), Some(b.peers[0])));
+            let mut there = vec![0; content.len()];
+            region.read(0, &mut there).unwrap();
+            assert!(there == content);
+        }
+    });
+}
+
+#[test]
+fn a_receive_of_many_takes_one_message_after_the_other() {
+    let group = Group::new(Kind::plain(Progress::Hybrid), 2);
+    let [a, b] = &group.ends[..] else { panic!() };
+    let mut post = ReceivePost::new(vec![0; 100_000]).context(1);
+    post.many = Some(30_000);
+    b.endpoint.receive(post).unwrap();
+    let lengths = [10usize, 20_000, 0, 50_000];
+    for (number, length) in lengths.into_iter().enumerate() {
+        a.endpoint.send(SendPost::new(a.peers[1], bytes(length, number as u64)).context(2)).unwrap();
+    }
+    let events: Vec<Event> = lengths.iter().map(|_| b.done(1)).collect();
+    let buffer = events.iter().find_map(|event| event.buffer.as_ref()).expect("it comes back at the end");
+    assert_eq!(events.iter().filter(|event| event.last).count(), 1);
+    assert!(events[3].last);
+    let mut offset = 0;
+    for (number, length) in lengths.into_iter().enumerate() {
+        assert!(events.iter().any(|event| (event.offset, event.length) == (offset, length as u64)), "{number}: {events:?}");
+        let range = offset as usize..offset as usize + length;
+        assert!(buffer[range] == bytes(length, number as u64)[..], "{number}");
+        offset += length as u64;
+    }
+}
+
+#[test]
+fn what_is_too_long_is_cut_and_said() {
+    let group = Group::new(Kind::plain(Progress::Hybrid), 2);
+    let [a, b] = &group.ends[..] else { panic!() };
+    for length in [100usize, 40_000, 2_000_000] {
+        b.endpoint.receive(ReceivePost::new(vec![0; 60]).matching(exactly(1)).context(1)).unwrap();
+        a.endpoint.send(SendPost::new(a.peers[1], bytes(length, 1)).tag(1).context(2)).unwrap();
+        let event = b.next();
+        let expected = EndpointFailure::Truncated { length: length as u64, room: 60 };
+        assert_eq!(event.outcome, Err(expected), "{length}");
+        assert!(event.buffer.unwrap()[..] == bytes(length, 1)[..60]);
+        a.done(2);
+    }
+}
+
+#[test]
+fn receives_can_be_canceled_once() {
+    let group = Group::new(Kind::plain(Progress::Hybrid), 1);
+    let end = &group.ends[0];
+    end.endpoint.receive(ReceivePost::new(vec![0; 8]).matching(exactly(1)).context(5)).unwrap();
+    assert!(!end.endpoint.cancel(6));
+    assert!(end.endpoint.cancel(5) && !end.endpoint.cancel(5));
+    assert_eq!(end.next().outcome, Err(EndpointFailure::Canceled));
+}
+
+#[test]
+fn a_peer_that_cannot_be_reached_is_an_error_that_names_the_way() {
+    let group = Group::new(Kind::plain(Progress::Hybrid), 1);
+    let end = &group.ends[0];
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = end.endpoint.peer(&Address::from(free)).unwrap();
+    end.endpoint.send(SendPost::new(nobody, vec![1]).tag(1).context(1)).unwrap();
+    let place = RemotePlace { stag: weft::endpoint::Stag(1), offset: 0 };
+    end.endpoint.write(TransferPost::new(nobody, vec![1], place).context(2)).unwrap();
+    for _ in 0..2 {
+        let event = end.next();
+        let text = event.outcome.unwrap_err().to_string();
+        assert!(text.contains(&free.to_string()) && text.contains("refused"), "{text}");
+    }
+}
+
+#[test]
+fn somebody_else_at_the_address_is_not_taken_for_the_peer() {
+    let kind = Kind::plain(Progress::Hybrid);
+    let group = Group::new(kind, 2);
+    let [a, b] = &group.ends[..] else { panic!() };
+    let way: SocketAddr = b.endpoint.address().ways[0];
+    let ghost = Address { id: b.endpoint.address().id ^ 1, ..Address::from(way) };
+    let context = kind.context();
+    let domain = context.allocate_protection_domain().unwrap();
+    let other = End::open(&context, &domain, &EndpointAttributes::at(kind.any()));
+    let ghost = other.endpoint.peer(&ghost).unwrap();
+    other.endpoint.send(SendPost::new(ghost, vec![1]).context(1)).unwrap();
+    let text = other.next().outcome.unwrap_err().to_string();
+    assert!(text.contains("another endpoint listens there"), "{text}");
+    // A peer of which only the place is known is whoever is there.
+    let known = other.endpoint.peer(&Address::from(way)).unwrap();
+    other.endpoint.send(SendPost::new(known, vec![1]).context(2)).unwrap();
+    b.endpoint.receive(ReceivePost::new(vec![0; 1]).context(3)).unwrap();
+    b.done(3);
+    drop(a.events.poll());
+}
+
+#[test]
+fn of_several_ways_the_one_that_answers_is_taken() {
+    let kind = Kind::plain(Progress::Hybrid);
+    let group = Group::new(kind, 1);
+    let there = group.ends[0].endpoint.address();
+    let context = kind.context();
+    let domain = context.allocate_protection_domain().unwrap();
+    let end = End::open(&context, &domain, &EndpointAttributes::at(kind.any()));
+    let mut address = there.clone();
+    let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    address.ways.insert(0, refused);
+    let peer = end.endpoint.peer(&address).unwrap();
+    group.ends[0].endpoint.receive(ReceivePost::new(vec![0; 4]).context(1)).unwrap();
+    end.endpoint.send(SendPost::new(peer, b"weft".to_vec()).context(2)).unwrap();
+    assert_eq!(&group.ends[0].done(1).buffer.unwrap()[..], b"weft");
+}
+
+#[test]
+fn a_peer_that_comes_again_is_reached_again() {
+    let kind = Kind::plain(Progress::Hybrid);
+    let group = Group::new(kind, 1);
+    let end = &group.ends[0];
+    let mut bind: SocketAddr = kind.any();
+    for round in 0..3u8 {
+        let context = kind.context();
+        let domain = context.allocate_protection_domain().unwrap();
+        let other = End::open(&context, &domain, &EndpointAttributes::at(bind));
+        bind = other.endpoint.address().ways[0];
+        // Known by its place alone, as with sockaddr.
+        let peer = end.endpoint.peer(&Address::from(bind)).unwrap();
+        end.endpoint.send(SendPost::new(peer, vec![round]).context(1)).unwrap();
+        other.endpoint.receive(ReceivePost::new(vec![9]).context(2)).unwrap();
+        assert_eq!(other.done(2).buffer.unwrap()[..], [round]);
+        end.done(1);
+        // And it answers.
+        end.endpoint.receive(ReceivePost::new(vec![9]).context(3)).unwrap();
+        let back = other.endpoint.peer(&end.endpoint.address()).unwrap();
+        other.endpoint.send(SendPost::new(back, vec![round + 10]).context(4)).unwrap();
+        assert_eq!(end.done(3).buffer.unwrap()[..], [round + 10]);
+        other.done(4);
+    }
+}
+
+#[test]
+fn both_connect_at_once_and_one_connection_stands() {
+    for progress in [Progress::Hybrid, Progress::Thread, Progress::Caller] {
+        for _ in 0..20 {
+            let kind = Kind::plain(progress);
+            let ends: Vec<(Context, End)> = (0..2)
+                .map(|_| {
+                    let context = kind.context();
+                    let domain = context.allocate_protection_domain().unwrap();
+                    let end = End::open(&context, &domain, &EndpointAttributes::at(kind.any()));
+                    (context, end)
+                })
+                .collect();
+            std::thread::scope(|scope| {
+                for number in 0..2 {
+                    let (here, there) = (&ends[number].1, ends[1 - number].1.endpoint.address());
+                    scope.spawn(move || {
+                        let peer = here.endpoint.peer(&there).unwrap();
+                        here.endpoint.receive(ReceivePost::new(vec![0; 8]).context(1)).unwrap();
+                        here.endpoint.send(SendPost::new(peer, bytes(8, 3)).context(2)).unwrap();
+                        for _ in 0..2 {
+                            let event = here.next();
+                            assert!(event.outcome.is_ok(), "{event:?}");
+                        }
+                        // What the peer still waits for goes on as long as somebody runs this NIC.
+                        here.endpoint.wait_until(Some(Duration::from_millis(20)), || false);
+                    });
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn the_end_of_a_peer_fails_what_waits_for_it() {
+    let kind = Kind::plain(Progress::Hybrid);
+    let group = Group::new(kind, 1);
+    let end = &group.ends[0];
+    let context = kind.context();
+    let domain = context.allocate_protection_domain().unwrap();
+    let other = End::open(&context, &domain, &EndpointAttributes::at(kind.any()));
+    let peer = end.endpoint.peer(&other.endpoint.address()).unwrap();
+    // A long message that nobody receives waits at the sender.
+    end.endpoint.send(SendPost::new(peer, vec![1; 1 << 20]).tag(1).context(1)).unwrap();
+    while other.endpoint.peek(None, Some(exactly(1)), None).unwrap().is_none() {
+        end.endpoint.progress();
+        other.endpoint.progress();
+    }
+    drop(other);
+    let event = end.next();
+    assert!(matches!(event.outcome, Err(EndpointFailure::Lost(_))), "{event:?}");
+    assert_eq!(event.buffer.map(|buffer| buffer.len()), Some(1 << 20), "the memory comes back");
+}
+
+#[test]
+fn a_peer_that_is_flooded_slows_the_sender_down_and_loses_nothing() {
+    let kind = Kind::plain(Progress::Hybrid);
+    let mut attributes = EndpointAttributes::at(kind.any());
+    attributes.settings.messages = MessageSettings { unexpected_bytes: 100_000, ..MessageSettings::default() };
+    let group = Group::with(kind, 2, &attributes);
+    let [a, b] = &group.ends[..] else { panic!() };
+    const MESSAGES: u64 = 2000;
+    for number in 0..MESSAGES {
+        a.endpoint.send(SendPost::new(a.peers[1], bytes(1000, number)).tag(number).context(1)).unwrap();
+    }
+    // The other way goes on.
+    a.endpoint.receive(ReceivePost::new(vec![0; 300_000]).matching(exactly(1)).context(2)).unwrap();
+    b.endpoint.send(SendPost::new(b.peers[0], bytes(300_000, 1)).tag(1).context(3)).unwrap();
+    let mut sent = 0;
+    let mut answered = false;
+    while !answered {
+        let event = a.next();
+        assert!(event.outcome.is_ok());
+        answered = event.context == 2;
+        sent += u64::from(event.context == 1);
+    }
+    assert!(sent < MESSAGES, "{sent} of {MESSAGES} went out though nobody took them");
+    b.done(3);
+    for number in (0..MESSAGES).rev() {
+        b.endpoint.receive(ReceivePost::new(vec![0; 1000]).matching(exactly(number)).context(number)).unwrap();
+    }
+    for _ in 0..MESSAGES {
+        let event = b.next();
+        assert!(event.buffer.unwrap()[..] == bytes(1000, event.context)[..]);
+    }
+}
+
+#[test]
+fn a_target_that_never_calls_in_is_served() {
+    let kind = Kind::plain(Progress::Hybrid);
+    let group = Group::new(kind, 1);
+    let end = &group.ends[0];
+    let context = kind.context();
+    let domain = context.allocate_protection_domain().unwrap();
+    let other = End::open(&context, &domain, &EndpointAttributes::at(kind.any()));
+    other.endpoint.receive(ReceivePost::new(vec![0; 1 << 20]).matching(exactly(1)).context(1)).unwrap();
+    let peer = end.endpoint.peer(&other.endpoint.address()).unwrap();
+    // Matched, fetched, acknowledged: by the other's NIC alone.
+    let content = bytes(1 << 20, 4);
+    end.endpoint.send(SendPost::new(peer, content.clone()).tag(1).context(2).level(Level::Delivered)).unwrap();
+    end.done(2);
+    assert!(other.events.poll().unwrap().buffer.unwrap()[..] == content[..]);
+}
+
+#[test]
+fn wrong_requests_are_refused_with_the_reason() {
+    let group = Group::new(Kind::plain(Progress::Hybrid), 1);
+    let end = &group.ends[0];
+    let stranger = PeerId(77);
+    assert_eq!(end.endpoint.send(SendPost::new(stranger, vec![1])), Err(EndpointError::UnknownPeer(stranger)));
+    let mut injected = SendPost::new(end.peers[0], vec![0; 1 << 20]);
+    injected.inject = true;
+    assert!(matches!(end.endpoint.send(injected), Err(EndpointError::TooLong { .. })));
+    let claimed = end.endpoint.receive_claimed(5, ReceivePost::new(Loan::empty()));
+    assert_eq!(claimed, Err(EndpointError::NotClaimed(5)));
+    end.endpoint.close();
+    assert_eq!(end.endpoint.send(SendPost::new(end.peers[0], vec![1])), Err(EndpointError::Closed));
+    drop(group.context.counters());
+}
+
+#[test]
+fn a_fenced_message_waits_for_the_write_before_it() {
+    let group = Group::new(Kind::plain(Progress::Hybrid), 2);
+    let [a, b] = &group.ends[..] else { panic!() };
+    let region = group.domain.allocate(1 << 20, Access::all()).unwrap();
+    let place = RemotePlace { stag: region.stag(), offset: region.base() };
+    for round in 0..20 {
+        let content = bytes(1 << 20, round);
+        b.endpoint.receive(ReceivePost::new(vec![0; 1]).context(1)).unwrap();
+        a.endpoint.write(TransferPost::new(a.peers[1], content.clone(), place).context(2)).unwrap();
+        let mut post = SendPost::new(a.peers[1], vec![1]).context(3);
+        post.fence = round % 2 == 0;
+        a.endpoint.send(post).unwrap();
+        b.done(1);
+        let mut there = vec![0; content.len()];
+        region.read(0, &mut there).unwrap();
+        assert!(there == content);
+        let mut done = [a.next(), a.next()].map(|event| (event.context, event.outcome));
+        done.sort_by_key(|(context, _)| *context);
+        assert_eq!(done, [(2, Ok(())), (3, Ok(()))]);
+    }
+}
