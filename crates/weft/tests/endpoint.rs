@@ -70,9 +70,8 @@ fn exactly(tag: u64) -> Match {
 }
 
 /// Around every threshold: empty, inline, one packet, three-way, one and several fragments.
-const LENGTHS: [usize; 16] = [
-    0, 1, 8, 64, 65, 128, 2048, 4096, 16_383, 16_384, 16_385, 65_536, 65_537, 1 << 20, (1 << 20) + 1, 5_000_000,
-];
+const LENGTHS: [usize; 16] =
+    [0, 1, 8, 64, 65, 128, 2048, 4096, 16_383, 16_384, 16_385, 65_536, 65_537, 1 << 20, (1 << 20) + 1, 5_000_000];
 
 #[test]
 fn messages_of_all_lengths_arrive_expected_and_unexpected() {
@@ -253,7 +252,10 @@ fn a_write_with_immediate_data_is_seen_when_it_is_there() {
             a.endpoint.write(TransferPost::new(a.peers[1], content.clone(), place).data(round).context(1)).unwrap();
             a.done(1);
             let event = b.next();
-            assert_eq!((event.completed, event.data, event.peer), (Completed::RemoteWrite, Some(round), Some(b.peers[0])));
+            assert_eq!(
+                (event.completed, event.data, event.peer),
+                (Completed::RemoteWrite, Some(round), Some(b.peers[0]))
+            );
             let mut there = vec![0; content.len()];
             region.read(0, &mut there).unwrap();
             assert!(there == content);
@@ -278,7 +280,10 @@ fn a_receive_of_many_takes_one_message_after_the_other() {
     assert!(events[3].last);
     let mut offset = 0;
     for (number, length) in lengths.into_iter().enumerate() {
-        assert!(events.iter().any(|event| (event.offset, event.length) == (offset, length as u64)), "{number}: {events:?}");
+        assert!(
+            events.iter().any(|event| (event.offset, event.length) == (offset, length as u64)),
+            "{number}: {events:?}"
+        );
         let range = offset as usize..offset as usize + length;
         assert!(buffer[range] == bytes(length, number as u64)[..], "{number}");
         offset += length as u64;

@@ -4,6 +4,7 @@
 //! for the machines in `weft-mpa` and `weft-rdmap` to say. All fields are big-endian, but for MPA's CRC.
 #![forbid(unsafe_code)]
 
+pub mod atomic_call;
 mod bytes;
 mod crc;
 pub mod ddp;

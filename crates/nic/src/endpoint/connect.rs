@@ -2,10 +2,8 @@
 
 use std::net::SocketAddr;
 
-use self::meeting::{Decision, Standing, decide};
-use core::time::Duration;
 use weft_base::{Clock, Network, PeerId, Time};
-use weft_message::{Settings as MessageSettings, Terms};
+use weft_message::{Decision, Meeting, Settings as MessageSettings, Standing, Terms};
 use weft_mpa::{Extensions, Initiator, Offer, ReadyKind, ReadyKinds, StartFailure};
 use weft_wire::message::{Hello, HelloError, Refusal};
 
@@ -34,6 +32,9 @@ pub(super) fn offer(settings: &Settings) -> Offer {
     within_limits(&offer, settings)
 }
 
+/// A peer that has said that it is connecting to us is awaited so often, in the time that there is for connecting, and then we try again.
+const AWAITED_TIMES: u32 = 4;
+
 /// Endpoints and their connections belong to the first engine.
 const LANE: usize = 0;
 
@@ -51,6 +52,7 @@ impl Core {
             return;
         }
         known.attempts.clear();
+        known.times_awaited = 0;
         self.try_way(peer, 0, engine);
     }
 
@@ -239,7 +241,7 @@ impl Core {
         let Some(known) = self.joint.peers.get_mut(peer) else { return };
         known.link = None;
         known.awaited = true;
-        let until = now + self.settings.connect_timeout;
+        let until = now + self.settings.connect_timeout / AWAITED_TIMES;
         self.awaited.push((peer, until));
         self.wake_by(until);
     }
@@ -273,7 +275,7 @@ impl Core {
             HelloError::Version(_) => Refusal::Version,
             HelloError::Foreign | HelloError::Malformed => Refusal::SomebodyElse,
         })?;
-        if hello.wanted != 0 && hello.wanted != self.address.id || self.closing {
+        if self.closing {
             return Err(Refusal::SomebodyElse);
         }
         let mut ways = hello.addresses.clone();
@@ -281,9 +283,16 @@ impl Core {
             ways.push(info.remote);
         }
         let peer = self.joint.peers.find_caller(&Address { id: hello.id, ways }).map_err(|_| Refusal::Full)?;
-        match decide(self.address.id, self.standing(peer), &hello) {
-            Decision::Accept => {}
-            Decision::AcceptInsteadOfOurs => self.drop_opening(peer, engine),
+        let meeting = Meeting {
+            own: self.address.id,
+            theirs: hello.id,
+            wanted: hello.wanted,
+            serial: hello.serial,
+            standing: self.standing(peer),
+            is_full: false,
+        };
+        match meeting.decide() {
+            Decision::Accept | Decision::AcceptInsteadOfOurs => self.drop_opening(peer, engine),
             Decision::ReplaceOld => self.drop_old(peer, engine),
             Decision::Reject(refusal) => return Err(refusal),
         }
@@ -292,9 +301,9 @@ impl Core {
 
     /// How we stand with a peer.
     fn standing(&self, peer: PeerId) -> Standing {
-        let Some(known) = self.joint.peers.get(peer) else { return Standing::Strangers };
+        let Some(known) = self.joint.peers.get(peer) else { return Standing::Nothing };
         match known.link.and_then(|key| self.links.get(key.0)) {
-            None => Standing::Strangers,
+            None => Standing::Nothing,
             Some(link) => match link.phase {
                 Phase::Opening(_) => Standing::Connecting { wanted: known.address.id },
                 _ => Standing::Connected { id: known.id, serial: link.peer_serial },
@@ -421,47 +430,19 @@ impl Core {
                 continue;
             }
             known.awaited = false;
-            let remote = known.address.ways.first().copied();
-            if let Some(remote) = remote {
-                let waited_for: Duration = self.settings.connect_timeout;
+            known.times_awaited += 1;
+            if known.times_awaited < AWAITED_TIMES {
+                // Its attempt may have been lost.
+                self.try_way(peer, 0, engine);
+                continue;
+            }
+            if let Some(remote) = known.address.ways.first().copied() {
+                let waited_for = self.settings.connect_timeout;
                 let error = ConnectionError::Start(StartFailure::TimedOut { waited_for });
                 self.note_attempt(peer, None, remote, AttemptFailure::Connection(error));
             }
             self.give_up(peer);
         }
         true
-    }
-}
-mod meeting {
-    use weft_wire::message::{Hello, Refusal};
-    pub(super) enum Decision {
-        Accept,
-        AcceptInsteadOfOurs,
-        ReplaceOld,
-        Reject(Refusal),
-    }
-    pub(super) enum Standing {
-        Strangers,
-        Connecting { wanted: u64 },
-        Connected { id: u64, serial: u64 },
-    }
-    pub(super) fn decide(own: u64, standing: Standing, theirs: &Hello) -> Decision {
-        match standing {
-            Standing::Strangers => Decision::Accept,
-            Standing::Connecting { .. } => {
-                if own < theirs.id {
-                    Decision::Reject(Refusal::Tie)
-                } else {
-                    Decision::AcceptInsteadOfOurs
-                }
-            }
-            Standing::Connected { id, serial } => {
-                if id != theirs.id || theirs.serial > serial {
-                    Decision::ReplaceOld
-                } else {
-                    Decision::Reject(Refusal::Tie)
-                }
-            }
-        }
     }
 }

@@ -23,6 +23,8 @@ pub(super) struct Peer {
     pub(super) attempts: Vec<Attempt>,
     /// Whether the peer was told that it shall connect to us: its connection is awaited.
     pub(super) awaited: bool,
+    /// How often that was in vain.
+    pub(super) times_awaited: u32,
     /// One-sided work that could not be posted yet, in order.
     pub(super) work: VecDeque<Work>,
     /// The peer is in the list of those with such work.
@@ -44,6 +46,7 @@ impl Peer {
             link: None,
             attempts: Vec::new(),
             awaited: false,
+            times_awaited: 0,
             work: VecDeque::new(),
             is_listed: false,
             under_way: 0,
