@@ -8,10 +8,11 @@ use clap::Args;
 use super::campaign::Plan;
 use super::contestant::Entry;
 use super::job::{Cache, Job, Kind, LARGEST_WINDOW, MOST_CONNECTIONS, MOST_MESSAGES, Operation, Switch, Target, Wait};
+use super::mpi::{self, Installation, Library};
 use super::place::{LabWish, Place};
 use super::size::Sizes;
 use super::stack::Stack;
-use super::tests::{Basis, Test};
+use super::tests::{Basis, Case, Part, Test};
 use crate::failure::Failure;
 
 const EXAMPLES: &str = "\
@@ -30,6 +31,8 @@ Examples:
   weft perf markers                                   what markers cost, by their spacing
   weft perf idle --connections 1000 --seconds 10      what quiet connections cost
   weft perf all-to-all --processes 8,64               many processes on this machine
+  weft perf mpi --library mpich --test latency,rate   an MPI library over Weft, libfabric's tcp, and UCX
+  weft perf bandwidth --transport libfabric:weft --vs libfabric:tcp,ucx
   weft perf bandwidth --json result.json              for figures and scripts
   weft perf --listen 192.0.2.1:7471                   on one machine, and on the other:
   weft perf latency --connect 192.0.2.1
@@ -48,8 +51,8 @@ pub(crate) struct Arguments {
     #[arg(value_enum, required_unless_present = "listen")]
     test: Option<Test>,
     /// What is measured, and stands above the line in every ratio [default: iwarp, or the test's first variant of it]
-    #[arg(long, value_name = "NAME", value_parser = Entry::parse)]
-    transport: Option<Entry>,
+    #[arg(long, value_name = "NAME")]
+    transport: Option<String>,
     /// The peers to measure beside it, or `none` [default: the test's; those that are not installed are named]
     #[arg(long, value_name = "NAME[:VARIANT],...", value_delimiter = ',')]
     vs: Option<Vec<String>>,
@@ -91,6 +94,15 @@ pub(crate) struct Arguments {
     /// all-to-all: how many processes, each number a case of its own
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "8,64")]
     pub(super) processes: Vec<usize>,
+    /// mpi: the libraries, each a case of its own [default: all that are there]
+    #[arg(long, value_enum, value_name = "LIBRARY,...", value_delimiter = ',')]
+    library: Vec<Library>,
+    /// mpi: what is measured of each [default: all of it]
+    #[arg(long = "test", value_enum, value_name = "TEST,...", value_delimiter = ',')]
+    pub(super) part: Vec<Part>,
+    /// mpi: Python environments with MPI libraries, or folders of such [default: $WEFT_MPI, or .cache/mpi here or above]
+    #[arg(long, value_name = "FOLDER,...", value_delimiter = ',')]
+    mpi: Vec<PathBuf>,
     /// Show also how often each side copied each byte of the payload, where a contestant tells
     #[arg(long)]
     pub(super) copies: bool,
@@ -109,8 +121,8 @@ pub(crate) struct Arguments {
     /// Serve the passive side of measurements that another machine asks for, at this address
     #[arg(long, value_name = "ADDRESS[:PORT]", conflicts_with_all = ["test", "connect"])]
     pub(super) listen: Option<String>,
-    /// Run the two sides on two hosts of a fresh test network, with a link of this rate; `off`: on loopback [default: off; overlap: 1G]
-    #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "1G", conflicts_with_all = ["connect", "listen"])]
+    /// Run the two sides on two hosts of a fresh test network, with a link of this rate (`none`: without a limit); `off`: on loopback [default: off; overlap: 1G; mpi: none, but 1G for overlap]
+    #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "usual", conflicts_with_all = ["connect", "listen"])]
     lab: Option<LabWish>,
     /// Measure to the machine that listens there, instead of on this one alone
     #[arg(long, value_name = "HOST[:PORT]")]
@@ -121,46 +133,74 @@ impl Arguments {
     /// What is to be done.
     pub(super) fn plan(&self) -> Result<Plan, Failure> {
         let Some(test) = self.test else { return Err(Failure::Usage("name a test".into())) };
+        let libraries = self.libraries(test)?;
         let (place, note) = self.place(test)?;
         let template = self.template(&place);
+        let cases = test.design().cases(&Basis { template, arguments: self, libraries });
+        let limited = self.limited_place(&place, &cases)?;
         Ok(Plan {
             test,
             entries: self.entries(test)?,
             peers_are_named: self.vs.is_some(),
-            cases: test.design().cases(&Basis { template, arguments: self }),
+            cases,
             runs: self.runs.unwrap_or(if self.quick { 1 } else { test.design().runs() }),
             limit: Duration::from_secs(self.timeout),
             pin: self.pin,
             copies: self.copies,
             place,
+            limited,
             note,
         })
     }
 
+    /// The MPI libraries to measure.
+    fn libraries(&self, test: Test) -> Result<Vec<Installation>, Failure> {
+        if test != Test::Mpi {
+            return Ok(Vec::new());
+        }
+        if self.connect.is_some() {
+            return Err(Failure::Usage("MPI is measured on one machine".into()));
+        }
+        mpi::find(&self.library, &self.mpi).map_err(Failure::Runtime)
+    }
+
     /// Where it is done, and what is to be known about that.
     fn place(&self, test: Test) -> Result<(Place, Option<String>), Failure> {
+        let lab = || if test == Test::Mpi { Place::lab(None) } else { Place::usual_lab() };
         let place = match (&self.connect, self.lab) {
-            (Some(host), _) => Place::There(host.parse().map_err(Failure::Usage)?),
-            (None, Some(LabWish::Rate(rate))) => {
-                Place::lab(Some(rate)).map_err(|error| Failure::Runtime(error.to_string()))?
-            }
-            (None, None) if test.design().wants_lab() => match Place::lab(None) {
-                Ok(place) => place,
+            (Some(host), _) => return Ok((Place::There(host.parse().map_err(Failure::Usage)?), None)),
+            (None, Some(LabWish::Rate(rate))) => Place::lab(Some(rate)),
+            (None, Some(LabWish::Unlimited)) => Place::lab(None),
+            (None, Some(LabWish::Usual)) => lab(),
+            (None, None) if test.design().wants_lab() => match lab() {
+                Ok(place) => Ok(place),
                 Err(error) => {
                     let note = "on loopback, where the processor is the network and little can hide, because there is no test network";
                     return Ok((Place::Here, Some(format!("{note}: {error}"))));
                 }
             },
-            (None, _) => Place::Here,
+            (None, _) => Ok(Place::Here),
         };
-        Ok((place, None))
+        Ok((place.map_err(|error| Failure::Runtime(error.to_string()))?, None))
+    }
+
+    /// Where transfers are hidden behind computation, when nobody said what the network should be like: there the link must be
+    /// slower than the processor.
+    fn limited_place(&self, place: &Place, cases: &[Case]) -> Result<Option<Place>, Failure> {
+        let is_usual = matches!(self.lab, None | Some(LabWish::Usual));
+        let hides = cases.iter().any(|case| case.job.kind == Kind::Hiding);
+        if !(is_usual && hides && place.is_lab()) {
+            return Ok(None);
+        }
+        Place::usual_lab().map(Some).map_err(|error| Failure::Runtime(error.to_string()))
     }
 
     /// The transport, then its peers.
     fn entries(&self, test: Test) -> Result<Vec<Entry>, Failure> {
-        let parse = |name: &String| Entry::parse(name).map_err(Failure::Usage);
+        let parse = |name: &String| test.design().entry(name).map_err(Failure::Usage);
         let usual = test.design().contestants().iter().map(parse).collect::<Result<Vec<_>, _>>()?;
-        let mut entries: Vec<_> = self.transport.clone().or_else(|| usual.first().cloned()).into_iter().collect();
+        let transport = self.transport.as_ref().map(parse).transpose()?;
+        let mut entries: Vec<_> = transport.or_else(|| usual.first().cloned()).into_iter().collect();
         match &self.vs {
             None => {
                 let others: Vec<_> = usual.into_iter().filter(|other| !entries[0].stands_for(other)).collect();
@@ -198,6 +238,8 @@ impl Arguments {
             quiet_ms: 1,
             settle_ms: 0,
             stack: self.stack,
+            mpi: None,
+            limit_s: self.timeout,
             local: None,
             host: place.host(),
             core: None,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::contestant::Entry;
-use super::job::{Job, Switch};
+use super::job::{Job, Kind, Switch};
 use super::measure::median;
 use super::metric::metrics;
 use super::place::Place;
@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     /// Whether the table shows copies.
     pub(crate) copies: bool,
     pub(crate) place: Place,
+    /// Where the cases are that need a link slower than the processor; `None`: there as well.
+    pub(crate) limited: Option<Place>,
     /// What is to be known about the place.
     pub(crate) note: Option<String>,
 }
@@ -38,6 +40,17 @@ impl Plan {
     /// The job of a contestant in a case.
     pub(crate) fn job(&self, entry: &Entry, case: &Case) -> Job {
         Job { contestant: entry.contestant.name().into(), variant: entry.variant.clone(), ..case.job.clone() }
+    }
+
+    /// Where a case is done.
+    fn place_of(&self, case: &Case) -> &Place {
+        self.limited.as_ref().filter(|_| case.job.kind == Kind::Hiding).unwrap_or(&self.place)
+    }
+
+    /// All places, as a person reads them.
+    pub(crate) fn places(&self) -> String {
+        let limited = self.limited.as_ref().map_or_else(String::new, |place| format!("; beside computation: {place}"));
+        format!("{}{limited}", self.place)
     }
 
     /// The cores of the passive and the active side, when they are told to stay on some.
@@ -161,7 +174,11 @@ fn find_out_who_can(plan: &Plan, results: &mut Results) -> Result<(), Failure> {
 }
 
 fn one(plan: &Plan, entry: usize, case: usize, results: &mut Results) -> Result<(), Failure> {
-    match session::run(&plan.job(&plan.entries[entry], &plan.cases[case]), &plan.place, plan.cores(), plan.limit) {
+    let (who, what) = (&plan.entries[entry], &plan.cases[case]);
+    let run = who.contestant.provider(who.variant.as_deref()).and_then(|provider| {
+        session::run(&plan.job(who, what), plan.place_of(what), plan.cores(), plan.limit, provider.as_ref())
+    });
+    match run {
         Ok(run) => results.add(entry, case, run),
         Err(reason) if entry == 0 => return Err(Failure::Runtime(format!("{}: {reason}", plan.entries[0]))),
         Err(reason) => results.miss(plan, entry, None, reason, true),

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use super::contestants::{libfabric::Libfabric, sockets::Sockets, ucx::Ucx, weft::Weft};
+use super::contestants::{libfabric::Libfabric, mpi::Mpi, sockets::Sockets, ucx::Ucx, weft::Weft};
 use super::job::Job;
 use super::measure::Measured;
+use super::provider::Provider;
 
 /// A way to move bytes between processes.
 ///
@@ -28,6 +29,11 @@ pub(crate) trait Contestant: Sync {
         Ok(())
     }
 
+    /// Weft's provider of libfabric, when a process needs to be started where libfabric finds it.
+    fn provider(&self, _variant: Option<&str>) -> Result<Option<Provider>, String> {
+        Ok(None)
+    }
+
     /// Makes one side ready, up to the point where the other side can reach it.
     fn open(&self, job: &Job) -> Result<Box<dyn Side>, String>;
 }
@@ -46,9 +52,14 @@ pub(crate) fn other<'a>(job: &Job, addresses: &'a [String]) -> &'a str {
     addresses.get(1 - job.rank.min(1)).map_or("", String::as_str)
 }
 
-/// All contestants. The first is the one that is measured by default, the others are its peers.
+/// All contestants.
 pub(crate) fn all() -> &'static [&'static dyn Contestant] {
-    &[&Weft::IWARP, &Sockets::TCP, &Libfabric, &Ucx, &Sockets::MPTCP]
+    &[&Weft::IWARP, &Sockets::TCP, &Libfabric, &Ucx, &Sockets::MPTCP, &Mpi]
+}
+
+/// Who is measured by default, in tests of what all can do, and then its peers.
+pub(crate) fn usual() -> impl Iterator<Item = &'static dyn Contestant> {
+    all().iter().copied().filter(|contestant| contestant.name() != Mpi::NAME)
 }
 
 /// A contestant, perhaps with a variant: `libfabric:tcp`.
@@ -70,6 +81,13 @@ impl Entry {
             format!("there is no contestant {name:?}; there are {}", names.join(", "))
         })?;
         Ok(Self { contestant: *contestant, variant })
+    }
+
+    /// Whom a job is for.
+    pub(crate) fn of(job: &Job) -> Result<Self, String> {
+        Self::parse(
+            &job.variant.as_ref().map_or(job.contestant.clone(), |variant| format!("{}:{variant}", job.contestant)),
+        )
     }
 
     /// Whether the other one need not be measured beside this one: it is the same, or what this one is a variant of.

@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use super::mpi::Installation;
 use super::size::LARGEST;
 use super::stack::Stack;
 
@@ -24,6 +25,8 @@ pub(crate) enum Kind {
     Overlap,
     /// Payload per time with some computation after each message.
     Inserted,
+    /// How much of an exchange of messages hides behind computation.
+    Hiding,
     /// What quiet connections cost.
     Idle,
     /// Each process sends to each other one.
@@ -158,6 +161,10 @@ pub(crate) struct Job {
     /// How long nothing has happened already when that begins.
     pub(crate) settle_ms: u64,
     pub(crate) stack: Stack,
+    /// The MPI library that is measured, if it is one.
+    pub(crate) mpi: Option<Installation>,
+    /// When to give up, in seconds.
+    pub(crate) limit_s: u64,
     /// The address to listen at, or to come from; `None` when the way to the peer decides.
     pub(crate) local: Option<String>,
     /// The host of the passive side.
@@ -237,6 +244,7 @@ impl Job {
             // These look at the clock themselves, and stop in time: so often they repeat at most.
             Kind::Overlap => 100,
             Kind::Inserted => 2000,
+            Kind::Hiding => 20,
             Kind::Idle => 1,
             Kind::AllToAll => 100,
         }
@@ -270,6 +278,8 @@ pub(crate) mod tests {
             quiet_ms: 1,
             settle_ms: 0,
             stack: stack(),
+            mpi: None,
+            limit_s: 60,
             local: None,
             host: "127.0.0.1".into(),
             core: None,

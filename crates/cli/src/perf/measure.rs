@@ -35,6 +35,14 @@ pub(crate) enum Figure {
     Hidden,
     /// Overlap: how long such a computation takes beside the transfer, over what it takes with nothing beside it.
     Stretch,
+    /// Of MPI's exchange beside computation: the computation alone, in microseconds.
+    ComputationUs,
+    /// And both together.
+    TotalUs,
+    /// Processor seconds for each GB of payload, of the rank that sends.
+    SenderCpu,
+    /// And of the one that receives.
+    ReceiverCpu,
     /// Computation over the whole time (t1 / t2).
     Computing,
     /// Idle: resident memory of a connection, in bytes.

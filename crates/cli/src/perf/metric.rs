@@ -64,6 +64,8 @@ pub(crate) fn metrics(test: Test, job: &Job) -> Vec<Metric> {
     let main = |name, unit| Metric { p99: Run::p99, ..Metric::new(name, unit, Column::WithP99, Run::value) };
     let shares = if test == Test::Split { shares(Column::Plain) } else { shares(|_| Column::None) };
     match job.kind {
+        Kind::Bandwidth if test == Test::Mpi => [main("throughput", "GB/s")].into_iter().chain(MPI_CPU).collect(),
+        Kind::Hiding => hiding(),
         Kind::Latency => {
             let name = if job.operation == Some(Operation::Read) { "round_trip" } else { "half_round_trip" };
             let shares = shares.into_iter().filter(|_| test == Test::Split);
@@ -102,6 +104,22 @@ fn overlap() -> Vec<Metric> {
         }),
         Metric::new("initiator_cpu", "s/GB", Column::Plain("initiator s/GB"), |run| run.active()?.cpu_s_per_gb),
         Metric::new("target_cpu", "s/GB", Column::Plain("target s/GB"), |run| run.passive()?.cpu_s_per_gb),
+    ]
+}
+
+/// Processor time of the two ranks of an MPI program.
+const MPI_CPU: [Metric; 2] = [
+    Metric::new("sender_cpu", "s/GB", Column::Plain("send s/GB"), |run| run.figures(Figure::SenderCpu).next()),
+    Metric::new("receiver_cpu", "s/GB", Column::Plain("receive s/GB"), |run| run.figures(Figure::ReceiverCpu).next()),
+];
+
+fn hiding() -> Vec<Metric> {
+    let time = |name, heading, value| Metric::new(name, "us", Column::Plain(heading), value);
+    vec![
+        Metric::new("hidden", "%", Column::Plain("hidden %"), |run| percent(run, Figure::Hidden)),
+        time("communication_time", "transfer us", |run| run.figures(Figure::CommunicationUs).next()),
+        time("computation_time", "compute us", |run| run.figures(Figure::ComputationUs).next()),
+        time("total_time", "both us", |run| run.figures(Figure::TotalUs).next()),
     ]
 }
 
@@ -149,6 +167,7 @@ pub(crate) fn title(job: &Job) -> &'static str {
         Kind::Duplex => "Throughput of both directions together in GB/s, more is better",
         Kind::Overlap => "Computation beside a transfer: how much of it fits, more is better",
         Kind::Inserted => "Throughput with computation after each message, more is better",
+        Kind::Hiding => "Exchange of messages beside computation: the share of it that is hidden, more is better",
         Kind::Idle => "Quiet connections, less is better",
         Kind::AllToAll => "Throughput of all processes together in MB/s, more is better",
     }

@@ -59,8 +59,7 @@ fn converse(lines: &Receiver<String>, finished: &AtomicBool) -> Result<(), Strin
     if let Some(core) = job.core {
         stay_on(core)?;
     }
-    let name = job.variant.as_ref().map_or(job.contestant.clone(), |variant| format!("{}:{variant}", job.contestant));
-    let entry = Entry::parse(&name)?;
+    let entry = Entry::of(&job)?;
     entry.contestant.supports(&job)?;
     let mut side = entry.contestant.open(&job)?;
     say(&Said::Address(side.address())).map_err(|failure| failure.to_string())?;

@@ -1,13 +1,17 @@
 //! Where the processes of a run are.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::str::FromStr;
-use std::{env, fmt, io};
+use std::time::{Duration, Instant};
+use std::{env, fmt, io, thread};
 
-use weft_lab::{BitsPerSecond, Lab, LabError, Plan};
+use weft_lab::{BitsPerSecond, Host, Lab, LabError, Plan};
 
 use super::remote::Target;
 use super::session::Process;
+
+/// How long a link may take to run.
+const LINK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where the processes of a run are.
 #[derive(Debug)]
@@ -25,6 +29,10 @@ pub(crate) enum Place {
 pub(crate) enum LabWish {
     /// None, whatever the test wants.
     Off,
+    /// As the test wants it.
+    Usual,
+    /// With links as fast as the processor moves bytes.
+    Unlimited,
     /// With links of this rate.
     Rate(BitsPerSecond),
 }
@@ -33,15 +41,26 @@ impl FromStr for LabWish {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "off" { Ok(Self::Off) } else { text.parse().map(Self::Rate) }
+        match text {
+            "off" => Ok(Self::Off),
+            "usual" => Ok(Self::Usual),
+            "none" => Ok(Self::Unlimited),
+            rate => rate.parse().map(Self::Rate),
+        }
     }
 }
 
 impl Place {
-    /// The two hosts of a fresh network, with one link.
+    /// The two hosts of a fresh network, with one link of this rate; `None`: without a limit.
     pub(crate) fn lab(rate: Option<BitsPerSecond>) -> Result<Self, LabError> {
-        let usual = Plan::default();
-        Lab::up(&Plan { rate: rate.or(usual.rate), ..usual }).map(Self::Lab)
+        let lab = Lab::up(&Plan { rate, ..Plan::default() })?;
+        lab.hosts().iter().for_each(await_link);
+        Ok(Self::Lab(lab))
+    }
+
+    /// The same with the usual rate, which is slower than any processor.
+    pub(crate) fn usual_lab() -> Result<Self, LabError> {
+        Self::lab(Plan::default().rate)
     }
 
     /// Whether it is a network of their own.
@@ -84,6 +103,18 @@ impl Place {
     }
 }
 
+/// Waits until the kernel calls a host's link running. It carries packets before that, but libraries that choose an interface pass it over.
+fn await_link(host: &Host) {
+    let until = Instant::now() + LINK_PATIENCE;
+    let is_running = || {
+        let shown = host.command("ip").args(["-o", "link", "show", "up"]).stdin(Stdio::null()).output();
+        shown.is_ok_and(|shown| String::from_utf8_lossy(&shown.stdout).contains("state UP"))
+    };
+    while !is_running() && Instant::now() < until {
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -91,7 +122,7 @@ impl fmt::Display for Place {
             Self::There(target) => write!(f, "to {}", target.host),
             Self::Lab(lab) => match lab.plan().rate {
                 Some(rate) => write!(f, "two hosts of a test network, one link of {rate}"),
-                None => f.write_str("two hosts of a test network, one link"),
+                None => f.write_str("two hosts of a test network, one link without a limit"),
             },
         }
     }
@@ -104,6 +135,7 @@ mod tests {
     #[test]
     fn a_wish_is_a_rate_or_off() {
         assert_eq!("off".parse(), Ok(LabWish::Off));
+        assert_eq!("none".parse(), Ok(LabWish::Unlimited));
         assert_eq!("2.5G".parse(), Ok(LabWish::Rate(BitsPerSecond(2_500_000_000))));
         assert!("on".parse::<LabWish>().is_err());
     }

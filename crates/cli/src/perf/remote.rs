@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
+use super::contestant::Entry;
 use super::job::Job;
 use super::peer::{LINE_LIMIT, Said};
 use super::session::Process;
@@ -79,8 +80,12 @@ fn serve(mut stream: TcpStream) -> io::Result<()> {
         Ok(job) => job,
         Err(reason) => return refuse(&mut stream, reason),
     };
-    let (mut process, mut stdout) = Process::start(Process::command()?)?;
-    process.tell(&job)?;
+    let provider = match Entry::of(&job).and_then(|entry| entry.contestant.provider(entry.variant.as_deref())) {
+        Ok(provider) => provider,
+        Err(reason) => return refuse(&mut stream, reason),
+    };
+    let (mut process, mut stdout) = Process::start(Process::command()?, provider.as_ref())?;
+    process.tell(&line_of(&job))?;
     let Some(mut stdin) = process.take_stdin() else { return Err(io::ErrorKind::BrokenPipe.into()) };
     // When the other machine goes away its end of the stream ends, so does the side's input, and so does the side.
     let inward = thread::spawn(move || relay(&mut reader, &mut stdin));
@@ -103,13 +108,20 @@ fn relay(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
 }
 
 /// The job as the passive side gets it: at the address that the other machine reached.
-fn passive_job(line: &str, local: &str) -> Result<Vec<u8>, String> {
+fn passive_job(line: &str, local: &str) -> Result<Job, String> {
     let job: Job = serde_json::from_str(line).map_err(|error| format!("this is no job: {error}"))?;
     job.check()?;
-    let job = Job { rank: 0, ranks: 2, local: Some(local.into()), ..job };
-    let mut bytes = serde_json::to_vec(&job).map_err(|error| error.to_string())?;
+    if job.mpi.is_some() {
+        // It names a program to start.
+        return Err("MPI is measured on one machine".into());
+    }
+    Ok(Job { rank: 0, ranks: 2, local: Some(local.into()), ..job })
+}
+
+fn line_of(job: &Job) -> Vec<u8> {
+    let mut bytes = serde_json::to_vec(job).expect("plain values become JSON");
     bytes.push(b'\n');
-    Ok(bytes)
+    bytes
 }
 
 fn refuse(stream: &mut TcpStream, reason: String) -> io::Result<()> {
@@ -138,7 +150,7 @@ mod tests {
     #[test]
     fn a_job_from_afar_is_checked_and_stays_passive() {
         let line = serde_json::to_string(&job()).unwrap();
-        let passive: Job = serde_json::from_slice(&passive_job(&line, "192.0.2.1").unwrap()).unwrap();
+        let passive = passive_job(&line, "192.0.2.1").unwrap();
         assert_eq!(passive, Job { rank: 0, ranks: 2, local: Some("192.0.2.1".into()), ..job() });
         let huge = serde_json::to_string(&Job { size: usize::MAX, ..job() }).unwrap();
         assert!(passive_job(&huge, "192.0.2.1").unwrap_err().contains("size"));

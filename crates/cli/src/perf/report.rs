@@ -90,7 +90,12 @@ impl Report {
     fn table(&self, plan: &Plan, results: &Results) -> String {
         let mut text = format!(
             "medians of {} runs; {}, Linux {}, {} cores, {}; {}\n",
-            plan.runs, self.host, self.kernel, self.cores, self.congestion_control, plan.place
+            plan.runs,
+            self.host,
+            self.kernel,
+            self.cores,
+            self.congestion_control,
+            plan.places()
         );
         if let Some(note) = &plan.note {
             text.push_str(&format!("{note}\n"));
@@ -266,7 +271,7 @@ fn settings(plan: &Plan) -> Value {
         "wait": job.wait,
         "stack": job.stack,
         "pin": plan.pin,
-        "place": plan.place.to_string(),
+        "place": plan.places(),
         "note": plan.note,
         "processes": "fresh in each run; contestants take turns",
         "contestants": contestants,

@@ -16,6 +16,7 @@ use super::job::Job;
 use super::measure::{Figure, Measured};
 use super::peer::{LINE_LIMIT, PEER_COMMAND, Said};
 use super::place::Place;
+use super::provider::Provider;
 
 /// What one run gave.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -51,11 +52,17 @@ impl Run {
     }
 }
 
-/// Does one run of a job, whose rank is of no matter; gives up after `limit`.
-pub(crate) fn run(job: &Job, place: &Place, cores: Option<[usize; 2]>, limit: Duration) -> Result<Run, String> {
+/// Does one run of a job, whose rank is of no matter; gives up after `limit`. With `provider`, libfabric finds it.
+pub(crate) fn run(
+    job: &Job,
+    place: &Place,
+    cores: Option<[usize; 2]>,
+    limit: Duration,
+    provider: Option<&Provider>,
+) -> Result<Run, String> {
     let deadline = Instant::now() + limit;
     let (sender, heard) = channel();
-    let start = |rank| Conversation::start(rank, place, sender.clone());
+    let start = |rank| Conversation::start(rank, place, provider, sender.clone());
     let mut sides = (0..job.ranks).map(start).collect::<Result<Vec<_>, _>>()?;
     drop(sender);
     for side in &mut sides {
@@ -129,7 +136,7 @@ enum End {
 }
 
 impl Conversation {
-    fn start(rank: usize, place: &Place, sender: Sender<Heard>) -> Result<Self, String> {
+    fn start(rank: usize, place: &Place, provider: Option<&Provider>, sender: Sender<Heard>) -> Result<Self, String> {
         let (end, from): (End, Box<dyn Read + Send>) = match place.machine(rank) {
             Some(target) => {
                 let stream = target.connect()?;
@@ -139,7 +146,7 @@ impl Conversation {
             None => {
                 let (process, stdout) = place
                     .command(rank)
-                    .and_then(Process::start)
+                    .and_then(|command| Process::start(command, provider))
                     .map_err(|error| format!("cannot start a process: {error}"))?;
                 (End::Process(process), Box::new(stdout))
             }
@@ -203,7 +210,10 @@ impl Process {
     }
 
     /// Starts one; gives also what it says.
-    pub(super) fn start(mut command: Command) -> io::Result<(Self, ChildStdout)> {
+    pub(super) fn start(mut command: Command, provider: Option<&Provider>) -> io::Result<(Self, ChildStdout)> {
+        if let Some(provider) = provider {
+            command.env("FI_PROVIDER_PATH", provider.folder());
+        }
         let mut child = command
             .arg(PEER_COMMAND)
             .stdin(Stdio::piped())

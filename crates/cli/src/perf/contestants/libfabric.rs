@@ -9,6 +9,7 @@ use weft_libfabric::{Endpoint, Fabric, Library, Local, Operation, PeerAddress, P
 use super::super::contestant::{Contestant, Side, other};
 use super::super::job::{Job, Kind, Role};
 use super::super::measure::{Measured, Parts, RoundTrips, Watch};
+use super::super::provider::Provider;
 
 /// The provider that is meant when none is named.
 const DEFAULT_PROVIDER: &str = "tcp";
@@ -32,6 +33,10 @@ impl Contestant for Libfabric {
     fn available(&self, variant: Option<&str>) -> Result<(), String> {
         let provider = variant.unwrap_or(DEFAULT_PROVIDER);
         let library = Library::load().map_err(|error| error.to_string())?;
+        if Provider::is_meant(provider) {
+            // It is found only by processes that are started so.
+            return Provider::available();
+        }
         let providers = library.providers().map_err(|error| error.to_string())?;
         if providers.iter().any(|found| found.name == provider || found.name.split(';').any(|part| part == provider)) {
             return Ok(());
@@ -48,6 +53,10 @@ impl Contestant for Libfabric {
                     .into())
             }
         }
+    }
+
+    fn provider(&self, variant: Option<&str>) -> Result<Option<Provider>, String> {
+        variant.is_some_and(Provider::is_meant).then(Provider::open).transpose()
     }
 
     fn open(&self, job: &Job) -> Result<Box<dyn Side>, String> {

@@ -16,7 +16,7 @@ pub(super) const RATE: Basic = Basic { kind: Kind::Rate, sizes: "8" };
 
 impl Design for Basic {
     fn contestants(&self) -> Vec<String> {
-        contestant::all().iter().map(|contestant| contestant.name().to_owned()).collect()
+        contestant::usual().map(|contestant| contestant.name().to_owned()).collect()
     }
 
     fn runs(&self) -> u32 {

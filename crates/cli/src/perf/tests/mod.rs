@@ -4,6 +4,7 @@ mod all_to_all;
 mod basic;
 mod idle;
 mod markers;
+mod mpi;
 mod overlap;
 mod ping_ping;
 mod split;
@@ -14,8 +15,12 @@ use serde_json::Value;
 
 use super::arguments::Arguments;
 use super::campaign::{Plan, Results};
+use super::contestant::Entry;
 use super::job::{Job, Kind};
+use super::mpi::Installation;
 use super::size::{Size, Sizes};
+
+pub(crate) use mpi::Part;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -39,6 +44,8 @@ pub(crate) enum Test {
     Idle,
     /// Many processes, each of which sends to each other one
     AllToAll,
+    /// MPI programs over Weft, and over what else carries their messages: latency, bandwidth, message rate, overlap
+    Mpi,
 }
 
 impl Test {
@@ -54,6 +61,7 @@ impl Test {
             Self::Markers => &markers::Markers,
             Self::Idle => &idle::Idle,
             Self::AllToAll => &all_to_all::AllToAll,
+            Self::Mpi => &mpi::MpiPrograms,
         }
     }
 }
@@ -71,6 +79,11 @@ pub(crate) trait Design: Sync {
     /// Whether it says something only on links slower than the processor, so that it asks for a network of its own by default.
     fn wants_lab(&self) -> bool {
         false
+    }
+
+    /// A contestant by its name on the command line.
+    fn entry(&self, name: &str) -> Result<Entry, String> {
+        Entry::parse(name)
     }
 
     /// The runs it consists of, for each contestant.
@@ -113,6 +126,8 @@ pub(crate) struct Basis<'a> {
     /// The job with all that is the same in all cases.
     pub(crate) template: Job,
     pub(crate) arguments: &'a Arguments,
+    /// The MPI libraries to measure, in tests of such.
+    pub(crate) libraries: Vec<Installation>,
 }
 
 impl Basis<'_> {

@@ -1,0 +1,166 @@
+//! How two ranks are started, and what carries their messages.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::super::job::Job;
+use super::super::provider::Provider;
+use super::installation::{Installation, Library};
+use super::program::Program;
+
+/// What is below the MPI library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// A provider of libfabric: `weft`, or another.
+    Libfabric(String),
+    /// UCX over TCP.
+    Ucx,
+}
+
+impl Carrier {
+    /// Which one a variant names: `weft`, `libfabric-tcp`, `ucx`.
+    pub(crate) fn parse(variant: Option<&str>) -> Result<Self, String> {
+        match variant {
+            None | Some(Provider::NAME) => Ok(Self::Libfabric(Provider::NAME.into())),
+            Some("ucx") => Ok(Self::Ucx),
+            Some(other) => match other.strip_prefix("libfabric-") {
+                Some(provider) if !provider.is_empty() => Ok(Self::Libfabric(provider.into())),
+                _ => Err(format!("{other:?} carries no MPI; there are weft, libfabric-PROVIDER (libfabric-tcp), ucx")),
+            },
+        }
+    }
+
+    /// Whether it is Weft.
+    pub(crate) fn is_weft(&self) -> bool {
+        matches!(self, Self::Libfabric(provider) if provider == Provider::NAME)
+    }
+
+    /// Whether a library can use it.
+    pub(crate) fn fits(&self, installation: &Installation) -> Result<(), String> {
+        if *self == Self::Ucx && !installation.has_ucx() {
+            return Err(format!("{} has no UCX for plain TCP", installation.library));
+        }
+        Ok(())
+    }
+}
+
+/// How the two ranks reach each other.
+#[derive(Clone, Debug)]
+pub(crate) enum Ways {
+    /// They are on one host.
+    Here,
+    /// They are on two hosts of a test network.
+    Lab {
+        /// The address of the first rank's host, where the library's starter runs too.
+        near: String,
+        /// That of the other.
+        far: String,
+        /// A process there.
+        process: u32,
+    },
+}
+
+/// The command that starts both ranks.
+pub(crate) fn command(
+    installation: &Installation,
+    carrier: &Carrier,
+    provider: Option<&Provider>,
+    ways: &Ways,
+    program: &Program,
+    job: &Job,
+) -> Command {
+    let mut command = start(ways, program, &installation.mpiexec);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if let Some(provider) = provider {
+        command.env("FI_PROVIDER_PATH", provider.folder());
+    }
+    if *carrier == Carrier::Ucx {
+        command.env("UCX_TLS", "tcp,self").env("UCX_WARN_UNUSED_ENV_VARS", "n");
+    }
+    if installation.library.is_open_mpi() {
+        open_mpi(&mut command, carrier, provider, ways, program);
+    } else {
+        hydra(&mut command, installation.library, carrier, ways, program);
+    }
+    command.args(["-n", "2"]).arg(program.executable()).args(Program::arguments(job));
+    command
+}
+
+/// The library's starter, in the first rank's host.
+fn start(ways: &Ways, program: &Program, mpiexec: &Path) -> Command {
+    match ways {
+        Ways::Here => Command::new(mpiexec),
+        Ways::Lab { near, far, process } => {
+            let mut command = Command::new(program.agent());
+            command
+                .env("WEFT_MPI_NEAR", near)
+                .env("WEFT_MPI_FAR", far)
+                .env("WEFT_MPI_FAR_PROCESS", process.to_string());
+            command.arg("--words").arg(near).arg(mpiexec);
+            command
+        }
+    }
+}
+
+/// MPICH's and Intel MPI's starter.
+fn hydra(command: &mut Command, library: Library, carrier: &Carrier, ways: &Ways, program: &Program) {
+    match (library, carrier) {
+        (Library::Intel, Carrier::Libfabric(provider)) => {
+            command.env("I_MPI_FABRICS", "ofi").env("I_MPI_OFI_PROVIDER", provider);
+        }
+        (_, Carrier::Libfabric(provider)) => {
+            command.env("MPIR_CVAR_CH4_NETMOD", "ofi").env("FI_PROVIDER", provider);
+        }
+        (_, Carrier::Ucx) => {
+            command.env("MPIR_CVAR_CH4_NETMOD", "ucx");
+        }
+    }
+    match ways {
+        // Not through its own shared memory.
+        Ways::Here => {
+            command.env("MPIR_CVAR_NOLOCAL", "1");
+        }
+        Ways::Lab { near, far, .. } => {
+            command.args(["-launcher", "ssh", "-launcher-exec"]).arg(program.agent());
+            command.args(["-hosts", &format!("{near},{far}"), "-ppn", "1"]);
+        }
+    }
+}
+
+/// Open MPI's starter. `cm` leaves matching to what is below; `ob1` would send by sockets of its own.
+fn open_mpi(command: &mut Command, carrier: &Carrier, provider: Option<&Provider>, ways: &Ways, program: &Program) {
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    command.args(["--oversubscribe", "--bind-to", "none"]);
+    match carrier {
+        Carrier::Libfabric(name) => {
+            command.args(["--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include", name]);
+            if provider.is_some() {
+                command.args(["-x", "FI_PROVIDER_PATH"]);
+            }
+        }
+        Carrier::Ucx => {
+            // It takes itself to be of no use on plain TCP.
+            command.args(["--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any"]);
+            command.args(["-x", "UCX_TLS"]);
+        }
+    }
+    if let Ways::Lab { near, far, .. } = ways {
+        command.args(["--host", &format!("{near}:1,{far}:1"), "--mca", "plm_rsh_agent"]).arg(program.agent());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn carriers_have_names() {
+        let weft = Carrier::parse(None).unwrap();
+        assert!(weft.is_weft() && Carrier::parse(Some("weft")).unwrap() == weft);
+        assert_eq!(Carrier::parse(Some("libfabric-tcp")), Ok(Carrier::Libfabric("tcp".into())));
+        assert_eq!(Carrier::parse(Some("ucx")), Ok(Carrier::Ucx));
+        for wrong in ["tcp", "libfabric-", "UCX"] {
+            assert!(Carrier::parse(Some(wrong)).unwrap_err().contains("libfabric-tcp"), "{wrong}");
+        }
+    }
+}

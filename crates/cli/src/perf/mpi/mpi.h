@@ -1,0 +1,33 @@
+/* What the program needs of MPI, in the two binary interfaces that its implementations have. It is declared here because run-time packages bring
+   no header: MPICH's (libmpi.so.12: MPICH since 3.1, Intel MPI), where handles are integers, and Open MPI's (libmpi.so.40), where
+   they are pointers. Both are promised to be stable. */
+
+#ifdef WEFT_OPEN_MPI
+typedef void *MPI_Comm, *MPI_Datatype, *MPI_Request;
+extern char ompi_mpi_comm_world[], ompi_mpi_byte[], ompi_request_null[];
+#define MPI_COMM_WORLD ((MPI_Comm)ompi_mpi_comm_world)
+#define MPI_BYTE ((MPI_Datatype)ompi_mpi_byte)
+#define MPI_REQUEST_NULL ((MPI_Request)ompi_request_null)
+#define MPI_STATUS_IGNORE ((void *)0)
+#define MPI_STATUSES_IGNORE ((void *)0)
+#else
+typedef int MPI_Comm, MPI_Datatype, MPI_Request;
+#define MPI_COMM_WORLD 0x44000000
+#define MPI_BYTE 0x4c00010d
+#define MPI_REQUEST_NULL 0x2c000000
+#define MPI_STATUS_IGNORE ((void *)1)
+#define MPI_STATUSES_IGNORE ((void *)1)
+#endif
+
+int MPI_Init(int *argc, char ***argv);
+int MPI_Finalize(void);
+int MPI_Abort(MPI_Comm, int code);
+int MPI_Comm_rank(MPI_Comm, int *rank);
+int MPI_Comm_size(MPI_Comm, int *size);
+int MPI_Send(const void *, int count, MPI_Datatype, int to, int tag, MPI_Comm);
+int MPI_Recv(void *, int count, MPI_Datatype, int from, int tag, MPI_Comm, void *status);
+int MPI_Isend(const void *, int count, MPI_Datatype, int to, int tag, MPI_Comm, MPI_Request *);
+int MPI_Irecv(void *, int count, MPI_Datatype, int from, int tag, MPI_Comm, MPI_Request *);
+int MPI_Sendrecv(const void *, int count, MPI_Datatype, int to, int tag, void *, int room, MPI_Datatype, int from, int tag_in, MPI_Comm, void *status);
+int MPI_Wait(MPI_Request *, void *status);
+int MPI_Waitall(int count, MPI_Request *, void *statuses);

@@ -1,0 +1,100 @@
+//! MPI programs: latency, bandwidth, message rate and overlap, over Weft beside what else carries their messages.
+
+use clap::ValueEnum;
+
+use super::super::campaign::{Plan, Results};
+use super::super::contestant::Entry;
+use super::super::contestants::mpi::Mpi;
+use super::super::job::{Job, Kind};
+use super::{Basis, Case, Design};
+
+pub(super) struct MpiPrograms;
+
+/// One of its measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    /// Half of the round trip of a ping-pong
+    Latency,
+    /// A stream with a window
+    Bandwidth,
+    /// Small messages with a window
+    Rate,
+    /// An exchange of messages beside computation
+    Overlap,
+}
+
+impl Part {
+    fn kind(self) -> Kind {
+        match self {
+            Self::Latency => Kind::Latency,
+            Self::Bandwidth => Kind::Bandwidth,
+            Self::Rate => Kind::Rate,
+            Self::Overlap => Kind::Hiding,
+        }
+    }
+
+    fn sizes(self, quick: bool) -> &'static str {
+        match (self, quick) {
+            (Self::Latency, false) => "8,512,4K",
+            (Self::Latency | Self::Rate, _) => "8",
+            (Self::Bandwidth, false) => "64K,1M",
+            (Self::Bandwidth, true) => "64K",
+            (Self::Overlap, _) => "1M",
+        }
+    }
+}
+
+/// Transfers before those that count, at least: the length of the computation is settled by them.
+const LEAST_WARMUP: u64 = 5;
+
+impl Design for MpiPrograms {
+    fn contestants(&self) -> Vec<String> {
+        ["weft", "libfabric-tcp", "ucx"].map(|carrier| format!("{}:{carrier}", Mpi::NAME)).to_vec()
+    }
+
+    fn runs(&self) -> u32 {
+        5
+    }
+
+    fn wants_lab(&self) -> bool {
+        true
+    }
+
+    fn entry(&self, name: &str) -> Result<Entry, String> {
+        let prefix = format!("{}:", Mpi::NAME);
+        Entry::parse(&if name.starts_with(&prefix) { name.to_owned() } else { prefix + name })
+    }
+
+    fn cases(&self, basis: &Basis<'_>) -> Vec<Case> {
+        let parts = match &basis.arguments.part {
+            parts if parts.is_empty() => Part::value_variants(),
+            parts => parts,
+        };
+        let mut cases = Vec::new();
+        for part in parts {
+            for size in basis.sizes(part.sizes(basis.quick())) {
+                for installation in &basis.libraries {
+                    let set = |job: &mut Job| {
+                        job.mpi = Some(installation.clone());
+                        if *part == Part::Overlap && basis.arguments.warmup.is_none() {
+                            job.warmup = job.warmup.max(LEAST_WARMUP);
+                        }
+                    };
+                    let case = basis.case(part.kind(), size, 1.0).with(set);
+                    cases.push(case.label_with("library", installation.library.name()));
+                }
+            }
+        }
+        cases
+    }
+
+    fn afterword(&self, plan: &Plan, _: &Results) -> String {
+        if plan.cases.iter().all(|case| case.job.kind != Kind::Hiding) {
+            return String::new();
+        }
+        "\ntransfer: both ranks receive and send a message, and wait. compute: a computation of 1.25 times that, alone.\n\
+         both: receive and send without waiting, compute, wait.\n\
+         hidden: (transfer + compute - both) / the shorter of transfer and compute, of the rank that hides less (100: all of it)\n"
+            .into()
+    }
+}

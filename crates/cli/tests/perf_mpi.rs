@@ -1,0 +1,82 @@
+//! `weft perf mpi`, tiny: it shows that it works with a library that is here, not how fast it is.
+
+use std::process::{Command, Output, Stdio};
+use std::{env, fs};
+
+use serde_json::Value;
+
+fn perf(arguments: &[&str]) -> Output {
+    let common = ["--runs", "1", "--iterations", "6", "--warmup", "2", "--timeout", "600", "--json", "-"];
+    Command::new(env!("CARGO_BIN_EXE_weft"))
+        .args(["perf", "mpi"])
+        .args(arguments)
+        .args(common)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// The report; `None` when this machine has no MPI library or no compiler.
+fn report_of(arguments: &[&str]) -> Option<(Value, String)> {
+    let output = perf(arguments);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.code() == Some(1) && (text.contains("MPI library") || text.contains("C compiler")) {
+        println!("skipped: {text}");
+        return None;
+    }
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {text}");
+    Some((serde_json::from_slice(&output.stdout).unwrap(), text))
+}
+
+fn rows<'a>(report: &'a Value, metric: &str) -> Vec<&'a Value> {
+    report["rows"].as_array().unwrap().iter().filter(|row| row["metric"] == metric).collect()
+}
+
+#[test]
+fn each_part_has_its_figures() {
+    let arguments = ["--test", "latency", "--transport", "libfabric-tcp", "--vs", "none"];
+    let Some((report, _)) = report_of(&arguments) else { return };
+    let latency = rows(&report, "half_round_trip");
+    assert!(latency.iter().all(|row| row["median"].as_f64().unwrap() > 0.0), "between two hosts, where that can be");
+    let library = latency[0]["library"].as_str().unwrap();
+
+    let (library, size) = (["--library", library], ["--size", "70K"]);
+    let alone = ["--lab", "off", "--transport", "libfabric-tcp", "--vs", "none"];
+    let (report, text) = report_of(&[&library[..], &size, &alone].concat()).unwrap();
+    for metric in ["half_round_trip", "throughput", "message_rate", "hidden", "total_time", "receiver_cpu"] {
+        assert_eq!(rows(&report, metric).len(), 1, "{metric}");
+    }
+    assert!(rows(&report, "hidden").iter().all(|row| (0.0..=100.0).contains(&row["median"].as_f64().unwrap())));
+    assert!(text.contains("both: receive and send"), "{text}");
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let folder = env::temp_dir().join(format!("test-of-weft-perf-mpi-{}", std::process::id()));
+    fs::create_dir(&folder).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_weft"))
+        .args(["perf", "mpi", "--lab", "off", "--test", "rate", "--transport", "libfabric-tcp", "--vs", "none"])
+        .args(["--runs", "1", "--iterations", "10"])
+        .env("TMPDIR", &folder)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let names = fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap());
+    let ours: Vec<_> = names.filter(|name| name.starts_with("weft-")).collect();
+    fs::remove_dir_all(&folder).unwrap();
+    assert!(ours.is_empty(), "{ours:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let refused = |arguments: &[&str], code, because: &str| {
+        let output = perf(arguments);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        assert!(text.contains(because), "{text}");
+    };
+    let nowhere = ["--mpi", "/nonexistent", "--library", "mpich"];
+    refused(&nowhere, 1, "mpich is not here; pip install mpich");
+    refused(&["--connect", "192.0.2.1"], 2, "on one machine");
+    refused(&["--library", "lam"], 2, "possible values");
+}
