@@ -16,7 +16,7 @@ struct Expectation {
 }
 
 /// Fields that libfabric 1.17 does not have.
-const NEWER: [&str; 12] = [
+const NEWER: [&str; 17] = [
     "fi_ep_attr.xpu_ctx",
     "fi_domain_attr.max_ep_auth_key",
     "fi_domain_attr.max_group_id",
@@ -29,8 +29,14 @@ const NEWER: [&str; 12] = [
     "fi_ops_av.lookup2",
     "fi_cq_attr.xpu_ctx",
     "fi_cq_err_entry.src_addr",
+    "fi_mr_attr.hmem_data",
+    "fi_mr_attr.page_size",
+    "fi_mr_attr.base_mr",
+    "fi_mr_attr.sub_mr_cnt",
+    "fi_cntr_attr.xpu_ctx",
 ];
-const NEWER_TABLES: [&str; 3] = ["fi_ops_domain.xpu_ctx", "fi_ops_ep.export_xpu", "fi_ops_cq.export_xpu"];
+const NEWER_TABLES: [&str; 4] =
+    ["fi_ops_domain.xpu_ctx", "fi_ops_ep.export_xpu", "fi_ops_cq.export_xpu", "fi_ops_cntr.export_xpu"];
 
 /// The offset of each field; the size too where the structure has not grown since 1.17.
 macro_rules! structure {
@@ -60,13 +66,27 @@ macro_rules! structure {
 }
 
 macro_rules! constants {
-    ($list:ident, $($name:ident),* $(,)?) => {
-        $($list.push(Expectation { expression: stringify!($name).into(), value: $name as u64, since: 0 });)*
+    ($list:ident: $($name:ident)*) => { constants! { since 0, $list: $($name)* } };
+    (since $since:expr, $list:ident: $($name:ident)*) => {
+        $($list.push(Expectation { expression: stringify!($name).into(), value: $name as u64, since: $since });)*
     };
 }
 
 fn expectations() -> Vec<Expectation> {
     let mut list = Vec::new();
+    fabric(&mut list);
+    domain(&mut list);
+    endpoint(&mut list);
+    one_sided(&mut list);
+    collective(&mut list);
+    queues(&mut list);
+    provider(&mut list);
+    errors(&mut list);
+    list
+}
+
+/// `rdma/fabric.h`.
+fn fabric(list: &mut Vec<Expectation>) {
     structure!(
         list,
         fi_tx_attr { caps, mode, op_flags, msg_order, comp_order, inject_size, size, iov_limit, rma_iov_limit, tclass }
@@ -155,6 +175,58 @@ fn expectations() -> Vec<Expectation> {
     structure!(list, fi_ops_fabric { size, domain, passive_ep, eq_open, wait_open, trywait, domain2 });
     structure!(list, fi_context { internal });
     structure!(list, fi_context2 { internal });
+    structure!(list, fi_alias { fid, flags });
+    structure!(list, fi_mr_raw_attr { flags, base_addr, raw_key, key_size });
+    structure!(list, fi_mr_map_raw { flags, base_addr, raw_key, key_size, key });
+    capabilities(list);
+    kinds(list);
+}
+
+/// Capabilities, flags and modes.
+fn capabilities(list: &mut Vec<Expectation>) {
+    constants! {
+        list:
+        FI_MSG FI_RMA FI_TAGGED FI_ATOMIC FI_MULTICAST FI_COLLECTIVE FI_READ FI_WRITE FI_RECV FI_SEND FI_TRANSMIT
+        FI_REMOTE_READ FI_REMOTE_WRITE FI_MULTI_RECV FI_REMOTE_CQ_DATA FI_MORE FI_PEEK FI_TRIGGER FI_FENCE FI_COMPLETION
+        FI_EVENT FI_INJECT FI_INJECT_COMPLETE FI_TRANSMIT_COMPLETE FI_DELIVERY_COMPLETE FI_AFFINITY FI_COMMIT_COMPLETE
+        FI_MATCH_COMPLETE FI_PEER_TRANSFER FI_AV_USER_ID FI_HMEM FI_RMA_PMEM FI_SOURCE_ERR FI_LOCAL_COMM FI_REMOTE_COMM
+        FI_SHARED_AV FI_PROV_ATTR_ONLY FI_NUMERICHOST FI_RMA_EVENT FI_SOURCE FI_NAMED_RX_CTX FI_DIRECTED_RECV FI_CLAIM
+        FI_DISCARD FI_SELECTIVE_COMPLETION FI_CONTEXT FI_CONTEXT2 FI_MSG_PREFIX FI_ASYNC_IOV FI_RX_CQ_DATA FI_LOCAL_MR
+        FI_SYMMETRIC FI_SYNC_ERR FI_UNIVERSE FI_FETCH_ATOMIC FI_COMPARE_ATOMIC
+    }
+    constants! {
+        since NEWEST_VERSION, list:
+        FI_RESCAN FI_PEER FI_XPU FI_TAGGED_DIRECTED_RECV FI_TAGGED_MULTI_RECV FI_EXACT_DIRECTED_RECV FI_MR_DMABUF
+        FI_SOCKADDR_IP FI_PROGRESS_CONTROL_UNIFIED FI_CNTR_EVENTS_BYTES FI_OPT_CUDA_API_PERMITTED
+        FI_OPT_SHARED_MEMORY_PERMITTED FI_OPT_MAX_MSG_SIZE FI_OPT_MAX_TAGGED_SIZE FI_OPT_MAX_RMA_SIZE
+        FI_OPT_MAX_ATOMIC_SIZE FI_OPT_INJECT_MSG_SIZE FI_OPT_INJECT_TAGGED_SIZE FI_OPT_INJECT_RMA_SIZE
+        FI_OPT_INJECT_ATOMIC_SIZE
+    }
+}
+
+/// Enumerations.
+fn kinds(list: &mut Vec<Expectation>) {
+    constants! {
+        list:
+        FI_FORMAT_UNSPEC FI_SOCKADDR FI_SOCKADDR_IN FI_SOCKADDR_IN6 FI_ADDR_STR FI_ADDR_UNSPEC FI_ADDR_NOTAVAIL
+        FI_KEY_NOTAVAIL FI_SHARED_CONTEXT FI_AV_UNSPEC FI_AV_MAP FI_AV_TABLE FI_MR_UNSPEC FI_MR_BASIC FI_MR_SCALABLE
+        FI_MR_LOCAL FI_MR_RAW FI_MR_VIRT_ADDR FI_MR_ALLOCATED FI_MR_PROV_KEY FI_MR_MMU_NOTIFY FI_MR_RMA_EVENT
+        FI_MR_ENDPOINT FI_MR_HMEM FI_MR_COLLECTIVE FI_PROGRESS_UNSPEC FI_PROGRESS_AUTO FI_PROGRESS_MANUAL
+        FI_THREAD_UNSPEC FI_THREAD_SAFE FI_THREAD_FID FI_THREAD_DOMAIN FI_THREAD_COMPLETION FI_THREAD_ENDPOINT
+        FI_RM_UNSPEC FI_RM_DISABLED FI_RM_ENABLED FI_ORDER_NONE FI_ORDER_RAR FI_ORDER_RAW FI_ORDER_RAS FI_ORDER_WAR
+        FI_ORDER_WAW FI_ORDER_WAS FI_ORDER_SAR FI_ORDER_SAW FI_ORDER_SAS FI_ORDER_STRICT FI_ORDER_DATA FI_ORDER_RMA_RAR
+        FI_ORDER_RMA_RAW FI_ORDER_RMA_WAR FI_ORDER_RMA_WAW FI_ORDER_ATOMIC_RAR FI_ORDER_ATOMIC_RAW FI_ORDER_ATOMIC_WAR
+        FI_ORDER_ATOMIC_WAW FI_EP_UNSPEC FI_EP_MSG FI_EP_DGRAM FI_EP_RDM FI_PROTO_UNSPEC FI_CLASS_UNSPEC FI_CLASS_FABRIC
+        FI_CLASS_DOMAIN FI_CLASS_EP FI_CLASS_SEP FI_CLASS_RX_CTX FI_CLASS_SRX_CTX FI_CLASS_TX_CTX FI_CLASS_STX_CTX
+        FI_CLASS_PEP FI_CLASS_AV FI_CLASS_MR FI_CLASS_EQ FI_CLASS_CQ FI_CLASS_CNTR FI_CLASS_WAIT FI_CLASS_POLL
+        FI_CLASS_NIC FI_GETFIDFLAG FI_SETFIDFLAG FI_GETOPSFLAG FI_SETOPSFLAG FI_ALIAS FI_GETWAIT FI_ENABLE FI_BACKLOG
+        FI_GET_RAW_MR FI_MAP_RAW_MR FI_UNMAP_KEY FI_QUEUE_WORK FI_CANCEL_WORK FI_FLUSH_WORK FI_REFRESH FI_DUP
+        FI_GETWAITOBJ FI_GET_VAL FI_SET_VAL FI_PARAM_STRING FI_PARAM_INT FI_PARAM_BOOL FI_PARAM_SIZE_T
+    }
+}
+
+/// `rdma/fi_domain.h`.
+fn domain(list: &mut Vec<Expectation>) {
     structure!(list, fi_av_attr { r#type, rx_ctx_bits, count, ep_per_node, name, map_addr, flags });
     structure!(list, fid_av { fid, ops });
     structure!(
@@ -193,6 +265,32 @@ fn expectations() -> Vec<Expectation> {
             xpu_ctx,
         }
     );
+    structure!(list, fid_mr { fid, mem_desc, key });
+    structure!(
+        list,
+        fi_mr_attr {
+            mr_iov,
+            iov_count,
+            access,
+            offset,
+            requested_key,
+            context,
+            auth_key_size,
+            auth_key,
+            iface,
+            device,
+            hmem_data,
+            page_size,
+            base_mr,
+            sub_mr_cnt,
+        }
+    );
+    structure!(list, fi_ops_mr { size, reg, regv, regattr });
+    constants! { list: FI_HMEM_SYSTEM }
+}
+
+/// `rdma/fi_endpoint.h`, `rdma/fi_cm.h`, `rdma/fi_tagged.h`.
+fn endpoint(list: &mut Vec<Expectation>) {
     structure!(list, fid_ep { fid, ops, cm, msg, rma, tagged, atomic, collective });
     structure!(
         list,
@@ -201,6 +299,103 @@ fn expectations() -> Vec<Expectation> {
     structure!(list, fi_ops_cm { size, setname, getname, getpeer, connect, listen, accept, reject, shutdown, join });
     structure!(list, fi_msg_tagged { msg_iov, desc, iov_count, addr, tag, ignore, context, data });
     structure!(list, fi_ops_tagged { size, recv, recvv, recvmsg, send, sendv, sendmsg, inject, senddata, injectdata });
+    structure!(list, fi_msg { msg_iov, desc, iov_count, addr, context, data });
+    structure!(list, fi_ops_msg { size, recv, recvv, recvmsg, send, sendv, sendmsg, inject, senddata, injectdata });
+    constants! {
+        list:
+        FI_OPT_ENDPOINT FI_OPT_MIN_MULTI_RECV FI_OPT_CM_DATA_SIZE FI_OPT_BUFFERED_MIN FI_OPT_BUFFERED_LIMIT
+        FI_OPT_SEND_BUF_SIZE FI_OPT_RECV_BUF_SIZE FI_OPT_TX_SIZE FI_OPT_RX_SIZE FI_OPT_FI_HMEM_P2P FI_OPT_XPU_TRIGGER
+    }
+}
+
+/// `rdma/fi_rma.h`, `rdma/fi_atomic.h`.
+fn one_sided(list: &mut Vec<Expectation>) {
+    structure!(list, fi_rma_iov { addr, len, key });
+    structure!(list, fi_rma_ioc { addr, count, key });
+    structure!(list, fi_msg_rma { msg_iov, desc, iov_count, addr, rma_iov, rma_iov_count, context, data });
+    structure!(list, fi_ops_rma { size, read, readv, readmsg, write, writev, writemsg, inject, writedata, injectdata });
+    structure!(list, fi_ioc { addr, count });
+    structure!(list, fi_atomic_attr { count, size });
+    structure!(
+        list,
+        fi_msg_atomic { msg_iov, desc, iov_count, addr, rma_iov, rma_iov_count, datatype, op, context, data }
+    );
+    structure!(
+        list,
+        fi_ops_atomic {
+            size,
+            write,
+            writev,
+            writemsg,
+            inject,
+            readwrite,
+            readwritev,
+            readwritemsg,
+            compwrite,
+            compwritev,
+            compwritemsg,
+            writevalid,
+            readwritevalid,
+            compwritevalid,
+        }
+    );
+    constants! {
+        list:
+        FI_INT8 FI_UINT8 FI_INT16 FI_UINT16 FI_INT32 FI_UINT32 FI_INT64 FI_UINT64 FI_FLOAT FI_DOUBLE FI_FLOAT_COMPLEX
+        FI_DOUBLE_COMPLEX FI_LONG_DOUBLE FI_LONG_DOUBLE_COMPLEX FI_INT128 FI_UINT128 FI_VOID FI_MIN FI_MAX FI_SUM
+        FI_PROD FI_LOR FI_LAND FI_BOR FI_BAND FI_LXOR FI_BXOR FI_ATOMIC_READ FI_ATOMIC_WRITE FI_CSWAP FI_CSWAP_NE
+        FI_CSWAP_LE FI_CSWAP_LT FI_CSWAP_GE FI_CSWAP_GT FI_MSWAP FI_NOOP
+    }
+}
+
+/// `rdma/fi_collective.h`.
+fn collective(list: &mut Vec<Expectation>) {
+    structure!(
+        list,
+        fi_ops_collective {
+            size,
+            barrier,
+            broadcast,
+            alltoall,
+            allreduce,
+            allgather,
+            reduce_scatter,
+            reduce,
+            scatter,
+            gather,
+            msg,
+            barrier2,
+        }
+    );
+}
+
+/// `rdma/fi_eq.h`.
+fn queues(list: &mut Vec<Expectation>) {
+    structure!(list, fi_wait_attr { wait_obj, flags });
+    structure!(list, fi_ops_wait { size, wait });
+    structure!(list, fid_wait { fid, ops });
+    structure!(list, fi_wait_pollfd { change_index, nfds, fd });
+    structure!(list, fi_poll_attr { flags });
+    structure!(list, fi_ops_poll { size, poll, poll_add, poll_del });
+    structure!(list, fid_poll { fid, ops });
+    structure!(list, fi_eq_attr { size, flags, wait_obj, signaling_vector, wait_set });
+    structure!(list, fi_eq_entry { fid, context, data });
+    structure!(list, fi_eq_err_entry { fid, context, data, err, prov_errno, err_data, err_data_size });
+    structure!(list, fi_ops_eq { size, read, readerr, write, sread, strerror });
+    structure!(list, fid_eq { fid, ops });
+    structure!(list, fi_cq_entry { op_context });
+    structure!(list, fi_cq_msg_entry { op_context, flags, len });
+    structure!(list, fi_cq_data_entry { op_context, flags, len, buf, data });
+    structure!(list, fi_cntr_attr { events, wait_obj, wait_set, flags, xpu_ctx });
+    structure!(list, fi_ops_cntr { size, read, readerr, add, set, wait, adderr, seterr, export_xpu });
+    structure!(list, fid_cntr { fid, ops });
+    constants! {
+        list:
+        FI_WAIT_NONE FI_WAIT_UNSPEC FI_WAIT_SET FI_WAIT_FD FI_WAIT_MUTEX_COND FI_WAIT_YIELD FI_WAIT_POLLFD
+        FI_CQ_FORMAT_UNSPEC FI_CQ_FORMAT_CONTEXT FI_CQ_FORMAT_MSG FI_CQ_FORMAT_DATA FI_CQ_FORMAT_TAGGED FI_CQ_COND_NONE
+        FI_CQ_COND_THRESHOLD FI_CNTR_EVENTS_COMP FI_NOTIFY FI_CONNREQ FI_CONNECTED FI_SHUTDOWN FI_MR_COMPLETE
+        FI_AV_COMPLETE FI_JOIN_COMPLETE
+    }
     structure!(list, fi_cq_attr { size, flags, format, wait_obj, signaling_vector, wait_cond, wait_set, xpu_ctx });
     structure!(list, fi_cq_tagged_entry { op_context, flags, len, buf, data, tag });
     structure!(
@@ -222,42 +417,36 @@ fn expectations() -> Vec<Expectation> {
     );
     structure!(list, fid_cq { fid, ops });
     structure!(list, fi_ops_cq { size, read, readfrom, readerr, sread, sreadfrom, signal, strerror, export_xpu });
-    use weft_libfabric::abi::errno::{FI_EAGAIN, FI_EAVAIL, FI_ENODATA, FI_EOTHER};
-    constants!(
-        list,
-        FI_MSG,
-        FI_TAGGED,
-        FI_RECV,
-        FI_SEND,
-        FI_TRANSMIT,
-        FI_SOURCE,
-        FI_CONTEXT,
-        FI_CONTEXT2,
-        FI_AV_UNSPEC,
-        FI_AV_MAP,
-        FI_AV_TABLE,
-        FI_PROGRESS_UNSPEC,
-        FI_PROGRESS_MANUAL,
-        FI_THREAD_DOMAIN,
-        FI_RM_ENABLED,
-        FI_EP_RDM,
-        FI_ENABLE,
-        FI_WAIT_NONE,
-        FI_CQ_FORMAT_TAGGED,
-        FI_CQ_COND_NONE,
-        FI_EAGAIN,
-        FI_EAVAIL,
-        FI_ENODATA,
-        FI_EOTHER,
-    );
-    list
+}
+
+/// `rdma/providers/fi_prov.h`, `rdma/providers/fi_log.h`.
+fn provider(list: &mut Vec<Expectation>) {
+    structure!(list, fi_provider { version, fi_version, context, name, getinfo, fabric, cleanup });
+    constants! { list: FI_LOG_WARN FI_LOG_INFO FI_LOG_CORE FI_LOG_FABRIC FI_LOG_DOMAIN FI_LOG_EP_CTRL }
+}
+
+/// `rdma/fi_errno.h`.
+fn errors(list: &mut Vec<Expectation>) {
+    use weft_libfabric::abi::errno::*;
+    constants! {
+        list:
+        FI_SUCCESS FI_EPERM FI_ENOENT FI_EINTR FI_EIO FI_EAGAIN FI_ENOMEM FI_EACCES FI_EBUSY FI_ENODEV FI_EINVAL
+        FI_EMFILE FI_ENOSPC FI_ENOSYS FI_ENOMSG FI_ENODATA FI_EOVERFLOW FI_EMSGSIZE FI_ENOPROTOOPT FI_EOPNOTSUPP
+        FI_EADDRINUSE FI_EADDRNOTAVAIL FI_ENETDOWN FI_ENETUNREACH FI_ECONNABORTED FI_ECONNRESET FI_ENOBUFS FI_ENOTCONN
+        FI_ESHUTDOWN FI_ETIMEDOUT FI_ECONNREFUSED FI_EHOSTUNREACH FI_EALREADY FI_EREMOTEIO FI_ECANCELED FI_EKEYREJECTED
+        FI_EOTHER FI_ETOOSMALL FI_EOPBADSTATE FI_EAVAIL FI_EBADFLAGS FI_ENOEQ FI_EDOMAIN FI_ENOCQ FI_ECRC FI_ETRUNC
+        FI_ENOKEY FI_ENOAV FI_EOVERRUN
+    }
+    constants! { since NEWEST_VERSION, list: FI_EPROTO }
 }
 
 /// A program that prints each expression's value, or `-` where the headers are too old for it.
 fn program(expectations: &[Expectation]) -> String {
     let mut text = String::from(
         "#include <stdio.h>\n#include <rdma/fabric.h>\n#include <rdma/fi_domain.h>\n#include <rdma/fi_endpoint.h>\n\
-         #include <rdma/fi_cm.h>\n#include <rdma/fi_tagged.h>\n#include <rdma/fi_eq.h>\n#include <rdma/fi_errno.h>\n\
+         #include <rdma/fi_cm.h>\n#include <rdma/fi_tagged.h>\n#include <rdma/fi_rma.h>\n#include <rdma/fi_atomic.h>\n\
+         #include <rdma/fi_collective.h>\n#include <rdma/fi_eq.h>\n#include <rdma/fi_errno.h>\n\
+         #include <rdma/providers/fi_prov.h>\n#include <rdma/providers/fi_log.h>\n\
          int main(void) {\n",
     );
     for Expectation { expression, since, .. } in expectations {
@@ -319,4 +508,7 @@ fn grown_structures_have_their_newest_size() {
     assert_eq!(core::mem::size_of::<fi_ops_domain>(), 104);
     assert_eq!(core::mem::size_of::<fi_ops_ep>(), 72);
     assert_eq!(core::mem::size_of::<fi_ops_cq>(), 72);
+    assert_eq!(core::mem::size_of::<fi_ops_cntr>(), 72);
+    assert_eq!(core::mem::size_of::<fi_cntr_attr>(), 32);
+    assert_eq!(core::mem::size_of::<fi_mr_attr>(), 112);
 }

@@ -58,7 +58,6 @@ pub struct fi_ops_collective {
             flags: u64,
         ) -> ssize_t,
     >,
-    /// Not in 1.17.
     pub barrier2:
         Option<unsafe extern "C" fn(*mut fid_ep, coll_addr: fi_addr_t, flags: u64, context: *mut c_void) -> ssize_t>,
 }

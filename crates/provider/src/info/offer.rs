@@ -371,3 +371,176 @@ fn at_most(what: &'static str, wanted: c_int, most: c_int) -> Result<(), Mismatc
 fn or<T: Default + PartialEq>(wanted: T, usual: T) -> T {
     if wanted == T::default() { usual } else { wanted }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u32 = NEWEST_VERSION;
+    const OLD: u32 = fi_version(1, 0);
+
+    /// What an application gets that says so much of each attribute, and nothing of the rest.
+    fn ask(version: u32, caps: u64, domain: impl FnOnce(&mut fi_domain_attr)) -> Result<Offer, Mismatch> {
+        let mut hints = empty();
+        hints.caps = caps;
+        domain(hints.domain.as_mut().unwrap());
+        Offer::new(version, &hints, &Parameters::default())
+    }
+
+    /// Hints as `fi_allocinfo` makes them: everything is there, and zero.
+    fn empty() -> Hints {
+        // SAFETY: All zeros are each of these.
+        unsafe {
+            Hints {
+                transmit: Some(core::mem::zeroed()),
+                receive: Some(core::mem::zeroed()),
+                endpoint: Some(core::mem::zeroed()),
+                domain: Some(core::mem::zeroed()),
+                ..Hints::default()
+            }
+        }
+    }
+
+    #[test]
+    fn without_hints_there_is_everything() {
+        let offer = Offer::new(NOW, &Hints::default(), &Parameters::default()).unwrap();
+        assert_eq!(offer.caps, PRIMARY | PRIMARY_SINCE_2_0 | SECONDARY);
+        assert_eq!(offer.domain.mr_mode, REGISTRATION);
+        assert_eq!((offer.domain.threading, offer.domain.data_progress), (FI_THREAD_SAFE, FI_PROGRESS_AUTO));
+        // The first call of Intel MPI asks for version 0.0.
+        let first = Offer::new(0, &Hints::default(), &Parameters::default()).unwrap();
+        assert_eq!((first.caps, first.domain.mr_mode), (PRIMARY | SECONDARY, FI_MR_BASIC));
+        assert_eq!(first.transmit.msg_order >> 32, 0);
+    }
+
+    #[test]
+    fn primary_capabilities_are_those_asked_for_and_secondary_ones_come_along() {
+        let offer = ask(NOW, FI_TAGGED | FI_SEND, |_| ()).unwrap();
+        assert_eq!(offer.caps, FI_TAGGED | FI_SEND | SECONDARY & !FI_SOURCE);
+        assert_eq!(offer.transmit.caps, FI_TAGGED | FI_SEND | FI_FENCE);
+        let offer = ask(NOW, FI_MSG | FI_SOURCE, |_| ()).unwrap();
+        assert_eq!(offer.caps, FI_MSG | FI_SEND | FI_RECV | SECONDARY);
+        assert_eq!(offer.receive.caps, FI_MSG | FI_RECV | FI_MULTI_RECV | FI_SOURCE);
+        let lacking = ask(NOW, FI_MSG | FI_COLLECTIVE, |_| ()).err();
+        assert_eq!(lacking, Some(Mismatch::Capabilities { whose: "caps", lacking: FI_COLLECTIVE }));
+    }
+
+    #[test]
+    fn bits_that_older_versions_have_for_something_else_are_refused_there() {
+        assert!(ask(fi_version(1, 17), FI_TAGGED | FI_TAGGED_DIRECTED_RECV, |_| ()).is_err());
+        assert!(ask(NOW, FI_TAGGED | FI_TAGGED_DIRECTED_RECV, |_| ()).is_ok());
+    }
+
+    #[test]
+    fn modes_of_memory_registration() {
+        let modes = |version, caps, offered| {
+            ask(version, caps, |domain| domain.mr_mode = offered)
+                .map(|offer| (offer.caps & REMOTE != 0, offer.domain.mr_mode))
+        };
+        let rma = FI_MSG | FI_RMA;
+        let target = FI_RMA | FI_REMOTE_WRITE;
+        let full = REGISTRATION | FI_MR_ENDPOINT | FI_MR_LOCAL;
+        // Messages need none, whatever is offered.
+        for offered in [0, full, FI_MR_ALLOCATED] {
+            assert_eq!(modes(NOW, FI_TAGGED, offered), Ok((false, 0)), "{offered:#x}");
+        }
+        assert_eq!(modes(NOW, FI_TAGGED, FI_MR_SCALABLE), Ok((false, FI_MR_SCALABLE)));
+        // Access by peers takes three, and no more come back.
+        assert_eq!(modes(NOW, rma, full), Ok((true, REGISTRATION)));
+        assert_eq!(modes(NOW, rma, FI_MR_BASIC), Ok((true, FI_MR_BASIC)));
+        // Who does not offer them and did not ask in so many words can still reach others.
+        assert_eq!(modes(NOW, rma, FI_MR_ALLOCATED), Ok((false, 0)));
+        assert_eq!(modes(NOW, 0, 0), Ok((false, 0)));
+        for offered in [0, FI_MR_SCALABLE, FI_MR_VIRT_ADDR | FI_MR_ALLOCATED] {
+            assert_eq!(modes(NOW, target, offered), Err(Mismatch::Registration { offered }));
+        }
+        // Before 1.5 there were two.
+        assert_eq!(modes(OLD, target, FI_MR_UNSPEC), Ok((true, FI_MR_BASIC)));
+        assert_eq!(modes(OLD, target, FI_MR_BASIC), Ok((true, FI_MR_BASIC)));
+        assert!(modes(OLD, target, FI_MR_SCALABLE).is_err());
+    }
+
+    #[test]
+    fn threading_progress_and_vectors_are_those_asked_for() {
+        let offer = ask(NOW, FI_TAGGED, |domain| {
+            domain.threading = FI_THREAD_DOMAIN;
+            domain.data_progress = FI_PROGRESS_MANUAL;
+            domain.av_type = FI_AV_MAP;
+            domain.resource_mgmt = FI_RM_DISABLED;
+        })
+        .unwrap();
+        assert_eq!(offer.domain.threading, FI_THREAD_DOMAIN);
+        assert_eq!((offer.domain.data_progress, offer.domain.control_progress), (FI_PROGRESS_MANUAL, FI_PROGRESS_AUTO));
+        assert_eq!((offer.domain.av_type, offer.domain.resource_mgmt), (FI_AV_MAP, FI_RM_ENABLED));
+        assert!(ask(NOW, FI_TAGGED, |domain| domain.threading = 6).is_err());
+        assert!(ask(NOW, FI_TAGGED, |domain| domain.threading = -1).is_err());
+    }
+
+    #[test]
+    fn no_automatic_progress_where_callers_run_the_nic() {
+        let mut parameters = Parameters::default();
+        parameters.nic.progress = Progress::Caller;
+        let mut hints = empty();
+        assert_eq!(Offer::new(NOW, &hints, &parameters).unwrap().domain.data_progress, FI_PROGRESS_MANUAL);
+        hints.domain.as_mut().unwrap().data_progress = FI_PROGRESS_AUTO;
+        assert!(Offer::new(NOW, &hints, &parameters).is_err());
+    }
+
+    #[test]
+    fn the_mpi_libraries_find_what_they_ask_for() {
+        let all =
+            FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_LOCAL_COMM | FI_REMOTE_COMM;
+        let manual = |registration: c_int| {
+            move |domain: &mut fi_domain_attr| {
+                domain.threading = FI_THREAD_DOMAIN;
+                domain.control_progress = FI_PROGRESS_MANUAL;
+                domain.data_progress = FI_PROGRESS_MANUAL;
+                domain.resource_mgmt = FI_RM_ENABLED;
+                domain.av_type = FI_AV_TABLE;
+                domain.cq_data_size = 4;
+                domain.mr_mode = registration;
+            }
+        };
+        let offer = ask(fi_version(1, 20), all, manual(REGISTRATION | FI_MR_ENDPOINT)).unwrap();
+        assert_eq!((offer.caps & all, offer.domain.mr_mode), (all, REGISTRATION));
+        let offer = ask(fi_version(1, 14), all, manual(REGISTRATION)).unwrap();
+        assert_eq!(offer.caps & all, all);
+        let tagged = FI_TAGGED | FI_LOCAL_COMM | FI_REMOTE_COMM | FI_DIRECTED_RECV;
+        let open_mpi = |mr_mode| {
+            ask(fi_version(1, 9), tagged, |domain| {
+                domain.threading = FI_THREAD_SAFE;
+                domain.av_type = FI_AV_MAP;
+                domain.cq_data_size = 4;
+                domain.resource_mgmt = FI_RM_ENABLED;
+                domain.mr_mode = mr_mode;
+            })
+        };
+        assert!(open_mpi(FI_MR_UNSPEC).is_ok() && open_mpi(FI_MR_ALLOCATED).is_ok() && open_mpi(FI_MR_BASIC).is_ok());
+    }
+
+    #[test]
+    fn what_is_too_much_is_named() {
+        let mut hints = empty();
+        hints.transmit.as_mut().unwrap().inject_size = 1 << 20;
+        let error = Offer::new(NOW, &hints, &Parameters::default()).err().unwrap();
+        assert_eq!(error.to_string(), "tx_attr.inject_size: 1048576 wanted, 4096 is the most");
+        let change = |change: fn(&mut Hints)| {
+            let mut hints = empty();
+            hints.caps = FI_MSG | FI_RMA;
+            change(&mut hints);
+            Offer::new(NOW, &hints, &Parameters::default()).is_ok()
+        };
+        assert!(change(|_| ()));
+        assert!(!change(|hints| hints.transmit.as_mut().unwrap().msg_order = FI_ORDER_WAR));
+        assert!(!change(|hints| hints.transmit.as_mut().unwrap().comp_order = FI_ORDER_STRICT));
+        assert!(!change(|hints| hints.transmit.as_mut().unwrap().op_flags = FI_COMMIT_COMPLETE));
+        assert!(!change(|hints| hints.transmit.as_mut().unwrap().caps = FI_TAGGED));
+        assert!(!change(|hints| hints.receive.as_mut().unwrap().size = MOST_RECEIVES + 1));
+        assert!(!change(|hints| hints.endpoint.as_mut().unwrap().r#type = FI_EP_MSG));
+        assert!(!change(|hints| hints.endpoint.as_mut().unwrap().tx_ctx_cnt = FI_SHARED_CONTEXT));
+        assert!(!change(|hints| hints.endpoint.as_mut().unwrap().auth_key_size = 8));
+        assert!(!change(|hints| hints.domain.as_mut().unwrap().mr_cnt = OBJECTS + 1));
+        // Capabilities of the other direction are no mistake in a context.
+        assert!(change(|hints| hints.transmit.as_mut().unwrap().caps = FI_MSG | FI_RECV));
+    }
+}
