@@ -1,0 +1,86 @@
+"""What is run with each library."""
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cases of `programs/suite.py` that run in one job."""
+    name: str
+    ranks: int
+    cases: tuple
+    # Those that are left out unless everything is asked for.
+    more: tuple = ()
+    # So long a case may take until it counts as hanging.
+    limit_s: float = 30
+    one_sided: bool = False
+    threads: str = "single"
+    # Ranks are divided among so many hosts of a lab; 0: all on this machine.
+    hosts: int = 0
+    memory_gib: float = 0
+    # Jobs of it, one after the other; unless everything is asked for only the first number.
+    rounds: tuple = (1, 1)
+    # Only with these libraries; empty: with all.
+    libraries: tuple = ()
+    # Libraries that do not have it in the group unless everything is asked for.
+    seldom: tuple = ()
+
+    def chosen(self, library, everything):
+        """The cases to be run with a library, and those that are left out for the time."""
+        if self.libraries and library not in self.libraries:
+            return [], []
+        if everything:
+            return [*self.cases, *self.more], []
+        if library in self.seldom:
+            return [], [*self.cases, *self.more]
+        return list(self.cases), list(self.more)
+
+    def with_prefix(self, prefix, **changes):
+        return replace(self, name=prefix, **changes)
+
+
+MESSAGES = ("blocking", "nonblocking", "waiting", "wildcards", "order", "probe", "matched-probe", "modes", "persistent", "unexpected", "posted",
+            "truncated", "cancelled", "exchange", "datatypes", "to-itself", "communicators")
+COLLECTIVES = ("barrier", "bcast", "reduce", "gather", "alltoall", "scan", "nonblocking", "objects")
+WINDOWS = ("fence", "many-puts", "accumulate", "get-accumulate", "fetch-and-op", "compare-and-swap", "post-start", "lock", "flush", "memory-kinds",
+           "datatypes")
+THREADS = ("ping-pong", "wildcards", "communicators", "mixed")
+
+
+def names(module, cases):
+    return tuple(f"{module}/{case}" for case in cases)
+
+
+UNEXPECTED = "tcp stops reading when some hundred messages are unexpected, those of the barrier behind them too"
+
+GROUPS = (
+    Group("messages", 3, names("messages", MESSAGES), more=("messages/flood",)),
+    Group("collectives", 4, names("collectives", COLLECTIVES)),
+    Group("windows", 3, names("windows", WINDOWS), one_sided=True),
+    Group("threads", 2, names("threads", THREADS), threads="multiple"),
+    Group("many", 16, ("many/all-pairs", "many/alltoall", "many/to-one"), more=("collectives/reduce", "messages/communicators"), limit_s=60),
+    Group("many-windows", 16, ("many/window",), limit_s=60, one_sided=True, seldom=("openmpi", "debian", "intel")),
+    Group("hosts", 2, ("messages/blocking", "messages/nonblocking", "messages/order", "collectives/reduce", "windows/fence", "windows/fetch-and-op"),
+          more=("messages/unexpected", "messages/exchange", "windows/accumulate", "windows/lock"), one_sided=True, hosts=2),
+    Group("many-hosts", 8, ("many/all-pairs", "many/alltoall"), hosts=4, seldom=("openmpi", "debian", "intel")),
+    Group("silent-target", 2, ("windows/silent-target",), one_sided=True, libraries=("mpich",)),
+    Group("large", 2, ("messages/large",), limit_s=120, memory_gib=6, seldom=("openmpi", "debian", "intel")),
+    Group("many64", 64, ("many/alltoall",), limit_s=120, rounds=(2, 10), libraries=("mpich",)),
+)
+
+# What cannot be had over libfabric's tcp, so that it is no news when the suite runs over that: patterns of names, and reasons.
+KNOWN_OVER_TCP = {
+    "mpich/messages/unexpected": UNEXPECTED,
+    "openmpi/messages/unexpected": UNEXPECTED,
+    "intel/messages/unexpected": UNEXPECTED,
+    "*/messages/flood": UNEXPECTED,
+    "*/hosts/messages/unexpected": UNEXPECTED,
+    "openmpi/messages/matched-probe": "tcp fails to claim a message",
+    "openmpi/threads/mixed": "tcp fails to claim a message",
+    "debian/messages/matched-probe": "tcp does not find a message that is to be claimed",
+    "debian/messages/truncated": "tcp with rxm loses the message after a truncated one",
+    "openmpi/hosts/*": "Open MPI 5 chooses tcp's loopback device",
+    "openmpi/many-hosts/*": "Open MPI 5 chooses tcp's loopback device",
+    "mpich/silent-target/*": "tcp needs the target's calls",
+    "mpich/killed/survivors": "MPICH ends with the dead peer",
+}

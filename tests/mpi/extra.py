@@ -1,0 +1,137 @@
+"""Cases that are no groups of the suite: a rank that is killed, and libfabric's own programs."""
+
+import os
+import re
+import socket
+import time
+
+from harness import LINES_SHOWN, PROGRAMS, Scratch
+from libraries import Start
+from processes import Job
+
+RANKS = 3
+DEATH_LIMIT_S = 60
+PING_PONG_LIMIT_S = 60
+PROGRAM_LIMIT_S = 30
+# So many sizes fi_pingpong tries at least.
+LEAST_SIZES = 20
+
+
+class Failure(Exception):
+    """The case fails; the text says what was seen."""
+
+
+def killed(runner, library, what):
+    """A rank is killed in mid-transfer: the job ends in time, with an error, and nothing of it is left."""
+    scratch = Scratch()
+    start = Start(RANKS, survivors=what == "survivors")
+    job = runner.start(library, start, [os.path.join(PROGRAMS, "killed.py"), what], scratch)
+
+    def watch():
+        reason = judge_death(job, job.wait(DEATH_LIMIT_S), what)
+        if reason:
+            raise Failure(f"{reason}\n{job.shown()}\n{job.text()}")
+
+    report(runner, f"{library.name}/killed/{what}", watch)
+    job.end()
+    scratch.remove()
+
+
+def judge_death(job, code, what):
+    text = job.text()
+    if len(re.findall("^@alive", text, re.M)) != RANKS:
+        return f"not all ranks came so far (exit code {code})"
+    if code is None:
+        return f"the job still runs {DEATH_LIMIT_S} s after a rank was killed"
+    if code == 0:
+        return "the job ended with exit code 0 although a rank was killed"
+    if what == "survivors" and "@error" not in text:
+        return "no error reached the rank that sent to the dead one"
+    left = job.left_over()
+    return f"the job has ended, but there still run: {', '.join(left)}" if left else ""
+
+
+def fi_info(runner, name, program):
+    """The provider is listed, with its settings."""
+    def look():
+        environment, provider = runner.provider.environment, runner.provider.name
+        if f"provider: {provider}" not in finish([program, "-p", provider], environment):
+            raise Failure(f"fi_info -p {provider} does not list it")
+        if runner.provider.is_weft and "FI_WEFT_" not in finish([program, "-e", "-g", "WEFT"], environment):
+            raise Failure("fi_info -e lists no setting FI_WEFT_*")
+    report(runner, name, look)
+
+
+def fi_pingpong(runner, name, program, mode):
+    """Data of all sizes goes to and fro between two processes and is verified."""
+    scratch = Scratch()
+    jobs = []
+
+    def play():
+        port = str(free_port())
+        command = [program, "-p", runner.provider.name, "-e", "rdm", "-m", mode, "-S", "all", "-I", "20", "-c"]
+        environment = {**runner.provider.environment, "WEFT_BOARDS": scratch.boards}
+        jobs.append(Job([*command, "-B", port], environment))
+        await_listener(jobs[0], int(port))
+        jobs.append(Job([*command, "-P", port, "127.0.0.1"], environment))
+        for job, who in (jobs[1], "client"), (jobs[0], "server"):
+            check_code(job, job.wait(PING_PONG_LIMIT_S), who)
+        if len(re.findall(r"^\d+[km]?\s+20\s", jobs[1].text(), re.M)) < LEAST_SIZES:
+            raise Failure(f"the client shows too few results\n{jobs[1].shown()}\n{jobs[1].text()}")
+
+    report(runner, name, play)
+    for job in reversed(jobs):
+        job.end()
+    scratch.remove()
+
+
+def report(runner, name, work):
+    """Runs it; of a failure's text the first line is the reason, the others are shown."""
+    began, text = time.monotonic(), ""
+    try:
+        work()
+    except Failure as failure:
+        text = str(failure)
+    reason, *more = text.splitlines() or [""]
+    runner.report.add("failed" if reason else "passed", name, time.monotonic() - began, reason)
+    runner.report.show("\n".join(more[:1] + more[1:][-LINES_SHOWN:]))
+
+
+def finish(command, environment):
+    """The output of a program that ends well."""
+    job = Job(command, environment)
+    try:
+        check_code(job, job.wait(PROGRAM_LIMIT_S), os.path.basename(command[0]))
+        return job.text()
+    finally:
+        job.end()
+
+
+def check_code(job, code, who):
+    if code != 0:
+        outcome = "hangs" if code is None else f"ended with exit code {code}"
+        raise Failure(f"{who} {outcome}\n{job.shown()}\n{job.text()}")
+
+
+def await_listener(job, port):
+    deadline = time.monotonic() + PROGRAM_LIMIT_S
+    while not is_listening(port):
+        if job.process.poll() is not None or time.monotonic() > deadline:
+            check_code(job, job.process.poll(), "server")
+        time.sleep(0.02)
+
+
+def is_listening(port):
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        if os.path.exists(path):
+            with open(path, encoding="ascii") as file:
+                lines = [line.split() for line in file.readlines()[1:]]
+            if any(words[3] == "0A" and int(words[1].rsplit(":", 1)[1], 16) == port for words in lines):
+                return True
+    return False
+
+
+def free_port():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]

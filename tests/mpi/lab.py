@@ -1,0 +1,74 @@
+"""Ranks on different hosts: a lab of `weft lab`."""
+
+import os
+import subprocess
+import time
+
+from processes import Job
+
+LIMIT_S = 30
+
+
+class LabError(Exception):
+    """There is no lab; the text says why."""
+
+
+class Lab:
+    """Hosts whose ranks are started as if by ssh (`agent`)."""
+
+    def __init__(self, weft, hosts):
+        self.weft, self.name = weft, f"mpi{os.getpid()}-{hosts}"
+        self.addresses = tuple(f"10.0.0.{host + 1}" for host in range(hosts))
+        self.processes = []
+        self.call("lab", "up", "--name", self.name, "--hosts", str(hosts), "--rate", "none")
+        try:
+            self.processes = [Job([*self.enter(host), "sleep", "infinity"], {}) for host in range(hosts)]
+            self.await_entry()
+        except BaseException:
+            self.close()
+            raise
+
+    def enter(self, host):
+        return [self.weft, "lab", "exec", "--name", self.name, str(host), "--"]
+
+    @property
+    def command(self):
+        """What a launcher is started behind, to be in the first host."""
+        return self.enter(0)
+
+    @property
+    def environment(self):
+        processes = ",".join(str(job.process.pid) for job in self.processes)
+        # libfabric's tcp may try the loopback device, where the other hosts are not.
+        return {"HOST_PROCESSES": processes}
+
+    def await_entry(self):
+        """A process is in its host when its network is another than ours."""
+        deadline = time.monotonic() + LIMIT_S
+        for job in self.processes:
+            while network(job.process.pid) in (None, network("self")):
+                if job.process.poll() is not None or time.monotonic() > deadline:
+                    raise LabError(f"no process could be started in a host: {job.text()}")
+                time.sleep(0.01)
+
+    def call(self, *arguments):
+        try:
+            ended = subprocess.run([self.weft, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   text=True, check=False, timeout=LIMIT_S)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise LabError(f"{self.weft} {' '.join(arguments)}: {error}") from error
+        if ended.returncode != 0:
+            raise LabError(f"weft {' '.join(arguments)}: {ended.stdout.strip()}")
+
+    def close(self):
+        """What still runs in it dies with it."""
+        self.call("lab", "down", "--name", self.name)
+        for job in self.processes:
+            job.process.wait(LIMIT_S)
+
+
+def network(pid):
+    try:
+        return os.readlink(f"/proc/{pid}/ns/net")
+    except OSError:
+        return None
