@@ -2,15 +2,17 @@
 
 use core::ffi::{c_int, c_void};
 use core::mem::size_of;
+use std::sync::OnceLock;
 
 use weft::endpoint::EndpointSettings;
 use weft::verbs::{Context, ProtectionDomain};
-use weft_libfabric::abi::{FI_CLASS_DOMAIN, fi_info, fi_ops, fi_ops_domain, fid_domain, fid_fabric};
+use weft_libfabric::abi::{FI_CLASS_DOMAIN, fi_info, fi_ops, fi_ops_domain, fid, fid_domain, fid_fabric};
 
 use crate::addresses::{Format, vector};
-use crate::border::{Header, Held, Object, Users, close_object, give, head, hold, no, status, table};
+use crate::border::{Header, Held, Object, Users, borrow, close_object, give, head, hold, no, status, table};
 use crate::errno::Errno;
 use crate::fabric::Fabric;
+use crate::queue::EventQueue;
 use crate::{endpoint, memory, parameters, queue};
 
 /// An opened domain.
@@ -23,6 +25,7 @@ pub(crate) struct Domain {
     protection: ProtectionDomain,
     format: Format,
     settings: EndpointSettings,
+    events: OnceLock<Held<EventQueue>>,
 }
 
 // SAFETY: repr(C), and the header is first.
@@ -56,6 +59,11 @@ impl Domain {
         self.format
     }
 
+    /// Who is told of control operations of this domain's objects that have no event queue of their own.
+    pub(crate) fn events(&self) -> Option<&Held<EventQueue>> {
+        self.events.get()
+    }
+
     /// What the user has set, and defaults for the rest: what an endpoint starts from.
     pub(crate) const fn settings(&self) -> &EndpointSettings {
         &self.settings
@@ -65,7 +73,7 @@ impl Domain {
 static OPS: fi_ops = fi_ops {
     size: size_of::<fi_ops>(),
     close: Some(close_object::<Domain>),
-    bind: no(),
+    bind: Some(bind),
     control: no(),
     ops_open: no(),
     tostr: no(),
@@ -87,6 +95,18 @@ static DOMAIN: fi_ops_domain = fi_ops_domain {
     endpoint2: Some(endpoint::open_with_flags),
     xpu_ctx: no(),
 };
+
+/// `fi_domain_bind`. Memory is registered at once, so that no event could say more: the flag that asks for one is refused.
+unsafe extern "C" fn bind(domain: *mut fid, queue: *mut fid, flags: u64) -> c_int {
+    status(|| {
+        if flags != 0 {
+            return Err(Errno::BAD_FLAGS);
+        }
+        // SAFETY: libfabric's callers pass what fi_domain and fi_eq_open gave, or NULL.
+        let (domain, queue) = unsafe { (borrow::<Domain>(domain.cast())?, hold::<EventQueue>(queue.cast())?) };
+        domain.events.set(queue).map_err(|_| Errno::INVALID)
+    })
+}
 
 /// `fi_domain`.
 ///
@@ -147,6 +167,7 @@ unsafe fn make(
         protection,
         format,
         settings: parameters.endpoint.clone(),
+        events: OnceLock::new(),
     };
     // SAFETY: `to` is not NULL, and then it can be written.
     unsafe { give(domain, to) }

@@ -159,8 +159,8 @@ fn an_info_is_found_again_when_it_comes_back_as_hints() {
         let again = Infos::find(NEWEST_VERSION, None, None, 0, info).unwrap();
         let [same] = again.each().collect::<Vec<_>>()[..] else { panic!("{:?}", again.domains()) };
         assert_eq!((same.caps, same.addr_format, same.src_addrlen), (info.caps, info.addr_format, info.src_addrlen));
-        // SAFETY: So many bytes are there.
         let bytes = |info: &fi_info| {
+            // SAFETY: So many bytes are there.
             unsafe { core::slice::from_raw_parts(info.src_addr.cast::<u8>(), info.src_addrlen) }.to_vec()
         };
         assert_eq!(bytes(same), bytes(info));

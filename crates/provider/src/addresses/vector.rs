@@ -34,7 +34,7 @@ pub(crate) struct AddressVector {
     /// Insertions tell an event queue when they are done, though they are done at once.
     reports: bool,
     events: OnceLock<Held<EventQueue>>,
-    _domain: Held<Domain>,
+    domain: Held<Domain>,
 }
 
 // SAFETY: repr(C), and the header is first.
@@ -139,7 +139,7 @@ pub(crate) unsafe extern "C" fn open(
             entries: RwLock::default(),
             reports: attributes.flags & FI_EVENT != 0,
             events: OnceLock::new(),
-            _domain: domain,
+            domain,
         };
         // SAFETY: `to` is NULL or can be written.
         unsafe { give(vector, to) }
@@ -184,7 +184,7 @@ impl<'a> Results<'a> {
         if flags & !(FI_MORE | FI_SYNC_ERR | FI_EVENT) != 0 {
             return Err(Errno::BAD_FLAGS);
         }
-        let events = match vector.events.get() {
+        let events = match vector.events.get().or_else(|| vector.domain.events()) {
             Some(events) if vector.reports => Some(&**events),
             None if vector.reports => return Err(Errno(FI_ENOEQ)),
             _ => None,
