@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::fmt;
 
 use weft::endpoint::{Attempt, AttemptFailure, Attempts, EndpointError, EndpointFailure};
-use weft::verbs::{ConnectionError, Error, MemoryError, PortError, StartFailure, StreamError};
+use weft::verbs::{Closed, ConnectionError, Error, MemoryError, PortError, StartFailure, StreamError};
 use weft_libfabric::abi::errno::*;
 
 /// A positive code of `rdma/fi_errno.h`. Functions of the C interface return it negated.
@@ -68,7 +68,7 @@ pub(crate) fn of_failure(failure: &EndpointFailure) -> c_int {
         EndpointFailure::Canceled | EndpointFailure::Closed => FI_ECANCELED,
         EndpointFailure::Unreachable(attempts) => of_attempts(attempts),
         EndpointFailure::Lost(error) => of_connection(error),
-        EndpointFailure::Access => FI_EKEYREJECTED,
+        EndpointFailure::Access => FI_EACCES,
         EndpointFailure::Operation => FI_EOPNOTSUPP,
         EndpointFailure::NoMemory => FI_ENOMEM,
         EndpointFailure::Refused => FI_EREMOTEIO,
@@ -114,6 +114,7 @@ fn of_connection(error: &ConnectionError) -> c_int {
         ConnectionError::Start(StartFailure::TimedOut { .. }) => FI_ETIMEDOUT,
         ConnectionError::Start(StartFailure::ClosedEarly) => FI_ECONNRESET,
         ConnectionError::Start(_) => FI_EPROTO,
+        ConnectionError::Stream(StreamError::Lost(Closed::TimedOut)) => FI_ETIMEDOUT,
         ConnectionError::Stream(StreamError::Lost(_)) => FI_ECONNRESET,
         ConnectionError::Stream(StreamError::Below(_)) => FI_ECRC,
         ConnectionError::Stream(StreamError::Aborted) | ConnectionError::Abandoned => FI_ECONNABORTED,

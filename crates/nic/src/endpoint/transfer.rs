@@ -4,10 +4,11 @@ use arrayvec::ArrayVec;
 use weft_base::{Gather, MAX_GATHER, NoDigest, PeerId, Slice};
 use weft_memory::{Access, Combine, Element, Loan, MemoryError, Region, Registry};
 use weft_message::{RemotePart, Ticket};
-use weft_rdmap::{MAX_INLINE, Operation, Payload, RemoteTarget, Status};
+use weft_rdmap::{MAX_INLINE, Operation, Payload, RemoteTarget, Status, StreamError};
 use weft_wire::rdmap::AtomicCode;
 
 use super::request::{AtomicPost, Completed, EndpointFailure, Level, RemotePlace, SendPost, TransferPost};
+use crate::ConnectionError;
 
 /// Long transfers are cut into requests of so many bytes.
 const PIECE: u64 = 1 << 30;
@@ -262,8 +263,19 @@ pub(super) fn failure_of(status: Status, lost: impl FnOnce() -> EndpointFailure)
         Status::Success => None,
         Status::RemoteAccess => Some(EndpointFailure::Access),
         Status::RemoteOperation => Some(EndpointFailure::Operation),
-        _ => Some(lost()),
+        _ => Some(lost()).map(|lost| if refuses_access(&lost) { EndpointFailure::Access } else { lost }),
     }
+}
+
+/// Whether the peer has ended the connection because of a place that it does not let us write to. Its Terminate does not say for which of the writes under way (RFC 5040 section 4.8), so
+/// it stands for all of them.
+const fn refuses_access(lost: &EndpointFailure) -> bool {
+    use weft_wire::terminate::TerminateCode as Code;
+    let EndpointFailure::Lost(ConnectionError::Stream(StreamError::Peer(terminate))) = lost else { return false };
+    matches!(
+        terminate.code,
+        Code::TaggedInvalidStag | Code::TaggedBounds | Code::TaggedNotAssociated | Code::TaggedOffsetWrap
+    )
 }
 
 /// Numbered things, with the numbers of those that are gone used again.
