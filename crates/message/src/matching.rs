@@ -30,61 +30,63 @@ new_key_type! {
     pub struct UnexpectedId;
 }
 
-/// Source and tag. Untagged ones are a kind of their own.
+/// Set in [`Exact::source`] of what has a tag: untagged messages are a kind of their own.
+const TAGGED: u64 = 1 << 63;
+
+/// Source and tag, in few bytes: with many of them, what they cost is what they take of the caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Exact {
-    source: Option<PeerId>,
-    tag: Option<u64>,
+    /// The source's number and 1; 0 for anybody. And [`TAGGED`].
+    source: u64,
+    tag: u64,
+}
+
+impl Exact {
+    fn new(source: Option<PeerId>, tag: Option<u64>) -> Self {
+        let number = source.map_or(0, |source| u64::from(source.0) + 1);
+        Self { source: number | if tag.is_some() { TAGGED } else { 0 }, tag: tag.unwrap_or(0) }
+    }
+
+    const fn is_from_anybody(self) -> bool {
+        self.source & !TAGGED == 0
+    }
+
+    /// The same from anybody.
+    const fn without_source(self) -> Self {
+        Self { source: self.source & TAGGED, tag: self.tag }
+    }
 }
 
 impl Hash for Exact {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let source = self.source.map_or(0, |source| u64::from(source.0) + 1);
-        state.write_u64(source | u64::from(self.tag.is_some()) << 63);
-        state.write_u64(self.tag.unwrap_or(0));
+        state.write_u64(self.source);
+        state.write_u64(self.tag);
     }
 }
 
-/// Where a receive waits.
+/// What a receive takes. Where it ignores no bits of the tag, it stands in the hash table.
 #[derive(Clone, Copy, Debug)]
-enum Place {
-    Exact(Exact),
-    /// It ignores bits of the tag.
-    Wild {
-        source: Option<PeerId>,
-        matching: Match,
-    },
+struct Pattern {
+    exact: Exact,
+    ignore: u64,
 }
 
-impl Place {
-    const fn of(source: Option<PeerId>, matching: Option<Match>) -> Self {
-        match matching {
-            None => Self::Exact(Exact { source, tag: None }),
-            Some(Match { tag, ignore: 0 }) => Self::Exact(Exact { source, tag: Some(tag) }),
-            Some(matching) => Self::Wild { source, matching },
+impl Pattern {
+    fn new(source: Option<PeerId>, matching: Option<Match>) -> Self {
+        Self {
+            exact: Exact::new(source, matching.map(|matching| matching.tag)),
+            ignore: matching.map_or(0, |matching| matching.ignore),
         }
     }
 
-    const fn source(&self) -> Option<PeerId> {
-        match self {
-            Self::Exact(exact) => exact.source,
-            Self::Wild { source, .. } => *source,
-        }
-    }
-
-    fn takes(&self, message: Exact) -> bool {
-        let (source, tags) = match self {
-            Self::Exact(exact) => (exact.source, exact.tag == message.tag),
-            Self::Wild { source, matching } => {
-                (*source, message.tag.is_some_and(|tag| (tag ^ matching.tag) & !matching.ignore == 0))
-            }
-        };
-        tags && (source.is_none() || source == message.source)
+    const fn takes(&self, message: Exact) -> bool {
+        let source = if self.exact.is_from_anybody() { message.without_source().source } else { message.source };
+        self.exact.source == source && (self.exact.tag ^ message.tag) & !self.ignore == 0
     }
 }
 
 struct Posted<P> {
-    place: Place,
+    pattern: Pattern,
     order: u64,
     links: Links<PostedId>,
     value: P,
@@ -158,32 +160,31 @@ impl<P, U> Matcher<P, U> {
 
     /// Posts a receive, which is younger than all others: from a source or from anybody; of these tags, or (`None`) of untagged messages.
     pub fn post(&mut self, source: Option<PeerId>, matching: Option<Match>, value: P) -> PostedId {
-        let place = Place::of(source, matching);
+        let pattern = Pattern::new(source, matching);
         self.order += 1;
-        let id = self.posted.insert(Posted { place, order: self.order, links: Links::default(), value });
-        match place {
-            Place::Exact(exact) => {
-                self.from_anybody += usize::from(source.is_none());
-                self.posted_exact.entry(exact).or_default().push_back(&mut self.posted, id);
-            }
-            Place::Wild { .. } => self.posted_wild.push_back(&mut self.posted, id),
+        let id = self.posted.insert(Posted { pattern, order: self.order, links: Links::default(), value });
+        if pattern.ignore == 0 {
+            self.from_anybody += usize::from(source.is_none());
+            self.posted_exact.entry(pattern.exact).or_default().push_back(&mut self.posted, id);
+        } else {
+            self.posted_wild.push_back(&mut self.posted, id);
         }
         id
     }
 
     /// Takes a receive away. `None` if it is not posted any more.
     pub fn unpost(&mut self, id: PostedId) -> Option<P> {
-        match self.posted.get(id)?.place {
-            Place::Exact(exact) => {
-                self.from_anybody -= usize::from(exact.source.is_none());
-                if let Entry::Occupied(mut entry) = self.posted_exact.entry(exact) {
-                    entry.get_mut().remove(&mut self.posted, id);
-                    if entry.get().is_empty() {
-                        entry.remove();
-                    }
+        let Pattern { exact, ignore } = self.posted.get(id)?.pattern;
+        if ignore == 0 {
+            self.from_anybody -= usize::from(exact.is_from_anybody());
+            if let Entry::Occupied(mut entry) = self.posted_exact.entry(exact) {
+                entry.get_mut().remove(&mut self.posted, id);
+                if entry.get().is_empty() {
+                    entry.remove();
                 }
             }
-            Place::Wild { .. } => self.posted_wild.remove(&mut self.posted, id),
+        } else {
+            self.posted_wild.remove(&mut self.posted, id);
         }
         self.posted.remove(id).map(|posted| posted.value)
     }
@@ -203,9 +204,9 @@ impl<P, U> Matcher<P, U> {
     /// The oldest receive that takes a message from this source, with this tag or without one. It stays posted.
     #[must_use]
     pub fn find_posted(&self, source: PeerId, tag: Option<u64>) -> Option<PostedId> {
-        let message = Exact { source: Some(source), tag };
+        let message = Exact::new(Some(source), tag);
         let exact = self.first_posted(message);
-        let anybody = if self.from_anybody > 0 { self.first_posted(Exact { source: None, tag }) } else { None };
+        let anybody = if self.from_anybody > 0 { self.first_posted(message.without_source()) } else { None };
         let wild = if tag.is_some() { self.first_wild(message) } else { None };
         [exact, anybody, wild].into_iter().flatten().min().map(|(_, id)| id)
     }
@@ -218,7 +219,7 @@ impl<P, U> Matcher<P, U> {
     fn first_wild(&self, message: Exact) -> Option<(u64, PostedId)> {
         let mut id = self.posted_wild.first();
         while let Some(posted) = self.posted.get(id) {
-            if posted.place.takes(message) {
+            if posted.pattern.takes(message) {
                 return Some((posted.order, id));
             }
             id = posted.next();
@@ -235,7 +236,8 @@ impl<P, U> Matcher<P, U> {
     /// The posted receives for this source alone, the oldest first. Looks at all of them.
     #[must_use]
     pub fn posted_for(&self, source: PeerId) -> Vec<PostedId> {
-        let of_source = self.posted.iter().filter(|(_, posted)| posted.place.source() == Some(source));
+        let source = Exact::new(Some(source), None).source;
+        let of_source = self.posted.iter().filter(|(_, posted)| posted.pattern.exact.source & !TAGGED == source);
         let mut found: Vec<_> = of_source.map(|(id, posted)| (posted.order, id)).collect();
         found.sort_unstable();
         found.into_iter().map(|(_, id)| id).collect()
@@ -243,7 +245,7 @@ impl<P, U> Matcher<P, U> {
 
     /// Keeps a message that no receive takes, which is younger than all others.
     pub fn keep(&mut self, source: PeerId, tag: Option<u64>, value: U) -> UnexpectedId {
-        let exact = Exact { source: Some(source), tag };
+        let exact = Exact::new(Some(source), tag);
         let id = self.unexpected.insert(Unexpected { exact, same: Links::default(), all: Links::default(), value });
         self.unexpected_exact.entry(exact).or_default().push_back(&mut self.unexpected, id);
         self.unexpected_all.push_back(&mut self.unexpected, id);
@@ -253,13 +255,13 @@ impl<P, U> Matcher<P, U> {
     /// The oldest message that a receive takes. It stays.
     #[must_use]
     pub fn find_unexpected(&self, source: Option<PeerId>, matching: Option<Match>) -> Option<UnexpectedId> {
-        let place = Place::of(source, matching);
-        if let Place::Exact(exact @ Exact { source: Some(_), .. }) = place {
-            return self.unexpected_exact.get(&exact).map(List::first);
+        let pattern = Pattern::new(source, matching);
+        if source.is_some() && pattern.ignore == 0 {
+            return self.unexpected_exact.get(&pattern.exact).map(List::first);
         }
         let mut id = self.unexpected_all.first();
         while let Some(message) = self.unexpected.get(id) {
-            if place.takes(message.exact) {
+            if pattern.takes(message.exact) {
                 return Some(id);
             }
             id = Linked::<_, 1>::next(message);

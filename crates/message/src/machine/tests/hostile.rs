@@ -214,6 +214,12 @@ fn a_peer_that_comes_and_goes_leaves_no_more_than_it_may() {
     let most = 4000 + 3 * (512 + 256 * 256);
     assert!(machine.incoming.len() <= most / 320, "{} messages", machine.incoming.len());
     assert!(machine.packets.is_empty());
+    let left = world.nodes[1].machine.incoming.len();
+    for _ in 0..left {
+        world.receive(1, Some(0), Some(crate::Match { tag: 1, ignore: 0 }), 1, None);
+    }
+    let machine = &mut world.nodes[1].machine;
+    assert_eq!((machine.incoming.len(), machine.peers.at(PEER).left_behind, machine.budget.used()), (0, 0, 0));
 }
 
 fn record() -> impl Strategy<Value = Record> {
@@ -310,7 +316,10 @@ fn lose(world: &mut World) {
     let Node { machine, host } = &mut world.nodes[1];
     machine.handle_lost(PEER, true, host);
     let TestHost { connects, disconnects, items, written, .. } = host;
-    (connects.clear(), disconnects.clear(), items.clear(), written.clear());
+    connects.clear();
+    disconnects.clear();
+    items.clear();
+    written.clear();
     machine.handle_connected(PEER, TERMS, Time::ZERO, host);
 }
 

@@ -261,12 +261,14 @@ impl Run {
         self.world.flush(at);
     }
 
-    fn check_bounds(&self) {
+    fn check_bounds(&self, course: Course) {
         for node in &self.world.nodes {
             let settings = node.machine.settings();
             assert!(node.machine.budget.used() <= settings.unexpected_bytes);
             let most = usize::from(settings.data_credits) * (self.nodes - 1);
             assert!(node.machine.packets.len() <= most);
+            let held = node.machine.incoming.values().filter_map(|incoming| incoming.packet);
+            assert!(course.cuts || held.into_iter().all(|packet| node.machine.packets.contains_key(packet)));
         }
     }
 
@@ -323,7 +325,7 @@ fn run(seed: u64, course: Course) -> Time {
     let mut run = Run::new(seed, course);
     for _ in 0..600 {
         run.step(course);
-        run.check_bounds();
+        run.check_bounds(course);
     }
     run.finish(course);
     run.world.now
