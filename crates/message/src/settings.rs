@@ -2,7 +2,9 @@
 
 use core::time::Duration;
 
-/// Sizes and limits of an endpoint. What a peer may make it keep is at most `unexpected_bytes`, and `(data_credits + control_credits) * packet_bytes` for each connected peer.
+/// Sizes and limits of an endpoint. What a peer may make it keep is at most `unexpected_bytes` for all peers together, of which each message takes 256 bytes beside its own, and for each peer
+/// `(data_credits + control_credits) * packet_bytes`, and as much again of what it left behind when its connection was lost (again with 256 bytes for each message, of which a packet has
+/// at most 256).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The most bytes of a packet: one RDMAP Send, with whatever messages fit into it.

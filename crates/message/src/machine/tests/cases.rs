@@ -365,3 +365,26 @@ fn a_reserved_credit_comes_before_the_next_message() {
     let posted = world.receive(1, None, tag(2), 10, None);
     assert_eq!(world.told(1), [got(posted, number, 2, 10)]);
 }
+
+#[test]
+fn a_machine_can_be_its_own_peer() {
+    let settings = Settings { data_credits: 1, control_credits: 1, unexpected_bytes: 0, ..small() };
+    for length in [0, 100, 2000, 5000] {
+        for early in [false, true] {
+            let mut world = World::new(core::slice::from_ref(&settings));
+            let mut posted = 0;
+            if early {
+                posted = world.receive(0, Some(0), tag(3), length, None);
+            }
+            let message = world.send(0, 0, Some(3), length, true);
+            world.settle();
+            if !early {
+                posted = world.receive(0, Some(0), tag(3), length, None);
+                world.settle();
+            }
+            let sent = Told::Sent { number: message, outcome: Ok(()) };
+            assert_eq!(world.told(0), [got(posted, message, 3, length), sent]);
+            assert!(!world.nodes[0].machine.is_busy(PeerId(0)));
+        }
+    }
+}

@@ -391,7 +391,9 @@ impl World {
     /// A connection that was asked for stands.
     pub(super) fn join(&mut self, a: usize, b: usize) {
         assert_eq!(self.joints.insert(pair(a, b), Joint::Joined), Some(Joint::Connecting));
-        for (at, other) in [(a, b), (b, a)] {
+        let ends = [(a, b), (b, a)];
+        // Who is its own peer has one end.
+        for (at, other) in ends.into_iter().take(if a == b { 1 } else { 2 }) {
             let terms = self.terms(other);
             let Node { machine, host } = &mut self.nodes[at];
             machine.handle_connected(PeerId(other as u32), terms, self.now, host);
