@@ -7,7 +7,9 @@ use clap::Args;
 
 use super::campaign::Plan;
 use super::contestant::Entry;
-use super::job::{Cache, Job, Kind, LARGEST_WINDOW, MOST_CONNECTIONS, MOST_MESSAGES, Operation, Switch, Target, Wait};
+use super::job::{
+    Cache, Job, Kind, LARGEST_CROWD, LARGEST_WINDOW, MOST_CONNECTIONS, MOST_MESSAGES, Operation, Switch, Target, Wait,
+};
 use super::mpi::{self, Installation, Library};
 use super::place::{LabWish, Place};
 use super::size::Sizes;
@@ -31,6 +33,7 @@ Examples:
   weft perf markers                                   what markers cost, by their spacing
   weft perf idle --connections 1000 --seconds 10      what quiet connections cost
   weft perf all-to-all --processes 8,64               many processes on this machine
+  weft perf match --others 100000                     what it costs to match a message among many
   weft perf mpi --library mpich --test latency,rate   an MPI library over Weft, libfabric's tcp, and UCX
   weft perf bandwidth --transport libfabric:weft --vs libfabric:tcp,ucx
   weft perf bandwidth --json result.json              for figures and scripts
@@ -94,6 +97,9 @@ pub(crate) struct Arguments {
     /// all-to-all: how many processes, each number a case of its own
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "8,64")]
     pub(super) processes: Vec<usize>,
+    /// match: how many receives are posted, or messages unexpected, beside the one that is looked for
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1000,100000", value_parser = clap::value_parser!(u32).range(1..=i64::from(LARGEST_CROWD)))]
+    pub(super) others: Vec<u32>,
     /// mpi: the libraries, each a case of its own [default: all that are there]
     #[arg(long, value_enum, value_name = "LIBRARY,...", value_delimiter = ',')]
     library: Vec<Library>,
@@ -238,6 +244,7 @@ impl Arguments {
             quiet_ms: 1,
             settle_ms: 0,
             stack: self.stack,
+            crowd: None,
             mpi: None,
             limit_s: self.timeout,
             local: None,

@@ -163,8 +163,7 @@ fn find_out_who_can(plan: &Plan, results: &mut Results) -> Result<(), Failure> {
             return Err(Failure::Usage(format!("{entry}: {reason}")));
         }
         refused.into_iter().for_each(|(at, reason)| results.miss(plan, index, Some(at), reason, false));
-        let fits_place = || if plan.place.is_lab() { entry.contestant.runs_in_lab() } else { Ok(()) };
-        match entry.available().and_then(|()| fits_place()) {
+        match entry.available() {
             Ok(()) => {}
             Err(reason) if index == 0 => return Err(Failure::Runtime(format!("{entry}: {reason}"))),
             Err(reason) => results.miss(plan, index, None, reason, false),

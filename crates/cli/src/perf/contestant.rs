@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::contestants::{libfabric::Libfabric, mpi::Mpi, sockets::Sockets, ucx::Ucx, weft::Weft};
+use super::contestants::{libfabric::Libfabric, matcher::Matching, mpi::Mpi, sockets::Sockets, ucx::Ucx, weft::Weft};
 use super::job::Job;
 use super::measure::Measured;
 use super::provider::Provider;
@@ -23,11 +23,6 @@ pub(crate) trait Contestant: Sync {
 
     /// Whether it has this variant and this kind of run at all; otherwise what it has.
     fn supports(&self, job: &Job) -> Result<(), String>;
-
-    /// Whether it can run between hosts of a test network; otherwise why not.
-    fn runs_in_lab(&self) -> Result<(), String> {
-        Ok(())
-    }
 
     /// Weft's provider of libfabric, when a process needs to be started where libfabric finds it.
     fn provider(&self, _variant: Option<&str>) -> Result<Option<Provider>, String> {
@@ -54,12 +49,12 @@ pub(crate) fn other<'a>(job: &Job, addresses: &'a [String]) -> &'a str {
 
 /// All contestants.
 pub(crate) fn all() -> &'static [&'static dyn Contestant] {
-    &[&Weft::IWARP, &Sockets::TCP, &Libfabric, &Ucx, &Sockets::MPTCP, &Mpi]
+    &[&Weft::IWARP, &Sockets::TCP, &Libfabric, &Ucx, &Sockets::MPTCP, &Mpi, &Matching]
 }
 
 /// Who is measured by default, in tests of what all can do, and then its peers.
 pub(crate) fn usual() -> impl Iterator<Item = &'static dyn Contestant> {
-    all().iter().copied().filter(|contestant| contestant.name() != Mpi::NAME)
+    all().iter().copied().filter(|contestant| ![Mpi::NAME, Matching::NAME].contains(&contestant.name()))
 }
 
 /// A contestant, perhaps with a variant: `libfabric:tcp`.

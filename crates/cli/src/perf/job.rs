@@ -31,6 +31,8 @@ pub(crate) enum Kind {
     Idle,
     /// Each process sends to each other one.
     AllToAll,
+    /// What it costs to find the receive of a message, among many.
+    Matching,
 }
 
 /// The RDMA operation that carries the payload, for contestants that have more than one.
@@ -63,6 +65,36 @@ pub(crate) enum Wait {
     Spin,
     /// Sleep in the kernel
     Block,
+}
+
+/// What a receive is looked for among, or a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Queue {
+    /// Receives that wait for messages.
+    Posted,
+    /// Messages that nobody waits for.
+    Unexpected,
+}
+
+/// What a receive says of the message that it wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Wanted {
+    /// Source and tag.
+    Exact,
+    /// The tag.
+    AnySource,
+    /// The source, and bits of the tag.
+    SomeBits,
+}
+
+/// Matching: among what, and how many of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Crowd {
+    pub(crate) queue: Queue,
+    pub(crate) wanted: Wanted,
+    pub(crate) others: u32,
 }
 
 impl Wait {
@@ -161,6 +193,8 @@ pub(crate) struct Job {
     /// How long nothing has happened already when that begins.
     pub(crate) settle_ms: u64,
     pub(crate) stack: Stack,
+    /// What is matched among what, if it is.
+    pub(crate) crowd: Option<Crowd>,
     /// The MPI library that is measured, if it is one.
     pub(crate) mpi: Option<Installation>,
     /// When to give up, in seconds.
@@ -181,6 +215,8 @@ pub(crate) const MOST_MESSAGES: u64 = 100_000_000;
 pub(crate) const MOST_RANKS: usize = 256;
 /// The most connections that are kept quiet.
 pub(crate) const MOST_CONNECTIONS: usize = 10_000;
+/// The most receives or messages among which one is looked for.
+pub(crate) const LARGEST_CROWD: u32 = 1_000_000;
 /// The longest quiet, in milliseconds.
 const LONGEST_QUIET_MS: u64 = 600_000;
 /// The longest computation after a message, in microseconds.
@@ -206,7 +242,9 @@ impl Job {
         within("window", self.window as u64, 1, LARGEST_WINDOW as u64)?;
         within("iterations", self.iterations, 1, MOST_MESSAGES)?;
         within("warmup", self.warmup, 1, MOST_MESSAGES)?;
-        within("number of processes", self.ranks as u64, 2, MOST_RANKS as u64)?;
+        let least_ranks = if self.kind == Kind::Matching { 1 } else { 2 };
+        within("number of processes", self.ranks as u64, least_ranks, MOST_RANKS as u64)?;
+        within("number of others", self.crowd.map_or(0, |crowd| crowd.others).into(), 0, LARGEST_CROWD.into())?;
         within("rank", self.rank as u64, 0, self.ranks as u64 - 1)?;
         within("number of connections", self.connections as u64, 1, MOST_CONNECTIONS as u64)?;
         within("quiet in milliseconds", self.quiet_ms, 1, LONGEST_QUIET_MS)?;
@@ -245,6 +283,7 @@ impl Job {
             Kind::Overlap => 100,
             Kind::Inserted => 2000,
             Kind::Hiding => 20,
+            Kind::Matching => 100_000,
             Kind::Idle => 1,
             Kind::AllToAll => 100,
         }
@@ -278,6 +317,7 @@ pub(crate) mod tests {
             quiet_ms: 1,
             settle_ms: 0,
             stack: stack(),
+            crowd: None,
             mpi: None,
             limit_s: 60,
             local: None,

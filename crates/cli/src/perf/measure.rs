@@ -39,6 +39,10 @@ pub(crate) enum Figure {
     ComputationUs,
     /// And both together.
     TotalUs,
+    /// Processor time of a match with nothing else in the queues, in nanoseconds.
+    AloneNs,
+    /// And among others.
+    AmongNs,
     /// Processor seconds for each GB of payload, of the rank that sends.
     SenderCpu,
     /// And of the one that receives.

@@ -66,6 +66,7 @@ pub(crate) fn metrics(test: Test, job: &Job) -> Vec<Metric> {
     match job.kind {
         Kind::Bandwidth if test == Test::Mpi => [main("throughput", "GB/s")].into_iter().chain(MPI_CPU).collect(),
         Kind::Hiding => hiding(),
+        Kind::Matching => matching(),
         Kind::Latency => {
             let name = if job.operation == Some(Operation::Read) { "round_trip" } else { "half_round_trip" };
             let shares = shares.into_iter().filter(|_| test == Test::Split);
@@ -123,6 +124,14 @@ fn hiding() -> Vec<Metric> {
     ]
 }
 
+fn matching() -> Vec<Metric> {
+    vec![
+        Metric::new("added_cpu", "ns", Column::Plain("added ns"), Run::value),
+        Metric::new("match_cpu", "ns", Column::Plain("ns"), |run| run.figures(Figure::AmongNs).next()),
+        Metric::new("match_cpu_alone", "ns", Column::Plain("alone ns"), |run| run.figures(Figure::AloneNs).next()),
+    ]
+}
+
 fn idle() -> Vec<Metric> {
     vec![
         Metric::new("cpu", "%", Column::Plain("CPU %"), |run| {
@@ -167,6 +176,7 @@ pub(crate) fn title(job: &Job) -> &'static str {
         Kind::Duplex => "Throughput of both directions together in GB/s, more is better",
         Kind::Overlap => "Computation beside a transfer: how much of it fits, more is better",
         Kind::Inserted => "Throughput with computation after each message, more is better",
+        Kind::Matching => "Processor time of matching one message with its receive, less is better",
         Kind::Hiding => "Exchange of messages beside computation: the share of it that is hidden, more is better",
         Kind::Idle => "Quiet connections, less is better",
         Kind::AllToAll => "Throughput of all processes together in MB/s, more is better",

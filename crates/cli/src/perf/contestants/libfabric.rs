@@ -1,8 +1,9 @@
 //! Any provider of libfabric: tagged messages on a reliable-datagram endpoint, manual progress by polling the completion queue.
 //!
 //! Latency: a ping-pong, with the next receive always posted ahead. Bandwidth and rate: as many sends in flight as the window (and
-//! the caches) allow, the receiver with as many receives posted; it says when it has all. Messages small enough are injected,
-//! which is the fastest that the interface offers.
+//! the caches) allow, the receiver with as many receives posted; it says when it has all. Each message is sent with a completion
+//! (`fi_tsend`, `fi_cq_read`), as libraries above libfabric do to keep a window; the variant `PROVIDER:inject` injects those that are small
+//! enough, which has no completion. It is the same code for all providers.
 
 use weft_libfabric::{Endpoint, Fabric, Library, Local, Operation, PeerAddress, Posted, Slots};
 
@@ -27,11 +28,11 @@ impl Contestant for Libfabric {
     }
 
     fn describe(&self) -> &'static str {
-        "tagged messages, FI_EP_RDM, manual progress, FI_THREAD_DOMAIN; injected when small enough; the variant is the provider"
+        "tagged messages, FI_EP_RDM, manual progress, FI_THREAD_DOMAIN; sent with completions, or injected when small enough; the variant is the provider, then :inject"
     }
 
     fn available(&self, variant: Option<&str>) -> Result<(), String> {
-        let provider = variant.unwrap_or(DEFAULT_PROVIDER);
+        let provider = Variant::parse(variant)?.provider;
         let library = Library::load().map_err(|error| error.to_string())?;
         if Provider::is_meant(provider) {
             // It is found only by processes that are started so.
@@ -46,6 +47,7 @@ impl Contestant for Libfabric {
     }
 
     fn supports(&self, job: &Job) -> Result<(), String> {
+        Variant::parse(job.variant.as_deref())?;
         match job.kind {
             Kind::Latency | Kind::Bandwidth | Kind::Rate | Kind::PingPing => Ok(()),
             _ => {
@@ -56,25 +58,46 @@ impl Contestant for Libfabric {
     }
 
     fn provider(&self, variant: Option<&str>) -> Result<Option<Provider>, String> {
-        variant.is_some_and(Provider::is_meant).then(Provider::open).transpose()
+        Provider::is_meant(Variant::parse(variant)?.provider).then(Provider::open).transpose()
     }
 
     fn open(&self, job: &Job) -> Result<Box<dyn Side>, String> {
-        let provider = job.variant.as_deref().unwrap_or(DEFAULT_PROVIDER);
+        let Variant { provider, inject } = Variant::parse(job.variant.as_deref())?;
         let local = job.local.as_deref().map_or(Local::Toward(&job.host), Local::At);
         let open = || {
             // One more than the window: for the receiver's last word.
             let endpoint = Fabric::open(provider, local)?.endpoint(Slots::new(job.buffers() + 2, job.size))?;
             let address = endpoint.address()?;
-            Ok::<_, weft_libfabric::Error>(LibfabricSide { endpoint, address })
+            Ok::<_, weft_libfabric::Error>(LibfabricSide { endpoint, address, inject })
         };
         open().map(|side| Box::new(side) as Box<dyn Side>).map_err(|error| format!("provider {provider}: {error}"))
+    }
+}
+
+/// What is said of it on the command line: the provider, and how messages are sent.
+#[derive(Debug, PartialEq)]
+struct Variant<'a> {
+    provider: &'a str,
+    inject: bool,
+}
+
+impl<'a> Variant<'a> {
+    fn parse(text: Option<&'a str>) -> Result<Self, String> {
+        let text = text.unwrap_or(DEFAULT_PROVIDER);
+        match text.split_once(':') {
+            None => Ok(Self { provider: text, inject: false }),
+            Some((provider, "inject")) => Ok(Self { provider, inject: true }),
+            Some((provider, other)) => {
+                Err(format!("{other:?} is no way to send; write {provider} or {provider}:inject"))
+            }
+        }
     }
 }
 
 struct LibfabricSide {
     endpoint: Endpoint,
     address: Vec<u8>,
+    inject: bool,
 }
 
 impl Side for LibfabricSide {
@@ -86,7 +109,7 @@ impl Side for LibfabricSide {
         let peer = bytes_of_hex(other(job, addresses)).ok_or("the peer's address is damaged")?;
         let mut run = || {
             let peer = self.endpoint.insert(&peer)?;
-            let mut link = Link::new(&mut self.endpoint, peer, job);
+            let mut link = Link::new(&mut self.endpoint, peer, job, self.inject);
             match (job.kind, job.role()) {
                 (Kind::Latency, Role::Active) => link.ping(job),
                 (Kind::Latency, Role::Passive) => link.pong(job),
@@ -123,9 +146,9 @@ struct Link<'a> {
 }
 
 impl<'a> Link<'a> {
-    fn new(endpoint: &'a mut Endpoint, peer: PeerAddress, job: &Job) -> Self {
+    fn new(endpoint: &'a mut Endpoint, peer: PeerAddress, job: &Job, inject: bool) -> Self {
         let count = endpoint.slots().count();
-        let inject = job.size <= endpoint.fabric().inject_limit();
+        let inject = inject && job.size <= endpoint.fabric().inject_limit();
         let message = vec![0x5a; if inject { job.size } else { 0 }];
         let (idle, filled) = ((0..count).collect(), Vec::with_capacity(count));
         Self { endpoint, peer, size: job.size, inject, message, idle, received: 0, filled }
@@ -295,6 +318,13 @@ impl<'a> Link<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_variant_is_a_provider_and_a_way_to_send() {
+        assert_eq!(Variant::parse(None), Ok(Variant { provider: "tcp", inject: false }));
+        assert_eq!(Variant::parse(Some("tcp;ofi_rxm:inject")), Ok(Variant { provider: "tcp;ofi_rxm", inject: true }));
+        assert!(Variant::parse(Some("weft:fast")).unwrap_err().contains("weft:inject"));
+    }
 
     #[test]
     fn addresses_survive_the_way() {

@@ -1,6 +1,7 @@
 //! The contestants, one file each.
 
 pub(crate) mod libfabric;
+pub(crate) mod matcher;
 pub(crate) mod mpi;
 pub(crate) mod sockets;
 pub(crate) mod ucx;

@@ -7,7 +7,7 @@ use std::env;
 use std::fs;
 use std::io::Read;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -42,10 +42,6 @@ impl Contestant for Ucx {
             (None, _) => Err(format!("{PROGRAM} has no such test")),
             (Some(variant), _) => Err(format!("{variant:?} is no variant of ucx; it has none")),
         }
-    }
-
-    fn runs_in_lab(&self) -> Result<(), String> {
-        Err("it looks for interfaces in /sys, which shows those outside of the test network".into())
     }
 
     fn open(&self, job: &Job) -> Result<Box<dyn Side>, String> {
@@ -86,7 +82,7 @@ fn test_name(job: &Job) -> &'static str {
 /// The command that both sides run; the active one adds where the server is.
 fn command(job: &Job, percentile: &str, port: u16) -> Command {
     let runs = percentiles(job.kind).len() as u64;
-    let mut command = Command::new(PROGRAM);
+    let mut command = if sys_is_foreign() { with_own_sys() } else { Command::new(PROGRAM) };
     command
         .env("UCX_TLS", "tcp")
         .env("UCX_WARN_UNUSED_ENV_VARS", "n")
@@ -104,6 +100,20 @@ fn command(job: &Job, percentile: &str, port: u16) -> Command {
     if on_loopback(job) {
         command.env("UCX_NET_DEVICES", "lo");
     }
+    command
+}
+
+/// Whether `/sys`, where UCX looks for interfaces, lacks those of this process: it is in a test network then.
+fn sys_is_foreign() -> bool {
+    let interfaces = fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
+    let names = interfaces.lines().skip(2).filter_map(|line| line.split_once(':'));
+    names.into_iter().any(|(name, _)| !Path::new("/sys/class/net").join(name.trim()).exists())
+}
+
+/// The program with a `/sys` of its own.
+fn with_own_sys() -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--", "sh", "-c", "mount -t sysfs sysfs /sys && exec \"$0\" \"$@\"", PROGRAM]);
     command
 }
 

@@ -4,6 +4,7 @@ mod all_to_all;
 mod basic;
 mod idle;
 mod markers;
+mod matching;
 mod mpi;
 mod overlap;
 mod ping_ping;
@@ -44,6 +45,8 @@ pub(crate) enum Test {
     Idle,
     /// Many processes, each of which sends to each other one
     AllToAll,
+    /// What it costs to match a message with its receive, among many of them
+    Match,
     /// MPI programs over Weft, and over what else carries their messages: latency, bandwidth, message rate, overlap
     Mpi,
 }
@@ -61,6 +64,7 @@ impl Test {
             Self::Markers => &markers::Markers,
             Self::Idle => &idle::Idle,
             Self::AllToAll => &all_to_all::AllToAll,
+            Self::Match => &matching::Matching,
             Self::Mpi => &mpi::MpiPrograms,
         }
     }

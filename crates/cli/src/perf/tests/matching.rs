@@ -1,0 +1,44 @@
+//! What it costs to match a message with its receive, among many.
+
+use super::super::campaign::{Plan, Results};
+use super::super::contestants::matcher::Matching as Contestant;
+use super::super::job::{Crowd, Kind, Queue, Wanted};
+use super::super::size::Size;
+use super::{Basis, Case, Design};
+
+pub(super) struct Matching;
+
+impl Design for Matching {
+    fn contestants(&self) -> Vec<String> {
+        vec![Contestant::NAME.to_owned()]
+    }
+
+    fn runs(&self) -> u32 {
+        5
+    }
+
+    fn cases(&self, basis: &Basis<'_>) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for (wanted, wanted_name) in
+            [(Wanted::Exact, "exact"), (Wanted::AnySource, "any source"), (Wanted::SomeBits, "some bits of the tag")]
+        {
+            for (queue, queue_name) in [(Queue::Posted, "posted"), (Queue::Unexpected, "unexpected")] {
+                for &others in &basis.arguments.others {
+                    let case = basis.case(Kind::Matching, Size(1), 1.0).with(|job| {
+                        (job.ranks, job.crowd) = (1, Some(Crowd { queue, wanted, others }));
+                    });
+                    let case = case.label_with("receive", wanted_name).label_with("queue", queue_name);
+                    cases.push(case.label_with("others", others));
+                }
+            }
+        }
+        cases
+    }
+
+    fn afterword(&self, _: &Plan, _: &Results) -> String {
+        "\nposted: a message comes, its receive is found and taken, and posted again, among others of the same kind and for other tags.\n\
+         unexpected: a receive finds its message and takes it, and the message comes again, among others with other tags.\n\
+         alone: the same with nothing else there; added: what the others cost. Which one it is changes at random.\n"
+            .into()
+    }
+}
