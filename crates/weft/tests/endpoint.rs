@@ -538,3 +538,37 @@ fn a_fenced_message_waits_for_the_write_before_it() {
         assert_eq!(done, [(2, Ok(())), (3, Ok(()))]);
     }
 }
+
+#[test]
+fn a_crowd_connects_all_to_all_at_once() {
+    const ENDS: usize = 24;
+    let kind = Kind::plain(Progress::Hybrid);
+    let ends: Vec<(Context, End)> = (0..ENDS)
+        .map(|_| {
+            let context = kind.context();
+            let domain = context.allocate_protection_domain().unwrap();
+            let end = End::open(&context, &domain, &EndpointAttributes::at(kind.any()));
+            (context, end)
+        })
+        .collect();
+    let addresses: Vec<Address> = ends.iter().map(|(_, end)| end.endpoint.address()).collect();
+    let (addresses, barrier) = (&addresses, &std::sync::Barrier::new(ENDS));
+    std::thread::scope(|scope| {
+        for (_, end) in &ends {
+            scope.spawn(move || {
+                let peers = end.endpoint.peers(addresses).unwrap();
+                barrier.wait();
+                for peer in &peers {
+                    end.endpoint.receive(ReceivePost::new(vec![0; 4096]).from(*peer).context(1)).unwrap();
+                    end.endpoint.send(SendPost::new(*peer, bytes(4096, 3)).context(2)).unwrap();
+                }
+                for _ in 0..2 * ENDS {
+                    let event = end.next();
+                    assert!(event.outcome.is_ok(), "{event:?}");
+                }
+                // Nobody leaves before all have what they wait for.
+                barrier.wait();
+            });
+        }
+    });
+}
