@@ -70,7 +70,7 @@ class Runner:
     def __init__(self, provider, report, verbose):
         self.provider, self.report, self.verbose = provider, report, verbose
 
-    def start(self, library, start, program, scratch, threads="single", hosts=None):
+    def start(self, library, start, program, scratch, threads="single", hosts=None, directory=None):
         """Starts a job: `program` is what follows the launcher's arguments."""
         environment = {
             **library.environment(self.provider),
@@ -83,7 +83,7 @@ class Runner:
         }
         launcher = hosts.command if hosts else []
         command = [*launcher, *library.command(self.provider, start), library.python, *program]
-        return Job(command, environment)
+        return Job(command, environment, directory)
 
     def run_group(self, library, group, cases, hosts=None):
         """Runs cases in one job, and what is behind one that fails in another."""

@@ -144,11 +144,24 @@ pub(crate) fn addresses() -> Vec<IpAddr> {
 
 /// As [`addresses`], of these.
 pub(crate) fn reachable(interfaces: &[Interface]) -> Vec<IpAddr> {
-    let lonely = interfaces.iter().all(Interface::is_loopback);
+    // A peer of this host needs no choice.
+    let (lonely, most) = match interfaces.iter().all(Interface::is_loopback) {
+        true => (true, 1),
+        false => (false, MAX_ADDRESSES),
+    };
     let far = |interface: &&Interface| {
         (lonely || !interface.is_loopback()) && !(interface.address.is_ipv6() && interface.is_link_local())
     };
-    interfaces.iter().filter(far).take(MAX_ADDRESSES).map(|interface| interface.address.ip()).collect()
+    interfaces.iter().filter(far).take(most).map(|interface| interface.address.ip()).collect()
+}
+
+/// Why none may be used, if the user has chosen so: what there would be.
+pub(crate) fn explain_none() -> String {
+    let all: Vec<_> = list().iter().map(|interface| format!("{} {}", interface.name, interface.address.ip())).collect();
+    match all.is_empty() {
+        true => "no network interface is up".to_owned(),
+        false => format!("FI_WEFT_INTERFACE leaves no network interface; there are: {}", all.join(", ")),
+    }
 }
 
 /// Every address of every interface that is up.
@@ -277,7 +290,7 @@ mod tests {
         let all = Choice::default().pick(machine());
         let ips: Vec<_> = reachable(&all).iter().map(IpAddr::to_string).collect();
         assert_eq!(ips, ["192.0.2.5", "10.0.0.5", "2001:db8::5", "172.17.0.1"]);
-        let alone = vec![interface("lo", "127.0.0.1", 8, false)];
+        let alone = vec![interface("lo", "127.0.0.1", 8, false), interface("lo", "::1", 128, false)];
         assert_eq!(reachable(&alone), ["127.0.0.1".parse::<IpAddr>().unwrap()]);
     }
 

@@ -198,13 +198,14 @@ fn failures_are_explained_where_the_application_wants() {
 
 #[test]
 fn a_queue_that_nobody_reads_takes_nothing_more() {
-    let (one, two) = pair(Wishes { queue_size: 4, ..Wishes::default() });
+    const SIZE: usize = 5000;
+    let (one, two) = pair(Wishes { queue_size: SIZE, ..Wishes::default() });
     let mut sent = 0;
     let begin = Instant::now();
     loop {
         match call!(one.endpoint, msg, send, ptr::null(), 0, ptr::null_mut(), one.peer, at(1)) {
             0 => sent += 1,
-            EAGAIN if sent >= 4 => break,
+            EAGAIN if sent >= SIZE => break,
             EAGAIN => {}
             error => panic!("{error}"),
         }

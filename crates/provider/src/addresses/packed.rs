@@ -65,6 +65,8 @@ pub(crate) fn read(bytes: &[u8; LENGTH]) -> Option<Address> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn address(id: u64, ways: &[&str]) -> Address {
@@ -97,6 +99,35 @@ mod tests {
         let four = ["[2001:db8::1]:7", "[2001:db8::2]:7", "[2001:db8::3]:7", "192.0.2.2:7"];
         let ways = read(&write(&address(1, &four)).unwrap()).unwrap().ways;
         assert_eq!(ways.as_slice(), &address(1, &[four[0], four[1], four[3]]).ways[..]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_an_address_or_none(mut bytes in prop::array::uniform32(any::<u8>()), marked in any::<bool>()) {
+            if marked {
+                bytes[..3].copy_from_slice(&MARK);
+                bytes[3] %= 6;
+            }
+            let mut whole = [0; LENGTH];
+            whole[..32].copy_from_slice(&bytes);
+            if let Some(address) = read(&whole) {
+                let again = read(&write(&address).unwrap());
+                prop_assert_eq!(again, Some(address));
+            }
+        }
+
+        #[test]
+        fn any_address_comes_back(
+            id: u64,
+            port: u16,
+            four in prop::collection::vec(any::<u32>(), 1..=2),
+            six in prop::collection::vec(any::<u128>(), 0..=2),
+        ) {
+            let four = four.into_iter().map(|bits| IpAddr::V4(bits.into()));
+            let six = six.into_iter().map(|bits| IpAddr::V6(bits.into()));
+            let address = Address { id, ways: six.chain(four).map(|ip| SocketAddr::new(ip, port)).collect() };
+            prop_assert_eq!(read(&write(&address).unwrap()), Some(address));
+        }
     }
 
     #[test]

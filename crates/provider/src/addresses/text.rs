@@ -64,6 +64,8 @@ const _: () = assert!(MAX_ADDRESSES >= 2);
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -78,6 +80,16 @@ mod tests {
             assert_eq!(write(&read(text).unwrap()).unwrap(), text);
         }
         assert_eq!(read("fi_sockaddr://192.0.2.1:5000"), read("fi_sockaddr_in://192.0.2.1:5000"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_an_address_or_none(text in "(fi_sockaddr(_in|_in6)?://)?[0-9a-f.:\\[\\]]{0,20}(\\?(also|id)=[0-9a-f.,:&=]{0,20})?") {
+            if let Some(address) = read(&text) {
+                let again = read(&write(&address).unwrap());
+                prop_assert_eq!(again, Some(address));
+            }
+        }
     }
 
     #[test]

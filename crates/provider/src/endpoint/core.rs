@@ -200,7 +200,8 @@ impl Core {
     /// Where the application says; if it leaves the port open, on the first one that is free of those that the user permits.
     fn open(&self, report: &Arc<Report>) -> Result<Endpoint, Error> {
         let place = self.place.lock().clone();
-        let settings = self.domain.settings().clone();
+        let mut settings = self.domain.settings().clone();
+        settings.send_depth = settings.send_depth.max(self.capabilities.transmit_size.try_into().unwrap_or(u32::MAX));
         let mut attributes = EndpointAttributes { bind: place.bind, ways: place.ways, settings };
         let open = |attributes: &EndpointAttributes| {
             let report = Arc::clone(report) as Arc<dyn weft::endpoint::Completions>;

@@ -17,8 +17,6 @@ mod peers;
 mod report;
 mod rma;
 mod tagged;
-#[cfg(test)]
-mod tests;
 mod untagged;
 
 use ::core::ffi::{c_int, c_void};

@@ -73,7 +73,11 @@ unsafe fn find(
         return Ok(list);
     }
     let wanted = wanted(node, service, flags, &mut hints)?;
-    for spot in spots(&wanted, interfaces::usable()) {
+    let machine = interfaces::usable();
+    if machine.is_empty() {
+        host::complain_once(&interfaces::explain_none());
+    }
+    for spot in spots(&wanted, machine) {
         list.push(&offer, &spot, version, hints.handle)?;
     }
     if list.is_empty() { Err(Errno::NO_DATA.into()) } else { Ok(list) }

@@ -214,8 +214,8 @@ mod tests {
 
     #[test]
     fn the_loopback_alone_has_an_address() {
-        let spots = spots(&Wanted::default(), vec![interface("lo", "127.0.0.1", 8)]);
-        assert_eq!(spots.len(), 1);
+        let spots = spots(&Wanted::default(), vec![interface("lo", "127.0.0.1", 8), interface("lo", "::1", 128)]);
+        assert_eq!(spots.len(), 2);
         assert_eq!((spots[0].domain.as_str(), spots[0].source.len()), ("lo", 16));
     }
 

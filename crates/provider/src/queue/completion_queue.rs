@@ -24,8 +24,8 @@ use crate::border::{
 use crate::domain::Domain;
 use crate::errno::Errno;
 
-/// Completions that may wait when the application does not say how many.
-const DEFAULT_SIZE: usize = 16 * 1024;
+/// Completions that may wait, at least. Applications name the number that they read at a time, which is no measure of how many they have under way.
+const LEAST_SIZE: usize = 4 * 1024;
 /// From this version on applications say how much room they have for `err_data`.
 const ERROR_DATA_SIZED: u32 = fi_version(1, 5);
 /// From this version on `fi_cq_err_entry` ends with a source address.
@@ -68,12 +68,11 @@ impl CompletionQueue {
             _ if attributes.wait_obj == FI_WAIT_NONE => false,
             _ => return Err(Errno::INVALID),
         };
-        let size = if attributes.size == 0 { DEFAULT_SIZE } else { attributes.size };
         Ok(Self {
             header: Header::new(fid_cq { fid: head::<Self>(context, &OPS), ops: table(&QUEUE_OPS) }),
             users: Users::default(),
             domain,
-            completions: Arc::new(Completions::new(size, format, wait)),
+            completions: Arc::new(Completions::new(attributes.size.max(LEAST_SIZE), format, wait)),
             thresholds,
             explanation: Mutex::default(),
         })

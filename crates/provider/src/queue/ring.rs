@@ -9,7 +9,7 @@ use super::entry::Entry;
 use super::failure::Failure;
 
 /// Room that is made at once.
-const FIRST_ROOM: usize = 1024;
+const FIRST_ROOM: usize = 4096;
 /// The most completions that are kept, if the application did not ask for more. Requests are refused long before that ([`Ring::has_room`]); only what peers cause gets there: messages into a
 /// receive of many, and writes with immediate data.
 const MOST: usize = 1 << 20;
