@@ -160,6 +160,7 @@ impl Core {
     pub(super) fn finish_atomic(&mut self, number: u32, outcome: Result<(), EndpointFailure>) {
         let Some(Transfer::Atomic(atomic)) = self.joint.transfers.remove(number) else { return };
         let post = atomic.post;
+        self.machine.release(post.peer);
         let length = u64::from(post.count) * post.element.size() as u64;
         self.joint.finish(
             post.peer,

@@ -408,8 +408,10 @@ impl Core {
         }
         known.link = None;
         let error = link.queue_pair.error();
-        let abrupt = error.is_some();
-        self.fail_all(peer, EndpointFailure::Lost(error.unwrap_or(ConnectionError::Closed)), abrupt);
+        match error {
+            Some(error) => self.fail_all(peer, EndpointFailure::Lost(error), true),
+            None => self.lose_peer(peer, EndpointFailure::Lost(ConnectionError::Closed), false),
+        }
     }
 
     /// What is overdue.

@@ -197,12 +197,18 @@ impl Core {
         };
         if let Some(link) = self.links.get_mut(key.0) {
             link.post_receive(slot, &self.joint.registry);
-            if handled.is_err() {
-                // The peer does not keep to the protocol: nothing it says from now on can be relied on.
-                link.queue_pair.blame(ConnectionError::Protocol);
-                link.is_broken = true;
-                self.notice_end(key);
-            }
+        }
+        if handled.is_err() {
+            // The peer does not keep to the protocol: nothing it says from now on can be relied on.
+            self.break_link(key);
+        }
+    }
+
+    fn break_link(&mut self, key: LinkKey) {
+        if let Some(link) = self.links.get_mut(key.0) {
+            link.queue_pair.blame(ConnectionError::Protocol);
+            link.is_broken = true;
+            self.notice_end(key);
         }
     }
 
@@ -273,6 +279,7 @@ impl Core {
         let Some(Transfer::User(transfer)) = self.joint.transfers.remove(number) else { return };
         let completed = transfer.completed();
         let UserTransfer { peer, context, marks, memory, length, failure, .. } = *transfer;
+        self.machine.release(peer);
         self.joint.finish(
             peer,
             Event {
@@ -329,6 +336,12 @@ impl Core {
         while let Some(peer) = self.joint.to_disconnect.pop() {
             any = true;
             self.disconnect(peer, engine);
+        }
+        while let Some(peer) = self.joint.to_break.pop() {
+            any = true;
+            if let Some(key) = self.joint.peers.get(peer).and_then(|known| known.link) {
+                self.break_link(key);
+            }
         }
         while let Some(ticket) = self.joint.failed.pop() {
             any = true;
@@ -667,6 +680,7 @@ impl Core {
         self.joint.counts.endpoint_transfers += 1;
         self.joint.counts.endpoint_transfer_bytes += post.memory.length() as u64;
         let (peer, fence) = (post.peer, post.fence);
+        self.machine.hold(peer);
         let number = self.joint.transfers.add(Transfer::User(Box::new(UserTransfer::new(post, reads))));
         self.joint.add_work(peer, Work::User { number, fence });
         self.flush(engine);
@@ -682,6 +696,7 @@ impl Core {
         self.admit(post.peer)?;
         self.joint.counts.endpoint_atomics += 1;
         let (peer, fence) = (post.peer, post.fence);
+        self.machine.hold(peer);
         let number = self.joint.transfers.add(Transfer::Atomic(Box::new(UserAtomic { post, cell: None })));
         self.joint.add_work(peer, Work::User { number, fence });
         self.flush(engine);
@@ -734,12 +749,11 @@ impl Core {
         self.links.iter().filter_map(|(_, link)| link.queue_pair.connection()).map(|place| place.key).collect()
     }
 
-    /// Everything that is under way with a peer fails.
+    /// Everything that is under way with a peer fails, and what waits for its turn.
     pub(super) fn fail_all(&mut self, peer: PeerId, failure: EndpointFailure, abrupt: bool) {
         let Some(known) = self.joint.peers.get_mut(peer) else { return };
-        known.failure = Some(failure.clone());
         let work = core::mem::take(&mut known.work);
-        self.machine.handle_lost(peer, abrupt, &mut self.joint);
+        self.lose_peer(peer, failure.clone(), abrupt);
         for work in work {
             match work {
                 // The machine has given it up.
@@ -748,6 +762,14 @@ impl Core {
                 Work::User { number, .. } => self.fail_transfer(number, failure.clone()),
             }
         }
+    }
+
+    /// The connection to a peer is gone. What the application asked for and was not begun still waits for its turn, and for another connection.
+    pub(super) fn lose_peer(&mut self, peer: PeerId, failure: EndpointFailure, abrupt: bool) {
+        let Some(known) = self.joint.peers.get_mut(peer) else { return };
+        known.failure = Some(failure);
+        known.work.retain(Work::is_user);
+        self.machine.handle_lost(peer, abrupt, &mut self.joint);
         for answered in core::mem::take(&mut self.joint.answers) {
             self.finish_call(answered);
         }

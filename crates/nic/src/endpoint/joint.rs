@@ -100,7 +100,6 @@ impl Inbound {
 /// A peer's call that waits to be executed.
 #[derive(Debug)]
 pub(super) struct Called {
-    pub(super) peer: PeerId,
     pub(super) call: CallId,
     pub(super) body: Vec<u8>,
 }
@@ -124,6 +123,8 @@ pub(super) struct Joint {
     pub(super) listed: VecDeque<PeerId>,
     pub(super) to_connect: Vec<PeerId>,
     pub(super) to_disconnect: Vec<PeerId>,
+    /// Peers whom the protocol has promised what can't be done: their connections must end.
+    pub(super) to_break: Vec<PeerId>,
     pub(super) calls: Vec<Called>,
     pub(super) answers: Vec<Answered>,
     /// Transfers of the messages' protocols for which there was no place in the memory table.
@@ -146,6 +147,7 @@ impl Joint {
             listed: VecDeque::new(),
             to_connect: Vec::new(),
             to_disconnect: Vec::new(),
+            to_break: Vec::new(),
             calls: Vec::new(),
             answers: Vec::new(),
             failed: Vec::new(),
@@ -263,6 +265,8 @@ impl Host for Joint {
         });
         let Some(payload) = payload else {
             self.failed.push(ticket);
+            // That it is done will be said behind it.
+            self.to_break.push(peer);
             return;
         };
         let target = RemoteTarget { stag: sink.stag, offset: sink.offset };
@@ -349,8 +353,8 @@ impl Host for Joint {
         });
     }
 
-    fn called(&mut self, peer: PeerId, call: CallId, body: &[u8]) {
-        self.calls.push(Called { peer, call, body: body.to_vec() });
+    fn called(&mut self, _: PeerId, call: CallId, body: &[u8]) {
+        self.calls.push(Called { call, body: body.to_vec() });
     }
 
     fn answered(&mut self, ticket: Ticket, answer: Result<&[u8], Failure>) {

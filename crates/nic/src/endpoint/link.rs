@@ -206,11 +206,6 @@ impl Link {
     pub(super) fn free_slot(&mut self, slot: u16) {
         self.free.push(slot);
     }
-
-    /// Bytes of a slot.
-    pub(super) fn slot_bytes(&self) -> u32 {
-        self.slot_bytes
-    }
 }
 
 #[cfg(test)]

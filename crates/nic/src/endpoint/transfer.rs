@@ -323,8 +323,4 @@ impl<T> Numbered<T> {
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.all.iter().enumerate().filter_map(|(number, value)| value.as_ref().map(|value| (number as u32, value)))
     }
-
-    pub(super) fn len(&self) -> usize {
-        self.all.len() - self.free.len()
-    }
 }
