@@ -179,6 +179,8 @@ fn one(plan: &Plan, entry: usize, case: usize, results: &mut Results) -> Result<
     });
     match run {
         Ok(run) => results.add(entry, case, run),
+        // What one MPI library can't do the next one may.
+        Err(reason) if what.job.mpi.is_some() => results.miss(plan, entry, Some(case), reason, true),
         Err(reason) if entry == 0 => return Err(Failure::Runtime(format!("{}: {reason}", plan.entries[0]))),
         Err(reason) => results.miss(plan, entry, None, reason, true),
     }

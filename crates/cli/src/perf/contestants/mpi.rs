@@ -92,9 +92,13 @@ impl Side for Starter {
         if !output.status.success() {
             return Err(format!("{} ended with {}: {}", self.installation.library, output.status, complaint(&output)));
         }
-        Figures::read(&text)
-            .and_then(|figures| figures.measured(job))
-            .ok_or_else(|| format!("{} told no figures: {}", self.installation.library, complaint(&output)))
+        let silent = || format!("{} told no figures: {}", self.installation.library, complaint(&output));
+        let figures = Figures::read(&text).ok_or_else(silent)?;
+        if figures.get("hosts") != Some(ways.hosts().into()) {
+            // What it measured is not what it was asked for.
+            return Err(format!("{} started its ranks on the wrong hosts", self.installation.library));
+        }
+        figures.measured(job).ok_or_else(silent)
     }
 }
 

@@ -60,6 +60,16 @@ pub(crate) enum Ways {
     },
 }
 
+impl Ways {
+    /// On how many hosts the ranks must be.
+    pub(crate) fn hosts(&self) -> u32 {
+        match self {
+            Self::Here => 1,
+            Self::Lab { .. } => 2,
+        }
+    }
+}
+
 /// The command that starts both ranks.
 pub(crate) fn command(
     installation: &Installation,
@@ -130,7 +140,7 @@ fn hydra(command: &mut Command, library: Library, carrier: &Carrier, ways: &Ways
 /// Open MPI's starter. `cm` leaves matching to what is below; `ob1` would send by sockets of its own.
 fn open_mpi(command: &mut Command, carrier: &Carrier, provider: Option<&Provider>, ways: &Ways, program: &Program) {
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    command.args(["--oversubscribe", "--bind-to", "none"]);
+    command.args(["--bind-to", "none"]);
     match carrier {
         Carrier::Libfabric(name) => {
             command.args(["--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include", name]);
@@ -144,9 +154,13 @@ fn open_mpi(command: &mut Command, carrier: &Carrier, provider: Option<&Provider
             command.args(["-x", "UCX_TLS"]);
         }
     }
-    if let Ways::Lab { near, far, .. } = ways {
-        command.args(["--host", &format!("{near}:1,{far}:1"), "--mca", "plm_rsh_agent"]).arg(program.agent());
-    }
+    match ways {
+        Ways::Here => command.arg("--oversubscribe"),
+        Ways::Lab { near, far, .. } => {
+            command.args(["--host", &format!("{near}:1,{far}:1"), "--map-by", "ppr:1:node"]);
+            command.args(["--mca", "plm_rsh_agent"]).arg(program.agent())
+        }
+    };
 }
 
 #[cfg(test)]

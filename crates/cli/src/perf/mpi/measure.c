@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -258,6 +259,16 @@ static void overlap(void)
     report("both_us", "their_both_us", median(both, iterations));
 }
 
+/* On how many hosts the two ranks are. */
+static int hosts(void)
+{
+    struct utsname here, there;
+    memset(&here, 0, sizeof here);
+    uname(&here);
+    MPI_Sendrecv(here.nodename, sizeof here.nodename, MPI_BYTE, 1 - rank, SYNC, there.nodename, sizeof there.nodename, MPI_BYTE, 1 - rank, SYNC, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    return strncmp(here.nodename, there.nodename, sizeof here.nodename) == 0 ? 1 : 2;
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 7)
@@ -276,8 +287,9 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (ranks != 2)
         fail("there must be two ranks");
+    int count = hosts();
     if (rank == 0)
-        printf("weft-mpi");
+        printf("weft-mpi hosts=%d", count);
     long posted = BYTES_POSTED / size > LEAST_POSTED ? BYTES_POSTED / size : LEAST_POSTED;
     posted = posted < window ? posted : window;
     out = room(size);
