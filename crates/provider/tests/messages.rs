@@ -5,6 +5,8 @@ mod support;
 
 use core::mem::zeroed;
 use core::ptr;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use support::*;
 use weft_libfabric::abi::errno::*;
@@ -255,4 +257,56 @@ fn aliases_differ_in_their_flags_alone() {
         }
     }
     assert_eq!(control!(other, close), 0);
+}
+
+#[test]
+fn threads_share_endpoints_and_queues() {
+    const EACH: usize = 2000;
+    let (one, two) = pair(Wishes::default());
+    let (one, two) = (Shared(&one), Shared(&two));
+    let retry = |post: &dyn Fn() -> isize, node: &Node| {
+        while match post() {
+            0 => false,
+            EAGAIN => true,
+            error => panic!("{error}"),
+        } {
+            node.progress();
+        }
+    };
+    let (read, begin) = (AtomicUsize::new(0), Instant::now());
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            scope.spawn(move || {
+                let Shared(node) = { one };
+                for number in 0..EACH {
+                    let value = (thread * EACH + number) as u64;
+                    let (start, peer) = ((&raw const value).cast(), node.peer);
+                    retry(&|| call!(node.endpoint, tagged, inject, start, 8, peer, thread as u64), node);
+                }
+            });
+            let read = &read;
+            scope.spawn(move || {
+                let Shared(node) = { two };
+                let mut values = vec![0u64; EACH];
+                for value in &mut values {
+                    let (start, none, from) = (ptr::from_mut(value).cast(), ptr::null_mut(), FI_ADDR_UNSPEC);
+                    let (endpoint, tag) = (node.endpoint, thread as u64);
+                    retry(&|| call!(endpoint, tagged, recv, start, 8, none, from, tag, 0, none), node);
+                }
+                // Either may read what the other has posted.
+                while read.load(Ordering::Acquire) < 2 * EACH {
+                    match node.poll() {
+                        Ok(_) => _ = read.fetch_add(1, Ordering::AcqRel),
+                        Err(error) => assert_eq!(error, EAGAIN),
+                    }
+                    assert!(begin.elapsed() < LONG);
+                }
+                // Each thread's messages are in its order.
+                let first = (thread * EACH) as u64;
+                assert!(
+                    core::hint::black_box(&mut values).iter().zip(first..).all(|(value, expected)| *value == expected)
+                );
+            });
+        }
+    });
 }

@@ -197,6 +197,25 @@ fn failures_are_explained_where_the_application_wants() {
 }
 
 #[test]
+fn failures_have_the_fields_of_the_applications_version() {
+    for (version, sized, source) in
+        [(fi_version(1, 4), false, false), (fi_version(1, 17), true, false), (fi_version(2, 0), true, true)]
+    {
+        let (one, _two) = pair(Wishes { version, ..Wishes::default() });
+        let mut received = [0; 2];
+        assert_eq!(one.receive(&mut received, 2), 0);
+        assert_eq!(call_fid!(one.endpoint, ops, cancel, at(2)), 0);
+        while one.poll().err() != Some(EAVAIL) {}
+        // SAFETY: A plain C structure.
+        let mut entry: fi_cq_err_entry = unsafe { zeroed() };
+        (entry.src_addr, entry.err_data_size) = (77, if sized { 0 } else { 55 });
+        assert_eq!(call!(one.queue, ops, readerr, &raw mut entry, 0), 1);
+        assert_eq!(entry.src_addr, if source { FI_ADDR_NOTAVAIL } else { 77 });
+        assert_eq!(entry.err_data_size, if sized { c"canceled".count_bytes() + 1 } else { 55 });
+    }
+}
+
+#[test]
 fn a_queue_that_nobody_reads_takes_nothing_more() {
     const SIZE: usize = 5000;
     let (one, two) = pair(Wishes { queue_size: SIZE, ..Wishes::default() });

@@ -267,6 +267,13 @@ impl Node {
     }
 }
 
+/// A node that several threads use.
+#[derive(Clone, Copy)]
+pub struct Shared<'a>(pub &'a Node);
+
+// SAFETY: The provider's objects may be used from any thread (`FI_THREAD_SAFE`), and the rest of a node does not change.
+unsafe impl Send for Shared<'_> {}
+
 /// What the application gives with every endpoint here.
 pub const MARK: usize = 0xe0e0;
 
@@ -313,7 +320,9 @@ pub fn by_context(mut entries: Vec<fi_cq_tagged_entry>) -> Vec<fi_cq_tagged_entr
 pub fn info(wishes: Wishes) -> *mut fi_info {
     // SAFETY: Plain C structures, for which zeros are values.
     let (mut hints, transmit, domain): (fi_info, fi_tx_attr, fi_domain_attr) = unsafe { zeroed() };
-    let mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+    // Before 1.5, all that was one bit.
+    let modes = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+    let mr_mode = if wishes.version < fi_version(1, 5) { FI_MR_BASIC } else { modes };
     let mut transmit = fi_tx_attr { op_flags: wishes.transmit_flags, ..transmit };
     let mut domain = fi_domain_attr { mr_mode, ..domain };
     hints.caps = wishes.caps;
