@@ -4,10 +4,10 @@ export PREFIX ?= /usr/local
 export LIBDIR ?= $(PREFIX)/lib
 FUZZ_SECONDS ?= 600
 
-.PHONY: help demo test interop fuzz install uninstall clean
+.PHONY: help demo test interop test-mpi test-mpi4py fuzz install uninstall clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Build Weft and watch it move data between two processes
 	@scripts/demo
@@ -17,6 +17,12 @@ test: ## Run everything that is checked, with a summary at the end
 
 interop: ## Run Weft against Linux siw in a virtual machine, with all its splits, and let tshark read its traffic
 	@scripts/test packages build siw_splits tshark_splits
+
+test-mpi: ## Run all MPI programs with all MPI libraries over Weft's provider, not only what is essential
+	@scripts/test packages build mpi_all
+
+test-mpi4py: ## Run the tests of mpi4py with MPICH over Weft and over libfabric's tcp, and compare
+	@scripts/test packages build mpi4py
 
 fuzz: ## Run each fuzz target for FUZZ_SECONDS (600) with cargo-fuzz on a nightly toolchain
 	@scripts/fuzz $(FUZZ_SECONDS)

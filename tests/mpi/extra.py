@@ -28,7 +28,7 @@ def killed(runner, library, what):
     job = runner.start(library, start, [os.path.join(PROGRAMS, "killed.py"), what], scratch)
 
     def watch():
-        reason = judge_death(job, job.wait(DEATH_LIMIT_S), what)
+        reason = judge_death(job, job.wait(DEATH_LIMIT_S), what, scratch)
         if reason:
             raise Failure(f"{reason}\n{job.shown()}\n{job.text()}")
 
@@ -37,9 +37,9 @@ def killed(runner, library, what):
     scratch.remove()
 
 
-def judge_death(job, code, what):
+def judge_death(job, code, what, scratch):
     text = job.text()
-    if len(re.findall("^@alive", text, re.M)) != RANKS:
+    if len([name for name in os.listdir(scratch.path) if name.startswith("alive")]) != RANKS:
         return f"not all ranks came so far (exit code {code})"
     if code is None:
         return f"the job still runs {DEATH_LIMIT_S} s after a rank was killed"

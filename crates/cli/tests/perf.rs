@@ -186,3 +186,14 @@ fn matching_costs_the_same_among_many() {
     assert!(text.contains("added: what the others cost"), "{text}");
     refused(&["latency", "--transport", "matcher"], "weft perf match");
 }
+
+#[test]
+fn messages_are_measured_like_anybody() {
+    for (test, metric) in [("latency", "half_round_trip"), ("bandwidth", "throughput"), ("rate", "message_rate")] {
+        let (report, _) = report_of(&[test, "--size", "8,100K", "--transport", "messages", "--vs", "none"]);
+        let rows = rows(&report, metric);
+        assert!(rows.len() == 2 && rows.iter().all(|row| row["median"].as_f64().unwrap() > 0.0), "{rows:?}");
+    }
+    refused(&["idle", "--transport", "messages", "--vs", "none"], "messages in one direction");
+    refused(&["rate", "--transport", "messages:crc=off", "--vs", "none"], "crc is set for connections");
+}

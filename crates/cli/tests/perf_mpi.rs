@@ -51,6 +51,24 @@ fn each_part_has_its_figures() {
 }
 
 #[test]
+fn weft_carries_messages_where_its_provider_is() {
+    let output = perf(&["--lab", "off", "--test", "latency,overlap", "--size", "8", "--vs", "libfabric-tcp"]);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.code() == Some(1)
+        && ["MPI library", "C compiler", "libweft-fi.so"].iter().any(|what| text.contains(what))
+    {
+        println!("skipped: {text}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for row in rows(&report, "half_round_trip").iter().chain(&rows(&report, "communication_time")) {
+        assert_eq!((&row["transport"], &row["peer"]), (&"mpi:weft".into(), &"mpi:libfabric-tcp".into()));
+        assert!(row["ratio"].as_f64().unwrap() > 0.0, "{row}");
+    }
+}
+
+#[test]
 fn nothing_is_left_behind() {
     let folder = env::temp_dir().join(format!("test-of-weft-perf-mpi-{}", std::process::id()));
     fs::create_dir(&folder).unwrap();

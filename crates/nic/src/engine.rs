@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use slotmap::{DefaultKey, Key, KeyData, SlotMap};
-use weft_base::{Clock, Interest, Listener, Network, PortError, PortOptions, Random, Readiness, Time, Token};
+use weft_base::{
+    Clock, Interest, Listener, Network, Port as _, PortError, PortOptions, Random, Readiness, Time, Token,
+};
 use weft_memory::Registry;
 use weft_mpa::{Initiator, Offer, StartFrame};
 
@@ -474,7 +476,8 @@ impl<N: Network, C: Clock> Engine<N, C> {
         Ok(key)
     }
 
-    /// Begins to connect a queue pair, which was claimed for it or is nobody else's. `deadline`: when to give up, if earlier than the settings say.
+    /// Begins to connect a queue pair, which was claimed for it or is nobody else's. `sooner`: when to give up, if earlier than the settings say. Returns from
+    /// where it connects, if that is known.
     pub(crate) fn connect(
         &mut self,
         lane: usize,
@@ -482,17 +485,19 @@ impl<N: Network, C: Clock> Engine<N, C> {
         route: Route,
         (initiator, request): (Initiator, StartFrame),
         sooner: Option<Time>,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<SocketAddr>, Error> {
         let options = self.port_options(route.local);
+        let mut local = None;
         let key = self.add_connection(|network, deadline| {
             let port = network.connect(route.remote, options)?;
+            local = port.local_address().ok();
             let deadline = sooner.map_or(deadline, |sooner| sooner.min(deadline));
             Ok(Connection::initiate(port, Arc::clone(queue_pair), initiator, request, deadline))
         })?;
         self.note_deadline(sooner);
         queue_pair.begin(Place { lane, key });
         self.start_connection(key);
-        Ok(())
+        Ok(local)
     }
 
     /// Accepts an incoming connection on a queue pair, which was claimed for it or is nobody else's.

@@ -272,7 +272,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         if connected.is_err() {
             queue_pair.reset();
         }
-        connected
+        connected.map(drop)
     }
 
     /// Gives up a connection that is being set up.

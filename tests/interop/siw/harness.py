@@ -305,14 +305,14 @@ class alarm:
 
 def with_splits(cases, splits, essential_only=False):
     """The cases that need weft, once for each split; the others belong to the first split. With `essential_only` each split but the first
-    gets only what is essential of them. Returns (cases, those that were left out for that)."""
+    gets only what is essential of them, and that in short with each. Returns (cases, those that were left out for that)."""
     chosen, left_out = [], []
     for split in splits:
         first = split == SPLITS[0]
         of_split = [c.with_split(split) for c in cases if c.needs_weft() or first]
-        if essential_only and not first:
-            left_out += [c for c in of_split if c.essential is None]
-            of_split = [c.shortened() for c in of_split if c.essential is not None]
+        if essential_only:
+            left_out += [c for c in of_split if c.essential is None and not first]
+            of_split = [c if c.essential is None else c.shortened() for c in of_split if c.essential is not None or first]
         chosen += of_split
     return chosen, left_out
 

@@ -21,7 +21,8 @@ def main():
     for number in range(ROUNDS):
         comm.Sendrecv([bytes(SIZE), MPI.BYTE], (comm.rank + 1) % comm.size, 0, [memory, MPI.BYTE], (comm.rank - 1) % comm.size, 0)
     comm.Barrier()
-    tell(f"alive rank {comm.rank}")
+    open(f"{os.environ['SUITE_SCRATCH']}/alive{comm.rank}", "x").close()
+    comm.Barrier()
     if comm.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     if sys.argv[1] == "launcher":

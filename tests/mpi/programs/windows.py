@@ -325,7 +325,10 @@ def silent_target(t):
     done = f"{os.environ['SUITE_SCRATCH']}/silent-target"
     with Window(t.comm, size) as (win, memory):
         if t.rank == 0:
+            # Libraries take locks by messages that the target must look at.
             win.Lock(1, MPI.LOCK_SHARED)
+            win.Flush(1)
+            t.comm.Barrier()
             for number in range(10):
                 got = bytearray(size)
                 win.Put([t.keep(payload(size, number)), MPI.BYTE], 1)
@@ -337,10 +340,10 @@ def silent_target(t):
                 pass
             win.Unlock(1)
             t.moved(10 * size)
-        elif t.rank == 1:
+        else:
+            t.comm.Barrier()
             deadline = time.monotonic() + SILENCE_S
             while not os.path.exists(done):
                 expect(time.monotonic() < deadline, f"nothing came through in {SILENCE_S} s without a call of the target")
                 time.sleep(0.01)
             t.moved(10 * size)
-        t.comm.Barrier()

@@ -35,13 +35,15 @@ Examples:
   weft perf all-to-all --processes 8,64               many processes on this machine
   weft perf match --others 100000                     what it costs to match a message among many
   weft perf mpi --library mpich --test latency,rate   an MPI library over Weft, libfabric's tcp, and UCX
+  weft perf rate --transport messages --vs libfabric:tcp,ucx
   weft perf bandwidth --transport libfabric:weft --vs libfabric:tcp,ucx
   weft perf bandwidth --json result.json              for figures and scripts
   weft perf --listen 192.0.2.1:7471                   on one machine, and on the other:
   weft perf latency --connect 192.0.2.1
 
 Contestants: iwarp (variants: settings, such as crc=off:markers=1K, of crc, markers, verify, fpdu, progress, split, engines,
-away, short), sockets and mptcp (variants: batched, or a write size), libfabric (variant: the provider), ucx.
+away, short), sockets and mptcp (variants: batched, or a write size), libfabric (variant: the provider), ucx;
+messages (endpoints over iwarp; variants: those that are not of a connection).
 Ratios are the measured transport's median over the peer's: below 1 is ahead in times, above 1 in bandwidth and rate.
 The two-machine mode asks for no password: whoever reaches the port can make this machine run measurements.
 Exit codes: 0 measured, 1 a contestant that is installed failed, 2 the command line is wrong.";

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::contestants::{libfabric::Libfabric, matcher::Matching, mpi::Mpi, sockets::Sockets, ucx::Ucx, weft::Weft};
+use super::contestants::{
+    libfabric::Libfabric, matcher::Matching, mpi::Mpi, sockets::Sockets, ucx::Ucx, weft::Weft, weft::messages::Messages,
+};
 use super::job::Job;
 use super::measure::Measured;
 use super::provider::Provider;
@@ -49,12 +51,12 @@ pub(crate) fn other<'a>(job: &Job, addresses: &'a [String]) -> &'a str {
 
 /// All contestants.
 pub(crate) fn all() -> &'static [&'static dyn Contestant] {
-    &[&Weft::IWARP, &Sockets::TCP, &Libfabric, &Ucx, &Sockets::MPTCP, &Mpi, &Matching]
+    &[&Weft::IWARP, &Sockets::TCP, &Libfabric, &Ucx, &Sockets::MPTCP, &Messages, &Mpi, &Matching]
 }
 
 /// Who is measured by default, in tests of what all can do, and then its peers.
 pub(crate) fn usual() -> impl Iterator<Item = &'static dyn Contestant> {
-    all().iter().copied().filter(|contestant| ![Mpi::NAME, Matching::NAME].contains(&contestant.name()))
+    all().iter().copied().filter(|contestant| ![Messages::NAME, Mpi::NAME, Matching::NAME].contains(&contestant.name()))
 }
 
 /// A contestant, perhaps with a variant: `libfabric:tcp`.

@@ -1,5 +1,6 @@
 //! How an endpoint's connections come about and end: opened when they are needed, tried one way after the other, accepted from peers, given up.
 
+use core::time::Duration;
 use std::net::SocketAddr;
 
 use weft_base::{Clock, Network, PeerId, Time};
@@ -61,13 +62,18 @@ impl Core {
         let Some(known) = self.joint.peers.get(peer) else { return };
         let ways = known.address.ways.clone();
         for (way, remote) in ways.iter().enumerate().skip(first) {
-            let deadline = engine.now() + self.settings.connect_timeout / ways.len().max(1) as u32;
+            let deadline = engine.now() + self.time_for_a_way(ways.len());
             match self.start(peer, way, *remote, deadline, engine) {
                 Ok(()) => return,
                 Err(error) => self.note_attempt(peer, None, *remote, AttemptFailure::Connection(error)),
             }
         }
         self.give_up(peer);
+    }
+
+    /// How long one of so many ways to a peer is tried: all together get the time that there is for connecting.
+    fn time_for_a_way(&self, ways: usize) -> Duration {
+        self.settings.connect_timeout / ways.max(1) as u32
     }
 
     fn start<N: Network, C: Clock>(
@@ -84,16 +90,20 @@ impl Core {
         let started = Initiator::start(offer(&engine.settings), &hello).map_err(Error::Start).and_then(|start| {
             engine.connect(LANE, &link.queue_pair, Route { local: None, remote }, start, Some(deadline))
         });
-        if let Err(error) = started {
-            self.links.remove(key.0);
-            return Err(match error {
-                Error::Port(error) => ConnectionError::Port(error),
-                _ => ConnectionError::Abandoned,
-            });
-        }
+        let local = match started {
+            Ok(local) => local,
+            Err(error) => {
+                self.links.remove(key.0);
+                return Err(match error {
+                    Error::Port(error) => ConnectionError::Port(error),
+                    _ => ConnectionError::Abandoned,
+                });
+            }
+        };
         self.opening.push(key);
         if let Some(known) = self.joint.peers.get_mut(peer) {
             known.link = Some(key);
+            known.from = local;
         }
         Ok(())
     }
@@ -205,7 +215,10 @@ impl Core {
         let Some(link) = self.links.remove(key.0) else { return };
         let Phase::Opening(way) = link.phase else { return };
         let peer = link.peer;
-        let error = link.queue_pair.error().unwrap_or(ConnectionError::Abandoned);
+        let mut error = link.queue_pair.error().unwrap_or(ConnectionError::Abandoned);
+        if let ConnectionError::Start(StartFailure::TimedOut { waited_for }) = &mut error {
+            *waited_for = self.time_for_a_way(self.joint.peers.get(peer).map_or(1, |known| known.address.ways.len()));
+        }
         let refusal = match &error {
             ConnectionError::Start(StartFailure::Rejected(rejection)) => Some(Refusal::parse(&rejection.private_data)),
             _ => None,
@@ -231,7 +244,7 @@ impl Core {
         let Some(known) = self.joint.peers.get_mut(peer) else { return };
         known.link = None;
         let Some(remote) = known.address.ways.get(way).copied() else { return self.give_up(peer) };
-        let local = self.address.ways.first().copied();
+        let local = known.from.take();
         self.note_attempt(peer, local, remote, failure);
         self.try_way(peer, way + 1, engine);
     }

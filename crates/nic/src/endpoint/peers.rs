@@ -19,6 +19,8 @@ pub(super) struct Peer {
     pub(super) is_self: bool,
     /// The connection that is being opened, or stands.
     pub(super) link: Option<LinkKey>,
+    /// From where the connection is being opened, if that is known.
+    pub(super) from: Option<SocketAddr>,
     /// The ways that were tried since a connection was wanted, all in vain.
     pub(super) attempts: Vec<Attempt>,
     /// Whether the peer was told that it shall connect to us: its connection is awaited.
@@ -44,6 +46,7 @@ impl Peer {
             id: 0,
             is_self,
             link: None,
+            from: None,
             attempts: Vec::new(),
             awaited: false,
             times_awaited: 0,
@@ -144,14 +147,54 @@ impl Peers {
         self.note_ways(&address, peer);
     }
 
-    /// The peer at one of these ways, whoever it was before, or else a new one: for one that has connected to us.
+    /// The peer that has connected to us: who is known, or was known at the same ways before it was started again, or else is new. One common way does not make
+    /// it another one's successor: hosts have addresses in common, those of containers for example, and so may this endpoint and the caller.
     pub(super) fn find_caller(&mut self, address: &Address) -> Result<PeerId, EndpointError> {
         if let Some(known) = self.by_id.get(&address.id) {
             return Ok(*known);
         }
-        match address.ways.iter().find_map(|way| self.by_way.get(way)) {
+        let successor = |known: &&PeerId| {
+            let known = &self.all[known.0 as usize];
+            !known.is_self && (known.address.id == 0 || known.address.ways == address.ways)
+        };
+        match address.ways.iter().filter_map(|way| self.by_way.get(way)).find(successor) {
             Some(known) => Ok(*known),
             None => self.find_or_add(address),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What each host has as well, and so an endpoint that listens on the same port.
+    const SHARED: &str = "172.17.0.1:5000";
+
+    fn address(id: u64, ways: &[&str]) -> Address {
+        Address { id, ways: ways.iter().map(|way| way.parse().unwrap()).collect() }
+    }
+
+    #[test]
+    fn a_caller_is_nobody_else_for_a_way_in_common() {
+        let mut peers = Peers::new(&address(1, &[SHARED, "10.0.0.1:5000"]), 16);
+        let two = address(2, &[SHARED, "10.0.0.2:5000"]);
+        let second = peers.find_caller(&two).unwrap();
+        assert!(!peers.get(second).unwrap().is_self, "not this endpoint");
+        peers.meet(second, 2);
+        let third = peers.find_caller(&address(3, &[SHARED, "10.0.0.3:5000"])).unwrap();
+        assert_ne!(third, second);
+        assert_eq!(peers.find_caller(&two), Ok(second));
+    }
+
+    #[test]
+    fn a_caller_that_was_started_again_is_the_same_peer() {
+        let mut peers = Peers::new(&address(1, &[SHARED, "10.0.0.1:5000"]), 16);
+        let ways = [SHARED, "10.0.0.2:5000"];
+        let before = peers.find_caller(&address(2, &ways)).unwrap();
+        peers.meet(before, 2);
+        assert_eq!(peers.find_caller(&address(20, &ways)), Ok(before));
+        let by_way = peers.find_or_add(&address(0, &["10.0.0.3:5000"])).unwrap();
+        assert_eq!(peers.find_caller(&address(3, &[SHARED, "10.0.0.3:5000"])), Ok(by_way));
     }
 }

@@ -9,6 +9,7 @@ mod all_to_all;
 mod idle;
 mod latency;
 mod link;
+pub(crate) mod messages;
 mod overlap;
 mod settings;
 mod transfer;
