@@ -47,7 +47,7 @@ pub(crate) struct Variable {
 }
 
 /// What can be set.
-pub(crate) static VARIABLES: [Variable; 14] = [
+pub(crate) static VARIABLES: [Variable; 13] = [
     Variable {
         name: "PROGRESS",
         possible: "hybrid, thread or caller",
@@ -147,15 +147,6 @@ pub(crate) static VARIABLES: [Variable; 14] = [
         help: "Seconds until a connection on which nothing happens is closed; it opens again when it is needed; 0: never (default 0)",
         set: |parameters, text| {
             parameters.endpoint.messages.idle_timeout = seconds_or_never(text)?;
-            Some(())
-        },
-    },
-    Variable {
-        name: "ENGINES",
-        possible: "a number from 1 to 64; more than 1 not with FI_WEFT_PROGRESS=caller",
-        help: "Threads that share the connections of a domain (default 1)",
-        set: |parameters, text| {
-            parameters.nic.engines = between(text.parse().ok()?, 1..=Settings::MOST_ENGINES as u64)? as usize;
             Some(())
         },
     },
@@ -281,7 +272,6 @@ mod tests {
             ("CREDITS", "32"),
             ("CONNECT_TIMEOUT", "2.5"),
             ("PEER_TIMEOUT", "0"),
-            ("ENGINES", "2"),
         ])
         .unwrap();
         assert_eq!(parameters.nic.progress, Progress::Thread);
@@ -290,7 +280,7 @@ mod tests {
         assert_eq!(parameters.endpoint.messages.unexpected_bytes, 1 << 30);
         assert_eq!(parameters.endpoint.messages.data_credits, 32);
         assert_eq!(parameters.endpoint.connect_timeout, Duration::from_millis(2500));
-        assert_eq!((parameters.nic.peer_timeout, parameters.nic.engines), (None, 2));
+        assert_eq!(parameters.nic.peer_timeout, None);
     }
 
     #[test]
@@ -315,11 +305,9 @@ mod tests {
             ("CONNECT_TIMEOUT", "0"),
             ("CONNECT_TIMEOUT", "nan"),
             ("PEER_TIMEOUT", "-3"),
-            ("ENGINES", "65"),
             ("INTERFACE", "300.0.0.0/8"),
         ] {
             assert_eq!(with(&[(name, value)]).unwrap_err().name, name, "{value}");
         }
-        assert_eq!(with(&[("PROGRESS", "caller"), ("ENGINES", "2")]).unwrap_err().name, "ENGINES");
     }
 }
