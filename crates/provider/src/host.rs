@@ -3,6 +3,7 @@
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr;
 use std::ffi::CString;
+use std::io::Write as _;
 use std::sync::{Once, OnceLock};
 
 use weft_libfabric::abi::{FI_LOG_CORE, FI_PARAM_STRING, fi_log_enabled_t, fi_log_level, fi_log_t, fi_param_define_t};
@@ -46,6 +47,13 @@ pub(crate) fn log(level: fi_log_level, text: &str) {
 pub(crate) fn complain_once(text: &str) {
     static SAID: Once = Once::new();
     SAID.call_once(|| eprintln!("weft: {text}"));
+}
+
+/// Says on stderr which ways to a peer were tried in vain, for the first such peer of this process: few programs print what `fi_cq_strerror` says.
+pub(crate) fn complain_of_first_unreachable_peer(text: &str) {
+    static SAID: Once = Once::new();
+    // Who has closed stderr does not want to know; and the NIC's thread must not panic for it.
+    SAID.call_once(|| drop(writeln!(std::io::stderr(), "weft: {text}")));
 }
 
 /// Sees to it that this library is never unloaded, as libfabric does at its end: threads of a NIC that is still open run in it.

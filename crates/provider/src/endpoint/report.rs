@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
 
-use weft::endpoint::{Completed, Completions as Reports, Event};
+use weft::endpoint::{Completed, Completions as Reports, EndpointFailure, Event};
 use weft_libfabric::abi::{
     FI_ATOMIC, FI_MSG, FI_MULTI_RECV, FI_READ, FI_RECV, FI_REMOTE_CQ_DATA, FI_REMOTE_WRITE, FI_RMA, FI_SEND, FI_TAGGED,
     FI_WRITE,
@@ -11,6 +11,7 @@ use weft_libfabric::abi::{
 
 use super::many::Many;
 use super::marks::Marks;
+use crate::host;
 use crate::queue::{Completions, Entry, Failure, Source, Tally};
 
 /// Where an endpoint's completions go. Called by whoever runs the NIC.
@@ -93,6 +94,9 @@ impl Report {
             Ok(()) if marks.has(Marks::QUIET) => {}
             Ok(()) => self.push(queue, entry),
             Err(failure) => {
+                if matches!(failure, EndpointFailure::Unreachable(_)) {
+                    host::complain_of_first_unreachable_peer(&failure.to_string());
+                }
                 if let Some(queue) = queue {
                     queue.push_failure(entry, Failure::from(failure));
                 }
