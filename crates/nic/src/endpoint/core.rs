@@ -527,7 +527,7 @@ impl Core {
                 return any;
             }
             let Some(key) = known.link else { return any };
-            let held = known.work.iter().any(Work::holds_packets);
+            let held = self.holds_packets(peer);
             let Some(link) = self.links.get_mut(key.0) else { return any };
             if held || !link.has_room() {
                 self.stalled.push(peer);
@@ -548,13 +548,23 @@ impl Core {
     fn send_to_self(&mut self, peer: PeerId, now: Time) -> bool {
         let mut any = false;
         let mut packet = core::mem::take(&mut self.packet);
-        while let Some(length) = self.machine.poll_packet(peer, &mut packet, now, &mut self.joint) {
+        loop {
+            if self.holds_packets(peer) {
+                self.stalled.push(peer);
+                break;
+            }
+            let Some(length) = self.machine.poll_packet(peer, &mut packet, now, &mut self.joint) else { break };
             any = true;
             // Our own packets are good.
             let _ = self.machine.handle_packet(peer, &packet[..length], now, &mut self.joint);
         }
         self.packet = packet;
         any
+    }
+
+    /// Whether a write must go before the next packet to a peer.
+    fn holds_packets(&self, peer: PeerId) -> bool {
+        self.joint.peers.get(peer).is_some_and(|known| known.work.iter().any(Work::holds_packets))
     }
 
     /// What this endpoint grants to its peers.
