@@ -313,9 +313,7 @@ impl Core {
                 break;
             }
         }
-        if any {
-            engine.counters += core::mem::take(&mut self.joint.counts);
-        }
+        self.joint.counts.move_to(&mut engine.counters);
         while let Some(key) = self.rung.pop() {
             let Some(link) = self.links.get_mut(key.0) else { continue };
             link.is_rung = false;

@@ -132,7 +132,7 @@ pub(super) struct Joint {
     pub(super) sends_under_way: usize,
     pub(super) receives_posted: usize,
     /// What was counted since the engine has taken it over.
-    pub(super) counts: Counters,
+    pub(super) counts: Counts,
 }
 
 impl Joint {
@@ -153,7 +153,7 @@ impl Joint {
             failed: Vec::new(),
             sends_under_way: 0,
             receives_posted: 0,
-            counts: Counters::default(),
+            counts: Counts::default(),
         }
     }
 
@@ -192,6 +192,35 @@ impl Joint {
         peer.and_then(|peer| self.peers.get(peer))
             .and_then(|peer| peer.failure.clone())
             .unwrap_or(EndpointFailure::Lost(crate::ConnectionError::Abandoned))
+    }
+}
+
+/// What is counted where the engine's counters are out of reach. The names are theirs.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) endpoint_sends: u64,
+    pub(super) endpoint_sent_bytes: u64,
+    pub(super) endpoint_receives: u64,
+    pub(super) endpoint_received_bytes: u64,
+    pub(super) endpoint_transfers: u64,
+    pub(super) endpoint_transfer_bytes: u64,
+    pub(super) endpoint_atomics: u64,
+    pub(super) endpoint_calls: u64,
+    pub(super) endpoint_packets: u64,
+}
+
+impl Counts {
+    pub(super) fn move_to(&mut self, counters: &mut Counters) {
+        let counts = core::mem::take(self);
+        counters.endpoint_sends += counts.endpoint_sends;
+        counters.endpoint_sent_bytes += counts.endpoint_sent_bytes;
+        counters.endpoint_receives += counts.endpoint_receives;
+        counters.endpoint_received_bytes += counts.endpoint_received_bytes;
+        counters.endpoint_transfers += counts.endpoint_transfers;
+        counters.endpoint_transfer_bytes += counts.endpoint_transfer_bytes;
+        counters.endpoint_atomics += counts.endpoint_atomics;
+        counters.endpoint_calls += counts.endpoint_calls;
+        counters.endpoint_packets += counts.endpoint_packets;
     }
 }
 
