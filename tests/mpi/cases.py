@@ -22,8 +22,10 @@ class Group:
     rounds: tuple = (1, 1)
     # Only with these libraries; empty: with all.
     libraries: tuple = ()
-    # Libraries that do not have it in the group unless everything is asked for.
+    # Libraries that have it only when everything is asked for.
     seldom: tuple = ()
+    # Libraries that divide their ranks among so many hosts, where the others have one.
+    hosts_of: tuple = ()
 
     def chosen(self, library, everything):
         """The cases to be run with a library, and those that are left out for the time."""
@@ -35,8 +37,9 @@ class Group:
             return [], [*self.cases, *self.more]
         return list(self.cases), list(self.more)
 
-    def with_prefix(self, prefix, **changes):
-        return replace(self, name=prefix, **changes)
+    def for_library(self, library):
+        """The group as this library has it."""
+        return replace(self, hosts=dict(self.hosts_of).get(library, self.hosts))
 
 
 MESSAGES = ("blocking", "nonblocking", "waiting", "wildcards", "order", "probe", "matched-probe", "modes", "persistent", "unexpected", "posted",
@@ -56,10 +59,11 @@ UNEXPECTED = "tcp stops reading when some hundred messages are unexpected, those
 GROUPS = (
     Group("messages", 3, names("messages", MESSAGES), more=("messages/flood",)),
     Group("collectives", 4, names("collectives", COLLECTIVES)),
-    Group("windows", 3, names("windows", WINDOWS), one_sided=True),
+    # Open MPI 5 copies between ranks of one host, and asks no provider.
+    Group("windows", 3, names("windows", WINDOWS), one_sided=True, hosts_of=(("openmpi", 3),)),
     Group("threads", 2, names("threads", THREADS), threads="multiple"),
     Group("many", 16, ("many/all-pairs", "many/alltoall", "many/to-one"), more=("collectives/reduce", "messages/communicators"), limit_s=60),
-    Group("many-windows", 16, ("many/window",), limit_s=60, one_sided=True, seldom=("openmpi", "debian", "intel")),
+    Group("many-windows", 16, ("many/window",), limit_s=60, one_sided=True, seldom=("openmpi", "debian", "intel"), hosts_of=(("openmpi", 4),)),
     Group("hosts", 2, ("messages/blocking", "messages/nonblocking", "messages/order", "collectives/reduce", "windows/fence", "windows/fetch-and-op"),
           more=("messages/unexpected", "messages/exchange", "windows/accumulate", "windows/lock"), one_sided=True, hosts=2),
     Group("many-hosts", 8, ("many/all-pairs", "many/alltoall"), hosts=4, seldom=("openmpi", "debian", "intel")),

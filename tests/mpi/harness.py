@@ -15,7 +15,7 @@ START_LIMIT_S = 60
 STACKS_S = 2
 # So many failures of a group are enough to know.
 MAX_FAILURES = 4
-LINES_SHOWN = 70
+LINES_SHOWN = 30
 
 
 class Report:

@@ -43,13 +43,16 @@ class Lab:
         return {"HOST_PROCESSES": processes}
 
     def await_entry(self):
-        """A process is in its host when its network is another than ours."""
+        """A host is ready when a process has entered it and the kernel has noticed that its link is up."""
         deadline = time.monotonic() + LIMIT_S
-        for job in self.processes:
-            while network(job.process.pid) in (None, network("self")):
+        for host, job in enumerate(self.processes):
+            while network(job.process.pid) in (None, network("self")) or not self.is_up(host):
                 if job.process.poll() is not None or time.monotonic() > deadline:
-                    raise LabError(f"no process could be started in a host: {job.text()}")
+                    raise LabError(f"no process could be started in a host, or its link is down: {job.text()}")
                 time.sleep(0.01)
+
+    def is_up(self, host):
+        return " state UP " in self.call("lab", "exec", "--name", self.name, str(host), "--", "ip", "link", "show", "rail0")
 
     def call(self, *arguments):
         try:
@@ -59,6 +62,7 @@ class Lab:
             raise LabError(f"{self.weft} {' '.join(arguments)}: {error}") from error
         if ended.returncode != 0:
             raise LabError(f"weft {' '.join(arguments)}: {ended.stdout.strip()}")
+        return ended.stdout
 
     def close(self):
         """What still runs in it dies with it."""

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod hostile;
+mod messages;
 mod network;
 mod pair;
 mod pipe;
@@ -14,6 +15,7 @@ mod sequence;
 mod world;
 
 pub use hostile::run_hostile;
+pub use messages::{MessageBreak, MessageReport, MessageScenario};
 pub use network::{SimulatedListener, SimulatedNetwork, SimulatedPort};
 pub use pair::{End, Pair, PairOptions, with_split};
 pub use pipe::Behaviour;

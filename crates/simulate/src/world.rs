@@ -13,6 +13,9 @@ use weft_nic::{Machine, Nic, Settings};
 use crate::network::SimulatedNetwork;
 use crate::pipe::{Behaviour, Pipe};
 
+/// A NIC with busy connections looks at its listeners only once in so many turns.
+const TURNS_IN_VAIN: u32 = 32;
+
 /// A NIC in a simulated world.
 pub type SimulatedNic = Nic<SimulatedNetwork, SimulatedClock>;
 
@@ -102,6 +105,7 @@ impl World {
     /// Lets the NICs work, and time pass while they have nothing to do, until `done` or until `limit` has passed. Returns whether `done`.
     pub fn run(&self, nics: &[&SimulatedNic], limit: Duration, mut done: impl FnMut() -> bool) -> bool {
         let end = self.now() + limit;
+        let mut turns_in_vain = 0;
         loop {
             if done() {
                 return true;
@@ -110,7 +114,8 @@ impl World {
             for nic in nics {
                 progress |= nic.progress();
             }
-            if progress {
+            turns_in_vain = if progress { 0 } else { turns_in_vain + 1 };
+            if progress || (turns_in_vain < TURNS_IN_VAIN && self.somebody_waits()) {
                 continue;
             }
             let Some(next) = self.next_event(nics).filter(|next| *next <= end) else {
@@ -119,6 +124,11 @@ impl World {
             };
             self.lock().now = next;
         }
+    }
+
+    /// Whether streams wait at a listener.
+    fn somebody_waits(&self) -> bool {
+        self.lock().listeners.values().any(|listening| !listening.waiting.is_empty())
     }
 
     fn next_event(&self, nics: &[&SimulatedNic]) -> Option<Time> {

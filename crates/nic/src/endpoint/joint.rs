@@ -157,10 +157,12 @@ impl Joint {
         }
     }
 
-    /// Queues one-sided work with a peer.
+    /// Queues one-sided work with a peer. What the messages' protocols need goes before what the application asks for: that may wait for a fence or a credit, and so for
+    /// messages that are under way.
     pub(super) fn add_work(&mut self, peer: PeerId, work: Work) {
         let Some(known) = self.peers.get_mut(peer) else { return };
-        known.work.push_back(work);
+        let before = if work.is_user() { None } else { known.work.iter().position(Work::is_user) };
+        known.work.insert(before.unwrap_or(known.work.len()), work);
         if !known.is_listed {
             known.is_listed = true;
             self.listed.push_back(peer);

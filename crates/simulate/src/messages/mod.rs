@@ -1,0 +1,228 @@
+//! A scenario of message endpoints: up to four NICs with one endpoint each send to, receive from, write to, read from and atomically change each other, all at once, and a
+//! ledger of all requests says what may come of them.
+
+mod ledger;
+mod party;
+mod steps;
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use weft_base::{PeerId, Random};
+use weft_nic::{Level, Progress, ReceivePost, Settings};
+
+use self::ledger::{Ledger, Request};
+use self::party::{Habits, Party};
+use crate::pipe::Behaviour;
+use crate::world::{SimulatedNic, World};
+
+/// The longest virtual time that anything may take to end.
+const LIMIT: Duration = Duration::from_secs(100);
+/// How long what is on its way gets to arrive, and connections that nobody needs to be closed.
+const IDLE: Duration = Duration::from_millis(50);
+/// How long the ends of connections get to show everywhere.
+const SETTLE: Duration = Duration::from_secs(5);
+/// Turns without time passing, after which something runs in circles.
+const MOST_TURNS: u32 = 100_000;
+
+/// A deliberate falsification of what is seen, so that it shows whether the checkers see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageBreak {
+    /// None: the checkers must be content.
+    Nothing,
+    /// One byte of a message that was received is changed.
+    FlipByte,
+    /// One byte of a window that was written with [`Level::Delivered`] is changed.
+    FlipWindow,
+    /// One completion is lost.
+    LoseCompletion,
+    /// One completion comes twice.
+    DoubleCompletion,
+    /// Two messages that match alike are exchanged.
+    SwapMessages,
+}
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct MessageScenario {
+    /// Everything follows from it: how many there are, their settings, and what they do.
+    pub seed: u64,
+    /// Steps: each a request or two, or a pause.
+    pub steps: usize,
+    /// Whether connections break, and endpoints are closed and opened again. Without that nothing may fail.
+    pub faults: bool,
+    /// Falsification.
+    pub sabotage: MessageBreak,
+}
+
+/// What a run has come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MessageReport {
+    /// Requests that ended with success.
+    pub succeeded: usize,
+    /// Requests that ended otherwise.
+    pub failed: usize,
+    /// Messages that were received whole.
+    pub received: usize,
+    /// Virtual time that passed, in nanoseconds.
+    pub elapsed_ns: u64,
+}
+
+impl MessageScenario {
+    /// A scenario over a network that behaves.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self { seed, steps: 120, faults: false, sabotage: MessageBreak::Nothing }
+    }
+
+    /// Runs it and checks everything.
+    ///
+    /// # Errors
+    /// What does not hold, with the seed.
+    pub fn run(&self) -> Result<MessageReport, String> {
+        Run::new(self)
+            .and_then(|mut run| {
+                (0..self.steps).try_for_each(|_| run.step())?;
+                run.finish()
+            })
+            .map_err(|text| format!("seed {}: {text}", self.seed))
+    }
+}
+
+/// A run under way.
+struct Run {
+    world: World,
+    random: Random,
+    nics: Vec<SimulatedNic>,
+    parties: Vec<Party>,
+    ledger: Ledger,
+    behaviour: Behaviour,
+    faults: bool,
+}
+
+impl Run {
+    fn new(scenario: &MessageScenario) -> Result<Self, String> {
+        let mut random = Random::new(scenario.seed);
+        let behaviour = Behaviour {
+            delay: Duration::from_micros(1 + random.below(300)),
+            send_at_most: if random.one_in(4) { 100 } else { 70_000 },
+            receive_at_most: if random.one_in(4) { 100 } else { 70_000 },
+            capacity: if random.one_in(4) { 2000 } else { 300_000 },
+            ..Behaviour::default()
+        };
+        let world = World::new(random.next_u64(), behaviour);
+        let count = 2 + random.below(3) as usize;
+        let settings = Settings { progress: Progress::Caller, ..Settings::default() };
+        let nics: Vec<_> = (0..count).map(|_| world.nic(settings.clone())).collect();
+        let by_name = random.one_in(2);
+        let parties: Result<Vec<_>, _> = nics
+            .iter()
+            .enumerate()
+            .map(|(number, nic)| Party::open(nic, number, 0, Habits::random(&mut random, by_name), &mut random))
+            .collect();
+        let ledger = Ledger::new(scenario.faults, scenario.sabotage);
+        Ok(Self { world, random, nics, parties: parties?, ledger, behaviour, faults: scenario.faults })
+    }
+
+    /// Lets time pass, at most for `limit`, until `done` says so of the ledger.
+    fn pass(&mut self, limit: Duration, done: impl Fn(&Ledger) -> bool) -> Result<bool, String> {
+        let nics: Vec<&SimulatedNic> = self.nics.iter().collect();
+        let (parties, ledger, world) = (&self.parties, &mut self.ledger, &self.world);
+        let mut outcome = Ok(());
+        let (mut turns, mut now) = (0, world.now());
+        let finished = world.run(&nics, limit, || {
+            outcome = parties.iter().try_for_each(|party| ledger.collect(party, parties));
+            turns = if world.now() == now { turns + 1 } else { 0 };
+            now = world.now();
+            if turns > MOST_TURNS && outcome.is_ok() {
+                outcome = Err("there is always something to do, and nothing comes of it".into());
+            }
+            outcome.is_err() || done(ledger)
+        });
+        outcome.map(|()| finished)
+    }
+
+    fn finish(mut self) -> Result<MessageReport, String> {
+        self.world.set_behaviour(self.behaviour);
+        self.receive_the_rest()?;
+        let faults = self.faults;
+        if !self.pass(LIMIT, |ledger| ledger.is_settled(!faults))? {
+            return Err(format!("stuck: {}", self.ledger.describe()));
+        }
+        // What was handed over may still be on its way.
+        self.pass(IDLE, |_| false)?;
+        self.cancel_receives()?;
+        self.pass(IDLE, |_| false)?;
+        self.still_there()?;
+        self.close_all()?;
+        self.ledger.check(self.world.now())
+    }
+
+    /// Whatever is on its way finds a receive.
+    fn receive_the_rest(&mut self) -> Result<(), String> {
+        let room = self.ledger.bytes_sent();
+        for at in 0..self.parties.len() {
+            for matching in [None, Some(party::ANY_TAG)] {
+                let post = ReceivePost { matching, many: Some(0), ..ReceivePost::new(vec![0xa5; room]) };
+                self.post_receive(at, None, post)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives that nothing came for are canceled. One that a message was on its way into when its connection was lost ends by itself.
+    fn cancel_receives(&mut self) -> Result<(), String> {
+        for context in self.ledger.open() {
+            self.cancel(context);
+        }
+        if !self.pass(LIMIT, Ledger::is_over)? {
+            return Err(format!("stuck after all was canceled: {}", self.ledger.describe()));
+        }
+        Ok(())
+    }
+
+    /// After everything, each reaches each.
+    fn still_there(&mut self) -> Result<(), String> {
+        self.ledger.forbid_failures();
+        for from in 0..self.parties.len() {
+            for to in 0..self.parties.len() {
+                let source = self.peer(to, from)?;
+                self.post_receive(to, Some(from), ReceivePost::new(vec![0; 5000]).from(source))?;
+                self.send(from, to, None, 1 + 997 * to, Level::Delivered)?;
+            }
+        }
+        if self.pass(LIMIT, Ledger::is_over)? {
+            Ok(())
+        } else {
+            Err(format!("no longer reached: {}", self.ledger.describe()))
+        }
+    }
+
+    /// Nothing is left in the table of memory of any.
+    fn close_all(&mut self) -> Result<(), String> {
+        self.parties.iter_mut().for_each(Party::close);
+        self.pass(SETTLE, |_| false)?;
+        for (party, nic) in self.parties.drain(..).zip(&self.nics) {
+            let domain = party.domain;
+            drop(party);
+            nic.registry().release_domain(domain).map_err(|error| format!("something is left behind: {error}"))?;
+        }
+        Ok(())
+    }
+
+    /// The number by which one of them knows another.
+    fn peer(&self, at: usize, other: usize) -> Result<PeerId, String> {
+        let (habits, address) = (self.parties[at].habits, self.parties[other].address());
+        self.parties[at].endpoint.peer(&habits.address(address)).map_err(|error| error.to_string())
+    }
+
+    fn cancel(&mut self, context: u64) {
+        let Request { at, .. } = self.ledger.requests[&context];
+        if self.parties[at].endpoint.cancel(context) {
+            self.ledger.note_canceled(context);
+        }
+    }
+}
+
+/// Messages that match alike, by who sent them to whom with which tag: what received each, in the order of sending.
+type Arrivals = BTreeMap<(party::Name, party::Name, Option<u64>), Vec<(u64, u64)>>;
