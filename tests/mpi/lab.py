@@ -22,7 +22,7 @@ class Lab:
         self.processes = []
         self.call("lab", "up", "--name", self.name, "--hosts", str(hosts), "--rate", "none")
         try:
-            self.processes = [Job([*self.enter(host), "sleep", "infinity"], {}) for host in range(hosts)]
+            self.processes = [Job([*self.enter(host), *named(host), "sleep", "infinity"], {}) for host in range(hosts)]
             self.await_entry()
         except BaseException:
             self.close()
@@ -34,7 +34,7 @@ class Lab:
     @property
     def command(self):
         """What a launcher is started behind, to be in the first host."""
-        return self.enter(0)
+        return [*self.enter(0), *named(0)]
 
     @property
     def environment(self):
@@ -69,6 +69,11 @@ class Lab:
         self.call("lab", "down", "--name", self.name)
         for job in self.processes:
             job.process.wait(LIMIT_S)
+
+
+def named(host):
+    """What a command is started behind to have a host name of its own: libraries take hosts of one name for one."""
+    return ["unshare", "--uts", "--", "sh", "-c", f'hostname lab-host{host} && exec "$@"', "sh"]
 
 
 def network(pid):
