@@ -45,7 +45,8 @@ impl<H: Host> Machine<H> {
         self.charge(peer, &header, packet.len(), now)?;
         let mut arrival = Arrival { peer, class: header.class, held: None };
         let outcome = self.take_records(&mut arrival, &packet[PACKET_HEADER_LENGTH..], host);
-        if header.class == Class::Data && arrival.held.is_none() {
+        // What the packet said may have ended the connection, and its credits with it.
+        if header.class == Class::Data && arrival.held.is_none() && self.peers.at(peer).is_connected() {
             self.peers.at(peer).data_debt.release();
         }
         self.peers.wake(peer);
@@ -85,6 +86,9 @@ impl<H: Host> Machine<H> {
         for _ in 0..MAX_RECORDS {
             if bytes.is_empty() {
                 return Ok(());
+            }
+            if !self.peers.at(arrival.peer).is_connected() {
+                return Err(Violation("a record behind the end of the connection"));
             }
             let (record, head, body) = Record::parse(bytes).map_err(|_| Violation("a record of no proper form"))?;
             bytes = &bytes[head + body.len()..];
