@@ -6,10 +6,12 @@
 //! To add a target: a function here, a row in [`TARGETS`], a five-line file in `fuzz_targets`, a `[[bin]]` in `Cargo.toml`.
 #![forbid(unsafe_code)]
 
+mod messages;
 mod mpa;
 mod pair;
 mod wire;
 
+pub use messages::messages;
 pub use mpa::mpa_stream;
 pub use pair::{hostile, pair};
 pub use wire::wire;
@@ -30,4 +32,5 @@ pub const TARGETS: &[Target] = &[
     Target { name: "mpa_stream", run: mpa_stream, seeds: mpa::seeds },
     Target { name: "pair", run: pair, seeds: pair::seeds },
     Target { name: "hostile", run: hostile, seeds: pair::seeds },
+    Target { name: "messages", run: messages, seeds: messages::seeds },
 ];
