@@ -572,3 +572,34 @@ fn a_crowd_connects_all_to_all_at_once() {
         }
     });
 }
+
+#[test]
+fn idle_connections_close_and_open_again() {
+    for progress in [Progress::Hybrid, Progress::Thread] {
+        let kind = Kind::plain(progress);
+        let mut attributes = EndpointAttributes::at(kind.any());
+        attributes.settings.messages.idle_timeout = Some(Duration::from_millis(20));
+        let group = Group::with(kind, 2, &attributes);
+        let [a, b] = &group.ends[..] else { panic!() };
+        let region = group.domain.allocate(64, Access::all()).unwrap();
+        let place = RemotePlace { stag: region.stag(), offset: region.base() };
+        for round in 0..6u64 {
+            let before = group.context.counters().connections;
+            if round % 2 == 0 {
+                b.endpoint.receive(ReceivePost::new(vec![0; 8]).context(1)).unwrap();
+                a.endpoint.send(SendPost::new(a.peers[1], bytes(8, round)).context(2)).unwrap();
+                assert!(b.done(1).buffer.unwrap()[..] == bytes(8, round)[..]);
+            } else {
+                a.endpoint.write(TransferPost::new(a.peers[1], bytes(8, round), place).context(2)).unwrap();
+            }
+            a.done(2);
+            assert!(group.context.counters().connections > before, "round {round}: there was a connection still");
+            // Long enough for both to find it idle and to agree.
+            let until = Instant::now() + Duration::from_secs(10);
+            while !(a.endpoint.is_idle() && b.endpoint.is_idle()) {
+                assert!(Instant::now() < until, "round {round}: the connection is not closed");
+                a.endpoint.wait_until(Some(Duration::from_millis(5)), || false);
+            }
+        }
+    }
+}

@@ -132,7 +132,9 @@ impl<H: Host> Machine<H> {
         }
         self.deadline = now + timeout;
         let mut idle = Vec::new();
+        let mut any = false;
         for (peer, entry) in self.peers.iter_mut() {
+            any |= entry.link == Link::Open;
             if entry.link == Link::Open && !entry.is_busy() && entry.data_debt.held() == 0 {
                 let due = entry.last_active + timeout;
                 if due <= now {
@@ -146,7 +148,13 @@ impl<H: Host> Machine<H> {
         for peer in idle {
             self.peers.answer(peer, Record::Close, Vec::new());
         }
-        Some(self.deadline)
+        any.then_some(self.deadline)
+    }
+
+    /// Whether what is not a message may begin with a peer: it is connected, and neither side has asked to close.
+    #[must_use]
+    pub fn is_open(&self, peer: PeerId) -> bool {
+        self.peers.get(peer).is_some_and(|entry| entry.link == Link::Open)
     }
 
     pub(super) fn on_close(&mut self, peer: PeerId, host: &mut H) -> Result<(), Violation> {

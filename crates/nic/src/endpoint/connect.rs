@@ -208,6 +208,9 @@ impl Core {
             control_credits: hello.control_credits,
         };
         self.machine.handle_connected(peer, terms, now, &mut self.joint);
+        if let Some(at) = self.machine.handle_time(now, &mut self.joint) {
+            self.wake_by(at);
+        }
     }
 
     /// A connection that we wanted to open has come to nothing.

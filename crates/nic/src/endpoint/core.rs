@@ -396,6 +396,8 @@ impl Core {
             }
             match known.work.front() {
                 None => return any,
+                // A connection that is about to be closed by agreement takes nothing new; another one will.
+                Some(work) if work.is_user() && !self.machine.is_open(peer) => return any,
                 Some(Work::Protocol { .. }) => {
                     let Some(Work::Protocol { ticket, operation }) = known.work.pop_front() else { return any };
                     let number = self.joint.transfers.add(Transfer::Protocol(ticket));
@@ -724,6 +726,11 @@ impl Core {
             && self.links.iter().all(|(_, link)| {
                 link.phase != Phase::Up || (link.queue_pair.sends_under_way() == 0 && !self.machine.is_busy(link.peer))
             })
+    }
+
+    /// Whether there is no connection, and nothing to be done with one.
+    pub(super) fn is_idle(&self) -> bool {
+        self.links.iter().next().is_none() && self.joint.listed.is_empty() && self.joint.to_connect.is_empty()
     }
 
     /// Ends all connections gracefully.

@@ -254,6 +254,12 @@ impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
         self.with(|core, _| Ok(core.cancel(context))).unwrap_or(false)
     }
 
+    /// Whether it has no connection, and needs none now.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.with(|core, _| Ok(core.is_idle())).unwrap_or(true)
+    }
+
     /// Closes it: what was sent still goes out, for as long as the settings say; what is under way then fails.
     pub fn close(&self) {
         if !self.nic.is_here() || self.closed.swap(true, Ordering::AcqRel) {

@@ -209,6 +209,13 @@ impl Endpoint {
         self.opened().nic.watch();
     }
 
+    /// Whether it has no connection, and needs none now: connections open when they are needed, and close when they are idle for as long as
+    /// [`MessageSettings::idle_timeout`] says.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.endpoint.is_idle()
+    }
+
     /// Closes it: what was sent still goes out, for as long as the settings say; what is under way then fails.
     pub fn close(&self) {
         self.endpoint.close();
