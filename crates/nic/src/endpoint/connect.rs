@@ -424,7 +424,8 @@ impl Core {
         }
         known.link = None;
         let error = link.queue_pair.error();
-        match error {
+        // Where both sides have agreed to close it nothing was under way, however it ends.
+        match error.filter(|_| self.machine.is_open(peer)) {
             Some(error) => self.fail_all(peer, EndpointFailure::Lost(error), true),
             None => self.lose_peer(peer, EndpointFailure::Lost(ConnectionError::Closed), false),
         }

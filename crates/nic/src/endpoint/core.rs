@@ -327,13 +327,14 @@ impl Core {
     /// Does what the messages' machine has asked for.
     fn follow<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = false;
-        while let Some(peer) = self.joint.to_connect.pop() {
-            any = true;
-            self.open(peer, engine);
-        }
+        // A peer may be both: the old connection makes way for the new one.
         while let Some(peer) = self.joint.to_disconnect.pop() {
             any = true;
             self.disconnect(peer, engine);
+        }
+        while let Some(peer) = self.joint.to_connect.pop() {
+            any = true;
+            self.open(peer, engine);
         }
         while let Some(peer) = self.joint.to_break.pop() {
             any = true;
@@ -755,6 +756,10 @@ impl Core {
         self.take_completions(engine.now());
         for peer in self.joint.peers.ids() {
             self.fail_all(peer, EndpointFailure::Closed, true);
+            if self.machine.is_busy(peer) {
+                // It was about to be closed by agreement, and what was to be sent meanwhile waits for another connection.
+                self.lose_peer(peer, EndpointFailure::Closed, true);
+            }
         }
         // Posted receives are over as well.
         while self.machine.cancel_receive(|_| true, &mut self.joint) {}
