@@ -105,7 +105,13 @@ impl Peers {
 
     fn find(&mut self, address: &Address) -> Option<PeerId> {
         if address.id != 0 {
-            return self.by_id.get(&address.id).copied();
+            let known = *self.by_id.get(&address.id)?;
+            let peer = &mut self.all[known.0 as usize];
+            if peer.address.id != 0 {
+                // It may have been known as the one that was there before.
+                peer.address.id = address.id;
+            }
+            return Some(known);
         }
         let known = *address.ways.iter().find_map(|way| self.by_way.get(way))?;
         let peer = &mut self.all[known.0 as usize];
