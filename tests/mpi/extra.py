@@ -45,10 +45,15 @@ def judge_death(job, code, what, scratch):
         return f"the job still runs {DEATH_LIMIT_S} s after a rank was killed"
     if code == 0:
         return "the job ended with exit code 0 although a rank was killed"
-    if what == "survivors" and "@error" not in text:
+    if what == "survivors" and not re.search("MPI_Send.*failed", read(os.path.join(scratch.path, "error"))):
         return "no error reached the rank that sent to the dead one"
     left = job.left_over()
     return f"the job has ended, but there still run: {', '.join(left)}" if left else ""
+
+
+def read(path):
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
 
 
 def fi_info(runner, name, program):
