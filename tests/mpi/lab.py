@@ -18,7 +18,7 @@ class Lab:
 
     def __init__(self, weft, hosts):
         self.weft, self.name = weft, f"mpi{os.getpid()}-{hosts}"
-        self.addresses = tuple(f"10.0.0.{host + 1}" for host in range(hosts))
+        self.addresses = tuple(map(address, range(hosts)))
         self.processes = []
         self.call("lab", "up", "--name", self.name, "--hosts", str(hosts), "--rate", "none")
         try:
@@ -72,8 +72,13 @@ class Lab:
 
 
 def named(host):
-    """What a command is started behind to have a host name of its own: libraries take hosts of one name for one."""
-    return ["unshare", "--uts", "--", "sh", "-c", f'hostname lab-host{host} && exec "$@"', "sh"]
+    """What a command is started behind to have a host name of its own: libraries take hosts of one name for one. It is an address, for there is
+    nobody who would resolve another."""
+    return ["unshare", "--uts", "--", "sh", "-c", f'hostname {address(host)} && exec "$@"', "sh"]
+
+
+def address(host):
+    return f"10.0.0.{host + 1}"
 
 
 def network(pid):

@@ -35,8 +35,6 @@ class Start:
     hosts: tuple = ()
     # Whether one-sided communication takes part.
     one_sided: bool = False
-    # Whether the launcher lets the others live when a rank dies.
-    survivors: bool = False
 
 
 class Library:
@@ -68,8 +66,6 @@ class Hydra(Library):
         command = [self.program("mpiexec")]
         if start.hosts:
             command += ["-launcher", "ssh", "-launcher-exec", AGENT, "-hosts", ",".join(start.hosts), "-ppn", str(start.ranks // len(start.hosts))]
-        if start.survivors:
-            command += ["-disable-auto-cleanup"]
         return command + ["-n", str(start.ranks)]
 
 

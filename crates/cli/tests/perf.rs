@@ -180,7 +180,7 @@ fn settings_are_options_and_variants() {
 fn matching_costs_the_same_among_many() {
     let (report, text) = report_of(&["match", "--others", "10,1000"]);
     let rows = rows(&report, "match_cpu");
-    assert_eq!(rows.len(), 3 * 2 * 2, "receives, queues, numbers of others");
+    assert_eq!(rows.len(), 4 * 2 * 2, "receives, queues, numbers of others");
     assert!(rows.iter().all(|row| row["median"].as_f64().unwrap() > 0.0));
     assert!(rows.iter().any(|row| row["receive"] == "any source" && row["queue"] == "unexpected"));
     assert!(text.contains("added: what the others cost"), "{text}");

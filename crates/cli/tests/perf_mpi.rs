@@ -72,17 +72,39 @@ fn weft_carries_messages_where_its_provider_is() {
 fn nothing_is_left_behind() {
     let folder = env::temp_dir().join(format!("test-of-weft-perf-mpi-{}", std::process::id()));
     fs::create_dir(&folder).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_weft"))
-        .args(["perf", "mpi", "--lab", "off", "--test", "rate", "--transport", "libfabric-tcp", "--vs", "none"])
-        .args(["--runs", "1", "--iterations", "10"])
-        .env("TMPDIR", &folder)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let names = fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap());
-    let ours: Vec<_> = names.filter(|name| name.starts_with("weft-")).collect();
+    let left_by = |end: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_weft"))
+            .args([
+                "perf",
+                "mpi",
+                "--lab",
+                "off",
+                "--test",
+                "rate",
+                "--transport",
+                "libfabric-tcp",
+                "--vs",
+                "none",
+                "--runs",
+                "1",
+            ])
+            .args(end)
+            .env("TMPDIR", &folder)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let names = fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap());
+        let ours: Vec<_> = names.filter(|name| name.starts_with("weft-")).collect();
+        (ours, String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (left, text) = left_by(&["--iterations", "10"]);
+    assert!(left.is_empty(), "{left:?}: {text}");
+    // Too much for a second: it is given up.
+    let (left, text) = left_by(&["--iterations", "90000000", "--timeout", "1"]);
+    assert!(left.is_empty(), "{left:?}: {text}");
+    let reasons = ["too long", "MPI library", "C compiler"];
+    assert!(reasons.iter().any(|reason| text.contains(reason)), "{text}");
     fs::remove_dir_all(&folder).unwrap();
-    assert!(ours.is_empty(), "{ours:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

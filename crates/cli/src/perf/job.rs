@@ -89,11 +89,22 @@ pub(crate) enum Wanted {
     SomeBits,
 }
 
+/// Which member of a crowd is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Which {
+    /// The same one each time; the others are only there.
+    One,
+    /// Another one each time, at random.
+    Any,
+}
+
 /// Matching: among what, and how many of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Crowd {
     pub(crate) queue: Queue,
     pub(crate) wanted: Wanted,
+    pub(crate) which: Which,
     pub(crate) others: u32,
 }
 

@@ -18,6 +18,7 @@ mod place;
 mod provider;
 mod remote;
 mod report;
+mod scratch;
 mod session;
 mod size;
 mod stack;

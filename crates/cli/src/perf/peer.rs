@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::contestant::Entry;
 use super::job::Job;
 use super::measure::Measured;
+use super::scratch;
 use crate::failure::Failure;
 
 /// Name of the subcommand.
@@ -103,6 +104,7 @@ fn lines_until_the_end(finished: Arc<AtomicBool>) -> Receiver<String> {
 }
 
 fn end_with_all_children() {
+    scratch::clear_of(std::process::id());
     if getpgrp() == getpid() {
         let _ = killpg(Pid::from_raw(getpid().as_raw()), Signal::SIGKILL);
     }

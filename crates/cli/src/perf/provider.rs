@@ -2,8 +2,9 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::{env, fs, process};
+use std::{env, fs, io};
+
+use super::scratch::Scratch;
 
 /// The name of the file for libfabric, which loads what ends in `-fi.so`.
 const FILE: &str = "libweft-fi.so";
@@ -14,7 +15,8 @@ const BUILT: &str = "libweft_fi.so";
 #[derive(Debug)]
 pub(crate) struct Provider {
     folder: PathBuf,
-    is_made: bool,
+    /// Its owner, if it was made.
+    _made: Option<Scratch>,
 }
 
 impl Provider {
@@ -36,28 +38,17 @@ impl Provider {
         let file = find()?;
         if file.file_name() == Some(OsStr::new(FILE)) {
             let folder = file.parent().unwrap_or(Path::new("/")).to_owned();
-            return Ok(Self { folder, is_made: false });
+            return Ok(Self { folder, _made: None });
         }
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let folder = env::temp_dir().join(format!("weft-perf-provider-{}-{number}", process::id()));
-        fs::create_dir(&folder)
-            .and_then(|()| std::os::unix::fs::symlink(&file, folder.join(FILE)))
-            .map_err(|error| format!("{}: {error}", folder.display()))?;
-        Ok(Self { folder, is_made: true })
+        let failed = |error: io::Error| format!("{}: {error}", env::temp_dir().display());
+        let scratch = Scratch::new().map_err(failed)?;
+        std::os::unix::fs::symlink(&file, scratch.path().join(FILE)).map_err(failed)?;
+        Ok(Self { folder: scratch.path().to_owned(), _made: Some(scratch) })
     }
 
     /// For `FI_PROVIDER_PATH`.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
-    }
-}
-
-impl Drop for Provider {
-    fn drop(&mut self) {
-        if self.is_made {
-            let _ = fs::remove_dir_all(&self.folder);
-        }
     }
 }
 

@@ -17,6 +17,7 @@ use super::measure::{Figure, Measured};
 use super::peer::{LINE_LIMIT, PEER_COMMAND, Said};
 use super::place::Place;
 use super::provider::Provider;
+use super::scratch;
 
 /// What one run gave.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -249,6 +250,7 @@ impl Drop for Process {
         if let (Ok(None), Ok(group)) = (self.child.try_wait(), i32::try_from(self.child.id())) {
             let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
             let _ = self.child.wait();
+            scratch::clear_of(self.child.id());
         }
     }
 }

@@ -10,7 +10,7 @@ use weft_base::PeerId;
 use weft_message::{Match, Matcher};
 
 use super::super::contestant::{Contestant, Side};
-use super::super::job::{Crowd, Job, Kind, Queue, Wanted};
+use super::super::job::{Crowd, Job, Kind, Queue, Wanted, Which};
 use super::super::measure::{Figure, Measured, Watch, median};
 
 pub(crate) struct Matching;
@@ -110,11 +110,7 @@ impl Queues {
     }
 
     fn one(&mut self) {
-        // Xorshift: which one it is must not be foreseen by the processor.
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        let tag = tag(self.random % (u64::from(self.crowd.others) + 1));
+        let tag = tag(self.choose());
         let found = match self.crowd.queue {
             Queue::Posted => self.matcher.find_posted(PEER, Some(tag)).and_then(|id| self.matcher.unpost(id)),
             Queue::Unexpected => {
@@ -124,6 +120,19 @@ impl Queues {
         };
         assert_eq!(black_box(found), Some(tag), "the matcher found something else");
         self.bring(tag);
+    }
+
+    /// The member that is looked for. What is brought back is the youngest: who walks passes all others before the same one.
+    fn choose(&mut self) -> u64 {
+        let others = u64::from(self.crowd.others);
+        if self.crowd.which == Which::One {
+            return others;
+        }
+        // Xorshift: the processor must not foresee it.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % (others + 1)
     }
 
     fn bring(&mut self, tag: u64) {
@@ -159,8 +168,10 @@ mod tests {
     #[test]
     fn every_crowd_gives_what_was_looked_for() {
         for queue in [Queue::Posted, Queue::Unexpected] {
-            for wanted in [Wanted::Exact, Wanted::AnySource, Wanted::SomeBits] {
-                let mut queues = Queues::new(Crowd { queue, wanted, others: 20 });
+            for (wanted, which) in
+                [(Wanted::Exact, Which::Any), (Wanted::AnySource, Which::One), (Wanted::SomeBits, Which::Any)]
+            {
+                let mut queues = Queues::new(Crowd { queue, wanted, which, others: 20 });
                 assert!(queues.matches(200) > 0.0);
                 let count = queues.matcher.posted_count() + queues.matcher.unexpected_count();
                 assert_eq!(count, 21, "as many as before");

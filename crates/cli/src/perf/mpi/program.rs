@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::{env, fs, io, process};
+use std::{env, fs, io};
 
 use super::super::job::{Job, Kind};
+use super::super::scratch::Scratch;
 use super::installation::{Installation, in_path};
 
 const SOURCE: &str = include_str!("measure.c");
@@ -17,7 +18,7 @@ const COMPILERS: [&str; 3] = ["cc", "gcc", "clang"];
 /// The program in a folder of its own, which goes when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Program {
-    folder: PathBuf,
+    folder: Scratch,
 }
 
 impl Program {
@@ -34,11 +35,10 @@ impl Program {
 
     /// Compiles it for a library. Takes about a tenth of a second.
     pub(crate) fn make(installation: &Installation) -> Result<Self, String> {
-        let this = Self { folder: env::temp_dir().join(format!("weft-perf-mpi-{}", process::id())) };
-        this.unpack().map_err(|error| format!("{}: {error}", this.folder.display()))?;
+        let this = Self::unpack().map_err(|error| format!("{}: {error}", env::temp_dir().display()))?;
         let compiler = compiler().ok_or("there is no C compiler")?;
         let mut command = Command::new(&compiler);
-        command.args(["-O2", "-o"]).arg(this.executable()).arg(this.folder.join("measure.c"));
+        command.args(["-O2", "-o"]).arg(this.executable()).arg(this.folder.path().join("measure.c"));
         if installation.library.is_open_mpi() {
             command.arg("-DWEFT_OPEN_MPI");
         }
@@ -54,12 +54,12 @@ impl Program {
 
     /// What each rank runs.
     pub(crate) fn executable(&self) -> PathBuf {
-        self.folder.join("measure")
+        self.folder.path().join("measure")
     }
 
     /// What starts programs in another host of a test network, as `ssh` would.
     pub(super) fn agent(&self) -> PathBuf {
-        self.folder.join("agent.sh")
+        self.folder.path().join("agent.sh")
     }
 
     /// The arguments of the program for a job.
@@ -73,18 +73,14 @@ impl Program {
         [test.to_owned()].into_iter().chain(numbers.map(|number| number.to_string())).collect()
     }
 
-    fn unpack(&self) -> io::Result<()> {
-        fs::create_dir(&self.folder)?;
-        fs::write(self.folder.join("measure.c"), SOURCE)?;
-        fs::write(self.folder.join("mpi.h"), DECLARATIONS)?;
-        fs::write(self.agent(), AGENT)?;
-        make_executable(&self.agent())
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
+    fn unpack() -> io::Result<Self> {
+        let this = Self { folder: Scratch::new()? };
+        let folder = this.folder.path();
+        fs::write(folder.join("measure.c"), SOURCE)?;
+        fs::write(folder.join("mpi.h"), DECLARATIONS)?;
+        fs::write(this.agent(), AGENT)?;
+        make_executable(&this.agent())?;
+        Ok(this)
     }
 }
 
