@@ -118,7 +118,8 @@ fn of_connection(error: &ConnectionError) -> c_int {
         ConnectionError::Stream(StreamError::Lost(_)) => FI_ECONNRESET,
         ConnectionError::Stream(StreamError::Below(_)) => FI_ECRC,
         ConnectionError::Stream(StreamError::Aborted) | ConnectionError::Abandoned => FI_ECONNABORTED,
-        ConnectionError::Stream(_) => FI_EPROTO,
+        ConnectionError::Stream(_) | ConnectionError::Protocol => FI_EPROTO,
+        ConnectionError::Closed => FI_ECONNRESET,
         _ => FI_EOTHER,
     }
 }
@@ -169,6 +170,13 @@ mod tests {
         assert_eq!(failure(vec![PortError::TimedOut, PortError::Refused]), FI_ECONNREFUSED);
         assert_eq!(failure(vec![PortError::TimedOut]), FI_ETIMEDOUT);
         assert_eq!(failure(vec![]), FI_EHOSTUNREACH);
+    }
+
+    #[test]
+    fn a_peer_that_is_gone_is_named_so() {
+        let lost = |error| of_failure(&EndpointFailure::Lost(error));
+        assert_eq!(lost(ConnectionError::Closed), FI_ECONNRESET);
+        assert_eq!(lost(ConnectionError::Protocol), FI_EPROTO);
     }
 
     #[test]

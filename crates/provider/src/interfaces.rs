@@ -46,7 +46,8 @@ impl Interface {
         self.rank() == 4
     }
 
-    fn is_loopback(&self) -> bool {
+    /// Whether it leads to this machine only.
+    pub(crate) fn is_loopback(&self) -> bool {
         self.address.ip().is_loopback()
     }
 }

@@ -78,7 +78,7 @@ fn the_users_choice_of_interfaces() {
 fn variables_are_listed() {
     let Some(output) = fi_info(&["-e"], &[]) else { return };
     let lines = lines(&output.stdout);
-    for name in ["PROGRESS", "INTERFACE", "PORT", "SHORT", "EAGER", "UNEXPECTED", "CONNECT_TIMEOUT", "ENGINES"] {
+    for name in ["PROGRESS", "INTERFACE", "PORT", "SHORT", "EAGER", "UNEXPECTED", "CONNECT_TIMEOUT"] {
         assert!(lines.contains(&format!("# FI_WEFT_{name}: String")), "{name}: {lines:#?}");
     }
 }

@@ -50,10 +50,12 @@ pub(super) fn spots(wanted: &Wanted, machine: Vec<Interface>) -> Vec<Spot> {
     wide.into_iter().chain(each).filter(named).collect()
 }
 
-/// All interfaces together, if the format can say so, and there is more than one address or the format can say nothing else.
+/// All interfaces together, if the format can say so. Hosts of one job must write their addresses in one way, how many each may have, so a host that
+/// others can reach has this one even for a single address; only in a text it says no more than the interface's own.
 fn wide(wanted: &Wanted, machine: &[Interface]) -> Option<Spot> {
     let (format, least) = match wanted.format {
-        None => (Format::Packed, 2),
+        None if machine.iter().all(Interface::is_loopback) => return None,
+        None => (Format::Packed, 1),
         Some(Wish(Format::Packed)) => (Format::Packed, 1),
         Some(Wish(Format::Text)) => (Format::Text, 2),
         Some(_) => return None,
@@ -205,11 +207,13 @@ mod tests {
     }
 
     #[test]
-    fn one_address_needs_no_format_of_its_own() {
+    fn a_host_with_one_address_and_a_host_with_two_write_them_in_one_way() {
         let one = vec![interface("eth0", "192.0.2.5", 24), interface("lo", "127.0.0.1", 8)];
-        let spots = spots(&Wanted::default(), one);
-        let formats: Vec<_> = spots.iter().map(|spot| spot.format).collect();
-        assert_eq!(formats, [FI_SOCKADDR_IN, FI_SOCKADDR_IN]);
+        let one = spots(&Wanted::default(), one);
+        let formats: Vec<_> = one.iter().map(|spot| spot.format).collect();
+        assert_eq!(formats, [OWN, FI_SOCKADDR_IN, FI_SOCKADDR_IN]);
+        let two = spots(&Wanted::default(), machine());
+        assert_eq!((one[0].format, &one[0].domain), (two[0].format, &two[0].domain));
     }
 
     #[test]
