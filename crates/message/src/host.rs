@@ -23,7 +23,7 @@ pub enum Failure {
         /// Bytes of the whole message.
         length: u64,
     },
-    /// [`crate::Machine::cancel`].
+    /// [`crate::Machine::cancel_receive`], [`crate::Machine::cancel_send`].
     Canceled,
     /// The connection to the peer is lost, or could not be had: the NIC knows why.
     PeerLost,

@@ -2,7 +2,7 @@
 //!
 //! [`Machine`] is one endpoint's state. It never touches a connection or an application's memory: what it wants done it asks of its [`Host`],
 //! the NIC. Whoever drives it calls
-//! - commands: [`Machine::send`], [`Machine::receive`], [`Machine::peek`], [`Machine::cancel`], [`Machine::call`], [`Machine::answer`];
+//! - commands: [`Machine::send`], [`Machine::receive`], [`Machine::peek`], [`Machine::cancel_receive`], [`Machine::cancel_send`], [`Machine::call`], [`Machine::answer`];
 //! - what has happened below: `Machine::handle_*`;
 //! - and then, while [`Machine::next_ready`] names a peer, [`Machine::poll_packet`], whose bytes are one RDMAP Send to that peer.
 #![forbid(unsafe_code)]

@@ -182,7 +182,7 @@ fn everybody_to_everybody_in_order() {
 fn writes_reads_and_atomics() {
     each_kind(|kind| {
         let group = Group::new(kind, 2);
-        let [a, b] = &group.ends[..] else { panic!() };
+        let a = &group.ends[0];
         let region = group.domain.allocate(6 << 20, Access::all()).unwrap();
         let place = |offset| RemotePlace { stag: region.stag(), offset: region.base() + offset };
         for length in LENGTHS {
@@ -513,7 +513,6 @@ fn wrong_requests_are_refused_with_the_reason() {
     assert_eq!(claimed, Err(EndpointError::NotClaimed(5)));
     end.endpoint.close();
     assert_eq!(end.endpoint.send(SendPost::new(end.peers[0], vec![1])), Err(EndpointError::Closed));
-    drop(group.context.counters());
 }
 
 #[test]
