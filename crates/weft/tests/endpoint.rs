@@ -602,3 +602,52 @@ fn idle_connections_close_and_open_again() {
         }
     }
 }
+
+#[test]
+fn the_message_behind_twenty_thousand_unexpected_ones_arrives() {
+    const MESSAGES: u64 = 20_000;
+    let kind = Kind::plain(Progress::Hybrid);
+    let ends: Vec<(Context, End)> = (0..2)
+        .map(|_| {
+            let context = kind.context();
+            let domain = context.allocate_protection_domain().unwrap();
+            let end = End::open(&context, &domain, &EndpointAttributes::at(kind.any()));
+            (context, end)
+        })
+        .collect();
+    let (sender, receiver) = (&ends[0].1, &ends[1].1);
+    let peer = sender.endpoint.peer(&receiver.endpoint.address()).unwrap();
+    let take_sent = |event: Event| assert!(event.outcome.is_ok(), "{event:?}");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            receiver.endpoint.receive(ReceivePost::new(vec![0; 3]).matching(exactly(MESSAGES)).context(1)).unwrap();
+            receiver.done(1);
+            for tag in 0..MESSAGES {
+                let post = ReceivePost::new(vec![0; 1000]).matching(exactly(tag)).context(tag);
+                receiver.endpoint.receive(post).unwrap();
+                assert!(receiver.done(tag).buffer.unwrap()[..] == bytes(1000, tag)[..]);
+            }
+        });
+        let mut left = MESSAGES + 1;
+        for tag in 0..=MESSAGES {
+            let length = if tag == MESSAGES { 3 } else { 1000 };
+            let start = Instant::now();
+            loop {
+                match sender.endpoint.send(SendPost::new(peer, bytes(length, tag)).tag(tag)) {
+                    Ok(()) => break,
+                    Err(EndpointError::Again) => {}
+                    Err(error) => panic!("{error}"),
+                }
+                assert!(start.elapsed() < Duration::from_secs(20), "message {tag} can't be sent");
+                while let Some(event) = sender.events.poll() {
+                    take_sent(event);
+                    left -= 1;
+                }
+            }
+        }
+        while left > 0 {
+            take_sent(sender.next());
+            left -= 1;
+        }
+    });
+}

@@ -25,7 +25,7 @@ use crate::domain::Domain;
 use crate::errno::Errno;
 
 /// Completions that may wait, at least. Applications name the number that they read at a time, which is no measure of how many they have under way.
-const LEAST_SIZE: usize = 4 * 1024;
+const LEAST_SIZE: usize = 64 * 1024;
 /// From this version on applications say how much room they have for `err_data`.
 const ERROR_DATA_SIZED: u32 = fi_version(1, 5);
 /// From this version on `fi_cq_err_entry` ends with a source address.
