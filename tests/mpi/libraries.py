@@ -99,6 +99,8 @@ class OpenMpi(Library):
             # Other hosts get of the environment what is named here.
             for name in (*self.environment(provider), *FORWARDED):
                 command += ["-x", name]
+        # It does not see that several hosts of a lab share the processors.
+        command += ["--mca", "mpi_yield_when_idle", "1"]
         command += ["--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include", provider.name]
         return command + (self.one_sided(provider) if start.one_sided else [])
 

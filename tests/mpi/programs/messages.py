@@ -1,11 +1,14 @@
 """Point to point."""
 
 import random
+import time
 
 from mpi4py import MPI
 
 from frame import Buffer, SIZES, case, expect, expect_equal, payload
 
+# So long a receiver stays away.
+FLOOD_S = 1
 MIXED = (0, 8, 300, 5000, 20_000, 70_000, 200_000)
 
 
@@ -271,15 +274,15 @@ def unexpected(t):
 
 @case
 def flood(t):
-    """20 000 messages of 1 KB that nobody waits for, and one after them that somebody does."""
+    """20 000 messages of 1 KB, of which none is waited for until most are on their way: the sender may have to wait, and nothing is lost."""
     number, size = 20_000, 1000
     if t.rank == 1:
-        requests = [t.comm.Isend([payload(size, tag), MPI.BYTE], 0, tag) for tag in range(number)]
-        t.comm.Send(b"end", 0, number)
-        MPI.Request.Waitall(requests)
+        t.comm.Send(b"now", 0, number)
+        MPI.Request.Waitall([t.comm.Isend([payload(size, tag), MPI.BYTE], 0, tag) for tag in range(number)])
         t.sent(number * size)
     elif t.rank == 0:
         t.comm.Recv(bytearray(3), 1, number)
+        time.sleep(FLOOD_S)
         for tag in range(number):
             buffer = Buffer(size)
             t.comm.Recv(buffer.view, 1, tag)
