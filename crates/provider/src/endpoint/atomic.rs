@@ -154,7 +154,8 @@ impl Core {
         if !good {
             return Err(Errno::INVALID);
         }
-        self.posted(active.endpoint.atomic(AtomicPost {
+        let marks = how.marks.and(Marks::FETCHES.when(family != Family::Base));
+        let post = |marks: Marks| AtomicPost {
             peer,
             place: atomic.place,
             element: operation.element,
@@ -166,8 +167,9 @@ impl Core {
             level: how.level,
             fence: how.fence,
             context: atomic.context.expose_provenance() as u64,
-            marks: how.marks.and(Marks::FETCHES.when(family != Family::Base)).to_bits(),
-        }))
+            marks: marks.to_bits(),
+        };
+        self.post_one_sided(active, marks, |marks| active.endpoint.atomic(post(marks)))
     }
 }
 

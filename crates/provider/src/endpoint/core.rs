@@ -13,8 +13,10 @@ use weft_libfabric::abi::{
 };
 
 use super::many::Many;
+use super::marks::Marks;
 use super::peers::Peers;
 use super::report::{Report, Tallies};
+use super::turns::Turns;
 use crate::addresses::Place;
 use crate::addresses::vector::AddressVector;
 use crate::border::Held;
@@ -169,6 +171,7 @@ impl Core {
             receive: queue(&bindings.receive),
             place: AtomicU32::new(u32::MAX),
             tallies: bindings.counters.tallies(),
+            turns: Turns::default(),
             many: Many::default(),
             context: self.context,
             closed: AtomicBool::new(false),
@@ -241,6 +244,22 @@ impl Core {
             Err(EndpointError::Again) => Err(self.again()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Posts a one-sided operation, whose marks get its turn to be counted.
+    #[inline]
+    pub(super) fn post_one_sided(
+        &self,
+        active: &Active,
+        marks: Marks,
+        post: impl FnOnce(Marks) -> Result<(), EndpointError>,
+    ) -> Result<usize, Errno> {
+        let marks = active.report.begin(marks);
+        let result = post(marks);
+        if result.is_err() {
+            active.report.take_back(marks);
+        }
+        self.posted(result)
     }
 
     #[cold]

@@ -14,6 +14,12 @@ impl Marks {
     /// It has no context: a failure is the endpoint's.
     pub(super) const ANONYMOUS: Self = Self(8);
 
+    /// It has a turn in which it is counted, above the other marks.
+    const HAS_TURN: Self = Self(16);
+    const TURN_SHIFT: u32 = 8;
+    /// Of numbers of turns: those above begin at 0 again.
+    pub(super) const LAST_TURN: u32 = u32::MAX >> Self::TURN_SHIFT;
+
     /// These, if `condition`.
     pub(super) const fn when(self, condition: bool) -> Self {
         if condition { self } else { Self(0) }
@@ -26,6 +32,16 @@ impl Marks {
 
     pub(super) const fn has(self, mark: Self) -> bool {
         self.0 & mark.0 != 0
+    }
+
+    /// These, with a turn.
+    pub(super) const fn with_turn(self, turn: u32) -> Self {
+        Self(self.0 | Self::HAS_TURN.0 | turn << Self::TURN_SHIFT)
+    }
+
+    /// The number of its turn, up to [`Self::LAST_TURN`], if it has one.
+    pub(super) const fn turn(self) -> Option<u32> {
+        if self.has(Self::HAS_TURN) { Some(self.0 >> Self::TURN_SHIFT) } else { None }
     }
 
     pub(super) const fn to_bits(self) -> u32 {
@@ -47,5 +63,9 @@ mod tests {
         let marks = Marks::from_bits(marks.to_bits());
         assert!(marks.has(Marks::QUIET) && marks.has(Marks::FETCHES));
         assert!(!marks.has(Marks::MANY) && !marks.has(Marks::ANONYMOUS));
+        assert_eq!(marks.turn(), None);
+        let marks = marks.with_turn(Marks::LAST_TURN + 6);
+        assert!(marks.has(Marks::QUIET) && !marks.has(Marks::MANY));
+        assert_eq!(marks.turn(), Some(5));
     }
 }

@@ -17,6 +17,7 @@ mod peers;
 mod report;
 mod rma;
 mod tagged;
+mod turns;
 mod untagged;
 
 use ::core::ffi::{c_int, c_void};

@@ -11,6 +11,7 @@ use weft_libfabric::abi::{
 
 use super::many::Many;
 use super::marks::Marks;
+use super::turns::{Class, Turns};
 use crate::host;
 use crate::queue::{Completions, Entry, Failure, Source, Tally};
 
@@ -23,6 +24,7 @@ pub(super) struct Report {
     /// This endpoint's place there, for sources, once it has one.
     pub(super) place: AtomicU32,
     pub(super) tallies: Tallies,
+    pub(super) turns: Turns,
     pub(super) many: Many,
     /// What the application gave when it opened the endpoint.
     pub(super) context: usize,
@@ -111,18 +113,43 @@ impl Report {
     }
 
     fn count(&self, event: &Event, marks: Marks) {
-        let tally = match event.completed {
-            Completed::Send => &self.tallies.send,
-            Completed::Receive => &self.tallies.receive,
-            Completed::Write => &self.tallies.write,
-            Completed::Read => &self.tallies.read,
-            Completed::Atomic if marks.has(Marks::FETCHES) => &self.tallies.read,
-            Completed::Atomic => &self.tallies.write,
+        let succeeded = event.outcome.is_ok();
+        let class = match event.completed {
+            Completed::Send => return complete(&self.tallies.send, succeeded),
+            Completed::Receive => return complete(&self.tallies.receive, succeeded),
             Completed::RemoteWrite => return,
+            Completed::Read => Class::Read,
+            Completed::Atomic if marks.has(Marks::FETCHES) => Class::Read,
+            Completed::Write | Completed::Atomic => Class::Write,
         };
-        if let Some(tally) = tally {
-            tally.complete(event.outcome.is_ok());
+        self.turns.end(marks, class, succeeded, |class, succeeded| self.count_one_sided(class, succeeded));
+    }
+
+    fn count_one_sided(&self, class: Class, succeeded: bool) {
+        match class {
+            Class::Read => complete(&self.tallies.read, succeeded),
+            Class::Write => complete(&self.tallies.write, succeeded),
         }
+    }
+
+    /// Marks of a one-sided operation that begins now, with its turn to be counted if anybody counts.
+    #[inline]
+    pub(super) fn begin(&self, marks: Marks) -> Marks {
+        let counted = self.tallies.read.is_some() || self.tallies.write.is_some();
+        if counted { self.turns.begin(marks) } else { marks }
+    }
+
+    /// It was refused.
+    #[cold]
+    pub(super) fn take_back(&self, marks: Marks) {
+        self.turns.take_back(marks, |class, succeeded| self.count_one_sided(class, succeeded));
+    }
+}
+
+#[inline]
+fn complete(tally: &Option<Arc<Tally>>, succeeded: bool) {
+    if let Some(tally) = tally {
+        tally.complete(succeeded);
     }
 }
 

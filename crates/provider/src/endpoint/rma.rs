@@ -4,7 +4,7 @@ use core::ffi::c_void;
 use core::ptr::NonNull;
 
 use libc::{iovec, ssize_t};
-use weft::endpoint::{Loan, RemotePlace, Stag, TransferPost};
+use weft::endpoint::{EndpointError, Loan, RemotePlace, Stag, TransferPost};
 use weft_libfabric::abi::errno::FI_EKEYREJECTED;
 use weft_libfabric::abi::{FI_REMOTE_CQ_DATA, fi_addr_t, fi_msg_rma, fi_ops_rma, fid_ep};
 
@@ -39,40 +39,42 @@ struct Transfer {
 
 impl Core {
     fn read(&self, transfer: Transfer, flags: u64) -> Result<usize, Errno> {
-        let (active, post) = self.transfer(transfer, |active| Transmit::new(flags, active.selective_transmits))?;
+        let how = |active: &Active| Transmit::new(flags, active.selective_transmits);
         // A read's memory is never the application's before its bytes are here.
-        self.posted(active.endpoint.read(TransferPost { inject: false, ..post }))
+        self.transfer(transfer, how, |endpoint, post| endpoint.read(TransferPost { inject: false, ..post }))
     }
 
     fn write(&self, transfer: Transfer, flags: u64) -> Result<usize, Errno> {
-        let (active, post) = self.transfer(transfer, |active| Transmit::new(flags, active.selective_transmits))?;
-        self.posted(active.endpoint.write(post))
+        let how = |active: &Active| Transmit::new(flags, active.selective_transmits);
+        self.transfer(transfer, how, weft::endpoint::Endpoint::write)
     }
 
     fn inject_write(&self, transfer: Transfer, flags: u64) -> Result<usize, Errno> {
-        let (active, post) = self.transfer(transfer, |_| Transmit::injected(flags))?;
-        self.posted(active.endpoint.write(post))
+        self.transfer(transfer, |_| Transmit::injected(flags), weft::endpoint::Endpoint::write)
     }
 
     fn transfer(
         &self,
         transfer: Transfer,
         how: impl FnOnce(&Active) -> Transmit,
-    ) -> Result<(&Active, TransferPost), Errno> {
+        post: impl FnOnce(&weft::endpoint::Endpoint, TransferPost) -> Result<(), EndpointError>,
+    ) -> Result<usize, Errno> {
         let (active, peer) = self.transmit_to(transfer.peer)?;
         let how = how(active);
-        let post = TransferPost {
-            peer,
-            memory: transfer.memory,
-            place: transfer.place,
-            data: transfer.data,
-            inject: how.inject,
-            level: how.level,
-            fence: how.fence,
-            context: transfer.context.expose_provenance() as u64,
-            marks: how.marks.to_bits(),
-        };
-        Ok((active, post))
+        self.post_one_sided(active, how.marks, |marks| {
+            let transfer = TransferPost {
+                peer,
+                memory: transfer.memory,
+                place: transfer.place,
+                data: transfer.data,
+                inject: how.inject,
+                level: how.level,
+                fence: how.fence,
+                context: transfer.context.expose_provenance() as u64,
+                marks: marks.to_bits(),
+            };
+            post(&active.endpoint, transfer)
+        })
     }
 }
 

@@ -1,0 +1,122 @@
+//! The order in which one-sided operations are counted.
+
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+
+use super::marks::Marks;
+
+/// Has what an endpoint begins counted in the order in which it was begun, to whichever peers.
+///
+/// libfabric promises no order. But Intel MPI waits in `MPI_Win_flush` until as many are done as had been begun when the wait began, and goes on reading
+/// active messages meanwhile, whose reads count as well. Counted as they end, a read that was begun later stands in for one that is waited for, and the
+/// program finds a window's bytes missing.
+#[derive(Default)]
+pub(super) struct Turns(Mutex<Queue>);
+
+#[derive(Default)]
+struct Queue {
+    /// The number of the first one in the queue.
+    first: u32,
+    states: VecDeque<State>,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    UnderWay,
+    /// In which class, and whether it has succeeded.
+    Over(Class, bool),
+    /// It was not begun after all.
+    Void,
+}
+
+/// What counts apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    Read,
+    Write,
+}
+
+impl Turns {
+    /// Something begins. These are its marks then, with which it ends.
+    pub(super) fn begin(&self, marks: Marks) -> Marks {
+        let mut queue = self.0.lock();
+        let number = queue.first.wrapping_add(queue.states.len() as u32);
+        queue.states.push_back(State::UnderWay);
+        marks.with_turn(number)
+    }
+
+    /// It was refused. `count` as for [`Self::end`].
+    pub(super) fn take_back(&self, marks: Marks, count: impl FnMut(Class, bool)) {
+        self.settle(marks, State::Void, count);
+    }
+
+    /// It is over. `count` is called for all whose turn has come with that, one after the other.
+    pub(super) fn end(&self, marks: Marks, class: Class, succeeded: bool, count: impl FnMut(Class, bool)) {
+        self.settle(marks, State::Over(class, succeeded), count);
+    }
+
+    fn settle(&self, marks: Marks, state: State, mut count: impl FnMut(Class, bool)) {
+        let Some(turn) = marks.turn() else { return };
+        let mut queue = self.0.lock();
+        let place = (turn.wrapping_sub(queue.first) & Marks::LAST_TURN) as usize;
+        let Some(entry) = queue.states.get_mut(place) else { return };
+        *entry = state;
+        while let Some(&state) = queue.states.front() {
+            match state {
+                State::UnderWay => break,
+                State::Over(class, succeeded) => count(class, succeeded),
+                State::Void => {}
+            }
+            queue.states.pop_front();
+            queue.first = queue.first.wrapping_add(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(turns: &Turns, marks: Marks, class: Class, succeeded: bool) -> Vec<(Class, bool)> {
+        let mut counted = Vec::new();
+        turns.end(marks, class, succeeded, |class, succeeded| counted.push((class, succeeded)));
+        counted
+    }
+
+    #[test]
+    fn the_later_one_waits_for_the_earlier_one() {
+        let turns = Turns::default();
+        let [first, second, third] = [(); 3].map(|()| turns.begin(Marks::QUIET));
+        assert!(third.has(Marks::QUIET) && second != third);
+        assert_eq!(counted(&turns, third, Class::Write, true), []);
+        assert_eq!(counted(&turns, first, Class::Read, false), [(Class::Read, false)]);
+        assert_eq!(counted(&turns, second, Class::Read, true), [(Class::Read, true), (Class::Write, true)]);
+    }
+
+    #[test]
+    fn what_was_refused_keeps_nobody_waiting() {
+        let turns = Turns::default();
+        let [first, second] = [(); 2].map(|()| turns.begin(Marks::default()));
+        turns.take_back(first, |_, _| panic!("nothing is over"));
+        assert_eq!(counted(&turns, second, Class::Read, true), [(Class::Read, true)]);
+
+        let [first, second] = [(); 2].map(|()| turns.begin(Marks::default()));
+        assert_eq!(counted(&turns, second, Class::Read, true), []);
+        let mut released = 0;
+        turns.take_back(first, |_, _| released += 1);
+        assert_eq!(released, 1);
+    }
+
+    #[test]
+    fn numbers_begin_again() {
+        let turns = Turns::default();
+        turns.0.lock().first = u32::MAX - 1;
+        for _ in 0..5 {
+            let [first, second] = [(); 2].map(|()| turns.begin(Marks::default()));
+            assert_eq!(counted(&turns, second, Class::Write, true), []);
+            assert_eq!(counted(&turns, first, Class::Write, true).len(), 2);
+        }
+        assert!(turns.0.lock().states.is_empty());
+    }
+}
