@@ -162,6 +162,11 @@ pub trait Watch: Send + Sync {
 
     /// Ends the sleep under way, or the next one.
     fn wake(&self);
+
+    /// Whether threads stand in line for the processors now, as far as can be known: who is away then may only wait for its turn.
+    fn is_crowded(&self) -> bool {
+        false
+    }
 }
 
 /// A maker of ports and listeners, and the one place to wait for them.

@@ -10,6 +10,7 @@
 
 pub mod board;
 mod clock;
+mod crowd;
 mod epoll;
 mod error;
 mod event;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use weft_base::{PortError, Waker, Watch};
 
+use crate::crowd::Crowd;
 use crate::epoll::{Epoll, Events};
 use crate::timer::TimerFd;
 use crate::waker::EpollWaker;
@@ -20,11 +21,13 @@ pub(crate) struct Nap {
     network: Arc<Epoll>,
     timer: TimerFd,
     waker: EpollWaker,
+    crowd: Crowd,
 }
 
 impl Nap {
     pub(crate) fn new(network: Arc<Epoll>) -> Result<Self, PortError> {
-        let nap = Self { outer: Epoll::new()?, network, timer: TimerFd::new()?, waker: EpollWaker::new()? };
+        let (outer, timer, waker) = (Epoll::new()?, TimerFd::new()?, EpollWaker::new()?);
+        let nap = Self { outer, network, timer, waker, crowd: Crowd::new() };
         nap.outer.watch(nap.network.as_fd(), PACKETS, 0)?;
         nap.outer.watch(nap.timer.as_fd(), TIMER, libc::EPOLLIN as u32)?;
         nap.outer.watch(nap.waker.as_fd(), WAKER, libc::EPOLLIN as u32)?;
@@ -60,6 +63,10 @@ impl Watch for Nap {
 
     fn wake(&self) {
         self.waker.wake();
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.crowd.is_there()
     }
 }
 

@@ -24,12 +24,13 @@ use crate::staging::Pool;
 use crate::turnstile::Turnstile;
 
 /// When there are more than [`FEW_HOT`], a connection that has been looked at this often in vain is watched by the operating system instead.
-const COOL_AFTER_LOOKS: u32 = 8;
+const COOL_AFTER_LOOKS: u32 = 4;
 /// So many connections are cheaper to look at one by one than to ask the operating system about.
-const FEW_HOT: usize = 8;
+const FEW_HOT: usize = 2;
 /// The clock is looked at once in so many turns while nobody sleeps; deadlines are coarse.
 const CLOCK_EVERY_TURNS: u32 = 16;
-/// The operating system is asked about the watched ones once in so many turns while others are looked at: a turn takes about a microsecond.
+/// The operating system is asked about what it watches once in so many turns while connections are looked at: about listeners, that is, and about other connections when
+/// none of those that are looked at lets the turn pass in vain.
 const ASK_EVERY_TURNS: u32 = 32;
 
 /// What an engine has a key for.
@@ -178,7 +179,8 @@ impl<N: Network, C: Clock> Engine<N, C> {
         }
         let mut progress = self.answer_bell();
         progress |= self.look_at_hot();
-        if self.hot.is_empty() || self.turns.is_multiple_of(ASK_EVERY_TURNS) {
+        let in_vain = !progress && self.hot.len() < self.connections;
+        if in_vain || self.hot.is_empty() || self.turns.is_multiple_of(ASK_EVERY_TURNS) {
             progress |= self.ask_system(Some(Duration::ZERO));
         }
         if self.next_deadline.is_some() {
@@ -194,6 +196,11 @@ impl<N: Network, C: Clock> Engine<N, C> {
     /// Turns since the beginning, modulo 2^32.
     pub(crate) fn turn_number(&self) -> u32 {
         self.turns
+    }
+
+    /// Whether a calling thread runs it just now, that comes back as it likes.
+    pub(crate) fn is_visited(&self) -> bool {
+        self.runner == Runner::Visitor
     }
 
     // --- message endpoints

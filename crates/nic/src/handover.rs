@@ -12,6 +12,9 @@
 //! A look costs a timer and a wake-up: 15 us and more in a virtual machine, where setting a timer leaves it. So while callers come without a pause, the
 //! looks become rarer, down to [`Handover::set_patrol`]; the promise then is that long.
 //!
+//! Where threads stand in line for the processors ([`Watch::is_crowded`]), a caller is away whenever others have their turn. A thread that took over then would
+//! take a turn of its own for what the caller does by itself in its next one, and be in its way; so callers may be away for [`AWAY_IN_A_CROWD`] there.
+//!
 //! The flags are sequentially consistent, and each change of one is followed by a look at the other side's: of two that race, one sees what
 //! the other did. The tests let a model checker try the interleavings.
 
@@ -113,6 +116,8 @@ const SHORTEST_AWAY_NS: u32 = 100_000;
 /// Callers whose last visit is no longer ago come without a pause. Much of that may be the thread's own doing: the look begins on the core
 /// that the caller was polling on, with an interrupt, a switch, and in a virtual machine with leaving it.
 const NO_PAUSE: Duration = Duration::from_micros(60);
+/// How long callers may be away where threads stand in line for the processors: some turns of the others.
+const AWAY_IN_A_CROWD: Duration = Duration::from_millis(10);
 
 impl<F: Flag> Handover<F> {
     /// `away`: how long callers may be away at most; zero when they never run the engine.
@@ -193,7 +198,7 @@ impl<F: Flag> Handover<F> {
         let mut longest = None;
         while !seat.stopped() {
             watch.sleep(longest);
-            longest = self.patrol(seat.quiet_for());
+            longest = self.patrol(seat.quiet_for(), watch);
             if longest.is_some() {
                 watch.set_packets(false);
                 continue;
@@ -226,11 +231,13 @@ impl<F: Flag> Handover<F> {
     }
 
     /// When to look again, while callers are here. `None` when they have been away for too long.
-    fn patrol(&self, quiet: Duration) -> Option<Duration> {
+    fn patrol(&self, quiet: Duration, watch: &dyn Watch) -> Option<Duration> {
         let away = self.away();
-        if !self.present.get() || quiet >= away {
+        let present = self.present.get();
+        if !present || quiet >= away {
             self.look_ns.store(away.as_nanos() as u32, Ordering::Relaxed);
-            return None;
+            let in_turn = present && quiet < AWAY_IN_A_CROWD && watch.is_crowded();
+            return in_turn.then(|| AWAY_IN_A_CROWD - quiet);
         }
         if quiet > NO_PAUSE {
             self.look_ns.store(away.as_nanos() as u32, Ordering::Relaxed);
@@ -243,7 +250,7 @@ impl<F: Flag> Handover<F> {
 
     /// The thread was woken. Returns how long it may sleep next.
     fn take_over<S: Seat>(&self, seat: &S, watch: &dyn Watch) -> Option<Duration> {
-        if let Some(next) = self.patrol(seat.quiet_for()) {
+        if let Some(next) = self.patrol(seat.quiet_for(), watch) {
             watch.set_packets(false);
             return Some(next);
         }

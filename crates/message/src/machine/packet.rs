@@ -47,6 +47,11 @@ impl<H: Host> Machine<H> {
         self.peers.next_ready()
     }
 
+    /// Whether what can be sent to a peer may wait for a moment, to go out with a message of our own: it says that messages have arrived, or gives credits back.
+    pub fn is_patient(&mut self, peer: PeerId) -> bool {
+        self.peers.at(peer).is_patient()
+    }
+
     /// Writes the next packet to a connected peer into `out`, which has room for one of the peer's size. Returns its length; `None` when nothing is to be sent, or nothing may be. Sends in it that
     /// need no answer have completed with this.
     pub fn poll_packet(&mut self, peer: PeerId, out: &mut [u8], now: Time, host: &mut H) -> Option<usize> {

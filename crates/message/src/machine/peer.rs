@@ -17,6 +17,9 @@ new_key_type! {
 /// While so many records wait for control credits, a peer gets no data credits back, for with them it could make us queue more.
 const CONTROL_BACKLOG: usize = 512;
 
+/// So many answers at most wait for something that they can go out with.
+const PATIENT_ANSWERS: usize = 8;
+
 /// How a peer is connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Link {
@@ -95,6 +98,14 @@ impl Peer {
 
     pub(super) fn gives_data_back(&self) -> bool {
         self.controls.len() < CONTROL_BACKLOG
+    }
+
+    /// Whether nobody there waits for what can be sent: that messages have arrived, and credits.
+    pub(super) fn is_patient(&self) -> bool {
+        !self.can_send_data()
+            && !self.can_reserve()
+            && self.controls.len() <= PATIENT_ANSWERS
+            && self.controls.iter().all(|control| matches!(control.record, Record::Taken { .. }))
     }
 
     fn is_ready(&self) -> bool {

@@ -104,7 +104,7 @@ impl Core {
         atomic.cell = Some(cell);
         let request =
             SendRequest { id: Purpose::Transfer(number).id(link.key), operation, signaled: true, fence: false };
-        let posted = link.post(request, &self.joint.registry);
+        let posted = link.post(request);
         self.ring_for(peer);
         if !posted {
             self.finish_native_atomic(number, Err(EndpointFailure::NoMemory));

@@ -52,6 +52,8 @@ pub(crate) struct Core {
     rung: Vec<LinkKey>,
     /// Peers with packets for which there was no room.
     stalled: Vec<PeerId>,
+    /// Peers to whom something is to be sent that was kept for a message to go out with.
+    patient: Vec<PeerId>,
     taken: Vec<WorkCompletion>,
     packet: Vec<u8>,
     /// 8 bytes for the answer of each atomic work request.
@@ -103,6 +105,7 @@ impl Core {
             awaited: Vec::new(),
             rung: Vec::new(),
             stalled: Vec::new(),
+            patient: Vec::new(),
             taken: Vec::with_capacity(BATCH),
             packet: vec![0; packet_bytes],
             cells: Cells { region, free: (0..CELLS).rev().collect() },
@@ -129,6 +132,8 @@ impl Core {
             return false;
         }
         self.held_back = false;
+        // What was kept until now has waited long enough.
+        self.stalled.append(&mut self.patient);
         let mut any = false;
         for _ in 0..ROUNDS {
             let mut progress = self.take_completions(engine.now());
@@ -191,12 +196,14 @@ impl Core {
             self.report_remote_write(peer, completion.immediate);
             self.machine.handle_other_packet(peer)
         } else {
-            let length = (completion.length as usize).min(self.packet.len());
-            link.read_packet(slot, &mut self.packet[..length]);
-            self.machine.handle_packet(peer, &self.packet[..length], now, &mut self.joint)
+            let (machine, joint) = (&mut self.machine, &mut self.joint);
+            let handled =
+                link.look_at_packet(slot, completion.length, |packet| machine.handle_packet(peer, packet, now, joint));
+            // It was received, so nobody else has it.
+            handled.unwrap_or(Ok(()))
         };
         if let Some(link) = self.links.get_mut(key.0) {
-            link.post_receive(slot, &self.joint.registry);
+            link.post_receive(slot);
         }
         if handled.is_err() {
             // The peer does not keep to the protocol: nothing it says from now on can be relied on.
@@ -307,7 +314,7 @@ impl Core {
         loop {
             let mut progress = self.follow(engine);
             progress |= self.pump_listed();
-            progress |= self.send_packets(engine.now());
+            progress |= self.send_packets(engine);
             any |= progress;
             if !progress {
                 break;
@@ -404,7 +411,7 @@ impl Core {
                     let number = self.joint.transfers.add(Transfer::Protocol(ticket));
                     let id = Purpose::Transfer(number).id(link.key);
                     let request = SendRequest { id, operation, signaled: true, fence: false };
-                    let taken = link.post(request, &self.joint.registry);
+                    let taken = link.post(request);
                     Self::ring(&mut self.rung, link);
                     if !taken {
                         self.joint.transfers.remove(number);
@@ -485,7 +492,7 @@ impl Core {
             Ok(operation) => {
                 let id = Purpose::Transfer(number).id(link.key);
                 let request = SendRequest { id, operation, signaled: true, fence: false };
-                if link.post(request, &self.joint.registry) {
+                if link.post(request) {
                     transfer.under_way += 1;
                 } else {
                     transfer.failure.get_or_insert(EndpointFailure::NoMemory);
@@ -506,15 +513,21 @@ impl Core {
         true
     }
 
-    fn send_packets(&mut self, now: Time) -> bool {
+    fn send_packets<N: Network, C: Clock>(&mut self, engine: &Engine<N, C>) -> bool {
         let mut any = false;
         // Those that stall again are put back behind.
         for _ in 0..self.stalled.len() {
             let peer = self.stalled.remove(0);
-            any |= self.send_packets_to(peer, now);
+            any |= self.send_packets_to(peer, engine.now());
         }
         while let Some(peer) = self.machine.next_ready() {
-            any |= self.send_packets_to(peer, now);
+            // The application has a message before it now, and may answer it at once.
+            if engine.is_visited() && self.machine.is_patient(peer) {
+                self.patient.push(peer);
+                self.held_back = true;
+                continue;
+            }
+            any |= self.send_packets_to(peer, engine.now());
         }
         any
     }
@@ -534,14 +547,13 @@ impl Core {
                 self.stalled.push(peer);
                 return any;
             }
-            let Some(length) = self.machine.poll_packet(peer, &mut self.packet, now, &mut self.joint) else {
-                return any;
-            };
+            let (machine, joint) = (&mut self.machine, &mut self.joint);
             // A write that became due with this packet goes before it.
+            if !link.post_packet(|packet| machine.poll_packet(peer, packet, now, joint)) {
+                return any;
+            }
             any = true;
             self.joint.counts.endpoint_packets += 1;
-            let Some(link) = self.links.get_mut(key.0) else { return any };
-            link.post_packet(&self.packet[..length], &self.joint.registry);
             Self::ring(&mut self.rung, link);
         }
     }
@@ -723,6 +735,7 @@ impl Core {
     pub(super) fn is_quiet(&self) -> bool {
         self.joint.listed.is_empty()
             && self.stalled.is_empty()
+            && self.patient.is_empty()
             && !self.held_back
             && self.links.iter().all(|(_, link)| {
                 link.phase != Phase::Up || (link.queue_pair.sends_under_way() == 0 && !self.machine.is_busy(link.peer))

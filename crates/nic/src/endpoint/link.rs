@@ -74,14 +74,17 @@ pub(super) struct Link {
     pub(super) peer: PeerId,
     pub(super) key: LinkKey,
     pub(super) queue_pair: Arc<QueuePair>,
+    registry: Registry,
     pub(super) phase: Phase,
     /// The serial number of the peer's hello.
     pub(super) peer_serial: u64,
-    inbox: Region,
-    outbox: Region,
+    /// Memory that packets come into. Each slot is a region of its own, so that one can be looked at while others are used.
+    inbox: Vec<Region>,
+    /// Memory that packets are sent from, as far as it was needed yet.
+    outbox: Vec<Region>,
     slot_bytes: u32,
     slots: u16,
-    /// Slots of the outbox that are free.
+    /// Slots of the outbox that are free, the one that was used last at the end.
     free: Vec<u16>,
     /// Something was posted that the engine has not been told of.
     pub(super) is_rung: bool,
@@ -112,10 +115,8 @@ impl Link {
     /// A link that is not connected, with all its receives posted.
     pub(super) fn new(peer: PeerId, key: LinkKey, phase: Phase, parts: &Parts<'_>) -> Result<Self, MemoryError> {
         let slots = slots(parts.settings);
-        // Rounded up, so that each begins on a cache line.
-        let slot_bytes = parts.settings.packet_bytes.next_multiple_of(64);
-        let length = usize::from(slots) * slot_bytes as usize;
-        let region = |access| parts.registry.register_zeroed(parts.domain, length, access, 0);
+        let slot_bytes = parts.settings.packet_bytes;
+        let slot = |_| parts.registry.register_zeroed(parts.domain, slot_bytes as usize, Access::LOCAL_WRITE, 0);
         let attributes = QueuePairAttributes {
             domain: parts.domain,
             send_completions: Arc::clone(parts.completions),
@@ -130,41 +131,55 @@ impl Link {
             peer,
             key,
             queue_pair: Arc::new(queue_pair),
+            registry: parts.registry.clone(),
             phase,
             peer_serial: 0,
-            inbox: region(Access::LOCAL_WRITE)?,
-            outbox: region(Access::LOCAL_READ)?,
+            inbox: (0..slots).map(slot).collect::<Result<_, _>>()?,
+            outbox: Vec::new(),
             slot_bytes,
             slots,
-            free: (0..slots).rev().collect(),
+            free: Vec::new(),
             is_rung: false,
             is_broken: false,
             burst: (0, 0),
         };
         for slot in 0..link.slots {
-            link.post_receive(slot, parts.registry);
+            link.post_receive(slot);
         }
         Ok(link)
     }
 
     /// A slot takes a packet (again).
-    pub(super) fn post_receive(&self, slot: u16, registry: &Registry) {
-        let begin = u64::from(slot) * u64::from(self.slot_bytes);
-        let Ok(sink) = self.inbox.slice(begin..begin + u64::from(self.slot_bytes)) else { return };
+    pub(super) fn post_receive(&self, slot: u16) {
+        let Some(sink) = self.inbox.get(usize::from(slot)).and_then(|region| region.slice(..).ok()) else { return };
         let request = ReceiveRequest { id: Purpose::Receive(slot).id(self.key), sink: Gather::from(sink) };
         // Refused only when the queue pair has ended: then nothing comes any more.
-        let _ = self.queue_pair.post_receive(registry, request);
+        let _ = self.queue_pair.post_receive(&self.registry, request);
     }
 
-    /// Copies the packet in a slot out. It is nobody else's, for it has been received, so this can't fail.
-    pub(super) fn read_packet(&self, slot: u16, out: &mut [u8]) {
-        let begin = u64::from(slot) * u64::from(self.slot_bytes);
-        let _ = self.inbox.read(begin, out);
+    /// Looks at the packet of so many bytes in a slot that was received. `None` when there is no such thing.
+    pub(super) fn look_at_packet<R>(&self, slot: u16, length: u32, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let region = self.inbox.get(usize::from(slot))?;
+        let length = length.min(self.slot_bytes) as usize;
+        region.view(|bytes| look(&bytes[..length])).ok()
     }
 
-    /// Whether another packet may be posted.
-    pub(super) fn has_room(&self) -> bool {
-        self.phase == Phase::Up && !self.free.is_empty() && self.has_place()
+    /// Whether another packet may be posted. Makes a slot for it if need be.
+    pub(super) fn has_room(&mut self) -> bool {
+        self.phase == Phase::Up && self.has_place() && (!self.free.is_empty() || self.add_slot())
+    }
+
+    /// One more slot of the outbox. Returns whether there may be another, and there is memory for it.
+    fn add_slot(&mut self) -> bool {
+        if self.outbox.len() >= usize::from(self.slots) {
+            return false;
+        }
+        let length = self.slot_bytes as usize;
+        let region = self.registry.register_zeroed(self.queue_pair.domain(), length, Access::LOCAL_WRITE, 0);
+        let Ok(region) = region else { return false };
+        self.free.push(self.outbox.len() as u16);
+        self.outbox.push(region);
+        true
     }
 
     /// Whether another work request may be posted.
@@ -172,18 +187,28 @@ impl Link {
         self.queue_pair.sends_under_way() < self.queue_pair.send_depth()
     }
 
-    /// Posts a packet. There is room for it.
-    pub(super) fn post_packet(&mut self, packet: &[u8], registry: &Registry) {
-        let (slot, payload) = if packet.len() <= MAX_INLINE {
-            let mut bytes = ArrayVec::new();
-            bytes.extend(packet.iter().copied());
-            (None, Payload::Inline(bytes))
+    /// Has a packet written and posts it. There is room for it. `write` says how long it has become, or that there is none. Returns whether there was one.
+    pub(super) fn post_packet(&mut self, write: impl FnOnce(&mut [u8]) -> Option<usize>) -> bool {
+        let Some(slot) = self.free.pop() else { return false };
+        let region = &mut self.outbox[usize::from(slot)];
+        let mut inline = ArrayVec::new();
+        let written = region.edit(|bytes| {
+            let length = write(bytes)?;
+            if length <= MAX_INLINE {
+                inline.extend(bytes[..length].iter().copied());
+            }
+            Some(length)
+        });
+        let Ok(Some(length)) = written else {
+            self.free.push(slot);
+            return false;
+        };
+        let (slot, payload) = if length <= MAX_INLINE {
+            self.free.push(slot);
+            (None, Payload::Inline(inline))
         } else {
-            let Some(slot) = self.free.pop() else { return };
-            let begin = u64::from(slot) * u64::from(self.slot_bytes);
-            // Inside of the region, which no work request uses here.
-            let _ = self.outbox.write(begin, packet);
-            let Ok(slice) = self.outbox.slice(begin..begin + packet.len() as u64) else { return };
+            // Inside of the region: it was written there.
+            let Ok(slice) = region.slice(..length as u64) else { return true };
             (Some(slot), Payload::Gather(Gather::from(slice)))
         };
         let request = SendRequest {
@@ -192,12 +217,13 @@ impl Link {
             signaled: slot.is_some(),
             fence: false,
         };
-        self.post(request, registry);
+        self.post(request);
+        true
     }
 
     /// Posts a work request, for which there is a place. What fails here is completed when the queue pair's end is seen. Returns whether it was taken.
-    pub(super) fn post(&mut self, request: SendRequest, registry: &Registry) -> bool {
-        let (posted, ..) = self.queue_pair.submit(registry, [request]);
+    pub(super) fn post(&mut self, request: SendRequest) -> bool {
+        let (posted, ..) = self.queue_pair.submit(&self.registry, [request]);
         self.is_rung |= posted > 0;
         posted > 0
     }

@@ -252,18 +252,53 @@ fn the_checker_is_not_blind() {
     }
 }
 
+/// A machine with or without a line for its processors.
+#[derive(Default)]
+struct Machine {
+    crowded: AtomicBool,
+}
+
+impl Watch for Machine {
+    fn sleep(&self, _: Option<Duration>) {}
+
+    fn set_packets(&self, _: bool) {}
+
+    fn set_timer(&self, _: Duration) {}
+
+    fn wake(&self) {}
+
+    fn is_crowded(&self) -> bool {
+        self.crowded.get()
+    }
+}
+
 #[test]
 fn looks_become_rarer_while_callers_come_without_a_pause() {
     let us = Duration::from_micros;
     let handover = Handover::<AtomicBool>::new(us(200));
-    assert_eq!(handover.patrol(us(1)), None, "nobody is here");
+    let patrol = |quiet| handover.patrol(us(quiet), &Machine::default());
+    assert_eq!(patrol(1), None, "nobody is here");
     handover.present.set(true);
-    assert_eq!(handover.patrol(us(1)), Some(us(200)), "looks cost nothing worth mentioning");
+    assert_eq!(patrol(1), Some(us(200)), "looks cost nothing worth mentioning");
     handover.set_patrol(us(900));
-    assert_eq!([1, 5, 60].map(|quiet| handover.patrol(us(quiet))), [Some(us(400)), Some(us(800)), Some(us(900))]);
-    assert_eq!(handover.patrol(us(150)), Some(us(50)), "a pause, but not too long");
-    assert_eq!(handover.patrol(us(1)), Some(us(400)));
-    assert_eq!(handover.patrol(us(200)), None);
+    assert_eq!([1, 5, 60].map(patrol), [Some(us(400)), Some(us(800)), Some(us(900))]);
+    assert_eq!(patrol(150), Some(us(50)), "a pause, but not too long");
+    assert_eq!(patrol(1), Some(us(400)));
+    assert_eq!(patrol(200), None);
+}
+
+#[test]
+fn where_threads_stand_in_line_callers_may_be_away_for_longer() {
+    let handover = Handover::<AtomicBool>::new(Duration::from_micros(200));
+    let machine = Machine::default();
+    machine.crowded.set(true);
+    assert_eq!(handover.patrol(Duration::from_micros(1), &machine), None, "nobody is here");
+    handover.present.set(true);
+    let quiet = Duration::from_millis(3);
+    assert_eq!(handover.patrol(quiet, &machine), Some(AWAY_IN_A_CROWD - quiet));
+    assert_eq!(handover.patrol(AWAY_IN_A_CROWD, &machine), None);
+    machine.crowded.set(false);
+    assert_eq!(handover.patrol(quiet, &machine), None);
 }
 
 #[test]

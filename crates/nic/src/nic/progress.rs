@@ -16,6 +16,8 @@ use crate::settings::Split;
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 /// How often somebody who waits slowly looks.
 const SLOWLY: Duration = Duration::from_micros(200);
+/// Turns at most before a thread sleeps on descriptors.
+const TURNS_BEFORE_SLEEP: u32 = 16;
 /// A thread that polls in vain lends its core to others once in so many times: it may be the very core that its peer waits for.
 const YIELD_EVERY_POLLS: u32 = 256;
 
@@ -62,7 +64,14 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
             if self.settings().progress.is_automatic() {
                 lane.leave();
             } else {
-                lane.command().cool_all();
+                let mut engine = lane.command();
+                // What was kept for others to go out with goes now.
+                for _ in 0..TURNS_BEFORE_SLEEP {
+                    if !engine.turn() {
+                        break;
+                    }
+                }
+                engine.cool_all();
             }
         }
     }

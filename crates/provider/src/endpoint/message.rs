@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
 
-use weft::endpoint::{Loan, Match, PeerId, ReceivePost, SendPost};
+use weft::endpoint::{Level, Loan, Match, PeerId, ReceivePost, SendPost};
 use weft_libfabric::abi::{FI_COMPLETION, FI_MULTI_RECV, fi_addr_t};
 
 use super::core::{Active, Core};
@@ -44,7 +44,12 @@ impl Core {
     #[inline]
     pub(super) fn inject(&self, send: Send, flags: u64) -> Result<usize, Errno> {
         let (active, peer) = self.transmit_to(send.to)?;
-        self.post_send(active, peer, send, Transmit::injected(flags))
+        let mut how = Transmit::injected(flags);
+        if active.report.tallies.send.is_none() {
+            // Nobody sees when it ends, so the peer need not say: MPICH asks for delivery-complete with everything, for its one-sided operations' sake.
+            how.level = Level::Handed;
+        }
+        self.post_send(active, peer, send, how)
     }
 
     #[inline]

@@ -1,0 +1,60 @@
+//! Whether threads stand in line for the processors.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::thread::available_parallelism;
+
+/// So many threads that want to run for each processor are a crowd: with two programs and their NICs' threads on two processors nobody waits for long.
+const CROWD: usize = 2;
+
+/// The kernel's count of threads that run or want to.
+pub(crate) struct Crowd {
+    /// `/proc/loadavg`, if it is there.
+    load: Option<File>,
+    processors: usize,
+}
+
+impl Crowd {
+    pub(crate) fn new() -> Self {
+        let processors = available_parallelism().map_or(1, usize::from);
+        Self { load: File::open("/proc/loadavg").ok(), processors }
+    }
+
+    /// Whether more threads want to run than [`CROWD`] for each processor of this process. A system call of a microsecond.
+    pub(crate) fn is_there(&self) -> bool {
+        let mut text = [0; 64];
+        let length = self.load.as_ref().and_then(|load| load.read_at(&mut text, 0).ok()).unwrap_or(0);
+        running(&text[..length]).is_some_and(|running| running > CROWD * self.processors)
+    }
+}
+
+/// The number before the stroke of `0.20 0.18 0.12 1/80 11206` (proc_loadavg(5)).
+fn running(text: &[u8]) -> Option<usize> {
+    let text = core::str::from_utf8(text).ok()?;
+    text.split_whitespace().nth(3)?.split('/').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_running_threads_is_found() {
+        assert_eq!(running(b"0.20 0.18 0.12 13/80 11206\n"), Some(13));
+        for text in [&b""[..], b"0.20 0.18", b"1 2 3 many/80 5", b"\xff\xff"] {
+            assert_eq!(running(text), None);
+        }
+    }
+
+    #[test]
+    fn the_kernel_tells() {
+        // This thread runs.
+        let mut crowd = Crowd { processors: 0, ..Crowd::new() };
+        assert!(crowd.load.is_none() || crowd.is_there());
+        crowd.processors = usize::MAX / CROWD;
+        assert!(!crowd.is_there());
+        crowd.load = None;
+        crowd.processors = 0;
+        assert!(!crowd.is_there());
+    }
+}
