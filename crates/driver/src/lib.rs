@@ -19,6 +19,7 @@ mod listener;
 mod nap;
 mod network;
 mod port;
+mod slice;
 mod socket;
 mod timer;
 mod vectors;

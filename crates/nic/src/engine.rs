@@ -27,6 +27,8 @@ use crate::turnstile::Turnstile;
 const COOL_AFTER_LOOKS: u32 = 4;
 /// So many connections are cheaper to look at one by one than to ask the operating system about.
 const FEW_HOT: usize = 2;
+/// Visits in which something was done, after which a caller that always finds something to do shows the counters.
+const SHOW_EVERY_VISITS: u32 = 64;
 /// The clock is looked at once in so many turns while nobody sleeps; deadlines are coarse.
 const CLOCK_EVERY_TURNS: u32 = 16;
 /// The operating system is asked about what it watches once in so many turns while connections are looked at: about listeners, that is, and about other connections when
@@ -79,6 +81,10 @@ pub(crate) struct Engine<N: Network, C: Clock> {
     slept: Duration,
     /// Something has been done since that was asked last.
     changed: bool,
+    /// The last turn of this visit had nothing to do.
+    idle: bool,
+    /// Visits in which something was done, since the counters were shown last.
+    unshown: u32,
     bell: Arc<Bell>,
     turnstile: Arc<Turnstile>,
 }
@@ -117,6 +123,8 @@ impl<N: Network, C: Clock> Engine<N, C> {
             last_beat: Time::ZERO,
             slept: Duration::ZERO,
             changed: true,
+            idle: true,
+            unshown: 0,
             bell,
             turnstile,
         }
@@ -141,6 +149,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
     /// Who runs it from now on.
     pub(crate) fn set_runner(&mut self, runner: Runner) {
         self.runner = runner;
+        self.idle = false;
     }
 
     /// Whether so much time has passed since this was last answered with yes.
@@ -157,9 +166,19 @@ impl<N: Network, C: Clock> Engine<N, C> {
         core::mem::take(&mut self.slept)
     }
 
-    /// Whether anything was done since this was asked last.
-    pub(crate) fn take_changed(&mut self) -> bool {
-        core::mem::take(&mut self.changed)
+    /// Whether the counters are to be shown now: something was done since, and it is a quiet moment. Callers that are never idle show them now and then.
+    pub(crate) fn is_show_due(&mut self) -> bool {
+        if !self.changed {
+            return false;
+        }
+        self.unshown += 1;
+        let busy = self.runner == Runner::Visitor && !self.idle;
+        if busy && self.unshown < SHOW_EVERY_VISITS {
+            return false;
+        }
+        self.changed = false;
+        self.unshown = 0;
+        true
     }
 
     /// Time until something has to happen by itself.
@@ -190,6 +209,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
             progress |= self.attend_messengers();
         }
         self.changed |= progress;
+        self.idle = !progress;
         progress
     }
 

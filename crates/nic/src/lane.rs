@@ -211,6 +211,7 @@ impl<N: Network, C: Clock> Lane<N, C> {
     pub(crate) fn serve(&self) {
         // What locks keep for each thread that ever waits for one is made now, and not while data moves.
         Condvar::new().wait_for(&mut Mutex::new(()).lock(), Duration::ZERO);
+        self.watch.begin();
         self.handover.set_patrol(self.cost_of_a_timer().saturating_mul(TIMERS_PER_LOOK).min(LONGEST_PATROL));
         match self.common.settings.progress {
             Progress::Summon => self.handover.call(self, &*self.watch, || {
@@ -379,7 +380,7 @@ impl<N: Network, C: Clock> Drop for Held<'_, N, C> {
         let lane = self.lane;
         if let Some(mut guard) = self.guard.take() {
             if let Some(board) = &lane.common.board
-                && guard.take_changed()
+                && guard.is_show_due()
             {
                 board.publish(lane.index, &guard.counters.values());
             }

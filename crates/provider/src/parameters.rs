@@ -99,7 +99,7 @@ pub(crate) static VARIABLES: [Variable; 13] = [
     Variable {
         name: "FRAGMENT",
         possible: "a number of bytes, at least 4K",
-        help: "Longer messages are read in pieces of so many bytes (default 1M)",
+        help: "Longer messages are read in pieces of so many bytes (default 256K)",
         set: |parameters, text| {
             parameters.endpoint.messages.fragment_bytes = between(bytes(text)?, 4096..=1 << 31)?;
             Some(())

@@ -28,6 +28,7 @@ pub(crate) use receive::Direct;
 pub(crate) use stages::Assistant;
 use stages::{Core, Incoming, Pipeline};
 pub(crate) use start::{Start, within_limits};
+use transmit::BYTES_PER_TURN;
 
 /// What every connection of an engine may use while it is driven.
 pub(crate) struct Context<'a> {
@@ -93,6 +94,8 @@ pub(crate) struct Running {
     flat: Option<Vec<u8>>,
     /// A large frame was refused by its head. Nothing is said about it before the rest is here and the CRC was seen.
     judging: bool,
+    /// A turn has sent as much as one may: there may be more.
+    cut_short: bool,
     /// A large frame came not so many frames ago: read only as much as holds the next header, so that the rest can go straight into
     /// place.
     expect_large: u8,
@@ -134,7 +137,8 @@ impl<P: Port> Connection<P> {
     /// The bell was rung: sends what was posted, and leaves receiving to the next turn.
     pub(crate) fn send_posted(&mut self, cx: &mut Context<'_>) -> Outcome {
         self.take_posted(cx);
-        self.transmit(cx);
+        // The caller may be gone for long afterwards: as much as the operating system takes.
+        self.transmit(usize::MAX, cx);
         self.report(cx);
         if self.follow(cx) { Outcome::Over } else { Outcome::Progress }
     }
@@ -142,7 +146,7 @@ impl<P: Port> Connection<P> {
     fn drive_running(&mut self, cx: &mut Context<'_>) -> Outcome {
         let mut progress = self.take_posted(cx);
         progress |= self.receive(cx);
-        progress |= self.transmit(cx);
+        progress |= self.transmit(BYTES_PER_TURN, cx);
         progress |= self.report(cx);
         if self.follow(cx) {
             return Outcome::Over;
@@ -152,7 +156,12 @@ impl<P: Port> Connection<P> {
 
     /// Whether the port should be watched for room to send.
     pub(crate) fn wants_room(&self) -> bool {
-        self.has_unsent() || matches!(&self.phase, Phase::Start(start) if start.is_connecting())
+        let waits = match &self.phase {
+            Phase::Start(start) => start.is_connecting(),
+            Phase::Running(running) => running.cut_short,
+            Phase::Draining => false,
+        };
+        waits || self.has_unsent()
     }
 
     /// Whether the port should be watched for bytes.

@@ -236,6 +236,7 @@ impl<P: Port> Connection<P> {
             incoming: None,
             flat,
             judging: false,
+            cut_short: false,
             expect_large: 0,
             input_over: false,
             close_wanted: false,

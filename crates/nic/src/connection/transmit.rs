@@ -17,6 +17,9 @@ use crate::staging::Pool;
 /// Bytes beyond header and payload that a frame may have in the buffer: length, pad, CRC.
 const FRAME_OVERHEAD: usize = 16;
 
+/// Once a turn has sent so many bytes, what has come is looked at before the rest goes: it may ask for something that should not wait behind all of that.
+pub(super) const BYTES_PER_TURN: usize = 128 * 1024;
+
 impl<P: Port> Connection<P> {
     /// Hands what was posted to the stream.
     pub(super) fn take_posted(&mut self, cx: &mut Context<'_>) -> bool {
@@ -27,8 +30,8 @@ impl<P: Port> Connection<P> {
         running.core.hold().take_posted(&running.queue_pair, cx.registry)
     }
 
-    /// Lays out frames and sends them until the port takes no more or nothing is left.
-    pub(super) fn transmit(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Lays out frames and sends them until the port takes no more, nothing is left, or `most` bytes were sent.
+    pub(super) fn transmit(&mut self, most: usize, cx: &mut Context<'_>) -> bool {
         let Some((running, ..)) = self.running() else { return false };
         if state_has_ended(running.core.hold().stream.state()) {
             // Nothing is accounted for any more; what is left is thrown away, or goes out while the connection drains.
@@ -38,9 +41,11 @@ impl<P: Port> Connection<P> {
             return self.transmit_staged(cx);
         }
         let mut progress = false;
+        let mut bytes = 0;
         loop {
             let Some((running, port, _, outgoing)) = self.running() else { return progress };
-            if running.send_closed || running.judging {
+            running.cut_short = bytes >= most;
+            if running.send_closed || running.judging || running.cut_short {
                 return progress;
             }
             let mut protocol = running.core.hold();
@@ -54,6 +59,7 @@ impl<P: Port> Connection<P> {
                 Ok((taken, frames)) => {
                     cx.counters.sends += 1;
                     cx.counters.sent_wire_bytes += taken as u64;
+                    bytes += taken;
                     if frames > 0 {
                         protocol.stream.handle_sent(frames);
                     }

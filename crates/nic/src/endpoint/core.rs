@@ -312,8 +312,8 @@ impl Core {
     pub(super) fn flush<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = false;
         loop {
-            let mut progress = self.follow(engine);
-            progress |= self.pump_listed();
+            let mut progress = self.joint.has_asked() && self.follow(engine);
+            progress |= !self.joint.listed.is_empty() && self.pump_listed();
             progress |= self.send_packets(engine);
             any |= progress;
             if !progress {

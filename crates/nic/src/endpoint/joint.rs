@@ -157,6 +157,17 @@ impl Joint {
         }
     }
 
+    /// Whether the machine has asked for something that waits to be done.
+    pub(super) fn has_asked(&self) -> bool {
+        let nothing = self.calls.is_empty()
+            && self.answers.is_empty()
+            && self.to_connect.is_empty()
+            && self.to_disconnect.is_empty()
+            && self.to_break.is_empty()
+            && self.failed.is_empty();
+        !nothing
+    }
+
     /// Queues one-sided work with a peer. What the messages' protocols need goes before what the application asks for: that may wait for a fence or a credit, and so for
     /// messages that are under way.
     pub(super) fn add_work(&mut self, peer: PeerId, work: Work) {
