@@ -41,7 +41,7 @@ impl Default for Settings {
             data_credits: 16,
             control_credits: 8,
             short_bytes: 16 * 1024,
-            eager_bytes: 64 * 1024,
+            eager_bytes: 32 * 1024,
             fragment_bytes: 256 * 1024,
             fragments_under_way: 8,
             unexpected_bytes: 64 * 1024 * 1024,

@@ -218,9 +218,9 @@ impl<N: Network, C: Clock> Engine<N, C> {
         self.turns
     }
 
-    /// Whether a calling thread runs it just now, that comes back as it likes.
+    /// Whether a calling thread runs it just now that comes back as it likes, and the NIC's thread sees to what it leaves behind.
     pub(crate) fn is_visited(&self) -> bool {
-        self.runner == Runner::Visitor
+        self.runner == Runner::Visitor && self.settings.progress.is_automatic()
     }
 
     // --- message endpoints

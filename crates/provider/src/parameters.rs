@@ -90,7 +90,7 @@ pub(crate) static VARIABLES: [Variable; 13] = [
         name: "EAGER",
         possible: "a number of bytes",
         help: "Messages up to so many bytes are sent as soon as the receiver has told where to; longer ones are read by the receiver when it has \
-               posted its receive (default 64K)",
+               posted its receive (default 32K)",
         set: |parameters, text| {
             parameters.endpoint.messages.eager_bytes = bytes(text)?;
             Some(())

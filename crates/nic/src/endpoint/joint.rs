@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weft_base::{DomainId, NoDigest, PeerId};
-use weft_memory::{Access, Loan, Region, Registry};
+use weft_memory::{Access, Buffer, Loan, Region, Registry};
 use weft_message::{BufferId, CallId, Failure, Host, Parts, Received, RemotePart, Ticket};
 use weft_rdmap::{Operation, Payload, RemoteTarget};
 
@@ -15,6 +15,11 @@ use crate::counters::Counters;
 
 /// Injected messages up to so many bytes are kept in the request itself.
 const SMALL: usize = 64;
+
+/// So many buffers for messages that nobody waits for are kept when they are not used,
+const SPARE_BUFFERS: usize = 16;
+/// of at most so many bytes each.
+const SPARE_BYTES: usize = 64 * 1024;
 
 /// A message on its way out.
 #[derive(Debug)]
@@ -119,6 +124,8 @@ pub(super) struct Joint {
     pub(super) peers: Peers,
     pub(super) transfers: Numbered<Transfer>,
     buffers: Numbered<Region>,
+    /// Memory of such buffers that are not used now.
+    spare: Vec<Buffer>,
     /// Peers with work to be posted.
     pub(super) listed: VecDeque<PeerId>,
     pub(super) to_connect: Vec<PeerId>,
@@ -144,6 +151,7 @@ impl Joint {
             peers,
             transfers: Numbered::default(),
             buffers: Numbered::default(),
+            spare: Vec::new(),
             listed: VecDeque::new(),
             to_connect: Vec::new(),
             to_disconnect: Vec::new(),
@@ -316,8 +324,14 @@ impl Host for Joint {
     }
 
     fn allocate(&mut self, _: PeerId, length: u64) -> Option<(BufferId, RemotePart)> {
-        let length_in_memory = usize::try_from(length).ok()?;
-        let region = self.registry.register_zeroed(self.domain, length_in_memory, Access::REMOTE_WRITE, 0).ok()?;
+        // Memory that was used before costs no faults; its STag is a new one each time.
+        let size = usize::try_from(length).ok()?.checked_next_multiple_of(Buffer::PAGE)?.max(Buffer::PAGE);
+        let found = self.spare.iter().position(|buffer| buffer.len() == size);
+        let buffer = match found {
+            Some(place) => self.spare.swap_remove(place),
+            None => Buffer::zeroed(size).ok()?,
+        };
+        let region = self.registry.register(self.domain, buffer, Access::REMOTE_WRITE, 0).ok()?;
         let part = RemotePart { stag: region.stag(), offset: region.base(), length };
         Some((BufferId(u64::from(self.buffers.add(region))), part))
     }
@@ -336,7 +350,16 @@ impl Host for Joint {
     }
 
     fn free(&mut self, buffer: BufferId) {
-        self.buffers.remove(buffer.0 as u32);
+        let Some(region) = self.buffers.remove(buffer.0 as u32) else { return };
+        // What the peer still writes there comes too late: then the memory goes when that is over.
+        if let Ok(buffer) = region.deregister()
+            && buffer.len() <= SPARE_BYTES
+        {
+            if self.spare.len() >= SPARE_BUFFERS {
+                self.spare.swap_remove(0);
+            }
+            self.spare.push(buffer);
+        }
     }
 
     fn sent(&mut self, send: Outbound, outcome: Result<(), Failure>) {
