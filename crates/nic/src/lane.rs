@@ -207,11 +207,15 @@ impl<N: Network, C: Clock> Lane<N, C> {
         (0..5).map(|_| once()).min().unwrap_or_default()
     }
 
-    /// The life of the lane's thread.
-    pub(crate) fn serve(&self) {
+    /// What the lane's thread does before anybody may use the NIC.
+    pub(crate) fn prepare(&self) {
         // What locks keep for each thread that ever waits for one is made now, and not while data moves.
         Condvar::new().wait_for(&mut Mutex::new(()).lock(), Duration::ZERO);
         self.watch.begin();
+    }
+
+    /// The life of the lane's thread, after [`Lane::prepare`].
+    pub(crate) fn serve(&self) {
         self.handover.set_patrol(self.cost_of_a_timer().saturating_mul(TIMERS_PER_LOOK).min(LONGEST_PATROL));
         match self.common.settings.progress {
             Progress::Summon => self.handover.call(self, &*self.watch, || {

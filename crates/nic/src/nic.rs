@@ -475,6 +475,7 @@ where
         for lane in &self.shared.lanes {
             let (lane, runs) = (Arc::clone(lane), runs.clone());
             let spawned = std::thread::Builder::new().name("weft-nic".into()).spawn(move || {
+                lane.prepare();
                 // Nobody listens any more when another thread could not be had.
                 let _ = runs.send(());
                 lane.serve();
