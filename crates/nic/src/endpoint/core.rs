@@ -194,19 +194,17 @@ impl Core {
         let peer = link.peer;
         let handled = if completion.kind == CompletionKind::ReceiveImmediate {
             self.report_remote_write(peer, completion.immediate);
-            self.machine.handle_other_packet(peer)
+            Some(self.machine.handle_other_packet(peer))
         } else {
             let (machine, joint) = (&mut self.machine, &mut self.joint);
-            let handled =
-                link.look_at_packet(slot, completion.length, |packet| machine.handle_packet(peer, packet, now, joint));
-            // It was received, so nobody else has it.
-            handled.unwrap_or(Ok(()))
+            link.look_at_packet(slot, completion.length, |packet| machine.handle_packet(peer, packet, now, joint))
         };
         if let Some(link) = self.links.get_mut(key.0) {
             link.post_receive(slot);
         }
-        if handled.is_err() {
-            // The peer does not keep to the protocol: nothing it says from now on can be relied on.
+        if !matches!(handled, Some(Ok(()))) {
+            // The peer does not keep to the protocol: nothing it says from now on can be relied on. (That a packet can't be looked at does not happen; but none is to be lost
+            // without a word.)
             self.break_link(key);
         }
     }
@@ -523,7 +521,9 @@ impl Core {
         while let Some(peer) = self.machine.next_ready() {
             // The application has a message before it now, and may answer it at once.
             if engine.is_visited() && self.machine.is_patient(peer) {
-                self.patient.push(peer);
+                if !self.patient.contains(&peer) {
+                    self.patient.push(peer);
+                }
                 self.held_back = true;
                 continue;
             }
