@@ -163,9 +163,6 @@ pub trait Watch: Send + Sync {
     /// Ends the sleep under way, or the next one.
     fn wake(&self);
 
-    /// The calling thread is the one that will sleep here: it should be let in soon whenever it wakes.
-    fn begin(&self) {}
-
     /// Whether threads stand in line for the processors now, as far as can be known: who is away then may only wait for its turn.
     fn is_crowded(&self) -> bool {
         false

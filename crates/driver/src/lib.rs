@@ -19,7 +19,6 @@ mod listener;
 mod nap;
 mod network;
 mod port;
-mod slice;
 mod socket;
 mod timer;
 mod vectors;

@@ -8,7 +8,6 @@ use weft_base::{PortError, Waker, Watch};
 
 use crate::crowd::Crowd;
 use crate::epoll::{Epoll, Events};
-use crate::slice::ask_for_short_slices;
 use crate::timer::TimerFd;
 use crate::waker::EpollWaker;
 
@@ -64,10 +63,6 @@ impl Watch for Nap {
 
     fn wake(&self) {
         self.waker.wake();
-    }
-
-    fn begin(&self) {
-        ask_for_short_slices();
     }
 
     fn is_crowded(&self) -> bool {

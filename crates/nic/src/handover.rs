@@ -1,7 +1,7 @@
 //! Who is the NIC right now: the hand-over of an engine between calling threads and the NIC's own thread.
 //!
 //! Whoever holds the engine's lock is the NIC. This file keeps one promise: **when something is to be done and no calling thread is
-//! there, the NIC's thread is, at the latest [`Handover::away`] later.** It does so without a wake-up while callers come and go:
+//! there, the NIC's thread is, at the latest [`Handover::away`] later**, but for two cases that stand below. It does so without a wake-up while callers come and go:
 //!
 //! - A caller that comes back ([`Handover::arrive`]) says that it is there, and switches packets off for the thread's [`Watch`]. When it lets go of
 //!   the engine ([`Handover::depart`]) it leaves a timer behind that ends the thread's sleep.

@@ -211,7 +211,6 @@ impl<N: Network, C: Clock> Lane<N, C> {
     pub(crate) fn prepare(&self) {
         // What locks keep for each thread that ever waits for one is made now, and not while data moves.
         Condvar::new().wait_for(&mut Mutex::new(()).lock(), Duration::ZERO);
-        self.watch.begin();
     }
 
     /// The life of the lane's thread, after [`Lane::prepare`].

@@ -24,7 +24,7 @@
 //!
 //! # Who does the work
 //! With [`Progress::Hybrid`] (the default) the calling thread runs the NIC while it posts, polls or waits, and a thread of the NIC carries on
-//! when the caller has been away for 200 us (see [`Settings::away`]); with [`Progress::Caller`] nobody does then; with [`Progress::Thread`] that thread does all the work.
+//! when the caller has been away for 200 us, or longer on a crowded machine (see [`Settings::away`]); with [`Progress::Caller`] nobody does then; with [`Progress::Thread`] that thread does all the work.
 //! [`Split`] says which stages of the path run on which side, for those who study that; [`Settings::engines`] spreads connections over cores.
 //!
 //! # fork
