@@ -13,7 +13,8 @@
 //! looks become rarer, down to [`Handover::set_patrol`]; the promise then is that long.
 //!
 //! Where threads stand in line for the processors ([`Watch::is_crowded`]), a caller is away whenever others have their turn. A thread that took over then would
-//! take a turn of its own for what the caller does by itself in its next one, and be in its way; so callers may be away for [`AWAY_IN_A_CROWD`] there.
+//! take a turn of its own for what the caller does by itself in its next one, and be in its way: while the thread stands in line with the engine in its hands, the
+//! caller can do nothing. So callers may be away for [`AWAY_IN_A_CROWD`] there, and are not looked after more often.
 //!
 //! The flags are sequentially consistent, and each change of one is followed by a look at the other side's: of two that race, one sees what
 //! the other did. The tests let a model checker try the interleavings.
@@ -116,8 +117,8 @@ const SHORTEST_AWAY_NS: u32 = 100_000;
 /// Callers whose last visit is no longer ago come without a pause. Much of that may be the thread's own doing: the look begins on the core
 /// that the caller was polling on, with an interrupt, a switch, and in a virtual machine with leaving it.
 const NO_PAUSE: Duration = Duration::from_micros(60);
-/// How long callers may be away where threads stand in line for the processors: some turns of the others.
-const AWAY_IN_A_CROWD: Duration = Duration::from_millis(10);
+/// How long callers may be away where threads stand in line for the processors: more than the turns of all others take.
+const AWAY_IN_A_CROWD: Duration = Duration::from_millis(50);
 
 impl<F: Flag> Handover<F> {
     /// `away`: how long callers may be away at most; zero when they never run the engine.
@@ -234,10 +235,12 @@ impl<F: Flag> Handover<F> {
     fn patrol(&self, quiet: Duration, watch: &dyn Watch) -> Option<Duration> {
         let away = self.away();
         let present = self.present.get();
+        if present && quiet < AWAY_IN_A_CROWD && watch.is_crowded() {
+            return Some(AWAY_IN_A_CROWD - quiet);
+        }
         if !present || quiet >= away {
             self.look_ns.store(away.as_nanos() as u32, Ordering::Relaxed);
-            let in_turn = present && quiet < AWAY_IN_A_CROWD && watch.is_crowded();
-            return in_turn.then(|| AWAY_IN_A_CROWD - quiet);
+            return None;
         }
         if quiet > NO_PAUSE {
             self.look_ns.store(away.as_nanos() as u32, Ordering::Relaxed);
