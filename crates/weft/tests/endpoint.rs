@@ -61,6 +61,17 @@ impl End {
     }
 }
 
+/// Two ends that share nothing, each on a NIC of its own.
+fn two_contexts(kind: Kind) -> Vec<(Context, End)> {
+    let one = || {
+        let context = kind.context();
+        let domain = context.allocate_protection_domain().unwrap();
+        let end = End::open(&context, &domain, &EndpointAttributes::at(kind.any()));
+        (context, end)
+    };
+    vec![one(), one()]
+}
+
 fn bytes(length: usize, seed: u64) -> Vec<u8> {
     (0..length as u64).map(|at| (at.wrapping_mul(0x9e37_79b9).wrapping_add(seed * 31) >> 7) as u8).collect()
 }
@@ -401,14 +412,7 @@ fn both_connect_at_once_and_one_connection_stands() {
     for progress in [Progress::Hybrid, Progress::Thread, Progress::Caller] {
         for _ in 0..20 {
             let kind = Kind::plain(progress);
-            let ends: Vec<(Context, End)> = (0..2)
-                .map(|_| {
-                    let context = kind.context();
-                    let domain = context.allocate_protection_domain().unwrap();
-                    let end = End::open(&context, &domain, &EndpointAttributes::at(kind.any()));
-                    (context, end)
-                })
-                .collect();
+            let ends = two_contexts(kind);
             std::thread::scope(|scope| {
                 for number in 0..2 {
                     let (here, there) = (&ends[number].1, ends[1 - number].1.endpoint.address());
@@ -607,14 +611,7 @@ fn idle_connections_close_and_open_again() {
 fn the_message_behind_twenty_thousand_unexpected_ones_arrives() {
     const MESSAGES: u64 = 20_000;
     let kind = Kind::plain(Progress::Hybrid);
-    let ends: Vec<(Context, End)> = (0..2)
-        .map(|_| {
-            let context = kind.context();
-            let domain = context.allocate_protection_domain().unwrap();
-            let end = End::open(&context, &domain, &EndpointAttributes::at(kind.any()));
-            (context, end)
-        })
-        .collect();
+    let ends = two_contexts(kind);
     let (sender, receiver) = (&ends[0].1, &ends[1].1);
     let peer = sender.endpoint.peer(&receiver.endpoint.address()).unwrap();
     let take_sent = |event: Event| assert!(event.outcome.is_ok(), "{event:?}");

@@ -4,11 +4,13 @@
 mod atomic;
 mod connect;
 mod core;
+mod ending;
 mod joint;
 mod link;
 mod loopback;
 mod peers;
 mod request;
+mod sending;
 mod transfer;
 
 use ::core::sync::atomic::{AtomicBool, Ordering};

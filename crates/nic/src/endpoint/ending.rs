@@ -1,0 +1,139 @@
+//! How an endpoint ends, and what is told to the application when a peer, a message or a transfer has failed.
+
+use slotmap::DefaultKey;
+use weft_base::{Clock, Network, PeerId};
+
+use super::core::Core;
+use super::link::Phase;
+use super::request::{Completed, EndpointFailure, Event, SendPost};
+use super::transfer::{Transfer, Work};
+use crate::connection::Ending;
+use crate::engine::Engine;
+
+impl Core {
+    /// Whether nothing is left to be sent.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.joint.listed.is_empty()
+            && self.stalled.is_empty()
+            && self.patient.is_empty()
+            && !self.held_back
+            && self.links.iter().all(|(_, link)| {
+                link.phase != Phase::Up || (link.queue_pair.sends_under_way() == 0 && !self.machine.is_busy(link.peer))
+            })
+    }
+
+    /// Whether there is no connection, and nothing to be done with one.
+    pub(super) fn is_idle(&self) -> bool {
+        self.links.iter().next().is_none() && self.joint.listed.is_empty() && self.joint.to_connect.is_empty()
+    }
+
+    /// Ends all connections gracefully.
+    pub(super) fn begin_end<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) {
+        self.closing = true;
+        engine.remove_listener(self.listener);
+        for place in self.places() {
+            engine.end_connection(place, Ending::Graceful);
+        }
+    }
+
+    /// Whether all connections have ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.links.iter().all(|(_, link)| link.queue_pair.state().has_ended())
+    }
+
+    /// Ends what is left: everything under way fails.
+    pub(super) fn end<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) {
+        for place in self.places() {
+            engine.end_connection(place, Ending::Abrupt);
+        }
+        self.take_completions(engine.now());
+        for peer in self.joint.peers.ids() {
+            self.fail_all(peer, EndpointFailure::Closed, true);
+            if self.machine.is_busy(peer) {
+                // It was about to be closed by agreement, and what was to be sent meanwhile waits for another connection.
+                self.lose_peer(peer, EndpointFailure::Closed, true);
+            }
+        }
+        // Posted receives are over as well.
+        while self.machine.cancel_receive(|_| true, &mut self.joint) {}
+    }
+
+    fn places(&self) -> Vec<DefaultKey> {
+        self.links.iter().filter_map(|(_, link)| link.queue_pair.connection()).map(|place| place.key).collect()
+    }
+
+    /// Everything that is under way with a peer fails, and what waits for its turn.
+    pub(super) fn fail_all(&mut self, peer: PeerId, failure: EndpointFailure, abrupt: bool) {
+        let Some(known) = self.joint.peers.get_mut(peer) else { return };
+        let work = core::mem::take(&mut known.work);
+        self.lose_peer(peer, failure.clone(), abrupt);
+        for work in work {
+            match work {
+                // The machine has given it up.
+                Work::Protocol { .. } => {}
+                Work::Send(post) => self.fail_send(*post, failure.clone()),
+                Work::User { number, .. } => self.fail_transfer(number, failure.clone()),
+            }
+        }
+    }
+
+    /// The connection to a peer is gone. What the application asked for and was not begun still waits for its turn, and for another connection.
+    pub(super) fn lose_peer(&mut self, peer: PeerId, failure: EndpointFailure, abrupt: bool) {
+        let Some(known) = self.joint.peers.get_mut(peer) else { return };
+        known.failure = Some(failure);
+        known.work.retain(Work::is_user);
+        self.machine.handle_lost(peer, abrupt, &mut self.joint);
+        for answered in core::mem::take(&mut self.joint.answers) {
+            self.finish_call(answered);
+        }
+    }
+
+    fn fail_send(&mut self, post: SendPost, failure: EndpointFailure) {
+        let peer = post.peer;
+        if let Some(known) = self.joint.peers.get_mut(peer) {
+            known.under_way += 1;
+        }
+        let event = Event {
+            completed: Completed::Send,
+            context: post.context,
+            marks: post.marks,
+            tagged: post.tag.is_some(),
+            outcome: Err(failure),
+            peer: Some(peer),
+            length: post.memory.length() as u64,
+            tag: 0,
+            data: None,
+            offset: 0,
+            last: true,
+            buffer: post.memory.into_buffer(),
+        };
+        self.joint.finish(peer, event);
+    }
+
+    fn fail_transfer(&mut self, number: u32, failure: EndpointFailure) {
+        match self.joint.transfers.get_mut(number) {
+            Some(Transfer::User(transfer)) => {
+                transfer.failure.get_or_insert(failure);
+                // What was posted of it completes by itself.
+                if transfer.under_way == 0 {
+                    let (peer, begun) = (transfer.peer, transfer.is_begun());
+                    self.count_unbegun(peer, begun);
+                    self.finish_transfer(number);
+                }
+            }
+            Some(Transfer::Atomic(atomic)) => {
+                let peer = atomic.post.peer;
+                self.count_unbegun(peer, false);
+                self.finish_atomic(number, Err(failure));
+            }
+            _ => {}
+        }
+    }
+
+    /// What ends before it was begun is counted as begun, for its end.
+    fn count_unbegun(&mut self, peer: PeerId, begun: bool) {
+        if !begun && let Some(known) = self.joint.peers.get_mut(peer) {
+            known.under_way += 1;
+        }
+    }
+}

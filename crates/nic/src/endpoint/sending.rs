@@ -1,0 +1,287 @@
+//! What an endpoint's queue pairs are to send: packets of the messages' machine, and work requests of transfers, in their order.
+
+use weft_base::{Clock, Network, PeerId, Time};
+use weft_rdmap::SendRequest;
+
+use super::core::Core;
+use super::joint::send_of;
+use super::link::{Link, LinkKey, Phase, Purpose};
+use super::request::EndpointFailure;
+use super::transfer::{Transfer, Work};
+use crate::engine::Engine;
+
+impl Core {
+    /// Posts what is to be posted, and has the engine send it.
+    pub(super) fn flush<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+        let mut any = false;
+        loop {
+            let mut progress = self.joint.has_asked() && self.follow(engine);
+            progress |= !self.joint.listed.is_empty() && self.pump_listed();
+            progress |= self.send_packets(engine);
+            any |= progress;
+            if !progress {
+                break;
+            }
+        }
+        self.joint.counts.move_to(&mut engine.counters);
+        while let Some(key) = self.rung.pop() {
+            let Some(link) = self.links.get_mut(key.0) else { continue };
+            link.is_rung = false;
+            if let Some(place) = link.queue_pair.connection() {
+                engine.send_posted(place.key);
+            }
+        }
+        any
+    }
+
+    /// Does what the messages' machine has asked for.
+    fn follow<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+        let mut any = false;
+        // A peer may be both: the old connection makes way for the new one.
+        while let Some(peer) = self.joint.to_disconnect.pop() {
+            any = true;
+            self.disconnect(peer, engine);
+        }
+        while let Some(peer) = self.joint.to_connect.pop() {
+            any = true;
+            self.open(peer, engine);
+        }
+        while let Some(peer) = self.joint.to_break.pop() {
+            any = true;
+            if let Some(key) = self.joint.peers.get(peer).and_then(|known| known.link) {
+                self.break_link(key);
+            }
+        }
+        while let Some(ticket) = self.joint.failed.pop() {
+            any = true;
+            self.machine.handle_transferred(ticket, Err(weft_message::Failure::NoMemory), &mut self.joint);
+        }
+        for called in core::mem::take(&mut self.joint.calls) {
+            any = true;
+            self.joint.counts.endpoint_calls += 1;
+            let answer = super::atomic::execute(&self.joint.registry, self.joint.domain, &called.body);
+            self.machine.answer(called.call, &answer);
+        }
+        for answered in core::mem::take(&mut self.joint.answers) {
+            any = true;
+            self.finish_call(answered);
+        }
+        any
+    }
+
+    fn pump_listed(&mut self) -> bool {
+        let mut any = false;
+        for _ in 0..self.joint.listed.len() {
+            let Some(peer) = self.joint.listed.pop_front() else { break };
+            any |= self.pump(peer);
+            let Some(known) = self.joint.peers.get_mut(peer) else { continue };
+            if known.work.is_empty() {
+                known.is_listed = false;
+            } else {
+                self.joint.listed.push_back(peer);
+            }
+        }
+        any
+    }
+
+    /// Posts one-sided work with a peer, as far as possible. Returns whether any was.
+    fn pump(&mut self, peer: PeerId) -> bool {
+        let mut any = false;
+        loop {
+            let Some(known) = self.joint.peers.get_mut(peer) else { return any };
+            if known.is_self {
+                let Some(work) = known.work.pop_front() else { return any };
+                self.do_with_self(peer, work);
+                any = true;
+                continue;
+            }
+            let Some(link) = known.link.and_then(|key| self.links.get_mut(key.0)) else {
+                if !known.work.is_empty() && !known.awaited {
+                    self.joint.to_connect.push(peer);
+                    return true;
+                }
+                return any;
+            };
+            if link.phase != Phase::Up || !link.has_place() {
+                return any;
+            }
+            match known.work.front() {
+                None => return any,
+                // A connection that is about to be closed by agreement takes nothing new; another one will.
+                Some(work) if work.is_user() && !self.machine.is_open(peer) => return any,
+                Some(Work::Protocol { .. }) => {
+                    let Some(Work::Protocol { ticket, operation }) = known.work.pop_front() else { return any };
+                    let number = self.joint.transfers.add(Transfer::Protocol(ticket));
+                    let id = Purpose::Transfer(number).id(link.key);
+                    let request = SendRequest { id, operation, signaled: true, fence: false };
+                    let taken = link.post(request);
+                    Self::ring(&mut self.rung, link);
+                    if !taken {
+                        self.joint.transfers.remove(number);
+                        self.joint.failed.push(ticket);
+                    }
+                }
+                Some(Work::Send(post)) => {
+                    if post.fence && known.under_way > 0 {
+                        return any;
+                    }
+                    let Some(Work::Send(post)) = known.work.pop_front() else { return any };
+                    known.under_way += 1;
+                    self.machine.send(send_of(*post), &mut self.joint);
+                }
+                Some(Work::User { number, fence }) => {
+                    let (number, fence) = (*number, *fence);
+                    if fence && known.under_way > 0 && !self.is_begun(number) {
+                        return any;
+                    }
+                    if !self.post_user(peer, number) {
+                        return any;
+                    }
+                }
+            }
+            any = true;
+        }
+    }
+
+    fn is_begun(&self, number: u32) -> bool {
+        matches!(self.joint.transfers.get(number), Some(Transfer::User(transfer)) if transfer.is_begun())
+    }
+
+    pub(super) fn ring_for(&mut self, peer: PeerId) {
+        let key = self.joint.peers.get(peer).and_then(|known| known.link);
+        if let Some(link) = key.and_then(|key| self.links.get_mut(key.0)) {
+            Self::ring(&mut self.rung, link);
+        }
+    }
+
+    fn ring(rung: &mut Vec<LinkKey>, link: &mut Link) {
+        if link.is_rung && !rung.contains(&link.key) {
+            rung.push(link.key);
+        }
+    }
+
+    /// Posts the next work request of the application's transfer or atomic at the head of a peer's work. Returns whether that went on.
+    fn post_user(&mut self, peer: PeerId, number: u32) -> bool {
+        match self.joint.transfers.get_mut(number) {
+            Some(Transfer::User(transfer)) => {
+                if transfer.needs_credit() && !self.machine.reserve_packet(peer) {
+                    return false;
+                }
+                self.post_transfer(peer, number)
+            }
+            Some(Transfer::Atomic(_)) => self.post_atomic(peer, number),
+            _ => {
+                self.drop_head(peer);
+                true
+            }
+        }
+    }
+
+    /// The work at the head of a peer's list is posted whole, or over.
+    pub(super) fn drop_head(&mut self, peer: PeerId) {
+        if let Some(known) = self.joint.peers.get_mut(peer) {
+            known.work.pop_front();
+        }
+    }
+
+    fn post_transfer(&mut self, peer: PeerId, number: u32) -> bool {
+        let Some(known) = self.joint.peers.get_mut(peer) else { return false };
+        let Some(link) = known.link.and_then(|key| self.links.get_mut(key.0)) else { return false };
+        let Some(Transfer::User(transfer)) = self.joint.transfers.get_mut(number) else { return false };
+        if !transfer.is_begun() {
+            known.under_way += 1;
+        }
+        match transfer.next(&self.joint.registry, self.joint.domain) {
+            Ok(operation) => {
+                let id = Purpose::Transfer(number).id(link.key);
+                let request = SendRequest { id, operation, signaled: true, fence: false };
+                if link.post(request) {
+                    transfer.under_way += 1;
+                } else {
+                    transfer.failure.get_or_insert(EndpointFailure::NoMemory);
+                }
+                Self::ring(&mut self.rung, link);
+            }
+            Err(failure) => {
+                transfer.failure.get_or_insert(failure);
+            }
+        }
+        let over = transfer.failure.is_some();
+        if over || transfer.is_posted {
+            known.work.pop_front();
+        }
+        if over && transfer.under_way == 0 {
+            self.finish_transfer(number);
+        }
+        true
+    }
+
+    fn send_packets<N: Network, C: Clock>(&mut self, engine: &Engine<N, C>) -> bool {
+        let mut any = false;
+        // Those that stall again are put back behind.
+        for _ in 0..self.stalled.len() {
+            let peer = self.stalled.remove(0);
+            any |= self.send_packets_to(peer, engine.now());
+        }
+        while let Some(peer) = self.machine.next_ready() {
+            // The application has a message before it now, and may answer it at once.
+            if engine.is_visited() && self.machine.is_patient(peer) {
+                if !self.patient.contains(&peer) {
+                    self.patient.push(peer);
+                }
+                self.held_back = true;
+                continue;
+            }
+            any |= self.send_packets_to(peer, engine.now());
+        }
+        any
+    }
+
+    fn send_packets_to(&mut self, peer: PeerId, now: Time) -> bool {
+        let mut any = false;
+        loop {
+            let Some(known) = self.joint.peers.get(peer) else { return any };
+            if known.is_self {
+                any |= self.send_to_self(peer, now);
+                return any;
+            }
+            let Some(key) = known.link else { return any };
+            let held = self.holds_packets(peer);
+            let Some(link) = self.links.get_mut(key.0) else { return any };
+            if held || !link.has_room() {
+                self.stalled.push(peer);
+                return any;
+            }
+            let (machine, joint) = (&mut self.machine, &mut self.joint);
+            // A write that became due with this packet goes before it.
+            if !link.post_packet(|packet| machine.poll_packet(peer, packet, now, joint)) {
+                return any;
+            }
+            any = true;
+            self.joint.counts.endpoint_packets += 1;
+            Self::ring(&mut self.rung, link);
+        }
+    }
+
+    fn send_to_self(&mut self, peer: PeerId, now: Time) -> bool {
+        let mut any = false;
+        let mut packet = core::mem::take(&mut self.packet);
+        loop {
+            if self.holds_packets(peer) {
+                self.stalled.push(peer);
+                break;
+            }
+            let Some(length) = self.machine.poll_packet(peer, &mut packet, now, &mut self.joint) else { break };
+            any = true;
+            // Our own packets are good.
+            let _ = self.machine.handle_packet(peer, &packet[..length], now, &mut self.joint);
+        }
+        self.packet = packet;
+        any
+    }
+
+    /// Whether a write must go before the next packet to a peer.
+    fn holds_packets(&self, peer: PeerId) -> bool {
+        self.joint.peers.get(peer).is_some_and(|known| known.work.iter().any(Work::holds_packets))
+    }
+}
