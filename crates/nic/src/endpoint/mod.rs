@@ -45,7 +45,8 @@ const BACKLOG: u32 = 1024;
 pub struct EndpointSettings {
     /// Protocols, credits, and what is kept for unexpected messages.
     pub messages: weft_message::Settings,
-    /// Messages and writes up to so many bytes may be injected.
+    /// Messages and writes up to so many bytes may be injected: copied, so that nobody waits for them. Programs that ask for delivery-complete, as MPICH does, wait for the
+    /// peer's answer to all others. Of those that wait to be sent as many copies are kept as requests may be under way.
     pub inject_bytes: u32,
     /// Operand bytes of one atomic operation, at most.
     pub atomic_bytes: u32,
@@ -65,7 +66,7 @@ impl Default for EndpointSettings {
     fn default() -> Self {
         Self {
             messages: weft_message::Settings::default(),
-            inject_bytes: 4096,
+            inject_bytes: 16 * 1024,
             atomic_bytes: 8192,
             send_depth: 4096,
             receive_depth: 1 << 20,
