@@ -4,27 +4,30 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::thread::available_parallelism;
 
-/// So many threads that want to run for each processor are a crowd: with two programs and their NICs' threads on two processors nobody waits for long.
-const CROWD: usize = 2;
+/// So many threads that want to run for each processor are no crowd: a program and its NIC's thread;
+const EACH: usize = 2;
+/// nor are so many more of all together: what the system itself does at that moment.
+const MORE: usize = 2;
 
 /// The kernel's count of threads that run or want to.
 pub(crate) struct Crowd {
     /// `/proc/loadavg`, if it is there.
     load: Option<File>,
-    processors: usize,
+    /// So many threads are none.
+    most: usize,
 }
 
 impl Crowd {
     pub(crate) fn new() -> Self {
         let processors = available_parallelism().map_or(1, usize::from);
-        Self { load: File::open("/proc/loadavg").ok(), processors }
+        Self { load: File::open("/proc/loadavg").ok(), most: EACH * processors + MORE }
     }
 
-    /// Whether more threads want to run than [`CROWD`] for each processor of this process. A system call of a microsecond.
+    /// Whether more threads want to run than [`EACH`] for each processor of this process and [`MORE`]. A system call of a microsecond.
     pub(crate) fn is_there(&self) -> bool {
         let mut text = [0; 64];
         let length = self.load.as_ref().and_then(|load| load.read_at(&mut text, 0).ok()).unwrap_or(0);
-        running(&text[..length]).is_some_and(|running| running > CROWD * self.processors)
+        running(&text[..length]).is_some_and(|running| running > self.most)
     }
 }
 
@@ -49,12 +52,12 @@ mod tests {
     #[test]
     fn the_kernel_tells() {
         // This thread runs.
-        let mut crowd = Crowd { processors: 0, ..Crowd::new() };
+        let mut crowd = Crowd { most: 0, ..Crowd::new() };
         assert!(crowd.load.is_none() || crowd.is_there());
-        crowd.processors = usize::MAX / CROWD;
+        crowd.most = usize::MAX;
         assert!(!crowd.is_there());
         crowd.load = None;
-        crowd.processors = 0;
+        crowd.most = 0;
         assert!(!crowd.is_there());
     }
 }
