@@ -14,7 +14,7 @@
 //!
 //! Where threads stand in line for the processors ([`Watch::is_crowded`]), a caller is away whenever others have their turn. A thread that took over then would
 //! take a turn of its own for what the caller does by itself in its next one, and be in its way. So callers may be away for [`AWAY_IN_A_CROWD`] there, and are not
-//! looked after more often: even looks alone, every 5 ms, kept Linux 6.18 from giving all ranks their turns (`docs/architecture.md`).
+//! looked after more often: looks alone, every 5 ms, made 16 ranks on two processors several times slower (`docs/architecture.md`).
 //!
 //! The flags are sequentially consistent, and each change of one is followed by a look at the other side's: of two that race, one sees what
 //! the other did. The tests let a model checker try the interleavings.
