@@ -184,6 +184,7 @@ impl<'a> Run<'a> {
         let settings = Settings {
             packet_bytes: PACKET,
             short_bytes: 16 + u32::from(script.byte()),
+            stream_bytes: script.word() % 2000,
             eager_bytes: 300 + script.word() % 3000,
             fragment_bytes: 50 + script.word() % 1000,
             fragments_under_way: 2,
@@ -283,7 +284,7 @@ impl<'a> Run<'a> {
             records = &records[head + body.len()..];
             self.host.seen.extend(match record {
                 Record::Request { id, .. } | Record::Call { id, .. } => Some(id),
-                Record::Short { acknowledge, .. } => acknowledge,
+                Record::Short { acknowledge, .. } | Record::Start { acknowledge, .. } => acknowledge,
                 Record::Clear { sink_id, .. } => Some(sink_id),
                 _ => None,
             });
@@ -353,7 +354,7 @@ fn record(script: &mut Script<'_>, seen: &[u64]) -> Record {
     let id = if seen.is_empty() { id } else { seen[id as usize % seen.len()] };
     let outcome = if kind & 0x40 == 0 { Outcome::Done } else { Outcome::Refused };
     let parts = Account::parts(length);
-    match kind % 10 {
+    match kind % 12 {
         0 => Record::Short { envelope, acknowledge: (kind & 2 == 0).then_some(id), length: length as u32 % 100 },
         1 => Record::Request { envelope, id, length, delivery: kind & 8 == 0, source: Parts::new() },
         2 => Record::Request { envelope, id, length, delivery: kind & 8 == 0, source: parts },
@@ -363,6 +364,13 @@ fn record(script: &mut Script<'_>, seen: &[u64]) -> Record {
         6 => Record::Call { id, length: length as u32 % 40 },
         7 => Record::Answer { id, outcome, length: if outcome == Outcome::Done { length as u32 % 40 } else { 0 } },
         8 => Record::Close,
+        9 => Record::Start {
+            envelope,
+            acknowledge: (kind & 2 == 0).then_some(id),
+            whole: length,
+            length: length as u32 % 200,
+        },
+        10 => Record::More { length: length as u32 % 200 },
         _ => Record::CloseAnswer { agreed: kind & 0x10 == 0 },
     }
 }
@@ -375,7 +383,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
             let mut bytes = vec![0; 30 + random.below(700) as usize];
             random.fill(&mut bytes);
             for peer in 0..PEERS as u8 {
-                bytes[7 + usize::from(peer)] = peer << 5 | 14;
+                bytes[9 + usize::from(peer)] = peer << 5 | 14;
             }
             bytes
         })

@@ -18,17 +18,42 @@ const fn class(length: usize) -> (usize, usize) {
     ((capacity.trailing_zeros() - SMALLEST_SHIFT) as usize, capacity)
 }
 
+/// Bytes of the vector that holds so many.
+pub(crate) const fn capacity(length: u64) -> u64 {
+    match length.checked_next_power_of_two() {
+        None => u64::MAX,
+        Some(_) if length == 0 => 0,
+        Some(power) if power < 1 << SMALLEST_SHIFT => 1 << SMALLEST_SHIFT,
+        Some(power) => power,
+    }
+}
+
 impl Pool {
-    /// A vector with these bytes.
-    pub(crate) fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
-        if bytes.is_empty() {
+    /// An empty vector that has room for so many bytes.
+    pub(crate) fn reserve(&mut self, length: usize) -> Vec<u8> {
+        if length == 0 {
             return Vec::new();
         }
-        let (class, capacity) = class(bytes.len());
+        let (class, capacity) = class(length);
         let kept = self.classes.get_mut(class).and_then(Vec::pop);
-        let mut vector = kept.unwrap_or_else(|| Vec::with_capacity(capacity));
+        kept.unwrap_or_else(|| Vec::with_capacity(capacity))
+    }
+
+    /// A vector with these bytes.
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut vector = self.reserve(bytes.len());
         vector.extend_from_slice(bytes);
         vector
+    }
+
+    /// These bytes come behind those that are in a vector.
+    pub(crate) fn append(&mut self, vector: &mut Vec<u8>, bytes: &[u8]) {
+        if vector.capacity() - vector.len() < bytes.len() {
+            let mut larger = self.reserve(vector.len() + bytes.len());
+            larger.extend_from_slice(vector);
+            self.give_back(core::mem::replace(vector, larger));
+        }
+        vector.extend_from_slice(bytes);
     }
 
     /// It is not in use any more.
@@ -59,6 +84,31 @@ mod tests {
         assert_ne!(other.as_ptr(), address);
         let again = pool.take(&[3; 65]);
         assert_eq!((again.as_slice(), again.as_ptr()), ([3; 65].as_slice(), address));
+    }
+
+    #[test]
+    fn what_is_appended_moves_to_a_larger_one_when_it_must() {
+        let mut pool = Pool::default();
+        let mut vector = pool.reserve(65);
+        pool.append(&mut vector, &[1; 128]);
+        assert_eq!(vector.capacity(), 128);
+        let address = vector.as_ptr();
+        pool.append(&mut vector, &[2]);
+        assert_eq!((vector.capacity(), vector[127], vector[128]), (256, 1, 2));
+        let again = pool.take(&[3; 100]);
+        assert_eq!(again.as_ptr(), address, "the old one is free");
+        let mut empty = Vec::new();
+        pool.append(&mut empty, &[]);
+        assert_eq!(empty.capacity(), 0);
+    }
+
+    #[test]
+    fn capacities_are_those_of_the_vectors() {
+        let mut pool = Pool::default();
+        for length in [0, 1, 63, 64, 65, 1000, 1024, 1025, 5 << 20] {
+            assert_eq!(capacity(length), pool.reserve(length as usize).capacity() as u64, "{length}");
+        }
+        assert_eq!(capacity(u64::MAX), u64::MAX);
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub struct Settings {
     pub control_credits: u16,
     /// Messages up to this many bytes are sent at once, in a packet. At most what fits into one.
     pub short_bytes: u32,
+    /// Messages up to this many bytes are sent at once too, in as many packets as they need. What the credits do not suffice for follows when they come back. Longer ones are asked for first.
+    pub stream_bytes: u64,
     /// Messages up to this many bytes are sent as soon as the receiver has said where to: into the receive's memory, or into a buffer. Longer ones wait for
     /// their receive, which reads them.
     pub eager_bytes: u64,
@@ -41,7 +43,8 @@ impl Default for Settings {
             data_credits: 16,
             control_credits: 8,
             short_bytes: 16 * 1024,
-            eager_bytes: 32 * 1024,
+            stream_bytes: 64 * 1024,
+            eager_bytes: 64 * 1024,
             fragment_bytes: 256 * 1024,
             fragments_under_way: 8,
             unexpected_bytes: 64 * 1024 * 1024,

@@ -47,7 +47,7 @@ pub(crate) struct Variable {
 }
 
 /// What can be set.
-pub(crate) static VARIABLES: [Variable; 13] = [
+pub(crate) static VARIABLES: [Variable; 14] = [
     Variable {
         name: "PROGRESS",
         possible: "hybrid, thread or caller",
@@ -87,10 +87,19 @@ pub(crate) static VARIABLES: [Variable; 13] = [
         },
     },
     Variable {
+        name: "STREAM",
+        possible: "a number of bytes",
+        help: "Longer messages up to so many bytes are sent at once too, in several packets; what is longer is asked for first (default 64K)",
+        set: |parameters, text| {
+            parameters.endpoint.messages.stream_bytes = bytes(text)?;
+            Some(())
+        },
+    },
+    Variable {
         name: "EAGER",
         possible: "a number of bytes",
-        help: "Messages up to so many bytes are sent as soon as the receiver has told where to; longer ones are read by the receiver when it has \
-               posted its receive (default 32K)",
+        help: "Still longer messages up to so many bytes are sent as soon as the receiver has told where to; longer ones are read by the receiver when \
+               it has posted its receive (default 64K, which is none)",
         set: |parameters, text| {
             parameters.endpoint.messages.eager_bytes = bytes(text)?;
             Some(())
@@ -193,7 +202,8 @@ fn read(value: impl Fn(&str) -> Option<String>) -> Result<Parameters, Wrong> {
         parameters.nic.check().map_err(|_| wrong())?;
     }
     let messages = &mut parameters.endpoint.messages;
-    messages.eager_bytes = messages.eager_bytes.max(messages.short_bytes.into());
+    messages.stream_bytes = messages.stream_bytes.max(messages.short_bytes.into());
+    messages.eager_bytes = messages.eager_bytes.max(messages.stream_bytes);
     Ok(parameters)
 }
 
@@ -267,6 +277,7 @@ mod tests {
         let parameters = with(&[
             ("PROGRESS", "Thread"),
             ("PORT", "5000-5009"),
+            ("STREAM", "100k"),
             ("EAGER", "1MiB"),
             ("UNEXPECTED", "1g"),
             ("CREDITS", "32"),
@@ -276,6 +287,7 @@ mod tests {
         .unwrap();
         assert_eq!(parameters.nic.progress, Progress::Thread);
         assert_eq!(parameters.ports, Some(5000..=5009));
+        assert_eq!(parameters.endpoint.messages.stream_bytes, 100 * 1024);
         assert_eq!(parameters.endpoint.messages.eager_bytes, 1 << 20);
         assert_eq!(parameters.endpoint.messages.unexpected_bytes, 1 << 30);
         assert_eq!(parameters.endpoint.messages.data_credits, 32);
@@ -284,10 +296,11 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_has_room_for_a_short_message_and_eager_ones_are_no_shorter() {
-        let messages = with(&[("SHORT", "64k"), ("EAGER", "1k")]).unwrap().endpoint.messages;
+    fn a_packet_has_room_for_a_short_message_and_streamed_and_eager_ones_are_no_shorter() {
+        let messages = with(&[("SHORT", "64k"), ("STREAM", "0"), ("EAGER", "1k")]).unwrap().endpoint.messages;
         assert!(messages.packet_bytes > 64 * 1024);
-        assert_eq!((messages.short_bytes, messages.eager_bytes), (64 * 1024, 64 * 1024));
+        assert_eq!(messages.short_bytes, 64 * 1024);
+        assert_eq!((messages.stream_bytes, messages.eager_bytes), (64 * 1024, 64 * 1024));
     }
 
     #[test]

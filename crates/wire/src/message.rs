@@ -57,6 +57,8 @@ mod kind {
     pub(super) const ANSWER: u8 = 7;
     pub(super) const CLOSE: u8 = 8;
     pub(super) const CLOSE_ANSWER: u8 = 9;
+    pub(super) const START: u8 = 10;
+    pub(super) const MORE: u8 = 11;
 }
 
 mod flag {
@@ -210,6 +212,22 @@ pub enum Record {
         envelope: Envelope,
         /// The sender wants [`Record::Taken`] with this id once it is in the receive's memory.
         acknowledge: Option<u64>,
+        /// Bytes of the body.
+        length: u32,
+    },
+    /// The beginning of a message, in the body. The rest follows in [`Record::More`], before another message of this kind begins.
+    Start {
+        /// What it is matched with.
+        envelope: Envelope,
+        /// The sender wants [`Record::Taken`] with this id once it is in the receive's memory.
+        acknowledge: Option<u64>,
+        /// Bytes of the whole message.
+        whole: u64,
+        /// Bytes of the body.
+        length: u32,
+    },
+    /// The next bytes of the message that was begun last, in the body.
+    More {
         /// Bytes of the body.
         length: u32,
     },
@@ -376,6 +394,12 @@ impl Record {
                 let envelope = reader.envelope(flags)?;
                 Self::Short { envelope, acknowledge: reader.optional(flags & flag::DELIVERY != 0)?, length }
             }
+            kind::START => {
+                let (length, whole) = (reader.u32()?, reader.u64()?);
+                let envelope = reader.envelope(flags)?;
+                Self::Start { envelope, acknowledge: reader.optional(flags & flag::DELIVERY != 0)?, whole, length }
+            }
+            kind::MORE => Self::More { length: reader.u32()? },
             kind::REQUEST => Self::Request {
                 id: reader.u64()?,
                 length: reader.u64()?,
@@ -405,6 +429,10 @@ impl Record {
                 Self::Short { envelope, acknowledge, .. } => {
                     4 + envelope.length() + if acknowledge.is_some() { 8 } else { 0 }
                 }
+                Self::Start { envelope, acknowledge, .. } => {
+                    12 + envelope.length() + if acknowledge.is_some() { 8 } else { 0 }
+                }
+                Self::More { .. } => 4,
                 Self::Request { envelope, source, .. } => 16 + envelope.length() + source.len() * PART_LENGTH,
                 Self::Clear { sink, .. } => 16 + sink.len() * PART_LENGTH,
                 Self::Written { .. } | Self::Taken { .. } => 8,
@@ -417,7 +445,11 @@ impl Record {
     #[must_use]
     pub const fn body_length(&self) -> usize {
         match self {
-            Self::Short { length, .. } | Self::Call { length, .. } | Self::Answer { length, .. } => *length as usize,
+            Self::Short { length, .. }
+            | Self::Start { length, .. }
+            | Self::More { length }
+            | Self::Call { length, .. }
+            | Self::Answer { length, .. } => *length as usize,
             _ => 0,
         }
     }
@@ -439,6 +471,13 @@ impl Record {
                 writer.envelope(envelope);
                 writer.optional(*acknowledge);
             }
+            Self::Start { envelope, acknowledge, whole, length } => {
+                writer.u32(*length);
+                writer.u64(*whole);
+                writer.envelope(envelope);
+                writer.optional(*acknowledge);
+            }
+            Self::More { length } => writer.u32(*length),
             Self::Request { envelope, id, length, source, .. } => {
                 writer.u64(*id);
                 writer.u64(*length);
@@ -466,6 +505,10 @@ impl Record {
             Self::Short { envelope, acknowledge, .. } => {
                 (kind::SHORT, envelope.flags() | if acknowledge.is_some() { flag::DELIVERY } else { 0 }, 0)
             }
+            Self::Start { envelope, acknowledge, .. } => {
+                (kind::START, envelope.flags() | if acknowledge.is_some() { flag::DELIVERY } else { 0 }, 0)
+            }
+            Self::More { .. } => (kind::MORE, 0, 0),
             Self::Request { envelope, delivery, source, .. } => {
                 let delivery = if *delivery { flag::DELIVERY } else { 0 };
                 (kind::REQUEST, envelope.flags() | delivery, source.len() as u8)
@@ -718,6 +761,20 @@ mod tests {
     }
 
     #[test]
+    fn exact_bytes_of_a_message_in_pieces_both_ways() {
+        let envelope = Envelope { tag: None, data: Some(9) };
+        check(
+            &Record::Start { envelope, acknowledge: Some(0x5152_5354_5556_5758), whole: 0x0102_0304_0506, length: 2 },
+            &[7, 8],
+            &[
+                10, 6, 0, 0, 0, 0, 0, 2, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0, 0, 0, 0, 0, 0, 9, 0x51, 0x52, 0x53, 0x54, 0x55,
+                0x56, 0x57, 0x58,
+            ],
+        );
+        check(&Record::More { length: 3 }, &[1, 2, 3], &[11, 0, 0, 0, 0, 0, 0, 3]);
+    }
+
+    #[test]
     fn exact_bytes_of_answers_both_ways() {
         let id = 0x6162_6364_6566_6768;
         let id_bytes = [0x61, 0x62, 0x63, 0x64, 0x65, 0x66, 0x67, 0x68];
@@ -754,7 +811,7 @@ mod tests {
     #[test]
     fn what_there_is_not_is_refused() {
         let mut bytes = [0; 200];
-        for kind in [0, 10, 255] {
+        for kind in [0, 12, 255] {
             bytes[0] = kind;
             assert_eq!(Record::parse(&bytes).unwrap_err(), MessageError::Kind(kind));
         }
@@ -854,6 +911,10 @@ mod tests {
                 acknowledge,
                 length
             }),
+            (envelope(), any::<Option<u64>>(), any::<u64>(), 0..300_u32).prop_map(
+                |(envelope, acknowledge, whole, length)| Record::Start { envelope, acknowledge, whole, length }
+            ),
+            (0..300_u32).prop_map(|length| Record::More { length }),
             (envelope(), any::<u64>(), any::<u64>(), any::<bool>(), parts()).prop_map(
                 |(envelope, id, length, delivery, source)| Record::Request { envelope, id, length, delivery, source }
             ),
@@ -884,7 +945,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_parse_without_panic_and_what_parses_survives(first in 0..12_u8, mut bytes: Vec<u8>) {
+        fn any_bytes_parse_without_panic_and_what_parses_survives(first in 0..13_u8, mut bytes: Vec<u8>) {
             if let Some(byte) = bytes.first_mut() {
                 *byte = first;
             }

@@ -105,7 +105,14 @@ impl<H: Host> Machine<H> {
         host: &mut H,
     ) -> Result<(), Violation> {
         let peer = arrival.peer;
-        let needs_data = matches!(record, Record::Short { .. } | Record::Request { .. } | Record::Call { .. });
+        let needs_data = matches!(
+            record,
+            Record::Short { .. }
+                | Record::Start { .. }
+                | Record::More { .. }
+                | Record::Request { .. }
+                | Record::Call { .. }
+        );
         if needs_data && arrival.class != Class::Data {
             return Err(Violation("a message in a packet that must not have one"));
         }
@@ -114,6 +121,10 @@ impl<H: Host> Machine<H> {
                 self.on_short(arrival, envelope, acknowledge, body, host);
                 Ok(())
             }
+            Record::Start { envelope, acknowledge, whole, .. } => {
+                self.on_start(arrival, envelope, acknowledge, whole, body, host)
+            }
+            Record::More { .. } => self.on_more(arrival, body, host),
             Record::Request { envelope, id, length, delivery, source } => {
                 self.on_request(arrival, envelope, id, length, delivery, source, host)
             }
@@ -150,10 +161,84 @@ impl<H: Host> Machine<H> {
             return;
         }
         let key = self.incoming.insert(incoming);
-        let body = Body::Short(self.pool.take(bytes));
-        let cost = self.incoming[key].cost(body.bytes());
-        self.incoming[key].body = body;
-        self.keep(arrival, key, cost);
+        self.incoming[key].body = Body::Short(self.pool.take(bytes));
+        self.keep(arrival, key);
+    }
+
+    /// A message begins that comes in several packets.
+    fn on_start(
+        &mut self,
+        arrival: &mut Arrival,
+        envelope: Envelope,
+        acknowledge: Option<u64>,
+        length: u64,
+        bytes: &[u8],
+        host: &mut H,
+    ) -> Result<(), Violation> {
+        let peer = arrival.peer;
+        let entry = self.peers.at(peer);
+        if entry.streaming.is_some() {
+            return Err(Violation("a message begins before the one before it is whole"));
+        }
+        let body = Body::Partial { bytes: Vec::new(), here: 0 };
+        let key = self.incoming.insert(Incoming::new(peer, envelope, length, acknowledge, body));
+        entry.streaming = Some(key);
+        entry.arriving += 1;
+        if let Some(posted) = self.matcher.find_posted(peer, envelope.tag) {
+            self.incoming[key].landing = Some(self.assign_posted(posted, length));
+        } else {
+            self.keep(arrival, key);
+            if self.incoming[key].kept > 0 {
+                let bytes = self.pool.reserve(length as usize);
+                self.incoming[key].body = Body::Partial { bytes, here: 0 };
+            }
+        }
+        self.add(key, bytes, host)
+    }
+
+    /// It goes on.
+    fn on_more(&mut self, arrival: &mut Arrival, bytes: &[u8], host: &mut H) -> Result<(), Violation> {
+        let Some(key) = self.peers.at(arrival.peer).streaming else {
+            return Err(Violation("more of a message that has not begun"));
+        };
+        if self.incoming[key].waits_for_budget() {
+            let packet = self.hold_packet(arrival);
+            self.incoming[key].packets.push(packet);
+        }
+        self.add(key, bytes, host)
+    }
+
+    /// The next bytes of a message go to where those before them are.
+    fn add(&mut self, key: IncomingKey, bytes: &[u8], host: &mut H) -> Result<(), Violation> {
+        let incoming = &mut self.incoming[key];
+        let (length, peer) = (incoming.length, incoming.peer);
+        let Body::Partial { bytes: kept, here } = &mut incoming.body else { return Ok(()) };
+        let position = *here;
+        if bytes.len() as u64 > length - position {
+            return Err(Violation("more bytes of a message than it has"));
+        }
+        *here += bytes.len() as u64;
+        let is_whole = *here == length;
+        if let Some(landing) = incoming.landing {
+            let fitting = landing.fitting(length).saturating_sub(position).min(bytes.len() as u64);
+            if fitting > 0 {
+                let receive = &mut self.receives[landing.receive].user;
+                host.place(receive, landing.offset + position, &bytes[..fitting as usize]);
+            }
+        } else if !incoming.is_discarded {
+            self.pool.append(kept, bytes);
+        }
+        if is_whole {
+            let entry = self.peers.at(peer);
+            entry.streaming = None;
+            entry.arriving -= 1;
+            if incoming.landing.is_some() || incoming.is_discarded {
+                self.finish(key, Ok(()), host);
+            } else {
+                incoming.body = Body::Short(core::mem::take(kept));
+            }
+        }
+        Ok(())
     }
 
     #[expect(clippy::too_many_arguments, reason = "they are the fields of one record")]
@@ -179,18 +264,19 @@ impl<H: Host> Machine<H> {
             self.land(key, landing, host);
             return Ok(());
         }
-        let cost = self.incoming[key].cost(0);
-        self.keep(arrival, key, cost);
+        self.keep(arrival, key);
         self.allocate(key, host);
         Ok(())
     }
 
     /// Nobody waits for a message: it is kept, within the budget if it has room, else in place of the packet's credit.
-    fn keep(&mut self, arrival: &mut Arrival, key: IncomingKey, cost: u64) {
+    fn keep(&mut self, arrival: &mut Arrival, key: IncomingKey) {
+        let cost = self.incoming[key].cost();
         if self.budget.take(cost) {
             self.incoming[key].kept = cost;
         } else {
-            self.incoming[key].packet = Some(self.hold_packet(arrival));
+            let packet = self.hold_packet(arrival);
+            self.incoming[key].packets.push(packet);
             self.budget.wait(key);
         }
         let incoming = &self.incoming[key];

@@ -72,11 +72,11 @@ impl<H: Host> Machine<H> {
         let most = u64::from(self.settings.data_credits)
             * (u64::from(self.settings.packet_bytes) + MAX_RECORDS as u64 * KEPT_OVERHEAD);
         let incoming = &mut self.incoming[key];
-        if incoming.packet.take().is_none() {
+        if core::mem::take(&mut incoming.packets).is_empty() {
             return;
         }
         self.budget.leave();
-        let cost = incoming.cost(incoming.body.bytes());
+        let cost = incoming.cost();
         let entry = self.peers.at(incoming.peer);
         if self.budget.take(cost) {
             incoming.kept = cost;
@@ -100,9 +100,13 @@ impl<H: Host> Machine<H> {
             self.forget(key, host);
         } else if incoming.is_discarded {
             self.forget(key, host);
-        } else if let Body::Buffer { buffer, .. } = core::mem::replace(&mut incoming.body, Body::Lost) {
+        } else {
             // It is claimed: whoever receives it will be told.
-            host.free(buffer);
+            match core::mem::replace(&mut incoming.body, Body::Lost) {
+                Body::Buffer { buffer, .. } => host.free(buffer),
+                Body::Partial { bytes, .. } => self.pool.give_back(bytes),
+                _ => {}
+            }
         }
     }
 

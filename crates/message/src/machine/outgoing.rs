@@ -25,6 +25,10 @@ pub(super) struct Outgoing<S> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Queued,
+    /// So many bytes of it have gone out. The others follow.
+    Streaming {
+        position: u64,
+    },
     /// The peer has it whole, and will say when it is delivered.
     Delivering,
     /// The peer will say where to write it.
@@ -166,7 +170,7 @@ impl<H: Host> Machine<H> {
         let key = self.find_send(peer, id)?;
         let outgoing = &mut self.outgoing[key];
         match &mut outgoing.stage {
-            Stage::Queued => Err(Violation("a message is taken that was not sent")),
+            Stage::Queued | Stage::Streaming { .. } => Err(Violation("a message is taken that was not sent")),
             Stage::Writing { taken, .. } if outgoing.delivery && taken.is_none() => {
                 *taken = Some(outcome);
                 self.complete_if_written(key, host);

@@ -21,6 +21,11 @@ impl Draft<'_> {
         self.records < MAX_RECORDS && length <= self.bytes.len() - self.length
     }
 
+    /// Whether less than half of the packet is used.
+    fn is_roomy(&self) -> bool {
+        self.length <= self.bytes.len() / 2
+    }
+
     /// Writes a head. Its body's place comes back, for which [`Draft::has_room`] must have been asked too.
     fn push(&mut self, record: &Record) -> &mut [u8] {
         let head = record.emit(&mut self.bytes[self.length..]);
@@ -133,17 +138,49 @@ impl<H: Host> Machine<H> {
             let whole = record.length() + record.body_length();
             if draft.has_room(whole) {
                 host.fetch(&outgoing.user, 0, draft.push(&record));
-                self.on_short_sent(key, host);
+                self.on_whole_sent(key, host);
                 return Packed::Yes;
             }
             if PACKET_HEADER_LENGTH + whole <= draft.bytes.len() {
                 return Packed::Later;
             }
         }
-        self.pack_request(key, draft, host)
+        if length <= self.settings.stream_bytes {
+            self.pack_piece(key, draft, host)
+        } else {
+            self.pack_request(key, draft, host)
+        }
     }
 
-    fn on_short_sent(&mut self, key: SendKey, host: &mut H) {
+    /// As much of a message as there is room for. It stays the first in the queue until it has gone out whole.
+    fn pack_piece(&mut self, key: SendKey, draft: &mut Draft<'_>, host: &mut H) -> Packed {
+        let outgoing = &mut self.outgoing[key];
+        let position = if let Stage::Streaming { position } = outgoing.stage { position } else { 0 };
+        let (left, envelope) = (outgoing.length - position, outgoing.envelope);
+        let acknowledge = outgoing.delivery.then(|| id(key));
+        let record = |length| match position {
+            0 => Record::Start { envelope, acknowledge, whole: left, length },
+            _ => Record::More { length },
+        };
+        let head = record(0).length();
+        if !draft.has_room(head) {
+            return Packed::Later;
+        }
+        let piece = left.min((draft.bytes.len() - draft.length - head) as u64);
+        if piece < left && !draft.is_roomy() {
+            return Packed::Later;
+        }
+        host.fetch(&outgoing.user, position, draft.push(&record(piece as u32)));
+        if piece < left {
+            outgoing.stage = Stage::Streaming { position: position + piece };
+            return Packed::Later;
+        }
+        self.on_whole_sent(key, host);
+        Packed::Yes
+    }
+
+    /// All bytes of a message have gone out.
+    fn on_whole_sent(&mut self, key: SendKey, host: &mut H) {
         if self.outgoing[key].delivery {
             self.outgoing[key].stage = Stage::Delivering;
         } else {

@@ -8,6 +8,7 @@ use weft_wire::message::Record;
 
 use super::Terms;
 use super::credits::{Allowance, Debt};
+use super::receiving::IncomingKey;
 
 new_key_type! {
     pub(super) struct SendKey;
@@ -63,6 +64,8 @@ pub(super) struct Peer {
     pub(super) under_way: usize,
     /// Messages of it that are on their way into our memory.
     pub(super) arriving: usize,
+    /// One of them, which has begun to come in packets and goes on in the next ones.
+    pub(super) streaming: Option<IncomingKey>,
     /// Bytes of messages that it left behind when its connections were lost, beyond the budget.
     pub(super) left_behind: u64,
     pub(super) last_active: Time,
@@ -194,5 +197,6 @@ impl Peers {
         entry.controls.clear();
         entry.reserving = false;
         entry.arriving = 0;
+        entry.streaming = None;
     }
 }

@@ -8,6 +8,7 @@ use super::incoming::PacketKey;
 use super::{Machine, Peek, Receive};
 use crate::host::{BufferId, Failure, Host, Parts, Received};
 use crate::matching::{Match, PostedId, UnexpectedId};
+use crate::pool;
 
 new_key_type! {
     pub(super) struct ReceiveKey;
@@ -62,8 +63,8 @@ pub(super) struct Incoming {
     pub(super) kept: u64,
     /// What it costs beyond the budget, since its connection was lost.
     pub(super) left_behind: u64,
-    /// What it was part of, if that is held for it.
-    pub(super) packet: Option<PacketKey>,
+    /// Those that brought it, while they are held for it because the budget has no room.
+    pub(super) packets: Vec<PacketKey>,
     /// While nobody has waited for it.
     pub(super) place: Option<UnexpectedId>,
     /// Since somebody has.
@@ -77,6 +78,11 @@ pub(super) enum Body {
     /// They were in the packet.
     Empty,
     Short(Vec<u8>),
+    /// So many of them have come. Those that came before the message met its receive are kept.
+    Partial {
+        bytes: Vec<u8>,
+        here: u64,
+    },
     /// The sender waits for a place to write them.
     Asked {
         id: u64,
@@ -92,15 +98,6 @@ pub(super) enum Body {
     Source(Reading),
     /// The sender was lost before they came.
     Lost,
-}
-
-impl Body {
-    pub(super) fn bytes(&self) -> u64 {
-        match self {
-            Self::Short(bytes) => bytes.capacity() as u64,
-            _ => 0,
-        }
-    }
 }
 
 /// How far reading is.
@@ -138,15 +135,25 @@ impl Incoming {
             body,
             kept: 0,
             left_behind: 0,
-            packet: None,
+            packets: Vec::new(),
             place: None,
             landing: None,
             is_discarded: false,
         }
     }
 
-    pub(super) const fn cost(&self, bytes: u64) -> u64 {
-        KEPT_OVERHEAD + bytes
+    /// What it costs of the budget to keep it, beside a buffer.
+    pub(super) fn cost(&self) -> u64 {
+        let bytes = match &self.body {
+            Body::Short(bytes) => bytes.capacity() as u64,
+            Body::Partial { .. } => pool::capacity(self.length),
+            _ => 0,
+        };
+        bytes.saturating_add(KEPT_OVERHEAD)
+    }
+
+    pub(super) const fn waits_for_budget(&self) -> bool {
+        !self.packets.is_empty()
     }
 
     const fn peek(&self) -> Peek {
@@ -227,6 +234,11 @@ impl<H: Host> Machine<H> {
                 host.place(receive, landing.offset, &bytes[..fitting as usize]);
                 self.finish(key, Ok(()), host);
             }
+            Body::Partial { bytes, .. } => {
+                let fitting = fitting.min(bytes.len() as u64);
+                host.place(receive, landing.offset, &bytes[..fitting as usize]);
+                self.drop_partial(key);
+            }
             Body::Buffer { buffer, is_written: true } => {
                 host.unload(*buffer, receive, landing.offset, fitting);
                 self.finish(key, Ok(()), host);
@@ -273,22 +285,30 @@ impl<H: Host> Machine<H> {
         self.stop_keeping(key);
         let mut incoming = self.incoming.remove(key)?;
         match core::mem::replace(&mut incoming.body, Body::Empty) {
-            Body::Short(bytes) => self.pool.give_back(bytes),
+            Body::Short(bytes) | Body::Partial { bytes, .. } => self.pool.give_back(bytes),
             Body::Buffer { buffer, .. } => host.free(buffer),
             _ => {}
         }
         Some(incoming)
     }
 
-    /// A message gives back its part of the budget, or its packet's credit.
+    /// What has come of a message in several packets is needed no more. The rest goes elsewhere.
+    fn drop_partial(&mut self, key: IncomingKey) {
+        if let Body::Partial { bytes, .. } = &mut self.incoming[key].body {
+            self.pool.give_back(core::mem::take(bytes));
+        }
+        self.stop_keeping(key);
+    }
+
+    /// A message gives back its part of the budget, or its packets' credits.
     fn stop_keeping(&mut self, key: IncomingKey) {
         let Some(incoming) = self.incoming.get_mut(key) else { return };
         let kept = core::mem::take(&mut incoming.kept);
-        let packet = incoming.packet.take();
+        let packets = core::mem::take(&mut incoming.packets);
         self.peers.at(incoming.peer).left_behind -= core::mem::take(&mut incoming.left_behind);
-        if let Some(packet) = packet {
+        if !packets.is_empty() {
             self.budget.leave();
-            self.release_packet(packet);
+            packets.into_iter().for_each(|packet| self.release_packet(packet));
         }
         if kept > 0 {
             self.budget.release(kept);
@@ -299,23 +319,23 @@ impl<H: Host> Machine<H> {
     /// Messages that were kept in place of a credit come within the budget, as far as it goes.
     fn use_budget(&mut self) {
         while let Some(key) = self.budget.next_waiting() {
-            let Some(incoming) = self.incoming.get_mut(key).filter(|incoming| incoming.packet.is_some()) else {
+            let Some(incoming) = self.incoming.get_mut(key).filter(|incoming| incoming.waits_for_budget()) else {
                 self.budget.drop_waiting();
                 continue;
             };
-            let cost = incoming.cost(incoming.body.bytes());
+            let cost = incoming.cost();
             if !self.budget.take(cost) {
                 return;
             }
             self.budget.drop_waiting();
             self.budget.leave();
             incoming.kept = cost;
-            if let Some(packet) = incoming.packet.take() {
+            for packet in core::mem::take(&mut incoming.packets) {
                 self.release_packet(packet);
             }
         }
         let incoming = &self.incoming;
-        self.budget.compact(|key| incoming.get(key).is_some_and(|incoming| incoming.packet.is_some()));
+        self.budget.compact(|key| incoming.get(key).is_some_and(Incoming::waits_for_budget));
     }
 
     /// Tells that a message is in its receive's memory.
@@ -438,6 +458,7 @@ impl<H: Host> Machine<H> {
         incoming.is_discarded = true;
         match incoming.body {
             Body::Buffer { is_written: false, .. } => {}
+            Body::Partial { .. } => self.drop_partial(key),
             Body::Asked { id } => {
                 incoming.acknowledge = Some(id);
                 self.finish(key, Ok(()), host);

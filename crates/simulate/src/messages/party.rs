@@ -35,6 +35,7 @@ const FIRST_PORT: u16 = 500;
 pub(super) struct Habits {
     packet_bytes: u32,
     short_bytes: u32,
+    stream_bytes: u64,
     eager_bytes: u64,
     fragment_bytes: u64,
     credits: (u16, u16),
@@ -51,6 +52,7 @@ impl Habits {
         Self {
             packet_bytes,
             short_bytes: 170 + random.below(most - 170) as u32,
+            stream_bytes: random.below(1500),
             eager_bytes: 400 + random.below(1500),
             fragment_bytes: 100 + random.below(900),
             credits: (1 + random.below(5) as u16, 1 + random.below(3) as u16),
@@ -69,6 +71,7 @@ impl Habits {
         let messages = weft_message::Settings {
             packet_bytes: self.packet_bytes,
             short_bytes: self.short_bytes,
+            stream_bytes: self.stream_bytes,
             eager_bytes: self.eager_bytes,
             fragment_bytes: self.fragment_bytes,
             data_credits: self.credits.0,

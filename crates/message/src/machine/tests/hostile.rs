@@ -13,6 +13,7 @@ fn settings() -> Settings {
     Settings {
         packet_bytes: 512,
         short_bytes: 256,
+        stream_bytes: 0,
         eager_bytes: 2000,
         data_credits: 3,
         control_credits: 2,
@@ -54,6 +55,10 @@ fn short() -> Record {
     Record::Short { envelope: PLAIN, acknowledge: None, length: 1 }
 }
 
+fn start(whole: u64, length: u32) -> Record {
+    Record::Start { envelope: PLAIN, acknowledge: None, whole, length }
+}
+
 fn parts(lengths: &[(u64, u64)]) -> Parts {
     lengths.iter().map(|(offset, length)| RemotePart { stag: Stag(9), offset: *offset, length: *length }).collect()
 }
@@ -93,6 +98,13 @@ fn what_breaks_the_rules_is_a_violation() {
         (control(&[short()]), "must not have"),
         (control(&[request(1, &[])]), "must not have"),
         (control(&[Record::Call { id: 1, length: 0 }]), "must not have"),
+        (control(&[start(9, 1)]), "must not have"),
+        (control(&[Record::More { length: 1 }]), "must not have"),
+        (data(&[start(9, 10)]), "than it has"),
+        (data(&[start(9, 1), Record::More { length: 9 }]), "than it has"),
+        (data(&[start(9, 1), start(9, 1)]), "is whole"),
+        (data(&[Record::More { length: 0 }]), "not begun"),
+        (data(&[start(9, 9), Record::More { length: 0 }]), "not begun"),
         (data(&[request(10, &[(0, 9)])]), "together"),
         (data(&[request(10, &[(0, 11)])]), "together"),
         (data(&[request(u64::MAX, &[(0, u64::MAX), (0, 1)])]), "together"),
@@ -236,6 +248,9 @@ fn record() -> impl Strategy<Value = Record> {
         || proptest::collection::vec(piece.clone(), 0..3).prop_map(|parts| parts.into_iter().collect::<Parts>());
     let outcome = || prop_oneof![Just(Outcome::Done), Just(Outcome::Refused)];
     prop_oneof![
+        2 => (envelope(), proptest::option::of(id()), prop_oneof![0..200_u64, any::<u64>()], 0..50_u32)
+            .prop_map(|(envelope, acknowledge, whole, length)| Record::Start { envelope, acknowledge, whole, length }),
+        3 => (0..50_u32).prop_map(|length| Record::More { length }),
         3 => (envelope(), proptest::option::of(id()), 0..50_u32)
             .prop_map(|(envelope, acknowledge, length)| Record::Short { envelope, acknowledge, length }),
         2 => (envelope(), id(), 0..4000_u64, any::<bool>())

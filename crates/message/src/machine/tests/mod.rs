@@ -2,4 +2,5 @@ mod cases;
 mod hostile;
 mod model;
 mod random;
+mod streams;
 mod world;

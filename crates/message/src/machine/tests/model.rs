@@ -62,6 +62,8 @@ pub(super) struct Model {
     /// From the ids in requests, and from those in answers to them, to messages.
     requests: HashMap<(usize, usize, u64), u64>,
     sinks: HashMap<(usize, usize, u64), u64>,
+    /// Messages that have begun to come in packets, and how many bytes are to follow.
+    streaming: HashMap<(usize, usize), (u64, u64)>,
 }
 
 fn takes(posted: &Posted, message: &Message) -> bool {
@@ -163,6 +165,19 @@ impl Model {
             Record::Short { envelope, length, .. } => {
                 self.message(from, to, envelope.data, envelope.tag, u64::from(*length), true);
             }
+            Record::Start { envelope, whole, length, .. } => {
+                let left = *whole - u64::from(*length);
+                self.message(from, to, envelope.data, envelope.tag, *whole, left == 0);
+                self.streaming.insert((from, to), (envelope.data.expect("all have data"), left));
+            }
+            Record::More { length } => {
+                let (number, left) = self.streaming.get_mut(&(from, to)).expect("it has begun");
+                *left -= u64::from(*length);
+                if *left == 0 {
+                    let number = *number;
+                    self.whole(to, number);
+                }
+            }
             Record::Request { envelope, id, length, .. } => {
                 self.requests.insert((from, to, *id), envelope.data.expect("all have data"));
                 self.message(from, to, envelope.data, envelope.tag, *length, false);
@@ -172,11 +187,15 @@ impl Model {
             }
             Record::Written { sink_id } => {
                 let number = self.sinks[&(to, from, *sink_id)];
-                let here = self.sides[to].unexpected.iter_mut().filter(|message| message.number == number);
-                here.for_each(|message| message.whole = true);
+                self.whole(to, number);
             }
             _ => {}
         }
+    }
+
+    fn whole(&mut self, at: usize, number: u64) {
+        let here = self.sides[at].unexpected.iter_mut().filter(|message| message.number == number);
+        here.for_each(|message| message.whole = true);
     }
 
     fn message(&mut self, from: usize, to: usize, data: Option<u64>, tag: Option<u64>, length: u64, whole: bool) {

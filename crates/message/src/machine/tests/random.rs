@@ -35,6 +35,7 @@ fn settings(random: &mut Random, course: Course) -> Settings {
     Settings {
         packet_bytes,
         short_bytes: 16 + random.below(u64::from(packet_bytes) - Settings::PACKET_OVERHEAD as u64) as u32 / 2,
+        stream_bytes: random.below(1500),
         eager_bytes: 400 + random.below(1500),
         fragment_bytes: 1 + random.below(900),
         fragments_under_way: 1 + random.below(4) as u16,
@@ -267,8 +268,8 @@ impl Run {
             assert!(node.machine.budget.used() <= settings.unexpected_bytes);
             let most = usize::from(settings.data_credits) * (self.nodes - 1);
             assert!(node.machine.packets.len() <= most);
-            let held = node.machine.incoming.values().filter_map(|incoming| incoming.packet);
-            assert!(course.cuts || held.into_iter().all(|packet| node.machine.packets.contains_key(packet)));
+            let mut held = node.machine.incoming.values().flat_map(|incoming| &incoming.packets);
+            assert!(course.cuts || held.all(|packet| node.machine.packets.contains_key(*packet)));
         }
     }
 
