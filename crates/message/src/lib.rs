@@ -7,6 +7,7 @@
 //! - and then, while [`Machine::next_ready`] names a peer, [`Machine::poll_packet`], whose bytes are one RDMAP Send to that peer.
 #![forbid(unsafe_code)]
 
+mod chains;
 mod hash;
 mod host;
 mod list;

@@ -5,8 +5,8 @@ use slotmap::{Key, SlotMap};
 /// Neighbours of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links<K> {
-    previous: K,
-    next: K,
+    pub(crate) previous: K,
+    pub(crate) next: K,
 }
 
 impl<K: Key> Default for Links<K> {
@@ -19,12 +19,6 @@ impl<K: Key> Default for Links<K> {
 pub(crate) trait Linked<K, const KIND: usize> {
     fn links(&mut self) -> &mut Links<K>;
     fn next(&self) -> K;
-}
-
-impl<K: Key> Links<K> {
-    pub(crate) const fn next(&self) -> K {
-        self.next
-    }
 }
 
 /// Both ends.
@@ -43,10 +37,6 @@ impl<K: Key, const KIND: usize> Default for List<K, KIND> {
 impl<K: Key, const KIND: usize> List<K, KIND> {
     pub(crate) const fn first(&self) -> K {
         self.first
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.first.is_null()
     }
 
     pub(crate) fn push_back<T: Linked<K, KIND>>(&mut self, slots: &mut SlotMap<K, T>, key: K) {

@@ -5,12 +5,11 @@
 //! A number that grows with each receive says which of two is older.
 
 use core::hash::{Hash, Hasher};
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 use slotmap::{SlotMap, new_key_type};
 use weft_base::PeerId;
 
+use crate::chains::{Chained, Chains};
 use crate::hash::Seeded;
 use crate::list::{Linked, Links, List};
 
@@ -98,7 +97,19 @@ impl<P> Linked<PostedId, 0> for Posted<P> {
     }
 
     fn next(&self) -> PostedId {
-        self.links.next()
+        self.links.next
+    }
+}
+
+impl<P> Chained<PostedId> for Posted<P> {
+    type By = Exact;
+
+    fn by(&self) -> Exact {
+        self.pattern.exact
+    }
+
+    fn previous(&self) -> PostedId {
+        self.links.previous
     }
 }
 
@@ -115,7 +126,7 @@ impl<U> Linked<UnexpectedId, 0> for Unexpected<U> {
     }
 
     fn next(&self) -> UnexpectedId {
-        self.same.next()
+        self.same.next
     }
 }
 
@@ -125,20 +136,32 @@ impl<U> Linked<UnexpectedId, 1> for Unexpected<U> {
     }
 
     fn next(&self) -> UnexpectedId {
-        self.all.next()
+        self.all.next
+    }
+}
+
+impl<U> Chained<UnexpectedId> for Unexpected<U> {
+    type By = Exact;
+
+    fn by(&self) -> Exact {
+        self.exact
+    }
+
+    fn previous(&self) -> UnexpectedId {
+        self.same.previous
     }
 }
 
 /// Posted receives, which carry a `P`, and unexpected messages, which carry a `U`.
 pub struct Matcher<P, U> {
     posted: SlotMap<PostedId, Posted<P>>,
-    posted_exact: HashMap<Exact, List<PostedId, 0>, Seeded>,
+    posted_exact: Chains<PostedId>,
     posted_wild: List<PostedId, 0>,
     /// How many exact receives are posted for anybody.
     from_anybody: usize,
     order: u64,
     unexpected: SlotMap<UnexpectedId, Unexpected<U>>,
-    unexpected_exact: HashMap<Exact, List<UnexpectedId, 0>, Seeded>,
+    unexpected_exact: Chains<UnexpectedId>,
     unexpected_all: List<UnexpectedId, 1>,
 }
 
@@ -148,12 +171,12 @@ impl<P, U> Matcher<P, U> {
     pub fn new(seed: u64) -> Self {
         Self {
             posted: SlotMap::with_key(),
-            posted_exact: HashMap::with_hasher(Seeded::new(seed)),
+            posted_exact: Chains::new(Seeded::new(seed)),
             posted_wild: List::default(),
             from_anybody: 0,
             order: 0,
             unexpected: SlotMap::with_key(),
-            unexpected_exact: HashMap::with_hasher(Seeded::new(seed.wrapping_add(1))),
+            unexpected_exact: Chains::new(Seeded::new(seed.wrapping_add(1))),
             unexpected_all: List::default(),
         }
     }
@@ -165,7 +188,7 @@ impl<P, U> Matcher<P, U> {
         let id = self.posted.insert(Posted { pattern, order: self.order, links: Links::default(), value });
         if pattern.ignore == 0 {
             self.from_anybody += usize::from(source.is_none());
-            self.posted_exact.entry(pattern.exact).or_default().push_back(&mut self.posted, id);
+            self.posted_exact.push_back(&mut self.posted, id);
         } else {
             self.posted_wild.push_back(&mut self.posted, id);
         }
@@ -177,12 +200,7 @@ impl<P, U> Matcher<P, U> {
         let Pattern { exact, ignore } = self.posted.get(id)?.pattern;
         if ignore == 0 {
             self.from_anybody -= usize::from(exact.is_from_anybody());
-            if let Entry::Occupied(mut entry) = self.posted_exact.entry(exact) {
-                entry.get_mut().remove(&mut self.posted, id);
-                if entry.get().is_empty() {
-                    entry.remove();
-                }
-            }
+            self.posted_exact.remove(&mut self.posted, id);
         } else {
             self.posted_wild.remove(&mut self.posted, id);
         }
@@ -212,7 +230,7 @@ impl<P, U> Matcher<P, U> {
     }
 
     fn first_posted(&self, exact: Exact) -> Option<(u64, PostedId)> {
-        let id = self.posted_exact.get(&exact)?.first();
+        let id = self.posted_exact.first(&self.posted, exact)?;
         Some((self.posted[id].order, id))
     }
 
@@ -247,7 +265,7 @@ impl<P, U> Matcher<P, U> {
     pub fn keep(&mut self, source: PeerId, tag: Option<u64>, value: U) -> UnexpectedId {
         let exact = Exact::new(Some(source), tag);
         let id = self.unexpected.insert(Unexpected { exact, same: Links::default(), all: Links::default(), value });
-        self.unexpected_exact.entry(exact).or_default().push_back(&mut self.unexpected, id);
+        self.unexpected_exact.push_back(&mut self.unexpected, id);
         self.unexpected_all.push_back(&mut self.unexpected, id);
         id
     }
@@ -257,7 +275,7 @@ impl<P, U> Matcher<P, U> {
     pub fn find_unexpected(&self, source: Option<PeerId>, matching: Option<Match>) -> Option<UnexpectedId> {
         let pattern = Pattern::new(source, matching);
         if source.is_some() && pattern.ignore == 0 {
-            return self.unexpected_exact.get(&pattern.exact).map(List::first);
+            return self.unexpected_exact.first(&self.unexpected, pattern.exact);
         }
         let mut id = self.unexpected_all.first();
         while let Some(message) = self.unexpected.get(id) {
@@ -271,13 +289,10 @@ impl<P, U> Matcher<P, U> {
 
     /// Takes a message away. `None` if it is not there any more.
     pub fn take(&mut self, id: UnexpectedId) -> Option<U> {
-        let exact = self.unexpected.get(id)?.exact;
-        if let Entry::Occupied(mut entry) = self.unexpected_exact.entry(exact) {
-            entry.get_mut().remove(&mut self.unexpected, id);
-            if entry.get().is_empty() {
-                entry.remove();
-            }
+        if !self.unexpected.contains_key(id) {
+            return None;
         }
+        self.unexpected_exact.remove(&mut self.unexpected, id);
         self.unexpected_all.remove(&mut self.unexpected, id);
         self.unexpected.remove(id).map(|message| message.value)
     }

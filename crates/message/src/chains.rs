@@ -1,0 +1,79 @@
+//! Queues of entries of a slot map, one for each value of something that entries have, found by it.
+//!
+//! The table holds nothing but the first entry of each queue, 8 bytes: with many queues it is what such a table takes of the caches that a look into it costs.
+
+use core::hash::{BuildHasher, Hash};
+
+use hashbrown::HashTable;
+use slotmap::{Key, SlotMap};
+
+use crate::hash::Seeded;
+use crate::list::{Linked, Links};
+
+/// Entries that stand in queues. Their links are used for that: of the first, the previous one is the last.
+pub(crate) trait Chained<K>: Linked<K, 0> {
+    /// What all entries of a queue have alike.
+    type By: Hash + Eq + Copy;
+
+    fn by(&self) -> Self::By;
+    fn previous(&self) -> K;
+}
+
+/// The queues.
+pub(crate) struct Chains<K> {
+    firsts: HashTable<K>,
+    seeded: Seeded,
+}
+
+impl<K: Key> Chains<K> {
+    pub(crate) const fn new(seeded: Seeded) -> Self {
+        Self { firsts: HashTable::new(), seeded }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.firsts.is_empty()
+    }
+
+    /// The first entry of a queue.
+    pub(crate) fn first<T: Chained<K>>(&self, slots: &SlotMap<K, T>, by: T::By) -> Option<K> {
+        self.firsts.find(self.seeded.hash_one(by), |first| slots[*first].by() == by).copied()
+    }
+
+    /// The entry becomes the last of its queue.
+    pub(crate) fn push_back<T: Chained<K>>(&mut self, slots: &mut SlotMap<K, T>, key: K) {
+        let by = slots[key].by();
+        if let Some(first) = self.first(slots, by) {
+            let last = slots[first].previous();
+            slots[last].links().next = key;
+            slots[first].links().previous = key;
+            *slots[key].links() = Links { previous: last, next: K::null() };
+        } else {
+            *slots[key].links() = Links { previous: key, next: K::null() };
+            let seeded = &self.seeded;
+            self.firsts.insert_unique(seeded.hash_one(by), key, |first| seeded.hash_one(slots[*first].by()));
+        }
+    }
+
+    /// The entry must be in its queue, and leaves it.
+    pub(crate) fn remove<T: Chained<K>>(&mut self, slots: &mut SlotMap<K, T>, key: K) {
+        let by = slots[key].by();
+        let Links { previous, next } = core::mem::take(slots[key].links());
+        let hash = self.seeded.hash_one(by);
+        if let Ok(mut place) = self.firsts.find_entry(hash, |first| *first == key) {
+            if next.is_null() {
+                place.remove();
+            } else {
+                // If it is the only one left, it is the last one too.
+                slots[next].links().previous = previous;
+                *place.get_mut() = next;
+            }
+            return;
+        }
+        slots[previous].links().next = next;
+        let behind = if next.is_null() { self.first(slots, by) } else { Some(next) };
+        if let Some(behind) = behind {
+            slots[behind].links().previous = previous;
+        }
+    }
+}
