@@ -9,8 +9,8 @@
 //! - When that is too long ago, the thread ([`Handover::serve`]) takes the engine, runs it until there is nothing to do, switches packets on and sleeps
 //!   **outside of the lock**. So a caller that comes back finds the engine free, or free within one turn.
 //!
-//! A look costs a timer and a wake-up: 15 us and more in a virtual machine, where setting a timer leaves it. So while callers come without a pause, the
-//! looks become rarer, down to [`Handover::set_patrol`]; the promise then is that long.
+//! A look costs a timer and a wake-up, on the core that the caller was polling on: 40 us and more in a virtual machine, where setting a timer leaves it. So while
+//! callers come without a pause, the looks become rarer: down to [`Handover::set_patrol`], and further the longer they have come so. The promise then is that long.
 //!
 //! Where threads stand in line for the processors ([`Watch::is_crowded`]), a caller is away whenever others have their turn. A thread that took over then would
 //! take a turn of its own for what the caller does by itself in its next one, and be in its way. So callers may be away for [`AWAY_IN_A_CROWD`] there, and are not
@@ -110,6 +110,8 @@ pub(crate) struct Handover<F = AtomicBool> {
     /// Time to the thread's next look while callers come without a pause, and the longest that may become, in nanoseconds.
     look_ns: AtomicU32,
     patrol_ns: AtomicU32,
+    /// For how long callers have come without a pause, by the thread's looks, in nanoseconds.
+    streak_ns: AtomicU32,
 }
 
 /// No shorter than this, for it would cost more than it brings.
@@ -117,6 +119,10 @@ const SHORTEST_AWAY_NS: u32 = 100_000;
 /// Callers whose last visit is no longer ago come without a pause. Much of that may be the thread's own doing: the look begins on the core
 /// that the caller was polling on, with an interrupt, a switch, and in a virtual machine with leaving it.
 const NO_PAUSE: Duration = Duration::from_micros(60);
+/// Callers that have come without a pause for a time may be missed for this part of it when they go...
+const STREAK_PART: u32 = 16;
+/// ... but for no longer than so many times the usual time between two looks.
+const STREAK_PATROLS: u32 = 8;
 /// How long callers may be away where threads stand in line for the processors: more than the turns of all others take.
 const AWAY_IN_A_CROWD: Duration = Duration::from_millis(50);
 
@@ -131,10 +137,11 @@ impl<F: Flag> Handover<F> {
             longest_away_ns: away_ns,
             look_ns: AtomicU32::new(away_ns),
             patrol_ns: AtomicU32::new(away_ns),
+            streak_ns: AtomicU32::new(0),
         }
     }
 
-    /// The longest time between two looks while callers come without a pause; never less than they may be away.
+    /// The longest time between two looks while callers have come without a pause for a short time; never less than they may be away.
     pub(crate) fn set_patrol(&self, longest: Duration) {
         let longest = u32::try_from(longest.as_nanos()).unwrap_or(u32::MAX);
         self.patrol_ns.store(longest.max(self.longest_away_ns), Ordering::Relaxed);
@@ -240,13 +247,18 @@ impl<F: Flag> Handover<F> {
         }
         if !present || quiet >= away {
             self.look_ns.store(away.as_nanos() as u32, Ordering::Relaxed);
+            self.streak_ns.store(0, Ordering::Relaxed);
             return None;
         }
         if quiet > NO_PAUSE {
-            self.look_ns.store(away.as_nanos() as u32, Ordering::Relaxed);
+            // A pause, or the look took long to begin.
             return Some(away - quiet);
         }
-        let next = self.look_ns.load(Ordering::Relaxed).saturating_mul(2).min(self.patrol_ns.load(Ordering::Relaxed));
+        let (last, patrol) = (self.look_ns.load(Ordering::Relaxed), self.patrol_ns.load(Ordering::Relaxed));
+        let streak = self.streak_ns.load(Ordering::Relaxed).saturating_add(last);
+        self.streak_ns.store(streak, Ordering::Relaxed);
+        let longest = (streak / STREAK_PART).clamp(patrol, patrol.saturating_mul(STREAK_PATROLS));
+        let next = last.saturating_mul(2).min(longest);
         self.look_ns.store(next, Ordering::Relaxed);
         Some(Duration::from_nanos(next.into()))
     }

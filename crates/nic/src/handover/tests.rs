@@ -283,8 +283,27 @@ fn looks_become_rarer_while_callers_come_without_a_pause() {
     handover.set_patrol(us(900));
     assert_eq!([1, 5, 60].map(patrol), [Some(us(400)), Some(us(800)), Some(us(900))]);
     assert_eq!(patrol(150), Some(us(50)), "a pause, but not too long");
-    assert_eq!(patrol(1), Some(us(400)));
+    assert_eq!(patrol(1), Some(us(900)));
     assert_eq!(patrol(200), None);
+    assert_eq!(patrol(1), Some(us(400)), "a long pause: everything begins anew");
+}
+
+#[test]
+fn who_has_come_without_a_pause_for_long_is_looked_after_more_rarely_still() {
+    let us = Duration::from_micros;
+    let handover = Handover::<AtomicBool>::new(us(200));
+    handover.set_patrol(us(1000));
+    handover.present.set(true);
+    let mut passed = Duration::ZERO;
+    let mut before = Duration::ZERO;
+    for _ in 0..200 {
+        let next = handover.patrol(us(1), &Machine::default()).expect("somebody is here");
+        assert!(next >= before && next <= us(1000).max(passed / 16 + us(200)), "{next:?} after {passed:?}");
+        (passed, before) = (passed + next, next);
+    }
+    assert_eq!(before, us(8000));
+    assert_eq!(handover.patrol(us(200), &Machine::default()), None);
+    assert_eq!(handover.patrol(us(1), &Machine::default()), Some(us(400)));
 }
 
 #[test]
