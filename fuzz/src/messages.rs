@@ -336,7 +336,7 @@ fn packet(script: &mut Script<'_>, seen: &[u64]) -> Vec<u8> {
     let class = [Class::Data, Class::Data, Class::Control, Class::Credits][usize::from(how & 3)];
     let (data_credits, control_credits) = (u16::from(how >> 2 & 1), u16::from(how >> 3 & 1));
     let mut bytes = vec![0; PACKET_HEADER_LENGTH];
-    PacketHeader { class, data_credits, control_credits }.emit(&mut bytes);
+    PacketHeader { class, data_credits, control_credits, scarce: data_credits % 2 == 1 }.emit(&mut bytes);
     let records = if class == Class::Credits { 0 } else { how >> 4 & 3 };
     for _ in 0..records {
         let record = record(script, seen);

@@ -57,7 +57,7 @@ def names(module, cases):
 UNEXPECTED = "tcp stops reading when some hundred messages are unexpected, those of the barrier behind them too"
 
 GROUPS = (
-    Group("messages", 3, names("messages", MESSAGES), more=("messages/flood",)),
+    Group("messages", 3, names("messages", MESSAGES), more=("messages/flood", "messages/backwards")),
     Group("collectives", 4, names("collectives", COLLECTIVES)),
     # Open MPI 5 copies between ranks of one host, and asks no provider.
     Group("windows", 3, names("windows", WINDOWS), one_sided=True, hosts_of=(("openmpi", 3),)),
@@ -78,6 +78,7 @@ KNOWN_OVER_TCP = {
     "openmpi/messages/unexpected": UNEXPECTED,
     "intel/messages/unexpected": UNEXPECTED,
     "*/messages/flood": UNEXPECTED,
+    "*/messages/backwards": UNEXPECTED,
     "*/hosts/messages/unexpected": UNEXPECTED,
     "openmpi/messages/matched-probe": "tcp fails to claim a message",
     "openmpi/threads/mixed": "tcp fails to claim a message",

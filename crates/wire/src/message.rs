@@ -34,7 +34,10 @@ mod packet {
     pub(super) const CLASS: usize = 1;
     pub(super) const DATA_CREDITS: usize = 2;
     pub(super) const CONTROL_CREDITS: usize = 4;
-    pub(super) const RESERVED: usize = 6;
+    pub(super) const FLAGS: usize = 6;
+    pub(super) const RESERVED: usize = 7;
+    // A flag.
+    pub(super) const SCARCE: u8 = 0x01;
 }
 
 /// Where each field of a record's head begins, in bytes. What a kind does not have is not there.
@@ -124,6 +127,8 @@ pub struct PacketHeader {
     pub data_credits: u16,
     /// Control credits that it gives back.
     pub control_credits: u16,
+    /// Its sender is short of memory for messages that nobody waits for: those to it should be asked for first.
+    pub scarce: bool,
 }
 
 /// Why bytes are no packet or record.
@@ -165,6 +170,7 @@ impl PacketHeader {
             class,
             data_credits: read_u16(bytes, packet::DATA_CREDITS),
             control_credits: read_u16(bytes, packet::CONTROL_CREDITS),
+            scarce: bytes[packet::FLAGS] & packet::SCARCE != 0,
         })
     }
 
@@ -181,7 +187,8 @@ impl PacketHeader {
         };
         write_u16(bytes, packet::DATA_CREDITS, self.data_credits);
         write_u16(bytes, packet::CONTROL_CREDITS, self.control_credits);
-        write_u16(bytes, packet::RESERVED, 0);
+        bytes[packet::FLAGS] = if self.scarce { packet::SCARCE } else { 0 };
+        bytes[packet::RESERVED] = 0;
     }
 }
 
@@ -797,10 +804,11 @@ mod tests {
     #[test]
     fn exact_bytes_of_a_packet_header_both_ways() {
         for (class, code) in [(Class::Data, 0), (Class::Control, 1), (Class::Credits, 2)] {
-            let header = PacketHeader { class, data_credits: 0x0102, control_credits: 0x0304 };
+            let scarce = class == Class::Control;
+            let header = PacketHeader { class, data_credits: 0x0102, control_credits: 0x0304, scarce };
             let mut bytes = [0xa5; 10];
             header.emit(&mut bytes);
-            assert_eq!(bytes, [1, code, 1, 2, 3, 4, 0, 0, 0xa5, 0xa5]);
+            assert_eq!(bytes, [1, code, 1, 2, 3, 4, u8::from(scarce), 0, 0xa5, 0xa5]);
             assert_eq!(PacketHeader::parse(&bytes), Ok(header));
             assert_eq!(PacketHeader::parse(&bytes[..7]), Err(MessageError::Short));
         }

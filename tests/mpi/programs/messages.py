@@ -273,6 +273,23 @@ def unexpected(t):
 
 
 @case
+def backwards(t):
+    """120 MB in messages of 40 KB that nobody waits for: more than is kept, and the last ones are taken first."""
+    number, size = 3000, 40_000
+    if t.rank == 1:
+        data = payload(size, 1)
+        requests = [t.comm.Isend([data, MPI.BYTE], 0, tag) for tag in range(number)]
+        MPI.Request.Waitall(requests)
+        t.sent(number * size)
+    elif t.rank == 0:
+        expected, buffer = payload(size, 1), Buffer(size)
+        for tag in reversed(range(number)):
+            t.comm.Recv(buffer.view, 1, tag)
+            buffer.check(f"message {tag}", expected)
+            t.received(size)
+
+
+@case
 def flood(t):
     """20 000 messages of 1 KB, of which none is waited for until most are on their way: the sender may have to wait, and nothing is lost."""
     number, size = 20_000, 1000

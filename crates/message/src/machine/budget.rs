@@ -36,6 +36,11 @@ impl Budget {
         self.used
     }
 
+    /// Whether little is left: peers should ask before they send what must be kept. What they have under way before they know it needs the other half.
+    pub(super) const fn is_scarce(&self) -> bool {
+        self.live > 0 || self.used > self.limit / 2
+    }
+
     /// A message did not fit.
     pub(super) fn wait(&mut self, key: IncomingKey) {
         self.waiting.push_back(key);

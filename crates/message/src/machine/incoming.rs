@@ -73,6 +73,7 @@ impl<H: Host> Machine<H> {
         if header.class == Class::Control {
             entry.control_debt.release();
         }
+        entry.is_scarce = header.scarce;
         if header.class != Class::Credits {
             entry.last_active = now;
         }

@@ -6,6 +6,7 @@ use weft_wire::message::{Class, MAX_RECORDS, PACKET_HEADER_LENGTH, PacketHeader,
 use super::Machine;
 use super::outgoing::{Stage, id};
 use super::peer::{CallKey, Queued, SendKey};
+use super::receiving::KEPT_OVERHEAD;
 use crate::host::{Failure, Host};
 
 /// A packet that is being written.
@@ -100,7 +101,8 @@ impl<H: Host> Machine<H> {
             entry.last_active = now;
         }
         let data_credits = if entry.gives_data_back() { entry.data_debt.give_back() } else { 0 };
-        PacketHeader { class, data_credits, control_credits: entry.control_debt.give_back() }
+        let control_credits = entry.control_debt.give_back();
+        PacketHeader { class, data_credits, control_credits, scarce: self.budget.is_scarce() }
     }
 
     fn pack_controls(&mut self, peer: PeerId, draft: &mut Draft<'_>) {
@@ -132,7 +134,8 @@ impl<H: Host> Machine<H> {
     fn pack_message(&mut self, key: SendKey, draft: &mut Draft<'_>, host: &mut H) -> Packed {
         let Some(outgoing) = self.outgoing.get(key) else { return Packed::Gone };
         let length = outgoing.length;
-        if length <= u64::from(self.settings.short_bytes) {
+        let is_unasked = length <= KEPT_OVERHEAD || !self.peers.at(outgoing.peer).is_scarce;
+        if is_unasked && length <= u64::from(self.settings.short_bytes) {
             let acknowledge = outgoing.delivery.then(|| id(key));
             let record = Record::Short { envelope: outgoing.envelope, acknowledge, length: length as u32 };
             let whole = record.length() + record.body_length();
@@ -145,7 +148,8 @@ impl<H: Host> Machine<H> {
                 return Packed::Later;
             }
         }
-        if length <= self.settings.stream_bytes {
+        let has_begun = matches!(outgoing.stage, Stage::Streaming { .. });
+        if has_begun || is_unasked && length <= self.settings.stream_bytes {
             self.pack_piece(key, draft, host)
         } else {
             self.pack_request(key, draft, host)

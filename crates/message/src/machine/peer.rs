@@ -56,6 +56,8 @@ pub(super) struct Peer {
     pub(super) control: Allowance,
     pub(super) data_debt: Debt,
     pub(super) control_debt: Debt,
+    /// It is short of memory for messages that nobody waits for.
+    pub(super) is_scarce: bool,
     pub(super) queue: VecDeque<Queued>,
     pub(super) controls: VecDeque<Control>,
     /// Somebody waits for a data credit with [`super::Machine::reserve_packet`].
@@ -198,5 +200,6 @@ impl Peers {
         entry.reserving = false;
         entry.arriving = 0;
         entry.streaming = None;
+        entry.is_scarce = false;
     }
 }

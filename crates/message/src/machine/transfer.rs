@@ -29,11 +29,11 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// A peer asks to write a message that nobody waits for: it gets a buffer, if there is one within the budget. Else it waits until somebody does.
+    /// A peer asks to write a message that nobody waits for: it gets a buffer, if there is one within the budget and that is not scarce. Else it waits until somebody does.
     pub(super) fn allocate(&mut self, key: IncomingKey, host: &mut H) {
         let incoming = &mut self.incoming[key];
         let Body::Asked { id: peers_id } = incoming.body else { return };
-        if incoming.kept == 0 || !self.budget.take(incoming.length) {
+        if incoming.kept == 0 || self.budget.is_scarce() || !self.budget.take(incoming.length) {
             return;
         }
         let Some((buffer, sink)) = host.allocate(incoming.peer, incoming.length) else {

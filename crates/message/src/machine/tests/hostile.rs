@@ -37,7 +37,8 @@ fn victim() -> World {
 
 fn packet(class: Class, credits: (u16, u16), records: &[Record]) -> Vec<u8> {
     let mut bytes = vec![0; PACKET_HEADER_LENGTH];
-    PacketHeader { class, data_credits: credits.0, control_credits: credits.1 }.emit(&mut bytes);
+    PacketHeader { class, data_credits: credits.0, control_credits: credits.1, scarce: credits.0 % 2 == 1 }
+        .emit(&mut bytes);
     for record in records {
         let at = bytes.len();
         bytes.resize(at + record.length() + record.body_length(), 0);
