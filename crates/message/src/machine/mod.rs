@@ -8,6 +8,7 @@ mod outgoing;
 mod packet;
 mod peer;
 mod receiving;
+mod streaming;
 mod transfer;
 
 use std::collections::HashMap;

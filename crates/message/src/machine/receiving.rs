@@ -292,16 +292,8 @@ impl<H: Host> Machine<H> {
         Some(incoming)
     }
 
-    /// What has come of a message in several packets is needed no more. The rest goes elsewhere.
-    fn drop_partial(&mut self, key: IncomingKey) {
-        if let Body::Partial { bytes, .. } = &mut self.incoming[key].body {
-            self.pool.give_back(core::mem::take(bytes));
-        }
-        self.stop_keeping(key);
-    }
-
     /// A message gives back its part of the budget, or its packets' credits.
-    fn stop_keeping(&mut self, key: IncomingKey) {
+    pub(super) fn stop_keeping(&mut self, key: IncomingKey) {
         let Some(incoming) = self.incoming.get_mut(key) else { return };
         let kept = core::mem::take(&mut incoming.kept);
         let packets = core::mem::take(&mut incoming.packets);
