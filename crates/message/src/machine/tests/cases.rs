@@ -9,7 +9,7 @@ use crate::host::{Failure, Received, Ticket};
 use crate::matching::Match;
 use crate::settings::Settings;
 
-fn small() -> Settings {
+pub(super) fn small() -> Settings {
     Settings {
         packet_bytes: 512,
         short_bytes: 256,
@@ -24,11 +24,11 @@ fn small() -> Settings {
     }
 }
 
-fn tag(tag: u64) -> Option<Match> {
+pub(super) fn tag(tag: u64) -> Option<Match> {
     Some(Match { tag, ignore: 0 })
 }
 
-fn got(number: u64, message: u64, message_tag: u64, length: u64) -> Told {
+pub(super) fn got(number: u64, message: u64, message_tag: u64, length: u64) -> Told {
     let what = Received { source: PeerId(0), tag: message_tag, data: Some(message), offset: 0, length };
     Told::Received { number, what: Some(what), outcome: Ok(()), last: true, bytes: content(message, length) }
 }

@@ -2,34 +2,14 @@
 
 use weft_base::PeerId;
 
+use super::cases::{self, got, tag};
 use super::world::{Joint, Node, Told, World, content};
 use crate::host::{Failure, Received};
-use crate::matching::Match;
 use crate::settings::Settings;
 
 /// Messages up to 5000 bytes are streamed, in packets of 512, of which 4 may be under way.
 fn small() -> Settings {
-    Settings {
-        packet_bytes: 512,
-        short_bytes: 256,
-        stream_bytes: 5000,
-        eager_bytes: 0,
-        fragment_bytes: 700,
-        fragments_under_way: 2,
-        data_credits: 4,
-        control_credits: 2,
-        unexpected_bytes: 20_000,
-        idle_timeout: None,
-    }
-}
-
-fn tag(tag: u64) -> Option<Match> {
-    Some(Match { tag, ignore: 0 })
-}
-
-fn got(number: u64, message: u64, message_tag: u64, length: u64) -> Told {
-    let what = Received { source: PeerId(0), tag: message_tag, data: Some(message), offset: 0, length };
-    Told::Received { number, what: Some(what), outcome: Ok(()), last: true, bytes: content(message, length) }
+    Settings { stream_bytes: 5000, eager_bytes: 0, unexpected_bytes: 20_000, ..cases::small() }
 }
 
 fn sent(number: u64) -> Told {
