@@ -37,13 +37,18 @@ impl<K: Key> Chains<K> {
 
     /// The first entry of a queue.
     pub(crate) fn first<T: Chained<K>>(&self, slots: &SlotMap<K, T>, by: T::By) -> Option<K> {
-        self.firsts.find(self.seeded.hash_one(by), |first| slots[*first].by() == by).copied()
+        self.find(slots, by, self.seeded.hash_one(by))
+    }
+
+    fn find<T: Chained<K>>(&self, slots: &SlotMap<K, T>, by: T::By, hash: u64) -> Option<K> {
+        self.firsts.find(hash, |first| slots[*first].by() == by).copied()
     }
 
     /// The entry becomes the last of its queue.
     pub(crate) fn push_back<T: Chained<K>>(&mut self, slots: &mut SlotMap<K, T>, key: K) {
         let by = slots[key].by();
-        if let Some(first) = self.first(slots, by) {
+        let hash = self.seeded.hash_one(by);
+        if let Some(first) = self.find(slots, by, hash) {
             let last = slots[first].previous();
             slots[last].links().next = key;
             slots[first].links().previous = key;
@@ -51,7 +56,7 @@ impl<K: Key> Chains<K> {
         } else {
             *slots[key].links() = Links { previous: key, next: K::null() };
             let seeded = &self.seeded;
-            self.firsts.insert_unique(seeded.hash_one(by), key, |first| seeded.hash_one(slots[*first].by()));
+            self.firsts.insert_unique(hash, key, |first| seeded.hash_one(slots[*first].by()));
         }
     }
 
@@ -71,7 +76,7 @@ impl<K: Key> Chains<K> {
             return;
         }
         slots[previous].links().next = next;
-        let behind = if next.is_null() { self.first(slots, by) } else { Some(next) };
+        let behind = if next.is_null() { self.find(slots, by, hash) } else { Some(next) };
         if let Some(behind) = behind {
             slots[behind].links().previous = previous;
         }

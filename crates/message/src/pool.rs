@@ -14,8 +14,9 @@ pub(crate) struct Pool {
 
 /// The class whose vectors hold so many bytes, and how many they hold.
 const fn class(length: usize) -> (usize, usize) {
-    let capacity = if length < 1 << SMALLEST_SHIFT { 1 << SMALLEST_SHIFT } else { length.next_power_of_two() };
-    ((capacity.trailing_zeros() - SMALLEST_SHIFT) as usize, capacity)
+    let capacity = capacity(length as u64);
+    // For no bytes there is no class.
+    (capacity.trailing_zeros().wrapping_sub(SMALLEST_SHIFT) as usize, capacity as usize)
 }
 
 /// Bytes of the vector that holds so many.
@@ -31,9 +32,6 @@ pub(crate) const fn capacity(length: u64) -> u64 {
 impl Pool {
     /// An empty vector that has room for so many bytes.
     pub(crate) fn reserve(&mut self, length: usize) -> Vec<u8> {
-        if length == 0 {
-            return Vec::new();
-        }
         let (class, capacity) = class(length);
         let kept = self.classes.get_mut(class).and_then(Vec::pop);
         kept.unwrap_or_else(|| Vec::with_capacity(capacity))

@@ -17,6 +17,8 @@ pub const PACKET_HEADER_LENGTH: usize = 8;
 pub const MAX_HEAD_LENGTH: usize = 4 + 8 + 8 + 8 + 8 + MAX_GATHER * PART_LENGTH;
 /// The most records of a packet.
 pub const MAX_RECORDS: usize = 256;
+/// Messages up to so many bytes may be sent without asking also to a peer that is short of memory, see [`PacketHeader::scarce`].
+pub const UNASKED_BYTES: u64 = 256;
 /// The least size of packets that an endpoint may ask for, in bytes.
 pub const MIN_PACKET_BYTES: u32 = 256;
 /// The most addresses of an endpoint.
@@ -127,7 +129,7 @@ pub struct PacketHeader {
     pub data_credits: u16,
     /// Control credits that it gives back.
     pub control_credits: u16,
-    /// Its sender is short of memory for messages that nobody waits for: those to it should be asked for first.
+    /// Its sender is short of memory for messages that nobody waits for: those to it of more than [`UNASKED_BYTES`] should be asked for first.
     pub scarce: bool,
 }
 

@@ -1,12 +1,11 @@
 //! Building packets.
 
 use weft_base::{PeerId, Time};
-use weft_wire::message::{Class, MAX_RECORDS, PACKET_HEADER_LENGTH, PacketHeader, Parts, Record};
+use weft_wire::message::{Class, MAX_RECORDS, PACKET_HEADER_LENGTH, PacketHeader, Parts, Record, UNASKED_BYTES};
 
 use super::Machine;
 use super::outgoing::{Stage, id};
 use super::peer::{CallKey, Queued, SendKey};
-use super::receiving::KEPT_OVERHEAD;
 use crate::host::{Failure, Host};
 
 /// A packet that is being written.
@@ -134,7 +133,7 @@ impl<H: Host> Machine<H> {
     fn pack_message(&mut self, key: SendKey, draft: &mut Draft<'_>, host: &mut H) -> Packed {
         let Some(outgoing) = self.outgoing.get(key) else { return Packed::Gone };
         let length = outgoing.length;
-        let is_unasked = length <= KEPT_OVERHEAD || !self.peers.at(outgoing.peer).is_scarce;
+        let is_unasked = length <= UNASKED_BYTES || !self.peers.at(outgoing.peer).is_scarce;
         if is_unasked && length <= u64::from(self.settings.short_bytes) {
             let acknowledge = outgoing.delivery.then(|| id(key));
             let record = Record::Short { envelope: outgoing.envelope, acknowledge, length: length as u32 };
