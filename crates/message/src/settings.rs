@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-/// Sizes and limits of an endpoint. What a peer may make it keep is at most `unexpected_bytes` for all peers together, of which each message takes 256 bytes beside its own, and for each peer
+/// Sizes and limits of an endpoint. What a peer may make it keep is at most `unexpected_bytes` for all peers together, of which each message takes 256 bytes beside its own (rounded up to a power of two), and for each peer
 /// `(data_credits + control_credits) * packet_bytes`, and as much again of what it left behind when its connection was lost (again with 256 bytes for each message, of which a packet has
 /// at most 256).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct Settings {
     pub data_credits: u16,
     /// Packets without messages (answers, acknowledgements) that a peer may have under way to us.
     pub control_credits: u16,
-    /// Messages up to this many bytes are sent at once, in a packet. At most what fits into one.
+    /// Messages up to this many bytes are sent at once, in a packet, but to a peer that is short of memory. At most what fits into one.
     pub short_bytes: u32,
     /// Messages up to this many bytes are sent at once too, in as many packets as they need. What the credits do not suffice for follows when they come back. Longer ones are asked for first.
     pub stream_bytes: u64,
@@ -25,7 +25,8 @@ pub struct Settings {
     pub fragment_bytes: u64,
     /// Pieces of one message that are read at a time.
     pub fragments_under_way: u16,
-    /// Bytes of messages that nobody waits for, kept for all peers together. Beyond, peers are slowed down: their credits are kept back.
+    /// Bytes of messages that nobody waits for, kept for all peers together. From half of it on peers are told to ask before they send more than 256 bytes; beyond, they are slowed down:
+    /// their credits are kept back.
     pub unexpected_bytes: u64,
     /// A connection on which nothing is under way is closed after this time. `None`: never.
     pub idle_timeout: Option<Duration>,

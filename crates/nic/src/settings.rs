@@ -94,7 +94,7 @@ pub struct Settings {
     /// [`Settings::MOST_ENGINES`]. A connection belongs to one engine.
     pub engines: usize,
     /// How long the calling thread may be away before the NIC's thread acts, at most: 10 us to 200 us. Where setting a timer costs more than 1 us, as
-    /// in some virtual machines, it can be up to 1 ms for a caller that had come without a pause before; where threads stand in line for the processors, 50 ms.
+    /// in some virtual machines, it can be up to 1 ms for a caller that had come without a pause before, and up to 8 ms when that was for long; where threads stand in line for the processors, 50 ms.
     /// [`Progress::Hybrid`] takes less where that has paid.
     pub away: Duration,
     /// Placement before or after the CRC.

@@ -126,7 +126,7 @@ pub(crate) static VARIABLES: [Variable; 14] = [
     Variable {
         name: "UNEXPECTED",
         possible: "a number of bytes, at least 64K",
-        help: "Bytes of messages that nobody waits for yet, kept for all peers together; beyond, senders are slowed down (default 64M)",
+        help: "Bytes of messages that nobody waits for yet, kept for all peers together; from half of it on senders ask first, beyond they are slowed down (default 64M)",
         set: |parameters, text| {
             parameters.endpoint.messages.unexpected_bytes = between(bytes(text)?, 1 << 16..=1 << 50)?;
             Some(())
