@@ -2,7 +2,7 @@
 
 use weft_base::Digest;
 use weft_wire::Crc32c;
-use weft_wire::mpa::{MARKER_LENGTH, marker_pointer};
+use weft_wire::mpa::{LENGTH_FIELD, MARKER_LENGTH, marker_pointer};
 
 use crate::shape::{BLOCK, Field, Shape};
 use crate::{FrameError, FrameHead, Tally, Unweaver};
@@ -42,7 +42,11 @@ impl<'a> Frame<'a> {
 
     /// The ULPDU, where no marker splits it.
     #[must_use]
+    #[inline]
     pub fn contiguous(&self) -> Option<&'a [u8]> {
+        if !self.shape.has_markers() {
+            return Some(&self.bytes[LENGTH_FIELD..][..self.shape.ulpdu_length as usize]);
+        }
         let mut pieces = self.ulpdu();
         match (pieces.next(), pieces.next()) {
             (None, _) => Some(&[]),

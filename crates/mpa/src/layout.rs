@@ -41,7 +41,8 @@ impl Source for &[u8] {
 /// they were laid out.
 ///
 /// [`Layout::write`] works on any stream. Without markers in the FPDU ([`Layout::is_straight`]) its payload can also stay where it is:
-/// send what [`Layout::write_head`] writes, then the payload, then what [`Layout::write_tail`] writes.
+/// send what [`Layout::write_head`] writes, then the payload, then what [`Layout::write_tail`] writes. Or it is written where it is to stand before all else, and
+/// [`Layout::write_around`] makes the FPDU around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     shape: Shape,
@@ -105,6 +106,20 @@ impl Layout {
         };
         field.copy_from_slice(&checksum);
         Ok(())
+    }
+
+    /// Makes an FPDU around a payload that stands in `out` already, behind the place of the length field and of `header`: writes these, the pad and the CRC field, so that the first
+    /// [`Layout::length`] bytes of `out` are the whole FPDU.
+    ///
+    /// # Panics
+    /// When the FPDU is not [straight](Layout::is_straight), `out` is too short, or `header` is longer than the ULPDU.
+    pub fn write_around(&self, header: &[u8], out: &mut [u8]) {
+        self.write_head(header, out);
+        let (covered, field) = out[..self.length()].split_at_mut(self.shape.crc_offset());
+        let pad = covered.len() - self.shape.pad_length();
+        covered[pad..].fill(0);
+        let checksum = if self.crc { Crc32c::of(covered).to_le_bytes() } else { [0; CRC_LENGTH] };
+        field.copy_from_slice(&checksum);
     }
 
     /// Writes everything before the CRC field where no marker stands in it, and returns the field.
@@ -234,6 +249,15 @@ mod tests {
         [&head[..length], payload, &tail[..tail_length]].concat()
     }
 
+    fn written_around(layout: &Layout, header: &[u8], payload: &[u8]) -> Vec<u8> {
+        let mut out = vec![0xa5; layout.length() + 3];
+        let start = LENGTH_FIELD + header.len();
+        out[start..start + payload.len()].copy_from_slice(payload);
+        layout.write_around(header, &mut out);
+        assert_eq!(out.split_off(layout.length()), [0xa5; 3], "written beyond the FPDU");
+        out
+    }
+
     #[test]
     fn first_example_of_the_standard() {
         let layout = Framer::new(STANDARD, true).frame(42);
@@ -275,13 +299,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn gathering_gives_what_writing_gives(
+        fn all_ways_of_writing_give_the_same(
             header in prop::collection::vec(any::<u8>(), 0..40),
             payload in prop::collection::vec(any::<u8>(), 0..20_000),
             crc: bool,
         ) {
             let layout = Framer::new(None, crc).frame((header.len() + payload.len()) as u32);
-            prop_assert_eq!(gathered(&layout, &header, &payload), written(&layout, &header, &payload));
+            let whole = written(&layout, &header, &payload);
+            prop_assert_eq!(&gathered(&layout, &header, &payload), &whole);
+            prop_assert_eq!(&written_around(&layout, &header, &payload), &whole);
         }
     }
 
@@ -301,6 +327,12 @@ mod tests {
             let layout = Framer::new(markers, true).frame(9000);
             assert_eq!(layout.write(&[], &mut Broken, &mut [0; 10_000]), Err("gone"));
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot be gathered")]
+    fn nothing_is_written_around_a_payload_with_markers() {
+        Framer::new(STANDARD, true).frame(10).write_around(&[], &mut [0; 24]);
     }
 
     #[test]

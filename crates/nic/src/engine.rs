@@ -12,7 +12,7 @@ use weft_memory::Registry;
 use weft_mpa::{Initiator, Offer, StartFrame};
 
 use crate::bell::Bell;
-use crate::connection::{Connection, Context, Ending, Outcome, within_limits};
+use crate::connection::{Connection, Context, Ending, Outcome, Passed, within_limits};
 use crate::counters::Counters;
 use crate::endpoint::Messenger;
 use crate::error::Error;
@@ -225,10 +225,14 @@ impl<N: Network, C: Clock> Engine<N, C> {
 
     // --- message endpoints
 
-    /// Adds a message endpoint, and returns its number.
-    pub(crate) fn add_messenger(&mut self, messenger: Box<Messenger>) -> usize {
+    /// The number of the message endpoint that is added next.
+    pub(crate) fn next_messenger(&self) -> usize {
+        self.messengers.len()
+    }
+
+    /// Adds a message endpoint.
+    pub(crate) fn add_messenger(&mut self, messenger: Box<Messenger>) {
         self.messengers.push(Some(messenger));
-        self.messengers.len() - 1
     }
 
     /// Has an endpoint do something with the engine. `None` when it is gone.
@@ -404,24 +408,47 @@ impl<N: Network, C: Clock> Engine<N, C> {
         self.with_connection(key, |connection, cx| connection.drive(cx)).is_some_and(|outcome| outcome != Outcome::Idle)
     }
 
+    /// A connection, and what it may use.
+    fn split(&mut self, key: DefaultKey) -> Option<(&mut Connection<N::Port>, Context<'_>)> {
+        let Some(Endpoint::Connection(connection)) = self.endpoints.get_mut(key) else { return None };
+        let cx = Context {
+            pool: &mut self.pool,
+            registry: &self.registry,
+            settings: &self.settings,
+            counters: &mut self.counters,
+            random: &mut self.random,
+            messengers: &mut self.messengers,
+            now: self.now,
+        };
+        Some((connection, cx))
+    }
+
+    /// Has a packet of an endpoint written straight into its frame; [`Engine::send_posted`] sends it. See [`Connection::pass_packet`].
+    pub(crate) fn pass_packet(
+        &mut self,
+        key: DefaultKey,
+        most: usize,
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> Passed {
+        let Some((connection, mut cx)) = self.split(key) else { return Passed::Not };
+        connection.pass_packet(most, &mut cx, write)
+    }
+
+    /// Whether everything that was laid out on a connection has gone.
+    pub(crate) fn has_sent_all(&self, key: DefaultKey) -> bool {
+        !matches!(self.endpoints.get(key), Some(Endpoint::Connection(connection)) if !connection.has_sent_all())
+    }
+
     /// Does something with a connection, and what follows from it.
     fn with_connection(
         &mut self,
         key: DefaultKey,
         act: impl FnOnce(&mut Connection<N::Port>, &mut Context<'_>) -> Outcome,
     ) -> Option<Outcome> {
-        let now = self.now;
-        let Some(Endpoint::Connection(connection)) = self.endpoints.get_mut(key) else { return None };
-        let mut cx = Context {
-            pool: &mut self.pool,
-            registry: &self.registry,
-            settings: &self.settings,
-            counters: &mut self.counters,
-            random: &mut self.random,
-            now,
-        };
+        let (connection, mut cx) = self.split(key)?;
         let outcome = act(connection, &mut cx);
-        self.next_deadline = [self.next_deadline, connection.deadline].into_iter().flatten().min();
+        let deadline = connection.deadline;
+        self.note_deadline(deadline);
         match outcome {
             Outcome::Over => self.remove(key),
             Outcome::Request(listener) => self.announce(listener, key),

@@ -94,12 +94,27 @@ impl Outgoing {
 
     /// Writes up to `most` bytes with `write`, which says how many there were, and queues them.
     pub(crate) fn write(&mut self, most: usize, pool: &mut Pool, write: impl FnOnce(&mut [u8]) -> usize) {
+        self.try_write(most, pool, |out| Some(write(out)));
+    }
+
+    /// The same with a `write` that may find that there is nothing to be queued. Returns how many bytes were.
+    pub(crate) fn try_write(
+        &mut self,
+        most: usize,
+        pool: &mut Pool,
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> Option<usize> {
         if self.lists.pieces.capacity() == 0 {
             self.lists = pool.take_lists();
         }
         let buffer = self.buffer.get_or_insert_with(|| pool.take());
         let start = self.used;
-        let count = write(&mut buffer[start..start + most]);
+        let Some(count) = write(&mut buffer[start..start + most]) else {
+            if self.is_empty() {
+                self.give_back(pool);
+            }
+            return None;
+        };
         debug_assert!(count <= most);
         let end = start + count;
         self.used = end;
@@ -108,6 +123,7 @@ impl Outgoing {
             Some(Queued::Bytes { end: last, .. }) if *last == start => *last = end,
             _ => self.lists.pieces.push_back(Queued::Bytes { start, end }),
         }
+        Some(count)
     }
 
     /// Queues payload by reference.

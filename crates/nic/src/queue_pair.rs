@@ -14,6 +14,7 @@ use weft_rdmap::{Completion, CompletionKind, Operation, ReceiveRequest, SendRequ
 
 use crate::completion::{CompletionQueue, QueuePairNumber, WorkCompletion};
 use crate::connection::Assistant;
+use crate::endpoint::Mailbox;
 use crate::error::{ConnectionError, PostError};
 use crate::lane::Place;
 use crate::receives::ReceiveQueue;
@@ -129,6 +130,8 @@ pub struct QueuePair {
     send_completions: Arc<CompletionQueue>,
     receives: Arc<ReceiveQueue>,
     shares_receives: bool,
+    /// The message endpoint that it belongs to.
+    mailbox: Option<Mailbox>,
     sends_under_way: AtomicUsize,
     submission: Mutex<Submission>,
     /// Something was posted that the engine has not taken.
@@ -159,6 +162,7 @@ impl QueuePair {
             send_completions: Arc::clone(&attributes.send_completions),
             receives: attributes.shared_receives.clone().unwrap_or_else(own),
             shares_receives: attributes.shared_receives.is_some(),
+            mailbox: None,
             sends_under_way: AtomicUsize::new(0),
             submission: Mutex::new(Submission {
                 requests: VecDeque::with_capacity(depth),
@@ -173,6 +177,17 @@ impl QueuePair {
             life: Mutex::new(Life { info: None, error: None, assistant: None }),
             turnstile,
         }
+    }
+
+    /// One that is a message endpoint's.
+    pub(crate) fn with_mailbox(self, mailbox: Mailbox) -> Self {
+        Self { mailbox: Some(mailbox), ..self }
+    }
+
+    /// The message endpoint that it belongs to.
+    #[inline]
+    pub(crate) fn mailbox(&self) -> Option<Mailbox> {
+        self.mailbox
     }
 
     /// Its number.

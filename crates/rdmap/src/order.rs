@@ -31,10 +31,12 @@ impl<T> Order<T> {
     }
 
     pub(crate) fn turn(&self, arrival: Arrival) -> Turn {
-        if arrival.start == self.next && self.early.is_empty() && arrival.end > arrival.start {
-            return Turn::Now;
-        }
-        self.turn_among_early(arrival)
+        if self.is_next(arrival) { Turn::Now } else { self.turn_among_early(arrival) }
+    }
+
+    /// Whether it is a segment's turn, and none was placed before its own.
+    pub(crate) fn is_next(&self, arrival: Arrival) -> bool {
+        arrival.start == self.next && self.early.is_empty() && arrival.end > arrival.start
     }
 
     fn turn_among_early(&self, arrival: Arrival) -> Turn {

@@ -4,6 +4,7 @@ mod deliver;
 mod outgoing;
 mod receive;
 mod transmit;
+mod whole;
 
 use core::fmt;
 

@@ -55,7 +55,13 @@ impl Receives {
         }
     }
 
-    /// A message without a receive request: the ready-to-receive Send.
+    /// Whether the message of this number may go without a receive request: it is the next one, nothing of it has come, and no request waits to be filled or reported
+    /// before it.
+    pub(crate) fn can_skip(&self, number: MessageNumber) -> bool {
+        number == self.number && self.assigned.is_empty() && self.completed.is_empty()
+    }
+
+    /// A message without a receive request: the ready-to-receive Send, or one that its taker has no request for.
     pub(crate) fn skip_message(&mut self) {
         self.number = self.number.next();
     }

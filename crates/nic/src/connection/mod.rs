@@ -1,10 +1,11 @@
 //! One connection: a port, and what stands on it: first MPA's start-up, then an RDMA stream.
 //!
-//! `start` sets up, `receive` and `transmit` move frames, `end` takes down. This file joins them: [`Connection::drive`] does whatever can be
+//! `start` sets up, `receive` and `transmit` move frames, `packets` those of message endpoints, `end` takes down. This file joins them: [`Connection::drive`] does whatever can be
 //! done now, and never blocks.
 
 mod end;
 mod held;
+mod packets;
 mod receive;
 mod stages;
 mod start;
@@ -18,12 +19,14 @@ use weft_memory::Registry;
 use weft_mpa::Deframer;
 
 use crate::counters::Counters;
+use crate::endpoint::Messenger;
 use crate::outgoing::Outgoing;
 use crate::queue_pair::QueuePair;
 use crate::settings::Settings;
 use crate::staging::{Pool, Staging};
 
 pub(crate) use end::Ending;
+pub(crate) use packets::Passed;
 pub(crate) use receive::Direct;
 pub(crate) use stages::Assistant;
 use stages::{Core, Incoming, Pipeline};
@@ -37,6 +40,8 @@ pub(crate) struct Context<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) counters: &'a mut Counters,
     pub(crate) random: &'a mut Random,
+    /// Message endpoints; one that is at work just now is not there.
+    pub(crate) messengers: &'a mut [Option<Box<Messenger>>],
     pub(crate) now: Time,
 }
 
@@ -176,6 +181,11 @@ impl<P: Port> Connection<P> {
             _ => false,
         };
         staged || !self.outgoing.is_empty()
+    }
+
+    /// Whether everything that was laid out has gone.
+    pub(crate) fn has_sent_all(&self) -> bool {
+        !self.has_unsent()
     }
 
     /// Throws away what has not been sent.

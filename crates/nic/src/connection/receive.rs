@@ -215,6 +215,9 @@ impl Running {
         if self.judging {
             return Err(Stop::Segment);
         }
+        if !in_one_pass && self.hand_over(head, frame, cx) {
+            return Ok(());
+        }
         let receives = self.queue_pair.receives();
         let Ok(placement) = inspect(&mut self.core.hold().stream, head, bytes, receives) else {
             // What is wrong with a frame that is damaged is the damage.

@@ -15,7 +15,7 @@ use crate::outgoing::Outgoing;
 use crate::staging::Pool;
 
 /// Bytes beyond header and payload that a frame may have in the buffer: length, pad, CRC.
-const FRAME_OVERHEAD: usize = 16;
+pub(super) const FRAME_OVERHEAD: usize = 16;
 
 /// Once a turn has sent so many bytes, what has come is looked at before the rest goes: it may ask for something that should not wait behind all of that.
 pub(super) const BYTES_PER_TURN: usize = 128 * 1024;

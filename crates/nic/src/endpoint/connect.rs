@@ -111,6 +111,7 @@ impl Core {
     fn add_link(&mut self, peer: PeerId, phase: Phase) -> Result<LinkKey, weft_memory::MemoryError> {
         let key = LinkKey(self.links.next_number());
         let parts = Parts {
+            endpoint: self.number,
             registry: &self.joint.registry,
             domain: self.joint.domain,
             completions: &self.completions,

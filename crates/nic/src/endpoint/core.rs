@@ -20,6 +20,7 @@ use crate::completion::{CompletionQueue, WorkCompletion};
 use crate::engine::Engine;
 use crate::error::ConnectionError;
 use crate::listening::Waiting;
+use crate::queue_pair::QueuePair;
 use crate::turnstile::Turnstile;
 
 /// An application that has sent so many messages to one peer without looking for completions is in the middle of many: from then on they go out together.
@@ -33,6 +34,8 @@ const BATCH: usize = 64;
 
 /// An endpoint.
 pub(crate) struct Core {
+    /// Its number in the engine.
+    pub(super) number: usize,
     pub(super) machine: Machine<Joint>,
     pub(super) joint: Joint,
     pub(super) settings: EndpointSettings,
@@ -58,6 +61,8 @@ pub(crate) struct Core {
     pub(super) packet: Vec<u8>,
     /// 8 bytes for the answer of each atomic work request.
     pub(super) cells: Cells,
+    /// Packets have come since it was attended to.
+    has_arrivals: bool,
     /// Something is to be sent that was held back, to go out with more.
     pub(super) held_back: bool,
     /// When something has to happen by itself.
@@ -79,6 +84,7 @@ pub(super) const CELLS: u32 = 256;
 impl Core {
     #[expect(clippy::too_many_arguments, reason = "each part is of its own type, and only `open` calls this")]
     pub(super) fn new(
+        number: usize,
         machine: Machine<Joint>,
         joint: Joint,
         settings: EndpointSettings,
@@ -91,6 +97,7 @@ impl Core {
     ) -> Self {
         let packet_bytes = settings.messages.packet_bytes as usize;
         Self {
+            number,
             machine,
             joint,
             settings,
@@ -109,6 +116,7 @@ impl Core {
             taken: Vec::with_capacity(BATCH),
             packet: vec![0; packet_bytes],
             cells: Cells { region, free: (0..CELLS).rev().collect() },
+            has_arrivals: false,
             held_back: false,
             wake_at: None,
             closing: false,
@@ -118,7 +126,8 @@ impl Core {
 
     /// Whether there may be something to do.
     fn has_work(&self, now: Time) -> bool {
-        !self.completions.is_empty()
+        self.has_arrivals
+            || !self.completions.is_empty()
             || self.held_back
             || !self.opening.is_empty()
             || self.waiting.has_some()
@@ -131,6 +140,7 @@ impl Core {
         if !self.has_work(engine.now()) {
             return false;
         }
+        self.has_arrivals = false;
         self.held_back = false;
         // What was kept until now has waited long enough.
         self.stalled.append(&mut self.patient);
@@ -207,6 +217,25 @@ impl Core {
             // without a word.)
             self.break_link(key);
         }
+    }
+
+    /// A packet has come on this connection, and stands somewhere for a moment. Returns whether it was taken; else it must come as those do for which there are receive requests.
+    pub(crate) fn take_arrival(
+        &mut self,
+        key: LinkKey,
+        queue_pair: &Arc<QueuePair>,
+        packet: &[u8],
+        now: Time,
+    ) -> bool {
+        // What came before it goes before it.
+        self.take_completions(now);
+        let Some(link) = self.links.get(key.0).filter(|link| link.takes(queue_pair, packet.len())) else { return false };
+        self.has_arrivals = true;
+        if self.machine.handle_packet(link.peer, packet, now, &mut self.joint).is_err() {
+            // As above.
+            self.break_link(key);
+        }
+        true
     }
 
     pub(super) fn break_link(&mut self, key: LinkKey) {

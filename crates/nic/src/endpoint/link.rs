@@ -14,7 +14,14 @@ use crate::turnstile::Turnstile;
 
 /// Names a connection of an endpoint: its place in the list of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct LinkKey(pub(super) u32);
+pub(crate) struct LinkKey(pub(super) u32);
+
+/// Whose queue pair it is: the endpoint, by its number in the engine, and its connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mailbox {
+    pub(crate) endpoint: usize,
+    pub(crate) link: LinkKey,
+}
 
 /// What a work request of an endpoint is for. Stands in its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +89,7 @@ pub(super) struct Link {
     inbox: Vec<Region>,
     /// Memory that packets are sent from, as far as it was needed yet.
     outbox: Vec<Region>,
-    slot_bytes: u32,
+    pub(super) slot_bytes: u32,
     slots: u16,
     /// Slots of the outbox that are free, the one that was used last at the end.
     free: Vec<u16>,
@@ -96,6 +103,8 @@ pub(super) struct Link {
 
 /// What links of an endpoint are made of.
 pub(super) struct Parts<'a> {
+    /// The endpoint's number in the engine.
+    pub(super) endpoint: usize,
     pub(super) registry: &'a Registry,
     pub(super) domain: DomainId,
     pub(super) completions: &'a Arc<CompletionQueue>,
@@ -126,7 +135,8 @@ impl Link {
             shared_receives: None,
         };
         // Other queue pairs of the NIC are numbered from below.
-        let queue_pair = QueuePair::new(QueuePairNumber(1 << 31 | key.0), &attributes, Arc::clone(parts.turnstile));
+        let queue_pair = QueuePair::new(QueuePairNumber(1 << 31 | key.0), &attributes, Arc::clone(parts.turnstile))
+            .with_mailbox(Mailbox { endpoint: parts.endpoint, link: key });
         let link = Self {
             peer,
             key,
@@ -162,6 +172,12 @@ impl Link {
         let region = self.inbox.get(usize::from(slot))?;
         let length = length.min(self.slot_bytes) as usize;
         region.view(|bytes| look(&bytes[..length])).ok()
+    }
+
+    /// Whether a packet of so many bytes that has come on this queue pair is for this link, and can be taken as it is.
+    pub(super) fn takes(&self, queue_pair: &Arc<QueuePair>, length: usize) -> bool {
+        let is_well = self.phase == Phase::Up && !self.is_broken;
+        is_well && length <= self.slot_bytes as usize && Arc::ptr_eq(&self.queue_pair, queue_pair)
     }
 
     /// Whether another packet may be posted. Makes a slot for it if need be.

@@ -25,6 +25,7 @@ use weft_message::Machine as Messages;
 use self::connect::offer;
 use self::core::CELLS;
 pub(crate) use self::core::Core as Messenger;
+pub(crate) use self::link::Mailbox;
 use self::joint::Joint;
 use self::peers::Peers;
 pub use self::request::*;
@@ -130,7 +131,9 @@ impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
         let peers = Peers::new(&address, settings.peers);
         let joint = Joint::new(registry.clone(), domain, completions, peers);
         let machine = Messages::new(settings.messages.clone(), seed);
+        let number = engine.next_messenger();
         let core = Messenger::new(
+            number,
             machine,
             joint,
             settings.clone(),
@@ -141,7 +144,7 @@ impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
             turnstile,
             cells,
         );
-        let number = engine.add_messenger(Box::new(core));
+        engine.add_messenger(Box::new(core));
         drop(engine);
         Ok(Self { nic: nic.clone(), number, address, linger: settings.linger, closed: AtomicBool::new(false) })
     }
@@ -269,7 +272,7 @@ impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
             return;
         }
         let linger = self.linger;
-        self.nic.wait_until_slowly(linger, || self.ask(|core, _| core.is_quiet()).unwrap_or(true));
+        self.nic.wait_until_slowly(linger, || self.ask(|core, engine| core.is_quiet(engine)).unwrap_or(true));
         self.ask(|core, engine| core.begin_end(engine));
         self.nic.wait_until_slowly(linger, || self.ask(|core, _| core.has_ended()).unwrap_or(true));
         self.ask(|core, engine| core.end(engine));

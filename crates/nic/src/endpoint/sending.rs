@@ -8,6 +8,7 @@ use super::joint::send_of;
 use super::link::{Link, LinkKey, Phase, Purpose};
 use super::request::EndpointFailure;
 use super::transfer::{Transfer, Work};
+use crate::connection::Passed;
 use crate::engine::Engine;
 
 impl Core {
@@ -216,12 +217,12 @@ impl Core {
         true
     }
 
-    fn send_packets<N: Network, C: Clock>(&mut self, engine: &Engine<N, C>) -> bool {
+    fn send_packets<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = false;
         // Those that stall again are put back behind.
         for _ in 0..self.stalled.len() {
             let peer = self.stalled.remove(0);
-            any |= self.send_packets_to(peer, engine.now());
+            any |= self.send_packets_to(peer, engine);
         }
         while let Some(peer) = self.machine.next_ready() {
             // The application has a message before it now, and may answer it at once.
@@ -232,12 +233,13 @@ impl Core {
                 self.held_back = true;
                 continue;
             }
-            any |= self.send_packets_to(peer, engine.now());
+            any |= self.send_packets_to(peer, engine);
         }
         any
     }
 
-    fn send_packets_to(&mut self, peer: PeerId, now: Time) -> bool {
+    fn send_packets_to<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) -> bool {
+        let now = engine.now();
         let mut any = false;
         loop {
             let Some(known) = self.joint.peers.get(peer) else { return any };
@@ -248,14 +250,27 @@ impl Core {
             let Some(key) = known.link else { return any };
             let held = self.holds_packets(peer);
             let Some(link) = self.links.get_mut(key.0) else { return any };
-            if held || !link.has_room() {
+            if held || link.phase != Phase::Up {
                 self.stalled.push(peer);
                 return any;
             }
             let (machine, joint) = (&mut self.machine, &mut self.joint);
-            // A write that became due with this packet goes before it.
-            if !link.post_packet(|packet| machine.poll_packet(peer, packet, now, joint)) {
-                return any;
+            let place = link.queue_pair.connection();
+            let passed = place.map_or(Passed::Not, |place| {
+                engine.pass_packet(place.key, link.slot_bytes as usize, |packet| {
+                    machine.poll_packet(peer, packet, now, joint)
+                })
+            });
+            match passed {
+                Passed::Yes => link.is_rung = true,
+                Passed::Nothing => return any,
+                Passed::Not if !link.has_room() => {
+                    self.stalled.push(peer);
+                    return any;
+                }
+                // A write that became due with this packet goes before it.
+                Passed::Not if !link.post_packet(|packet| machine.poll_packet(peer, packet, now, joint)) => return any,
+                Passed::Not => {}
             }
             any = true;
             self.joint.counts.endpoint_packets += 1;

@@ -52,6 +52,11 @@ impl Outgoing {
         }
     }
 
+    /// Whether a message may begin: none is to go first.
+    pub(super) fn is_between_messages(&self) -> bool {
+        !self.is_silent && self.ready.is_none() && self.begun.is_none()
+    }
+
     /// The peer has sent something.
     pub(super) fn speak(&mut self) {
         self.is_silent = false;
