@@ -13,6 +13,9 @@ use crate::error::last_error;
 /// How many pieces go into one system call (the kernel takes up to 1024). More take another call.
 pub(crate) const PIECES: usize = 64;
 
+/// No address: the socket is connected.
+const NOBODY: *const libc::c_void = core::ptr::null();
+
 /// Addresses, and what keeps the memory behind them in place. It is large, so it is filled where it stands and never moved.
 pub(crate) struct Vectors<'a> {
     list: ArrayVec<libc::iovec, PIECES>,
@@ -50,11 +53,13 @@ impl<'a> Vectors<'a> {
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         if let [one] = self.list[..] {
             // SAFETY: The vector's bytes are valid for reads while this lives: borrowed from the caller, or held in the registry.
-            return uninterrupted(|| unsafe { libc::send(fd, one.iov_base, one.iov_len, flags) });
+            return uninterrupted(|| unsafe {
+                libc::syscall(libc::SYS_sendto, fd, one.iov_base, one.iov_len, flags, NOBODY, 0)
+            });
         }
         let message = self.message();
         // SAFETY: As above, for all vectors; the message has nothing else.
-        uninterrupted(|| unsafe { libc::sendmsg(fd, &raw const message, flags) })
+        uninterrupted(|| unsafe { libc::syscall(libc::SYS_sendmsg, fd, &raw const message, flags) })
     }
 
     /// What to fill: at most [`PIECES`] of them.
@@ -74,11 +79,13 @@ impl<'a> Vectors<'a> {
         if let [one] = self.list[..] {
             // SAFETY: The vector's bytes are valid for writes while this lives: borrowed exclusively from the caller, or held in
             // the registry.
-            return uninterrupted(|| unsafe { libc::recv(fd, one.iov_base, one.iov_len, libc::MSG_DONTWAIT) });
+            return uninterrupted(|| unsafe {
+                libc::syscall(libc::SYS_recvfrom, fd, one.iov_base, one.iov_len, libc::MSG_DONTWAIT, NOBODY, NOBODY)
+            });
         }
         let mut message = self.message();
         // SAFETY: As above, for all vectors; the message has nothing else.
-        uninterrupted(|| unsafe { libc::recvmsg(fd, &raw mut message, libc::MSG_DONTWAIT) })
+        uninterrupted(|| unsafe { libc::syscall(libc::SYS_recvmsg, fd, &raw mut message, libc::MSG_DONTWAIT) })
     }
 
     fn resolve(&mut self, registry: &Registry, slice: &Slice) -> Result<(), PortError> {
@@ -105,7 +112,8 @@ impl<'a> Vectors<'a> {
     }
 }
 
-fn uninterrupted(mut call: impl FnMut() -> isize) -> Result<usize, i32> {
+/// Calls without what the C library puts around send(2) and recv(2), so that threads can be canceled in them: two exchanges of a shared word each, and many a call brings nothing.
+fn uninterrupted(mut call: impl FnMut() -> libc::c_long) -> Result<usize, i32> {
     loop {
         match usize::try_from(call()) {
             Ok(bytes) => return Ok(bytes),

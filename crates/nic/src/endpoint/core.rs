@@ -220,16 +220,12 @@ impl Core {
     }
 
     /// A packet has come on this connection, and stands somewhere for a moment. Returns whether it was taken; else it must come as those do for which there are receive requests.
-    pub(crate) fn take_arrival(
-        &mut self,
-        key: LinkKey,
-        queue_pair: &Arc<QueuePair>,
-        packet: &[u8],
-        now: Time,
-    ) -> bool {
+    pub(crate) fn take_arrival(&mut self, key: LinkKey, queue_pair: &Arc<QueuePair>, packet: &[u8], now: Time) -> bool {
         // What came before it goes before it.
         self.take_completions(now);
-        let Some(link) = self.links.get(key.0).filter(|link| link.takes(queue_pair, packet.len())) else { return false };
+        let Some(link) = self.links.get(key.0).filter(|link| link.takes(queue_pair, packet.len())) else {
+            return false;
+        };
         self.has_arrivals = true;
         if self.machine.handle_packet(link.peer, packet, now, &mut self.joint).is_err() {
             // As above.

@@ -222,7 +222,7 @@ impl Core {
         // Those that stall again are put back behind.
         for _ in 0..self.stalled.len() {
             let peer = self.stalled.remove(0);
-            any |= self.send_packets_to(peer, engine);
+            any |= self.send_packet_to(peer, engine);
         }
         while let Some(peer) = self.machine.next_ready() {
             // The application has a message before it now, and may answer it at once.
@@ -233,49 +233,51 @@ impl Core {
                 self.held_back = true;
                 continue;
             }
-            any |= self.send_packets_to(peer, engine);
+            any |= self.send_packet_to(peer, engine);
         }
         any
     }
 
-    fn send_packets_to<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) -> bool {
+    /// Sends one packet to a peer. If there are more, the machine names it again. Returns whether there was one.
+    fn send_packet_to<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) -> bool {
         let now = engine.now();
-        let mut any = false;
-        loop {
-            let Some(known) = self.joint.peers.get(peer) else { return any };
-            if known.is_self {
-                any |= self.send_to_self(peer, now);
-                return any;
-            }
-            let Some(key) = known.link else { return any };
-            let held = self.holds_packets(peer);
-            let Some(link) = self.links.get_mut(key.0) else { return any };
-            if held || link.phase != Phase::Up {
-                self.stalled.push(peer);
-                return any;
-            }
-            let (machine, joint) = (&mut self.machine, &mut self.joint);
-            let place = link.queue_pair.connection();
-            let passed = place.map_or(Passed::Not, |place| {
-                engine.pass_packet(place.key, link.slot_bytes as usize, |packet| {
-                    machine.poll_packet(peer, packet, now, joint)
-                })
-            });
-            match passed {
-                Passed::Yes => link.is_rung = true,
-                Passed::Nothing => return any,
-                Passed::Not if !link.has_room() => {
-                    self.stalled.push(peer);
-                    return any;
-                }
-                // A write that became due with this packet goes before it.
-                Passed::Not if !link.post_packet(|packet| machine.poll_packet(peer, packet, now, joint)) => return any,
-                Passed::Not => {}
-            }
-            any = true;
-            self.joint.counts.endpoint_packets += 1;
-            Self::ring(&mut self.rung, link);
+        let Some(known) = self.joint.peers.get(peer) else { return false };
+        if known.is_self {
+            return self.send_to_self(peer, now);
         }
+        let Some(key) = known.link else { return false };
+        // A write that is due goes before the next packet.
+        let held = self.holds_packets(peer);
+        let Some(link) = self.links.get_mut(key.0) else { return false };
+        if held || link.phase != Phase::Up {
+            return self.stall(peer);
+        }
+        let (machine, joint) = (&mut self.machine, &mut self.joint);
+        let place = link.queue_pair.connection();
+        let passed = place.map_or(Passed::Not, |place| {
+            let most = link.slot_bytes as usize;
+            engine.pass_packet(place.key, most, |packet| machine.poll_packet(peer, packet, now, joint))
+        });
+        match passed {
+            Passed::Yes => link.is_rung = true,
+            Passed::Nothing => return false,
+            Passed::Not if !link.has_room() => {
+                return self.stall(peer);
+            }
+            Passed::Not if !link.post_packet(|packet| machine.poll_packet(peer, packet, now, joint)) => return false,
+            Passed::Not => {}
+        }
+        self.joint.counts.endpoint_packets += 1;
+        Self::ring(&mut self.rung, link);
+        true
+    }
+
+    /// There is no room for a packet to a peer now, or something goes before it.
+    fn stall(&mut self, peer: PeerId) -> bool {
+        if !self.stalled.contains(&peer) {
+            self.stalled.push(peer);
+        }
+        false
     }
 
     fn send_to_self(&mut self, peer: PeerId, now: Time) -> bool {

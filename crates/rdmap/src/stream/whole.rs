@@ -44,7 +44,8 @@ impl Stream {
     pub fn find_whole_send(&self, arrival: Arrival, ulpdu: &[u8]) -> Option<usize> {
         let header = Header::parse(ulpdu).ok()?;
         let Target::Untagged { queue: queue::SEND, number, offset: 0, .. } = header.target else { return None };
-        let is_plain = header.last && Control::parse(header.control).is_ok_and(|control| control.opcode == Opcode::Send);
+        let is_plain =
+            header.last && Control::parse(header.control).is_ok_and(|control| control.opcode == Opcode::Send);
         let is_due = self.state.receives() && !self.awaits_ready_send && self.order.is_next(arrival);
         (is_plain && is_due && self.receives.can_skip(number)).then_some(UNTAGGED_LENGTH)
     }
