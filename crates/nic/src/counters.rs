@@ -108,6 +108,10 @@ counters! {
     endpoint_calls,
     /// Packets that endpoints have sent: RDMAP Sends with one message or several, or with what the protocols say to each other.
     endpoint_packets,
+    /// Packets among these for which no work request was needed.
+    passed_packets_sent,
+    /// Packets of peers for which no receive request was needed.
+    passed_packets_received,
 }
 
 impl Counters {
@@ -136,10 +140,10 @@ mod tests {
 
     #[test]
     fn names_and_values_go_together() {
-        let mut counters = Counters { sent_messages: 1, endpoint_packets: 2, ..Counters::default() };
+        let mut counters = Counters { sent_messages: 1, passed_packets_received: 2, ..Counters::default() };
         counters += counters;
         let values = counters.values();
         assert_eq!((Counters::NAMES[0], values[0]), ("sent_messages", 2));
-        assert_eq!((Counters::NAMES[values.len() - 1], values[values.len() - 1]), ("endpoint_packets", 4));
+        assert_eq!((Counters::NAMES[values.len() - 1], values[values.len() - 1]), ("passed_packets_received", 4));
     }
 }

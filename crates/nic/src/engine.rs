@@ -434,11 +434,6 @@ impl<N: Network, C: Clock> Engine<N, C> {
         connection.pass_packet(most, &mut cx, write)
     }
 
-    /// Whether everything that was laid out on a connection has gone.
-    pub(crate) fn has_sent_all(&self, key: DefaultKey) -> bool {
-        !matches!(self.endpoints.get(key), Some(Endpoint::Connection(connection)) if !connection.has_sent_all())
-    }
-
     /// Does something with a connection, and what follows from it.
     fn with_connection(
         &mut self,

@@ -89,7 +89,7 @@ pub(crate) static VARIABLES: [Variable; 14] = [
     Variable {
         name: "STREAM",
         possible: "a number of bytes",
-        help: "Longer messages up to so many bytes are sent at once too, in several packets; what is longer is asked for first (default 64K)",
+        help: "Longer messages up to so many bytes are sent at once too, in several packets; what is longer is asked for first (default 128K)",
         set: |parameters, text| {
             parameters.endpoint.messages.stream_bytes = bytes(text)?;
             Some(())
@@ -99,7 +99,7 @@ pub(crate) static VARIABLES: [Variable; 14] = [
         name: "EAGER",
         possible: "a number of bytes",
         help: "Still longer messages up to so many bytes are sent as soon as the receiver has told where to; longer ones are read by the receiver when \
-               it has posted its receive (default 64K, which is none)",
+               it has posted its receive (default 128K, which is none)",
         set: |parameters, text| {
             parameters.endpoint.messages.eager_bytes = bytes(text)?;
             Some(())

@@ -11,7 +11,7 @@ use weft::endpoint::{
     Address, AtomicPost, Combine, Completed, Element, Endpoint, EndpointAttributes, EndpointError, EndpointFailure,
     Event, EventQueue, Level, Loan, Match, MessageSettings, PeerId, ReceivePost, RemotePlace, SendPost, TransferPost,
 };
-use weft::verbs::{Access, Context, Progress, ProtectionDomain};
+use weft::verbs::{Access, Context, Coupling, Progress, ProtectionDomain, Split};
 
 /// Endpoints of one NIC, that all know each other.
 struct Group {
@@ -81,8 +81,25 @@ fn exactly(tag: u64) -> Match {
 }
 
 /// Around every threshold: empty, inline, one packet, three-way, one and several fragments.
-const LENGTHS: [usize; 16] =
-    [0, 1, 8, 64, 65, 128, 2048, 4096, 16_383, 16_384, 16_385, 65_536, 65_537, 1 << 20, (1 << 20) + 1, 5_000_000];
+const LENGTHS: [usize; 17] = [
+    0,
+    1,
+    8,
+    64,
+    65,
+    128,
+    2048,
+    4096,
+    16_383,
+    16_384,
+    16_385,
+    65_536,
+    131_072,
+    131_073,
+    1 << 20,
+    (1 << 20) + 1,
+    5_000_000,
+];
 
 #[test]
 fn messages_of_all_lengths_arrive_expected_and_unexpected() {
@@ -679,4 +696,47 @@ fn an_acknowledgement_goes_with_the_answer() {
     // Four packets each round when none waits for another. Where this thread loses its core the NIC's answers for it, so not in each batch.
     let fewest = (0..50).map(|_| packets_of_a_batch()).min().unwrap();
     assert!(fewest < 3 * ROUNDS, "{fewest} packets for {} messages", 2 * ROUNDS);
+}
+
+/// How many packets went out, how many of them without a work request, and how many came without a receive request, while both sides sent so many messages.
+fn packets_of(group: &Group, messages: u64) -> [u64; 3] {
+    let counts = || {
+        let counters = group.context.counters();
+        [counters.endpoint_packets, counters.passed_packets_sent, counters.passed_packets_received]
+    };
+    let one_way = |from: usize, to: usize, number: u64| {
+        let [from_end, to_end] = [&group.ends[from], &group.ends[to]];
+        let content = bytes(1000, number);
+        to_end.endpoint.receive(ReceivePost::new(vec![0; 1000]).context(number)).unwrap();
+        from_end.endpoint.send(SendPost::new(from_end.peers[to], content.clone()).context(number)).unwrap();
+        let received = to_end.events.wait_for(|event| event.completed == Completed::Receive, PATIENCE).unwrap();
+        assert!(received.context == number && received.buffer.unwrap()[..] == content[..]);
+        from_end.done(number);
+    };
+    // The first ones open the connection.
+    one_way(0, 1, 0);
+    one_way(1, 0, 0);
+    let before = counts();
+    for number in 0..messages {
+        one_way(0, 1, number);
+        one_way(1, 0, number);
+    }
+    let after = counts();
+    core::array::from_fn(|at| after[at] - before[at])
+}
+
+#[test]
+fn packets_pass_the_queues_by_where_one_thread_does_all_the_work() {
+    let [packets, sent, received] = packets_of(&Group::new(Kind::plain(Progress::Caller), 2), 50);
+    assert!(packets >= 100, "{packets}");
+    // One may be on its way in, and one have been before.
+    assert!(sent == packets && received.abs_diff(packets) <= 1, "{sent} and {received} of {packets}");
+}
+
+#[test]
+fn packets_go_through_the_queues_where_the_work_is_split() {
+    let kind = Kind { split: Split::Offload(Coupling::Coupled), ..Kind::plain(Progress::Thread) };
+    let [packets, sent, received] = packets_of(&Group::new(kind, 2), 50);
+    assert!(packets >= 100, "{packets}");
+    assert_eq!([sent, received], [0, 0]);
 }

@@ -42,6 +42,8 @@ pub(super) const GROUPS: &[Group] = &[
             ("endpoint_atomics", "atomic operations"),
             ("endpoint_calls", "atomic operations done for peers"),
             ("endpoint_packets", "packets sent"),
+            ("passed_packets_sent", "sent without a work request"),
+            ("passed_packets_received", "received without a receive request"),
         ],
         share: None,
     },

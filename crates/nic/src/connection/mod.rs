@@ -183,11 +183,6 @@ impl<P: Port> Connection<P> {
         staged || !self.outgoing.is_empty()
     }
 
-    /// Whether everything that was laid out has gone.
-    pub(crate) fn has_sent_all(&self) -> bool {
-        !self.has_unsent()
-    }
-
     /// Throws away what has not been sent.
     fn clear_unsent(&mut self, cx: &mut Context<'_>) {
         self.outgoing.clear(cx.pool);

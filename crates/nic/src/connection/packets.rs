@@ -59,6 +59,7 @@ impl<P: Port> Connection<P> {
         protocol.frames_since_asked += 1;
         cx.counters.sent_frames += 1;
         cx.counters.sent_messages += 1;
+        cx.counters.passed_packets_sent += 1;
         cx.counters.sent_copied_bytes += bytes as u64;
         Passed::Yes
     }
@@ -84,6 +85,7 @@ impl Running {
         }
         stream.take_whole_send(arrival);
         cx.counters.received_messages += 1;
+        cx.counters.passed_packets_received += 1;
         true
     }
 }

@@ -174,10 +174,9 @@ impl Link {
         region.view(|bytes| look(&bytes[..length])).ok()
     }
 
-    /// Whether a packet of so many bytes that has come on this queue pair is for this link, and can be taken as it is.
+    /// Whether a packet of so many bytes that has come on this queue pair is for this link, and would have fit its receive request.
     pub(super) fn takes(&self, queue_pair: &Arc<QueuePair>, length: usize) -> bool {
-        let is_well = self.phase == Phase::Up && !self.is_broken;
-        is_well && length <= self.slot_bytes as usize && Arc::ptr_eq(&self.queue_pair, queue_pair)
+        length <= self.slot_bytes as usize && Arc::ptr_eq(&self.queue_pair, queue_pair)
     }
 
     /// Whether another packet may be posted. Makes a slot for it if need be.

@@ -272,7 +272,7 @@ impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
             return;
         }
         let linger = self.linger;
-        self.nic.wait_until_slowly(linger, || self.ask(|core, engine| core.is_quiet(engine)).unwrap_or(true));
+        self.nic.wait_until_slowly(linger, || self.ask(|core, _| core.is_quiet()).unwrap_or(true));
         self.ask(|core, engine| core.begin_end(engine));
         self.nic.wait_until_slowly(linger, || self.ask(|core, _| core.has_ended()).unwrap_or(true));
         self.ask(|core, engine| core.end(engine));

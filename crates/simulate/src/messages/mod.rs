@@ -9,7 +9,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use weft_base::{PeerId, Random};
-use weft_nic::{Level, Progress, ReceivePost, Settings};
+use weft_nic::{Level, Progress, ReceivePost, Settings, Verify};
 
 use self::ledger::{Ledger, Request};
 use self::party::{Habits, Party};
@@ -100,6 +100,17 @@ struct Run {
     faults: bool,
 }
 
+/// Settings with which packets come by all ways: straight from staging to their endpoint, or into a receive request as long ones do.
+fn settings(random: &mut Random) -> Settings {
+    let verify = match random.below(4) {
+        0 => Verify::BeforePlace,
+        1 => Verify::InOnePass,
+        _ => Verify::LargeInPlace,
+    };
+    let direct_threshold = if random.one_in(2) { 150 } else { 32 * 1024 };
+    Settings { progress: Progress::Caller, verify, direct_threshold, ..Settings::default() }
+}
+
 impl Run {
     fn new(scenario: &MessageScenario) -> Result<Self, String> {
         let mut random = Random::new(scenario.seed);
@@ -112,8 +123,7 @@ impl Run {
         };
         let world = World::new(random.next_u64(), behaviour);
         let count = 2 + random.below(3) as usize;
-        let settings = Settings { progress: Progress::Caller, ..Settings::default() };
-        let nics: Vec<_> = (0..count).map(|_| world.nic(settings.clone())).collect();
+        let nics: Vec<_> = (0..count).map(|_| world.nic(settings(&mut random))).collect();
         let by_name = random.one_in(2);
         let parties: Result<Vec<_>, _> = nics
             .iter()
