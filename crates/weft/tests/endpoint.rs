@@ -740,3 +740,37 @@ fn packets_go_through_the_queues_where_the_work_is_split() {
     assert!(packets >= 100, "{packets}");
     assert_eq!([sent, received], [0, 0]);
 }
+
+/// Threads that sleep for completions of their own are woken by the one that runs the NIC for all of them.
+#[test]
+fn a_thread_that_sleeps_is_woken_for_a_message_that_another_one_has_received() {
+    const ROUNDS: u64 = 10;
+    let group = Group::new(Kind::plain(Progress::Caller), 3);
+    let [sender, idle, receiver] = &group.ends[..] else { panic!() };
+    let one_way = |number: u64| {
+        receiver.endpoint.receive(ReceivePost::new(vec![0; 8]).context(number)).unwrap();
+        let waits = || {
+            let start = Instant::now();
+            assert_eq!(receiver.next().context, number);
+            start.elapsed()
+        };
+        std::thread::scope(|scope| {
+            // The first of the two has the engine; the other one sleeps until it hears of something.
+            let runs = scope.spawn(|| idle.events.wait(Some(Duration::from_secs(2))));
+            std::thread::sleep(Duration::from_millis(20));
+            let waits = scope.spawn(waits);
+            std::thread::sleep(Duration::from_millis(20));
+            sender.endpoint.send(SendPost::new(sender.peers[2], bytes(8, number)).context(number)).unwrap();
+            let waited = waits.join().unwrap();
+            // Lets the first one go.
+            sender.endpoint.send(SendPost::new(sender.peers[1], bytes(8, number)).context(number)).unwrap();
+            idle.endpoint.receive(ReceivePost::new(vec![0; 8]).context(number)).unwrap();
+            assert!(runs.join().unwrap().is_some());
+            waited
+        })
+    };
+    let waits: Vec<Duration> = (0..ROUNDS).map(one_way).collect();
+    // Who is not woken looks by itself every half second. The first of them may be lucky, and on a machine that is slow many may take as long.
+    let woken = waits.iter().filter(|waited| **waited < Duration::from_millis(400)).count();
+    assert!(woken >= 3, "{waits:?}");
+}

@@ -140,7 +140,16 @@ impl Core {
         if !self.has_work(engine.now()) {
             return false;
         }
-        self.has_arrivals = false;
+        let has_arrivals = core::mem::take(&mut self.has_arrivals);
+        let any = self.attend_rounds(engine);
+        if any || has_arrivals {
+            // What has completed may be what another thread sleeps for.
+            self.turnstile.turn();
+        }
+        any
+    }
+
+    fn attend_rounds<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         self.held_back = false;
         // What was kept until now has waited long enough.
         self.stalled.append(&mut self.patient);
@@ -221,12 +230,12 @@ impl Core {
 
     /// A packet has come on this connection, and stands somewhere for a moment. Returns whether it was taken; else it must come as those do for which there are receive requests.
     pub(crate) fn take_arrival(&mut self, key: LinkKey, queue_pair: &Arc<QueuePair>, packet: &[u8], now: Time) -> bool {
+        self.has_arrivals = true;
         // What came before it goes before it.
         self.take_completions(now);
         let Some(link) = self.links.get(key.0).filter(|link| link.takes(queue_pair, packet.len())) else {
             return false;
         };
-        self.has_arrivals = true;
         if self.machine.handle_packet(link.peer, packet, now, &mut self.joint).is_err() {
             // As above.
             self.break_link(key);
