@@ -1,7 +1,7 @@
 //! Packets of message endpoints that pass the queues by.
 //!
-//! A packet is written where its frame is laid out, and read where its frame was staged: no work request, no receive request, no completion, and one copy less each way. On the wire it is
-//! the same RDMAP Send. What can't go this way (the stream is not ready for it, markers, stages on other threads, a frame that was not staged whole) goes through the queue pair as other
+//! A packet is written where its frame is laid out, and read where its frame was staged: no work request, no receive request, no completion, and one copy less at the receiver.
+//! On the wire it is the same RDMAP Send. What can't go this way (the stream is not ready for it, markers, stages on other threads, a frame that was not staged whole) goes through the queue pair as other
 //! work requests do; the order is kept, because nothing passes by what waits there.
 
 use weft_base::Port;
