@@ -66,6 +66,8 @@ pub(crate) struct Engine<N: Network, C: Clock> {
     /// Connections that are looked at in every turn.
     hot: Vec<DefaultKey>,
     rung: Vec<DefaultKey>,
+    /// Connections that answer their peers when message endpoints have been attended to.
+    answering: Vec<DefaultKey>,
     ready: Vec<Readiness>,
     /// The time of the present turn or command.
     now: Time,
@@ -114,6 +116,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
             messengers: Vec::new(),
             hot: Vec::with_capacity(64),
             rung: Vec::with_capacity(64),
+            answering: Vec::with_capacity(64),
             ready: Vec::with_capacity(64),
             now,
             next_deadline: None,
@@ -207,6 +210,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
         }
         if !self.messengers.is_empty() {
             progress |= self.attend_messengers();
+            self.answer_peers();
         }
         self.changed |= progress;
         self.idle = !progress;
@@ -264,6 +268,12 @@ impl<N: Network, C: Clock> Engine<N, C> {
             self.messengers[number] = Some(messenger);
         }
         any
+    }
+
+    fn answer_peers(&mut self) {
+        while let Some(key) = self.answering.pop() {
+            self.with_connection(key, Connection::answer);
+        }
     }
 
     fn note_deadline(&mut self, at: Option<Time>) {
@@ -405,7 +415,16 @@ impl<N: Network, C: Clock> Engine<N, C> {
 
     /// Lets a connection do what it can.
     fn drive(&mut self, key: DefaultKey) -> bool {
-        self.with_connection(key, |connection, cx| connection.drive(cx)).is_some_and(|outcome| outcome != Outcome::Idle)
+        let mut answers = false;
+        let outcome = self.with_connection(key, |connection, cx| {
+            let outcome = connection.drive(cx);
+            answers = connection.takes_answers_up();
+            outcome
+        });
+        if answers {
+            self.answering.push(key);
+        }
+        outcome.is_some_and(|outcome| outcome != Outcome::Idle)
     }
 
     /// A connection, and what it may use.

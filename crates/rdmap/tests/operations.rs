@@ -224,6 +224,29 @@ fn answers_and_requests_take_turns_message_by_message() {
 }
 
 #[test]
+fn what_asks_for_an_answer_goes_before_answers() {
+    let mut pair = Pair::new();
+    let (sink, source) = (pair.area(4000, Rights::Local), pair.area(4000, Rights::Read));
+    let read =
+        |id: u64| Operation::Read { sink: sink.slice(id * 300, 300).into(), source: target(source.stag, source.base) };
+    for id in 0..2 {
+        pair.a.post(id, read(id));
+        assert!(carry(&mut pair.a, &mut pair.b, 1500));
+    }
+    pair.b.post(0, Operation::Write { payload: gather(source.slice(0, 200)), target: target(Stag(1), 0) });
+    for id in 2..4 {
+        pair.b.post(id, read(id));
+    }
+    let opcodes: Vec<_> = core::iter::from_fn(|| pair.b.transmit(200)).map(|flying| header(&flying.bytes).1).collect();
+    let (write, response, request) = ([Opcode::Write; 2], [Opcode::ReadResponse; 2], [Opcode::ReadRequest; 2]);
+    assert_eq!(
+        opcodes,
+        [&response[..], &write, &request, &response].concat(),
+        "in the order of posting, and before answers"
+    );
+}
+
+#[test]
 fn sending_stops_when_too_much_is_on_its_way() {
     let config = StreamConfig { send_depth: 1, ..config(Role::Responder) };
     let mut pair = Pair::with(StreamConfig { ord: 200, ..config }, StreamConfig { ird: 200, ..config });

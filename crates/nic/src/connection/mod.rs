@@ -70,6 +70,8 @@ pub(crate) struct Connection<P: Port> {
     pub(crate) idle_looks: u32,
     /// The engine looks at it in every turn.
     pub(crate) is_hot: bool,
+    /// What the peer has asked for is answered when the packets that came with it were attended to.
+    answers_wait: bool,
     /// The listener that it came through, until it is decided.
     pub(crate) listener: Option<DefaultKey>,
 }
@@ -120,6 +122,7 @@ impl<P: Port> Connection<P> {
             deadline: Some(deadline),
             idle_looks: 0,
             is_hot: false,
+            answers_wait: false,
             listener: None,
         }
     }
@@ -139,6 +142,22 @@ impl<P: Port> Connection<P> {
         outcome
     }
 
+    /// Packets have come in the same turn as requests that are to be answered. Answers may be long, so what the packets give rise to goes first.
+    pub(crate) fn takes_answers_up(&mut self) -> bool {
+        core::mem::take(&mut self.answers_wait)
+    }
+
+    /// The packets have been attended to.
+    pub(crate) fn answer(&mut self, cx: &mut Context<'_>) -> Outcome {
+        self.transmit(BYTES_PER_TURN, cx);
+        self.report(cx);
+        if self.follow(cx) { Outcome::Over } else { Outcome::Progress }
+    }
+
+    fn has_answers(&mut self) -> bool {
+        self.running().is_some_and(|(running, ..)| running.core.hold().stream.has_answers())
+    }
+
     /// The bell was rung: sends what was posted, and leaves receiving to the next turn.
     pub(crate) fn send_posted(&mut self, cx: &mut Context<'_>) -> Outcome {
         self.take_posted(cx);
@@ -150,8 +169,13 @@ impl<P: Port> Connection<P> {
 
     fn drive_running(&mut self, cx: &mut Context<'_>) -> Outcome {
         let mut progress = self.take_posted(cx);
+        let packets = cx.counters.passed_packets_received;
         progress |= self.receive(cx);
-        progress |= self.transmit(BYTES_PER_TURN, cx);
+        let have_come = cx.counters.passed_packets_received != packets;
+        self.answers_wait = have_come && self.has_answers();
+        if !self.answers_wait {
+            progress |= self.transmit(BYTES_PER_TURN, cx);
+        }
         progress |= self.report(cx);
         if self.follow(cx) {
             return Outcome::Over;

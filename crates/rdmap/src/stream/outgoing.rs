@@ -30,7 +30,7 @@ pub(super) struct Outgoing {
     pub(super) is_silent: bool,
     /// The message that has begun and is not whole: its segments are not interleaved with others.
     pub(super) begun: Option<Source>,
-    /// Answers and requests take turns, message by message.
+    /// Answers and requests take turns, message by message. What asks for an answer goes before both.
     pub(super) answers_next: bool,
     pub(super) send_number: MessageNumber,
     pub(super) request_number: MessageNumber,

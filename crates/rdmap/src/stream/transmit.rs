@@ -55,6 +55,12 @@ impl Stream {
         Some(Segment { header: self.outgoing.pen.bytes(), payload, length: formed.length })
     }
 
+    /// Whether something that the peer has asked for is to be sent.
+    #[must_use]
+    pub fn has_answers(&self) -> bool {
+        !self.responder.is_empty()
+    }
+
     /// Whether [`Stream::poll_transmit`] has something.
     #[must_use]
     pub fn can_transmit(&self) -> bool {
@@ -103,7 +109,7 @@ impl Stream {
 
     fn choose(&self) -> Option<Source> {
         match (!self.responder.is_empty(), self.may_start_request()) {
-            (true, true) if self.outgoing.answers_next => Some(Source::Answer),
+            (true, true) if self.outgoing.answers_next && !self.asks_next() => Some(Source::Answer),
             (true, false) => Some(Source::Answer),
             (_, true) => Some(Source::Request),
             (false, false) => None,
@@ -118,6 +124,12 @@ impl Stream {
             return false;
         }
         !entry.request.operation.is_answered() || self.requester.has_room()
+    }
+
+    /// Whether the next request asks for an answer. It is short, and the peer could be answering already; and there are never more of them than the peer answers at a time, so they
+    /// need not take turns with our own answers.
+    fn asks_next(&self) -> bool {
+        self.sends.next().is_some_and(|(_, entry)| entry.request.operation.is_answered())
     }
 
     fn form_terminate(&mut self) -> Option<Formed> {
