@@ -163,6 +163,15 @@ pub trait Watch: Send + Sync {
     /// Ends the sleep under way, or the next one.
     fn wake(&self);
 
+    /// The processor on which the calling thread runs, as far as can be known.
+    fn processor(&self) -> Option<u32> {
+        None
+    }
+
+    /// The calling thread is a NIC's own, and works for one that was on this processor last. Where more threads want to run than there are processors, it runs there from
+    /// now on, so that the time it takes is its program's and nobody else's; elsewhere it runs where the system lets it.
+    fn follow(&self, _processor: Option<u32>) {}
+
     /// Whether threads stand in line for the processors now, as far as can be known: who is away then may only wait for its turn.
     fn is_crowded(&self) -> bool {
         false

@@ -13,6 +13,7 @@ const MORE: usize = 2;
 pub(crate) struct Crowd {
     /// `/proc/loadavg`, if it is there.
     load: Option<File>,
+    processors: usize,
     /// So many threads are none.
     most: usize,
 }
@@ -20,14 +21,23 @@ pub(crate) struct Crowd {
 impl Crowd {
     pub(crate) fn new() -> Self {
         let processors = available_parallelism().map_or(1, usize::from);
-        Self { load: File::open("/proc/loadavg").ok(), most: EACH * processors + MORE }
+        Self { load: File::open("/proc/loadavg").ok(), processors, most: EACH * processors + MORE }
     }
 
     /// Whether more threads want to run than [`EACH`] for each processor of this process and [`MORE`]. A system call of a microsecond.
     pub(crate) fn is_there(&self) -> bool {
+        self.running().is_some_and(|running| running > self.most)
+    }
+
+    /// Whether more threads want to run than there are processors for this process. As dear.
+    pub(crate) fn is_full(&self) -> bool {
+        self.running().is_some_and(|running| running > self.processors)
+    }
+
+    fn running(&self) -> Option<usize> {
         let mut text = [0; 64];
-        let length = self.load.as_ref().and_then(|load| load.read_at(&mut text, 0).ok()).unwrap_or(0);
-        running(&text[..length]).is_some_and(|running| running > self.most)
+        let length = self.load.as_ref()?.read_at(&mut text, 0).ok()?;
+        running(&text[..length])
     }
 }
 
@@ -56,8 +66,10 @@ mod tests {
         assert!(crowd.load.is_none() || crowd.is_there());
         crowd.most = usize::MAX;
         assert!(!crowd.is_there());
+        crowd.processors = usize::MAX;
+        assert!(!crowd.is_full());
         crowd.load = None;
-        crowd.most = 0;
-        assert!(!crowd.is_there());
+        (crowd.most, crowd.processors) = (0, 0);
+        assert!(!crowd.is_there() && !crowd.is_full());
     }
 }

@@ -8,6 +8,7 @@
 //!
 //! All sockets are non-blocking, have no Nagle delay, and close on exec, as all descriptors do that this crate makes.
 
+mod berth;
 pub mod board;
 mod clock;
 mod crowd;

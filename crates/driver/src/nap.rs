@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use weft_base::{PortError, Waker, Watch};
 
+use crate::berth::{Berth, processor};
 use crate::crowd::Crowd;
 use crate::epoll::{Epoll, Events};
 use crate::timer::TimerFd;
@@ -22,12 +23,13 @@ pub(crate) struct Nap {
     timer: TimerFd,
     waker: EpollWaker,
     crowd: Crowd,
+    berth: Berth,
 }
 
 impl Nap {
     pub(crate) fn new(network: Arc<Epoll>) -> Result<Self, PortError> {
         let (outer, timer, waker) = (Epoll::new()?, TimerFd::new()?, EpollWaker::new()?);
-        let nap = Self { outer, network, timer, waker, crowd: Crowd::new() };
+        let nap = Self { outer, network, timer, waker, crowd: Crowd::new(), berth: Berth::default() };
         nap.outer.watch(nap.network.as_fd(), PACKETS, 0)?;
         nap.outer.watch(nap.timer.as_fd(), TIMER, libc::EPOLLIN as u32)?;
         nap.outer.watch(nap.waker.as_fd(), WAKER, libc::EPOLLIN as u32)?;
@@ -63,6 +65,14 @@ impl Watch for Nap {
 
     fn wake(&self) {
         self.waker.wake();
+    }
+
+    fn processor(&self) -> Option<u32> {
+        processor()
+    }
+
+    fn follow(&self, processor: Option<u32>) {
+        self.berth.follow(processor, || self.crowd.is_full());
     }
 
     fn is_crowded(&self) -> bool {

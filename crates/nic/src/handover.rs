@@ -63,6 +63,8 @@ pub(crate) trait Seat {
 
     /// How long ago the last visit of a caller was.
     fn quiet_for(&self) -> Duration;
+    /// On which processor that was.
+    fn processor(&self) -> Option<u32>;
     /// The engine, unless somebody else has it.
     fn try_take(&self) -> Option<Self::Hold<'_>>;
     /// The thread shall end.
@@ -269,6 +271,7 @@ impl<F: Flag> Handover<F> {
             watch.set_packets(false);
             return Some(next);
         }
+        watch.follow(seat.processor());
         let Some(mut hold) = self.try_take(seat) else {
             // Who has the engine sees to the packets, and recalls the thread.
             watch.set_packets(false);

@@ -1,7 +1,7 @@
 //! An engine and what stands around it: its lock, its doorbell, and the thread that runs it while no caller does.
 
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -28,6 +28,8 @@ pub(crate) struct Place {
 const TIMERS_PER_LOOK: u32 = 200;
 /// However much a timer costs, no longer than this passes between two looks.
 const LONGEST_PATROL: Duration = Duration::from_millis(1);
+/// No processor.
+const NO_PROCESSOR: u32 = u32::MAX;
 
 /// What the lanes of a NIC have in common.
 pub(crate) struct Common<C> {
@@ -85,6 +87,8 @@ pub(crate) struct Lane<N: Network, C: Clock> {
     handover: Handover,
     /// When a caller was here last, as [`Time`] in nanoseconds.
     last_visit: AtomicU64,
+    /// On which processor; [`NO_PROCESSOR`] if that is not known.
+    last_processor: AtomicU32,
     pub(crate) common: Arc<Common<C>>,
 }
 
@@ -98,7 +102,8 @@ impl<N: Network, C: Clock> Lane<N, C> {
     ) -> Self {
         let away = if common.settings.progress.caller_runs() { common.settings.away } else { Duration::ZERO };
         let handover = Handover::new(away);
-        Self { index, engine: Mutex::new(engine), bell, watch, handover, last_visit: AtomicU64::new(0), common }
+        let (last_visit, last_processor) = (AtomicU64::new(0), AtomicU32::new(NO_PROCESSOR));
+        Self { index, engine: Mutex::new(engine), bell, watch, handover, last_visit, last_processor, common }
     }
 
     /// A calling thread takes the engine, if nobody has it.
@@ -250,6 +255,12 @@ impl<N: Network, C: Clock> Seat for Lane<N, C> {
         self.common.clock.now().since(Time::from_nanos(self.last_visit.load(Ordering::Relaxed)))
     }
 
+    fn processor(&self) -> Option<u32> {
+        let processor = self.last_processor.load(Ordering::Relaxed);
+        // A thread that does all the work is not to stand behind those that wait for it.
+        (processor != NO_PROCESSOR && self.shares()).then_some(processor)
+    }
+
     fn try_take(&self) -> Option<ThreadHold<'_, N, C>> {
         let guard = self.engine.try_lock()?;
         let mut held = Held::new(guard, self, Runner::Thread);
@@ -339,7 +350,12 @@ impl<'a, N: Network, C: Clock> Held<'a, N, C> {
         self.look_at_clock();
         self.lane.last_visit.store(self.now().as_nanos(), Ordering::Relaxed);
         let away = self.lane.handover.away();
-        self.is_beat_due(away / 2)
+        let due = self.is_beat_due(away / 2);
+        if due {
+            let processor = self.lane.watch.processor().unwrap_or(NO_PROCESSOR);
+            self.lane.last_processor.store(processor, Ordering::Relaxed);
+        }
+        due
     }
 
     /// Whether this visit is the first for a while.

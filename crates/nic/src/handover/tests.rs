@@ -39,7 +39,12 @@ struct System {
     timer: bool,
     woken: bool,
     sleeps: u32,
+    /// Where the NIC's thread went to run.
+    followed: Option<u32>,
 }
+
+/// Where the callers run.
+const CALLERS: u32 = 3;
 
 #[derive(Default)]
 struct World {
@@ -81,6 +86,10 @@ impl Watch for World {
 
     fn wake(&self) {
         self.change(|system| system.woken = true);
+    }
+
+    fn follow(&self, processor: Option<u32>) {
+        self.change(|system| system.followed = processor);
     }
 }
 
@@ -130,6 +139,8 @@ impl Drop for Held<'_> {
 
 impl Hold for Held<'_> {
     fn turn(&mut self) -> bool {
+        let followed = self.model.world.system.lock().unwrap().followed;
+        assert!(self.model.left_out.is_some() || followed == Some(CALLERS), "the thread takes others' time");
         self.handle()
     }
 
@@ -156,6 +167,10 @@ impl Seat for Model {
         let looks = self.looks.load(Ordering::SeqCst);
         self.looks.store(looks.saturating_sub(1), Ordering::SeqCst);
         if looks > 0 { Duration::ZERO } else { Duration::MAX }
+    }
+
+    fn processor(&self) -> Option<u32> {
+        Some(CALLERS)
     }
 
     fn try_take(&self) -> Option<Held<'_>> {
