@@ -20,8 +20,7 @@ pub struct Settings {
     /// Messages up to this many bytes are sent as soon as the receiver has said where to: into the receive's memory, or into a buffer. Longer ones wait for
     /// their receive, which reads them.
     pub eager_bytes: u64,
-    /// Long messages are read in pieces of this many bytes. A request of ours waits behind a piece that we are sending, so where both sides send long messages, long pieces
-    /// make the two go one after the other.
+    /// Long messages are read in pieces of this many bytes. A packet of ours waits behind a piece that we are sending.
     pub fragment_bytes: u64,
     /// Pieces of one message that are read at a time.
     pub fragments_under_way: u16,
@@ -46,7 +45,7 @@ impl Default for Settings {
             short_bytes: 16 * 1024,
             stream_bytes: 128 * 1024,
             eager_bytes: 128 * 1024,
-            fragment_bytes: 256 * 1024,
+            fragment_bytes: 1024 * 1024,
             fragments_under_way: 8,
             unexpected_bytes: 64 * 1024 * 1024,
             idle_timeout: None,

@@ -108,7 +108,7 @@ pub(crate) static VARIABLES: [Variable; 14] = [
     Variable {
         name: "FRAGMENT",
         possible: "a number of bytes, at least 4K",
-        help: "Longer messages are read in pieces of so many bytes (default 256K)",
+        help: "Longer messages are read in pieces of so many bytes (default 1M)",
         set: |parameters, text| {
             parameters.endpoint.messages.fragment_bytes = between(bytes(text)?, 4096..=1 << 31)?;
             Some(())
