@@ -6,6 +6,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::contestant::Entry;
+use super::distance;
 use super::job::{Job, Kind, Switch};
 use super::measure::median;
 use super::metric::metrics;
@@ -65,6 +66,8 @@ impl Plan {
 pub(crate) struct Results {
     pub(crate) cells: Vec<Cell>,
     pub(crate) missing: Vec<Missing>,
+    /// Runs that were repeated because they were made with cores much farther apart than others.
+    pub(crate) repeated: usize,
 }
 
 /// The runs of one contestant in one case.
@@ -108,6 +111,22 @@ impl Results {
         Some(format!("{} failed: {}", broken.name, broken.reason))
     }
 
+    /// How far cores were apart, in each run.
+    pub(crate) fn cores_apart(&self) -> impl Iterator<Item = f64> {
+        self.cells.iter().flat_map(|cell| &cell.runs).filter_map(|run| run.cores_apart_ns)
+    }
+
+    /// Throws those runs of a contestant in a case away that were made with cores much farther apart than the nearest of all. Returns how many there were.
+    fn take_unlike(&mut self, entry: usize, case: usize) -> usize {
+        let Some(least) = self.cores_apart().reduce(f64::min) else { return 0 };
+        let cell = self.cells.iter_mut().find(|cell| cell.entry == entry && cell.case == case);
+        cell.map_or(0, |cell| {
+            let before = cell.runs.len();
+            cell.runs.retain(|run| run.cores_apart_ns.is_none_or(|apart| !distance::is_far(apart, least)));
+            before - cell.runs.len()
+        })
+    }
+
     fn is_missing(&self, entry: usize, case: usize) -> bool {
         self.missing.iter().any(|missing| missing.entry == entry && missing.case.is_none_or(|missing| missing == case))
     }
@@ -142,9 +161,26 @@ pub(crate) fn run(plan: &Plan) -> Result<Results, Failure> {
                 progress.inc(1);
             }
         }
+        repeat_unlike(plan, at, &progress, &mut results)?;
     }
     progress.finish_and_clear();
     Ok(results)
+}
+
+/// Repeats runs of a case that were made with cores much farther apart than others were, once each: else it would be chance which contestants had them. A repeated one counts
+/// whatever it was made with.
+fn repeat_unlike(plan: &Plan, case: usize, progress: &ProgressBar, results: &mut Results) -> Result<(), Failure> {
+    for entry in 0..plan.entries.len() {
+        let unlike = results.take_unlike(entry, case);
+        progress.inc_length(unlike as u64);
+        for _ in 0..unlike {
+            progress.set_message(format!("{} {} again", plan.entries[entry], plan.cases[case].size()));
+            one(plan, entry, case, results)?;
+            progress.inc(1);
+        }
+        results.repeated += unlike;
+    }
+    Ok(())
 }
 
 fn find_out_who_can(plan: &Plan, results: &mut Results) -> Result<(), Failure> {
@@ -193,4 +229,27 @@ fn progress(plan: &Plan) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {elapsed} of about {duration}  {msg}")
         .expect("the template is well formed");
     bar.with_style(style)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_with_cores_far_apart_are_not_kept_beside_others() {
+        let run = |apart| Run { sides: Vec::new(), cores_apart_ns: apart };
+        let mut results = Results::default();
+        let kept =
+            |results: &Results, entry| results.runs(entry, 0).iter().map(|run| run.cores_apart_ns).collect::<Vec<_>>();
+        for apart in [Some(320.0), None, Some(330.0)] {
+            results.add(0, 0, run(apart));
+        }
+        assert_eq!(results.take_unlike(0, 0), 0, "all are as far");
+        for apart in [300.0, 57.0, 64.0] {
+            results.add(1, 0, run(Some(apart)));
+        }
+        assert_eq!((results.take_unlike(0, 0), results.take_unlike(1, 0)), (2, 1));
+        assert_eq!((kept(&results, 0), kept(&results, 1)), (vec![None], vec![Some(57.0), Some(64.0)]));
+        assert_eq!(results.take_unlike(2, 0), 0, "who was not measured");
+    }
 }

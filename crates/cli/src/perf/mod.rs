@@ -8,6 +8,7 @@ mod arguments;
 mod campaign;
 mod contestant;
 mod contestants;
+mod distance;
 mod job;
 mod measure;
 mod metric;

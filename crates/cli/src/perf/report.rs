@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::campaign::{Plan, Results};
+use super::distance::describe;
 use super::measure::median;
 use super::metric::{Column, Metric, metrics, title};
 use super::session::Run;
@@ -27,6 +28,10 @@ pub(crate) struct Report {
     congestion_control: String,
     version: &'static str,
     commit: &'static str,
+    /// A cache line's way from core to core and back, over all runs: the least, the median, the most.
+    cores_apart_ns: Option<[f64; 3]>,
+    /// Runs that were made again because cores were much farther apart than in others.
+    repeated_runs: usize,
     settings: Value,
     not_measured: Vec<Value>,
     rows: Vec<Row>,
@@ -46,8 +51,11 @@ struct Row {
     median: Option<f64>,
     p99: Option<f64>,
     runs: usize,
+    /// The median over these runs.
+    cores_apart_ns: Option<f64>,
     peer: Option<String>,
     peer_median: Option<f64>,
+    peer_cores_apart_ns: Option<f64>,
     ratio: Option<f64>,
 }
 
@@ -64,6 +72,8 @@ impl Report {
                 .map_or_else(|_| "unknown".into(), |text| text.trim().to_owned()),
             version: env!("CARGO_PKG_VERSION"),
             commit: env!("WEFT_COMMIT"),
+            cores_apart_ns: cores_apart(results),
+            repeated_runs: results.repeated,
             settings: settings(plan),
             not_measured: not_measured(results),
             rows: rows(plan, results),
@@ -108,6 +118,9 @@ impl Report {
             ));
         }
         text.push_str(&plan.test.design().afterword(plan, results));
+        if let Some(apart) = describe(results.cores_apart(), results.repeated) {
+            text.push_str(&format!("\n{apart}\n"));
+        }
         text.push_str(&complaints(plan, results));
         text
     }
@@ -240,8 +253,10 @@ fn row(plan: &Plan, results: &Results, (entry, at): (usize, usize), metric: &Met
         median,
         p99: median_of(runs, metric.p99),
         runs: runs.len(),
+        cores_apart_ns: median_of(runs, |run| run.cores_apart_ns),
         peer: peer.map(|peer| plan.entries[peer].to_string()),
         peer_median,
+        peer_cores_apart_ns: peer.and_then(|peer| median_of(results.runs(peer, at), |run| run.cores_apart_ns)),
         ratio: ratio(median, peer_median),
     }
 }
@@ -249,6 +264,11 @@ fn row(plan: &Plan, results: &Results, (entry, at): (usize, usize), metric: &Met
 fn ratio(median: Option<f64>, peer_median: Option<f64>) -> Option<f64> {
     let ratio = median? / peer_median?;
     ratio.is_finite().then_some(ratio)
+}
+
+fn cores_apart(results: &Results) -> Option<[f64; 3]> {
+    let apart = || results.cores_apart();
+    Some([apart().reduce(f64::min)?, median(apart())?, apart().reduce(f64::max)?])
 }
 
 fn median_of(runs: &[Run], value: fn(&Run) -> Option<f64>) -> Option<f64> {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
+use super::distance::between_cores;
 use super::job::Job;
 use super::measure::{Figure, Measured};
 use super::peer::{LINE_LIMIT, PEER_COMMAND, Said};
@@ -24,6 +25,8 @@ use super::scratch;
 pub(crate) struct Run {
     /// What each process saw. Of two, the first is passive.
     pub(crate) sides: Vec<Measured>,
+    /// How far two cores were apart, in nanoseconds of a cache line's way there and back: the most of before and after.
+    pub(crate) cores_apart_ns: Option<f64>,
 }
 
 impl Run {
@@ -61,6 +64,7 @@ pub(crate) fn run(
     limit: Duration,
     provider: Option<&Provider>,
 ) -> Result<Run, String> {
+    let before = between_cores();
     let deadline = Instant::now() + limit;
     let (sender, heard) = channel();
     let start = |rank| Conversation::start(rank, place, provider, sender.clone());
@@ -84,7 +88,8 @@ pub(crate) fn run(
     // All at once, so that nobody keeps another one waiting.
     sides.iter_mut().for_each(Conversation::dismiss);
     sides.into_iter().for_each(Conversation::end);
-    Ok(Run { sides: measured })
+    let cores_apart_ns = before.into_iter().chain(between_cores()).reduce(f64::max);
+    Ok(Run { sides: measured, cores_apart_ns })
 }
 
 /// What one of `ranks` processes is called.
@@ -286,7 +291,7 @@ mod tests {
     #[test]
     fn the_active_side_knows_best() {
         let side = |value| Measured { value, ..Measured::default() };
-        let run = |passive, active| Run { sides: vec![side(passive), side(active)] };
+        let run = |passive, active| Run { sides: vec![side(passive), side(active)], cores_apart_ns: None };
         assert_eq!(run(Some(1.0), Some(2.0)).value(), Some(2.0));
         assert_eq!(run(Some(1.0), None).value(), Some(1.0));
         assert_eq!(run(None, None).value(), None);
