@@ -168,9 +168,11 @@ pub trait Watch: Send + Sync {
         None
     }
 
-    /// The calling thread is a NIC's own, and works for one that was on this processor last. Where more threads want to run than there are processors, it runs there from
-    /// now on, so that the time it takes is its program's and nobody else's; elsewhere it runs where the system lets it.
-    fn follow(&self, _processor: Option<u32>) {}
+    /// The calling thread, which must be the NIC's own, works for one that was on this processor last. While more threads want to run than the machine has processors, it runs there alone, so
+    /// that the time it takes is its program's and nobody else's; else it runs where the system lets it. Returns whether that has changed.
+    fn follow(&self, _processor: Option<u32>) -> bool {
+        false
+    }
 
     /// Whether threads stand in line for the processors now, as far as can be known: who is away then may only wait for its turn.
     fn is_crowded(&self) -> bool {

@@ -1,9 +1,14 @@
 //! Which processor a NIC's thread runs on.
 
 use core::mem::zeroed;
+use core::time::Duration;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
-use libc::{cpu_set_t, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use libc::{CPU_EQUAL, cpu_set_t, sched_getaffinity, sched_getcpu, sched_setaffinity};
+
+/// Whether the machine is full is asked no more often than this.
+const EVERY: Duration = Duration::from_millis(1);
 
 /// The processor on which the calling thread runs.
 pub(crate) fn processor() -> Option<u32> {
@@ -13,33 +18,63 @@ pub(crate) fn processor() -> Option<u32> {
 
 /// The place of a thread: where the system lets it run, or on one processor for a time.
 #[derive(Default)]
-pub(crate) struct Berth {
-    /// Where it may run when it is not tied to one.
-    free: Mutex<Option<cpu_set_t>>,
+pub(crate) struct Berth(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    tie: Option<Tie>,
+    /// When the machine was looked at, whether it was full, and whether it had been before.
+    looked: Option<(Instant, bool, bool)>,
+}
+
+/// A thread that runs on one processor.
+struct Tie {
+    one: cpu_set_t,
+    /// Where it may run otherwise.
+    all: cpu_set_t,
 }
 
 impl Berth {
-    /// While the machine is full, the calling thread runs on this processor alone, if it may at all; else where it ran before.
-    pub(crate) fn follow(&self, wanted: Option<u32>, is_full: impl FnOnce() -> bool) {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_there = wanted == processor();
-        if is_there && free.is_none() {
-            return;
+    /// While the machine is full, the calling thread runs on this processor alone, if it may at all; else wherever it may. Returns whether that has changed.
+    pub(crate) fn follow(&self, wanted: Option<u32>, is_full: impl FnOnce() -> bool) -> bool {
+        let state = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = wanted.filter(|_| state.is_full(is_full));
+        if wanted.is_none() && state.tie.is_none() {
+            return false;
         }
-        match wanted {
-            Some(wanted) if is_full() => {
-                if !is_there
-                    && let Some(all) = free.or_else(allowed)
-                    && let Some(one) = only(wanted, &all)
-                    && allow(&one)
-                {
-                    *free = Some(all);
-                }
+        let Some(now) = allowed() else { return false };
+        // Somebody else may have moved it.
+        let tie = state.tie.take().filter(|tie| equal(&tie.one, &now));
+        let all = tie.as_ref().map_or(now, |tie| tie.all);
+        match wanted.and_then(|wanted| only(wanted, &all)) {
+            Some(one) if equal(&one, &now) => {
+                state.tie = tie;
+                false
             }
-            _ => {
-                if let Some(all) = free.take() {
-                    allow(&all);
-                }
+            Some(one) if allow(&one) => {
+                state.tie = Some(Tie { one, all });
+                true
+            }
+            _ => tie.is_some() && allow(&all),
+        }
+    }
+}
+
+impl State {
+    /// Whether the machine is full; it takes two looks that agree to change what is thought of it.
+    fn is_full(&mut self, ask: impl FnOnce() -> bool) -> bool {
+        let now = Instant::now();
+        match self.looked {
+            Some((at, _, answer)) if now.duration_since(at) < EVERY => answer,
+            Some((_, last, answer)) => {
+                let seen = ask();
+                let answer = if seen == last { seen } else { answer };
+                self.looked = Some((now, seen, answer));
+                answer
+            }
+            None => {
+                self.looked = Some((now, ask(), false));
+                false
             }
         }
     }
@@ -58,6 +93,11 @@ fn allowed() -> Option<cpu_set_t> {
 fn allow(set: &cpu_set_t) -> bool {
     // SAFETY: Reads the set during the call alone.
     unsafe { sched_setaffinity(0, size_of::<cpu_set_t>(), set) == 0 }
+}
+
+fn equal(one: &cpu_set_t, other: &cpu_set_t) -> bool {
+    // SAFETY: Compares numbers.
+    unsafe { CPU_EQUAL(one, other) }
 }
 
 /// This one processor, if it is one of `all`.
@@ -84,39 +124,86 @@ mod tests {
         (0..libc::CPU_SETSIZE as u32).filter(|place| only(*place, set).is_some()).collect()
     }
 
+    fn here() -> Vec<u32> {
+        places(&allowed().unwrap())
+    }
+
+    /// On a machine that has been as full as this for long.
+    fn follow(berth: &Berth, wanted: Option<u32>, is_full: bool) -> bool {
+        let seen = Instant::now().checked_sub(EVERY).unwrap();
+        berth.0.lock().unwrap().looked = Some((seen, is_full, is_full));
+        berth.follow(wanted, || is_full)
+    }
+
+    /// Does this on a thread of its own, for it is that which is moved.
+    fn apart(act: impl FnOnce() + Send) {
+        thread::scope(|scope| scope.spawn(act).join().unwrap());
+    }
+
     #[test]
     fn a_thread_goes_where_it_is_told_and_may_go_anywhere_again() {
-        // A thread of its own, for it is that which is moved.
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                let all = places(&allowed().unwrap());
-                let berth = Berth::default();
-                for &place in all.iter().chain(&all) {
-                    berth.follow(Some(place), || true);
-                    assert_eq!(processor(), Some(place));
-                }
-                assert!(all.len() == 1 || places(&allowed().unwrap()).len() == 1);
-                berth.follow(all.last().copied(), || false);
-                assert_eq!(places(&allowed().unwrap()), all);
-                berth.follow(None, || panic!("nobody is followed"));
-                assert_eq!(places(&allowed().unwrap()), all);
-            });
+        apart(|| {
+            let (all, berth) = (here(), Berth::default());
+            for &place in all.iter().chain(&all) {
+                let changed = here() != [place];
+                assert_eq!((follow(&berth, Some(place), true), here()), (changed, vec![place]));
+                assert_eq!(processor(), Some(place));
+            }
+            assert_eq!((follow(&berth, all.last().copied(), false), here()), (all.len() > 1, all.clone()));
+            follow(&berth, all.first().copied(), true);
+            follow(&berth, None, true);
+            assert_eq!(here(), all, "nobody to follow");
         });
     }
 
     #[test]
     fn it_does_not_go_where_it_may_not() {
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                let all = allowed().unwrap();
-                let here = processor().unwrap();
-                assert!(allow(&only(here, &all).unwrap()));
-                let berth = Berth::default();
-                for place in places(&all).into_iter().chain([libc::CPU_SETSIZE as u32 - 1, u32::MAX]) {
-                    berth.follow(Some(place), || true);
-                    assert_eq!((processor(), places(&allowed().unwrap())), (Some(here), vec![here]), "{place}");
-                }
-            });
+        apart(|| {
+            let all = allowed().unwrap();
+            let place = processor().unwrap();
+            assert!(allow(&only(place, &all).unwrap()));
+            let berth = Berth::default();
+            for wanted in places(&all).into_iter().chain([libc::CPU_SETSIZE as u32 - 1, u32::MAX]) {
+                assert!(!follow(&berth, Some(wanted), true));
+                assert_eq!(here(), [place], "{wanted}");
+            }
         });
+    }
+
+    #[test]
+    fn where_somebody_else_put_it_it_stays() {
+        apart(|| {
+            let (all, berth) = (here(), Berth::default());
+            let [first, .., last] = all[..] else { return };
+            follow(&berth, Some(first), true);
+            assert!(allow(&only(last, &allowed_everywhere(&all)).unwrap()));
+            assert!(!follow(&berth, Some(first), true) && !follow(&berth, None, false));
+            assert_eq!(here(), [last]);
+        });
+    }
+
+    fn allowed_everywhere(places: &[u32]) -> cpu_set_t {
+        // SAFETY: As in `only`.
+        unsafe {
+            let mut all: cpu_set_t = zeroed();
+            places.iter().for_each(|place| libc::CPU_SET(*place as usize, &mut all));
+            all
+        }
+    }
+
+    #[test]
+    fn one_look_changes_nothing() {
+        let mut state = State::default();
+        let mut look = |full: bool| {
+            if let Some(looked) = &mut state.looked {
+                looked.0 -= EVERY;
+            }
+            state.is_full(|| full)
+        };
+        assert_eq!(
+            [true, false, true, true, false, true, false, false].map(&mut look),
+            [false, false, false, true, true, true, true, false]
+        );
+        assert!(!state.is_full(|| panic!("asked again at once")));
     }
 }

@@ -13,6 +13,7 @@ const MORE: usize = 2;
 pub(crate) struct Crowd {
     /// `/proc/loadavg`, if it is there.
     load: Option<File>,
+    /// Of the whole machine, as the count is.
     processors: usize,
     /// So many threads are none.
     most: usize,
@@ -20,8 +21,11 @@ pub(crate) struct Crowd {
 
 impl Crowd {
     pub(crate) fn new() -> Self {
-        let processors = available_parallelism().map_or(1, usize::from);
-        Self { load: File::open("/proc/loadavg").ok(), processors, most: EACH * processors + MORE }
+        let mine = available_parallelism().map_or(1, usize::from);
+        // SAFETY: Takes a number, returns one.
+        let all = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+        let processors = usize::try_from(all).unwrap_or(0).max(mine);
+        Self { load: File::open("/proc/loadavg").ok(), processors, most: EACH * mine + MORE }
     }
 
     /// Whether more threads want to run than [`EACH`] for each processor of this process and [`MORE`]. A system call of a microsecond.
@@ -29,7 +33,7 @@ impl Crowd {
         self.running().is_some_and(|running| running > self.most)
     }
 
-    /// Whether more threads want to run than there are processors for this process. As dear.
+    /// Whether more threads want to run than the machine has processors. As dear.
     pub(crate) fn is_full(&self) -> bool {
         self.running().is_some_and(|running| running > self.processors)
     }

@@ -71,8 +71,8 @@ impl Watch for Nap {
         processor()
     }
 
-    fn follow(&self, processor: Option<u32>) {
-        self.berth.follow(processor, || self.crowd.is_full());
+    fn follow(&self, processor: Option<u32>) -> bool {
+        self.berth.follow(processor, || self.crowd.is_full())
     }
 
     fn is_crowded(&self) -> bool {

@@ -210,8 +210,8 @@ impl<N: Network, C: Clock> Engine<N, C> {
         }
         if !self.messengers.is_empty() {
             progress |= self.attend_messengers();
-            self.answer_peers();
         }
+        self.answer_peers();
         self.changed |= progress;
         self.idle = !progress;
         progress
@@ -418,10 +418,10 @@ impl<N: Network, C: Clock> Engine<N, C> {
         let mut answers = false;
         let outcome = self.with_connection(key, |connection, cx| {
             let outcome = connection.drive(cx);
-            answers = connection.takes_answers_up();
+            answers = connection.answers_wait();
             outcome
         });
-        if answers {
+        if answers && !self.answering.contains(&key) {
             self.answering.push(key);
         }
         outcome.is_some_and(|outcome| outcome != Outcome::Idle)

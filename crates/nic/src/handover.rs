@@ -16,6 +16,8 @@
 //! take a turn of its own for what the caller does by itself in its next one, and be in its way. So callers may be away for [`AWAY_IN_A_CROWD`] there, and are not
 //! looked after more often: looks alone, every 5 ms, made 16 ranks on two processors several times slower (`docs/architecture.md`).
 //!
+//! Before the thread takes the engine it goes where its callers were, if the machine is full ([`Watch::follow`]), and looks again whether they are there then.
+//!
 //! The flags are sequentially consistent, and each change of one is followed by a look at the other side's: of two that race, one sees what
 //! the other did. The tests let a model checker try the interleavings.
 
@@ -125,6 +127,8 @@ const NO_PAUSE: Duration = Duration::from_micros(60);
 const STREAK_PART: u32 = 16;
 /// ... but for no longer than so many times the usual time between two looks.
 const STREAK_PATROLS: u32 = 8;
+/// After so many turns with something to do, the thread that works for callers looks again where it should run.
+const TURNS_AT_A_PLACE: u32 = 1000;
 /// How long callers may be away where threads stand in line for the processors: more than the turns of all others take.
 const AWAY_IN_A_CROWD: Duration = Duration::from_millis(50);
 
@@ -267,11 +271,15 @@ impl<F: Flag> Handover<F> {
 
     /// The thread was woken. Returns how long it may sleep next.
     fn take_over<S: Seat>(&self, seat: &S, watch: &dyn Watch) -> Option<Duration> {
-        if let Some(next) = self.patrol(seat.quiet_for(), watch) {
-            watch.set_packets(false);
-            return Some(next);
+        let mut next = self.patrol(seat.quiet_for(), watch);
+        if next.is_none() && watch.follow(seat.processor()) {
+            // To go there may have taken long.
+            next = self.patrol(seat.quiet_for(), watch);
         }
-        watch.follow(seat.processor());
+        if next.is_some() {
+            watch.set_packets(false);
+            return next;
+        }
         let Some(mut hold) = self.try_take(seat) else {
             // Who has the engine sees to the packets, and recalls the thread.
             watch.set_packets(false);
@@ -282,9 +290,11 @@ impl<F: Flag> Handover<F> {
             hold.note(Event::TakenOver);
         }
         let mut worked = false;
+        let mut turns = 0;
         loop {
             if hold.turn() {
                 worked = true;
+                turns += 1;
             } else if let Some(longest) = self.guard(&mut hold, watch) {
                 self.adapt(worked);
                 return longest;
@@ -299,6 +309,10 @@ impl<F: Flag> Handover<F> {
             if hold.is_wanted() || seat.stopped() {
                 // Who wants the engine, and who stops it, recalls the thread. Until then it would only be in their way.
                 return None;
+            }
+            if turns == TURNS_AT_A_PLACE && self.longest_away_ns > 0 {
+                // There is more to do, perhaps on another processor.
+                return Some(Duration::ZERO);
             }
         }
     }

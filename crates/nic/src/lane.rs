@@ -128,6 +128,7 @@ impl<N: Network, C: Clock> Lane<N, C> {
 
     /// No calling thread will be here for long.
     pub(crate) fn leave(&self) {
+        self.last_processor.store(NO_PROCESSOR, Ordering::Relaxed);
         self.handover.leave(&*self.watch);
     }
 
@@ -352,10 +353,14 @@ impl<'a, N: Network, C: Clock> Held<'a, N, C> {
         let away = self.lane.handover.away();
         let due = self.is_beat_due(away / 2);
         if due {
-            let processor = self.lane.watch.processor().unwrap_or(NO_PROCESSOR);
-            self.lane.last_processor.store(processor, Ordering::Relaxed);
+            self.note_processor();
         }
         due
+    }
+
+    fn note_processor(&self) {
+        let processor = self.lane.watch.processor().unwrap_or(NO_PROCESSOR);
+        self.lane.last_processor.store(processor, Ordering::Relaxed);
     }
 
     /// Whether this visit is the first for a while.
@@ -368,6 +373,7 @@ impl<'a, N: Network, C: Clock> Held<'a, N, C> {
         let now = self.lane.common.clock.now();
         if self.runner == Runner::Waiter {
             self.lane.last_visit.store(now.as_nanos(), Ordering::Relaxed);
+            self.note_processor();
         }
         let held = now.since(since).saturating_sub(self.take_slept());
         let nanoseconds = held.as_nanos() as u64;

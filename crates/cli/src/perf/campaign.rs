@@ -116,15 +116,21 @@ impl Results {
         self.cells.iter().flat_map(|cell| &cell.runs).filter_map(|run| run.cores_apart_ns)
     }
 
-    /// Throws those runs of a contestant in a case away that were made with cores much farther apart than the nearest of all. Returns how many there were.
-    fn take_unlike(&mut self, entry: usize, case: usize) -> usize {
-        let Some(least) = self.cores_apart().reduce(f64::min) else { return 0 };
-        let cell = self.cells.iter_mut().find(|cell| cell.entry == entry && cell.case == case);
-        cell.map_or(0, |cell| {
-            let before = cell.runs.len();
-            cell.runs.retain(|run| run.cores_apart_ns.is_none_or(|apart| !distance::is_far(apart, least)));
-            before - cell.runs.len()
-        })
+    /// Which runs of a contestant in a case were made with cores much farther apart than the `least` of all.
+    fn unlike(&self, entry: usize, case: usize, least: f64) -> Vec<usize> {
+        let is_far = |run: &Run| run.cores_apart_ns.is_some_and(|apart| distance::is_far(apart, least));
+        let runs = self.runs(entry, case);
+        (0..runs.len()).filter(|place| is_far(&runs[*place])).collect()
+    }
+
+    /// The newest run takes the place of this one, if there is one that was not there when places were named.
+    fn replace(&mut self, entry: usize, case: usize, place: usize) {
+        if let Some(cell) = self.cells.iter_mut().find(|cell| cell.entry == entry && cell.case == case)
+            && !self.missing.iter().any(|missing| missing.entry == entry && missing.case.is_none_or(|at| at == case))
+        {
+            cell.runs.swap_remove(place);
+            self.repeated += 1;
+        }
     }
 
     fn is_missing(&self, entry: usize, case: usize) -> bool {
@@ -167,18 +173,22 @@ pub(crate) fn run(plan: &Plan) -> Result<Results, Failure> {
     Ok(results)
 }
 
-/// Repeats runs of a case that were made with cores much farther apart than others were, once each: else it would be chance which contestants had them. A repeated one counts
-/// whatever it was made with.
+/// Repeats runs of a case that were made with cores much farther apart than others were, once each and in turns: else it would be chance which contestants had them. The repeated one
+/// counts, whatever it was made with.
 fn repeat_unlike(plan: &Plan, case: usize, progress: &ProgressBar, results: &mut Results) -> Result<(), Failure> {
-    for entry in 0..plan.entries.len() {
-        let unlike = results.take_unlike(entry, case);
-        progress.inc_length(unlike as u64);
-        for _ in 0..unlike {
-            progress.set_message(format!("{} {} again", plan.entries[entry], plan.cases[case].size()));
-            one(plan, entry, case, results)?;
+    let Some(least) = results.cores_apart().reduce(f64::min) else { return Ok(()) };
+    let mut unlike: Vec<_> = (0..plan.entries.len()).map(|entry| results.unlike(entry, case, least)).collect();
+    progress.inc_length(unlike.iter().map(Vec::len).sum::<usize>() as u64);
+    while unlike.iter().any(|places| !places.is_empty()) {
+        for (entry, places) in unlike.iter_mut().enumerate() {
+            let Some(place) = places.pop() else { continue };
+            if !results.is_missing(entry, case) {
+                progress.set_message(format!("{} {} again", plan.entries[entry], plan.cases[case].size()));
+                one(plan, entry, case, results)?;
+                results.replace(entry, case, place);
+            }
             progress.inc(1);
         }
-        results.repeated += unlike;
     }
     Ok(())
 }
@@ -244,12 +254,13 @@ mod tests {
         for apart in [Some(320.0), None, Some(330.0)] {
             results.add(0, 0, run(apart));
         }
-        assert_eq!(results.take_unlike(0, 0), 0, "all are as far");
+        assert!(results.unlike(0, 0, 320.0).is_empty(), "all are as far");
         for apart in [300.0, 57.0, 64.0] {
             results.add(1, 0, run(Some(apart)));
         }
-        assert_eq!((results.take_unlike(0, 0), results.take_unlike(1, 0)), (2, 1));
-        assert_eq!((kept(&results, 0), kept(&results, 1)), (vec![None], vec![Some(57.0), Some(64.0)]));
-        assert_eq!(results.take_unlike(2, 0), 0, "who was not measured");
+        assert_eq!([0, 1, 2].map(|entry| results.unlike(entry, 0, 57.0)), [vec![0, 2], vec![0], vec![]]);
+        results.add(1, 0, run(Some(58.0)));
+        results.replace(1, 0, 0);
+        assert_eq!((kept(&results, 1), results.repeated), (vec![Some(58.0), Some(57.0), Some(64.0)], 1));
     }
 }

@@ -111,7 +111,8 @@ fn end_with_all_children() {
     std::process::exit(1);
 }
 
-fn stay_on(core: usize) -> Result<(), String> {
+/// The calling thread stays on this core.
+pub(super) fn stay_on(core: usize) -> Result<(), String> {
     let mut set = CpuSet::new();
     set.set(core)
         .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set))

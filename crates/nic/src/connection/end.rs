@@ -170,7 +170,8 @@ impl<P: Port> Connection<P> {
                 if let Some((running, ..)) = self.running() {
                     running.core.hold().stream.close();
                 }
-                self.drive(cx)
+                let outcome = self.drive(cx);
+                if self.answers_wait && outcome != Outcome::Over { self.answer(cx) } else { outcome }
             }
             (Phase::Running(running), Ending::Abrupt) => {
                 running.core.hold().stream.abort();

@@ -142,13 +142,14 @@ impl<P: Port> Connection<P> {
         outcome
     }
 
-    /// Packets have come in the same turn as requests that are to be answered. Answers may be long, so what the packets give rise to goes first.
-    pub(crate) fn takes_answers_up(&mut self) -> bool {
-        core::mem::take(&mut self.answers_wait)
+    /// Whether packets have come with requests that are to be answered: answers may be long, so what the packets give rise to goes first. [`Connection::answer`] must follow.
+    pub(crate) fn answers_wait(&self) -> bool {
+        self.answers_wait
     }
 
     /// The packets have been attended to.
     pub(crate) fn answer(&mut self, cx: &mut Context<'_>) -> Outcome {
+        self.answers_wait = false;
         self.transmit(BYTES_PER_TURN, cx);
         self.report(cx);
         if self.follow(cx) { Outcome::Over } else { Outcome::Progress }
@@ -171,8 +172,7 @@ impl<P: Port> Connection<P> {
         let mut progress = self.take_posted(cx);
         let packets = cx.counters.passed_packets_received;
         progress |= self.receive(cx);
-        let have_come = cx.counters.passed_packets_received != packets;
-        self.answers_wait = have_come && self.has_answers();
+        self.answers_wait |= cx.counters.passed_packets_received != packets && self.has_answers();
         if !self.answers_wait {
             progress |= self.transmit(BYTES_PER_TURN, cx);
         }

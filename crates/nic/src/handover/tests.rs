@@ -88,8 +88,8 @@ impl Watch for World {
         self.change(|system| system.woken = true);
     }
 
-    fn follow(&self, processor: Option<u32>) {
-        self.change(|system| system.followed = processor);
+    fn follow(&self, processor: Option<u32>) -> bool {
+        self.change(|system| system.followed.replace(CALLERS)) != processor
     }
 }
 
@@ -199,7 +199,7 @@ fn all_is_handled(callers: usize, packets: u32, left_out: Option<Part>) {
         engine: Mutex::new(()),
         handover: Handover::new(Duration::from_micros(200)),
         stop: ModelBool::new(false),
-        looks: ModelNumber::new(2),
+        looks: ModelNumber::new(3),
         left_out,
     });
     let run = |act: fn(&Model)| {
