@@ -89,7 +89,7 @@ impl Watch for World {
     }
 
     fn follow(&self, processor: Option<u32>) -> bool {
-        self.change(|system| system.followed.replace(CALLERS)) != processor
+        self.change(|system| core::mem::replace(&mut system.followed, processor)) != processor
     }
 }
 
