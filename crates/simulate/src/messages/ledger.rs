@@ -143,6 +143,16 @@ struct Slot {
     is_busy: bool,
     /// Something with it has failed: nobody knows what stands there.
     is_lost: bool,
+    /// The last write to it had only left when it completed. If its connection broke after that, it was lost without a word.
+    is_unsure: bool,
+}
+
+impl Slot {
+    /// Something else stands there than should.
+    fn differs(&mut self, how: &str) -> Result<(), String> {
+        self.is_lost = self.is_unsure;
+        if self.is_unsure { Ok(()) } else { Err(how.into()) }
+    }
 }
 
 /// Everything that was asked for.
@@ -202,13 +212,19 @@ impl Ledger {
 
     /// What stands in a slot, unless something is under way with it.
     pub(super) fn free_slot(&mut self, name: SlotName) -> Option<Vec<u8>> {
-        let slot = self.slots.entry(name).or_insert(Slot { bytes: vec![0; SLOT], is_busy: false, is_lost: false });
+        let slot = self.slots.entry(name).or_insert(Slot {
+            bytes: vec![0; SLOT],
+            is_busy: false,
+            is_lost: false,
+            is_unsure: false,
+        });
         (!slot.is_busy && !slot.is_lost).then(|| slot.bytes.clone())
     }
 
     /// Something is under way with a slot, after which this stands there.
     pub(super) fn occupy(&mut self, context: u64, at: usize, one_sided: OneSided, bytes: Vec<u8>) {
-        self.slots.insert(one_sided.name(), Slot { bytes, is_busy: true, is_lost: false });
+        let is_unsure = self.slots.get(&one_sided.name()).is_some_and(|slot| slot.is_unsure);
+        self.slots.insert(one_sided.name(), Slot { bytes, is_busy: true, is_lost: false, is_unsure });
         self.add(context, at, Kind::OneSided(one_sided));
     }
 
@@ -454,12 +470,13 @@ impl Ledger {
             Act::Read { offset } => {
                 let bytes = event.buffer.as_deref().ok_or("the memory that was lent did not come back")?;
                 if *bytes != slot.bytes[*offset..][..bytes.len()] {
-                    return Err("something else was read than stands there".into());
+                    return slot.differs("something else was read than stands there");
                 }
             }
             Act::Atomic { before: Some(before) } if event.buffer.as_deref() != Some(before) => {
-                return Err("something else stood there before".into());
+                return slot.differs("something else stood there before");
             }
+            Act::Write if !done.check => slot.is_unsure |= self.had_faults,
             _ => {}
         }
         let target = &parties[done.target.0];
@@ -471,9 +488,10 @@ impl Ledger {
             slot.bytes[0] ^= 1;
         }
         if target.slot(done.writer, done.slot) == slot.bytes {
+            slot.is_unsure = false;
             Ok(())
         } else {
-            Err("it is complete, and not there".into())
+            slot.differs("it is complete, and not there")
         }
     }
 
@@ -494,7 +512,7 @@ impl Ledger {
         if slot.is_lost || party.slot(done.writer, done.slot) == slot.bytes {
             Ok(())
         } else {
-            Err(format!("a write is reported and not there: {event:?}"))
+            slot.differs(&format!("a write is reported and not there: {event:?}"))
         }
     }
 
