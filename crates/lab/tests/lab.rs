@@ -267,7 +267,10 @@ fn parent() {
         // Not in the pipes of this process, which is about to end.
         let mut command = host.command("sleep");
         command.arg("300").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        ids.extend([host.holder().id, command.spawn().unwrap().id()]);
+        let program = command.spawn().unwrap().id();
+        // Before that it is on its way into the host, where the holder does not see it yet.
+        await_program(program, "sleep");
+        ids.extend([host.holder().id, program]);
     }
     println!("role: {} {} {} {}", ids[0], ids[1], ids[2], ids[3]);
     let _ = std::io::stdin().read(&mut [0]);
