@@ -1,0 +1,259 @@
+//! How connections and listeners come to an engine, and leave it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use slotmap::{DefaultKey, Key};
+use weft_base::{Clock, Interest, Listener, Network, Port as _, PortError, PortOptions, Time, Token};
+use weft_mpa::{Initiator, Offer, StartFrame};
+
+use super::{Endpoint, Engine, Route};
+use crate::connection::{Connection, Context, Ending, Outcome, within_limits};
+use crate::error::Error;
+use crate::lane::Place;
+use crate::listening::{Listening, RequestInfo, RequestKey, Waiting};
+use crate::queue_pair::QueuePair;
+
+impl<N: Network, C: Clock> Engine<N, C> {
+    pub(crate) fn add_connection(
+        &mut self,
+        make: impl FnOnce(&mut N, Time) -> Result<Connection<N::Port>, Error>,
+    ) -> Result<DefaultKey, Error> {
+        let limit = self.settings.limits.connections;
+        if self.connections >= limit as usize {
+            return Err(Error::Limit { name: "connections", limit: u64::from(limit) });
+        }
+        let deadline = self.now + self.settings.start_timeout;
+        let connection = make(&mut self.network, deadline)?;
+        let key = self.endpoints.insert(Endpoint::Connection(Box::new(connection)));
+        self.connections += 1;
+        self.pool.prepare(self.connections);
+        self.next_deadline = [self.next_deadline, Some(deadline)].into_iter().flatten().min();
+        Ok(key)
+    }
+
+    /// Begins to connect a queue pair, which was claimed for it or is nobody else's. `sooner`: when to give up, if earlier than the settings say. Returns from
+    /// where it connects, if that is known.
+    pub(crate) fn connect(
+        &mut self,
+        lane: usize,
+        queue_pair: &Arc<QueuePair>,
+        route: Route,
+        (initiator, request): (Initiator, StartFrame),
+        sooner: Option<Time>,
+    ) -> Result<Option<SocketAddr>, Error> {
+        let options = self.port_options(route.local);
+        let mut local = None;
+        let key = self.add_connection(|network, deadline| {
+            let port = network.connect(route.remote, options)?;
+            local = port.local_address().ok();
+            let deadline = sooner.map_or(deadline, |sooner| sooner.min(deadline));
+            Ok(Connection::initiate(port, Arc::clone(queue_pair), initiator, request, deadline))
+        })?;
+        self.note_deadline(sooner);
+        queue_pair.begin(Place { lane, key });
+        self.start_connection(key);
+        Ok(local)
+    }
+
+    /// Accepts an incoming connection on a queue pair, which was claimed for it or is nobody else's.
+    pub(crate) fn accept(
+        &mut self,
+        lane: usize,
+        request: RequestKey,
+        queue_pair: &Arc<QueuePair>,
+        private_data: &[u8],
+        depths: Option<(u16, u16)>,
+    ) -> Result<(), Error> {
+        self.decide(request.0, |connection, cx| {
+            let waiting = connection.take_request().ok_or(Error::RequestGone)?;
+            let waiting = match depths {
+                Some((ird, ord)) => waiting.with_depths(ird, ord),
+                None => waiting,
+            };
+            match waiting.accept(private_data) {
+                Ok((agreement, reply)) => {
+                    queue_pair.begin(Place { lane, key: request.0 });
+                    connection.accept(Arc::clone(queue_pair), agreement, &reply, cx);
+                    Ok(())
+                }
+                Err((waiting, misuse)) => {
+                    connection.put_back(waiting);
+                    Err(Error::Start(misuse))
+                }
+            }
+        })
+    }
+
+    /// Rejects an incoming connection.
+    pub(crate) fn reject(&mut self, request: RequestKey, private_data: &[u8]) -> Result<(), Error> {
+        self.decide(request.0, |connection, cx| {
+            let waiting = connection.take_request().ok_or(Error::RequestGone)?;
+            match waiting.reject(private_data) {
+                Ok(reply) => {
+                    connection.reject(&reply, cx);
+                    Ok(())
+                }
+                Err((waiting, misuse)) => {
+                    connection.put_back(waiting);
+                    Err(Error::Start(misuse))
+                }
+            }
+        })
+    }
+
+    /// Looks at a new connection at once.
+    pub(crate) fn start_connection(&mut self, key: DefaultKey) {
+        self.warm(key);
+        self.drive(key);
+    }
+
+    /// Gives away a connection, to another engine.
+    pub(crate) fn detach(&mut self, key: DefaultKey) -> Option<Box<Connection<N::Port>>> {
+        let Some(Endpoint::Connection(_)) = self.endpoints.get(key) else { return None };
+        let Some(Endpoint::Connection(mut connection)) = self.endpoints.remove(key) else { return None };
+        // Whatever is still reported for it has a key that means nothing any more.
+        let _ = self.network.arm_port(
+            &connection.port,
+            Token(key.data().as_ffi()),
+            Interest { readable: false, writable: false },
+        );
+        self.hot.retain(|hot| *hot != key);
+        connection.is_hot = false;
+        self.connections -= 1;
+        Some(connection)
+    }
+
+    /// Takes a connection of another engine.
+    pub(crate) fn adopt(&mut self, connection: Box<Connection<N::Port>>) -> DefaultKey {
+        self.next_deadline = [self.next_deadline, connection.deadline].into_iter().flatten().min();
+        self.connections += 1;
+        self.pool.prepare(self.connections);
+        self.endpoints.insert(Endpoint::Connection(connection))
+    }
+
+    pub(crate) fn end_connection(&mut self, key: DefaultKey, ending: Ending) {
+        self.warm(key);
+        self.with_connection(key, |connection, cx| connection.end(ending, cx));
+    }
+
+    pub(crate) fn port_options(&self, local: Option<SocketAddr>) -> PortOptions {
+        PortOptions { local, peer_timeout: self.settings.peer_timeout, ..PortOptions::default() }
+    }
+
+    // --- listeners
+
+    fn add_listener(
+        &mut self,
+        listener: N::Listener,
+        offer: Offer,
+        backlog: usize,
+        waiting: Arc<Waiting>,
+    ) -> DefaultKey {
+        self.listeners += 1;
+        let listening = Listening::new(listener, offer, backlog, waiting);
+        let key = self.endpoints.insert(Endpoint::Listener(Box::new(listening)));
+        self.arm(key);
+        key
+    }
+
+    pub(crate) fn connection_count(&self) -> usize {
+        self.connections
+    }
+
+    pub(crate) fn remove_listener(&mut self, key: DefaultKey) {
+        let Some(Endpoint::Listener(_)) = self.endpoints.get(key) else { return };
+        if let Some(Endpoint::Listener(listening)) = self.endpoints.remove(key) {
+            self.listeners -= 1;
+            for pending in listening.close() {
+                self.end_connection(pending, Ending::Abrupt);
+            }
+        }
+    }
+
+    /// Takes the streams that wait at a listener, as long as it has room for them.
+    pub(super) fn accept_ports(&mut self, key: DefaultKey) {
+        loop {
+            let Some(Endpoint::Listener(listening)) = self.endpoints.get_mut(key) else { return };
+            if !listening.has_room() {
+                return;
+            }
+            let port = match listening.listener.accept() {
+                Ok(Some(port)) => port,
+                // Asked again when the system says so: at once when it was out of resources, and then it may have some.
+                Ok(None) | Err(_) => break,
+            };
+            let offer = within_limits(&listening.offer, &self.settings);
+            let added = self.add_connection(|_, deadline| Ok(Connection::respond(port, key, offer, deadline)));
+            let Ok(connection) = added else { break };
+            if let Some(Endpoint::Listener(listening)) = self.endpoints.get_mut(key) {
+                listening.begin(connection);
+            }
+            self.start_connection(connection);
+        }
+        self.arm(key);
+    }
+
+    /// A request has come in whole.
+    pub(super) fn announce(&mut self, listener: DefaultKey, request: DefaultKey) {
+        let Some(Endpoint::Connection(connection)) = self.endpoints.get(request) else { return };
+        let Some(info) = RequestInfo::of(connection) else { return };
+        match self.endpoints.get(listener) {
+            Some(Endpoint::Listener(listening)) => listening.announce(request, info),
+            _ => self.end_connection(request, Ending::Abrupt),
+        }
+    }
+
+    /// Does something with a connection that waits for a decision. It is no longer the listener's afterwards.
+    pub(crate) fn decide<R>(
+        &mut self,
+        key: DefaultKey,
+        act: impl FnOnce(&mut Connection<N::Port>, &mut Context<'_>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let mut result = Err(Error::RequestGone);
+        let mut listener = None;
+        self.with_connection(key, |connection, cx| {
+            result = act(connection, cx);
+            if result.is_ok() {
+                listener = connection.listener.take();
+            }
+            Outcome::Progress
+        });
+        if let Some(listener) = listener {
+            self.forget_pending(listener, key);
+        }
+        if result.is_ok() {
+            self.start_connection(key);
+        }
+        result
+    }
+
+    /// Listens, and has requests wait at `waiting`. Returns the listener, and where it is.
+    pub(crate) fn listen_for(
+        &mut self,
+        address: SocketAddr,
+        backlog: u32,
+        offer: Offer,
+        waiting: Arc<Waiting>,
+    ) -> Result<(DefaultKey, SocketAddr), Error> {
+        let limit = self.settings.limits.listeners;
+        if self.listeners >= limit as usize {
+            return Err(Error::Limit { name: "listeners", limit: u64::from(limit) });
+        }
+        let listener = self.listen(address, backlog)?;
+        let address = listener.local_address();
+        Ok((self.add_listener(listener, offer, backlog as usize, waiting), address))
+    }
+
+    fn listen(&mut self, address: SocketAddr, backlog: u32) -> Result<N::Listener, PortError> {
+        let options = self.port_options(None);
+        self.network.listen(address, weft_base::Backlog(backlog), options)
+    }
+
+    /// Takes everything down: the NIC is being closed.
+    pub(crate) fn close(&mut self) {
+        for key in self.keys_with(|_| true) {
+            self.end_connection(key, Ending::Abrupt);
+        }
+    }
+}
