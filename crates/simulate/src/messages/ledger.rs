@@ -1,5 +1,6 @@
 //! What was asked for, what has come of it, and what may.
 
+use core::ops::Range;
 use std::collections::{BTreeMap, HashMap};
 
 use weft_base::{Random, Time};
@@ -85,6 +86,8 @@ pub(super) struct OneSided {
     pub(super) target: Name,
     pub(super) slot: usize,
     pub(super) act: Act,
+    /// Which bytes of the slot.
+    pub(super) place: Range<usize>,
     /// When it completes its effect can be seen.
     pub(super) check: bool,
     /// The target has seen its immediate data, if it has any.
@@ -99,9 +102,7 @@ impl OneSided {
 
 pub(super) enum Act {
     Write,
-    Read {
-        offset: usize,
-    },
+    Read,
     /// What its result must be.
     Atomic {
         before: Option<Vec<u8>>,
@@ -143,15 +144,33 @@ struct Slot {
     is_busy: bool,
     /// Something with it has failed: nobody knows what stands there.
     is_lost: bool,
-    /// The last write to it had only left when it completed. If its connection broke after that, it was lost without a word.
-    is_unsure: bool,
+    /// Of each byte, whether its last write had only left when it completed, and nothing has shown since that it came. If its connection broke, it was lost without a word.
+    unsure: Vec<bool>,
 }
 
 impl Slot {
-    /// Something else stands there than should.
-    fn differs(&mut self, how: &str) -> Result<(), String> {
-        self.is_lost = self.is_unsure;
-        if self.is_unsure { Ok(()) } else { Err(how.into()) }
+    fn new() -> Self {
+        Self { bytes: vec![0; SLOT], is_busy: false, is_lost: false, unsure: vec![false; SLOT] }
+    }
+
+    /// This was found in a place. Where it is not what should be there, it must be a byte that may have been lost.
+    fn compare(&mut self, place: &Range<usize>, found: &[u8], expected: &[u8], how: &str) -> Result<(), String> {
+        let unsure = &mut self.unsure[place.clone()];
+        if found.len() != expected.len() || (0..found.len()).any(|at| found[at] != expected[at] && !unsure[at]) {
+            return Err(how.into());
+        }
+        if found == expected {
+            unsure.fill(false);
+        } else {
+            self.is_lost = true;
+        }
+        Ok(())
+    }
+
+    /// The same of all of it.
+    fn compare_all(&mut self, found: &[u8], how: &str) -> Result<(), String> {
+        let expected = self.bytes.clone();
+        self.compare(&(0..SLOT), found, &expected, how)
     }
 }
 
@@ -212,19 +231,14 @@ impl Ledger {
 
     /// What stands in a slot, unless something is under way with it.
     pub(super) fn free_slot(&mut self, name: SlotName) -> Option<Vec<u8>> {
-        let slot = self.slots.entry(name).or_insert(Slot {
-            bytes: vec![0; SLOT],
-            is_busy: false,
-            is_lost: false,
-            is_unsure: false,
-        });
+        let slot = self.slots.entry(name).or_insert_with(Slot::new);
         (!slot.is_busy && !slot.is_lost).then(|| slot.bytes.clone())
     }
 
     /// Something is under way with a slot, after which this stands there.
     pub(super) fn occupy(&mut self, context: u64, at: usize, one_sided: OneSided, bytes: Vec<u8>) {
-        let is_unsure = self.slots.get(&one_sided.name()).is_some_and(|slot| slot.is_unsure);
-        self.slots.insert(one_sided.name(), Slot { bytes, is_busy: true, is_lost: false, is_unsure });
+        let slot = self.slots.entry(one_sided.name()).or_insert_with(Slot::new);
+        (slot.bytes, slot.is_busy) = (bytes, true);
         self.add(context, at, Kind::OneSided(one_sided));
     }
 
@@ -455,7 +469,7 @@ impl Ledger {
         let slot = self.slots.get_mut(&done.name()).ok_or("a slot that there is not")?;
         let wanted = match done.act {
             Act::Write => Completed::Write,
-            Act::Read { .. } => Completed::Read,
+            Act::Read => Completed::Read,
             Act::Atomic { .. } => Completed::Atomic,
         };
         if event.completed != wanted || !event.last {
@@ -467,17 +481,24 @@ impl Ledger {
         }
         slot.is_busy = !done.reported;
         match &done.act {
-            Act::Read { offset } => {
+            Act::Read => {
                 let bytes = event.buffer.as_deref().ok_or("the memory that was lent did not come back")?;
-                if *bytes != slot.bytes[*offset..][..bytes.len()] {
-                    return slot.differs("something else was read than stands there");
-                }
+                let expected = slot.bytes[done.place.clone()].to_vec();
+                slot.compare(&done.place, bytes, &expected, "something else was read than stands there")?;
             }
-            Act::Atomic { before: Some(before) } if event.buffer.as_deref() != Some(before) => {
-                return slot.differs("something else stood there before");
+            Act::Atomic { before: Some(before) } => {
+                let bytes = event.buffer.as_deref().ok_or("no result has come")?;
+                slot.compare(&done.place, bytes, before, "something else stood there before")?;
             }
-            Act::Write if !done.check => slot.is_unsure |= self.had_faults,
-            _ => {}
+            // What it has made of bytes that nobody knows nobody knows.
+            Act::Atomic { before: None } => {
+                let rests_on_unsure = slot.unsure[done.place.clone()].contains(&true);
+                slot.unsure[done.place.clone()].fill(rests_on_unsure);
+            }
+            Act::Write => slot.unsure[done.place.clone()].fill(!done.check && self.had_faults),
+        }
+        if slot.is_lost {
+            return Ok(());
         }
         let target = &parties[done.target.0];
         if !done.check || target.name != done.target {
@@ -487,12 +508,7 @@ impl Ledger {
             self.sabotage = MessageBreak::Nothing;
             slot.bytes[0] ^= 1;
         }
-        if target.slot(done.writer, done.slot) == slot.bytes {
-            slot.is_unsure = false;
-            Ok(())
-        } else {
-            slot.differs("it is complete, and not there")
-        }
+        slot.compare_all(&target.slot(done.writer, done.slot), "it is complete, and not there")
     }
 
     /// A peer's write with immediate data has come, which is the number of the request.
@@ -509,11 +525,11 @@ impl Ledger {
         self.missing = self.missing.wrapping_sub(1);
         let slot = self.slots.get_mut(&done.name()).ok_or("a slot that there is not")?;
         slot.is_busy = !*is_over;
-        if slot.is_lost || party.slot(done.writer, done.slot) == slot.bytes {
-            Ok(())
-        } else {
-            slot.differs(&format!("a write is reported and not there: {event:?}"))
+        if slot.is_lost {
+            return Ok(());
         }
+        let how = format!("a write is reported and not there: {event:?}");
+        slot.compare_all(&party.slot(done.writer, done.slot), &how)
     }
 
     /// An endpoint is closed: nothing of it is under way.

@@ -133,7 +133,7 @@ impl Run {
         let slot = self.random.below(SLOTS as u64) as usize;
         let (writer, target) = (self.parties[at].name, self.parties[other].name);
         let bytes = self.ledger.free_slot((writer, target, slot))?;
-        Some((OneSided { writer, target, slot, act: Act::Read { offset: 0 }, check: false, reported: true }, bytes))
+        Some((OneSided { writer, target, slot, act: Act::Read, place: 0..SLOT, check: false, reported: true }, bytes))
     }
 
     fn random_transfer(&mut self, at: usize, other: usize) -> Result<(), String> {
@@ -155,8 +155,9 @@ impl Run {
             one_sided.check = level == Level::Delivered;
             one_sided.reported = data.is_none();
         } else {
-            one_sided.act = Act::Read { offset };
+            one_sided.act = Act::Read;
         }
+        one_sided.place = offset..offset + length;
         let fence = self.random.one_in(6);
         let inject = !reads && length <= 300 && self.random.one_in(3);
         let post = TransferPost {
@@ -185,6 +186,7 @@ impl Run {
         combine(&mut bytes, element, operation, &operand);
         let result = (!self.random.one_in(3)).then(|| vec![0; operand.len()].into());
         let level = self.random_level();
+        one_sided.place = 0..before.len();
         one_sided.act = Act::Atomic { before: result.is_some().then_some(before) };
         one_sided.check = result.is_some() || level == Level::Delivered;
         let post = AtomicPost {
