@@ -147,7 +147,7 @@ pub trait Waker: Send + Sync {
 }
 
 /// Where a thread of the NIC's own sleeps while others may run the engine: outside of the [`Network`], whose [`Network::wait`] is for
-/// who holds it. One thread at a time sleeps; the other calls may come from any thread. At first packets are off and no timer runs.
+/// who holds it. One thread at a time sleeps, the same that follows; the other calls may come from any thread. At first packets are off and no timer runs.
 pub trait Watch: Send + Sync {
     /// Sleeps until the network has something to do (only while packets are on), the timer has run off, it was woken, or `timeout`
     /// has passed (`None`: for ever; zero: not at all). Never takes events from the network: they are for the next [`Network::wait`].

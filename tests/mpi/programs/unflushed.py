@@ -42,6 +42,8 @@ def turn(window, memory, flushes):
 
 
 def main():
+    if MPI.COMM_WORLD.size != 3:
+        sys.exit(f"unflushed.py is for 3 ranks, and there are {MPI.COMM_WORLD.size}")
     window = MPI.Win.Allocate(8, 4, MPI.INFO_NULL, MPI.COMM_WORLD)
     memory = memoryview(window).cast("i")
     turns = [turn(window, memory, "flush" in sys.argv) for _ in range(TURNS)]
