@@ -123,11 +123,12 @@ impl Results {
         (0..runs.len()).filter(|place| is_far(&runs[*place])).collect()
     }
 
-    /// The newest run takes the place of this one, if there is one that was not there when places were named.
+    /// The newest run of a contestant in a case takes the place of this one, unless it has failed since.
     fn replace(&mut self, entry: usize, case: usize, place: usize) {
-        if let Some(cell) = self.cells.iter_mut().find(|cell| cell.entry == entry && cell.case == case)
-            && !self.missing.iter().any(|missing| missing.entry == entry && missing.case.is_none_or(|at| at == case))
-        {
+        if self.is_missing(entry, case) {
+            return;
+        }
+        if let Some(cell) = self.cells.iter_mut().find(|cell| cell.entry == entry && cell.case == case) {
             cell.runs.swap_remove(place);
             self.repeated += 1;
         }
