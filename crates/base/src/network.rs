@@ -127,6 +127,9 @@ pub struct Interest {
     pub readable: bool,
     /// Room to send, or the end of a connect.
     pub writable: bool,
+    /// Fewer bytes than this need not be told, unless no more can come: the stream has ended, or its buffer is full. At least 1; more is a hint, and
+    /// what is there can be received at any time.
+    pub least: u32,
 }
 
 /// A port or listener that is ready.
@@ -211,7 +214,7 @@ pub trait Network {
     ///
     /// # Errors
     /// The operating system refused.
-    fn arm_port(&mut self, port: &Self::Port, token: Token, interest: Interest) -> Result<(), PortError>;
+    fn arm_port(&mut self, port: &mut Self::Port, token: Token, interest: Interest) -> Result<(), PortError>;
 
     /// Asks to report `token` once when a stream waits to be accepted.
     ///

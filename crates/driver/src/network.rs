@@ -59,7 +59,8 @@ impl Network for TcpNetwork {
         TcpListener::new(socket::listen(local, backlog, &options)?, self.registry.clone())
     }
 
-    fn arm_port(&mut self, port: &TcpPort, token: Token, interest: Interest) -> Result<(), PortError> {
+    fn arm_port(&mut self, port: &mut TcpPort, token: Token, interest: Interest) -> Result<(), PortError> {
+        port.set_least(interest.least);
         let fd = port.descriptor()?;
         match event_bits(interest) {
             // The kernel reports ends and errors even to who asks for nothing.

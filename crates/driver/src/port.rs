@@ -10,7 +10,7 @@ use weft_base::{Piece, Port, PortError, ReceivePiece, Received};
 use weft_memory::Registry;
 
 use crate::error::{from_number, port_error, would_block};
-use crate::socket::{disconnect, plain_address};
+use crate::socket::{disconnect, plain_address, set_least};
 use crate::vectors::{PIECES, Vectors};
 
 /// What every IPv4 path carries (RFC 9293 section 3.7.1); the value until the path is known.
@@ -32,6 +32,8 @@ pub struct TcpPort {
     broken: Option<PortError>,
     segment_size: u32,
     sent_since_check: u64,
+    /// With fewer bytes the kernel does not call the socket readable.
+    least: u32,
 }
 
 impl TcpPort {
@@ -43,7 +45,7 @@ impl TcpPort {
     ) -> Self {
         let segment_size = SMALLEST_SEGMENT;
         let connected = false;
-        Self { socket: Some(socket), registry, remote, connected, broken, segment_size, sent_since_check: 0 }
+        Self { socket: Some(socket), registry, remote, connected, broken, segment_size, sent_since_check: 0, least: 1 }
     }
 
     pub(crate) fn accepted(socket: Socket, registry: Registry, remote: SocketAddr) -> Self {
@@ -73,6 +75,16 @@ impl TcpPort {
         self.sent_since_check = 0;
         if let Some(size) = self.socket.as_ref().and_then(|socket| socket.tcp_mss().ok()) {
             self.segment_size = size.max(1);
+        }
+    }
+
+    /// What [`Interest::least`](weft_base::Interest::least) says.
+    pub(crate) fn set_least(&mut self, bytes: u32) {
+        if bytes != self.least
+            && let Some(socket) = &self.socket
+        {
+            set_least(socket, bytes);
+            self.least = bytes;
         }
     }
 

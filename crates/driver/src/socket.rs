@@ -38,6 +38,23 @@ pub(crate) fn disconnect(socket: &Socket) {
     unsafe { libc::connect(socket.as_raw_fd(), &raw const nobody, size_of_val(&nobody) as libc::socklen_t) };
 }
 
+/// With fewer bytes a socket is not readable for epoll(7), unless it has ended or its buffer is nearly full (socket(7), SO_RCVLOWAT). The kernel takes
+/// no more than half of the largest buffer, and makes the buffer large enough.
+pub(crate) fn set_least(socket: &Socket, bytes: u32) {
+    let value = i32::try_from(bytes).unwrap_or(i32::MAX);
+    // SAFETY: The descriptor is open as long as `socket` is borrowed; the value is read during the call alone, and as long as said.
+    let outcome = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
+        )
+    };
+    debug_assert_eq!(outcome, 0);
+}
+
 /// A listening socket. What is accepted from it inherits its options (tcp(7), socket(7)).
 pub(crate) fn listen(local: SocketAddr, backlog: Backlog, options: &PortOptions) -> Result<Socket, PortError> {
     let make = || -> io::Result<Socket> {

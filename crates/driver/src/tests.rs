@@ -1,5 +1,6 @@
 //! Over loopback. Waiting is for events, with a limit that only a failure reaches.
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -15,9 +16,9 @@ use weft_memory::{Access, Limits, LocalRight, Registry, RemoteRight};
 use super::*;
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
-const READ: Interest = Interest { readable: true, writable: false };
-const WRITE: Interest = Interest { readable: false, writable: true };
-const NOTHING: Interest = Interest { readable: false, writable: false };
+const READ: Interest = Interest { readable: true, writable: false, least: 1 };
+const WRITE: Interest = Interest { readable: false, writable: true, least: 1 };
+const NOTHING: Interest = Interest { readable: false, writable: false, least: 1 };
 
 struct Bench {
     registry: Registry,
@@ -259,7 +260,7 @@ fn no_room_is_not_the_end() {
     assert_eq!(active.send(&[]), Ok(0));
     assert_eq!(active.send(&[Piece::Bytes(b"")]), Ok(0));
     assert_eq!(active.send(&[Piece::Bytes(b"x")]), Ok(1));
-    bench.network.arm_port(&passive, Token(5), READ).unwrap();
+    bench.network.arm_port(&mut passive, Token(5), READ).unwrap();
     bench.wait();
     assert_eq!(passive.receive(&mut []), Ok(Received::Nothing));
     assert_eq!(passive.receive(&mut [ReceivePiece::Staging(&mut [])]), Ok(Received::Nothing));
@@ -294,7 +295,7 @@ fn a_full_connection_takes_less_and_then_nothing() {
     assert!(sent > 0);
     let received = bench.receive_exactly(&mut passive, sent);
     assert!(received.iter().enumerate().all(|(at, byte)| *byte == ((at % 65_536) % 251) as u8));
-    bench.network.arm_port(&active, Token(9), WRITE).unwrap();
+    bench.network.arm_port(&mut active, Token(9), WRITE).unwrap();
     assert!(bench.wait().iter().any(|ready| ready.token == Token(9) && ready.writable));
     assert!(active.send(&[Piece::Bytes(b"room again")]).unwrap() > 0);
 }
@@ -340,7 +341,7 @@ fn the_peer_of_an_abort_sees_a_reset() {
     assert_eq!(active.send(&[Piece::Bytes(b"x")]), Err(PortError::Reset));
     assert_eq!(active.receive(&mut [ReceivePiece::Staging(&mut [0])]), Err(PortError::Reset));
     assert_eq!(active.local_address(), Err(PortError::Reset));
-    assert_eq!(bench.network.arm_port(&active, Token(1), READ), Err(PortError::Reset));
+    assert_eq!(bench.network.arm_port(&mut active, Token(1), READ), Err(PortError::Reset));
     active.abort();
     active.close_send();
 }
@@ -363,7 +364,7 @@ fn bytes_before_a_reset_are_received_and_then_the_reset() {
     let mut bench = Bench::new();
     let (mut active, mut passive) = bench.pair();
     active.send(&[Piece::Bytes(b"why")]).unwrap();
-    bench.network.arm_port(&passive, Token(4), READ).unwrap();
+    bench.network.arm_port(&mut passive, Token(4), READ).unwrap();
     bench.wait();
     active.abort();
     while passive.send(&[Piece::Bytes(b"x")]).is_ok() {
@@ -385,7 +386,7 @@ fn memory_that_is_gone_is_named_and_nothing_is_moved() {
     let granted = bench.registry.check_remote(bench.domain, region.stag(), 0, 4, RemoteRight::Write).unwrap();
     region.invalidate();
     active.send(&[Piece::Bytes(b"1234")]).unwrap();
-    bench.network.arm_port(&passive, Token(4), READ).unwrap();
+    bench.network.arm_port(&mut passive, Token(4), READ).unwrap();
     bench.wait();
     let mut places = [ReceivePiece::Memory(granted)];
     assert_eq!(passive.receive(&mut places), Err(PortError::Memory(granted.region)));
@@ -405,23 +406,23 @@ fn memory_that_is_gone_is_named_and_nothing_is_moved() {
 #[test]
 fn interest_is_for_one_report() {
     let mut bench = Bench::new();
-    let (mut active, passive) = bench.pair();
+    let (mut active, mut passive) = bench.pair();
     assert!(bench.look().is_empty());
     active.send(&[Piece::Bytes(b"x")]).unwrap();
     assert!(bench.look().is_empty(), "not armed");
 
-    bench.network.arm_port(&passive, Token(5), READ).unwrap();
+    bench.network.arm_port(&mut passive, Token(5), READ).unwrap();
     let readable = Readiness { token: Token(5), readable: true, writable: false };
     assert_eq!(bench.wait(), [readable]);
     assert!(bench.look().is_empty(), "reported once");
 
-    bench.network.arm_port(&passive, Token(5), READ).unwrap();
-    bench.network.arm_port(&passive, Token(6), Interest { readable: true, writable: true }).unwrap();
+    bench.network.arm_port(&mut passive, Token(5), READ).unwrap();
+    bench.network.arm_port(&mut passive, Token(6), Interest { readable: true, writable: true, least: 1 }).unwrap();
     assert_eq!(bench.wait(), [Readiness { token: Token(6), readable: true, writable: true }], "the later one counts");
 
-    bench.network.arm_port(&passive, Token(5), READ).unwrap();
-    bench.network.arm_port(&passive, Token(5), NOTHING).unwrap();
-    bench.network.arm_port(&passive, Token(5), NOTHING).unwrap();
+    bench.network.arm_port(&mut passive, Token(5), READ).unwrap();
+    bench.network.arm_port(&mut passive, Token(5), NOTHING).unwrap();
+    bench.network.arm_port(&mut passive, Token(5), NOTHING).unwrap();
     drop(active);
     assert!(bench.look().is_empty(), "disarmed, even for the end");
 
@@ -431,6 +432,51 @@ fn interest_is_for_one_report() {
     assert_eq!(bench.wait(), [Readiness { token: Token(7), readable: true, writable: false }]);
     assert!(bench.look().is_empty());
     assert!(listener.accept().unwrap().is_some());
+}
+
+#[test]
+fn few_bytes_are_not_told_to_who_waits_for_many_unless_they_are_the_last() {
+    let mut bench = Bench::new();
+    let (mut active, mut passive) = bench.pair();
+    let arm = |bench: &mut Bench, passive: &mut TcpPort, least| {
+        bench.network.arm_port(passive, Token(5), Interest { least, ..READ }).unwrap();
+    };
+    let send = |active: &mut TcpPort, count: usize| assert_eq!(active.send(&[Piece::Bytes(&[7; 100][..count])]), Ok(count));
+    arm(&mut bench, &mut passive, 100);
+    send(&mut active, 99);
+    assert!(bench.look().is_empty(), "one is missing");
+    send(&mut active, 1);
+    assert_eq!(bench.wait().len(), 1);
+    bench.receive_exactly(&mut passive, 100);
+
+    arm(&mut bench, &mut passive, 100);
+    send(&mut active, 1);
+    assert!(bench.look().is_empty());
+    arm(&mut bench, &mut passive, 1);
+    assert_eq!(bench.wait().len(), 1, "arming again makes do with less");
+    arm(&mut bench, &mut passive, 2);
+    assert!(bench.look().is_empty(), "and asks for more");
+    drop(active);
+    assert_eq!(bench.wait().len(), 1, "no more can come");
+    assert_eq!(bench.receive_exactly(&mut passive, 1), [7]);
+}
+
+#[test]
+fn a_full_buffer_is_told_to_who_waits_for_more() {
+    let mut bench = Bench::new();
+    let (mut active, mut passive) = bench.pair();
+    bench.network.arm_port(&mut passive, Token(5), Interest { least: u32::MAX, ..READ }).unwrap();
+    let (chunk, told) = (vec![7; 1 << 20], AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !told.load(Ordering::Acquire) {
+                active.send(&[Piece::Bytes(&chunk)]).unwrap();
+            }
+        });
+        let ready = bench.wait();
+        told.store(true, Ordering::Release);
+        assert_eq!(ready.len(), 1);
+    });
 }
 
 #[test]
@@ -527,10 +573,10 @@ fn events_and_wait_sets() {
 #[test]
 fn a_network_can_be_waited_for_from_outside() {
     let mut bench = Bench::new();
-    let (mut active, passive) = bench.pair();
+    let (mut active, mut passive) = bench.pair();
     let set = WaitSet::new().unwrap();
     set.add(&bench.network.poll_fd(), 1).unwrap();
-    bench.network.arm_port(&passive, Token(5), READ).unwrap();
+    bench.network.arm_port(&mut passive, Token(5), READ).unwrap();
     assert!(!is_readable(set.as_fd()));
     active.send(&[Piece::Bytes(b"x")]).unwrap();
     let mut keys = Vec::new();
@@ -619,10 +665,10 @@ fn is_readable(fd: BorrowedFd<'_>) -> bool {
 #[test]
 fn a_watch_sleeps_until_its_network_has_something_to_do_and_takes_nothing() {
     let mut bench = Bench::new();
-    let (mut active, passive) = bench.pair();
+    let (mut active, mut passive) = bench.pair();
     let watch = bench.network.watch().unwrap();
     watch.set_packets(true);
-    bench.network.arm_port(&passive, Token(5), READ).unwrap();
+    bench.network.arm_port(&mut passive, Token(5), READ).unwrap();
     assert_eq!(active.send(&[Piece::Bytes(b"x")]), Ok(1));
     // Would last for ever.
     watch.sleep(None);

@@ -32,6 +32,9 @@ const CLOCK_EVERY_TURNS: u32 = 16;
 /// none of those that are looked at lets the turn pass in vain.
 const ASK_EVERY_TURNS: u32 = 32;
 
+/// How long the NIC may sleep through a part of a long answer: not for ever, should the peer send something else in the middle of it.
+const LONGEST_DOZE: Duration = Duration::from_millis(10);
+
 /// What an engine has a key for.
 enum Endpoint<N: Network> {
     Connection(Box<Connection<N::Port>>),
@@ -62,6 +65,8 @@ pub(crate) struct Engine<N: Network, C: Clock> {
     messengers: Vec<Option<Box<Messenger>>>,
     /// Connections that are looked at in every turn.
     hot: Vec<DefaultKey>,
+    /// Connections of which the operating system tells only when much has come.
+    dozing: Vec<DefaultKey>,
     rung: Vec<DefaultKey>,
     /// Connections that answer their peers when message endpoints have been attended to.
     answering: Vec<DefaultKey>,
@@ -112,6 +117,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
             random,
             messengers: Vec::new(),
             hot: Vec::with_capacity(64),
+            dozing: Vec::with_capacity(64),
             rung: Vec::with_capacity(64),
             answering: Vec::with_capacity(64),
             ready: Vec::with_capacity(64),
@@ -183,7 +189,9 @@ impl<N: Network, C: Clock> Engine<N, C> {
 
     /// Time until something has to happen by itself.
     pub(crate) fn until_deadline(&self) -> Option<Duration> {
-        self.next_deadline.map(|deadline| deadline.since(self.now))
+        let deadline = self.next_deadline.map(|deadline| deadline.since(self.now));
+        let doze = (!self.dozing.is_empty()).then_some(LONGEST_DOZE);
+        [deadline, doze].into_iter().flatten().min()
     }
 
     /// One turn of the loop. Returns whether anything was done.
@@ -195,6 +203,9 @@ impl<N: Network, C: Clock> Engine<N, C> {
         }
         if self.turns.is_multiple_of(CLOCK_EVERY_TURNS) {
             self.look_at_clock();
+        }
+        while let Some(key) = self.dozing.pop() {
+            self.warm(key);
         }
         let mut progress = self.answer_bell();
         progress |= self.look_at_hot();
@@ -284,7 +295,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
 
     /// Sleeps until something happens, `longest` has passed, or the bell rings.
     pub(crate) fn park(&mut self, longest: Option<Duration>) {
-        self.cool_all();
+        self.doze();
         // What came before the ports were armed is reported at once, since arming looks at what is there.
         if self.bell.park() {
             let timeout = [longest, self.until_deadline()].into_iter().flatten().min();
@@ -329,7 +340,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
             }
             if self.is_cold(key) {
                 self.hot.swap_remove(at);
-                self.cool(key);
+                self.cool(key, 1);
             } else {
                 at += 1;
             }
@@ -360,24 +371,38 @@ impl<N: Network, C: Clock> Engine<N, C> {
     /// Has the operating system watch every connection.
     pub(crate) fn cool_all(&mut self) {
         while let Some(key) = self.hot.pop() {
-            self.cool(key);
+            self.cool(key, 1);
         }
     }
 
-    fn cool(&mut self, key: DefaultKey) {
+    /// The same before a sleep of no more than [`Engine::until_deadline`]: where a long answer is coming, not each part of it ends that.
+    pub(crate) fn doze(&mut self) {
+        while let Some(key) = self.hot.pop() {
+            let least = match self.endpoints.get_mut(key) {
+                Some(Endpoint::Connection(connection)) => connection.least_bytes(),
+                _ => 1,
+            };
+            if least > 1 {
+                self.dozing.push(key);
+            }
+            self.cool(key, least);
+        }
+    }
+
+    fn cool(&mut self, key: DefaultKey, least: u32) {
         if let Some(Endpoint::Connection(connection)) = self.endpoints.get_mut(key) {
             connection.is_hot = false;
         }
-        self.arm(key);
+        self.arm(key, least);
     }
 
     /// Asks the operating system to watch a connection or listener.
-    fn arm(&mut self, key: DefaultKey) {
+    fn arm(&mut self, key: DefaultKey, least: u32) {
         let token = Token(key.data().as_ffi());
-        let armed = match self.endpoints.get(key) {
+        let armed = match self.endpoints.get_mut(key) {
             Some(Endpoint::Connection(connection)) => {
-                let interest = Interest { readable: connection.wants_bytes(), writable: connection.wants_room() };
-                self.network.arm_port(&connection.port, token, interest)
+                let (readable, writable) = (connection.wants_bytes(), connection.wants_room());
+                self.network.arm_port(&mut connection.port, token, Interest { readable, writable, least })
             }
             Some(Endpoint::Listener(listening)) if listening.has_room() => {
                 self.network.arm_listener(&listening.listener, token)
@@ -484,7 +509,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
     fn forget_pending(&mut self, listener: DefaultKey, key: DefaultKey) {
         if let Some(Endpoint::Listener(listening)) = self.endpoints.get_mut(listener) {
             listening.forget(key);
-            self.arm(listener);
+            self.arm(listener, 1);
         }
     }
 

@@ -292,7 +292,7 @@ impl<N: Network, C: Clock> Hold for ThreadHold<'_, N, C> {
     }
 
     fn arm(&mut self) {
-        self.held.cool_all();
+        self.held.doze();
     }
 
     fn may_sleep(&mut self) -> Result<Option<Duration>, SomethingToDo> {

@@ -175,6 +175,14 @@ impl Requester {
         Ok(self.outstanding.pop_front())
     }
 
+    /// How much of the answer that has begun to come is missing.
+    pub(crate) fn missing(&self) -> u32 {
+        match self.outstanding.front() {
+            Some(Outstanding { awaits: Awaits::Read { length, placed, .. }, .. }) if *placed > 0 => length - placed,
+            _ => 0,
+        }
+    }
+
     pub(crate) fn clear(&mut self) {
         self.outstanding.clear();
     }

@@ -281,6 +281,24 @@ fn read_goes_straight_to_its_sink() {
 }
 
 #[test]
+fn what_is_missing_of_an_answer_is_known_from_its_first_segment_on() {
+    let mut pair = Pair::new();
+    let (sink, source) = (pair.area(2500, Rights::Local), pair.area(2500, Rights::Read));
+    for id in 0..2 {
+        pair.a.post(id, Operation::Read { sink: sink.whole().into(), source: target(source.stag, source.base) });
+        let request = pair.a.transmit(1500).unwrap();
+        pair.b.take(&request).unwrap();
+    }
+    assert_eq!(pair.a.stream.missing_of_answer(), 0);
+    let mut missing = Vec::new();
+    while let Some(segment) = pair.b.transmit(1014) {
+        pair.a.take(&segment).unwrap();
+        missing.push(pair.a.stream.missing_of_answer());
+    }
+    assert_eq!(missing, [1500, 500, 0, 1500, 500, 0]);
+}
+
+#[test]
 fn sinks_of_reads_have_stags_of_their_own() {
     let mut pair = Pair::new();
     let area = pair.area(64, Rights::All);

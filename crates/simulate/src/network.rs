@@ -97,7 +97,7 @@ impl Network for SimulatedNetwork {
         Ok(SimulatedListener { world: self.world.clone(), registry: self.registry.clone(), local })
     }
 
-    fn arm_port(&mut self, port: &SimulatedPort, token: Token, interest: Interest) -> Result<(), PortError> {
+    fn arm_port(&mut self, port: &mut SimulatedPort, token: Token, interest: Interest) -> Result<(), PortError> {
         let watched = Watched::Port { inbound: port.inbound, outbound: port.outbound, interest };
         self.armed.insert(token, watched);
         Ok(())
@@ -114,7 +114,7 @@ impl Network for SimulatedNetwork {
         self.armed.retain(|token, watched| {
             let (readable, writable) = match watched {
                 Watched::Port { inbound, outbound, interest } => (
-                    interest.readable && state.pipes[*inbound].is_readable(state.now),
+                    interest.readable && state.pipes[*inbound].is_readable(interest.least, state.now, &state.behaviour),
                     interest.writable && state.pipes[*outbound].has_room(&state.behaviour),
                 ),
                 Watched::Listener(local) => {

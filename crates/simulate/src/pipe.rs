@@ -126,8 +126,11 @@ impl Pipe {
         matches!(self.ended, Some((_, Ended::Reset)))
     }
 
-    pub(crate) fn is_readable(&self, now: Time) -> bool {
-        self.chunks.front().is_some_and(|(at, _)| *at <= now) || self.ended(now).is_some()
+    /// Whether there are so many bytes, or all that can come.
+    pub(crate) fn is_readable(&self, least: u32, now: Time, behaviour: &Behaviour) -> bool {
+        let here: usize = self.chunks.iter().take_while(|(at, _)| *at <= now).map(|(_, chunk)| chunk.len()).sum();
+        let over = self.ended.is_some_and(|(at, _)| at <= now);
+        here >= least as usize || over || (here > 0 && !self.has_room(behaviour))
     }
 
     pub(crate) fn has_room(&self, behaviour: &Behaviour) -> bool {
@@ -136,7 +139,7 @@ impl Pipe {
 
     /// When something will be there that is not yet.
     pub(crate) fn next_event(&self, now: Time) -> Option<Time> {
-        let arrival = self.chunks.front().map(|(at, _)| *at);
-        [arrival, self.ended.map(|(at, _)| at)].into_iter().flatten().filter(|at| *at > now).min()
+        let mut times = self.chunks.iter().map(|(at, _)| *at).chain(self.ended.map(|(at, _)| at));
+        times.by_ref().filter(|at| *at > now).min()
     }
 }

@@ -376,6 +376,11 @@ impl Running {
 }
 
 impl Direct {
+    /// What of the payload is in place.
+    pub(super) fn placed_bytes(&self) -> u32 {
+        self.placement.sink.length() - self.rest.length()
+    }
+
     /// Reads the rest of the payload into place, and the tail and a little more into staging.
     fn read<P: Port>(&mut self, port: &mut P, staging: &mut Staging, cx: &mut Context<'_>) -> Result<Received, Stop> {
         let tail = self.head.tail_length();

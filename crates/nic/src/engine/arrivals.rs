@@ -114,9 +114,9 @@ impl<N: Network, C: Clock> Engine<N, C> {
         let Some(Endpoint::Connection(mut connection)) = self.endpoints.remove(key) else { return None };
         // Whatever is still reported for it has a key that means nothing any more.
         let _ = self.network.arm_port(
-            &connection.port,
+            &mut connection.port,
             Token(key.data().as_ffi()),
-            Interest { readable: false, writable: false },
+            Interest { readable: false, writable: false, least: 1 },
         );
         self.hot.retain(|hot| *hot != key);
         connection.is_hot = false;
@@ -153,7 +153,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
         self.listeners += 1;
         let listening = Listening::new(listener, offer, backlog, waiting);
         let key = self.endpoints.insert(Endpoint::Listener(Box::new(listening)));
-        self.arm(key);
+        self.arm(key, 1);
         key
     }
 
@@ -191,7 +191,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
             }
             self.start_connection(connection);
         }
-        self.arm(key);
+        self.arm(key, 1);
     }
 
     /// A request has come in whole.

@@ -61,6 +61,13 @@ impl Stream {
         !self.responder.is_empty()
     }
 
+    /// Bytes that are missing of the Read Response whose first segment has come. Messages are sent in order (RFC 5041 section 5.3), so nothing else is to
+    /// be expected before them. 0 when there is no such response.
+    #[must_use]
+    pub fn missing_of_answer(&self) -> u32 {
+        self.requester.missing()
+    }
+
     /// Whether [`Stream::poll_transmit`] has something.
     #[must_use]
     pub fn can_transmit(&self) -> bool {
