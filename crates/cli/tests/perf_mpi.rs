@@ -43,11 +43,15 @@ fn each_part_has_its_figures() {
     let (library, size) = (["--library", library], ["--size", "70K"]);
     let alone = ["--lab", "off", "--transport", "libfabric-tcp", "--vs", "none"];
     let (report, text) = report_of(&[&library[..], &size, &alone].concat()).unwrap();
-    for metric in ["half_round_trip", "throughput", "message_rate", "hidden", "total_time", "receiver_cpu"] {
+    for metric in ["half_round_trip", "throughput", "message_rate", "receiver_cpu"] {
         assert_eq!(rows(&report, metric).len(), 1, "{metric}");
     }
+    for metric in ["hidden", "total_time"] {
+        let directions: Vec<_> = rows(&report, metric).iter().map(|row| row["direction"].as_str().unwrap()).collect();
+        assert_eq!(directions, ["one way", "both ways"], "{metric}");
+    }
     assert!(rows(&report, "hidden").iter().all(|row| (0.0..=100.0).contains(&row["median"].as_f64().unwrap())));
-    assert!(text.contains("both: receive and send"), "{text}");
+    assert!(text.contains("both: send and receive"), "{text}");
 }
 
 #[test]

@@ -441,7 +441,8 @@ fn few_bytes_are_not_told_to_who_waits_for_many_unless_they_are_the_last() {
     let arm = |bench: &mut Bench, passive: &mut TcpPort, least| {
         bench.network.arm_port(passive, Token(5), Interest { least, ..READ }).unwrap();
     };
-    let send = |active: &mut TcpPort, count: usize| assert_eq!(active.send(&[Piece::Bytes(&[7; 100][..count])]), Ok(count));
+    let send =
+        |active: &mut TcpPort, count: usize| assert_eq!(active.send(&[Piece::Bytes(&[7; 100][..count])]), Ok(count));
     arm(&mut bench, &mut passive, 100);
     send(&mut active, 99);
     assert!(bench.look().is_empty(), "one is missing");

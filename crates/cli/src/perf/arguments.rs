@@ -242,6 +242,7 @@ impl Arguments {
             cache: Cache::In,
             target: Target::Polling,
             computation_us: 0,
+            both_ways: false,
             connections: 1,
             quiet_ms: 1,
             settle_ms: 0,

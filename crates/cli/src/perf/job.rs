@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     Overlap,
     /// Payload per time with some computation after each message.
     Inserted,
-    /// How much of an exchange of messages hides behind computation.
+    /// How much of a message, or of one each way, hides behind computation.
     Hiding,
     /// What quiet connections cost.
     Idle,
@@ -197,6 +197,8 @@ pub(crate) struct Job {
     pub(crate) target: Target,
     /// Computation after each message, in microseconds.
     pub(crate) computation_us: u32,
+    /// Beside the computation of MPI programs both ranks send a message; else one does, and the other receives it.
+    pub(crate) both_ways: bool,
     /// Connections that are kept quiet.
     pub(crate) connections: usize,
     /// For how long nothing happens, in milliseconds.
@@ -324,6 +326,7 @@ pub(crate) mod tests {
             cache: Cache::In,
             target: Target::Silent,
             computation_us: 0,
+            both_ways: false,
             connections: 1,
             quiet_ms: 1,
             settle_ms: 0,

@@ -177,7 +177,7 @@ pub(crate) fn title(job: &Job) -> &'static str {
         Kind::Overlap => "Computation beside a transfer: how much of it fits, more is better",
         Kind::Inserted => "Throughput with computation after each message, more is better",
         Kind::Matching => "Processor time of matching one message with its receive, less is better",
-        Kind::Hiding => "Exchange of messages beside computation: the share of it that is hidden, more is better",
+        Kind::Hiding => "Messages beside computation: the share of them that is hidden, more is better",
         Kind::Idle => "Quiet connections, less is better",
         Kind::AllToAll => "Throughput of all processes together in MB/s, more is better",
     }

@@ -2,7 +2,7 @@
 //!
 //! The active side has the library's own starter run the two ranks, the first on its own host, the second on that of the passive side,
 //! which does nothing but be there. The program is `mpi/measure.c`: a ping-pong of blocking sends and receives; a stream with a window
-//! (non-blocking, the oldest is waited for); an exchange of messages beside computation.
+//! (non-blocking, the oldest is waited for); a message, or one each way, beside computation.
 
 use std::fs;
 use std::process::Output;
@@ -151,25 +151,16 @@ impl<'a> Figures<'a> {
                 Measured { value: Some(value), figures: cpu()?.into(), ..plain }
             }
             _ => {
-                let both_ranks = [self.times("")?, self.times("their_")?];
-                // The rank that hides less is what an application waits for.
-                let [first, second] = both_ranks.map(|times| hidden(&times));
-                let [communication, computation, total] = both_ranks[usize::from(second < first)];
+                let times = [self.get("communication_us")?, self.get("computation_us")?, self.get("both_us")?];
                 let figures = [
-                    (Figure::Hidden, first.min(second)),
-                    (Figure::CommunicationUs, communication),
-                    (Figure::ComputationUs, computation),
-                    (Figure::TotalUs, total),
+                    (Figure::Hidden, hidden(&times)),
+                    (Figure::CommunicationUs, times[0]),
+                    (Figure::ComputationUs, times[1]),
+                    (Figure::TotalUs, times[2]),
                 ];
                 Measured { figures: figures.into(), ..plain }
             }
         })
-    }
-
-    /// Of one rank: the transfer alone, the computation alone, both together.
-    fn times(&self, whose: &str) -> Option<[f64; 3]> {
-        let time = |name: &str| self.get(&format!("{whose}{name}_us"));
-        Some([time("communication")?, time("computation")?, time("both")?])
     }
 }
 
@@ -204,11 +195,12 @@ mod tests {
     }
 
     #[test]
-    fn the_rank_that_hides_less_counts() {
-        let text = "weft-mpi communication_us=100 their_communication_us=100 computation_us=125 their_computation_us=125 \
-                    both_us=125 their_both_us=175";
-        let measured = Figures::read(text).unwrap().measured(&Job { kind: Kind::Hiding, ..job() }).unwrap();
+    fn what_is_hidden_is_told_with_the_times_it_comes_from() {
+        let text = "weft-mpi communication_us=100 computation_us=125 both_us=175";
+        let job = Job { kind: Kind::Hiding, ..job() };
+        let measured = Figures::read(text).unwrap().measured(&job).unwrap();
         assert_eq!(measured.figures[&Figure::Hidden], 0.5);
         assert_eq!(measured.figures[&Figure::TotalUs], 175.0);
+        assert_eq!(Figures::read("weft-mpi both_us=175").unwrap().measured(&job), None, "the others are missing");
     }
 }

@@ -67,6 +67,7 @@ impl Program {
         let test = match job.kind {
             Kind::Latency => "latency",
             Kind::Bandwidth | Kind::Rate => "stream",
+            _ if job.both_ways => "exchange",
             _ => "overlap",
         };
         let numbers = [job.size as u64, job.iterations, job.warmup, job.window as u64, job.limit_s];

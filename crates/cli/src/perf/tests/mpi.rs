@@ -19,7 +19,7 @@ pub(crate) enum Part {
     Bandwidth,
     /// Small messages with a window
     Rate,
-    /// An exchange of messages beside computation
+    /// A message beside computation, one way and both ways at once
     Overlap,
 }
 
@@ -46,6 +46,19 @@ impl Part {
 
 /// Transfers before those that count, at least: the length of the computation is settled by them.
 const LEAST_WARMUP: u64 = 5;
+
+/// Messages beside computation: whether both ranks send one, and what that is called.
+const DIRECTIONS: [(bool, &str); 2] = [(false, "one way"), (true, "both ways")];
+
+fn beside_computation(basis: &Basis<'_>, case: Case, (both_ways, direction): (bool, &str)) -> Case {
+    let set = |job: &mut Job| {
+        job.both_ways = both_ways;
+        if basis.arguments.warmup.is_none() {
+            job.warmup = job.warmup.max(LEAST_WARMUP);
+        }
+    };
+    case.with(set).label_with("direction", direction)
+}
 
 impl Design for MpiPrograms {
     fn contestants(&self) -> Vec<String> {
@@ -74,14 +87,13 @@ impl Design for MpiPrograms {
         for part in parts {
             for size in basis.sizes(part.sizes(basis.quick())) {
                 for installation in &basis.libraries {
-                    let set = |job: &mut Job| {
-                        job.mpi = Some(installation.clone());
-                        if *part == Part::Overlap && basis.arguments.warmup.is_none() {
-                            job.warmup = job.warmup.max(LEAST_WARMUP);
-                        }
-                    };
-                    let case = basis.case(part.kind(), size, 1.0).with(set);
-                    cases.push(case.label_with("library", installation.library.name()));
+                    let case = basis.case(part.kind(), size, 1.0).with(|job| job.mpi = Some(installation.clone()));
+                    let case = case.label_with("library", installation.library.name());
+                    if *part == Part::Overlap {
+                        cases.extend(DIRECTIONS.map(|direction| beside_computation(basis, case.clone(), direction)));
+                    } else {
+                        cases.push(case);
+                    }
                 }
             }
         }
@@ -92,9 +104,9 @@ impl Design for MpiPrograms {
         if plan.cases.iter().all(|case| case.job.kind != Kind::Hiding) {
             return String::new();
         }
-        "\ntransfer: both ranks receive and send a message, and wait. compute: a computation of 1.25 times that, alone.\n\
-         both: receive and send without waiting, compute, wait.\n\
-         hidden: (transfer + compute - both) / the shorter of transfer and compute, of the rank that hides less (100: all of it)\n"
+        "\ntransfer: one rank sends and the other receives a message (both ways: both do both), and they wait.\n\
+         compute: a computation of 1.25 times that, alone, on both. both: send and receive without waiting, compute, wait.\n\
+         hidden: (transfer + compute - both) / the shorter of transfer and compute, each until both ranks are done (100: all of it)\n"
             .into()
     }
 }
