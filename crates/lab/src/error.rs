@@ -19,6 +19,13 @@ pub enum LabError {
     Rate(BitsPerSecond),
 
     // The machine's: what it lacks or forbids.
+    /// A lab's hosts can't have this congestion control.
+    CongestionControl {
+        /// Its name.
+        name: String,
+        /// Those that they can have, as the kernel lists them.
+        allowed: String,
+    },
     /// A program that makes labs is not installed.
     Missing {
         /// The program.
@@ -86,6 +93,13 @@ impl fmt::Display for LabError {
                     "a rate of {rate} is out of range; it is {} to {}, or no rate at all",
                     RATE.start(),
                     RATE.end()
+                )
+            }
+            Self::CongestionControl { name, allowed } => {
+                write!(
+                    f,
+                    "no host of a lab may have the congestion control {name:?}; this kernel allows: {allowed} (sysctl \
+                     net.ipv4.tcp_allowed_congestion_control)"
                 )
             }
             Self::Missing { program, package } => {

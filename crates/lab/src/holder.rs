@@ -7,14 +7,22 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::LabError;
+use crate::plan::Plan;
 use crate::process::Process;
 use crate::tools::{self, Tools};
 
 /// What a holder does. It ends when its standard input does, and before that kills whatever else is in its network namespace: a
 /// namespace goes when the last process in it has. It looks again until it finds nobody, for about five seconds. Ctrl-C is not for it.
+///
+/// First it sets the congestion control of its namespace, to the first of its arguments that the kernel takes, and says which one there is then.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP QUIT
-echo up
+setting=/proc/sys/net/ipv4/tcp_congestion_control
+for name do
+    echo "$name" >$setting && break
+done 2>/dev/null
+read -r name <$setting
+echo "up $name"
 read -r _
 passes=0 found=yes
 while [ $found = yes ] && [ $passes -lt 500 ]; do
@@ -38,6 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Holder {
     shell: Shell,
     process: Process,
+    congestion_control: String,
 }
 
 /// A holder that is starting.
@@ -49,22 +58,22 @@ struct Shell(Child);
 
 impl Holder {
     /// The first of a lab: it has a user namespace of its own, to which the others belong.
-    pub(crate) fn start_first(tools: &Tools) -> Result<Self, LabError> {
+    pub(crate) fn start_first(plan: &Plan, tools: &Tools) -> Result<Self, LabError> {
         let mut command = Command::new(&tools.unshare);
         command.args(["--user", "--map-root-user"]);
-        Self::start(command, tools)?.finish(true)
+        Self::start(command, plan, tools)?.finish(true)
     }
 
     /// A further one, in the user namespace of the first.
-    pub(crate) fn start_beside(first: &Self, tools: &Tools) -> Result<Starting, LabError> {
+    pub(crate) fn start_beside(first: &Self, plan: &Plan, tools: &Tools) -> Result<Starting, LabError> {
         let mut command = Command::new(&tools.nsenter);
         command.args(["--target", &first.process.id.to_string(), "--user", "--preserve-credentials", "--"]);
         command.arg(&tools.unshare);
-        Self::start(command, tools)
+        Self::start(command, plan, tools)
     }
 
-    fn start(mut command: Command, tools: &Tools) -> Result<Starting, LabError> {
-        command.args(["--net", "--"]).arg(&tools.sh).args(["-c", SCRIPT, "weft-lab"]);
+    fn start(mut command: Command, plan: &Plan, tools: &Tools) -> Result<Starting, LabError> {
+        command.args(["--net", "--"]).arg(&tools.sh).args(["-c", SCRIPT, "weft-lab"]).args(plan.congestion_controls());
         // In a process group of its own: Ctrl-C in a terminal reaches who uses the lab, and the lab goes after that.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().map(Shell).map(Starting).map_err(LabError::while_doing("cannot start unshare"))
@@ -73,6 +82,11 @@ impl Holder {
     /// Which process it is; its namespaces are those of the lab.
     pub(crate) fn process(&self) -> Process {
         self.process
+    }
+
+    /// TCP's congestion control in its namespace.
+    pub(crate) fn congestion_control(&self) -> &str {
+        &self.congestion_control
     }
 
     /// Lets it end: it hears so at once, and [`Holder::wait`] waits for it.
@@ -125,10 +139,12 @@ impl Starting {
         let mut line = String::new();
         if let Some(stdout) = child.stdout.take() {
             let cannot = LabError::while_doing("cannot read what a holder says");
-            BufReader::new(stdout.take(16)).read_line(&mut line).map_err(cannot)?;
+            BufReader::new(stdout.take(64)).read_line(&mut line).map_err(cannot)?;
         }
-        match Process::find(child.id()) {
-            Some(process) if line == "up\n" => Ok(Holder { shell: self.0, process }),
+        match (Process::find(child.id()), line.strip_prefix("up")) {
+            (Some(process), Some(name)) => {
+                Ok(Holder { shell: self.0, process, congestion_control: name.trim().to_owned() })
+            }
             _ => Err(self.explain(first)),
         }
     }

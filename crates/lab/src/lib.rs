@@ -32,6 +32,6 @@ mod up;
 
 pub use error::LabError;
 pub use host::{Host, Rail};
-pub use plan::{BitsPerSecond, HOSTS, LINKS, MTU, Plan, RATE};
+pub use plan::{BitsPerSecond, HOSTS, LINKS, MTU, Plan, RATE, USUAL_CONGESTION_CONTROLS};
 pub use process::Process;
 pub use up::Lab;

@@ -20,7 +20,11 @@ pub const MTU: RangeInclusive<u32> = 1280..=65_535;
 /// The rate that a link may have. Below it one packet would take longer than anybody waits for; above it no processor comes.
 pub const RATE: RangeInclusive<BitsPerSecond> = BitsPerSecond(100_000)..=BitsPerSecond(100_000_000_000);
 
-/// A network to make. [`Default`]: two hosts, one link of 1 Gb/s with an MTU of 1500, segmentation offload on.
+/// The congestion control of nearly every Linux; and the one that each Linux has, where the machine's root has not allowed others that one: the first that
+/// can be had. Where there is no loss and no delay, they are alike.
+pub const USUAL_CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
+
+/// A network to make. [`Default`]: two hosts, one link of 1 Gb/s with an MTU of 1500, segmentation offload on, the usual congestion control.
 ///
 /// Two hosts are joined by veth pairs. More are joined by one bridge for each rail: a host's n-th link goes to the n-th bridge, and the
 /// bridges are not joined to each other.
@@ -38,11 +42,21 @@ pub struct Plan {
     /// Whether a super-packet may cross a link whole, as if the NIC would cut it. Without, the kernel cuts TCP and UDP (GSO) into
     /// packets of the MTU before the link, and what a receiver gets are real packets. Needs `ethtool` when `false`.
     pub offloads: bool,
+    /// TCP's congestion control in the hosts, as `/proc/sys/net/ipv4/tcp_congestion_control` names it. `None`: [`USUAL_CONGESTION_CONTROLS`], so that what is
+    /// measured depends less on how a machine is set up.
+    pub congestion_control: Option<String>,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { hosts: 2, links: 1, rate: Some(BitsPerSecond(1_000_000_000)), mtu: 1500, offloads: true }
+        Self {
+            hosts: 2,
+            links: 1,
+            rate: Some(BitsPerSecond(1_000_000_000)),
+            mtu: 1500,
+            offloads: true,
+            congestion_control: None,
+        }
     }
 }
 
@@ -62,6 +76,11 @@ impl Plan {
             Some(rate) if !RATE.contains(&rate) => Err(LabError::Rate(rate)),
             _ => Ok(()),
         }
+    }
+
+    /// The congestion controls to try, best first.
+    pub(crate) fn congestion_controls(&self) -> Vec<&str> {
+        self.congestion_control.as_deref().map_or_else(|| USUAL_CONGESTION_CONTROLS.to_vec(), |name| vec![name])
     }
 
     /// Whether a bridge for each rail joins the hosts.

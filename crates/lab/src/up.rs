@@ -1,6 +1,7 @@
 //! A lab that is up.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::path::Path;
 
 use crate::error::LabError;
@@ -10,6 +11,9 @@ use crate::network::{self, OFFLOADS};
 use crate::plan::Plan;
 use crate::process::Process;
 use crate::tools::{self, Tools};
+
+/// What a lab may choose from.
+const ALLOWED_CONGESTION_CONTROLS: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
 /// A network that is there until [`Lab::down`] is called, this is dropped, or this process ends.
 #[derive(Debug)]
@@ -25,7 +29,13 @@ impl Lab {
     pub fn up(plan: &Plan) -> Result<Self, LabError> {
         plan.check()?;
         let tools = Tools::find(plan.offloads)?;
-        let holders = start_holders(plan.hosts + usize::from(plan.has_switch()), &tools)?;
+        let holders = start_holders(plan, &tools)?;
+        if let Some(name) = &plan.congestion_control
+            && name != holders[0].congestion_control()
+        {
+            let allowed = fs::read_to_string(ALLOWED_CONGESTION_CONTROLS).unwrap_or_default();
+            return Err(LabError::CongestionControl { name: name.clone(), allowed: allowed.trim().to_owned() });
+        }
         let has_ipv6 = Path::new("/proc/sys/net/ipv6").exists();
         let host = |(index, holder): (usize, &Holder)| {
             Host::new(index, plan.links, holder.process(), has_ipv6, &tools.nsenter)
@@ -39,6 +49,11 @@ impl Lab {
     /// What it was made from.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// TCP's congestion control in its hosts; empty where the kernel does not tell.
+    pub fn congestion_control(&self) -> &str {
+        self.holders[0].congestion_control()
     }
 
     /// The hosts, in order.
@@ -111,9 +126,10 @@ impl Drop for Lab {
     }
 }
 
-fn start_holders(count: usize, tools: &Tools) -> Result<Vec<Holder>, LabError> {
-    let first = Holder::start_first(tools)?;
-    let starting: Vec<_> = (1..count).map(|_| Holder::start_beside(&first, tools)).collect::<Result<_, _>>()?;
+fn start_holders(plan: &Plan, tools: &Tools) -> Result<Vec<Holder>, LabError> {
+    let count = plan.hosts + usize::from(plan.has_switch());
+    let first = Holder::start_first(plan, tools)?;
+    let starting: Vec<_> = (1..count).map(|_| Holder::start_beside(&first, plan, tools)).collect::<Result<_, _>>()?;
     let mut holders = vec![first];
     for one in starting {
         holders.push(one.finish(false)?);

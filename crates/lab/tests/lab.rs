@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use weft_lab::{BitsPerSecond, Host, Lab, LabError, Plan, Process};
+use weft_lab::{BitsPerSecond, Host, Lab, LabError, Plan, Process, USUAL_CONGESTION_CONTROLS};
 
 /// Nothing here takes this long; what waits in vain fails then.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -77,6 +77,25 @@ fn a_link_without_a_rate_takes_jumbo_packets_and_offloads_are_off_when_asked() {
     }
     transfer(lab.host(0), lab.host(1), lab.host(1).address(0), 1_000_000);
     gone(lab);
+}
+
+#[test]
+fn hosts_have_the_congestion_control_that_was_asked_for() {
+    let told = |host: &Host| {
+        let output = host.command("cat").arg("/proc/sys/net/ipv4/tcp_congestion_control").output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let Some(usual) = lab(&Plan::default()) else { return };
+    assert!(USUAL_CONGESTION_CONTROLS.contains(&usual.congestion_control()), "{}", usual.congestion_control());
+    for host in usual.hosts() {
+        assert_eq!(told(host), usual.congestion_control());
+    }
+    let reno = Lab::up(&Plan { congestion_control: Some("reno".into()), hosts: 3, ..Plan::default() }).unwrap();
+    assert_eq!((told(reno.host(2)).as_str(), reno.congestion_control()), ("reno", "reno"));
+    let error = Lab::up(&Plan { congestion_control: Some("none such".into()), ..Plan::default() }).unwrap_err();
+    assert!(error.to_string().contains("\"none such\"; this kernel allows: reno"), "{error}");
+    gone(usual);
+    gone(reno);
 }
 
 #[test]

@@ -32,6 +32,9 @@ pub(super) struct Arguments {
     /// Cut packets before the link, as if the NIC could not: no segmentation offload of TCP and UDP
     #[arg(long)]
     no_offload: bool,
+    /// TCP's congestion control in the hosts [default: cubic, or reno where the machine's root has not allowed that]
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
     /// Stay in the foreground, and end the lab at Ctrl-C
     #[arg(long)]
     foreground: bool,
@@ -53,8 +56,9 @@ impl FromStr for Rate {
 
 /// Runs the command.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { hosts, links, rate: Rate(rate), mtu, no_offload, foreground, lab } = arguments;
-    let plan = Plan { hosts: *hosts, links: *links, rate: *rate, mtu: *mtu, offloads: !no_offload };
+    let Arguments { hosts, links, rate: Rate(rate), mtu, no_offload, congestion, foreground, lab } = arguments;
+    let (offloads, congestion_control) = (!no_offload, congestion.clone());
+    let plan = Plan { hosts: *hosts, links: *links, rate: *rate, mtu: *mtu, offloads, congestion_control };
     plan.check().map_err(failed)?;
     if *foreground {
         return keeper::keep(&plan, &lab.name, |state| show(state, "Ctrl-C here"));
@@ -118,11 +122,12 @@ fn page(state: &State, end: &str) -> String {
 }
 
 fn describe(plan: &Plan) -> String {
-    let Plan { hosts, links, rate, mtu, offloads } = plan;
+    let Plan { hosts, links, rate, mtu, offloads, congestion_control } = plan;
     let rate = rate.map_or_else(|| "without a limit".to_owned(), |rate| format!("of {rate}"));
     let links = if *links == 1 { "one link".to_owned() } else { format!("{links} links") };
     let offloads = if *offloads { "" } else { ", no segmentation offload" };
-    format!("{hosts} hosts, {links} {rate} each, MTU {mtu}{offloads}")
+    let congestion = congestion_control.as_ref().map_or_else(String::new, |name| format!(", {name}"));
+    format!("{hosts} hosts, {links} {rate} each, MTU {mtu}{offloads}{congestion}")
 }
 
 #[cfg(test)]
@@ -133,8 +138,9 @@ mod tests {
     fn a_lab_is_described_in_words() {
         let usual = Plan::default();
         assert_eq!(describe(&usual), "2 hosts, one link of 1 Gb/s each, MTU 1500");
-        let other = Plan { hosts: 8, links: 4, rate: None, mtu: 9000, offloads: false };
-        assert_eq!(describe(&other), "8 hosts, 4 links without a limit each, MTU 9000, no segmentation offload");
+        let congestion_control = Some("bbr".to_owned());
+        let other = Plan { hosts: 8, links: 4, rate: None, mtu: 9000, offloads: false, congestion_control };
+        assert_eq!(describe(&other), "8 hosts, 4 links without a limit each, MTU 9000, no segmentation offload, bbr");
     }
 
     #[test]

@@ -132,6 +132,9 @@ pub(crate) struct Arguments {
     /// Run the two sides on two hosts of a fresh test network, with a link of this rate (`none`: without a limit); `off`: on loopback [default: off; overlap: 1G; mpi: none, but 1G for overlap]
     #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "usual", conflicts_with_all = ["connect", "listen"])]
     lab: Option<LabWish>,
+    /// TCP's congestion control in the hosts of the test network [default: cubic, or reno where the machine's root has not allowed that]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["connect", "listen"])]
+    congestion: Option<String>,
     /// Measure to the machine that listens there, instead of on this one alone
     #[arg(long, value_name = "HOST[:PORT]")]
     connect: Option<String>,
@@ -174,11 +177,12 @@ impl Arguments {
 
     /// Where it is done, and what is to be known about that.
     fn place(&self, test: Test) -> Result<(Place, Option<String>), Failure> {
-        let lab = || if test == Test::Mpi { Place::lab(None) } else { Place::usual_lab() };
+        let congestion = self.congestion.as_deref();
+        let lab = || if test == Test::Mpi { Place::lab(None, congestion) } else { Place::usual_lab(congestion) };
         let place = match (&self.connect, self.lab) {
             (Some(host), _) => return Ok((Place::There(host.parse().map_err(Failure::Usage)?), None)),
-            (None, Some(LabWish::Rate(rate))) => Place::lab(Some(rate)),
-            (None, Some(LabWish::Unlimited)) => Place::lab(None),
+            (None, Some(LabWish::Rate(rate))) => Place::lab(Some(rate), congestion),
+            (None, Some(LabWish::Unlimited)) => Place::lab(None, congestion),
             (None, Some(LabWish::Usual)) => lab(),
             (None, None) if test.design().wants_lab() => match lab() {
                 Ok(place) => Ok(place),
@@ -187,6 +191,9 @@ impl Arguments {
                     return Ok((Place::Here, Some(format!("{note}: {error}"))));
                 }
             },
+            (None, _) if congestion.is_some() => {
+                return Err(Failure::Usage("--congestion is for a test network, so it needs --lab".into()));
+            }
             (None, _) => Ok(Place::Here),
         };
         Ok((place.map_err(|error| Failure::Runtime(error.to_string()))?, None))
@@ -200,7 +207,7 @@ impl Arguments {
         if !(is_usual && hides && place.is_lab()) {
             return Ok(None);
         }
-        Place::usual_lab().map(Some).map_err(|error| Failure::Runtime(error.to_string()))
+        Place::usual_lab(self.congestion.as_deref()).map(Some).map_err(|error| Failure::Runtime(error.to_string()))
     }
 
     /// The transport, then its peers.

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
-use std::{env, fmt, io, thread};
+use std::{env, fmt, fs, io, thread};
 
 use weft_lab::{BitsPerSecond, Host, Lab, LabError, Plan};
 
@@ -51,16 +51,26 @@ impl FromStr for LabWish {
 }
 
 impl Place {
-    /// The two hosts of a fresh network, with one link of this rate; `None`: without a limit.
-    pub(crate) fn lab(rate: Option<BitsPerSecond>) -> Result<Self, LabError> {
-        let lab = Lab::up(&Plan { rate, ..Plan::default() })?;
+    /// The two hosts of a fresh network, with one link of this rate (`None`: without a limit) and this congestion control (`None`: the usual one).
+    pub(crate) fn lab(rate: Option<BitsPerSecond>, congestion: Option<&str>) -> Result<Self, LabError> {
+        let congestion_control = congestion.map(str::to_owned);
+        let lab = Lab::up(&Plan { rate, congestion_control, ..Plan::default() })?;
         lab.hosts().iter().for_each(await_link);
         Ok(Self::Lab(lab))
     }
 
     /// The same with the usual rate, which is slower than any processor.
-    pub(crate) fn usual_lab() -> Result<Self, LabError> {
-        Self::lab(Plan::default().rate)
+    pub(crate) fn usual_lab(congestion: Option<&str>) -> Result<Self, LabError> {
+        Self::lab(Plan::default().rate, congestion)
+    }
+
+    /// TCP's congestion control on this machine, or in that network.
+    pub(crate) fn congestion_control(&self) -> String {
+        match self {
+            Self::Lab(lab) => lab.congestion_control().to_owned(),
+            Self::Here | Self::There(_) => fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")
+                .map_or_else(|_| "unknown".into(), |text| text.trim().to_owned()),
+        }
     }
 
     /// Whether it is a network of their own.

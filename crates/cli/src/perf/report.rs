@@ -68,8 +68,7 @@ impl Report {
             host: text(system.as_ref().map(|system| system.nodename())),
             kernel: text(system.as_ref().map(|system| system.release())),
             cores: thread::available_parallelism().map_or(0, usize::from),
-            congestion_control: fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")
-                .map_or_else(|_| "unknown".into(), |text| text.trim().to_owned()),
+            congestion_control: plan.place.congestion_control(),
             version: env!("CARGO_PKG_VERSION"),
             commit: env!("WEFT_COMMIT"),
             cores_apart_ns: cores_apart(results),
