@@ -71,7 +71,6 @@ fn compute<T: Transfer>(work: &Work, microseconds: f64, transfer: &mut T) -> Res
 
 /// Looks for the longest computation that fits between post and wait.
 pub(crate) struct Search {
-    work: Work,
     warmup: u64,
     /// Transfers before each that is timed.
     primers: u64,
@@ -87,7 +86,7 @@ impl Search {
         let primers = (PRIMER_BYTES / job.size).clamp(1, job.buffers()) as u64;
         let most = MOST_TRANSFERS - (warmup + CPU_TRANSFERS) * (1 + primers);
         let rounds = job.iterations.min(most / (SHARES.len() as u64 * (1 + primers)));
-        Self { work: Work::calibrate(), warmup, primers, rounds, block: job.wait == Wait::Block, size: job.size }
+        Self { warmup, primers, rounds, block: job.wait == Wait::Block, size: job.size }
     }
 
     /// Does it, and ends the transfers.
@@ -95,8 +94,10 @@ impl Search {
         transfer.wait_blocking(self.block);
         let mut alone = Vec::new();
         for _ in 0..self.warmup {
-            alone.push(self.once(transfer, 0.0)?.total);
+            alone.push(self.once(transfer, None)?.total);
         }
+        // Not before: until now the target was starting. Where the two cores are two threads of one, what it does counts.
+        let work = Work::calibrate();
         // The first ones are slower, and count least.
         let alone = median(alone.split_off(alone.len() / 2)).unwrap_or(1.0);
         let start = Instant::now();
@@ -106,7 +107,7 @@ impl Search {
         for round in 0..self.rounds {
             for (at, totals) in totals.iter_mut().enumerate() {
                 let length = SHARES[at] * alone;
-                let once = self.once(transfer, length)?;
+                let once = self.once(transfer, Some((&work, length)))?;
                 totals.push(once.total);
                 if at == AS_LONG {
                     stretches.push(once.computation / length);
@@ -124,8 +125,8 @@ impl Search {
         Ok(measured)
     }
 
-    /// Post, compute, wait.
-    fn once<T: Transfer>(&self, transfer: &mut T, computation_us: f64) -> Result<Once, T::Error> {
+    /// Post, compute for so many microseconds, wait.
+    fn once<T: Transfer>(&self, transfer: &mut T, computation: Option<(&Work, f64)>) -> Result<Once, T::Error> {
         for _ in 0..self.primers {
             transfer.post()?;
         }
@@ -133,7 +134,9 @@ impl Search {
         let start = Instant::now();
         transfer.post()?;
         let posted = Instant::now();
-        compute(&self.work, computation_us, transfer)?;
+        if let Some((work, length)) = computation {
+            compute(work, length, transfer)?;
+        }
         let computation = microseconds(posted);
         transfer.finish(0)?;
         Ok(Once { total: microseconds(start), computation })
@@ -144,7 +147,7 @@ impl Search {
         transfer.wait_blocking(true);
         let watch = Watch::start();
         for _ in 0..CPU_TRANSFERS {
-            self.once(transfer, 0.0)?;
+            self.once(transfer, None)?;
         }
         Ok(watch.cpu_s_per_gb(CPU_TRANSFERS * (1 + self.primers) * self.size as u64))
     }
@@ -187,7 +190,6 @@ fn judge(computed: f64, totals: &[f64; SHARES.len()]) -> Measured {
 
 /// A stream with computation after each message.
 pub(crate) struct Insertion {
-    work: Work,
     warmup: u64,
     messages: u64,
     window: u64,
@@ -200,9 +202,8 @@ impl Insertion {
     pub(crate) fn new(job: &Job) -> Self {
         let warmup = job.warmup.min(10);
         Self {
-            work: Work::calibrate(),
             warmup,
-            messages: job.iterations.min(MOST_TRANSFERS - warmup),
+            messages: job.iterations.min(MOST_TRANSFERS - warmup - 1),
             window: job.buffers() as u64,
             computation_us: job.computation_us.into(),
             size: job.size,
@@ -213,14 +214,18 @@ impl Insertion {
     /// Does it, and ends the transfers.
     pub(crate) fn run<T: Transfer>(&self, transfer: &mut T) -> Result<Measured, T::Error> {
         transfer.wait_blocking(self.block);
+        // A first one, so that the target has started.
+        transfer.post()?;
+        transfer.finish(0)?;
+        let work = Work::calibrate();
         for _ in 0..self.warmup {
-            self.one(transfer)?;
+            self.one(transfer, &work)?;
         }
         transfer.finish(0)?;
         let start = Instant::now();
         let mut done = 0;
         while done < self.messages && (done < 4 || start.elapsed() < BUDGET / 2) {
-            self.one(transfer)?;
+            self.one(transfer, &work)?;
             done += 1;
         }
         transfer.finish(0)?;
@@ -234,9 +239,9 @@ impl Insertion {
         })
     }
 
-    fn one<T: Transfer>(&self, transfer: &mut T) -> Result<(), T::Error> {
+    fn one<T: Transfer>(&self, transfer: &mut T, work: &Work) -> Result<(), T::Error> {
         transfer.post()?;
-        compute(&self.work, self.computation_us, transfer)?;
+        compute(work, self.computation_us, transfer)?;
         transfer.poll()?;
         transfer.finish(self.window - 1)
     }
