@@ -21,6 +21,7 @@ setting=/proc/sys/net/ipv4/tcp_congestion_control
 for name do
     echo "$name" >$setting && break
 done 2>/dev/null
+name=
 read -r name <$setting
 echo "up $name"
 read -r _
@@ -141,7 +142,7 @@ impl Starting {
             let cannot = LabError::while_doing("cannot read what a holder says");
             BufReader::new(stdout.take(64)).read_line(&mut line).map_err(cannot)?;
         }
-        match (Process::find(child.id()), line.strip_prefix("up")) {
+        match (Process::find(child.id()), line.strip_prefix("up ").filter(|name| name.ends_with('\n'))) {
             (Some(process), Some(name)) => {
                 Ok(Holder { shell: self.0, process, congestion_control: name.trim().to_owned() })
             }

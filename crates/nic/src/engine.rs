@@ -67,6 +67,8 @@ pub(crate) struct Engine<N: Network, C: Clock> {
     hot: Vec<DefaultKey>,
     /// Connections of which the operating system tells only when much has come.
     dozing: Vec<DefaultKey>,
+    /// When they are looked at all the same.
+    dozing_until: Time,
     rung: Vec<DefaultKey>,
     /// Connections that answer their peers when message endpoints have been attended to.
     answering: Vec<DefaultKey>,
@@ -118,6 +120,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
             messengers: Vec::new(),
             hot: Vec::with_capacity(64),
             dozing: Vec::with_capacity(64),
+            dozing_until: Time::ZERO,
             rung: Vec::with_capacity(64),
             answering: Vec::with_capacity(64),
             ready: Vec::with_capacity(64),
@@ -187,10 +190,11 @@ impl<N: Network, C: Clock> Engine<N, C> {
         true
     }
 
-    /// Time until something has to happen by itself.
+    /// Time until something has to happen by itself. Connections that are hot when everybody sleeps are those that the operating system can't watch.
     pub(crate) fn until_deadline(&self) -> Option<Duration> {
         let deadline = self.next_deadline.map(|deadline| deadline.since(self.now));
-        let doze = (!self.dozing.is_empty()).then_some(LONGEST_DOZE);
+        let doze = if self.dozing.is_empty() { None } else { Some(self.dozing_until.since(self.now)) };
+        let doze = if self.hot.is_empty() { doze } else { Some(LONGEST_DOZE) };
         [deadline, doze].into_iter().flatten().min()
     }
 
@@ -204,8 +208,8 @@ impl<N: Network, C: Clock> Engine<N, C> {
         if self.turns.is_multiple_of(CLOCK_EVERY_TURNS) {
             self.look_at_clock();
         }
-        while let Some(key) = self.dozing.pop() {
-            self.warm(key);
+        if !self.dozing.is_empty() {
+            self.look_after_dozing();
         }
         let mut progress = self.answer_bell();
         progress |= self.look_at_hot();
@@ -359,33 +363,54 @@ impl<N: Network, C: Clock> Engine<N, C> {
     }
 
     fn warm(&mut self, key: DefaultKey) {
-        if let Some(Endpoint::Connection(connection)) = self.endpoints.get_mut(key)
-            && !connection.is_hot
-        {
-            connection.is_hot = true;
-            connection.idle_looks = 0;
-            self.hot.push(key);
+        let Some(Endpoint::Connection(connection)) = self.endpoints.get_mut(key) else { return };
+        if connection.is_hot {
+            return;
+        }
+        connection.is_hot = true;
+        connection.idle_looks = 0;
+        if core::mem::take(&mut connection.is_dozing) {
+            self.dozing.retain(|dozing| *dozing != key);
+        }
+        self.hot.push(key);
+    }
+
+    /// While they are few, or when they have been left alone for long, they are looked at; else when the operating system tells of them.
+    fn look_after_dozing(&mut self) {
+        if self.dozing.len() + self.hot.len() <= FEW_HOT || self.now >= self.dozing_until {
+            while let Some(key) = self.dozing.pop() {
+                self.warm(key);
+            }
         }
     }
 
     /// Has the operating system watch every connection.
     pub(crate) fn cool_all(&mut self) {
-        while let Some(key) = self.hot.pop() {
-            self.cool(key, 1);
-        }
+        self.cool_each(|_| 1);
     }
 
     /// The same before a sleep of no more than [`Engine::until_deadline`]: where a long answer is coming, not each part of it ends that.
     pub(crate) fn doze(&mut self) {
-        while let Some(key) = self.hot.pop() {
-            let least = match self.endpoints.get_mut(key) {
-                Some(Endpoint::Connection(connection)) => connection.least_bytes(),
-                _ => 1,
-            };
+        self.cool_each(Connection::least_bytes);
+    }
+
+    fn cool_each(&mut self, least: impl Fn(&mut Connection<N::Port>) -> u32) {
+        let mut hot = core::mem::take(&mut self.hot);
+        for key in hot.drain(..) {
+            let Some(Endpoint::Connection(connection)) = self.endpoints.get_mut(key) else { continue };
+            let least = least(connection);
             if least > 1 {
+                connection.is_dozing = true;
+                if self.dozing.is_empty() {
+                    self.dozing_until = self.now + LONGEST_DOZE;
+                }
                 self.dozing.push(key);
             }
             self.cool(key, least);
+        }
+        if self.hot.is_empty() {
+            // Keeps the memory.
+            self.hot = hot;
         }
     }
 

@@ -292,7 +292,8 @@ impl<N: Network, C: Clock> Hold for ThreadHold<'_, N, C> {
     }
 
     fn arm(&mut self) {
-        self.held.doze();
+        // When it wakes without a packet it calls the application, for which a doze is no reason.
+        if self.lane.common.settings.progress == Progress::Summon { self.held.cool_all() } else { self.held.doze() }
     }
 
     fn may_sleep(&mut self) -> Result<Option<Duration>, SomethingToDo> {

@@ -65,6 +65,46 @@ fn threads_connect_post_poll_wait_and_close_at_the_same_time() {
     }
 }
 
+#[test]
+fn long_answers_of_many_connections_come_while_nobody_calls_in() {
+    const LENGTH: usize = 3 << 20;
+    for kind in kinds() {
+        let [near, far] = [kind.context(), kind.context()];
+        let [here, there] = [&near, &far].map(|context| context.allocate_protection_domain().unwrap());
+        let listener = far.listen(kind.any(), &ListenOptions::default()).unwrap();
+        let ends: Vec<_> = (0..5)
+            .map(|_| {
+                let options = QueuePairOptions::default();
+                let (active, passive) = (End::new(&near, &here, &options), End::new(&far, &there, &options));
+                active.queue_pair.start_connect(listener.local_address(), &ConnectOptions::default()).unwrap();
+                listener.accept(PATIENCE).unwrap().accept(&passive.queue_pair, &[]).unwrap();
+                active.queue_pair.wait_connected(PATIENCE).unwrap();
+                (active, passive)
+            })
+            .collect();
+        let pattern = common::pattern(LENGTH);
+        let source = there.register(pattern.clone(), ALL).unwrap();
+        let last = LENGTH as u64 - 8;
+        let expected = source.load_u64(last, Ordering::Acquire).unwrap();
+        for _ in 0..3 {
+            let sinks: Vec<_> = ends.iter().map(|_| here.allocate(LENGTH, ALL).unwrap()).collect();
+            for ((active, _), sink) in ends.iter().zip(&sinks) {
+                let read = WorkRequest::read(sink.slice(..).unwrap(), source.remote(0));
+                active.queue_pair.post(read.id(1)).unwrap();
+            }
+            for sink in &sinks {
+                look_until(|| sink.load_u64(last, Ordering::Acquire).unwrap() == expected, "the end of an answer");
+            }
+            for ((active, _), sink) in ends.iter().zip(&sinks) {
+                active.done(1);
+                let mut bytes = vec![0; LENGTH];
+                sink.read(0, &mut bytes).unwrap();
+                assert!(bytes == pattern, "each byte at its place");
+            }
+        }
+    }
+}
+
 /// A connection of a thread's own, from its beginning to its end.
 fn live(kind: Kind, context: &Context, domain: &weft::verbs::ProtectionDomain, counter: RemoteMemory, number: u64) {
     let options = QueuePairOptions::default();

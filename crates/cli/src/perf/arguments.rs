@@ -186,6 +186,7 @@ impl Arguments {
             (None, Some(LabWish::Usual)) => lab(),
             (None, None) if test.design().wants_lab() => match lab() {
                 Ok(place) => Ok(place),
+                Err(error) if congestion.is_some() => Err(error),
                 Err(error) => {
                     let note = "on loopback, where the processor is the network and little can hide, because there is no test network";
                     return Ok((Place::Here, Some(format!("{note}: {error}"))));

@@ -74,6 +74,10 @@ pub(crate) struct Connection<P: Port> {
     pub(crate) idle_looks: u32,
     /// The engine looks at it in every turn.
     pub(crate) is_hot: bool,
+    /// It is watched for many bytes, and looked at now and then.
+    pub(crate) is_dozing: bool,
+    /// What was missing of an answer when it was watched so last.
+    missed: u32,
     /// What the peer has asked for is answered when the packets that came with it were attended to.
     answers_wait: bool,
     /// The listener that it came through, until it is decided.
@@ -126,6 +130,8 @@ impl<P: Port> Connection<P> {
             deadline: Some(deadline),
             idle_looks: 0,
             is_hot: false,
+            is_dozing: false,
+            missed: 0,
             answers_wait: false,
             listener: None,
         }
@@ -202,12 +208,15 @@ impl<P: Port> Connection<P> {
         !matches!(&self.phase, Phase::Start(start) if start.is_connecting())
     }
 
-    /// How many bytes must come before there is more to do than to place them: all that is missing of a long answer, but no more than [`MOST_AWAITED`].
+    /// How many bytes must come before there is more to do than to place them: all that is missing of a long answer, but no more than [`MOST_AWAITED`]. 1 when
+    /// nothing of it has come since this was asked last.
     pub(crate) fn least_bytes(&mut self) -> u32 {
         let Phase::Running(running) = &mut self.phase else { return 1 };
         let missing = running.core.hold().stream.missing_of_answer();
         let here = running.direct.as_ref().map_or(self.staging.filled().len() as u32, Direct::placed_bytes);
-        missing.saturating_sub(here).clamp(1, MOST_AWAITED)
+        let missing = missing.saturating_sub(here);
+        let before = core::mem::replace(&mut self.missed, missing);
+        if missing == before { 1 } else { missing.clamp(1, MOST_AWAITED) }
     }
 
     /// Whether bytes wait for room.

@@ -119,7 +119,8 @@ impl<N: Network, C: Clock> Engine<N, C> {
             Interest { readable: false, writable: false, least: 1 },
         );
         self.hot.retain(|hot| *hot != key);
-        connection.is_hot = false;
+        self.dozing.retain(|dozing| *dozing != key);
+        (connection.is_hot, connection.is_dozing) = (false, false);
         self.connections -= 1;
         Some(connection)
     }

@@ -53,9 +53,8 @@ const DIRECTIONS: [(bool, &str); 2] = [(false, "one way"), (true, "both ways")];
 fn beside_computation(basis: &Basis<'_>, case: Case, (both_ways, direction): (bool, &str)) -> Case {
     let set = |job: &mut Job| {
         job.both_ways = both_ways;
-        if basis.arguments.warmup.is_none() {
-            job.warmup = job.warmup.max(LEAST_WARMUP);
-        }
+        let least = if basis.arguments.warmup.is_none() { LEAST_WARMUP } else { 1 };
+        job.warmup = job.warmup.max(least);
     };
     case.with(set).label_with("direction", direction)
 }
