@@ -378,14 +378,19 @@ impl<N: Network, C: Clock> Engine<N, C> {
     /// While they are few, or when they have been left alone for long, they are looked at; else when the operating system tells of them.
     fn look_after_dozing(&mut self) {
         if self.dozing.len() + self.hot.len() <= FEW_HOT || self.now >= self.dozing_until {
-            while let Some(key) = self.dozing.pop() {
-                self.warm(key);
-            }
+            self.end_doze();
         }
     }
 
-    /// Has the operating system watch every connection.
+    fn end_doze(&mut self) {
+        while let Some(key) = self.dozing.pop() {
+            self.warm(key);
+        }
+    }
+
+    /// Has the operating system watch every connection, and tell of every byte.
     pub(crate) fn cool_all(&mut self) {
+        self.end_doze();
         self.cool_each(|_| 1);
     }
 

@@ -36,11 +36,12 @@
 //! inbox.read(0, &mut text)?;
 //! assert_eq!(text, b"hello, passive side");
 //!
-//! // A write. Where to came with the application's own messages; here we just know it.
+//! // A write. Where to came with the application's own messages; here we just know it. The receive of the message that follows it is posted
+//! // first: a message that finds none ends the connection.
+//! passive.post_receive(5, &[inbox.slice(..)?])?;
 //! let source = domain.register(b"written by the peer".to_vec(), Access::LOCAL_READ)?;
 //! active.post(WorkRequest::write(source.slice(..)?, window.remote(100)).id(3))?;
 //! active.post(WorkRequest::send_inline(b"it is there")?.id(4))?;
-//! passive.post_receive(5, &[inbox.slice(..)?])?;
 //! completions.wait_for(|completion| completion.id == 5, second)?;
 //! let mut written = [0; 19];
 //! window.read(100, &mut written)?;
