@@ -21,7 +21,7 @@ pub const MTU: RangeInclusive<u32> = 1280..=65_535;
 pub const RATE: RangeInclusive<BitsPerSecond> = BitsPerSecond(100_000)..=BitsPerSecond(100_000_000_000);
 
 /// The congestion control of nearly every Linux; and the one that each Linux has, where the machine's root has not allowed others that one: the first that
-/// can be had. Where there is no loss and no delay, they are alike.
+/// can be had. Neither paces what it sends, as `bbr` does.
 pub const USUAL_CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
 
 /// A network to make. [`Default`]: two hosts, one link of 1 Gb/s with an MTU of 1500, segmentation offload on, the usual congestion control.

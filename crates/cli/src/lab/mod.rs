@@ -126,11 +126,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn failed(error: LabError) -> Failure {
     match error {
-        LabError::Hosts(_)
-        | LabError::Links(_)
-        | LabError::Mtu(_)
-        | LabError::Rate(_)
-        | LabError::CongestionControl { .. } => Failure::Usage(error.to_string()),
+        LabError::Hosts(_) | LabError::Links(_) | LabError::Mtu(_) | LabError::Rate(_) => {
+            Failure::Usage(error.to_string())
+        }
         _ => Failure::Runtime(error.to_string()),
     }
 }
