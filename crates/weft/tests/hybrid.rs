@@ -4,6 +4,8 @@ mod common;
 #[path = "common/process.rs"]
 mod process;
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::process::exit;
 use std::sync::Arc;
@@ -65,6 +67,32 @@ fn threads_connect_post_poll_wait_and_close_at_the_same_time() {
     }
 }
 
+/// Passes connections on to `target`, what comes back in pieces with pauses: as a slow link would. Ends with the process.
+fn slow_link_to(target: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let pass = |mut from: TcpStream, mut to: TcpStream, pause: Duration| {
+        thread::spawn(move || {
+            let mut piece = vec![0; 100_000];
+            while let Ok(length @ 1..) = from.read(&mut piece) {
+                if to.write_all(&piece[..length]).is_err() {
+                    break;
+                }
+                thread::sleep(pause);
+            }
+            let _ = to.shutdown(Shutdown::Write);
+        });
+    };
+    thread::spawn(move || {
+        for near in listener.incoming().flatten() {
+            let far = TcpStream::connect(target).unwrap();
+            pass(near.try_clone().unwrap(), far.try_clone().unwrap(), Duration::ZERO);
+            pass(far, near, Duration::from_millis(1));
+        }
+    });
+    address
+}
+
 #[test]
 fn long_answers_of_many_connections_come_while_nobody_calls_in() {
     const LENGTH: usize = 3 << 20;
@@ -72,11 +100,12 @@ fn long_answers_of_many_connections_come_while_nobody_calls_in() {
         let [near, far] = [kind.context(), kind.context()];
         let [here, there] = [&near, &far].map(|context| context.allocate_protection_domain().unwrap());
         let listener = far.listen(kind.any(), &ListenOptions::default()).unwrap();
+        let link = slow_link_to(listener.local_address());
         let ends: Vec<_> = (0..5)
             .map(|_| {
                 let options = QueuePairOptions::default();
                 let (active, passive) = (End::new(&near, &here, &options), End::new(&far, &there, &options));
-                active.queue_pair.start_connect(listener.local_address(), &ConnectOptions::default()).unwrap();
+                active.queue_pair.start_connect(link, &ConnectOptions::default()).unwrap();
                 listener.accept(PATIENCE).unwrap().accept(&passive.queue_pair, &[]).unwrap();
                 active.queue_pair.wait_connected(PATIENCE).unwrap();
                 (active, passive)
