@@ -17,6 +17,9 @@ pub struct Settings {
     pub short_bytes: u32,
     /// Messages up to this many bytes are sent at once too, in as many packets as they need. What the credits do not suffice for follows when they come back. Longer ones are asked for first.
     pub stream_bytes: u64,
+    /// Of these, messages longer than this are sent at once only to a peer with no more than two sends under way. Others are asked for first: who sends many wants throughput, and
+    /// what is read goes straight to its place.
+    pub alone_bytes: u64,
     /// Messages up to this many bytes are sent as soon as the receiver has said where to: into the receive's memory, or into a buffer. Longer ones wait for
     /// their receive, which reads them.
     pub eager_bytes: u64,
@@ -44,6 +47,7 @@ impl Default for Settings {
             control_credits: 8,
             short_bytes: 16 * 1024,
             stream_bytes: 128 * 1024,
+            alone_bytes: 32 * 1024,
             eager_bytes: 128 * 1024,
             fragment_bytes: 1024 * 1024,
             fragments_under_way: 8,

@@ -47,7 +47,7 @@ pub(crate) struct Variable {
 }
 
 /// What can be set.
-pub(crate) static VARIABLES: [Variable; 14] = [
+pub(crate) static VARIABLES: [Variable; 15] = [
     Variable {
         name: "PROGRESS",
         possible: "hybrid, thread or caller",
@@ -92,6 +92,16 @@ pub(crate) static VARIABLES: [Variable; 14] = [
         help: "Longer messages up to so many bytes are sent at once too, in several packets; what is longer is asked for first (default 128K)",
         set: |parameters, text| {
             parameters.endpoint.messages.stream_bytes = bytes(text)?;
+            Some(())
+        },
+    },
+    Variable {
+        name: "ALONE",
+        possible: "a number of bytes",
+        help: "Of messages that are sent at once, those longer than so many bytes are read by the receiver instead while more than two sends to its process are \
+               under way: that takes longer, and carries more (default 32K)",
+        set: |parameters, text| {
+            parameters.endpoint.messages.alone_bytes = bytes(text)?;
             Some(())
         },
     },
@@ -278,6 +288,7 @@ mod tests {
             ("PROGRESS", "Thread"),
             ("PORT", "5000-5009"),
             ("STREAM", "100k"),
+            ("ALONE", "50k"),
             ("EAGER", "1MiB"),
             ("UNEXPECTED", "1g"),
             ("CREDITS", "32"),
@@ -288,6 +299,7 @@ mod tests {
         assert_eq!(parameters.nic.progress, Progress::Thread);
         assert_eq!(parameters.ports, Some(5000..=5009));
         assert_eq!(parameters.endpoint.messages.stream_bytes, 100 * 1024);
+        assert_eq!(parameters.endpoint.messages.alone_bytes, 50 * 1024);
         assert_eq!(parameters.endpoint.messages.eager_bytes, 1 << 20);
         assert_eq!(parameters.endpoint.messages.unexpected_bytes, 1 << 30);
         assert_eq!(parameters.endpoint.messages.data_credits, 32);

@@ -45,6 +45,9 @@ enum Packed {
     Later,
 }
 
+/// With so many sends under way to a peer, at most, each counts as alone ([`crate::Settings::alone_bytes`]).
+const ALONE: usize = 2;
+
 impl<H: Host> Machine<H> {
     /// A peer to whom a packet can be sent, or for whom there is a credit that [`Machine::reserve_packet`] was refused. It is named once: who can't send to it now asks
     /// [`Machine::poll_packet`] on its own later. After a packet it is named again if there is more.
@@ -148,10 +151,11 @@ impl<H: Host> Machine<H> {
             }
         }
         let has_begun = matches!(outgoing.stage, Stage::Streaming { .. });
-        if has_begun || is_unasked && length <= self.settings.stream_bytes {
+        let is_alone = length <= self.settings.alone_bytes || self.peers.at(outgoing.peer).under_way <= ALONE;
+        if has_begun || is_unasked && is_alone && length <= self.settings.stream_bytes {
             self.pack_piece(key, draft, host)
         } else {
-            self.pack_request(key, draft, host)
+            self.pack_request(key, is_alone, draft, host)
         }
     }
 
@@ -191,12 +195,13 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    fn pack_request(&mut self, key: SendKey, draft: &mut Draft<'_>, host: &mut H) -> Packed {
+    /// Asks the peer to take a message: to say where to, if it may be sent before its receive is posted, or else to read it.
+    fn pack_request(&mut self, key: SendKey, is_alone: bool, draft: &mut Draft<'_>, host: &mut H) -> Packed {
         if !draft.has_room(weft_wire::message::MAX_HEAD_LENGTH) {
             return Packed::Later;
         }
         let outgoing = &mut self.outgoing[key];
-        let (stage, source) = if outgoing.length <= self.settings.eager_bytes {
+        let (stage, source) = if is_alone && outgoing.length <= self.settings.eager_bytes {
             (Stage::Asked, Parts::new())
         } else {
             match host.expose_source(outgoing.peer, &mut outgoing.user) {

@@ -14,6 +14,7 @@ pub(super) fn small() -> Settings {
         packet_bytes: 512,
         short_bytes: 256,
         stream_bytes: 0,
+        alone_bytes: 0,
         eager_bytes: 2000,
         fragment_bytes: 700,
         fragments_under_way: 2,

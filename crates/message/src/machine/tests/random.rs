@@ -36,6 +36,7 @@ fn settings(random: &mut Random, course: Course) -> Settings {
         packet_bytes,
         short_bytes: 16 + random.below(u64::from(packet_bytes) - Settings::PACKET_OVERHEAD as u64) as u32 / 2,
         stream_bytes: random.below(1500),
+        alone_bytes: random.below(1500),
         eager_bytes: 400 + random.below(1500),
         fragment_bytes: 1 + random.below(900),
         fragments_under_way: 1 + random.below(4) as u16,

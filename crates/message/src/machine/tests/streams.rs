@@ -3,13 +3,14 @@
 use weft_base::PeerId;
 
 use super::cases::{self, got, tag};
+use crate::machine::outgoing::Stage;
 use super::world::{Joint, Node, Told, World, content};
 use crate::host::{Failure, Received};
 use crate::settings::Settings;
 
 /// Messages up to 5000 bytes are streamed, in packets of 512, of which 4 may be under way.
 fn small() -> Settings {
-    Settings { stream_bytes: 5000, eager_bytes: 0, unexpected_bytes: 20_000, ..cases::small() }
+    Settings { stream_bytes: 5000, alone_bytes: 5000, eager_bytes: 0, unexpected_bytes: 20_000, ..cases::small() }
 }
 
 fn sent(number: u64) -> Told {
@@ -58,6 +59,29 @@ fn a_message_of_several_packets_is_not_asked_for() {
                 is_clean(&world);
             }
         }
+    }
+}
+
+#[test]
+fn longer_ones_are_read_while_more_than_two_sends_are_under_way() {
+    for (sends, read) in [(1, 0), (2, 2), (9, 9)] {
+        // What may be sent before its receive is posted is no exception. The short one counts, and streams whatever else there is.
+        let mut world = World::pair(&Settings { alone_bytes: 1000, eager_bytes: 5000, data_credits: 100, ..small() });
+        let long: Vec<_> = (0..sends).map(|at| world.send(0, 1, Some(at), 3000, at % 2 == 0)).collect();
+        let short = world.send(0, 1, Some(100), 1000, false);
+        world.settle();
+        let exposed = world.nodes[0].machine.outgoing.values().filter(|send| send.stage == Stage::Exposed).count();
+        assert_eq!(exposed, read, "of {sends}");
+        let posted = world.receive(1, None, tag(100), 1000, None);
+        world.settle();
+        assert_eq!(world.told(1), [got(posted, short, 100, 1000)]);
+        for (at, send) in (0..sends).zip(long) {
+            let posted = world.receive(1, None, tag(at), 3000, None);
+            world.settle();
+            assert_eq!(world.told(1), [got(posted, send, at, 3000)]);
+        }
+        assert_eq!(world.told(0).len() as u64, sends + 1);
+        is_clean(&world);
     }
 }
 
