@@ -185,6 +185,7 @@ impl<'a> Run<'a> {
             packet_bytes: PACKET,
             short_bytes: 16 + u32::from(script.byte()),
             stream_bytes: script.word() % 2000,
+            alone_bytes: script.word() % 2000,
             eager_bytes: 300 + script.word() % 3000,
             fragment_bytes: 50 + script.word() % 1000,
             fragments_under_way: 2,
@@ -383,7 +384,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
             let mut bytes = vec![0; 30 + random.below(700) as usize];
             random.fill(&mut bytes);
             for peer in 0..PEERS as u8 {
-                bytes[9 + usize::from(peer)] = peer << 5 | 14;
+                bytes[11 + usize::from(peer)] = peer << 5 | 14;
             }
             bytes
         })
