@@ -47,7 +47,7 @@ impl Default for Settings {
             control_credits: 8,
             short_bytes: 16 * 1024,
             stream_bytes: 128 * 1024,
-            alone_bytes: 32 * 1024,
+            alone_bytes: 64 * 1024,
             eager_bytes: 128 * 1024,
             fragment_bytes: 1024 * 1024,
             fragments_under_way: 8,
