@@ -17,8 +17,8 @@ pub struct Settings {
     pub short_bytes: u32,
     /// Messages up to this many bytes are sent at once too, in as many packets as they need. What the credits do not suffice for follows when they come back. Longer ones are asked for first.
     pub stream_bytes: u64,
-    /// Of these, messages longer than this are sent at once only to a peer with no more than two sends under way. Others are asked for first: who sends many wants throughput, and
-    /// what is read goes straight to its place.
+    /// Of these, messages longer than this are sent at once only while no more than two requests to their peer (sends, transfers, atomics) are under way. Else the receiver reads them:
+    /// who sends many wants throughput, and what is read goes straight to its place.
     pub alone_bytes: u64,
     /// Messages up to this many bytes are sent as soon as the receiver has said where to: into the receive's memory, or into a buffer. Longer ones wait for
     /// their receive, which reads them.

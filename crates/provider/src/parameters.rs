@@ -98,8 +98,8 @@ pub(crate) static VARIABLES: [Variable; 15] = [
     Variable {
         name: "ALONE",
         possible: "a number of bytes",
-        help: "Of messages that are sent at once, those longer than so many bytes are read by the receiver instead while more than two sends to its process are \
-               under way: that takes longer, and carries more (default 64K)",
+        help: "Of messages that are sent at once, those longer than so many bytes are read by the receiver instead while more than two requests to its process \
+               are under way: that takes longer, and carries more (default 64K)",
         set: |parameters, text| {
             parameters.endpoint.messages.alone_bytes = bytes(text)?;
             Some(())

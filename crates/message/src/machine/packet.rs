@@ -45,7 +45,7 @@ enum Packed {
     Later,
 }
 
-/// With so many sends under way to a peer, at most, each counts as alone ([`crate::Settings::alone_bytes`]).
+/// With so many requests to a peer under way, at most, each counts as alone ([`crate::Settings::alone_bytes`]).
 const ALONE: usize = 2;
 
 impl<H: Host> Machine<H> {
@@ -151,11 +151,15 @@ impl<H: Host> Machine<H> {
             }
         }
         let has_begun = matches!(outgoing.stage, Stage::Streaming { .. });
+        if !has_begun && !(is_unasked && length <= self.settings.stream_bytes) {
+            let waits = length > self.settings.eager_bytes;
+            return self.pack_request(key, waits, draft, host);
+        }
         let is_alone = length <= self.settings.alone_bytes || self.peers.at(outgoing.peer).under_way <= ALONE;
-        if has_begun || is_unasked && is_alone && length <= self.settings.stream_bytes {
+        if has_begun || is_alone {
             self.pack_piece(key, draft, host)
         } else {
-            self.pack_request(key, is_alone, draft, host)
+            self.pack_request(key, true, draft, host)
         }
     }
 
@@ -195,13 +199,13 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// Asks the peer to take a message: to say where to, if it may be sent before its receive is posted, or else to read it.
-    fn pack_request(&mut self, key: SendKey, is_alone: bool, draft: &mut Draft<'_>, host: &mut H) -> Packed {
+    /// Asks the peer to take a message: to read it when its receive is posted, or, if it does not wait for that, to say where to write it.
+    fn pack_request(&mut self, key: SendKey, waits: bool, draft: &mut Draft<'_>, host: &mut H) -> Packed {
         if !draft.has_room(weft_wire::message::MAX_HEAD_LENGTH) {
             return Packed::Later;
         }
         let outgoing = &mut self.outgoing[key];
-        let (stage, source) = if is_alone && outgoing.length <= self.settings.eager_bytes {
+        let (stage, source) = if !waits {
             (Stage::Asked, Parts::new())
         } else {
             match host.expose_source(outgoing.peer, &mut outgoing.user) {

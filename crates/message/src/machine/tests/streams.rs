@@ -86,6 +86,21 @@ fn longer_ones_are_read_while_more_than_two_sends_are_under_way() {
 }
 
 #[test]
+fn what_is_longer_than_streamed_ones_is_asked_for_or_read_as_ever_whatever_is_under_way() {
+    for (length, read) in [(3000, 0), (6000, 9)] {
+        let settings =
+            Settings { stream_bytes: 2000, alone_bytes: 1000, eager_bytes: 5000, data_credits: 100, ..small() };
+        let mut world = World::pair(&Settings { unexpected_bytes: 200_000, ..settings });
+        for at in 0..9 {
+            world.send(0, 1, Some(at), length, false);
+        }
+        world.settle();
+        let exposed = world.nodes[0].machine.outgoing.values().filter(|send| send.stage == Stage::Exposed).count();
+        assert_eq!(exposed, read, "of {length} bytes");
+    }
+}
+
+#[test]
 fn what_is_there_goes_to_a_receive_at_once_and_the_rest_follows() {
     for room in [0, 100, 300, 3000] {
         let mut world = World::pair(&small());
