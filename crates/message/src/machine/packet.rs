@@ -151,7 +151,8 @@ impl<H: Host> Machine<H> {
             }
         }
         let has_begun = matches!(outgoing.stage, Stage::Streaming { .. });
-        if !has_begun && !(is_unasked && length <= self.settings.stream_bytes) {
+        let is_streamed = has_begun || is_unasked && length <= self.settings.stream_bytes;
+        if !is_streamed {
             let waits = length > self.settings.eager_bytes;
             return self.pack_request(key, waits, draft, host);
         }
