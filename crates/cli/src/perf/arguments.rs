@@ -22,6 +22,7 @@ Examples:
   weft perf latency                                   8 bytes, beside every peer that is installed
   weft perf latency --size 8..4K --runs 9             several sizes, more runs
   weft perf bandwidth --vs sockets,sockets:256K       beside plain TCP, same write size and 256 KiB writes
+  weft perf bandwidth --size 1M --vs sockets:crc      beside plain TCP that checks its data at both ends
   weft perf rate --vs sockets:batched,libfabric:tcp   8-byte messages, beside a batching program and libfabric
   weft perf bandwidth --vs iwarp:markers=on,iwarp:crc=off   beside itself with other settings
   weft perf latency --transport iwarp:short=inline --vs iwarp:short=descriptor --size 8..128
@@ -35,6 +36,7 @@ Examples:
   weft perf all-to-all --processes 8,64               many processes on this machine
   weft perf match --others 100000                     what it costs to match a message among many
   weft perf mpi --library mpich --test latency,rate   an MPI library over Weft, libfabric's tcp, and UCX
+  weft perf mpi --test latency --vs libfabric-tcp,sockets   and what TCP takes on the same way without MPI
   weft perf rate --transport messages --vs libfabric:tcp,ucx
   weft perf bandwidth --transport libfabric:weft --vs libfabric:tcp,ucx
   weft perf bandwidth --json result.json              for figures and scripts
@@ -42,7 +44,7 @@ Examples:
   weft perf latency --connect 192.0.2.1
 
 Contestants: iwarp (variants: settings, such as crc=off:markers=1K, of crc, markers, verify, fpdu, progress, split, engines,
-away, short), sockets and mptcp (variants: batched, or a write size), libfabric (variant: the provider), ucx;
+away, short), sockets and mptcp (variants: batched, a write size, crc), libfabric (variant: the provider), ucx;
 messages (endpoints over iwarp; variants: those that are not of a connection).
 Ratios are the measured transport's median over the peer's: below 1 is ahead in times, above 1 in bandwidth and rate.
 The two-machine mode asks for no password: whoever reaches the port can make this machine run measurements.

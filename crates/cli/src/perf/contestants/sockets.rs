@@ -2,10 +2,12 @@
 //!
 //! Latency: a ping-pong of whole messages. Bandwidth and rate: a stream of writes, read 256 KiB at a time; a write has the size
 //! of a message, unless the variant says `batched` (a window of messages in each write) or gives a size (`256K`).
-//! TCP_NODELAY is set; buffers are left to the kernel.
+//! With `crc` in the variant both ends compute a CRC-32C of all bytes, before they are written and after they are read:
+//! what is left to a protocol that checks its data, as iWARP does. TCP_NODELAY is set; buffers are left to the kernel.
 
 mod duplex;
 mod overlap;
+mod variant;
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -15,7 +17,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::super::contestant::{Contestant, Side, other};
 use super::super::job::{Job, Kind, Role, Target, Wait};
 use super::super::measure::{Measured, Parts, RoundTrips, Watch};
-use super::super::size::Size;
+
+use variant::Variant;
 
 /// Bytes that a receiver asks for at a time.
 const READ_BYTES: usize = 256 << 10;
@@ -63,7 +66,7 @@ impl Contestant for Sockets {
     }
 
     fn describe(&self) -> &'static str {
-        "plain sockets with TCP_NODELAY; reads of 256 KiB; writes of a message each, or as the variant says"
+        "plain sockets with TCP_NODELAY; reads of 256 KiB; writes of a message each, or as the variant says; with `crc` both ends compute one of all bytes"
     }
 
     fn available(&self, _: Option<&str>) -> Result<(), String> {
@@ -73,16 +76,15 @@ impl Contestant for Sockets {
     }
 
     fn supports(&self, job: &Job) -> Result<(), String> {
-        write_bytes(job)?;
-        match (&job.variant, job.kind) {
-            (_, Kind::Idle | Kind::AllToAll) => Err("plain sockets are not measured so".into()),
-            (_, Kind::Overlap | Kind::Inserted) if job.target == Target::Silent => {
+        let variant = Variant::of(job)?;
+        match job.kind {
+            Kind::Idle | Kind::AllToAll | Kind::Matching | Kind::Hiding => {
+                Err("plain sockets are not measured so".into())
+            }
+            Kind::Overlap | Kind::Inserted if job.target == Target::Silent => {
                 Err("a target that never calls in never answers".into())
             }
-            (Some(variant), kind) if !matches!(kind, Kind::Bandwidth | Kind::Rate) => {
-                Err(format!("{variant:?} has no meaning for this test"))
-            }
-            _ => Ok(()),
+            kind => variant.fits(kind),
         }
     }
 
@@ -99,18 +101,6 @@ fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
     (host, port).to_socket_addrs()?.next().ok_or_else(|| io::Error::new(ErrorKind::NotFound, "the host has no address"))
 }
 
-/// Bytes of each write.
-fn write_bytes(job: &Job) -> Result<usize, String> {
-    match job.variant.as_deref() {
-        None => Ok(job.size),
-        Some("batched") => Ok(job.size * job.window),
-        Some(variant) => variant
-            .parse()
-            .map(|Size(bytes)| bytes)
-            .map_err(|_| format!("{variant:?} is no variant of sockets; there are `batched` and sizes such as 256K")),
-    }
-}
-
 struct SocketSide {
     sockets: Sockets,
     listener: Option<TcpListener>,
@@ -124,19 +114,19 @@ impl Side for SocketSide {
     }
 
     fn run(&mut self, job: &Job, addresses: &[String]) -> Result<Measured, String> {
-        let write_bytes = write_bytes(job)?;
+        let variant = Variant::of(job)?;
         let stream = self.stream(job, other(job, addresses)).map_err(|error| format!("cannot connect: {error}"))?;
         match (job.kind, job.role()) {
-            (Kind::Latency, Role::Active) => ping(stream, job),
-            (Kind::Latency, Role::Passive) => pong(stream, job),
+            (Kind::Latency, Role::Active) => ping(stream, job, &variant),
+            (Kind::Latency, Role::Passive) => pong(stream, job, &variant),
             // Both send first, and then read.
-            (Kind::PingPing, _) => ping(stream, job),
+            (Kind::PingPing, _) => ping(stream, job, &variant),
             (Kind::Duplex, _) => duplex::run(stream, job),
             (Kind::Overlap, Role::Active) => overlap::search(stream, job),
             (Kind::Inserted, Role::Active) => overlap::insert(stream, job),
             (Kind::Overlap | Kind::Inserted, Role::Passive) => overlap::answer(stream, job),
-            (_, Role::Active) => pour(stream, job, write_bytes),
-            (_, Role::Passive) => drain(stream, job),
+            (_, Role::Active) => pour(stream, job, &variant),
+            (_, Role::Passive) => drain(stream, job, &variant),
         }
         .map_err(|error| format!("the connection failed: {error}"))
     }
@@ -158,31 +148,35 @@ impl SocketSide {
     }
 }
 
-fn ping(stream: &mut TcpStream, job: &Job) -> io::Result<Measured> {
+fn ping(stream: &mut TcpStream, job: &Job, variant: &Variant) -> io::Result<Measured> {
     let mut message = vec![0x5a; job.size];
     let mut trips = RoundTrips::new(job.warmup, job.iterations);
     for _ in 0..job.warmup + job.iterations {
+        variant.check(&message);
         write_all(stream, &message)?;
         read_exact(stream, &mut message)?;
+        variant.check(&message);
         trips.lap();
     }
     Ok(trips.finish(job.share_of_round_trip()))
 }
 
-fn pong(stream: &mut TcpStream, job: &Job) -> io::Result<Measured> {
+fn pong(stream: &mut TcpStream, job: &Job, variant: &Variant) -> io::Result<Measured> {
     let mut message = vec![0; job.size];
     for _ in 0..job.warmup + job.iterations {
         read_exact(stream, &mut message)?;
+        variant.check(&message);
+        variant.check(&message);
         write_all(stream, &message)?;
     }
     Ok(Measured::default())
 }
 
-fn pour(stream: &mut TcpStream, job: &Job, write_bytes: usize) -> io::Result<Measured> {
-    let message = vec![0x5a; write_bytes];
-    send(stream, &message, job.warmup * job.size as u64)?;
+fn pour(stream: &mut TcpStream, job: &Job, variant: &Variant) -> io::Result<Measured> {
+    let message = vec![0x5a; variant.write_bytes()];
+    send(stream, &message, job.warmup * job.size as u64, variant)?;
     let watch = Watch::start();
-    send(stream, &message, job.bytes())?;
+    send(stream, &message, job.bytes(), variant)?;
     let seconds = watch.seconds();
     let value = match job.kind {
         Kind::Rate => job.iterations as f64 / seconds,
@@ -192,23 +186,24 @@ fn pour(stream: &mut TcpStream, job: &Job, write_bytes: usize) -> io::Result<Mea
 }
 
 /// Sends this many bytes, and waits until the peer says that it has them.
-fn send(stream: &mut TcpStream, message: &[u8], mut bytes: u64) -> io::Result<()> {
+fn send(stream: &mut TcpStream, message: &[u8], mut bytes: u64, variant: &Variant) -> io::Result<()> {
     while bytes > 0 {
-        let part = message.len().min(usize::try_from(bytes).unwrap_or(usize::MAX));
-        write_all(stream, &message[..part])?;
-        bytes -= part as u64;
+        let part = &message[..message.len().min(usize::try_from(bytes).unwrap_or(usize::MAX))];
+        variant.check(part);
+        write_all(stream, part)?;
+        bytes -= part.len() as u64;
     }
     read_exact(stream, &mut [0])
 }
 
-fn drain(stream: &mut TcpStream, job: &Job) -> io::Result<Measured> {
+fn drain(stream: &mut TcpStream, job: &Job, variant: &Variant) -> io::Result<Measured> {
     let mut buffer = vec![0; READ_BYTES];
     let warmup = job.warmup * job.size as u64;
-    receive(stream, &mut buffer, warmup, &mut Parts::start(warmup))?;
+    receive(stream, &mut buffer, &mut Parts::start(warmup), warmup, variant)?;
     write_all(stream, &[0])?;
     let watch = Watch::start();
     let mut parts = Parts::start(job.bytes());
-    receive(stream, &mut buffer, job.bytes(), &mut parts)?;
+    receive(stream, &mut buffer, &mut parts, job.bytes(), variant)?;
     let cpu_s_per_gb = Some(watch.cpu_s_per_gb(job.bytes()));
     write_all(stream, &[0])?;
     let unit = if job.kind == Kind::Rate { job.size as f64 } else { 1e9 };
@@ -216,12 +211,19 @@ fn drain(stream: &mut TcpStream, job: &Job) -> io::Result<Measured> {
     Ok(Measured { p99, cpu_s_per_gb, ..Measured::default() })
 }
 
-fn receive(stream: &mut TcpStream, buffer: &mut [u8], bytes: u64, parts: &mut Parts) -> io::Result<()> {
+fn receive(
+    stream: &mut TcpStream,
+    buffer: &mut [u8],
+    parts: &mut Parts,
+    bytes: u64,
+    variant: &Variant,
+) -> io::Result<()> {
     let mut done = 0;
     while done < bytes {
         match stream.read(buffer) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(count) => {
+                variant.check(&buffer[..count]);
                 done += count as u64;
                 parts.reach(done);
             }
@@ -256,20 +258,4 @@ fn read_exact(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::super::job::tests::job;
-    use super::*;
-
-    #[test]
-    fn a_variant_is_the_size_of_a_write() {
-        let rate = |variant: Option<&str>| Job { kind: Kind::Rate, variant: variant.map(str::to_owned), ..job() };
-        assert_eq!(write_bytes(&rate(None)), Ok(8));
-        assert_eq!(write_bytes(&rate(Some("batched"))), Ok(512));
-        assert_eq!(write_bytes(&rate(Some("256K"))), Ok(256 << 10));
-        assert!(Sockets::TCP.supports(&rate(Some("fast"))).is_err());
-        assert!(Sockets::TCP.supports(&Job { kind: Kind::Latency, ..rate(Some("256K")) }).is_err());
-    }
 }

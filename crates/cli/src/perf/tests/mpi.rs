@@ -44,6 +44,10 @@ impl Part {
     }
 }
 
+/// Contestants that may stand beside MPI programs: what the same way carries without an MPI library. Every other name is what
+/// carries MPI.
+const WITHOUT_MPI: [&str; 4] = ["sockets", "mptcp", "iwarp", "libfabric"];
+
 /// Transfers before those that count, at least: the length of the computation is settled by them.
 const LEAST_WARMUP: u64 = 5;
 
@@ -73,8 +77,11 @@ impl Design for MpiPrograms {
     }
 
     fn entry(&self, name: &str) -> Result<Entry, String> {
-        let prefix = format!("{}:", Mpi::NAME);
-        Entry::parse(&if name.starts_with(&prefix) { name.to_owned() } else { prefix + name })
+        let whose = name.split(':').next().unwrap_or_default();
+        if whose == Mpi::NAME || WITHOUT_MPI.contains(&whose) {
+            return Entry::parse(name);
+        }
+        Entry::parse(&format!("{}:{name}", Mpi::NAME))
     }
 
     fn cases(&self, basis: &Basis<'_>) -> Vec<Case> {
@@ -107,5 +114,25 @@ impl Design for MpiPrograms {
          compute: a computation of 1.25 times that, alone, on both. both: send and receive without waiting, compute, wait.\n\
          hidden: (transfer + compute - both) / the shorter of transfer and compute, each until both ranks are done (100: all of it)\n"
             .into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_carrier_or_somebody_without_mpi() {
+        let entry = |name| MpiPrograms.entry(name).unwrap().to_string();
+        for (name, found) in [
+            ("weft", "mpi:weft"),
+            ("mpi:weft", "mpi:weft"),
+            ("libfabric-tcp", "mpi:libfabric-tcp"),
+            ("ucx", "mpi:ucx"),
+            ("sockets:crc", "sockets:crc"),
+            ("libfabric:tcp", "libfabric:tcp"),
+        ] {
+            assert_eq!(entry(name), found);
+        }
     }
 }
