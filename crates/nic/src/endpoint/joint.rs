@@ -10,16 +10,12 @@ use weft_rdmap::{Operation, Payload, RemoteTarget};
 
 use super::peers::Peers;
 use super::request::{Completed, Completions, EndpointFailure, Event, Level, ReceivePost, SendPost};
+use super::spare::Spare;
 use super::transfer::{Numbered, Transfer, Work, ensure_registered, gather_of, parts_of};
 use crate::counters::Counters;
 
 /// Injected messages up to so many bytes are kept in the request itself.
 const SMALL: usize = 64;
-
-/// So many buffers for messages that nobody waits for are kept when they are not used,
-const SPARE_BUFFERS: usize = 16;
-/// of at most so many bytes each.
-const SPARE_BYTES: usize = 64 * 1024;
 
 /// A message on its way out.
 #[derive(Debug)]
@@ -125,7 +121,7 @@ pub(super) struct Joint {
     pub(super) transfers: Numbered<Transfer>,
     buffers: Numbered<Region>,
     /// Memory of such buffers that are not used now.
-    spare: Vec<Buffer>,
+    spare: Spare,
     /// Peers with work to be posted.
     pub(super) listed: VecDeque<PeerId>,
     pub(super) to_connect: Vec<PeerId>,
@@ -151,7 +147,7 @@ impl Joint {
             peers,
             transfers: Numbered::default(),
             buffers: Numbered::default(),
-            spare: Vec::new(),
+            spare: Spare::default(),
             listed: VecDeque::new(),
             to_connect: Vec::new(),
             to_disconnect: Vec::new(),
@@ -326,9 +322,8 @@ impl Host for Joint {
     fn allocate(&mut self, _: PeerId, length: u64) -> Option<(BufferId, RemotePart)> {
         // Memory that was used before costs no faults; its STag is a new one each time.
         let size = usize::try_from(length).ok()?.checked_next_multiple_of(Buffer::PAGE)?.max(Buffer::PAGE);
-        let found = self.spare.iter().position(|buffer| buffer.len() == size);
-        let buffer = match found {
-            Some(place) => self.spare.swap_remove(place),
+        let buffer = match self.spare.take(size) {
+            Some(buffer) => buffer,
             None => Buffer::zeroed(size).ok()?,
         };
         let region = self.registry.register(self.domain, buffer, Access::REMOTE_WRITE, 0).ok()?;
@@ -352,13 +347,8 @@ impl Host for Joint {
     fn free(&mut self, buffer: BufferId) {
         let Some(region) = self.buffers.remove(buffer.0 as u32) else { return };
         // What the peer still writes there comes too late: then the memory goes when that is over.
-        if let Ok(buffer) = region.deregister()
-            && buffer.len() <= SPARE_BYTES
-        {
-            if self.spare.len() >= SPARE_BUFFERS {
-                self.spare.swap_remove(0);
-            }
-            self.spare.push(buffer);
+        if let Ok(buffer) = region.deregister() {
+            self.spare.keep(buffer);
         }
     }
 

@@ -11,6 +11,7 @@ mod loopback;
 mod peers;
 mod request;
 mod sending;
+mod spare;
 mod transfer;
 
 use ::core::sync::atomic::{AtomicBool, Ordering};
