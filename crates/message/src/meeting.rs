@@ -3,6 +3,9 @@
 //! When both open one at the same time, that of the endpoint with the lower id survives. An old request that comes late, when another connection stands already, is told from one of a peer that
 //! has lost that connection by [`weft_wire::message::Hello::serial`], which grows with each hello of an endpoint: requests and replies.
 //!
+//! A word alone replaces no connection that lives: anybody can say it. Unless the caller has proved that it has the job's key, the connection that stands is asked first. If the peer has lost it,
+//! its host answers that there is no such connection; then it is dead, and the caller is accepted.
+//!
 //! Whose attempt is refused with [`Refusal::Tie`] waits for the other connection, and tries again after a while if none has come: it may have been lost on the way.
 
 use weft_wire::message::Refusal;
@@ -37,8 +40,10 @@ pub struct Meeting {
     pub wanted: u64,
     /// The serial of its hello.
     pub serial: u64,
-    /// How we stand with it. For an endpoint that opens a connection to itself: with who opens it, as a peer that only accepts.
+    /// How we stand with it.
     pub standing: Standing,
+    /// It has proved that it is of our job.
+    pub is_proven: bool,
     /// There is no room for another peer.
     pub is_full: bool,
 }
@@ -52,6 +57,8 @@ pub enum Decision {
     AcceptInsteadOfOurs,
     /// Accept it: the connection that we have is dead.
     ReplaceOld,
+    /// Send something on the connection that we have, and decide again when it has turned out to be dead. If it lives, refuse this one with [`Refusal::Tie`].
+    AskOld,
     /// Refuse it.
     Reject(Refusal),
 }
@@ -60,6 +67,9 @@ impl Meeting {
     /// What to do.
     #[must_use]
     pub const fn decide(&self) -> Decision {
+        if self.theirs == self.own {
+            return Decision::Reject(Refusal::Itself);
+        }
         if self.wanted != 0 && self.wanted != self.own {
             return Decision::Reject(Refusal::SomebodyElse);
         }
@@ -67,19 +77,19 @@ impl Meeting {
             Standing::Connected { id, serial } => {
                 // Serials of two endpoints can't be compared.
                 if id != self.theirs || self.serial > serial {
-                    Decision::ReplaceOld
+                    if self.is_proven { Decision::ReplaceOld } else { Decision::AskOld }
                 } else {
                     Decision::Reject(Refusal::Tie)
                 }
             }
-            Standing::Connecting { wanted } if self.theirs != self.own && (wanted == 0 || wanted == self.theirs) => {
+            Standing::Connecting { wanted } if wanted == 0 || wanted == self.theirs => {
                 if self.theirs < self.own {
                     Decision::AcceptInsteadOfOurs
                 } else {
                     Decision::Reject(Refusal::Tie)
                 }
             }
-            // Another one is there now than the one that we look for, or it is us.
+            // Another one is there now than the one that we look for.
             Standing::Connecting { .. } | Standing::Nothing => {
                 if self.is_full {
                     Decision::Reject(Refusal::Full)
@@ -98,12 +108,12 @@ mod tests {
     use super::*;
 
     fn meet(own: u64, theirs: u64, standing: Standing) -> Meeting {
-        Meeting { own, theirs, wanted: own, serial: 5, standing, is_full: false }
+        Meeting { own, theirs, wanted: own, serial: 5, standing, is_proven: true, is_full: false }
     }
 
     #[test]
     fn each_case_alone() {
-        use Decision::{Accept, AcceptInsteadOfOurs, Reject, ReplaceOld};
+        use Decision::{Accept, AcceptInsteadOfOurs, AskOld, Reject, ReplaceOld};
         let connected = |id, serial| Standing::Connected { id, serial };
         for (own, theirs, standing, expected) in [
             (1, 2, Standing::Nothing, Accept),
@@ -112,13 +122,18 @@ mod tests {
             (2, 1, Standing::Connecting { wanted: 1 }, AcceptInsteadOfOurs),
             (2, 1, Standing::Connecting { wanted: 0 }, AcceptInsteadOfOurs),
             (2, 1, Standing::Connecting { wanted: 7 }, Accept),
-            (1, 1, Standing::Connecting { wanted: 1 }, Accept),
+            (1, 1, Standing::Nothing, Reject(Refusal::Itself)),
+            (1, 1, Standing::Connecting { wanted: 1 }, Reject(Refusal::Itself)),
+            (1, 1, connected(1, 4), Reject(Refusal::Itself)),
             (1, 2, connected(2, 4), ReplaceOld),
             (1, 2, connected(2, 5), Reject(Refusal::Tie)),
             (1, 2, connected(2, 6), Reject(Refusal::Tie)),
             (1, 2, connected(3, 6), ReplaceOld),
         ] {
             assert_eq!(meet(own, theirs, standing).decide(), expected, "{own} {theirs} {standing:?}");
+            let unproven = Meeting { is_proven: false, ..meet(own, theirs, standing) };
+            let expected = if expected == ReplaceOld { AskOld } else { expected };
+            assert_eq!(unproven.decide(), expected, "{own} {theirs} {standing:?}");
         }
         let other = Meeting { wanted: 9, ..meet(1, 2, Standing::Nothing) };
         assert_eq!(other.decide(), Reject(Refusal::SomebodyElse));
@@ -142,6 +157,17 @@ mod tests {
         Accept(u64),
         Reject,
         Close,
+        /// Something on a connection that only shows whether it lives.
+        Probe,
+        Alive,
+    }
+
+    /// A request that waits until a connection has shown whether it lives.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    struct Held {
+        asked: u32,
+        connection: u32,
+        serial: u64,
     }
 
     /// Two endpoints, and what is under way between them: each connection has a queue in each direction.
@@ -152,17 +178,21 @@ mod tests {
         attempts_left: [u32; 2],
         breaks_left: u32,
         connections: u32,
+        is_proven: bool,
+        held: [Option<Held>; 2],
         under_way: BTreeMap<(u32, usize), VecDeque<Message>>,
     }
 
     impl World {
-        fn new(attempts: u32, breaks: u32) -> Self {
+        fn new(attempts: u32, breaks: u32, is_proven: bool) -> Self {
             Self {
                 states: [State::Idle; 2],
                 serials: [0; 2],
                 attempts_left: [attempts; 2],
                 breaks_left: breaks,
                 connections: 0,
+                is_proven,
+                held: [None; 2],
                 under_way: BTreeMap::new(),
             }
         }
@@ -214,9 +244,28 @@ mod tests {
                     Message::Reject | Message::Close,
                     State::Connecting(own) | State::Connected { connection: own, .. },
                 ) if own == connection => next.states[to] = State::Idle,
+                (Message::Probe, State::Connected { connection: own, .. }) if own == connection => {
+                    next.post(connection, 1 - to, Message::Alive);
+                }
+                (Message::Probe, _) => next.post(connection, 1 - to, Message::Close),
+                (Message::Alive, _) => {
+                    if let Some(held) = next.held[to].take_if(|held| held.asked == connection) {
+                        next.post(held.connection, 1 - to, Message::Reject);
+                    }
+                }
                 _ => {}
             }
+            next.look_at_held(to);
             next
+        }
+
+        fn look_at_held(&mut self, at: usize) {
+            let state = self.states[at];
+            let is_there =
+                |held: &Held| matches!(state, State::Connected { connection, .. } if connection == held.asked);
+            if let Some(held) = self.held[at].take_if(|held| !is_there(held)) {
+                self.requested(held.connection, at, held.serial);
+            }
         }
 
         fn requested(&mut self, connection: u32, at: usize, serial: u64) {
@@ -226,8 +275,18 @@ mod tests {
                 State::Connecting(_) => Standing::Connecting { wanted: theirs },
                 State::Connected { serial, .. } => Standing::Connected { id: theirs, serial },
             };
-            match (Meeting { own, theirs, wanted: own, serial, standing, is_full: false }).decide() {
+            let is_proven = self.is_proven;
+            match (Meeting { own, theirs, wanted: own, serial, standing, is_proven, is_full: false }).decide() {
                 Decision::Reject(_) => return self.post(connection, 1 - at, Message::Reject),
+                Decision::AskOld => {
+                    let State::Connected { connection: asked, .. } = self.states[at] else {
+                        panic!("there is no old one")
+                    };
+                    if let Some(before) = self.held[at].replace(Held { asked, connection, serial }) {
+                        self.post(before.connection, 1 - at, Message::Reject);
+                    }
+                    return self.post(asked, 1 - at, Message::Probe);
+                }
                 Decision::Accept => assert_eq!(self.states[at], State::Idle),
                 Decision::AcceptInsteadOfOurs | Decision::ReplaceOld => match self.states[at] {
                     State::Connecting(own) | State::Connected { connection: own, .. } => {
@@ -257,17 +316,25 @@ mod tests {
 
     /// Goes through everything that can happen, in any order, and returns in how many ways it can end.
     fn explore(attempts: u32, breaks: u32) -> usize {
+        [false, true]
+            .map(|is_proven| explore_from(World::new(attempts, breaks, is_proven), breaks > 0))
+            .into_iter()
+            .sum()
+    }
+
+    fn explore_from(world: World, breaks: bool) -> usize {
         let mut seen = BTreeSet::new();
-        let mut open = vec![World::new(attempts, breaks)];
+        let mut open = vec![world];
         let mut ends = 0;
         while let Some(world) = open.pop() {
             if !seen.insert(world.clone()) {
                 continue;
             }
             let is_quiet = world.under_way.is_empty();
+            assert!(!is_quiet || world.held == [None; 2], "{world:?}");
             // Whoever has no attempt left could not try again: that is no end.
             let could_try = (0..2).all(|at| world.states[at] != State::Idle || world.attempts_left[at] == 0);
-            let exhausted = breaks > 0 && world.attempts_left.contains(&0);
+            let exhausted = breaks && world.attempts_left.contains(&0);
             if is_quiet && could_try && !exhausted {
                 assert!(world.is_joined(), "{world:?}");
                 ends += 1;
@@ -297,14 +364,12 @@ mod tests {
             }
             world
         };
-        for first in 0..2 {
-            for loser in 0..2 {
-                let mut world = settle(World::new(3, 0).start(first).expect("it is idle"));
-                for _ in 0..2 {
-                    assert!(world.is_joined());
-                    world.states[loser] = State::Idle;
-                    world = settle(world.start(loser).unwrap_or(world));
-                }
+        for (first, loser, is_proven) in [(0, 0, false), (0, 1, false), (1, 0, true), (1, 1, true)] {
+            let mut world = settle(World::new(3, 0, is_proven).start(first).expect("it is idle"));
+            for _ in 0..2 {
+                assert!(world.is_joined());
+                world.states[loser] = State::Idle;
+                world = settle(world.start(loser).unwrap_or(world));
             }
         }
     }

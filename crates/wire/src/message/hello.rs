@@ -177,7 +177,27 @@ pub enum Refusal {
     Version,
     /// It has no room for another connection.
     Full,
+    /// The caller has its own id: it has called itself.
+    Itself,
+    /// The caller comes from an address that is none of those of the endpoint with its id, and has proved nothing.
+    Elsewhere,
+    /// It has a job key, and the caller has shown none.
+    KeyWanted,
+    /// The caller has a job key, and it has none.
+    NoKey,
 }
+
+/// Codes of refusals.
+const REFUSALS: [(u8, Refusal); 8] = [
+    (1, Refusal::Tie),
+    (2, Refusal::SomebodyElse),
+    (3, Refusal::Version),
+    (4, Refusal::Full),
+    (5, Refusal::Itself),
+    (6, Refusal::Elsewhere),
+    (7, Refusal::KeyWanted),
+    (8, Refusal::NoKey),
+];
 
 impl Refusal {
     /// Reads the private data of a reject.
@@ -186,25 +206,17 @@ impl Refusal {
     /// It is no refusal that this module understands.
     pub fn parse(bytes: &[u8]) -> Result<Self, HelloError> {
         version(bytes)?;
-        match bytes.get(at::CODE) {
-            Some(1) => Ok(Self::Tie),
-            Some(2) => Ok(Self::SomebodyElse),
-            Some(3) => Ok(Self::Version),
-            Some(4) => Ok(Self::Full),
-            _ => Err(HelloError::Malformed),
-        }
+        let code = bytes.get(at::CODE).ok_or(HelloError::Malformed)?;
+        let known = REFUSALS.iter().find(|(known, _)| known == code);
+        known.map(|(_, refusal)| *refusal).ok_or(HelloError::Malformed)
     }
 
     /// Its bytes.
     #[must_use]
     pub fn emit(self) -> [u8; REFUSAL_LENGTH] {
         let [w, m, s] = *at::MAGIC;
-        let code = match self {
-            Self::Tie => 1,
-            Self::SomebodyElse => 2,
-            Self::Version => 3,
-            Self::Full => 4,
-        };
+        // All of them have one.
+        let code = REFUSALS.iter().find(|(_, known)| *known == self).map_or(0, |(code, _)| *code);
         [w, m, s, VERSION, code]
     }
 }
@@ -273,14 +285,12 @@ mod tests {
 
     #[test]
     fn refusals_both_ways() {
-        for (refusal, code) in
-            [(Refusal::Tie, 1), (Refusal::SomebodyElse, 2), (Refusal::Version, 3), (Refusal::Full, 4)]
-        {
+        for (code, refusal) in REFUSALS {
             assert_eq!(refusal.emit(), [b'W', b'm', b's', 1, code]);
             assert_eq!(Refusal::parse(&refusal.emit()), Ok(refusal));
         }
         assert_eq!(Refusal::parse(b"Wms\x01"), Err(HelloError::Malformed));
-        assert_eq!(Refusal::parse(b"Wms\x01\x05"), Err(HelloError::Malformed));
+        assert_eq!(Refusal::parse(b"Wms\x01\x09"), Err(HelloError::Malformed));
         assert_eq!(Refusal::parse(b"Wms\x07\x01"), Err(HelloError::Version(7)));
     }
 
