@@ -83,7 +83,7 @@ fn of_attempts(attempts: &Attempts) -> c_int {
 fn of_attempt(attempt: &Attempt) -> c_int {
     match &attempt.failure {
         AttemptFailure::Connection(error) => of_connection(error),
-        AttemptFailure::SomebodyElse => FI_ECONNREFUSED,
+        AttemptFailure::SomebodyElse | AttemptFailure::Itself | AttemptFailure::Elsewhere => FI_ECONNREFUSED,
         AttemptFailure::Version { .. } => FI_EPROTO,
         AttemptFailure::Full => FI_ENOBUFS,
     }

@@ -3,13 +3,15 @@
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use weft_base::{Clock, Network, PeerId, Time};
+use weft_base::{Clock, Network, PeerId, Stag, Time};
 use weft_message::{Decision, Meeting, Settings as MessageSettings, Standing, Terms};
 use weft_mpa::{Extensions, Initiator, Offer, ReadyKind, ReadyKinds, StartFailure};
+use weft_rdmap::{Operation, Payload, RemoteTarget, SendRequest};
 use weft_wire::message::{Hello, HelloError, Refusal};
 
 use super::core::Core;
-use super::link::{Link, LinkKey, Parts, Phase};
+use super::link::{Link, LinkKey, Parts, Phase, Purpose};
+use super::peers::{Caller, Origin};
 use super::request::{Address, Attempt, AttemptFailure, Attempts, EndpointFailure};
 use crate::connection::{Ending, within_limits};
 use crate::engine::{Engine, Route};
@@ -36,8 +38,24 @@ pub(super) fn offer(settings: &Settings) -> Offer {
 /// A peer that has said that it is connecting to us is awaited so often, in the time that there is for connecting, and then we try again.
 const AWAITED_TIMES: u32 = 4;
 
+/// A connection that stands has such a part of the time that there is for connecting to turn out dead, when somebody else wants its place.
+const ASKED_TIMES: u32 = 8;
+/// The most callers that want the place of one connection, and of all: those beyond are refused at once.
+const MOST_DOUBTED: usize = 4;
+const MOST_DOUBTED_OF_ALL: usize = 64;
+
 /// Endpoints and their connections belong to the first engine.
 const LANE: usize = 0;
+
+/// A caller that says it is whom we are connected with. It is decided when that connection has turned out to be dead, or to live.
+pub(super) struct Doubted {
+    request: RequestKey,
+    info: RequestInfo,
+    /// That connection.
+    asked: LinkKey,
+    /// When it counts as alive.
+    until: Time,
+}
 
 impl Core {
     // --- opening
@@ -85,7 +103,7 @@ impl Core {
         engine: &mut Engine<N, C>,
     ) -> Result<(), ConnectionError> {
         let key = self.add_link(peer, Phase::Opening(way)).map_err(|_| ConnectionError::Abandoned)?;
-        let hello = self.hello(peer);
+        let hello = self.hello(self.joint.peers.get(peer).map_or(0, |peer| peer.address.id));
         let Some(link) = self.links.get(key.0) else { return Ok(()) };
         let started = Initiator::start(offer(&engine.settings), &hello).map_err(Error::Start).and_then(|start| {
             engine.connect(LANE, &link.queue_pair, Route { local: None, remote }, start, Some(deadline))
@@ -122,13 +140,13 @@ impl Core {
         Ok(LinkKey(self.links.add(Box::new(link))))
     }
 
-    /// What is said to a peer.
-    fn hello(&mut self, peer: PeerId) -> Vec<u8> {
+    /// What is said to the peer with this id; 0: to whoever it is.
+    fn hello(&mut self, wanted: u64) -> Vec<u8> {
         self.serial += 1;
         let MessageSettings { packet_bytes, data_credits, control_credits, .. } = self.settings.messages;
         let hello = Hello {
             id: self.address.id,
-            wanted: self.joint.peers.get(peer).map_or(0, |peer| peer.address.id),
+            wanted,
             serial: self.serial,
             packet_bytes,
             data_credits,
@@ -177,15 +195,16 @@ impl Core {
     fn welcome<N: Network, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) {
         let Some(link) = self.links.get_mut(key.0) else { return };
         let (peer, Phase::Opening(way)) = (link.peer, link.phase) else { return };
-        let info = link.queue_pair.info();
-        let answer = info.as_ref().map(|info| Hello::parse(&info.private_data));
-        let failure = match answer {
-            Some(Ok(hello)) => {
+        let Some(info) = link.queue_pair.info() else { return };
+        let origin = Origin { remote: info.remote.ip(), local: info.local.ip(), is_proven: false };
+        let failure = match Hello::parse(&info.private_data) {
+            Ok(hello) if hello.id == self.address.id => AttemptFailure::Itself,
+            Ok(hello) if self.joint.peers.may_answer(peer, hello.id, origin) => {
                 link.phase = Phase::Up;
                 link.peer_serial = hello.serial;
-                return self.connected(peer, &hello, engine.now());
+                return self.connected(peer, &hello, origin, engine.now());
             }
-            Some(Err(HelloError::Version(theirs))) => AttemptFailure::Version { theirs },
+            Err(HelloError::Version(theirs)) => AttemptFailure::Version { theirs },
             _ => AttemptFailure::SomebodyElse,
         };
         link.phase = Phase::Ending;
@@ -196,8 +215,8 @@ impl Core {
         self.next_way(peer, way, failure, engine);
     }
 
-    fn connected(&mut self, peer: PeerId, hello: &Hello, now: Time) {
-        self.joint.peers.meet(peer, hello.id);
+    fn connected(&mut self, peer: PeerId, hello: &Hello, origin: Origin, now: Time) {
+        self.joint.peers.meet(peer, hello.id, origin.remote, origin.is_proven);
         if let Some(known) = self.joint.peers.get_mut(peer) {
             known.awaited = false;
             known.failure = None;
@@ -231,6 +250,8 @@ impl Core {
             Some(Ok(Refusal::Tie)) => return self.await_peer(peer, engine.now()),
             Some(Ok(Refusal::SomebodyElse)) => AttemptFailure::SomebodyElse,
             Some(Ok(Refusal::Full)) => AttemptFailure::Full,
+            Some(Ok(Refusal::Itself)) => AttemptFailure::Itself,
+            Some(Ok(Refusal::Elsewhere)) => AttemptFailure::Elsewhere,
             Some(Err(HelloError::Version(theirs))) => AttemptFailure::Version { theirs },
             Some(Ok(Refusal::Version)) => AttemptFailure::Version { theirs: 0 },
             _ => AttemptFailure::Connection(error),
@@ -271,21 +292,25 @@ impl Core {
 
     /// Decides about peers that want to connect.
     pub(super) fn meet<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
-        let mut any = false;
+        let mut any = self.meet_doubted(engine);
         while let Ok(Some((request, info))) = self.waiting.take() {
             any = true;
-            if let Err(refusal) = self.meet_one(request, &info, engine) {
-                // When it is gone already there is nobody to tell.
-                let _ = engine.reject(request, &refusal.emit());
-            }
+            self.meet_one(request, info, engine);
         }
         any
     }
 
-    fn meet_one<N: Network, C: Clock>(
+    fn meet_one<N: Network, C: Clock>(&mut self, request: RequestKey, info: RequestInfo, engine: &mut Engine<N, C>) {
+        if let Err(refusal) = self.decide(request, info, engine) {
+            // When it is gone already there is nobody to tell.
+            let _ = engine.reject(request, &refusal.emit());
+        }
+    }
+
+    fn decide<N: Network, C: Clock>(
         &mut self,
         request: RequestKey,
-        info: &RequestInfo,
+        info: RequestInfo,
         engine: &mut Engine<N, C>,
     ) -> Result<(), Refusal> {
         let hello = Hello::parse(&info.private_data).map_err(|error| match error {
@@ -295,25 +320,94 @@ impl Core {
         if self.closing {
             return Err(Refusal::SomebodyElse);
         }
+        if hello.id == self.address.id {
+            return Err(Refusal::Itself);
+        }
+        let origin = Origin { remote: info.remote.ip(), local: info.local.ip(), is_proven: false };
         let mut ways = hello.addresses.clone();
         if ways.is_empty() {
             ways.push(info.remote);
         }
-        let peer = self.joint.peers.find_caller(&Address { id: hello.id, ways }).map_err(|_| Refusal::Full)?;
+        let address = Address { id: hello.id, ways };
+        let known = match self.joint.peers.find_caller(&address, origin) {
+            Caller::Known(known) => Some(known),
+            Caller::New => None,
+            Caller::Elsewhere => return Err(Refusal::Elsewhere),
+        };
         let meeting = Meeting {
             own: self.address.id,
             theirs: hello.id,
             wanted: hello.wanted,
             serial: hello.serial,
-            standing: self.standing(peer),
+            standing: known.map_or(Standing::Nothing, |known| self.standing(known)),
+            is_proven: origin.is_proven,
             is_full: false,
         };
-        match meeting.decide() {
-            Decision::Accept | Decision::AcceptInsteadOfOurs => self.drop_opening(peer, engine),
-            Decision::ReplaceOld => self.drop_old(peer, engine),
-            Decision::Reject(refusal) => return Err(refusal),
+        match (meeting.decide(), known) {
+            (Decision::Reject(refusal), _) => return Err(refusal),
+            (Decision::AskOld, Some(known)) => return self.ask_old(request, info, known, engine.now()),
+            (Decision::ReplaceOld, Some(known)) => self.drop_old(known, engine),
+            (_, Some(known)) => self.drop_opening(known, engine),
+            (_, None) => {}
         }
-        self.accept(request, peer, &hello, engine)
+        let peer = match known {
+            Some(known) => known,
+            None => self.joint.peers.add_caller(address).map_err(|_| Refusal::Full)?,
+        };
+        self.accept(request, peer, &hello, origin, engine)
+    }
+
+    /// Somebody says that the peer has lost the connection that we have. If so, its host says that too as soon as something comes on it.
+    fn ask_old(&mut self, request: RequestKey, info: RequestInfo, peer: PeerId, now: Time) -> Result<(), Refusal> {
+        let Some(asked) = self.joint.peers.get(peer).and_then(|known| known.link) else { return Err(Refusal::Tie) };
+        let so_many = self.doubted.iter().filter(|doubted| doubted.asked == asked).count();
+        if so_many >= MOST_DOUBTED || self.doubted.len() >= MOST_DOUBTED_OF_ALL {
+            return Err(Refusal::Tie);
+        }
+        if so_many == 0 {
+            self.probe(asked);
+        }
+        let until = now + self.settings.connect_timeout / ASKED_TIMES;
+        self.doubted.push(Doubted { request, info, asked, until });
+        self.wake_by(until);
+        Ok(())
+    }
+
+    /// Sends something that means nothing to the peer: a write of no bytes.
+    fn probe(&mut self, key: LinkKey) {
+        let Some(link) = self.links.get_mut(key.0).filter(|link| link.has_place()) else { return };
+        link.post(SendRequest {
+            id: Purpose::Packet(None).id(key),
+            operation: Operation::Write {
+                payload: Payload::Inline(arrayvec::ArrayVec::new()),
+                target: RemoteTarget { stag: Stag(0), offset: 0 },
+            },
+            signaled: false,
+            fence: false,
+        });
+        Self::ring(&mut self.rung, link);
+    }
+
+    /// Decides about those that waited for the end of another connection.
+    fn meet_doubted<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+        let now = engine.now();
+        let mut any = false;
+        let mut at = 0;
+        while let Some(doubted) = self.doubted.get(at) {
+            let lives = self.links.get(doubted.asked.0).is_some_and(|link| link.phase == Phase::Up);
+            if lives && doubted.until > now {
+                at += 1;
+                continue;
+            }
+            any = true;
+            let Doubted { request, info, .. } = self.doubted.remove(at);
+            if lives {
+                let _ = engine.reject(request, &Refusal::Tie.emit());
+            } else {
+                self.meet_one(request, info, engine);
+            }
+        }
+        any
     }
 
     /// How we stand with a peer.
@@ -357,10 +451,11 @@ impl Core {
         request: RequestKey,
         peer: PeerId,
         theirs: &Hello,
+        origin: Origin,
         engine: &mut Engine<N, C>,
     ) -> Result<(), Refusal> {
         let key = self.add_link(peer, Phase::Up).map_err(|_| Refusal::Full)?;
-        let hello = self.hello(peer);
+        let hello = self.hello(theirs.id);
         let Some(link) = self.links.get_mut(key.0) else { return Err(Refusal::Full) };
         link.peer_serial = theirs.serial;
         let queue_pair = std::sync::Arc::clone(&link.queue_pair);
@@ -372,7 +467,7 @@ impl Core {
         if let Some(known) = self.joint.peers.get_mut(peer) {
             known.link = Some(key);
         }
-        self.connected(peer, theirs, engine.now());
+        self.connected(peer, theirs, origin, engine.now());
         Ok(())
     }
 
@@ -439,6 +534,9 @@ impl Core {
             return false;
         }
         self.wake_at = self.machine.handle_time(now, &mut self.joint);
+        if let Some(until) = self.doubted.iter().map(|doubted| doubted.until).filter(|until| *until > now).min() {
+            self.wake_by(until);
+        }
         for (peer, until) in core::mem::take(&mut self.awaited) {
             let Some(known) = self.joint.peers.get_mut(peer) else { continue };
             if !known.awaited {

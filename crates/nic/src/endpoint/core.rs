@@ -10,6 +10,7 @@ use weft_message::{Machine, Terms};
 use weft_rdmap::{CompletionKind, Status};
 
 use super::EndpointSettings;
+use super::connect::Doubted;
 use super::joint::{Joint, copy_of, receive_of, send_of};
 use super::link::{Link, LinkKey, Purpose};
 use super::request::{
@@ -51,6 +52,8 @@ pub(crate) struct Core {
     pub(super) ending: Vec<LinkKey>,
     /// Peers whose own connection is awaited, and until when.
     pub(super) awaited: Vec<(PeerId, Time)>,
+    /// Callers that wait for the end of another connection.
+    pub(super) doubted: Vec<Doubted>,
     /// Links with something for the engine to send.
     pub(super) rung: Vec<LinkKey>,
     /// Peers with packets for which there was no room.
@@ -110,6 +113,7 @@ impl Core {
             opening: Vec::new(),
             ending: Vec::new(),
             awaited: Vec::new(),
+            doubted: Vec::new(),
             rung: Vec::new(),
             stalled: Vec::new(),
             patient: Vec::new(),

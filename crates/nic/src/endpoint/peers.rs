@@ -1,7 +1,7 @@
 //! Who an endpoint knows: addresses, and what waits to be done with each.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use weft_base::PeerId;
 
@@ -15,6 +15,10 @@ pub(super) struct Peer {
     pub(super) address: Address,
     /// Who it was when it was connected last; 0 before.
     pub(super) id: u64,
+    /// The application has named it. Else it has called by itself, and where it is stands on its own word.
+    is_named: bool,
+    /// Where it was when it was connected last, as its packets said; whether it had proved that it has our key.
+    met: Option<(IpAddr, bool)>,
     /// This endpoint itself.
     pub(super) is_self: bool,
     /// The connection that is being opened, or stands.
@@ -44,6 +48,8 @@ impl Peer {
         Self {
             address,
             id: 0,
+            is_named: true,
+            met: None,
             is_self,
             link: None,
             from: None,
@@ -57,6 +63,28 @@ impl Peer {
             failure: None,
         }
     }
+}
+
+/// From where somebody calls.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Origin {
+    /// The address that its packets come from.
+    pub(super) remote: IpAddr,
+    /// The address that they come to.
+    pub(super) local: IpAddr,
+    /// It has proved that it has our key. Then it does not matter where it is.
+    pub(super) is_proven: bool,
+}
+
+/// Who a caller is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Caller {
+    /// A peer that is known.
+    Known(PeerId),
+    /// Nobody that is known.
+    New,
+    /// It has the id of a peer that is known, and calls from elsewhere.
+    Elsewhere,
 }
 
 /// All of them.
@@ -107,6 +135,14 @@ impl Peers {
         if address.id != 0 {
             let known = *self.by_id.get(&address.id)?;
             let peer = &mut self.all[known.0 as usize];
+            if !peer.is_named {
+                if peer.met.is_some_and(|(met, is_proven)| !is_proven && !has_ip(address, met)) {
+                    // Somebody has called who only says so: the application knows where that peer is.
+                    return None;
+                }
+                peer.is_named = true;
+                peer.address = address.clone();
+            }
             if peer.address.id != 0 {
                 // It may have been known as the one that was there before.
                 peer.address.id = address.id;
@@ -116,6 +152,10 @@ impl Peers {
         let known = *address.ways.iter().find_map(|way| self.by_way.get(way))?;
         let peer = &mut self.all[known.0 as usize];
         if !peer.is_self {
+            if !peer.is_named {
+                peer.is_named = true;
+                peer.address = address.clone();
+            }
             // From now on it is whoever is there.
             peer.address.id = 0;
         }
@@ -141,10 +181,15 @@ impl Peers {
         }
     }
 
-    /// A peer says who it is: it may be another one than before.
-    pub(super) fn meet(&mut self, peer: PeerId, id: u64) {
+    /// A peer is connected, and says who it is: it may be another one than before.
+    pub(super) fn meet(&mut self, peer: PeerId, id: u64, remote: IpAddr, is_proven: bool) {
         let Some(known) = self.all.get_mut(peer.0 as usize) else { return };
-        let address = known.address.clone();
+        known.met = Some((remote, is_proven));
+        let mut address = known.address.clone();
+        if !known.is_named && !is_proven {
+            // Other ways may be somebody else's.
+            address.ways.retain(|way| is_same(way.ip(), remote));
+        }
         let before = core::mem::replace(&mut known.id, id);
         if before != id && self.by_id.get(&before) == Some(&peer) {
             self.by_id.remove(&before);
@@ -153,21 +198,67 @@ impl Peers {
         self.note_ways(&address, peer);
     }
 
-    /// The peer that has connected to us: who is known, or was known at the same ways before it was started again, or else is new. One common way does not make
-    /// it another one's successor: hosts have addresses in common, those of containers for example, and so may this endpoint and the caller.
-    pub(super) fn find_caller(&mut self, address: &Address) -> Result<PeerId, EndpointError> {
+    /// Who calls: who is known, or was known at the same ways before it was started again, or else is new. One common way does not make it another one's successor:
+    /// hosts have addresses in common, those of containers for example, and so may this endpoint and the caller.
+    ///
+    /// What a caller says of itself is only believed as far as it comes from where it says, or has proved something.
+    pub(super) fn find_caller(&self, address: &Address, origin: Origin) -> Caller {
         if let Some(known) = self.by_id.get(&address.id) {
-            return Ok(*known);
+            return if self.may_be(*known, origin) { Caller::Known(*known) } else { Caller::Elsewhere };
         }
         let successor = |known: &&PeerId| {
             let known = &self.all[known.0 as usize];
             !known.is_self && (known.address.id == 0 || known.address.ways == address.ways)
         };
-        match address.ways.iter().filter_map(|way| self.by_way.get(way)).find(successor) {
-            Some(known) => Ok(*known),
-            None => self.find_or_add(address),
-        }
+        let is_from = |way: &&SocketAddr| origin.is_proven || self.is_at(&[**way], origin);
+        let known = address.ways.iter().filter(is_from).filter_map(|way| self.by_way.get(way)).find(successor);
+        known.map_or(Caller::New, |known| Caller::Known(*known))
     }
+
+    /// Whether who answers at a peer's address, or calls, may be the one with this id: if another peer is known by that, it is where that one is.
+    pub(super) fn may_answer(&self, peer: PeerId, id: u64, origin: Origin) -> bool {
+        let Some(known) = self.get(peer) else { return false };
+        let wanted = known.address.id;
+        let is_other = self.by_id.get(&id).is_some_and(|other| *other != peer && !self.may_be(*other, origin));
+        id != self.own && (wanted == 0 || wanted == id) && !is_other
+    }
+
+    /// Whether this may be that peer, by where it is.
+    fn may_be(&self, peer: PeerId, origin: Origin) -> bool {
+        let known = &self.all[peer.0 as usize];
+        let was_there = known.met.is_some_and(|(met, _)| is_same(met, origin.remote));
+        origin.is_proven || was_there || self.is_at(&known.address.ways, origin)
+    }
+
+    /// Whether packets from there may come from one of these addresses. What comes from this host itself may have any of its addresses.
+    fn is_at(&self, ways: &[SocketAddr], origin: Origin) -> bool {
+        let is_here = is_same(origin.remote, origin.local) || origin.remote.to_canonical().is_loopback();
+        ways.iter().map(SocketAddr::ip).any(|ip| {
+            let ours =
+                || ip.to_canonical().is_loopback() || is_same(ip, origin.local) || has_ip(&self.all[0].address, ip);
+            is_same(ip, origin.remote) || (is_here && ours())
+        })
+    }
+
+    /// A peer that has called, and is new.
+    pub(super) fn add_caller(&mut self, address: Address) -> Result<PeerId, EndpointError> {
+        if self.all.len() >= self.most {
+            let limit = self.most as u64;
+            return Err(crate::Error::Limit { name: "peers", limit }.into());
+        }
+        let peer = self.add(address);
+        self.all[peer.0 as usize].is_named = false;
+        Ok(peer)
+    }
+}
+
+/// Whether these are one address, IPv4 as such or inside of IPv6.
+fn is_same(one: IpAddr, other: IpAddr) -> bool {
+    one.to_canonical() == other.to_canonical()
+}
+
+fn has_ip(address: &Address, ip: IpAddr) -> bool {
+    address.ways.iter().any(|way| is_same(way.ip(), ip))
 }
 
 #[cfg(test)]
@@ -181,26 +272,111 @@ mod tests {
         Address { id, ways: ways.iter().map(|way| way.parse().unwrap()).collect() }
     }
 
+    fn from(remote: &str) -> Origin {
+        Origin { remote: remote.parse().unwrap(), local: "10.0.0.1".parse().unwrap(), is_proven: false }
+    }
+
+    fn proven(remote: &str) -> Origin {
+        Origin { is_proven: true, ..from(remote) }
+    }
+
+    fn peers() -> Peers {
+        Peers::new(&address(1, &[SHARED, "10.0.0.1:5000"]), 16)
+    }
+
+    /// Takes a call, as an endpoint does.
+    fn call(peers: &mut Peers, address: &Address, origin: Origin) -> PeerId {
+        let peer = match peers.find_caller(address, origin) {
+            Caller::Known(known) => known,
+            Caller::New => peers.add_caller(address.clone()).unwrap(),
+            Caller::Elsewhere => panic!("{address:?} does not call from {origin:?}"),
+        };
+        peers.meet(peer, address.id, origin.remote, origin.is_proven);
+        peer
+    }
+
     #[test]
     fn a_caller_is_nobody_else_for_a_way_in_common() {
-        let mut peers = Peers::new(&address(1, &[SHARED, "10.0.0.1:5000"]), 16);
+        let mut peers = peers();
         let two = address(2, &[SHARED, "10.0.0.2:5000"]);
-        let second = peers.find_caller(&two).unwrap();
+        let second = call(&mut peers, &two, from("10.0.0.2"));
         assert!(!peers.get(second).unwrap().is_self, "not this endpoint");
-        peers.meet(second, 2);
-        let third = peers.find_caller(&address(3, &[SHARED, "10.0.0.3:5000"])).unwrap();
+        let third = call(&mut peers, &address(3, &[SHARED, "10.0.0.3:5000"]), from("10.0.0.3"));
         assert_ne!(third, second);
-        assert_eq!(peers.find_caller(&two), Ok(second));
+        assert_eq!(peers.find_caller(&two, from("10.0.0.2")), Caller::Known(second));
     }
 
     #[test]
     fn a_caller_that_was_started_again_is_the_same_peer() {
-        let mut peers = Peers::new(&address(1, &[SHARED, "10.0.0.1:5000"]), 16);
+        let mut peers = peers();
         let ways = [SHARED, "10.0.0.2:5000"];
-        let before = peers.find_caller(&address(2, &ways)).unwrap();
-        peers.meet(before, 2);
-        assert_eq!(peers.find_caller(&address(20, &ways)), Ok(before));
+        let before = call(&mut peers, &address(2, &ways), from("10.0.0.2"));
+        assert_eq!(peers.find_caller(&address(20, &ways), from("10.0.0.2")), Caller::Known(before));
         let by_way = peers.find_or_add(&address(0, &["10.0.0.3:5000"])).unwrap();
-        assert_eq!(peers.find_caller(&address(3, &[SHARED, "10.0.0.3:5000"])), Ok(by_way));
+        let three = address(3, &[SHARED, "10.0.0.3:5000"]);
+        assert_eq!(peers.find_caller(&three, from("10.0.0.3")), Caller::Known(by_way));
+    }
+
+    #[test]
+    fn nobody_is_a_peer_from_an_address_that_is_none_of_it() {
+        let mut peers = peers();
+        let two = address(2, &["10.0.0.2:5000", "10.1.0.2:5000"]);
+        let second = peers.find_or_add(&two).unwrap();
+        for good in ["10.0.0.2", "10.1.0.2", "::ffff:10.1.0.2"] {
+            assert_eq!(peers.find_caller(&two, from(good)), Caller::Known(second), "{good}");
+        }
+        assert_eq!(peers.find_caller(&two, from("10.0.0.66")), Caller::Elsewhere);
+        assert_eq!(peers.find_caller(&two, proven("10.0.0.66")), Caller::Known(second));
+        // Its address alone does it no better, from there.
+        assert_eq!(peers.find_caller(&address(66, &["10.0.0.2:5000"]), from("10.0.0.66")), Caller::New);
+        let by_way = peers.find_or_add(&address(0, &["10.0.0.3:5000"])).unwrap();
+        let three = address(3, &["10.0.0.3:5000"]);
+        assert_eq!(peers.find_caller(&three, from("10.0.0.66")), Caller::New);
+        assert_eq!(peers.find_caller(&three, from("10.0.0.3")), Caller::Known(by_way));
+    }
+
+    #[test]
+    fn peers_on_this_host_may_come_from_any_of_its_addresses() {
+        let mut peers = peers();
+        let two = address(2, &["10.0.0.1:6000"]);
+        let second = peers.find_or_add(&two).unwrap();
+        for here in ["10.0.0.1", "127.0.0.1"] {
+            assert_eq!(peers.find_caller(&two, from(here)), Caller::Known(second), "{here}");
+        }
+        let three = address(3, &["10.0.0.3:6000"]);
+        peers.find_or_add(&three).unwrap();
+        assert_eq!(peers.find_caller(&three, from("127.0.0.1")), Caller::Elsewhere);
+    }
+
+    #[test]
+    fn who_called_first_under_a_name_does_not_keep_it_from_who_has_it() {
+        let mut peers = peers();
+        let stranger = call(&mut peers, &address(2, &["10.0.0.2:5000"]), from("10.0.0.66"));
+        let two = address(2, &["10.0.0.2:5000"]);
+        let second = peers.find_or_add(&two).unwrap();
+        assert_ne!(second, stranger);
+        assert_eq!(peers.find_caller(&two, from("10.0.0.2")), Caller::Known(second));
+        assert_eq!(peers.find_caller(&two, from("10.0.0.66")), Caller::Elsewhere);
+        // Nor its address.
+        let elsewhere = call(&mut peers, &address(66, &["10.0.0.3:5000"]), from("10.0.0.66"));
+        assert_ne!(peers.find_or_add(&address(0, &["10.0.0.3:5000"])).unwrap(), elsewhere);
+        // Who was where the application says is taken for who it names.
+        let four = address(4, &["10.0.0.4:5000"]);
+        let fourth = call(&mut peers, &four, from("10.0.0.4"));
+        assert_eq!(peers.find_or_add(&four), Ok(fourth));
+    }
+
+    #[test]
+    fn who_answers_is_who_was_wanted() {
+        let mut peers = peers();
+        let second = peers.find_or_add(&address(2, &["10.0.0.2:5000"])).unwrap();
+        peers.find_or_add(&address(3, &["10.0.0.3:5000"])).unwrap();
+        let anybody = peers.find_or_add(&address(0, &["10.0.0.4:5000"])).unwrap();
+        assert!(peers.may_answer(second, 2, from("10.0.0.2")));
+        assert!(!peers.may_answer(second, 4, from("10.0.0.2")));
+        assert!(!peers.may_answer(anybody, 1, from("10.0.0.4")), "this endpoint itself");
+        assert!(!peers.may_answer(anybody, 3, from("10.0.0.4")), "a peer that is elsewhere");
+        assert!(peers.may_answer(anybody, 3, proven("10.0.0.4")));
+        assert!(peers.may_answer(anybody, 4, from("10.0.0.4")));
     }
 }

@@ -350,6 +350,10 @@ pub enum AttemptFailure {
     },
     /// The peer has no room for another connection.
     Full,
+    /// This endpoint itself listens there.
+    Itself,
+    /// The peer knows this endpoint's id, and not the address that the connection came from.
+    Elsewhere,
 }
 
 /// Why a request was not taken.
@@ -385,6 +389,11 @@ impl fmt::Display for AttemptFailure {
             Self::SomebodyElse => f.write_str("another endpoint listens there"),
             Self::Version { theirs } => write!(f, "the endpoint there speaks version {theirs} of Weft's messages"),
             Self::Full => f.write_str("the endpoint there has no room for another connection"),
+            Self::Itself => f.write_str("this endpoint itself listens there; it reaches itself by its own address alone"),
+            Self::Elsewhere => f.write_str(
+                "the endpoint there knows this one by other addresses than the one that the connection comes from; name that one too, or give \
+                 both a job key, with which it does not matter (FI_WEFT_KEY)",
+            ),
         }
     }
 }

@@ -155,7 +155,7 @@ impl Core {
         }
     }
 
-    fn ring(rung: &mut Vec<LinkKey>, link: &mut Link) {
+    pub(super) fn ring(rung: &mut Vec<LinkKey>, link: &mut Link) {
         if link.is_rung && !rung.contains(&link.key) {
             rung.push(link.key);
         }
