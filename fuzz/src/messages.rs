@@ -192,6 +192,7 @@ impl<'a> Run<'a> {
             data_credits: TERMS.data_credits,
             control_credits: TERMS.control_credits,
             unexpected_bytes: script.word() % 8000,
+            unexpected_messages: u32::from(script.byte()),
             idle_timeout: Some(Duration::from_micros(50)),
         };
         Self {

@@ -2,9 +2,11 @@
 
 use core::time::Duration;
 
-/// Sizes and limits of an endpoint. What a peer may make it keep is at most `unexpected_bytes` for all peers together, of which each message takes 256 bytes beside its own (rounded up to a power of two), and for each peer
-/// `(data_credits + control_credits) * packet_bytes`, and as much again of what it left behind when its connection was lost (again with 256 bytes for each message, of which a packet has
-/// at most 256).
+use weft_wire::message::MAX_RECORDS;
+
+use crate::pool;
+
+/// Sizes and limits of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The most bytes of a packet: one RDMAP Send, with whatever messages fit into it.
@@ -16,6 +18,7 @@ pub struct Settings {
     /// Messages up to this many bytes are sent at once, in a packet, but to a peer that is short of memory. At most what fits into one.
     pub short_bytes: u32,
     /// Messages up to this many bytes are sent at once too, in as many packets as they need. What the credits do not suffice for follows when they come back. Longer ones are asked for first.
+    /// At most half of the peers' `unexpected_bytes`: what can't be kept waits in its packets for its receive, and so does what is sent behind it.
     pub stream_bytes: u64,
     /// Of these, messages longer than this are sent at once only while no more than two requests to their peer (sends, transfers, atomics) are under way. Else the receiver reads them:
     /// who sends many wants throughput, and what is read goes straight to its place.
@@ -27,9 +30,12 @@ pub struct Settings {
     pub fragment_bytes: u64,
     /// Pieces of one message that are read at a time.
     pub fragments_under_way: u16,
-    /// Bytes of messages that nobody waits for, kept for all peers together. From half of it on peers are told to ask before they send more than 256 bytes; beyond, they are slowed down:
-    /// their credits are kept back.
+    /// Bytes of messages that nobody waits for, kept for all peers together, without those of up to 256 bytes. From half of it on peers are told to ask before they send more than 256
+    /// bytes: then the message stays with its sender, and only its header comes. What they had sent before they knew may go beyond it, up to as much again.
     pub unexpected_bytes: u64,
+    /// Messages that nobody waits for, of all peers together: small ones, long ones, and headers of those that stay with their senders. Each takes up to [`Settings::MESSAGE_BYTES`]
+    /// beside what `unexpected_bytes` counts. Peers that send more are slowed down: the credits of their packets are kept back, so that what they send behind that waits too.
+    pub unexpected_messages: u32,
     /// A connection on which nothing is under way is closed after this time. `None`: never.
     pub idle_timeout: Option<Duration>,
 }
@@ -37,6 +43,21 @@ pub struct Settings {
 impl Settings {
     /// Bytes of a packet that are not payload, at most.
     pub const PACKET_OVERHEAD: u32 = 128;
+
+    /// What a message that nobody waits for takes at most, beside what `unexpected_bytes` counts: what is noted of it, in tables that double when they are full, and up to 256 bytes.
+    pub const MESSAGE_BYTES: u64 = 1024;
+
+    /// Bytes of messages that a peer may have sent before it knows that it should ask: what its credits are good for, in buffers of powers of two, and what is to follow of the last message.
+    pub(crate) fn window(&self) -> u64 {
+        let credits = u64::from(self.data_credits) * u64::from(self.packet_bytes);
+        credits.saturating_mul(2).saturating_add(pool::capacity(self.stream_bytes))
+    }
+
+    /// Bytes of messages that a lost connection may leave behind for which its packets were held: what its credits are good for.
+    pub(crate) fn left_behind(&self) -> u64 {
+        let packet = 2 * u64::from(self.packet_bytes) + MAX_RECORDS as u64 * Self::MESSAGE_BYTES;
+        packet * u64::from(self.data_credits)
+    }
 }
 
 impl Default for Settings {
@@ -52,6 +73,7 @@ impl Default for Settings {
             fragment_bytes: 1024 * 1024,
             fragments_under_way: 8,
             unexpected_bytes: 64 * 1024 * 1024,
+            unexpected_messages: 500_000,
             idle_timeout: None,
         }
     }

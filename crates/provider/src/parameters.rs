@@ -47,7 +47,7 @@ pub(crate) struct Variable {
 }
 
 /// What can be set.
-pub(crate) static VARIABLES: [Variable; 15] = [
+pub(crate) static VARIABLES: [Variable; 16] = [
     Variable {
         name: "PROGRESS",
         possible: "hybrid, thread or caller",
@@ -88,7 +88,7 @@ pub(crate) static VARIABLES: [Variable; 15] = [
     },
     Variable {
         name: "STREAM",
-        possible: "a number of bytes",
+        possible: "a number of bytes, at most half of FI_WEFT_UNEXPECTED",
         help: "Longer messages up to so many bytes are sent at once too, in several packets; what is longer is asked for first (default 128K)",
         set: |parameters, text| {
             parameters.endpoint.messages.stream_bytes = bytes(text)?;
@@ -136,9 +136,19 @@ pub(crate) static VARIABLES: [Variable; 15] = [
     Variable {
         name: "UNEXPECTED",
         possible: "a number of bytes, at least 64K",
-        help: "Bytes of messages that nobody waits for yet, kept for all peers together; from half of it on senders ask first, beyond they are slowed down (default 64M)",
+        help: "Bytes of messages that nobody waits for yet, kept for all peers together; from half of it on senders ask first, and keep longer ones than 256 bytes (default 64M)",
         set: |parameters, text| {
             parameters.endpoint.messages.unexpected_bytes = between(bytes(text)?, 1 << 16..=1 << 50)?;
+            Some(())
+        },
+    },
+    Variable {
+        name: "UNEXPECTED_MESSAGES",
+        possible: "a number from 1000 to 100000000",
+        help: "Messages that nobody waits for yet, of all peers together, also those that stay with their senders: each takes up to 1 KiB here; who sends more is slowed down, \
+               and may wait until some of them are received (default 500000)",
+        set: |parameters, text| {
+            parameters.endpoint.messages.unexpected_messages = between(text.parse().ok()?, 1000..=100_000_000)?;
             Some(())
         },
     },
@@ -212,6 +222,16 @@ fn read(value: impl Fn(&str) -> Option<String>) -> Result<Parameters, Wrong> {
         parameters.nic.check().map_err(|_| wrong())?;
     }
     let messages = &mut parameters.endpoint.messages;
+    // What is sent without asking must fit into what is kept: else it could only wait for its receive, and all that its peer sends behind it too.
+    let most = messages.unexpected_bytes / 2;
+    if messages.stream_bytes > most {
+        if let Some(variable) = VARIABLES.iter().find(|variable| variable.name == "STREAM")
+            && let Some(text) = value(variable.name).filter(|text| !text.trim().is_empty())
+        {
+            return Err(Wrong { name: variable.name, value: text, possible: variable.possible });
+        }
+        messages.stream_bytes = most;
+    }
     messages.stream_bytes = messages.stream_bytes.max(messages.short_bytes.into());
     messages.eager_bytes = messages.eager_bytes.max(messages.stream_bytes);
     Ok(parameters)
@@ -291,6 +311,7 @@ mod tests {
             ("ALONE", "50k"),
             ("EAGER", "1MiB"),
             ("UNEXPECTED", "1g"),
+            ("UNEXPECTED_MESSAGES", "2000"),
             ("CREDITS", "32"),
             ("CONNECT_TIMEOUT", "2.5"),
             ("PEER_TIMEOUT", "0"),
@@ -302,6 +323,7 @@ mod tests {
         assert_eq!(parameters.endpoint.messages.alone_bytes, 50 * 1024);
         assert_eq!(parameters.endpoint.messages.eager_bytes, 1 << 20);
         assert_eq!(parameters.endpoint.messages.unexpected_bytes, 1 << 30);
+        assert_eq!(parameters.endpoint.messages.unexpected_messages, 2000);
         assert_eq!(parameters.endpoint.messages.data_credits, 32);
         assert_eq!(parameters.endpoint.connect_timeout, Duration::from_millis(2500));
         assert_eq!(parameters.nic.peer_timeout, None);
@@ -313,6 +335,17 @@ mod tests {
         assert!(messages.packet_bytes > 64 * 1024);
         assert_eq!(messages.short_bytes, 64 * 1024);
         assert_eq!((messages.stream_bytes, messages.eager_bytes), (64 * 1024, 64 * 1024));
+    }
+
+    #[test]
+    fn what_is_sent_at_once_fits_into_what_is_kept() {
+        for (stream, unexpected) in [("1m", "64k"), ("33k", "64k"), ("65m", "128m"), ("128m", "")] {
+            let error = with(&[("STREAM", stream), ("UNEXPECTED", unexpected)]).unwrap_err();
+            assert_eq!((error.name, error.value.as_str()), ("STREAM", stream));
+        }
+        assert!(with(&[("STREAM", "32k"), ("UNEXPECTED", "64k")]).is_ok());
+        let messages = with(&[("UNEXPECTED", "100k")]).unwrap().endpoint.messages;
+        assert_eq!((messages.stream_bytes, messages.eager_bytes), (50 * 1024, 128 * 1024));
     }
 
     #[test]

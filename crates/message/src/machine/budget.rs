@@ -1,21 +1,37 @@
-//! The budget of what is kept for all peers together.
+//! The budget of what is kept for all peers together: places for messages, and bytes of those that are not small.
+//!
+//! What a peer had under way before it was told to ask may go beyond the bytes: up to one window of it (`Settings::window`), and of all peers together as much again as the budget
+//! has. So packets need to be held only when there are no places left, or when peers do not ask. What is beyond the budget comes back into it as it is used less.
 
 use std::collections::VecDeque;
 
 use super::receiving::IncomingKey;
 
+/// So many of the messages that wait are looked at when something is given back, so that one that does not fit stops nobody.
+const LOOKS: usize = 16;
+
+/// All lost connections together leave behind as much as so many of them.
+pub(crate) const LEAVERS: u64 = 16;
+
 pub(super) struct Budget {
     limit: u64,
     used: u64,
-    /// Messages that are kept in place of a credit, the oldest first, and such that are no more.
+    /// Bytes that are kept beyond it.
+    beyond: u64,
+    /// Bytes that are kept for connections that were lost.
+    left_behind: u64,
+    /// Messages that may be kept.
+    places: usize,
+    taken: usize,
+    /// Messages that are kept beyond the budget or in place of a credit, the oldest first, and such that are no more.
     waiting: VecDeque<IncomingKey>,
     /// How many of them are.
     live: usize,
 }
 
 impl Budget {
-    pub(super) const fn new(limit: u64) -> Self {
-        Self { limit, used: 0, waiting: VecDeque::new(), live: 0 }
+    pub(super) const fn new(limit: u64, places: usize) -> Self {
+        Self { limit, used: 0, beyond: 0, left_behind: 0, places, taken: 0, waiting: VecDeque::new(), live: 0 }
     }
 
     /// Takes so many bytes, if there are so many.
@@ -31,9 +47,58 @@ impl Budget {
         self.used -= cost;
     }
 
+    /// Takes so many bytes beyond the budget, if as many may be kept there.
+    pub(super) const fn take_beyond(&mut self, cost: u64) -> bool {
+        let fits = cost <= self.limit - self.beyond;
+        if fits {
+            self.beyond += cost;
+        }
+        fits
+    }
+
+    pub(super) const fn release_beyond(&mut self, cost: u64) {
+        self.beyond -= cost;
+    }
+
+    /// Takes so many bytes for what a connection leaves behind, of which one may leave so many at most.
+    pub(super) const fn leave_behind(&mut self, cost: u64, most_of_one: u64) -> bool {
+        let fits = self.left_behind.saturating_add(cost) <= most_of_one.saturating_mul(LEAVERS);
+        if fits {
+            self.left_behind += cost;
+        }
+        fits
+    }
+
+    pub(super) const fn release_left_behind(&mut self, cost: u64) {
+        self.left_behind -= cost;
+    }
+
+    /// Whether another message may be kept.
+    pub(super) const fn has_place(&self) -> bool {
+        self.taken < self.places
+    }
+
+    pub(super) const fn take_place(&mut self) {
+        self.taken += 1;
+    }
+
+    pub(super) const fn release_place(&mut self) {
+        self.taken -= 1;
+    }
+
     #[cfg(test)]
     pub(super) const fn used(&self) -> u64 {
         self.used
+    }
+
+    #[cfg(test)]
+    pub(super) const fn beyond(&self) -> u64 {
+        self.beyond
+    }
+
+    #[cfg(test)]
+    pub(super) const fn taken(&self) -> usize {
+        self.taken
     }
 
     /// Whether little is left: peers should ask before they send what must be kept. What they have under way before they know it needs the other half.
@@ -41,10 +106,17 @@ impl Budget {
         self.live > 0 || self.used > self.limit / 2
     }
 
-    /// A message did not fit.
-    pub(super) fn wait(&mut self, key: IncomingKey) {
-        self.waiting.push_back(key);
+    /// Whether a message of this cost can fit at all.
+    pub(super) const fn could_take(&self, cost: u64) -> bool {
+        cost <= self.limit
+    }
+
+    /// A message did not fit. It comes to those that wait, unless it can never fit.
+    pub(super) fn wait(&mut self, key: IncomingKey, cost: u64) {
         self.live += 1;
+        if self.could_take(cost) {
+            self.waiting.push_back(key);
+        }
     }
 
     /// One that did not fit is gone, or fits now.
@@ -52,12 +124,18 @@ impl Budget {
         self.live -= 1;
     }
 
-    pub(super) fn next_waiting(&self) -> Option<IncomingKey> {
-        self.waiting.front().copied()
+    /// How many of those that wait are to be looked at now.
+    pub(super) fn looks(&self) -> usize {
+        self.waiting.len().min(LOOKS)
     }
 
-    pub(super) fn drop_waiting(&mut self) {
-        self.waiting.pop_front();
+    pub(super) fn next_waiting(&mut self) -> Option<IncomingKey> {
+        self.waiting.pop_front()
+    }
+
+    /// It does not fit yet.
+    pub(super) fn wait_on(&mut self, key: IncomingKey) {
+        self.waiting.push_back(key);
     }
 
     /// Drops those that are no more, if they are the most.

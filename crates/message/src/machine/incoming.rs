@@ -194,17 +194,17 @@ impl<H: Host> Machine<H> {
         Ok(())
     }
 
-    /// Nobody waits for a message: it is kept, within the budget if it has room, else in place of the packet's credit.
+    /// Nobody waits for a message: it is kept, as far as it can be, else in place of the packet's credit.
     pub(super) fn keep(&mut self, arrival: &mut Arrival, key: IncomingKey) {
-        let cost = self.incoming[key].cost();
-        if self.budget.take(cost) {
-            self.incoming[key].kept = cost;
-        } else {
+        let is_kept = self.take_budget(key);
+        if !is_kept {
             let packet = self.hold_packet(arrival);
             self.incoming[key].packets.push(packet);
-            self.budget.wait(key);
         }
         let incoming = &self.incoming[key];
+        if incoming.waits_for_budget() {
+            self.budget.wait(key, incoming.cost());
+        }
         let place = self.matcher.keep(incoming.peer, incoming.envelope.tag, key);
         self.incoming[key].place = Some(place);
     }

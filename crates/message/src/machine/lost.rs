@@ -1,12 +1,13 @@
 //! Connections that come and go.
 
 use weft_base::{PeerId, Time};
-use weft_wire::message::{MAX_RECORDS, Record};
+use weft_wire::message::Record;
 
 use super::peer::Link;
-use super::receiving::{Body, IncomingKey, KEPT_OVERHEAD};
+use super::receiving::{Body, IncomingKey};
 use super::{Machine, Terms, Violation};
 use crate::host::{Failure, Host};
+use crate::settings::Settings;
 
 impl<H: Host> Machine<H> {
     /// A connection to a peer stands, whoever opened it. If there was another one, that is lost.
@@ -67,20 +68,24 @@ impl<H: Host> Machine<H> {
         }
     }
 
-    /// A message that is here stays, within the budget or else within what its peer may leave behind.
+    /// A message that is here stays: where it can be kept without the packets that were held for it, or else within what its peer, and all of them, may leave behind.
     fn leave_behind(&mut self, key: IncomingKey, host: &mut H) {
-        let most = u64::from(self.settings.data_credits)
-            * (u64::from(self.settings.packet_bytes) + MAX_RECORDS as u64 * KEPT_OVERHEAD);
         let incoming = &mut self.incoming[key];
         if core::mem::take(&mut incoming.packets).is_empty() {
             return;
         }
-        self.budget.leave();
-        let cost = incoming.cost();
+        let is_kept = self.take_budget(key);
+        let incoming = &mut self.incoming[key];
+        if incoming.beyond == 0 {
+            self.budget.leave();
+        }
+        if is_kept {
+            return;
+        }
+        let cost = incoming.cost().saturating_add(Settings::MESSAGE_BYTES);
         let entry = self.peers.at(incoming.peer);
-        if self.budget.take(cost) {
-            incoming.kept = cost;
-        } else if entry.left_behind + cost <= most {
+        let most = self.settings.left_behind();
+        if entry.left_behind.saturating_add(cost) <= most && self.budget.leave_behind(cost, most) {
             entry.left_behind += cost;
             incoming.left_behind = cost;
         } else {

@@ -127,7 +127,7 @@ impl<H: Host> Machine<H> {
             outgoing: SlotMap::with_key(),
             calls: SlotMap::with_key(),
             order: 0,
-            budget: Budget::new(settings.unexpected_bytes),
+            budget: Budget::new(settings.unexpected_bytes, settings.unexpected_messages as usize),
             pool: Pool::default(),
             deadline: Time::ZERO,
             settings,

@@ -68,7 +68,9 @@ pub(super) struct Peer {
     pub(super) arriving: usize,
     /// One of them, which has begun to come in packets and goes on in the next ones.
     pub(super) streaming: Option<IncomingKey>,
-    /// Bytes of messages that it left behind when its connections were lost, beyond the budget.
+    /// Bytes of messages from it that are kept beyond the budget, whether it is connected or not.
+    pub(super) beyond: u64,
+    /// Bytes of messages that its lost connections have left behind.
     pub(super) left_behind: u64,
     pub(super) last_active: Time,
     /// It stands in the queue of those who can send.

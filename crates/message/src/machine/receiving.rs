@@ -2,7 +2,7 @@
 
 use slotmap::new_key_type;
 use weft_base::PeerId;
-use weft_wire::message::{Envelope, Outcome, Record};
+use weft_wire::message::{Envelope, Outcome, Record, UNASKED_BYTES};
 
 use super::incoming::PacketKey;
 use super::{Machine, Peek, Receive};
@@ -14,9 +14,6 @@ new_key_type! {
     pub(super) struct ReceiveKey;
     pub(super) struct IncomingKey;
 }
-
-/// What a message that is kept costs of the budget beside its bytes.
-pub(super) const KEPT_OVERHEAD: u64 = 256;
 
 /// A receive that is not over.
 pub(super) struct Receiving<R> {
@@ -59,11 +56,15 @@ pub(super) struct Incoming {
     /// The sender's id of it, if it wants to know when it is in the receive's memory.
     pub(super) acknowledge: Option<u64>,
     pub(super) body: Body,
-    /// What it costs of the budget.
+    /// It has a place in the budget.
+    pub(super) has_place: bool,
+    /// Bytes that it costs of the budget.
     pub(super) kept: u64,
-    /// What it costs beyond the budget, since its connection was lost.
+    /// Bytes that it costs beyond the budget.
+    pub(super) beyond: u64,
+    /// What it costs apart from all that, since its connection was lost while packets were held for it.
     pub(super) left_behind: u64,
-    /// Those that brought it, while they are held for it because the budget has no room.
+    /// Those that brought it, while they are held for it because it can't be kept.
     pub(super) packets: Vec<PacketKey>,
     /// While nobody has waited for it.
     pub(super) place: Option<UnexpectedId>,
@@ -133,7 +134,9 @@ impl Incoming {
             length,
             acknowledge,
             body,
+            has_place: false,
             kept: 0,
+            beyond: 0,
             left_behind: 0,
             packets: Vec::new(),
             place: None,
@@ -142,18 +145,22 @@ impl Incoming {
         }
     }
 
-    /// What it costs of the budget to keep it, beside a buffer.
+    /// Bytes that it costs to keep it, beside its place and a buffer. What is sent without asking at any time is part of the place.
     pub(super) fn cost(&self) -> u64 {
-        let bytes = match &self.body {
-            Body::Short(bytes) => bytes.capacity() as u64,
-            Body::Partial { .. } => pool::capacity(self.length),
+        match &self.body {
+            Body::Short(bytes) if self.length > UNASKED_BYTES => bytes.capacity() as u64,
+            Body::Partial { .. } if self.length > UNASKED_BYTES => pool::capacity(self.length),
             _ => 0,
-        };
-        bytes.saturating_add(KEPT_OVERHEAD)
+        }
+    }
+
+    /// Whether packets are held for it.
+    pub(super) const fn is_held(&self) -> bool {
+        !self.packets.is_empty()
     }
 
     pub(super) const fn waits_for_budget(&self) -> bool {
-        !self.packets.is_empty()
+        self.is_held() || self.beyond > 0
     }
 
     const fn peek(&self) -> Peek {
@@ -292,39 +299,81 @@ impl<H: Host> Machine<H> {
         Some(incoming)
     }
 
+    /// Takes what it costs to keep a message: within the budget, or else beyond it as far as its peer may go. Returns whether it can be kept.
+    pub(super) fn take_budget(&mut self, key: IncomingKey) -> bool {
+        let incoming = &mut self.incoming[key];
+        let cost = incoming.cost();
+        if !self.budget.has_place() {
+            return false;
+        }
+        if self.budget.take(cost) {
+            incoming.kept = cost;
+        } else {
+            let entry = self.peers.at(incoming.peer);
+            if entry.beyond.saturating_add(cost) > self.settings.window() || !self.budget.take_beyond(cost) {
+                return false;
+            }
+            entry.beyond += cost;
+            incoming.beyond = cost;
+        }
+        self.budget.take_place();
+        incoming.has_place = true;
+        true
+    }
+
     /// A message gives back its part of the budget, or its packets' credits.
     pub(super) fn stop_keeping(&mut self, key: IncomingKey) {
         let Some(incoming) = self.incoming.get_mut(key) else { return };
+        let waited = incoming.waits_for_budget();
         let kept = core::mem::take(&mut incoming.kept);
+        let beyond = core::mem::take(&mut incoming.beyond);
         let packets = core::mem::take(&mut incoming.packets);
-        self.peers.at(incoming.peer).left_behind -= core::mem::take(&mut incoming.left_behind);
-        if !packets.is_empty() {
+        let left_behind = core::mem::take(&mut incoming.left_behind);
+        let had_place = core::mem::take(&mut incoming.has_place);
+        let peer = incoming.peer;
+        if waited {
             self.budget.leave();
+            self.peers.at(peer).beyond -= beyond;
+            self.budget.release_beyond(beyond);
             packets.into_iter().for_each(|packet| self.release_packet(packet));
         }
-        if kept > 0 {
+        if left_behind > 0 {
+            self.peers.at(peer).left_behind -= left_behind;
+            self.budget.release_left_behind(left_behind);
+        }
+        if had_place {
+            self.budget.release_place();
             self.budget.release(kept);
             self.use_budget();
         }
     }
 
-    /// Messages that were kept in place of a credit come within the budget, as far as it goes.
+    /// Messages that are kept beyond the budget, or in place of a credit, come within it, as far as it goes. One that does not fit waits on behind the others.
     fn use_budget(&mut self) {
-        while let Some(key) = self.budget.next_waiting() {
+        for _ in 0..self.budget.looks() {
+            let Some(key) = self.budget.next_waiting() else { break };
             let Some(incoming) = self.incoming.get_mut(key).filter(|incoming| incoming.waits_for_budget()) else {
-                self.budget.drop_waiting();
                 continue;
             };
-            let cost = incoming.cost();
-            if !self.budget.take(cost) {
-                return;
+            let was_beyond = incoming.beyond;
+            let moves = was_beyond > 0 && self.budget.take(was_beyond);
+            if moves {
+                incoming.kept = was_beyond;
+                incoming.beyond = 0;
+                self.peers.at(incoming.peer).beyond -= was_beyond;
+                self.budget.release_beyond(was_beyond);
+            } else if was_beyond > 0 || !self.take_budget(key) {
+                self.budget.wait_on(key);
+                continue;
             }
-            self.budget.drop_waiting();
-            self.budget.leave();
-            incoming.kept = cost;
-            for packet in core::mem::take(&mut incoming.packets) {
-                self.release_packet(packet);
+            let incoming = &mut self.incoming[key];
+            let packets = core::mem::take(&mut incoming.packets);
+            if incoming.beyond > 0 {
+                self.budget.wait_on(key);
+            } else {
+                self.budget.leave();
             }
+            packets.into_iter().for_each(|packet| self.release_packet(packet));
         }
         let incoming = &self.incoming;
         self.budget.compact(|key| incoming.get(key).is_some_and(Incoming::waits_for_budget));

@@ -31,7 +31,7 @@ impl<H: Host> Machine<H> {
             self.incoming[key].landing = Some(self.assign_posted(posted, length));
         } else {
             self.keep(arrival, key);
-            if self.incoming[key].kept > 0 {
+            if !self.incoming[key].is_held() {
                 let bytes = self.pool.reserve(length as usize);
                 self.incoming[key].body = Body::Partial { bytes, here: 0 };
             }
@@ -44,7 +44,7 @@ impl<H: Host> Machine<H> {
         let Some(key) = self.peers.at(arrival.peer).streaming else {
             return Err(Violation("more of a message that has not begun"));
         };
-        if self.incoming[key].waits_for_budget() {
+        if self.incoming[key].is_held() {
             let packet = self.hold_packet(arrival);
             self.incoming[key].packets.push(packet);
         }

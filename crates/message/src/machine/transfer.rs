@@ -14,6 +14,9 @@ use crate::host::{Failure, Host, Ticket};
 /// Set in tickets of writes. The lower half of a key is an index, which never grows so far.
 const WRITE: u64 = 1 << 31;
 
+/// A buffer has whole pages, so that is what it costs.
+const BUFFER_UNIT: u64 = 4096;
+
 pub(super) fn write_ticket(key: SendKey) -> Ticket {
     Ticket(key.data().as_ffi() | WRITE)
 }
@@ -33,14 +36,15 @@ impl<H: Host> Machine<H> {
     pub(super) fn allocate(&mut self, key: IncomingKey, host: &mut H) {
         let incoming = &mut self.incoming[key];
         let Body::Asked { id: peers_id } = incoming.body else { return };
-        if incoming.kept == 0 || self.budget.is_scarce() || !self.budget.take(incoming.length) {
+        let Some(cost) = incoming.length.max(1).checked_next_multiple_of(BUFFER_UNIT) else { return };
+        if incoming.is_held() || self.budget.is_scarce() || !self.budget.take(cost) {
             return;
         }
         let Some((buffer, sink)) = host.allocate(incoming.peer, incoming.length) else {
-            self.budget.release(incoming.length);
+            self.budget.release(cost);
             return;
         };
-        incoming.kept += incoming.length;
+        incoming.kept += cost;
         incoming.body = Body::Buffer { buffer, is_written: false };
         let peer = incoming.peer;
         self.clear(peer, key, peers_id, [sink].into_iter().collect());

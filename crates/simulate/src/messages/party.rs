@@ -41,6 +41,7 @@ pub(super) struct Habits {
     fragment_bytes: u64,
     credits: (u16, u16),
     unexpected_bytes: u64,
+    unexpected_messages: u32,
     idle_timeout: Option<Duration>,
     /// Others are known by who they are, else by where they are.
     by_name: bool,
@@ -59,6 +60,7 @@ impl Habits {
             fragment_bytes: 100 + random.below(900),
             credits: (1 + random.below(5) as u16, 1 + random.below(3) as u16),
             unexpected_bytes: random.below(6000),
+            unexpected_messages: random.below(20) as u32,
             idle_timeout: random.one_in(2).then(|| Duration::from_micros(20 + random.below(2000))),
             by_name,
         }
@@ -80,6 +82,7 @@ impl Habits {
             data_credits: self.credits.0,
             control_credits: self.credits.1,
             unexpected_bytes: self.unexpected_bytes,
+            unexpected_messages: self.unexpected_messages,
             idle_timeout: self.idle_timeout,
             ..weft_message::Settings::default()
         };

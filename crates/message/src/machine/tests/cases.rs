@@ -21,6 +21,7 @@ pub(super) fn small() -> Settings {
         data_credits: 4,
         control_credits: 2,
         unexpected_bytes: 8000,
+        unexpected_messages: 1000,
         idle_timeout: None,
     }
 }
@@ -123,7 +124,7 @@ fn send_alone(world: &mut World, tag: u64, length: u64) -> u64 {
 #[test]
 fn one_credit_is_enough_for_those_that_are_received() {
     // Three of four credits are kept back for messages that nobody receives.
-    let mut world = World::pair(&Settings { unexpected_bytes: 0, ..small() });
+    let mut world = World::pair(&Settings { unexpected_messages: 0, ..small() });
     let kept: Vec<_> = (0..3).map(|tag| send_alone(&mut world, tag, 200)).collect();
     assert_eq!(world.nodes[1].machine.packets.len(), 3);
     let receives: Vec<_> = (0..20).map(|_| world.receive(1, Some(0), tag(9), 200, None)).collect();
@@ -140,7 +141,7 @@ fn one_credit_is_enough_for_those_that_are_received() {
 #[test]
 fn what_the_budget_gets_back_goes_to_those_that_wait_for_it() {
     // Room for two: the others keep the credits until one of the two is received.
-    let mut world = World::pair(&Settings { unexpected_bytes: 2 * 512, ..small() });
+    let mut world = World::pair(&Settings { unexpected_messages: 2, ..small() });
     for tag in 0..6 {
         send_alone(&mut world, tag, 200);
     }

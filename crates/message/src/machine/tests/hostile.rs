@@ -18,6 +18,7 @@ fn settings() -> Settings {
         data_credits: 3,
         control_credits: 2,
         unexpected_bytes: 4000,
+        unexpected_messages: 12,
         ..Settings::default()
     }
 }
@@ -28,7 +29,11 @@ const PLAIN: Envelope = Envelope { tag: Some(1), data: None };
 
 /// One machine, which is connected with somebody who is none.
 fn victim() -> World {
-    let mut world = World::pair(&settings());
+    victim_with(&settings())
+}
+
+fn victim_with(settings: &Settings) -> World {
+    let mut world = World::pair(settings);
     let Node { machine, host } = &mut world.nodes[1];
     machine.handle_connected(PEER, TERMS, Time::ZERO, host);
     machine.handle_connected(PeerId(2), TERMS, Time::ZERO, host);
@@ -163,7 +168,7 @@ fn a_peer_without_credit_is_not_heard_and_one_that_is_not_received_gets_none() {
     }
     assert!(feed(&mut world, PEER, &packet(Class::Data, (0, 0), &[])).expect_err("no credit").0.contains("no credit"));
     assert!(world.nodes[1].machine.handle_other_packet(PEER).is_err());
-    // The budget has room for 12 of them: those that are beyond keep their credit.
+    // There are places for 12 of them: those that are beyond keep their credit.
     let mut world = victim();
     let mut come = 0;
     loop {
@@ -174,7 +179,7 @@ fn a_peer_without_credit_is_not_heard_and_one_that_is_not_received_gets_none() {
         let Node { machine, host } = &mut world.nodes[1];
         machine.poll_packet(PEER, &mut [0; 512], Time::ZERO, host);
     }
-    assert_eq!(come, 4000 / (256 + 64) + 3);
+    assert_eq!(come, 12 + 3);
     assert_eq!(world.nodes[1].machine.packets.len(), 3);
 }
 
@@ -214,25 +219,30 @@ fn records_that_wait_for_control_credits_are_bounded() {
 
 #[test]
 fn a_peer_that_comes_and_goes_leaves_no_more_than_it_may() {
-    let mut world = victim();
-    for _ in 0..3000 {
-        for _ in 0..3 {
-            let records = vec![short(); 20];
-            assert_eq!(feed(&mut world, PEER, &packet(Class::Data, (0, 0), &records)), Ok(()));
+    // By places and by bytes: 7 of 512 bytes are within the budget, and 6 in its window.
+    for (length, each, places, most) in [(1, 20, 12, 12), (300, 1, 12, 12), (300, 1, 1000, 13)] {
+        let mut world = victim_with(&Settings { unexpected_messages: places, ..settings() });
+        for _ in 0..3000 {
+            for _ in 0..3 {
+                let records = vec![Record::Short { envelope: PLAIN, acknowledge: None, length }; each];
+                assert_eq!(feed(&mut world, PEER, &packet(Class::Data, (0, 0), &records)), Ok(()));
+            }
+            let Node { machine, host } = &mut world.nodes[1];
+            machine.handle_connected(PEER, TERMS, Time::ZERO, host);
         }
-        let Node { machine, host } = &mut world.nodes[1];
-        machine.handle_connected(PEER, TERMS, Time::ZERO, host);
+        let machine = &world.nodes[1].machine;
+        // What is left behind takes 1024 bytes each beside its own.
+        let most = most + 3 * (2 * 512 + 256 * 1024) / if length == 1 { 1024 } else { 1024 + 512 };
+        assert_eq!((machine.incoming.len(), machine.packets.len()), (most, 0));
+        for _ in 0..most {
+            world.receive(1, Some(0), Some(crate::Match { tag: 1, ignore: 0 }), 300, None);
+        }
+        let machine = &mut world.nodes[1].machine;
+        assert_eq!((machine.incoming.len(), machine.peers.at(PEER).beyond), (0, 0));
+        assert_eq!(machine.peers.at(PEER).left_behind, 0);
+        assert_eq!((machine.budget.used(), machine.budget.beyond(), machine.budget.taken()), (0, 0, 0));
+        assert!(!machine.budget.is_scarce());
     }
-    let machine = &world.nodes[1].machine;
-    let most = 4000 + 3 * (512 + 256 * 256);
-    assert!(machine.incoming.len() <= most / 320, "{} messages", machine.incoming.len());
-    assert!(machine.packets.is_empty());
-    let left = world.nodes[1].machine.incoming.len();
-    for _ in 0..left {
-        world.receive(1, Some(0), Some(crate::Match { tag: 1, ignore: 0 }), 1, None);
-    }
-    let machine = &mut world.nodes[1].machine;
-    assert_eq!((machine.incoming.len(), machine.peers.at(PEER).left_behind, machine.budget.used()), (0, 0, 0));
 }
 
 fn record() -> impl Strategy<Value = Record> {

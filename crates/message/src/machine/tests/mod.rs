@@ -1,4 +1,5 @@
 mod cases;
+mod floods;
 mod hostile;
 mod model;
 mod random;

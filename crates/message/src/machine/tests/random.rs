@@ -43,6 +43,7 @@ fn settings(random: &mut Random, course: Course) -> Settings {
         data_credits: 1 + random.below(5) as u16,
         control_credits: 1 + random.below(3) as u16,
         unexpected_bytes: random.below(6000),
+        unexpected_messages: random.below(20) as u32,
         idle_timeout: course.idle.then(|| Duration::from_nanos(1 + random.below(300))),
     }
 }
@@ -266,7 +267,9 @@ impl Run {
     fn check_bounds(&self, course: Course) {
         for node in &self.world.nodes {
             let settings = node.machine.settings();
-            assert!(node.machine.budget.used() <= settings.unexpected_bytes);
+            let budget = &node.machine.budget;
+            assert!(budget.used() <= settings.unexpected_bytes && budget.beyond() <= settings.unexpected_bytes);
+            assert!(budget.taken() <= settings.unexpected_messages as usize);
             let most = usize::from(settings.data_credits) * (self.nodes - 1);
             assert!(node.machine.packets.len() <= most);
             let mut held = node.machine.incoming.values().flat_map(|incoming| &incoming.packets);
@@ -319,6 +322,7 @@ impl Run {
             assert!(machine.packets.is_empty() && machine.called.is_empty() && machine.calls.is_empty());
             assert!((0..self.nodes).all(|peer| !machine.is_busy(PeerId(peer as u32))));
             assert_eq!((machine.budget.used(), node.host.exposed(), node.host.buffers()), (0, 0, 0));
+            assert_eq!((machine.budget.beyond(), machine.budget.taken(), machine.budget.is_scarce()), (0, 0, false));
         }
     }
 }

@@ -1,0 +1,142 @@
+//! More messages than are kept, and one that is waited for behind them.
+
+use weft_base::PeerId;
+
+use super::cases::{self, got, tag};
+use super::world::{Told, World, content};
+use crate::host::Received;
+use crate::settings::Settings;
+
+/// Messages up to 5000 bytes are streamed, and 20 000 bytes of them are kept.
+fn small() -> Settings {
+    Settings {
+        stream_bytes: 5000,
+        alone_bytes: 5000,
+        eager_bytes: 5000,
+        unexpected_bytes: 20_000,
+        unexpected_messages: 50_000,
+        ..cases::small()
+    }
+}
+
+fn received_from(source: usize, number: u64, message: u64, length: u64) -> Told {
+    let what = Received { source: PeerId(source as u32), tag: 2, data: Some(message), offset: 0, length };
+    Told::Received { number, what: Some(what), outcome: Ok(()), last: true, bytes: content(message, length) }
+}
+
+#[test]
+fn what_is_waited_for_passes_12_000_messages_that_are_not() {
+    for length in [0, 8, 256, 257, 400, 3000, 5000, 5001] {
+        for delivery in [false, true] {
+            let mut world = World::pair(&small());
+            let many: Vec<_> = (0..12_000).map(|_| world.send(0, 1, Some(1), length, delivery)).collect();
+            let last = world.send(0, 1, Some(2), length, delivery);
+            world.settle();
+            let posted = world.receive(1, Some(0), tag(2), length, None);
+            world.settle();
+            assert_eq!(world.told(1), [got(posted, last, 2, length)]);
+            let budget = &world.nodes[1].machine.budget;
+            assert!(budget.used() <= 20_000 && budget.beyond() <= 20_000 && world.nodes[1].machine.packets.is_empty());
+            for number in many {
+                let posted = world.receive(1, Some(0), tag(1), length, None);
+                world.settle();
+                assert_eq!(world.told(1), [got(posted, number, 1, length)]);
+            }
+            assert_eq!(world.told(0).len(), 12_001);
+            assert!(!world.nodes[1].machine.budget.is_scarce());
+        }
+    }
+}
+
+#[test]
+fn what_is_waited_for_passes_the_windows_of_many_peers() {
+    // Each of them sends what it has credits for before it hears of the others.
+    let settings = Settings { unexpected_bytes: 60_000, ..small() };
+    let mut world = World::new(&vec![settings; 31]);
+    for from in 1..31 {
+        for _ in 0..100 {
+            world.send(from, 0, Some(1), 400, false);
+        }
+    }
+    let lasts: Vec<_> = (1..31).map(|from| world.send(from, 0, Some(2), 400, false)).collect();
+    for (pair, joint) in world.unsettled() {
+        world.settle_joint(pair, joint);
+    }
+    (1..31).for_each(|from| while world.transmit(from) {});
+    world.settle();
+    assert!(world.nodes[0].machine.budget.beyond() > 0 && world.nodes[0].machine.packets.is_empty());
+    for (from, last) in (1..31).zip(lasts) {
+        let posted = world.receive(0, Some(from), tag(2), 400, None);
+        world.settle();
+        assert_eq!(world.told(0), [received_from(from, posted, last, 400)]);
+    }
+}
+
+#[test]
+fn who_sends_more_messages_than_there_are_places_for_is_slowed_down_and_nothing_is_lost() {
+    for length in [0, 8, 400, 5001] {
+        let mut world = World::pair(&Settings { unexpected_messages: 100, ..small() });
+        let many: Vec<_> = (0..1000).map(|_| world.send(0, 1, Some(1), length, false)).collect();
+        world.settle();
+        let machine = &world.nodes[1].machine;
+        assert_eq!((machine.budget.taken(), machine.packets.len()), (100, 4));
+        assert!(machine.budget.is_scarce());
+        for number in many {
+            let posted = world.receive(1, Some(0), tag(1), length, None);
+            world.settle();
+            assert_eq!(world.told(1), [got(posted, number, 1, length)]);
+        }
+        assert!(!world.nodes[1].machine.budget.is_scarce());
+    }
+}
+
+#[test]
+fn a_message_that_does_not_fit_holds_up_nobody_else() {
+    // The last one of these does not fit now, or never will.
+    for long in [&[1500, 1500, 1500][..], &[4000]] {
+        let settings = Settings { unexpected_bytes: 3000, unexpected_messages: 12, data_credits: 14, ..small() };
+        let mut world = World::new(&vec![settings; 4]);
+        for (from, length) in [(1, 0), (2, 0), (3, 0)] {
+            world.receive(0, Some(from), tag(9), length, None);
+            world.send(from, 0, Some(9), length, false);
+        }
+        world.settle();
+        world.told(0);
+        // All of it is under way before its sender hears that memory is scarce.
+        let sent: Vec<_> = long.iter().map(|length| (world.send(1, 0, Some(1), *length, false), *length)).collect();
+        while world.transmit(1) {}
+        world.settle();
+        let held = world.nodes[0].machine.packets.len();
+        assert!(held > 0 && world.nodes[0].machine.budget.is_scarce());
+        // One peer takes the places that are left, and another one's packets are held.
+        let places = 12 - world.nodes[0].machine.budget.taken();
+        for _ in 0..places {
+            world.send(2, 0, Some(1), 8, false);
+        }
+        world.settle();
+        for _ in 0..14 {
+            world.send(3, 0, Some(1), 8, false);
+            world.settle();
+        }
+        let last = world.send(3, 0, Some(2), 8, false);
+        world.settle();
+        assert_eq!(world.nodes[0].machine.packets.len(), held + 14);
+        let posted = world.receive(0, Some(3), tag(2), 8, None);
+        for _ in 0..places {
+            world.receive(0, Some(2), tag(1), 8, None);
+        }
+        world.settle();
+        assert_eq!(world.told(0).pop(), Some(received_from(3, posted, last, 8)));
+        for (number, length) in sent {
+            world.receive(0, Some(1), tag(1), length, None);
+            world.settle();
+            let told = world.told(0);
+            let [Told::Received { what: Some(what), outcome: Ok(()), .. }] = &told[..] else { panic!("{told:?}") };
+            assert_eq!(what.data, Some(number));
+        }
+        (0..14).for_each(|_| {
+            world.receive(0, Some(3), tag(1), 8, None);
+        });
+        assert!(world.nodes[0].machine.packets.is_empty() && !world.nodes[0].machine.budget.is_scarce());
+    }
+}
