@@ -23,9 +23,9 @@ const PORT: u16 = 7000;
 /// The address that every host has.
 const SHARED: IpAddr = IpAddr::V4(Ipv4Addr::new(172, 17, 0, 1));
 /// How long an endpoint tries to reach a peer, all ways together.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(6);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// A machine may be busy with other things. A connection attempt of the kernel that nobody gives up takes longer than this.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An address of a host in its own network, which looks to the other like the same network.
 fn lonely(host: usize) -> IpAddr {
@@ -59,7 +59,7 @@ fn without_a_way_all_that_were_tried_are_named_in_time() {
     let attempts: Vec<&str> = attempts.split("; ").collect();
     let expected = [
         (SHARED, Some(SHARED), "another endpoint listens there"),
-        (lonely(1), Some(lonely(0)), "within 1.5s"),
+        (lonely(1), Some(lonely(0)), "within 5s"),
         (ways[2], None, "no route"),
         (ways[3], Some(lab.host(0).address(0)), "refused"),
     ];

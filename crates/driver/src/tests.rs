@@ -15,7 +15,7 @@ use weft_memory::{Access, Limits, LocalRight, Registry, RemoteRight};
 
 use super::*;
 
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(120));
 const READ: Interest = Interest { readable: true, writable: false, least: 1 };
 const WRITE: Interest = Interest { readable: false, writable: true, least: 1 };
 const NOTHING: Interest = Interest { readable: false, writable: false, least: 1 };

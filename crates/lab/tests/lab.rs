@@ -11,7 +11,7 @@ use std::{env, fs, thread};
 use weft_lab::{BitsPerSecond, Host, Lab, LabError, Plan, Process, USUAL_CONGESTION_CONTROLS};
 
 /// Nothing here takes this long; what waits in vain fails then.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What is sent to see that a link holds its rate, in bytes.
 const TRANSFER: usize = 20_000_000;

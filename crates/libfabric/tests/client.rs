@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use weft_libfabric::{Completion, Endpoint, Error, Fabric, Library, Local, Operation, PeerAddress, Posted, Slots};
 
 /// Long enough for any machine: only a provider that hangs takes it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 const TAG: u64 = 0x77;
 

@@ -4,6 +4,7 @@ mod common;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Kind, PATIENCE, each_kind};
@@ -121,7 +122,7 @@ fn messages_of_all_lengths_arrive_expected_and_unexpected() {
                 if !expected {
                     let start = Instant::now();
                     while b.endpoint.peek(None, Some(exactly(tag)), None).unwrap().is_none() {
-                        assert!(start.elapsed() < Duration::from_secs(60), "{length} bytes never came");
+                        assert!(Some(start.elapsed()) < PATIENCE, "{length} bytes never came");
                         a.endpoint.progress();
                         b.endpoint.progress();
                     }
@@ -430,6 +431,8 @@ fn both_connect_at_once_and_one_connection_stands() {
         for _ in 0..20 {
             let kind = Kind::plain(progress);
             let ends = two_contexts(kind);
+            let finished = AtomicUsize::new(0);
+            let finished = &finished;
             std::thread::scope(|scope| {
                 for number in 0..2 {
                     let (here, there) = (&ends[number].1, ends[1 - number].1.endpoint.address());
@@ -442,7 +445,12 @@ fn both_connect_at_once_and_one_connection_stands() {
                             assert!(event.outcome.is_ok(), "{event:?}");
                         }
                         // What the peer still waits for goes on as long as somebody runs this NIC.
-                        here.endpoint.wait_until(Some(Duration::from_millis(20)), || false);
+                        finished.fetch_add(1, Ordering::AcqRel);
+                        let start = Instant::now();
+                        while finished.load(Ordering::Acquire) < 2 {
+                            assert!(Some(start.elapsed()) < PATIENCE, "the peer waits in vain");
+                            here.endpoint.wait_until(Some(Duration::from_millis(1)), || false);
+                        }
                     });
                 }
             });
@@ -615,9 +623,9 @@ fn idle_connections_close_and_open_again() {
             a.done(2);
             assert!(group.context.counters().connections > before, "round {round}: there was a connection still");
             // Long enough for both to find it idle and to agree.
-            let until = Instant::now() + Duration::from_secs(10);
+            let start = Instant::now();
             while !(a.endpoint.is_idle() && b.endpoint.is_idle()) {
-                assert!(Instant::now() < until, "round {round}: the connection is not closed");
+                assert!(Some(start.elapsed()) < PATIENCE, "round {round}: the connection is not closed");
                 a.endpoint.wait_until(Some(Duration::from_millis(5)), || false);
             }
         }
@@ -652,7 +660,7 @@ fn the_message_behind_twenty_thousand_unexpected_ones_arrives() {
                     Err(EndpointError::Again) => {}
                     Err(error) => panic!("{error}"),
                 }
-                assert!(start.elapsed() < Duration::from_secs(20), "message {tag} can't be sent");
+                assert!(Some(start.elapsed()) < PATIENCE, "message {tag} can't be sent");
                 while let Some(event) = sender.events.poll() {
                     take_sent(event);
                     left -= 1;
@@ -694,8 +702,12 @@ fn an_acknowledgement_goes_with_the_answer() {
         group.context.counters().endpoint_packets - before
     };
     // Four packets each round when none waits for another. Where this thread loses its core the NIC's answers for it, so not in each batch.
-    let fewest = (0..50).map(|_| packets_of_a_batch()).min().unwrap();
-    assert!(fewest < 3 * ROUNDS, "{fewest} packets for {} messages", 2 * ROUNDS);
+    let start = Instant::now();
+    let mut fewest = u64::MAX;
+    while fewest >= 3 * ROUNDS {
+        assert!(Some(start.elapsed()) < PATIENCE, "{fewest} packets for {} messages", 2 * ROUNDS);
+        fewest = fewest.min(packets_of_a_batch());
+    }
 }
 
 /// How many packets went out, how many of them without a work request, and how many came without a receive request, while both sides sent so many messages.
@@ -744,7 +756,7 @@ fn packets_go_through_the_queues_where_the_work_is_split() {
 /// Threads that sleep for completions of their own are woken by the one that runs the NIC for all of them.
 #[test]
 fn a_thread_that_sleeps_is_woken_for_a_message_that_another_one_has_received() {
-    const ROUNDS: u64 = 10;
+    const ROUNDS: u64 = 100;
     let group = Group::new(Kind::plain(Progress::Caller), 3);
     let [sender, idle, receiver] = &group.ends[..] else { panic!() };
     let one_way = |number: u64| {
@@ -769,8 +781,8 @@ fn a_thread_that_sleeps_is_woken_for_a_message_that_another_one_has_received() {
             waited
         })
     };
-    let waits: Vec<Duration> = (0..ROUNDS).map(one_way).collect();
     // Who is not woken looks by itself every half second. The first of them may be lucky, and on a machine that is slow many may take as long.
-    let woken = waits.iter().filter(|waited| **waited < Duration::from_millis(400)).count();
-    assert!(woken >= 3, "{waits:?}");
+    let is_woken = |waited: &Duration| *waited < Duration::from_millis(400);
+    let woken = (0..ROUNDS).map(one_way).filter(is_woken).take(3).count();
+    assert_eq!(woken, 3, "in {ROUNDS} rounds");
 }

@@ -20,7 +20,7 @@ use weft::verbs::{
 };
 
 /// A child needs nothing like this long.
-const LIFETIME: Duration = Duration::from_secs(30);
+const LIFETIME: Duration = Duration::from_secs(120);
 /// What a child says when all was as it should be.
 const FINE: i32 = 42;
 

@@ -23,7 +23,7 @@ use weft::verbs::{
 use weft_base::{Random, Waker};
 
 /// What is on its way arrives within this, whoever is there.
-const AWAY: Duration = Duration::from_secs(10);
+const AWAY: Duration = Duration::from_secs(120);
 
 /// Those that move by themselves while callers may run them.
 fn kinds() -> [Kind; 2] {
@@ -352,7 +352,7 @@ fn a_descriptor_is_woken_though_no_thread_is_in_the_nic() {
             peer.tell("send");
             // Nothing but this descriptor.
             let mut descriptors = [PollFd::new(pair.end.completions.as_fd(), PollFlags::POLLIN)];
-            assert_eq!(poll(&mut descriptors, PollTimeout::from(10_000u16)).unwrap(), 1, "an event in time");
+            assert_eq!(poll(&mut descriptors, PollTimeout::from(60_000u16)).unwrap(), 1, "an event in time");
             pair.end.completions.acknowledge();
             pair.end.done(id);
         }
@@ -486,12 +486,16 @@ fn counters_tell_who_ran_it() {
     look_until(|| arrived() == 1, "the first write");
 
     let before = pair.context.counters();
-    for _ in 0..100_000 {
-        pair.context.progress();
-    }
+    // While the NIC's thread stands in line for a core with the engine in its hands, calls of this one take no turn.
+    let took_turns = || {
+        for _ in 0..1000 {
+            pair.context.progress();
+        }
+        pair.context.counters().caller_turns - before.caller_turns > 50_000
+    };
+    look_until(took_turns, "a caller that polls runs no turns");
     let polled = pair.context.counters();
     let [by_caller, by_thread] = [polled.caller_turns - before.caller_turns, polled.thread_turns - before.thread_turns];
-    assert!(by_caller > 50_000, "{by_caller} turns of the caller");
     // It takes over when this thread has lost its core for a while.
     assert!(by_thread < by_caller / 2, "{by_thread} turns of the thread beside {by_caller} of the caller");
     assert!(polled.caller_ns > before.caller_ns);
