@@ -8,7 +8,7 @@ use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::{RegionId, Slice, Token};
+use crate::{RegionId, Slice, Time, Token};
 
 /// One entry of a gather list: what a port sends next.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +70,15 @@ pub trait Port {
     /// The connect failed.
     fn poll_connected(&mut self) -> Result<bool, PortError>;
 
+    /// Looks whether the peer's host still answers, where that is left to who holds the port ([`Network::looks_after_peers`]). To be called every sixteenth of
+    /// [`PortOptions::peer_timeout`]; a port on which nothing is to be answered is asked for nearly nothing.
+    ///
+    /// # Errors
+    /// [`PortError::TimedOut`]: something was not answered for so long. Each later call that sends or receives tells it too, once what has come is received.
+    fn check_peer(&mut self, _now: Time) -> Result<(), PortError> {
+        Ok(())
+    }
+
     /// Payload bytes of one packet on this path: MPA's EMSS (RFC 5044 section 4.5). May change when the path does.
     fn segment_size(&self) -> u32;
 
@@ -115,7 +124,8 @@ pub struct PortOptions {
     pub local: Option<SocketAddr>,
     /// Bytes of the operating system's send and receive buffer, each. `None`: it chooses, and adapts.
     pub buffer_bytes: Option<u32>,
-    /// How long bytes may stay unacknowledged, or a silent peer unheard, before the stream breaks with [`PortError::TimedOut`].
+    /// How long the peer's host may leave unanswered what it must answer before the stream breaks with [`PortError::TimedOut`]: bytes, a probe of its window
+    /// while it takes none, or a question whether it is there while nothing is sent. A host that answers is never too slow, whatever its programs do.
     /// `None`: as long as the operating system is patient (a quarter of an hour, or for ever when nothing is sent).
     pub peer_timeout: Option<Duration>,
 }
@@ -215,6 +225,11 @@ pub trait Network {
     /// # Errors
     /// The operating system refused.
     fn arm_port(&mut self, port: &mut Self::Port, token: Token, interest: Interest) -> Result<(), PortError>;
+
+    /// Whether [`Port::check_peer`] is to be called for its ports.
+    fn looks_after_peers(&self) -> bool {
+        false
+    }
 
     /// Asks to report `token` once when a stream waits to be accepted.
     ///

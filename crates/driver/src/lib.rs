@@ -20,6 +20,7 @@ mod listener;
 mod nap;
 mod network;
 mod port;
+mod pulse;
 mod socket;
 mod timer;
 mod vectors;

@@ -1,5 +1,6 @@
 //! A listening TCP socket.
 
+use core::time::Duration;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -17,13 +18,14 @@ pub struct TcpListener {
     socket: Socket,
     registry: Registry,
     local: SocketAddr,
+    peer_timeout: Option<Duration>,
 }
 
 impl TcpListener {
-    pub(crate) fn new(socket: Socket, registry: Registry) -> Result<Self, PortError> {
+    pub(crate) fn new(socket: Socket, registry: Registry, peer_timeout: Option<Duration>) -> Result<Self, PortError> {
         let address = socket.local_addr().map_err(|error| port_error(&error))?;
         let local = address.as_socket().ok_or(PortError::System(libc::EAFNOSUPPORT))?;
-        Ok(Self { socket, registry, local })
+        Ok(Self { socket, registry, local, peer_timeout })
     }
 }
 
@@ -35,7 +37,7 @@ impl Listener for TcpListener {
             match self.socket.accept4(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
                 Ok((socket, remote)) => {
                     let remote = plain_address(&remote).ok_or(PortError::System(libc::EAFNOSUPPORT))?;
-                    return Ok(Some(TcpPort::accepted(socket, self.registry.clone(), remote)));
+                    return Ok(Some(TcpPort::accepted(socket, self.registry.clone(), remote, self.peer_timeout)));
                 }
                 Err(error) => match error.raw_os_error() {
                     Some(number) if would_block(number) => return Ok(None),

@@ -52,11 +52,11 @@ impl Network for TcpNetwork {
 
     fn connect(&mut self, remote: SocketAddr, options: PortOptions) -> Result<TcpPort, PortError> {
         let (socket, broken) = socket::connect(remote, &options)?;
-        Ok(TcpPort::connecting(socket, self.registry.clone(), remote, broken))
+        Ok(TcpPort::connecting(socket, self.registry.clone(), remote, options.peer_timeout, broken))
     }
 
     fn listen(&mut self, local: SocketAddr, backlog: Backlog, options: PortOptions) -> Result<TcpListener, PortError> {
-        TcpListener::new(socket::listen(local, backlog, &options)?, self.registry.clone())
+        TcpListener::new(socket::listen(local, backlog, &options)?, self.registry.clone(), options.peer_timeout)
     }
 
     fn arm_port(&mut self, port: &mut TcpPort, token: Token, interest: Interest) -> Result<(), PortError> {
@@ -67,6 +67,10 @@ impl Network for TcpNetwork {
             0 => self.epoll.forget(fd),
             bits => self.epoll.watch(fd, token.0, bits | libc::EPOLLONESHOT as u32),
         }
+    }
+
+    fn looks_after_peers(&self) -> bool {
+        true
     }
 
     fn arm_listener(&mut self, listener: &TcpListener, token: Token) -> Result<(), PortError> {

@@ -6,11 +6,12 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use socket2::Socket;
-use weft_base::{Piece, Port, PortError, ReceivePiece, Received};
+use weft_base::{Piece, Port, PortError, ReceivePiece, Received, Time};
 use weft_memory::Registry;
 
 use crate::error::{from_number, port_error, would_block};
-use crate::socket::{disconnect, plain_address, set_least};
+use crate::pulse::Pulse;
+use crate::socket::{answers, disconnect, plain_address, set_least};
 use crate::vectors::{PIECES, Vectors};
 
 /// What every IPv4 path carries (RFC 9293 section 3.7.1); the value until the path is known.
@@ -34,6 +35,7 @@ pub struct TcpPort {
     sent_since_check: u64,
     /// With fewer bytes the kernel does not call the socket readable.
     least: u32,
+    pulse: Pulse,
 }
 
 impl TcpPort {
@@ -41,15 +43,29 @@ impl TcpPort {
         socket: Socket,
         registry: Registry,
         remote: SocketAddr,
+        peer_timeout: Option<Duration>,
         broken: Option<PortError>,
     ) -> Self {
-        let segment_size = SMALLEST_SEGMENT;
-        let connected = false;
-        Self { socket: Some(socket), registry, remote, connected, broken, segment_size, sent_since_check: 0, least: 1 }
+        Self {
+            socket: Some(socket),
+            registry,
+            remote,
+            connected: false,
+            broken,
+            segment_size: SMALLEST_SEGMENT,
+            sent_since_check: 0,
+            least: 1,
+            pulse: Pulse::new(peer_timeout),
+        }
     }
 
-    pub(crate) fn accepted(socket: Socket, registry: Registry, remote: SocketAddr) -> Self {
-        let mut port = Self::connecting(socket, registry, remote, None);
+    pub(crate) fn accepted(
+        socket: Socket,
+        registry: Registry,
+        remote: SocketAddr,
+        peer_timeout: Option<Duration>,
+    ) -> Self {
+        let mut port = Self::connecting(socket, registry, remote, peer_timeout, None);
         port.on_connected();
         port
     }
@@ -146,6 +162,7 @@ impl Port for TcpPort {
                 Err(error) => return Err(error),
             }
         }
+        self.pulse.on_sent();
         self.sent_since_check += sent as u64;
         if self.sent_since_check >= SEGMENT_CHECK_BYTES {
             self.check_segment_size();
@@ -191,6 +208,14 @@ impl Port for TcpPort {
         Ok(self.connected)
     }
 
+    fn check_peer(&mut self, now: Time) -> Result<(), PortError> {
+        if !self.connected || !self.pulse.is_due() || self.broken.is_some() {
+            return Ok(());
+        }
+        let Some(answers) = answers(self.socket()?) else { return Ok(()) };
+        if self.pulse.is_lost(now, answers) { Err(self.fail(PortError::TimedOut)) } else { Ok(()) }
+    }
+
     fn segment_size(&self) -> u32 {
         self.segment_size
     }
@@ -205,6 +230,8 @@ impl Port for TcpPort {
     }
 
     fn close_send(&mut self) {
+        // The end is to be acknowledged as well.
+        self.pulse.on_sent();
         if let Some(socket) = &self.socket {
             // It fails when the stream is broken, which the next call tells.
             let _ = socket.shutdown(std::net::Shutdown::Write);

@@ -9,6 +9,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use weft_base::{Backlog, PortError, PortOptions};
 
 use crate::error::port_error;
+use crate::pulse::Answers;
 
 /// A connect that has begun, or has failed already by the peer's answer.
 pub(crate) fn connect(remote: SocketAddr, options: &PortOptions) -> Result<(Socket, Option<PortError>), PortError> {
@@ -96,13 +97,47 @@ fn prepare(address: SocketAddr, options: &PortOptions) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Breaks the stream when the peer is not heard for `timeout`: bytes that are not acknowledged by TCP's user timeout, silence by
-/// keepalives that begin at half the time. These count in whole seconds, so silence takes at least two.
+/// What the kernel knows of the answers of a connected socket's peer.
+pub(crate) fn answers(socket: &Socket) -> Option<Answers> {
+    // SAFETY: Numbers, of which zero is one.
+    let mut info: libc::tcp_info = unsafe { core::mem::zeroed() };
+    let mut length = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: The descriptor is open as long as `socket` is borrowed; no more than `length` bytes are written to `info`, during the call.
+    let done = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut length)
+    };
+    (done == 0).then(|| Answers {
+        unacknowledged: info.tcpi_unacked > 0,
+        probes: info.tcpi_probes,
+        unsent: info.tcpi_notsent_bytes > 0,
+        last: Duration::from_millis(info.tcpi_last_ack_recv.into()),
+    })
+}
+
+/// Breaks the stream when the peer is silent for `timeout` while nothing is sent: by keepalives that begin at half the time. These count in whole seconds, so
+/// it takes at least two. While something is to be acknowledged there are none, and [`TcpPort::check_peer`](crate::TcpPort) looks.
 fn watch_peer(socket: &Socket, timeout: Duration) -> io::Result<()> {
-    // 0 would mean: as long as the operating system is patient.
-    socket.set_tcp_user_timeout(Some(timeout.max(Duration::from_millis(1))))?;
+    probe_often(socket, timeout / 8);
     let seconds = |duration: Duration| Duration::from_secs(duration.as_secs().clamp(1, 32_767));
     let probes =
         TcpKeepalive::new().with_time(seconds(timeout / 2)).with_interval(seconds(timeout / 6)).with_retries(3);
     socket.set_tcp_keepalive(&probes)
+}
+
+/// Has the kernel repeat what is not acknowledged, and probe a closed window, at least this often; without it, after some minutes, that is every two. The kernel
+/// takes 1 s to 120 s, and before Linux 6.15 has no such option: a host that vanishes while its window is closed for long is noticed later there.
+fn probe_often(socket: &Socket, interval: Duration) {
+    /// `linux/tcp.h`.
+    const TCP_RTO_MAX_MS: libc::c_int = 44;
+    let value = interval.as_millis().clamp(1000, 120_000) as libc::c_int;
+    // SAFETY: The descriptor is open as long as `socket` is borrowed; the value is read during the call alone, and as long as said.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            TCP_RTO_MAX_MS,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
+        )
+    };
 }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use slotmap::{DefaultKey, Key, KeyData, SlotMap};
-use weft_base::{Clock, Interest, Network, Random, Readiness, Time, Token};
+use weft_base::{Clock, Interest, Network, Port as _, Random, Readiness, Time, Token};
 use weft_memory::Registry;
 
 use crate::bell::Bell;
@@ -31,6 +31,11 @@ const CLOCK_EVERY_TURNS: u32 = 16;
 /// The operating system is asked about what it watches once in so many turns while connections are looked at: about listeners, that is, and about other connections when
 /// none of those that are looked at lets the turn pass in vain.
 const ASK_EVERY_TURNS: u32 = 32;
+
+/// How often a port is asked whether its peer's host still answers ([`weft_base::Port::check_peer`]).
+const LOOKS_PER_PEER_TIMEOUT: u32 = 16;
+/// However short the time-out, no more often than this.
+const SHORTEST_PEER_LOOK: Duration = Duration::from_millis(1);
 
 /// How long the NIC may sleep through a part of a long answer: not for ever, should the peer send something else in the middle of it.
 const LONGEST_DOZE: Duration = Duration::from_millis(10);
@@ -75,6 +80,8 @@ pub(crate) struct Engine<N: Network, C: Clock> {
     ready: Vec<Readiness>,
     /// The time of the present turn or command.
     now: Time,
+    /// How often it is to be seen to that peers' hosts still answer, and when it is due.
+    peer_looks: Option<(Duration, Time)>,
     /// No deadline of any connection is earlier.
     next_deadline: Option<Time>,
     turns: u32,
@@ -106,6 +113,8 @@ impl<N: Network, C: Clock> Engine<N, C> {
         turnstile: Arc<Turnstile>,
     ) -> Self {
         let now = clock.now();
+        let looks = network.looks_after_peers().then_some(settings.peer_timeout).flatten();
+        let peer_looks = looks.map(|timeout| (timeout / LOOKS_PER_PEER_TIMEOUT).max(SHORTEST_PEER_LOOK));
         Self {
             network,
             clock,
@@ -125,6 +134,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
             answering: Vec::with_capacity(64),
             ready: Vec::with_capacity(64),
             now,
+            peer_looks: peer_looks.map(|interval| (interval, now + interval)),
             next_deadline: None,
             turns: 0,
             runner: Runner::Visitor,
@@ -550,8 +560,11 @@ impl<N: Network, C: Clock> Engine<N, C> {
         }
         let due: Vec<DefaultKey> = self.keys_with(|connection| connection.deadline.is_some_and(|at| at <= now));
         for key in due {
+            // What it says last is sent, and it is looked at until it is over.
+            self.warm(key);
             self.with_connection(key, Connection::expire);
         }
+        self.look_after_peers();
         self.next_deadline = self
             .endpoints
             .values()
@@ -561,7 +574,38 @@ impl<N: Network, C: Clock> Engine<N, C> {
             })
             .chain(self.messengers.iter().flatten().filter_map(|messenger| messenger.wake_at()))
             .min();
+        self.note_peer_look();
         true
+    }
+
+    /// Ends the connections whose peers' hosts answer no more, when it is time to look.
+    fn look_after_peers(&mut self) {
+        let now = self.now;
+        let Some((interval, at)) = &mut self.peer_looks else { return };
+        if *at > now {
+            return;
+        }
+        *at = now + *interval;
+        let lost: Vec<DefaultKey> = self
+            .endpoints
+            .iter_mut()
+            .filter_map(|(key, endpoint)| match endpoint {
+                Endpoint::Connection(connection) => connection.port.check_peer(now).is_err().then_some(key),
+                Endpoint::Listener(_) => None,
+            })
+            .collect();
+        for key in lost {
+            self.start_connection(key);
+        }
+    }
+
+    /// While there are connections it is looked after their peers.
+    fn note_peer_look(&mut self) {
+        if self.connections > 0
+            && let Some((_, at)) = self.peer_looks
+        {
+            self.note_deadline(Some(at));
+        }
     }
 
     fn keys_with(&self, wanted: impl Fn(&Connection<N::Port>) -> bool) -> Vec<DefaultKey> {

@@ -111,7 +111,8 @@ pub struct Settings {
     pub close_timeout: Duration,
     /// How long an incoming connection waits for the application to accept or reject it, before it is rejected.
     pub decision_timeout: Duration,
-    /// Passed on as [`weft_base::PortOptions::peer_timeout`].
+    /// How long a peer's host may leave unanswered what it must answer, before the connection is broken ([`weft_base::PortOptions::peer_timeout`]). `None`: as long
+    /// as the operating system is patient.
     pub peer_timeout: Option<Duration>,
     /// Limits.
     pub limits: Limits,

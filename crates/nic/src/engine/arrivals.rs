@@ -28,7 +28,8 @@ impl<N: Network, C: Clock> Engine<N, C> {
         let key = self.endpoints.insert(Endpoint::Connection(Box::new(connection)));
         self.connections += 1;
         self.pool.prepare(self.connections);
-        self.next_deadline = [self.next_deadline, Some(deadline)].into_iter().flatten().min();
+        self.note_deadline(Some(deadline));
+        self.note_peer_look();
         Ok(key)
     }
 
@@ -127,8 +128,9 @@ impl<N: Network, C: Clock> Engine<N, C> {
 
     /// Takes a connection of another engine.
     pub(crate) fn adopt(&mut self, connection: Box<Connection<N::Port>>) -> DefaultKey {
-        self.next_deadline = [self.next_deadline, connection.deadline].into_iter().flatten().min();
+        self.note_deadline(connection.deadline);
         self.connections += 1;
+        self.note_peer_look();
         self.pool.prepare(self.connections);
         self.endpoints.insert(Endpoint::Connection(connection))
     }
