@@ -150,6 +150,10 @@ impl Host for Account {
         assert!(self.buffers.remove(&buffer), "a buffer is given back twice");
     }
 
+    fn announced(&mut self, send: &mut User) {
+        assert!(self.open.contains(&send.number), "request {} is announced after its end", send.number);
+    }
+
     fn sent(&mut self, send: User, _: Result<(), Failure>) {
         self.end(send.number);
     }

@@ -80,6 +80,12 @@ impl Loan {
         self.parts().iter().map(|part| part.length).sum()
     }
 
+    /// Whether it is memory of Rust's own, which nobody else uses until it comes back.
+    #[must_use]
+    pub const fn is_owned(&self) -> bool {
+        self.owner.is_some()
+    }
+
     /// The buffer that was lent, if it was one of Rust's own, and no work in flight uses it.
     #[must_use]
     pub fn into_buffer(mut self) -> Option<Buffer> {
@@ -253,6 +259,7 @@ mod tests {
     #[test]
     fn a_buffer_comes_back() {
         let mut loan = Loan::from(vec![0; 4]);
+        assert!(loan.is_owned() && !Loan::empty().is_owned());
         loan.copy_in(0, b"weft", &mut NoDigest);
         assert_eq!(&*loan.into_buffer().unwrap(), b"weft");
         assert!(Loan::empty().into_buffer().is_none());

@@ -65,7 +65,7 @@ pub trait Host {
     /// Copies bytes of a message that has come.
     fn place(&mut self, receive: &mut Self::Receive, offset: u64, bytes: &[u8]);
 
-    /// Lets a peer read the memory of a send, until [`Host::conceal_source`] or [`Host::sent`].
+    /// Lets a peer read the memory of a send, until [`Host::conceal_source`] or [`Host::sent`]. No parts: there is no room for it now, and the peer is to say where to write it instead.
     ///
     /// # Errors
     /// A limit is reached.
@@ -98,6 +98,8 @@ pub trait Host {
     /// Gives a buffer back.
     fn free(&mut self, buffer: BufferId);
 
+    /// A send has gone out as far as it can: it waits for the peer's application. It is told of once at most, and [`Host::sent`] still follows.
+    fn announced(&mut self, send: &mut Self::Send);
     /// A send has completed: its memory is the application's again.
     fn sent(&mut self, send: Self::Send, outcome: Result<(), Failure>);
     /// A receive has got a message, or failed; with `last`, it is over and its memory is the application's again. `what` is `None` when it is over and no (more) message came.

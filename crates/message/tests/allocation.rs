@@ -70,6 +70,7 @@ impl Host for Counter {
     }
     fn unload(&mut self, _: BufferId, (): &mut (), _: u64, _: u64) {}
     fn free(&mut self, _: BufferId) {}
+    fn announced(&mut self, (): &mut ()) {}
     fn sent(&mut self, (): (), outcome: Result<(), Failure>) {
         assert_eq!(outcome, Ok(()));
         self.sent += 1;

@@ -674,6 +674,88 @@ fn the_message_behind_twenty_thousand_unexpected_ones_arrives() {
     });
 }
 
+/// Two endpoints that may have few requests under way, and keep little.
+fn two_with_little(announced_depth: u32, injected_bytes: u64) -> Group {
+    let kind = Kind::plain(Progress::Hybrid);
+    let mut attributes = EndpointAttributes::at(kind.any());
+    attributes.settings.send_depth = 64;
+    attributes.settings.announced_depth = announced_depth;
+    attributes.settings.injected_bytes = injected_bytes;
+    attributes.settings.messages = MessageSettings { unexpected_bytes: 1 << 20, ..MessageSettings::default() };
+    Group::with(kind, 2, &attributes)
+}
+
+/// Sends it as soon as there is room for it.
+fn send_when_possible(end: &End, post: impl Fn() -> SendPost) {
+    let start = Instant::now();
+    while let Err(error) = end.endpoint.send(post()) {
+        assert!(error == EndpointError::Again && start.elapsed() < Duration::from_secs(60), "{error}");
+        end.endpoint.progress();
+    }
+}
+
+#[test]
+fn what_is_waited_for_passes_more_sends_than_may_be_under_way() {
+    const MESSAGES: u64 = 600;
+    // Short, injected, streamed, read; MPI asks for delivered ones.
+    for (length, inject) in [(8, false), (1000, false), (4000, true), (20_000, false), (150_000, false)] {
+        let group = two_with_little(1 << 20, 1 << 30);
+        let [a, b] = &group.ends[..] else { panic!() };
+        b.endpoint.receive(ReceivePost::new(vec![0; length]).matching(exactly(2)).context(7)).unwrap();
+        let content = vec![5; length];
+        for number in 0..=MESSAGES {
+            let tag = if number == MESSAGES { 2 } else { 1 };
+            send_when_possible(a, || {
+                let post = SendPost::new(a.peers[1], content.clone()).tag(tag).context(number);
+                SendPost { inject, ..post.level(if inject { Level::Handed } else { Level::Delivered }) }
+            });
+        }
+        b.done(7);
+        for number in 0..MESSAGES {
+            b.endpoint.receive(ReceivePost::new(vec![0; length]).matching(exactly(1)).context(number)).unwrap();
+            assert_eq!(b.done(number).buffer.unwrap()[..], content[..]);
+        }
+        for _ in 0..=MESSAGES {
+            let event = a.next();
+            assert!(event.outcome.is_ok(), "{event:?}");
+        }
+    }
+}
+
+#[test]
+fn sends_that_wait_for_their_receives_have_limits_of_their_own() {
+    // By number, and by the bytes of those that were injected.
+    for (announced, injected, inject, most) in [(100, 1 << 30, false, 100 + 64), (1 << 20, 100_000, true, 100)] {
+        let group = two_with_little(announced, injected);
+        let [a, b] = &group.ends[..] else { panic!() };
+        let (length, level) = if inject { (1000, Level::Handed) } else { (150_000, Level::Delivered) };
+        let content = vec![5; length];
+        let post = || SendPost { inject, ..SendPost::new(a.peers[1], content.clone()).tag(1).level(level) };
+        let (mut sent, mut completed) = (0, 0);
+        for _ in 0..100 {
+            send_when_possible(a, post);
+            sent += 1;
+        }
+        // Some may still go out whole, those of 1000 bytes for which the peer has room.
+        for _ in 0..2000 {
+            match a.endpoint.send(post()) {
+                Ok(()) => sent += 1,
+                Err(error) => assert_eq!(error, EndpointError::Again),
+            }
+            while a.events.poll().is_some() {
+                completed += 1;
+            }
+            assert!(sent - completed <= most, "{sent} sent, {completed} completed");
+        }
+        assert!(sent < 2000, "nothing was refused");
+        for number in 0..sent {
+            b.endpoint.receive(ReceivePost::new(vec![0; length]).matching(exactly(1)).context(number)).unwrap();
+            b.done(number);
+        }
+        send_when_possible(a, post);
+    }
+}
+
 #[test]
 fn an_acknowledgement_goes_with_the_answer() {
     const ROUNDS: u64 = 10;

@@ -308,6 +308,25 @@ def flood(t):
 
 
 @case
+def overtaking(t):
+    """12 000 nonblocking sends of one tag, none of them waited for, and then one of another tag, which is: for messages that go out at once, and for such that stay with their sender."""
+    number = 12_000
+    for size in (8, 1000, 16_000, 20_000):
+        data = payload(size, size)
+        if t.rank == 1:
+            requests = [t.comm.Isend([data, MPI.BYTE], 0, 1) for _ in range(number)]
+            requests.append(t.comm.Isend([data, MPI.BYTE], 0, 2))
+            MPI.Request.Waitall(requests)
+            t.sent((number + 1) * size)
+        elif t.rank == 0:
+            for tag in [2] + [1] * number:
+                buffer = Buffer(size)
+                t.comm.Recv(buffer.view, 1, tag)
+                buffer.check(f"a message with tag {tag}", data)
+            t.received((number + 1) * size)
+
+
+@case
 def posted(t):
     """1000 receives wait; their messages come in another order."""
     tags = list(range(1000))

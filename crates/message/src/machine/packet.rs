@@ -193,8 +193,10 @@ impl<H: Host> Machine<H> {
 
     /// All bytes of a message have gone out.
     fn on_whole_sent(&mut self, key: SendKey, host: &mut H) {
-        if self.outgoing[key].delivery {
-            self.outgoing[key].stage = Stage::Delivering;
+        let outgoing = &mut self.outgoing[key];
+        if outgoing.delivery {
+            outgoing.stage = Stage::Delivering;
+            host.announced(&mut outgoing.user);
         } else {
             self.complete_send(key, Ok(()), host);
         }
@@ -210,6 +212,7 @@ impl<H: Host> Machine<H> {
             (Stage::Asked, Parts::new())
         } else {
             match host.expose_source(outgoing.peer, &mut outgoing.user) {
+                Ok(parts) if parts.is_empty() => (Stage::Asked, parts),
                 Ok(parts) => (Stage::Exposed, parts),
                 Err(failure) => {
                     self.complete_send(key, Err(failure), host);
@@ -218,6 +221,7 @@ impl<H: Host> Machine<H> {
             }
         };
         outgoing.stage = stage;
+        host.announced(&mut outgoing.user);
         draft.push(&Record::Request {
             envelope: outgoing.envelope,
             id: id(key),

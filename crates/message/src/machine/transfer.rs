@@ -37,7 +37,12 @@ impl<H: Host> Machine<H> {
         let incoming = &mut self.incoming[key];
         let Body::Asked { id: peers_id } = incoming.body else { return };
         let Some(cost) = incoming.length.max(1).checked_next_multiple_of(BUFFER_UNIT) else { return };
-        if incoming.is_held() || self.budget.is_scarce() || !self.budget.take(cost) {
+        // Longer ones wait for their receive, whoever is to read or write them.
+        if incoming.length > self.settings.eager_bytes
+            || incoming.is_held()
+            || self.budget.is_scarce()
+            || !self.budget.take(cost)
+        {
             return;
         }
         let Some((buffer, sink)) = host.allocate(incoming.peer, incoming.length) else {

@@ -11,7 +11,7 @@ use weft_rdmap::{CompletionKind, Status};
 
 use super::EndpointSettings;
 use super::connect::Doubted;
-use super::joint::{Joint, copy_of, receive_of, send_of};
+use super::joint::{Joint, copy_of, injected_bytes, receive_of, send_of};
 use super::link::{Link, LinkKey, Purpose};
 use super::request::{
     Address, AtomicPost, Completed, EndpointError, EndpointFailure, Event, ReceivePost, SendPost, TransferPost,
@@ -362,7 +362,11 @@ impl Core {
         if self.joint.peers.get(peer).is_none() {
             return Err(EndpointError::UnknownPeer(peer));
         }
-        if self.joint.sends_under_way >= self.settings.send_depth as usize {
+        // What waits for the peers' applications must not keep what is sent next from them: they may wait for that first.
+        let (under_way, announced) = (self.joint.sends_under_way, self.joint.sends_announced);
+        if under_way - announced >= self.settings.send_depth as usize
+            || announced >= self.settings.announced_depth as usize
+        {
             return Err(EndpointError::Again);
         }
         self.joint.sends_under_way += 1;
@@ -375,16 +379,20 @@ impl Core {
         engine: &mut Engine<N, C>,
     ) -> Result<(), EndpointError> {
         check_injected(post.inject, post.memory.length(), &self.settings)?;
+        let injected = if post.inject { injected_bytes(post.memory.length()) } else { 0 };
+        if injected > 0 && self.joint.injected_bytes + injected > self.settings.injected_bytes {
+            return Err(EndpointError::Again);
+        }
         self.admit(post.peer)?;
+        self.joint.injected_bytes += injected;
         let peer = post.peer;
         self.joint.counts.endpoint_sends += 1;
         self.joint.counts.endpoint_sent_bytes += post.memory.length() as u64;
         let Some(known) = self.joint.peers.get_mut(peer) else { return Ok(()) };
         let waits = known.work.iter().any(Work::is_user) || (post.fence && known.under_way > 0);
         if waits {
-            if post.inject {
+            if post.inject && !post.memory.is_owned() {
                 post.memory = copy_of(&post.memory);
-                post.inject = false;
             }
             self.joint.add_work(peer, Work::Send(Box::new(post)));
         } else {

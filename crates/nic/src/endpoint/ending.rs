@@ -4,6 +4,7 @@ use slotmap::DefaultKey;
 use weft_base::{Clock, Network, PeerId};
 
 use super::core::Core;
+use super::joint::injected_bytes;
 use super::link::Phase;
 use super::request::{Completed, EndpointFailure, Event, SendPost};
 use super::transfer::{Transfer, Work};
@@ -90,6 +91,9 @@ impl Core {
 
     fn fail_send(&mut self, post: SendPost, failure: EndpointFailure) {
         let peer = post.peer;
+        if post.inject {
+            self.joint.injected_bytes -= injected_bytes(post.memory.length());
+        }
         if let Some(known) = self.joint.peers.get_mut(peer) {
             known.under_way += 1;
         }

@@ -17,6 +17,11 @@ use crate::counters::Counters;
 /// Injected messages up to so many bytes are kept in the request itself.
 const SMALL: usize = 64;
 
+/// So many sends at most have their memory exposed at a time, so that the memory table has room for others. Peers say where to write the messages of those beyond,
+const MOST_EXPOSED: usize = 8192;
+/// but for those that are longer than this: they are no work for one write.
+const LONGEST_WRITTEN: u64 = 1 << 30;
+
 /// A message on its way out.
 #[derive(Debug)]
 pub(super) struct Outbound {
@@ -24,6 +29,11 @@ pub(super) struct Outbound {
     pub(super) context: u64,
     pub(super) marks: u32,
     tagged: bool,
+    /// Bytes that count for [`Joint::injected_bytes`].
+    injected: u64,
+    /// It waits for the peer's application.
+    is_announced: bool,
+    is_exposed: bool,
     memory: Outgoing,
 }
 
@@ -44,10 +54,21 @@ impl Outbound {
             let mut bytes = [0; SMALL];
             post.memory.copy_out(0, &mut bytes[..length], &mut NoDigest);
             Outgoing::Small { bytes, length: length as u8 }
+        } else if post.memory.is_owned() {
+            Outgoing::Lent(post.memory)
         } else {
             Outgoing::Lent(copy_of(&post.memory))
         };
-        Self { peer: post.peer, context: post.context, marks: post.marks, tagged: post.tag.is_some(), memory }
+        Self {
+            peer: post.peer,
+            context: post.context,
+            marks: post.marks,
+            tagged: post.tag.is_some(),
+            injected: if post.inject { injected_bytes(length) } else { 0 },
+            is_announced: false,
+            is_exposed: false,
+            memory,
+        }
     }
 
     pub(super) fn length(&self) -> u64 {
@@ -64,6 +85,11 @@ impl Outbound {
             Outgoing::Small { .. } => Err(Failure::NoMemory),
         }
     }
+}
+
+/// What an injected message of this length counts for [`Joint::injected_bytes`]: those that are kept in the request itself count nothing.
+pub(super) const fn injected_bytes(length: usize) -> u64 {
+    if length <= SMALL { 0 } else { length as u64 }
 }
 
 /// A copy of lent memory, for the lender wants it back at once.
@@ -132,7 +158,13 @@ pub(super) struct Joint {
     pub(super) answers: Vec<Answered>,
     /// Transfers of the messages' protocols for which there was no place in the memory table.
     pub(super) failed: Vec<Ticket>,
+    /// Requests of the application that have not completed: sends, transfers, atomics.
     pub(super) sends_under_way: usize,
+    /// Of these, sends that have gone out and wait for the peers' applications.
+    pub(super) sends_announced: usize,
+    sends_exposed: usize,
+    /// Bytes of injected messages that have not completed.
+    pub(super) injected_bytes: u64,
     pub(super) receives_posted: usize,
     /// What was counted since the engine has taken it over.
     pub(super) counts: Counts,
@@ -156,6 +188,9 @@ impl Joint {
             answers: Vec::new(),
             failed: Vec::new(),
             sends_under_way: 0,
+            sends_announced: 0,
+            sends_exposed: 0,
+            injected_bytes: 0,
             receives_posted: 0,
             counts: Counts::default(),
         }
@@ -266,12 +301,18 @@ impl Host for Joint {
     }
 
     fn expose_source(&mut self, _: PeerId, send: &mut Outbound) -> Result<Parts, Failure> {
+        if self.sends_exposed >= MOST_EXPOSED && send.length() <= LONGEST_WRITTEN {
+            return Ok(Parts::new());
+        }
         let memory = send.lent()?;
         ensure_registered(memory, &self.registry, self.domain, Access::REMOTE_READ).map_err(|_| Failure::NoMemory)?;
+        self.sends_exposed += usize::from(!core::mem::replace(&mut send.is_exposed, true));
+        let memory = send.lent()?;
         Ok(parts_of(memory.regions(), 0, memory.length() as u64))
     }
 
     fn conceal_source(&mut self, send: &mut Outbound) {
+        self.sends_exposed -= usize::from(core::mem::take(&mut send.is_exposed));
         if let Ok(memory) = send.lent() {
             // Answers to reads hold it no longer than they are sent.
             let _ = memory.unregister();
@@ -352,8 +393,15 @@ impl Host for Joint {
         }
     }
 
+    fn announced(&mut self, send: &mut Outbound) {
+        self.sends_announced += usize::from(!core::mem::replace(&mut send.is_announced, true));
+    }
+
     fn sent(&mut self, send: Outbound, outcome: Result<(), Failure>) {
-        let Outbound { peer, context, marks, tagged, .. } = send;
+        let Outbound { peer, context, marks, tagged, injected, is_announced, is_exposed, .. } = send;
+        self.sends_announced -= usize::from(is_announced);
+        self.sends_exposed -= usize::from(is_exposed);
+        self.injected_bytes -= injected;
         let length = send.length();
         let outcome = outcome.map_err(|failure| self.explain(failure, Some(peer), 0));
         let buffer = match send.memory {

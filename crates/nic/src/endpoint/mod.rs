@@ -48,12 +48,16 @@ pub struct EndpointSettings {
     /// Protocols, credits, and what is kept for unexpected messages.
     pub messages: weft_message::Settings,
     /// Messages and writes up to so many bytes may be injected: copied, so that nobody waits for them. Programs that ask for delivery-complete, as MPICH does, wait for the
-    /// peer's answer to all others. Of those that wait to be sent as many copies are kept as requests may be under way.
+    /// peer's answer to all others.
     pub inject_bytes: u32,
+    /// Bytes of injected messages that have not gone out, or that stay here until their receives are posted. Beyond them nothing is injected.
+    pub injected_bytes: u64,
     /// Operand bytes of one atomic operation, at most.
     pub atomic_bytes: u32,
-    /// Sends, transfers and atomics under way, at most.
+    /// Sends, transfers and atomics under way, at most, without the sends of `announced_depth`.
     pub send_depth: u32,
+    /// Sends that have gone out, or were announced to their peers, and wait for the receives to be posted there, at most. Beyond them nothing is sent until some of them are received.
+    pub announced_depth: u32,
     /// Receives posted, at most.
     pub receive_depth: u32,
     /// Peers known, at most.
@@ -69,8 +73,10 @@ impl Default for EndpointSettings {
         Self {
             messages: weft_message::Settings::default(),
             inject_bytes: 16 * 1024,
+            injected_bytes: 1 << 30,
             atomic_bytes: 8192,
             send_depth: 4096,
+            announced_depth: 1 << 20,
             receive_depth: 1 << 20,
             peers: 1 << 16,
             connect_timeout: Duration::from_secs(10),

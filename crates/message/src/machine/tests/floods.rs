@@ -32,6 +32,12 @@ fn what_is_waited_for_passes_12_000_messages_that_are_not() {
             let many: Vec<_> = (0..12_000).map(|_| world.send(0, 1, Some(1), length, delivery)).collect();
             let last = world.send(0, 1, Some(2), length, delivery);
             world.settle();
+            // None of them waits to be sent, so that none is in the way of the next ones.
+            let open = world.nodes[0].machine.outgoing.len();
+            assert_eq!(
+                (world.nodes[0].host.announced, world.nodes[0].machine.peers.at(PeerId(1)).queue.len()),
+                (open, 0)
+            );
             let posted = world.receive(1, Some(0), tag(2), length, None);
             world.settle();
             assert_eq!(world.told(1), [got(posted, last, 2, length)]);
@@ -46,6 +52,23 @@ fn what_is_waited_for_passes_12_000_messages_that_are_not() {
             assert!(!world.nodes[1].machine.budget.is_scarce());
         }
     }
+}
+
+#[test]
+fn long_messages_that_cannot_be_exposed_now_are_asked_for() {
+    let mut world = World::pair(&small());
+    world.nodes[0].host.most_sources = Some(20);
+    let sends: Vec<_> = (0..200).map(|at| world.send(0, 1, Some(at), 6000, at % 2 == 0)).collect();
+    world.settle();
+    // Each is in two parts.
+    assert_eq!((world.nodes[0].host.exposed(), world.nodes[0].host.announced), (20, 200));
+    assert_eq!((world.nodes[1].host.buffers(), world.told(0).len()), (0, 0), "they wait for their receives");
+    for (at, send) in (0..200).zip(sends).collect::<Vec<_>>().into_iter().rev() {
+        let posted = world.receive(1, Some(0), tag(at), 6000, None);
+        world.settle();
+        assert_eq!(world.told(1), [got(posted, send, at, 6000)]);
+    }
+    assert_eq!((world.told(0).len(), world.nodes[0].host.announced), (200, 0));
 }
 
 #[test]

@@ -34,6 +34,7 @@ pub(super) struct SendUser {
     pub(super) number: u64,
     pub(super) memory: Memory,
     stags: Vec<Stag>,
+    announced: bool,
 }
 
 pub(super) struct ReceiveUser {
@@ -65,6 +66,10 @@ pub(super) struct TestHost {
     next: u32,
     pub(super) refuse_sinks: bool,
     pub(super) refuse_sources: bool,
+    /// Sources may be exposed only while fewer than this are.
+    pub(super) most_sources: Option<usize>,
+    /// Sends that were announced and have not completed.
+    pub(super) announced: usize,
 }
 
 impl TestHost {
@@ -132,6 +137,9 @@ impl Host for TestHost {
         if self.refuse_sources {
             return Err(Failure::NoMemory);
         }
+        if self.most_sources.is_some_and(|most| self.exposed() >= most) {
+            return Ok(Parts::new());
+        }
         let length = send.memory.borrow().len() as u64;
         let (parts, stags) = self.expose(&send.memory.clone(), 0, length);
         send.stags.extend(stags);
@@ -198,8 +206,14 @@ impl Host for TestHost {
         self.regions.remove(&stag);
     }
 
+    fn announced(&mut self, send: &mut SendUser) {
+        assert!(!core::mem::replace(&mut send.announced, true), "twice");
+        self.announced += 1;
+    }
+
     fn sent(&mut self, mut send: SendUser, outcome: Result<(), Failure>) {
         self.conceal(&mut send.stags);
+        self.announced -= usize::from(send.announced);
         self.told.push(Told::Sent { number: send.number, outcome });
     }
 
@@ -303,7 +317,7 @@ impl World {
         self.next_number += 1;
         let number = self.next_number;
         let memory = Rc::new(RefCell::new(content(number, length)));
-        let user = SendUser { number, memory, stags: Vec::new() };
+        let user = SendUser { number, memory, stags: Vec::new(), announced: false };
         let peer = PeerId(to as u32);
         let Node { machine, host } = &mut self.nodes[from];
         machine.send(Send { peer, tag, data: Some(number), length, delivery, user }, host);
