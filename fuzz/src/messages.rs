@@ -119,7 +119,7 @@ impl Host for Account {
         Ok(Self::parts(length))
     }
 
-    fn conceal_sink(&mut self, _: &mut User) {}
+    fn conceal_sink(&mut self, _: &mut User, _: u64) {}
 
     fn read(&mut self, peer: PeerId, ticket: Ticket, receive: &mut User, offset: u64, source: RemotePart) {
         assert!(offset + source.length <= receive.length, "beyond the receive's memory");

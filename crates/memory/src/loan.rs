@@ -16,10 +16,19 @@ use crate::{Access, Buffer, MemoryError, Region, Registry, bytes};
 pub struct Loan {
     parts: Parts,
     owner: Option<Buffer>,
-    regions: Option<Box<Regions>>,
+    registered: Option<Box<Registered>>,
 }
 
 type Regions = ArrayVec<Region, MAX_GATHER>;
+
+/// What is registered of a loan.
+#[derive(Default)]
+struct Registered {
+    /// Of all of it, piece by piece.
+    whole: Regions,
+    /// Of ranges of it, by their numbers.
+    ranges: Vec<(u64, Regions)>,
+}
 
 enum Parts {
     One(Part),
@@ -42,7 +51,7 @@ impl Loan {
     /// No bytes.
     #[must_use]
     pub const fn empty() -> Self {
-        Self { parts: Parts::One(Part { pointer: NonNull::dangling(), length: 0 }), owner: None, regions: None }
+        Self { parts: Parts::One(Part { pointer: NonNull::dangling(), length: 0 }), owner: None, registered: None }
     }
 
     /// Memory of somebody else, in one piece.
@@ -53,7 +62,7 @@ impl Loan {
     /// through [`Loan::regions`]), they must be valid for writes, too, and nobody else may read them meanwhile.
     #[must_use]
     pub const unsafe fn foreign(pointer: NonNull<u8>, length: usize) -> Self {
-        Self { parts: Parts::One(Part { pointer, length }), owner: None, regions: None }
+        Self { parts: Parts::One(Part { pointer, length }), owner: None, registered: None }
     }
 
     /// Memory of somebody else, in up to [`MAX_GATHER`] pieces that are one run of bytes to the operation. `None` when there are more.
@@ -71,7 +80,7 @@ impl Loan {
             [one] => Parts::One(*one),
             _ => Parts::Several(Box::new(all)),
         };
-        Some(Self { parts, owner: None, regions: None })
+        Some(Self { parts, owner: None, registered: None })
     }
 
     /// Bytes of all pieces together.
@@ -124,7 +133,7 @@ impl Loan {
     }
 
     /// Registers each piece that is not empty, in order: what a peer, or a work request of our own, may use until [`Loan::unregister`] or the loan's end.
-    /// What was registered before is replaced.
+    /// What was registered of all of it before is replaced.
     ///
     /// # Errors
     /// A limit is reached, the domain is unknown, or work in flight uses what was registered before.
@@ -134,35 +143,88 @@ impl Loan {
         domain: DomainId,
         access: Access,
     ) -> Result<&[Region], MemoryError> {
-        self.unregister()?;
-        let mut regions = Box::new(Regions::new());
-        for part in self.parts().iter().filter(|part| part.length > 0) {
-            // SAFETY: Whoever lent it promised as much, for regions made of it too; and what is Rust's own is kept until nothing uses them.
-            let memory = unsafe { Buffer::foreign(part.pointer, part.length) };
-            regions.push(registry.register(domain, memory, access, 0)?);
+        if let Some(registered) = &mut self.registered {
+            end(&mut registered.whole)?;
         }
-        Ok(self.regions.insert(regions))
+        let regions = self.regions_of(registry, domain, access, 0, self.length())?;
+        let registered = self.registered.get_or_insert_default();
+        registered.whole = regions;
+        Ok(&registered.whole)
     }
 
-    /// What is registered of it, piece by piece.
+    /// Registers `length` bytes from `offset` on and nothing else, until [`Loan::unregister_range`] with this number, or the loan's end.
+    ///
+    /// # Errors
+    /// A limit is reached, or the domain is unknown.
+    ///
+    /// # Panics
+    /// When the range reaches past the end: that is a bug of the caller, never of a peer.
+    pub fn register_range(
+        &mut self,
+        registry: &Registry,
+        domain: DomainId,
+        access: Access,
+        (offset, length): (usize, usize),
+        number: u64,
+    ) -> Result<&[Region], MemoryError> {
+        let regions = self.regions_of(registry, domain, access, offset, length)?;
+        let ranges = &mut self.registered.get_or_insert_default().ranges;
+        ranges.push((number, regions));
+        Ok(ranges.last().map_or(&[], |(_, regions)| regions))
+    }
+
+    fn regions_of(
+        &self,
+        registry: &Registry,
+        domain: DomainId,
+        access: Access,
+        offset: usize,
+        length: usize,
+    ) -> Result<Regions, MemoryError> {
+        let mut regions = Regions::new();
+        let mut failure = None;
+        self.each(offset, length, |pointer, length| {
+            let Some(pointer) = NonNull::new(pointer).filter(|_| length > 0 && failure.is_none()) else { return };
+            // SAFETY: `each` gives pieces that lie inside. Whoever lent them promised as much, for regions made of it too; and what is Rust's own is kept until nothing uses them.
+            let memory = unsafe { Buffer::foreign(pointer, length) };
+            match registry.register(domain, memory, access, 0) {
+                Ok(region) => regions.push(region),
+                Err(error) => failure = Some(error),
+            }
+        });
+        failure.map_or(Ok(regions), Err)
+    }
+
+    /// What is registered of all of it, piece by piece.
     #[must_use]
     pub fn regions(&self) -> &[Region] {
-        self.regions.as_deref().map_or(&[], |regions| regions)
+        self.registered.as_deref().map_or(&[], |registered| &registered.whole)
     }
 
-    /// Ends the registration.
+    /// Ends the registration of the ranges with this number.
+    ///
+    /// # Errors
+    /// Work in flight uses it still: then what is left of it stays.
+    pub fn unregister_range(&mut self, number: u64) -> Result<(), MemoryError> {
+        let Some(registered) = &mut self.registered else { return Ok(()) };
+        for (_, regions) in registered.ranges.iter_mut().filter(|(known, _)| *known == number) {
+            end(regions)?;
+        }
+        registered.ranges.retain(|(_, regions)| !regions.is_empty());
+        Ok(())
+    }
+
+    /// Ends the registration of all of it, and of all ranges.
     ///
     /// # Errors
     /// Work in flight uses it still: then what is left of it stays.
     pub fn unregister(&mut self) -> Result<(), MemoryError> {
-        let Some(regions) = &mut self.regions else { return Ok(()) };
-        while let Some(region) = regions.pop() {
-            if let Err((region, error)) = region.deregister() {
-                regions.push(region);
-                return Err(error);
-            }
-        }
-        self.regions = None;
+        let Some(registered) = &mut self.registered else { return Ok(()) };
+        let Registered { whole, ranges } = &mut **registered;
+        // All that can end does, whatever else can't.
+        let ended = ranges.iter_mut().map(|(_, regions)| regions).chain([whole]).map(end).fold(Ok(()), Result::and);
+        ended?;
+        self.registered = None;
         Ok(())
     }
 
@@ -194,17 +256,32 @@ impl Loan {
     }
 }
 
+/// Ends regions. Those that work in flight uses stay.
+fn end(regions: &mut Regions) -> Result<(), MemoryError> {
+    while let Some(region) = regions.pop() {
+        if let Err((region, error)) = region.deregister() {
+            regions.push(region);
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
 impl Drop for Loan {
     fn drop(&mut self) {
         // Out of the way first, so that nothing that goes wrong can free it while it is registered.
         let owner = ManuallyDrop::new(self.owner.take());
         let ended = self.unregister();
         let Some(owner) = ManuallyDrop::into_inner(owner) else { return };
-        match (ended, self.regions()) {
-            (Ok(()), _) => drop(owner),
-            // A buffer is one piece, and so one region.
-            (Err(_), [region]) => region.keep(owner),
-            (Err(_), _) => core::mem::forget(owner),
+        if ended.is_ok() {
+            return drop(owner);
+        }
+        let left = self.registered.take().unwrap_or_default();
+        let mut regions = left.ranges.into_iter().flat_map(|(_, regions)| regions).chain(left.whole);
+        match (regions.next(), regions.next()) {
+            (Some(region), None) => region.keep(owner),
+            // Work in flight uses several regions of it, and nobody knows which of them is the last.
+            _ => core::mem::forget(owner),
         }
     }
 }
@@ -212,7 +289,7 @@ impl Drop for Loan {
 impl From<Buffer> for Loan {
     fn from(buffer: Buffer) -> Self {
         let part = Part { pointer: buffer.pointer(), length: buffer.len() };
-        Self { parts: Parts::One(part), owner: Some(buffer), regions: None }
+        Self { parts: Parts::One(part), owner: Some(buffer), registered: None }
     }
 }
 
@@ -300,6 +377,51 @@ mod tests {
         assert!(stags.iter().all(|stag| registry.check_remote(domain, *stag, 0, 1, RemoteRight::Read).is_err()));
         assert!(registry.copy_in(&place, &[0, 0], &mut NoDigest).is_err());
         assert_eq!(second[4..6], [9, 9]);
+    }
+
+    #[test]
+    fn a_range_is_registered_for_itself_until_it_ends() {
+        let (registry, domain) = registry();
+        let (mut first, mut second) = (vec![1u8; 8], vec![2u8; 16]);
+        let pieces = [&mut first, &mut second].map(|piece| (NonNull::new(piece.as_mut_ptr()).unwrap(), piece.len()));
+        // SAFETY: Both outlive the loan, and nobody touches them meanwhile.
+        let mut loan = unsafe { Loan::foreign_parts(pieces) }.unwrap();
+        let stags =
+            |regions: &[Region]| regions.iter().map(|region| (region.stag(), region.length())).collect::<Vec<_>>();
+        let one = stags(loan.register_range(&registry, domain, Access::all(), (6, 5), 6).unwrap());
+        let other = stags(loan.register_range(&registry, domain, Access::all(), (11, 13), 11).unwrap());
+        assert_eq!(one.iter().chain(&other).map(|(_, length)| *length).collect::<Vec<_>>(), [2, 3, 13]);
+        assert!(loan.register_range(&registry, domain, Access::all(), (24, 0), 24).unwrap().is_empty());
+        let good = |stag, length| registry.check_remote(domain, stag, 0, length, RemoteRight::Write).is_ok();
+        assert!(good(one[1].0, 3) && !good(one[1].0, 4), "the next byte is the other's");
+        let place = registry.check_remote(domain, one[1].0, 0, 3, RemoteRight::Write).unwrap();
+        registry.copy_in(&place, &[9; 3], &mut NoDigest).unwrap();
+        loan.register(&registry, domain, Access::LOCAL_WRITE).unwrap();
+        assert!(good(one[0].0, 2) && good(other[0].0, 13), "all of it is something else");
+        loan.unregister_range(6).unwrap();
+        assert!(!good(one[0].0, 1) && !good(one[1].0, 1) && good(other[0].0, 13));
+        assert_eq!(loan.regions().len(), 2);
+        loan.unregister().unwrap();
+        assert!(!good(other[0].0, 1) && loan.regions().is_empty());
+        drop(loan);
+        assert_eq!((second[..4].to_vec(), registry.release_domain(domain)), (vec![9, 9, 9, 2], Ok(())));
+    }
+
+    #[test]
+    fn a_range_in_flight_outlives_the_loan() {
+        let (registry, domain) = registry();
+        let mut loan = Loan::from(vec![7; 8]);
+        let slice =
+            loan.register_range(&registry, domain, Access::LOCAL_READ, (2, 4), 1).unwrap()[0].slice(..).unwrap();
+        registry.pin(domain, slice, LocalRight::Read).unwrap();
+        assert_eq!(loan.unregister_range(1), Err(MemoryError::InFlight { pins: 1 }));
+        assert_eq!(loan.unregister(), Err(MemoryError::InFlight { pins: 1 }));
+        drop(loan);
+        let mut seen = [0; 4];
+        registry.copy_out(&slice, &mut seen, &mut NoDigest).unwrap();
+        assert_eq!(seen, [7; 4]);
+        registry.unpin(slice);
+        assert_eq!(registry.release_domain(domain), Ok(()));
     }
 
     #[test]

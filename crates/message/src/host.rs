@@ -72,7 +72,8 @@ pub trait Host {
     fn expose_source(&mut self, peer: PeerId, send: &mut Self::Send) -> Result<Parts, Failure>;
     /// Ends that.
     fn conceal_source(&mut self, send: &mut Self::Send);
-    /// Lets a peer write `length` bytes of a receive's memory from `offset` on, until [`Host::conceal_sink`] or the last [`Host::received`].
+    /// Lets a peer write `length` bytes of a receive's memory from `offset` on, and no others, until [`Host::conceal_sink`] with this offset or the last [`Host::received`].
+    /// A receive of many may have several of these at a time, for several peers.
     ///
     /// # Errors
     /// A limit is reached.
@@ -84,7 +85,7 @@ pub trait Host {
         length: u64,
     ) -> Result<Parts, Failure>;
     /// Ends that.
-    fn conceal_sink(&mut self, receive: &mut Self::Receive);
+    fn conceal_sink(&mut self, receive: &mut Self::Receive, offset: u64);
 
     /// Reads from a peer's memory into a receive's, from `offset` on. [`crate::Machine::handle_transferred`] answers.
     fn read(&mut self, peer: PeerId, ticket: Ticket, receive: &mut Self::Receive, offset: u64, source: RemotePart);

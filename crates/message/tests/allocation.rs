@@ -62,7 +62,7 @@ impl Host for Counter {
     fn expose_sink(&mut self, _: PeerId, (): &mut (), _: u64, _: u64) -> Result<Parts, Failure> {
         Err(Failure::NoMemory)
     }
-    fn conceal_sink(&mut self, (): &mut ()) {}
+    fn conceal_sink(&mut self, (): &mut (), _: u64) {}
     fn read(&mut self, _: PeerId, _: Ticket, (): &mut (), _: u64, _: RemotePart) {}
     fn write(&mut self, _: PeerId, _: Ticket, (): &mut (), _: u64, _: RemotePart) {}
     fn allocate(&mut self, _: PeerId, _: u64) -> Option<(BufferId, RemotePart)> {

@@ -24,8 +24,6 @@ pub(super) struct Receiving<R> {
     used: u64,
     /// Messages that are on their way into it.
     pending: usize,
-    /// Of these, those that the peer writes.
-    pub(super) exposed: usize,
     /// It takes no more messages.
     is_full: bool,
     /// It ends like this, when no message is on its way into it any more.
@@ -187,7 +185,6 @@ impl<H: Host> Machine<H> {
             least: receive.many.map_or(u64::MAX, |least| least.max(1)),
             used: 0,
             pending: 0,
-            exposed: 0,
             is_full: false,
             failure: None,
             user: receive.user,

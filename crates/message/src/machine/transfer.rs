@@ -73,7 +73,6 @@ impl<H: Host> Machine<H> {
         };
         match sink {
             Ok(sink) => {
-                receive.exposed += usize::from(fitting > 0);
                 incoming.body = Body::Direct;
                 self.clear(peer, key, peers_id, sink);
             }
@@ -113,11 +112,7 @@ impl<H: Host> Machine<H> {
     pub(super) fn conceal(&mut self, key: IncomingKey, host: &mut H) {
         let incoming = &self.incoming[key];
         let Some(landing) = incoming.landing.filter(|landing| landing.fitting(incoming.length) > 0) else { return };
-        let receive = &mut self.receives[landing.receive];
-        receive.exposed -= 1;
-        if receive.exposed == 0 {
-            host.conceal_sink(&mut receive.user);
-        }
+        host.conceal_sink(&mut self.receives[landing.receive].user, landing.offset);
     }
 
     /// Asks for the next pieces of a message. When none is left and all are here, it is finished.

@@ -105,7 +105,6 @@ pub(super) struct Inbound {
     pub(super) context: u64,
     marks: u32,
     tagged: bool,
-    takes_many: bool,
     /// The only peer that it takes messages from.
     source: Option<PeerId>,
     memory: Loan,
@@ -117,7 +116,6 @@ impl Inbound {
             context: post.context,
             marks: post.marks,
             tagged: post.matching.is_some(),
-            takes_many: post.many.is_some(),
             source: post.source,
             memory: post.memory,
         }
@@ -320,21 +318,21 @@ impl Host for Joint {
     }
 
     fn expose_sink(&mut self, _: PeerId, receive: &mut Inbound, offset: u64, length: u64) -> Result<Parts, Failure> {
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-        ensure_registered(&mut receive.memory, &self.registry, self.domain, access).map_err(|_| Failure::NoMemory)?;
-        Ok(parts_of(receive.memory.regions(), offset, length))
+        // Other bytes of it may be another message's, or the application's to keep.
+        let (registry, range) = (&self.registry, (offset as usize, length as usize));
+        let regions = receive
+            .memory
+            .register_range(registry, self.domain, Access::REMOTE_WRITE, range, offset)
+            .map_err(|_| Failure::NoMemory)?;
+        Ok(parts_of(regions, 0, length))
     }
 
-    fn conceal_sink(&mut self, receive: &mut Inbound) {
-        // Other messages may be on their way into one that takes many.
-        if !receive.takes_many {
-            let _ = receive.memory.unregister();
-        }
+    fn conceal_sink(&mut self, receive: &mut Inbound, offset: u64) {
+        let _ = receive.memory.unregister_range(offset);
     }
 
     fn read(&mut self, peer: PeerId, ticket: Ticket, receive: &mut Inbound, offset: u64, source: RemotePart) {
-        let access = if receive.takes_many { Access::LOCAL_WRITE | Access::REMOTE_WRITE } else { Access::LOCAL_WRITE };
-        let registered = ensure_registered(&mut receive.memory, &self.registry, self.domain, access);
+        let registered = ensure_registered(&mut receive.memory, &self.registry, self.domain, Access::LOCAL_WRITE);
         let sink = registered.ok().and_then(|()| gather_of(receive.memory.regions(), offset, source.length));
         let Some(sink) = sink else {
             self.failed.push(ticket);
@@ -477,4 +475,54 @@ pub(super) fn receive_of(post: ReceivePost) -> weft_message::Receive<Inbound> {
     let (source, matching, many) = (post.source, post.matching, post.many);
     let length = post.memory.length() as u64;
     weft_message::Receive { source, matching, length, many, user: Inbound::new(post) }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_base::Stag;
+    use weft_memory::{Limits, RemoteRight};
+
+    use super::*;
+    use crate::endpoint::request::Address;
+
+    struct Nobody;
+
+    impl Completions for Nobody {
+        fn complete(&self, _: Event) {}
+    }
+
+    fn joint() -> Joint {
+        let registry = Registry::new(7, Limits::default());
+        let domain = registry.allocate_domain().unwrap();
+        let own = Address { id: 1, ways: ["127.0.0.1:1".parse().unwrap()].into_iter().collect() };
+        Joint::new(registry, domain, Arc::new(Nobody), Peers::new(&own, 4))
+    }
+
+    fn can_write(joint: &Joint, stag: Stag, offset: u64, length: u32) -> bool {
+        joint.registry.check_remote(joint.domain, stag, offset, length, RemoteRight::Write).is_ok()
+    }
+
+    #[test]
+    fn a_peer_writes_its_message_and_nothing_else_of_a_receive() {
+        let mut joint = joint();
+        for many in [None, Some(100)] {
+            let post = ReceivePost { many, ..ReceivePost::new(vec![0; 9000]) };
+            let mut receive = Inbound::new(post);
+            // The bytes before it are another peer's message, those behind it will be.
+            let place = joint.expose_sink(PeerId(1), &mut receive, 17, 2000).unwrap()[0];
+            let other = joint.expose_sink(PeerId(2), &mut receive, 2017, 10).unwrap()[0];
+            assert!(
+                can_write(&joint, place.stag, place.offset, 2000) && can_write(&joint, other.stag, other.offset, 10)
+            );
+            assert!(!can_write(&joint, place.stag, place.offset, 2001));
+            assert!(!can_write(&joint, place.stag, place.offset.wrapping_sub(1), 1));
+            // What this side reads into it is nothing that a peer may write.
+            let source = RemotePart { stag: Stag(1), offset: 0, length: 100 };
+            joint.read(PeerId(3), Ticket(1), &mut receive, 3000, source);
+            let region = &receive.memory.regions()[0];
+            assert!(!can_write(&joint, region.stag(), region.base() + 3000, 1));
+            joint.conceal_sink(&mut receive, 17);
+            assert!(!can_write(&joint, place.stag, place.offset, 1) && can_write(&joint, other.stag, other.offset, 10));
+        }
+    }
 }

@@ -209,6 +209,32 @@ fn a_receive_of_many_takes_messages_of_all_kinds_one_after_the_other() {
 }
 
 #[test]
+fn each_message_of_a_receive_of_many_has_its_place_to_itself_and_only_until_it_is_written() {
+    let mut world = World::new(&vec![small(); 3]);
+    let posted = world.receive(2, None, None, 9000, Some(1000));
+    let first = world.send(0, 2, None, 500, false);
+    let second = world.send(1, 2, None, 600, false);
+    // Both have been told where to write, and only the first has written.
+    for (pair, joint) in world.unsettled() {
+        world.settle_joint(pair, joint);
+    }
+    for from in 0..2 {
+        assert!(world.transmit(from) && world.deliver(from, 2) && world.transmit(2) && world.deliver(2, from));
+    }
+    assert_eq!(world.nodes[2].host.exposed(), 2);
+    while world.transmit(0) || world.deliver(0, 2) {}
+    assert_eq!(world.nodes[2].host.exposed(), 1, "what is written can't be written again");
+    world.settle();
+    let received = |source, message, offset, length| {
+        let what = Received { source: PeerId(source), tag: 0, data: Some(message), offset, length };
+        let bytes = content(message, length);
+        Told::Received { number: posted, what: Some(what), outcome: Ok(()), last: false, bytes }
+    };
+    assert_eq!(world.told(2), [received(0, first, 0, 500), received(1, second, 500, 600)]);
+    assert_eq!(world.nodes[2].host.exposed(), 0);
+}
+
+#[test]
 fn a_receive_of_many_that_is_canceled_ends_after_what_is_on_its_way() {
     let mut world = World::pair(&small());
     let posted = world.receive(1, None, None, 9000, Some(1));

@@ -40,7 +40,8 @@ pub(super) struct SendUser {
 pub(super) struct ReceiveUser {
     pub(super) number: u64,
     pub(super) memory: Memory,
-    stags: Vec<Stag>,
+    /// Those that are exposed, with the offsets that were asked for.
+    stags: Vec<(u64, Stag)>,
 }
 
 /// What a host was told.
@@ -89,8 +90,8 @@ impl TestHost {
         (parts, stags)
     }
 
-    fn conceal(&mut self, stags: &mut Vec<Stag>) {
-        for stag in stags.drain(..) {
+    fn conceal(&mut self, stags: impl IntoIterator<Item = Stag>) {
+        for stag in stags {
             assert!(self.regions.remove(&stag).is_some());
         }
     }
@@ -147,7 +148,7 @@ impl Host for TestHost {
     }
 
     fn conceal_source(&mut self, send: &mut SendUser) {
-        self.conceal(&mut send.stags);
+        self.conceal(send.stags.drain(..));
     }
 
     fn expose_sink(
@@ -162,12 +163,15 @@ impl Host for TestHost {
             return Err(Failure::NoMemory);
         }
         let (parts, stags) = self.expose(&receive.memory.clone(), offset, length);
-        receive.stags.extend(stags);
+        assert!(receive.stags.iter().all(|(known, _)| *known != offset), "exposed twice");
+        receive.stags.extend(stags.into_iter().map(|stag| (offset, stag)));
         Ok(parts)
     }
 
-    fn conceal_sink(&mut self, receive: &mut ReceiveUser) {
-        self.conceal(&mut receive.stags);
+    fn conceal_sink(&mut self, receive: &mut ReceiveUser, offset: u64) {
+        let of_it = |(known, _): &(u64, Stag)| *known == offset;
+        assert!(receive.stags.iter().any(of_it), "it was not exposed");
+        self.conceal(receive.stags.extract_if(.., |entry| of_it(entry)).map(|(_, stag)| stag));
     }
 
     fn read(&mut self, peer: PeerId, ticket: Ticket, receive: &mut ReceiveUser, offset: u64, source: RemotePart) {
@@ -212,7 +216,7 @@ impl Host for TestHost {
     }
 
     fn sent(&mut self, mut send: SendUser, outcome: Result<(), Failure>) {
-        self.conceal(&mut send.stags);
+        self.conceal(send.stags.drain(..));
         self.announced -= usize::from(send.announced);
         self.told.push(Told::Sent { number: send.number, outcome });
     }
@@ -225,7 +229,7 @@ impl Host for TestHost {
         last: bool,
     ) {
         if last {
-            self.conceal(&mut receive.stags);
+            self.conceal(receive.stags.drain(..).map(|(_, stag)| stag));
         }
         let range = what.map_or(0..0, |what| what.offset as usize..(what.offset + what.length) as usize);
         let bytes = receive.memory.borrow()[range].to_vec();
