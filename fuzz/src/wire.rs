@@ -2,6 +2,7 @@
 
 use weft_base::{MessageNumber, Stag};
 use weft_wire::ddp::{self, Header, Target};
+use weft_wire::message::{Confirmation, Hello, MAX_HELLO_LENGTH, Refusal, Verdict};
 use weft_wire::mpa::{
     self, ENHANCED_LENGTH, Enhanced, START_HEADER_LENGTH, StartHeader, StartKind, marker, marker_pointer,
 };
@@ -15,6 +16,7 @@ pub fn wire(data: &[u8]) {
     start_frame(data);
     rdmap_messages(data);
     lengths(data);
+    hello(data);
 }
 
 fn ddp_header(data: &[u8]) {
@@ -70,6 +72,26 @@ fn rdmap_messages(data: &[u8]) {
     }
 }
 
+/// What endpoints say when they connect.
+fn hello(data: &[u8]) {
+    if let Ok(hello) = Hello::parse(data) {
+        let mut bytes = [0; MAX_HELLO_LENGTH];
+        let length = hello.emit(&mut bytes);
+        assert_eq!(length, hello.length());
+        assert!(length <= data.len() && hello.before_proof(data).len() <= data.len());
+        assert_eq!(Hello::parse(&bytes[..length]), Ok(hello));
+    }
+    if let Ok(refusal) = Refusal::parse(data) {
+        assert_eq!(Refusal::parse(&refusal.emit()), Ok(refusal));
+    }
+    if let Ok(confirmation) = Confirmation::parse(data) {
+        assert_eq!(confirmation.emit(), data);
+    }
+    if let Ok(verdict) = Verdict::parse(data) {
+        assert_eq!(Verdict::parse(&verdict.emit()), Ok(verdict));
+    }
+}
+
 /// Sizes that the peer or the path decides.
 fn lengths(data: &[u8]) {
     let Some(bytes) = data.first_chunk() else { return };
@@ -114,6 +136,22 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         let length = Terminate { code, segment }.emit(&mut bytes);
         seeds.push(bytes[..length].into());
     }
+    let hello = Hello {
+        id: 1,
+        wanted: 2,
+        serial: 3,
+        packet_bytes: 4096,
+        data_credits: 5,
+        control_credits: 6,
+        addresses: ["192.0.2.1:7".parse(), "[2001:db8::1]:8".parse()].into_iter().flatten().collect(),
+        nonce: Some([9; 16]),
+        proof: Some([10; 32]),
+    };
+    let mut bytes = [0; MAX_HELLO_LENGTH];
+    let length = hello.emit(&mut bytes);
+    seeds.push(bytes[..length].into());
+    seeds.push(Verdict::Connected { serial: 11 }.emit().into());
+    seeds.push(Confirmation([12; 32]).emit().into());
     for kind in [StartKind::Request, StartKind::Reply] {
         let mut bytes = [0; START_HEADER_LENGTH];
         StartHeader { kind, markers: true, crc: true, reject: false, enhanced: true, revision: 2, private_length: 4 }

@@ -7,6 +7,11 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DomainId(pub u32);
 
+impl DomainId {
+    /// A domain that is none: no region belongs to it, and no other one has this number.
+    pub const NONE: Self = Self(u32::MAX);
+}
+
 /// A registered memory region, named locally. Unlike a [`Stag`] it never goes on the wire, and it is never reused:
 /// the generation is part of it, so a stale id is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

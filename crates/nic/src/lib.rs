@@ -27,8 +27,8 @@ pub use completion::{Arm, CompletionQueue, QueuePairNumber, WorkCompletion};
 pub use counters::{Board, Counters};
 pub use endpoint::{
     Address, AtomicPost, Attempt, AttemptFailure, Attempts, Completed, Completions, EndpointAttributes, EndpointError,
-    EndpointFailure, EndpointSettings, Event, Level, MAX_ADDRESSES, Match, MessageEndpoint, Peek, ReceivePost,
-    RemotePlace, SendPost, TransferPost,
+    EndpointFailure, EndpointSettings, Event, JobKey, KeyError, Level, MAX_ADDRESSES, Match, MessageEndpoint, Peek,
+    ReceivePost, RemotePlace, SendPost, TransferPost,
 };
 pub use error::{ConnectionError, Error, PostError, PostFailure};
 pub use listening::{RequestInfo, RequestKey};

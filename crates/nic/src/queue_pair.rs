@@ -132,6 +132,8 @@ pub struct QueuePair {
     shares_receives: bool,
     /// The message endpoint that it belongs to.
     mailbox: Option<Mailbox>,
+    /// Its peer reaches no memory before it has shown who it is.
+    is_guarded: bool,
     sends_under_way: AtomicUsize,
     submission: Mutex<Submission>,
     /// Something was posted that the engine has not taken.
@@ -163,6 +165,7 @@ impl QueuePair {
             receives: attributes.shared_receives.clone().unwrap_or_else(own),
             shares_receives: attributes.shared_receives.is_some(),
             mailbox: None,
+            is_guarded: false,
             sends_under_way: AtomicUsize::new(0),
             submission: Mutex::new(Submission {
                 requests: VecDeque::with_capacity(depth),
@@ -182,6 +185,16 @@ impl QueuePair {
     /// One that is a message endpoint's.
     pub(crate) fn with_mailbox(self, mailbox: Mailbox) -> Self {
         Self { mailbox: Some(mailbox), ..self }
+    }
+
+    /// One whose peer reaches no memory before [`crate::engine::Engine::admit`].
+    pub(crate) fn guarded(self, is_guarded: bool) -> Self {
+        Self { is_guarded, ..self }
+    }
+
+    /// Whether it is one of those.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.is_guarded
     }
 
     /// The message endpoint that it belongs to.

@@ -84,7 +84,8 @@ fn of_attempt(attempt: &Attempt) -> c_int {
     match &attempt.failure {
         AttemptFailure::Connection(error) => of_connection(error),
         AttemptFailure::SomebodyElse | AttemptFailure::Itself | AttemptFailure::Elsewhere => FI_ECONNREFUSED,
-        AttemptFailure::Version { .. } => FI_EPROTO,
+        AttemptFailure::KeyWanted | AttemptFailure::NoKey | AttemptFailure::WrongKey => FI_EACCES,
+        AttemptFailure::Version { .. } | AttemptFailure::Extension => FI_EPROTO,
         AttemptFailure::Full => FI_ENOBUFS,
     }
 }

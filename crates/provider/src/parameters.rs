@@ -6,7 +6,7 @@ use core::str::FromStr;
 use core::time::Duration;
 use std::sync::OnceLock;
 
-use weft::endpoint::EndpointSettings;
+use weft::endpoint::{EndpointSettings, JobKey};
 use weft::verbs::{Progress, Settings};
 
 use crate::interfaces::Choice;
@@ -18,23 +18,43 @@ pub(crate) struct Parameters {
     pub(crate) nic: Settings,
     /// Of endpoints.
     pub(crate) endpoint: EndpointSettings,
+    /// What all processes of the job have.
+    pub(crate) key: Option<JobKey>,
     /// Which interfaces are used.
     pub(crate) interfaces: Choice,
     /// Where endpoints listen whose port is left open. `None`: wherever the system likes.
     pub(crate) ports: Option<RangeInclusive<u16>>,
 }
 
+/// The name of the variable whose value is a secret.
+const KEY: &str = "KEY";
+
 /// A variable with a value that is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Wrong {
     name: &'static str,
     value: String,
     possible: &'static str,
 }
 
+impl fmt::Debug for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FI_WEFT_{}={:?} is not possible: it must be {}", self.name, self.value, self.possible)
+        let Self { name, value, possible } = self;
+        if *name == KEY {
+            // It is a secret, and this goes to log files.
+            return write!(
+                f,
+                "FI_WEFT_{name} (of {} bytes, not shown) is not possible: it must be {possible}",
+                value.len()
+            );
+        }
+        write!(f, "FI_WEFT_{name}={value:?} is not possible: it must be {possible}")
     }
 }
 
@@ -47,7 +67,7 @@ pub(crate) struct Variable {
 }
 
 /// What can be set.
-pub(crate) static VARIABLES: [Variable; 16] = [
+pub(crate) static VARIABLES: [Variable; 17] = [
     Variable {
         name: "PROGRESS",
         possible: "hybrid, thread or caller",
@@ -74,6 +94,16 @@ pub(crate) static VARIABLES: [Variable; 16] = [
         help: "Port, or range of ports (5000-5999), that endpoints listen on, for firewalls: each endpoint needs one. Default: any",
         set: |parameters, text| {
             parameters.ports = Some(ports(text)?);
+            Some(())
+        },
+    },
+    Variable {
+        name: KEY,
+        possible: "a text of 16 to 1024 bytes that nobody guesses, the same for all processes of the job (32 random bytes in hexadecimal digits, say)",
+        help: "A secret of 16 to 1024 bytes that all processes of the job have: others are not let in. Launchers pass it on with the environment. Default: none, \
+               whoever reaches the port is let in",
+        set: |parameters, text| {
+            parameters.key = Some(JobKey::new(text.as_bytes()).ok()?);
             Some(())
         },
     },
@@ -346,6 +376,20 @@ mod tests {
         assert!(with(&[("STREAM", "32k"), ("UNEXPECTED", "64k")]).is_ok());
         let messages = with(&[("UNEXPECTED", "100k")]).unwrap().endpoint.messages;
         assert_eq!((messages.stream_bytes, messages.eager_bytes), (50 * 1024, 128 * 1024));
+    }
+
+    #[test]
+    fn a_key_is_taken_as_it_stands_and_never_shown() {
+        assert!(with(&[("KEY", "0123456789abcdef")]).unwrap().key.is_some());
+        assert!(with(&[]).unwrap().key.is_none());
+        let error = with(&[("KEY", "s3cret")]).unwrap_err();
+        for text in [error.to_string(), format!("{error:?}")] {
+            assert!(
+                text.starts_with("FI_WEFT_KEY (of 6 bytes, not shown) is not possible: it must be a text of 16"),
+                "{text}"
+            );
+        }
+        assert!(!format!("{:?}", with(&[("KEY", "0123456789abcdef")]).unwrap()).contains("0123456789"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod whole;
 
 use core::fmt;
 
-use weft_base::{Gather, Slice};
+use weft_base::{DomainId, Gather, Slice};
 use weft_memory::Registry;
 use weft_wire::rdmap::ReadRequest;
 use weft_wire::terminate::{Terminate, TerminateCode};
@@ -111,6 +111,12 @@ impl Stream {
         }
         self.check_request(&request.operation)?;
         self.sends.post(request)
+    }
+
+    /// From now on the peer reaches the regions of this domain. For a stream that has begun in [`DomainId::NONE`],
+    /// until it was known who the peer is.
+    pub fn set_domain(&mut self, domain: DomainId) {
+        self.config.domain = domain;
     }
 
     fn check_request(&self, operation: &Operation) -> Result<(), PostError> {

@@ -8,16 +8,20 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Kind, PATIENCE};
-use weft::endpoint::{Address, Endpoint, EndpointAttributes, Event, EventQueue, PeerId, ReceivePost, SendPost};
-use weft::verbs::{
-    ConnectOptions, ConnectionError, ConnectionInfo, Context, Error, Extensions, Progress, QueuePair, QueuePairOptions,
-    ReadyKind, ReadyKinds, StartFailure,
+use weft::endpoint::{
+    Address, Endpoint, EndpointAttributes, Event, EventQueue, JobKey, PeerId, ReceivePost, RemotePlace, SendPost,
+    TransferPost,
 };
-use weft_wire::message::{Hello, MAX_HELLO_LENGTH, Refusal};
+use weft::verbs::{
+    CompletionQueue, ConnectOptions, ConnectionError, ConnectionInfo, Context, Error, Extensions, Progress,
+    ProtectionDomain, QueuePair, QueuePairOptions, ReadyKind, ReadyKinds, Split, StartFailure,
+};
+use weft_wire::message::{Confirmation, Hello, MAX_HELLO_LENGTH, Refusal};
 
 struct End {
     endpoint: Endpoint,
     events: EventQueue,
+    domain: ProtectionDomain,
     _context: Context,
 }
 
@@ -27,7 +31,7 @@ impl End {
         let domain = context.allocate_protection_domain().unwrap();
         let events = EventQueue::new(&context).unwrap();
         let endpoint = Endpoint::open(&domain, attributes, Arc::new(events.clone())).unwrap();
-        Self { endpoint, events, _context: context }
+        Self { endpoint, events, domain, _context: context }
     }
 
     fn peer(&self, other: &Self) -> PeerId {
@@ -62,6 +66,8 @@ fn attributes() -> EndpointAttributes {
 /// Somebody who speaks the protocol and says what it likes.
 struct Stranger {
     context: Context,
+    domain: ProtectionDomain,
+    completions: CompletionQueue,
     queue_pair: QueuePair,
 }
 
@@ -71,7 +77,7 @@ impl Stranger {
         let domain = context.allocate_protection_domain().unwrap();
         let completions = context.create_completion_queue(64).unwrap();
         let queue_pair = domain.create_queue_pair(&completions, &QueuePairOptions::default()).unwrap();
-        Self { context, queue_pair }
+        Self { context, domain, completions, queue_pair }
     }
 
     /// Says this to an endpoint.
@@ -115,6 +121,8 @@ fn as_if(from: &Address, to: &End) -> Hello {
         data_credits: 16,
         control_credits: 16,
         addresses: from.ways.clone(),
+        nonce: None,
+        proof: None,
     }
 }
 
@@ -195,4 +203,150 @@ fn who_answers_under_another_id_than_was_wanted_gets_no_message() {
     let event = a.events.wait(PATIENCE).expect("an end in time");
     let text = event.outcome.unwrap_err().to_string();
     assert!(text.contains("another endpoint listens there"), "{text}");
+}
+
+// --- with a job key
+
+fn keyed(key: &str) -> EndpointAttributes {
+    EndpointAttributes { key: Some(JobKey::new(key.as_bytes()).unwrap()), ..attributes() }
+}
+
+const KEY: &str = "0123456789abcdef, all of us know it";
+
+/// Why a message to it can't be sent.
+fn refusal(from: &End, to: &End) -> String {
+    from.endpoint.send(SendPost::new(from.peer(to), b"x".to_vec()).context(7)).unwrap();
+    let event = from.events.wait(PATIENCE).expect("an end in time");
+    event.outcome.unwrap_err().to_string()
+}
+
+#[test]
+fn endpoints_with_one_key_exchange_messages_and_reach_each_others_memory() {
+    for progress in [Progress::Thread, Progress::Hybrid] {
+        for split in [Split::Host, Split::Assist] {
+            if split == Split::Assist && progress != Progress::Thread {
+                continue;
+            }
+            let context = Kind { split, ..Kind::plain(progress) }.context();
+            let domain = context.allocate_protection_domain().unwrap();
+            let ends = [(); 2].map(|()| {
+                let events = EventQueue::new(&context).unwrap();
+                (Endpoint::open(&domain, &keyed(KEY), Arc::new(events.clone())).unwrap(), events)
+            });
+            let [(a, a_events), (b, b_events)] = &ends;
+            let (to_a, to_b) = (b.peer(&a.address()).unwrap(), a.peer(&b.address()).unwrap());
+            // Both connect at once.
+            for (from, to, events) in [(a, to_b, a_events), (b, to_a, b_events)] {
+                from.receive(ReceivePost::new(vec![0; 1 << 20]).context(1)).unwrap();
+                from.send(SendPost::new(to, vec![7; 1 << 20]).context(2)).unwrap();
+                let _ = events;
+            }
+            for events in [a_events, b_events] {
+                for _ in 0..2 {
+                    let event = events.wait(PATIENCE).expect("a completion in time");
+                    assert!(event.outcome.is_ok(), "{event:?}");
+                }
+            }
+            let region = domain.allocate(64, weft::verbs::Access::all()).unwrap();
+            let place = RemotePlace { stag: region.stag(), offset: region.base() };
+            a.write(TransferPost::new(to_b, b"there".to_vec(), place).context(3)).unwrap();
+            let event = a_events.wait(PATIENCE).expect("a completion in time");
+            assert!(event.outcome.is_ok(), "{event:?}");
+        }
+    }
+}
+
+#[test]
+fn a_crowd_with_a_key_connects_all_to_all_at_once() {
+    const ENDS: usize = 12;
+    let ends: Vec<End> = (0..ENDS).map(|_| End::open(&keyed(KEY))).collect();
+    let barrier = &std::sync::Barrier::new(ENDS);
+    thread::scope(|scope| {
+        for end in &ends {
+            let ends = &ends;
+            scope.spawn(move || {
+                let peers: Vec<PeerId> = ends.iter().map(|other| end.peer(other)).collect();
+                barrier.wait();
+                for peer in &peers {
+                    end.endpoint.receive(ReceivePost::new(vec![0; 4096]).from(*peer).context(1)).unwrap();
+                    end.endpoint.send(SendPost::new(*peer, vec![3; 4096]).context(2)).unwrap();
+                }
+                for _ in 0..2 * ENDS {
+                    let event = end.events.wait(PATIENCE).expect("a completion in time");
+                    assert!(event.outcome.is_ok(), "{event:?}");
+                }
+                barrier.wait();
+            });
+        }
+    });
+}
+
+#[test]
+fn whoever_has_another_key_or_none_is_refused_and_told_so() {
+    let (a, other, none) =
+        (End::open(&keyed(KEY)), End::open(&keyed("another key of the same length ....")), End::open(&attributes()));
+    for (from, to, expected) in [
+        (&other, &a, "wrong key"),
+        (&a, &other, "wrong key"),
+        (&none, &a, "wants a job key, and this one has none"),
+        (&a, &none, "has no job key"),
+    ] {
+        let text = refusal(from, to);
+        assert!(text.contains(expected), "{text}");
+    }
+    let b = End::open(&keyed(KEY));
+    a.tell(&b, b"we know each other");
+}
+
+/// A stranger that has no key, but has a nonce as if it had, is answered: what it gets by that.
+#[test]
+fn who_proves_nothing_is_no_peer_reaches_no_memory_and_replaces_nobody() {
+    let (a, b) = (End::open(&keyed(KEY)), End::open(&keyed(KEY)));
+    a.tell(&b, b"first");
+    // Somebody has told it where the memory is.
+    let region = b.domain.allocate(64, weft::verbs::Access::all()).unwrap();
+    let hello = Hello { nonce: Some([7; 16]), ..as_if(&a.endpoint.address(), &b) };
+    let request = |stranger: &Stranger, post: weft::verbs::WorkRequest| {
+        let info = stranger.call(&b, &hello).expect("who has a nonce is answered");
+        let reply = Hello::parse(&info.private_data).unwrap();
+        assert!(reply.nonce.is_some() && reply.proof.is_some());
+        stranger.queue_pair.post(post).unwrap();
+        // The connection is ended for it.
+        let completion = stranger.completions.wait(PATIENCE).expect("an end in time");
+        assert!(completion.status != weft::verbs::Status::Success, "{completion:?}");
+    };
+    let memory = |stranger: &Stranger| stranger.domain.register(vec![5; 64], weft::verbs::Access::all()).unwrap();
+    let there = weft::verbs::RemoteMemory { stag: region.stag(), offset: region.base() };
+    let stranger = Stranger::new();
+    let own = memory(&stranger);
+    request(&stranger, weft::verbs::WorkRequest::read(own.slice(..).unwrap(), there));
+    let mut bytes = [0; 64];
+    region.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [0; 64]);
+    // A packet, and a proof that is none.
+    for packet in [vec![1, 0, 0, 0, 0, 0, 0, 0], Confirmation([9; 32]).emit().to_vec(), vec![0; 4000]] {
+        let stranger = Stranger::new();
+        let length = packet.len();
+        let own = stranger.domain.register(packet, weft::verbs::Access::all()).unwrap();
+        let sink = memory(&stranger);
+        stranger.queue_pair.post_receive(9, &[sink.slice(..).unwrap()]).unwrap();
+        stranger.call(&b, &hello).expect("who has a nonce is answered");
+        stranger.queue_pair.post(weft::verbs::WorkRequest::send(own.slice(..length as u64).unwrap())).unwrap();
+        let ended = (0..2).map(|_| stranger.completions.wait(PATIENCE).expect("an end in time"));
+        assert!(ended.filter(|completion| completion.id == 9).all(|end| end.status != weft::verbs::Status::Success));
+    }
+    a.tell(&b, b"second");
+    b.tell(&a, b"third");
+}
+
+#[test]
+fn callers_that_prove_nothing_keep_nobody_out() {
+    let b = End::open(&keyed(KEY));
+    let strangers: Vec<Stranger> = (0..80).map(|_| Stranger::new()).collect();
+    for (number, stranger) in strangers.iter().enumerate() {
+        let address = Address { id: number as u64 + 1, ..b.endpoint.address() };
+        stranger.start(&b, &Hello { nonce: Some([number as u8; 16]), ..as_if(&address, &b) });
+    }
+    let a = End::open(&keyed(KEY));
+    a.tell(&b, b"in time");
 }

@@ -9,7 +9,10 @@ use weft_base::{MAX_GATHER, Stag};
 
 use crate::bytes::{read_u16, read_u32, read_u64, write_u16, write_u32, write_u64};
 
-pub use hello::{Hello, HelloError, MAX_ADDRESSES, MAX_HELLO_LENGTH, REFUSAL_LENGTH, Refusal};
+pub use hello::{
+    CONFIRMATION_LENGTH, Confirmation, Hello, HelloError, MAX_ADDRESSES, MAX_HELLO_LENGTH, NONCE_LENGTH, PROOF_LENGTH,
+    REFUSAL_LENGTH, Refusal, VERDICT_LENGTH, Verdict,
+};
 
 /// The version of packets, records and [`Hello`] that this module speaks.
 pub const VERSION: u8 = 1;

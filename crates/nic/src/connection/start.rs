@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use slotmap::DefaultKey;
-use weft_base::{MessageNumber, Port, PortError, ReceivePiece, Received, Time};
+use weft_base::{DomainId, MessageNumber, Port, PortError, ReceivePiece, Received, Time};
 use weft_mpa::{
     Agreement, Deframer, Framer, Initiator, Offer, Request, Responder, Role, StartFailure, StartFrame, Step,
 };
@@ -248,6 +248,14 @@ impl<P: Port> Connection<P> {
         queue_pair.establish(self.info(&agreement));
     }
 
+    /// The peer has shown who it is, and reaches memory from now on.
+    pub(crate) fn admit(&mut self) {
+        if let Some((running, ..)) = self.running() {
+            let domain = running.queue_pair.domain();
+            running.core.hold().stream.set_domain(domain);
+        }
+    }
+
     fn info(&self, agreement: &Agreement) -> ConnectionInfo {
         let remote = self.port.remote_address();
         ConnectionInfo {
@@ -306,7 +314,7 @@ impl<P: Port> Connection<P> {
 
 fn stream_config(queue_pair: &QueuePair, agreement: &Agreement) -> StreamConfig {
     StreamConfig {
-        domain: queue_pair.domain(),
+        domain: if queue_pair.is_guarded() { DomainId::NONE } else { queue_pair.domain() },
         role: match agreement.role {
             Role::Initiator => weft_rdmap::Role::Initiator,
             Role::Responder => weft_rdmap::Role::Responder,

@@ -10,14 +10,14 @@ use weft_rdmap::{Operation, Payload, RemoteTarget, SendRequest};
 use weft_wire::message::{Hello, HelloError, Refusal};
 
 use super::core::Core;
-use super::link::{Link, LinkKey, Parts, Phase, Purpose};
+use super::link::{Link, LinkKey, Parts, Phase, Proving, Purpose};
 use super::peers::{Caller, Origin};
 use super::request::{Address, Attempt, AttemptFailure, Attempts, EndpointFailure};
 use crate::connection::{Ending, within_limits};
 use crate::engine::{Engine, Route};
 use crate::error::{ConnectionError, Error};
 use crate::listening::{RequestInfo, RequestKey};
-use crate::queue_pair::State;
+use crate::queue_pair::{ConnectionInfo, State};
 use crate::settings::Settings;
 
 /// Reads and atomics of a peer that are answered at a time, and own ones under way.
@@ -39,13 +39,13 @@ pub(super) fn offer(settings: &Settings) -> Offer {
 const AWAITED_TIMES: u32 = 4;
 
 /// A connection that stands has such a part of the time that there is for connecting to turn out dead, when somebody else wants its place.
-const ASKED_TIMES: u32 = 8;
+pub(super) const ASKED_TIMES: u32 = 8;
 /// The most callers that want the place of one connection, and of all: those beyond are refused at once.
 const MOST_DOUBTED: usize = 4;
 const MOST_DOUBTED_OF_ALL: usize = 64;
 
 /// Endpoints and their connections belong to the first engine.
-const LANE: usize = 0;
+pub(super) const LANE: usize = 0;
 
 /// A caller that says it is whom we are connected with. It is decided when that connection has turned out to be dead, or to live.
 pub(super) struct Doubted {
@@ -103,8 +103,8 @@ impl Core {
         engine: &mut Engine<N, C>,
     ) -> Result<(), ConnectionError> {
         let key = self.add_link(peer, Phase::Opening(way)).map_err(|_| ConnectionError::Abandoned)?;
-        let hello = self.hello(self.joint.peers.get(peer).map_or(0, |peer| peer.address.id));
-        let Some(link) = self.links.get(key.0) else { return Ok(()) };
+        let hello = bytes_of(&self.hello(self.joint.peers.get(peer).map_or(0, |peer| peer.address.id)));
+        let Some(link) = self.links.get_mut(key.0) else { return Ok(()) };
         let started = Initiator::start(offer(&engine.settings), &hello).map_err(Error::Start).and_then(|start| {
             engine.connect(LANE, &link.queue_pair, Route { local: None, remote }, start, Some(deadline))
         });
@@ -118,6 +118,9 @@ impl Core {
                 });
             }
         };
+        if self.key.is_some() {
+            link.proving = Some(Proving::Asked(hello));
+        }
         self.opening.push(key);
         if let Some(known) = self.joint.peers.get_mut(peer) {
             known.link = Some(key);
@@ -126,7 +129,7 @@ impl Core {
         Ok(())
     }
 
-    fn add_link(&mut self, peer: PeerId, phase: Phase) -> Result<LinkKey, weft_memory::MemoryError> {
+    pub(super) fn add_link(&mut self, peer: PeerId, phase: Phase) -> Result<LinkKey, weft_memory::MemoryError> {
         let key = LinkKey(self.links.next_number());
         let parts = Parts {
             endpoint: self.number,
@@ -135,16 +138,18 @@ impl Core {
             completions: &self.completions,
             turnstile: &self.turnstile,
             settings: &self.settings.messages,
+            is_guarded: self.key.is_some(),
         };
         let link = Link::new(peer, key, phase, &parts)?;
         Ok(LinkKey(self.links.add(Box::new(link))))
     }
 
     /// What is said to the peer with this id; 0: to whoever it is.
-    fn hello(&mut self, wanted: u64) -> Vec<u8> {
+    pub(super) fn hello(&mut self, wanted: u64) -> Hello {
         self.serial += 1;
         let MessageSettings { packet_bytes, data_credits, control_credits, .. } = self.settings.messages;
-        let hello = Hello {
+        let nonce = self.key.as_ref().map(|key| key.nonce(self.address.id, self.seed, self.serial));
+        Hello {
             id: self.address.id,
             wanted,
             serial: self.serial,
@@ -152,10 +157,9 @@ impl Core {
             data_credits,
             control_credits,
             addresses: self.address.ways.clone(),
-        };
-        let mut bytes = vec![0; hello.length()];
-        hello.emit(&mut bytes);
-        bytes
+            nonce,
+            proof: None,
+        }
     }
 
     fn note_attempt(&mut self, peer: PeerId, local: Option<SocketAddr>, remote: SocketAddr, failure: AttemptFailure) {
@@ -178,6 +182,12 @@ impl Core {
         let mut any = false;
         for key in core::mem::take(&mut self.opening) {
             let Some(link) = self.links.get(key.0) else { continue };
+            if matches!(link.proving, Some(Proving::Confirmed { .. }))
+                && (!link.early.is_empty() || !link.queue_pair.state().has_ended())
+            {
+                any |= self.hear_verdict(key, engine);
+                continue;
+            }
             match link.queue_pair.state() {
                 State::Idle | State::Connecting => {
                     self.opening.push(key);
@@ -193,29 +203,60 @@ impl Core {
 
     /// A connection that we have opened stands.
     fn welcome<N: Network, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) {
-        let Some(link) = self.links.get_mut(key.0) else { return };
+        let Some(link) = self.links.get(key.0) else { return };
         let (peer, Phase::Opening(way)) = (link.peer, link.phase) else { return };
         let Some(info) = link.queue_pair.info() else { return };
-        let origin = Origin { remote: info.remote.ip(), local: info.local.ip(), is_proven: false };
-        let failure = match Hello::parse(&info.private_data) {
-            Ok(hello) if hello.id == self.address.id => AttemptFailure::Itself,
-            Ok(hello) if self.joint.peers.may_answer(peer, hello.id, origin) => {
-                link.phase = Phase::Up;
-                link.peer_serial = hello.serial;
-                return self.connected(peer, &hello, origin, engine.now());
+        let origin = Origin { remote: info.remote.ip(), local: info.local.ip(), is_proven: self.key.is_some() };
+        match self.judge_answer(key, peer, &info, origin) {
+            // Whether it stands is the peer's word.
+            Ok(hello) if self.confirm(key, &hello, &info, engine) => {}
+            Ok(hello) => {
+                if let Some(link) = self.links.get_mut(key.0) {
+                    link.phase = Phase::Up;
+                    link.peer_serial = hello.serial;
+                }
+                self.connected(peer, &hello, origin, engine.now());
+                self.take_early(key, engine.now());
             }
-            Err(HelloError::Version(theirs)) => AttemptFailure::Version { theirs },
-            _ => AttemptFailure::SomebodyElse,
-        };
+            Err(failure) => {
+                self.end_link(key, engine);
+                self.next_way(peer, way, failure, engine);
+            }
+        }
+    }
+
+    /// Whether who has answered is who was wanted.
+    fn judge_answer(
+        &self,
+        key: LinkKey,
+        peer: PeerId,
+        info: &ConnectionInfo,
+        origin: Origin,
+    ) -> Result<Hello, AttemptFailure> {
+        let hello = Hello::parse(&info.private_data).map_err(|error| match error {
+            HelloError::Version(theirs) => AttemptFailure::Version { theirs },
+            HelloError::Extension(_) => AttemptFailure::Extension,
+            HelloError::Foreign | HelloError::Malformed => AttemptFailure::SomebodyElse,
+        })?;
+        if hello.id == self.address.id {
+            return Err(AttemptFailure::Itself);
+        }
+        self.check_reply(key, &hello, info)?;
+        let is_wanted = self.joint.peers.may_answer(peer, hello.id, origin);
+        if is_wanted { Ok(hello) } else { Err(AttemptFailure::SomebodyElse) }
+    }
+
+    /// Ends a link that is not to stand.
+    pub(super) fn end_link<N: Network, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) {
+        let Some(link) = self.links.get_mut(key.0) else { return };
         link.phase = Phase::Ending;
         if let Some(place) = link.queue_pair.connection() {
             engine.end_connection(place.key, Ending::Abrupt);
         }
         self.notice_end(key);
-        self.next_way(peer, way, failure, engine);
     }
 
-    fn connected(&mut self, peer: PeerId, hello: &Hello, origin: Origin, now: Time) {
+    pub(super) fn connected(&mut self, peer: PeerId, hello: &Hello, origin: Origin, now: Time) {
         self.joint.peers.meet(peer, hello.id, origin.remote, origin.is_proven);
         if let Some(known) = self.joint.peers.get_mut(peer) {
             known.awaited = false;
@@ -247,19 +288,17 @@ impl Core {
             _ => None,
         };
         let failure = match refusal {
-            Some(Ok(Refusal::Tie)) => return self.await_peer(peer, engine.now()),
-            Some(Ok(Refusal::SomebodyElse)) => AttemptFailure::SomebodyElse,
-            Some(Ok(Refusal::Full)) => AttemptFailure::Full,
-            Some(Ok(Refusal::Itself)) => AttemptFailure::Itself,
-            Some(Ok(Refusal::Elsewhere)) => AttemptFailure::Elsewhere,
+            Some(Ok(refusal)) => match AttemptFailure::of(refusal) {
+                Some(failure) => failure,
+                None => return self.await_peer(peer, engine.now()),
+            },
             Some(Err(HelloError::Version(theirs))) => AttemptFailure::Version { theirs },
-            Some(Ok(Refusal::Version)) => AttemptFailure::Version { theirs: 0 },
             _ => AttemptFailure::Connection(error),
         };
         self.next_way(peer, way, failure, engine);
     }
 
-    fn next_way<N: Network, C: Clock>(
+    pub(super) fn next_way<N: Network, C: Clock>(
         &mut self,
         peer: PeerId,
         way: usize,
@@ -275,7 +314,7 @@ impl Core {
     }
 
     /// The peer has said that it is connecting to us.
-    fn await_peer(&mut self, peer: PeerId, now: Time) {
+    pub(super) fn await_peer(&mut self, peer: PeerId, now: Time) {
         let Some(known) = self.joint.peers.get_mut(peer) else { return };
         known.link = None;
         known.awaited = true;
@@ -293,7 +332,9 @@ impl Core {
     /// Decides about peers that want to connect.
     pub(super) fn meet<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = self.meet_doubted(engine);
-        while let Ok(Some((request, info))) = self.waiting.take() {
+        while self.has_room_for_caller(engine)
+            && let Ok(Some((request, info))) = self.waiting.take()
+        {
             any = true;
             self.meet_one(request, info, engine);
         }
@@ -315,6 +356,7 @@ impl Core {
     ) -> Result<(), Refusal> {
         let hello = Hello::parse(&info.private_data).map_err(|error| match error {
             HelloError::Version(_) => Refusal::Version,
+            HelloError::Extension(_) => Refusal::Extension,
             HelloError::Foreign | HelloError::Malformed => Refusal::SomebodyElse,
         })?;
         if self.closing {
@@ -323,7 +365,13 @@ impl Core {
         if hello.id == self.address.id {
             return Err(Refusal::Itself);
         }
-        let origin = Origin { remote: info.remote.ip(), local: info.local.ip(), is_proven: false };
+        match (&self.key, &hello.nonce) {
+            (Some(_), None) => return Err(Refusal::KeyWanted),
+            (None, Some(_)) => return Err(Refusal::NoKey),
+            _ => {}
+        }
+        // Where there is a key it is decided as if it were proven, and nothing follows from that until it is.
+        let origin = Origin { remote: info.remote.ip(), local: info.local.ip(), is_proven: self.key.is_some() };
         let mut ways = hello.addresses.clone();
         if ways.is_empty() {
             ways.push(info.remote);
@@ -334,17 +382,9 @@ impl Core {
             Caller::New => None,
             Caller::Elsewhere => return Err(Refusal::Elsewhere),
         };
-        let meeting = Meeting {
-            own: self.address.id,
-            theirs: hello.id,
-            wanted: hello.wanted,
-            serial: hello.serial,
-            standing: known.map_or(Standing::Nothing, |known| self.standing(known)),
-            is_proven: origin.is_proven,
-            is_full: false,
-        };
-        match (meeting.decide(), known) {
+        match (self.meeting(known, &hello, origin).decide(), known) {
             (Decision::Reject(refusal), _) => return Err(refusal),
+            _ if self.key.is_some() => return self.challenge(request, info, (hello, address, origin), engine),
             (Decision::AskOld, Some(known)) => return self.ask_old(request, info, known, engine.now()),
             (Decision::ReplaceOld, Some(known)) => self.drop_old(known, engine),
             (_, Some(known)) => self.drop_opening(known, engine),
@@ -355,6 +395,18 @@ impl Core {
             None => self.joint.peers.add_caller(address).map_err(|_| Refusal::Full)?,
         };
         self.accept(request, peer, &hello, origin, engine)
+    }
+
+    pub(super) fn meeting(&self, known: Option<PeerId>, hello: &Hello, origin: Origin) -> Meeting {
+        Meeting {
+            own: self.address.id,
+            theirs: hello.id,
+            wanted: hello.wanted,
+            serial: hello.serial,
+            standing: known.map_or(Standing::Nothing, |known| self.standing(known)),
+            is_proven: origin.is_proven,
+            is_full: false,
+        }
     }
 
     /// Somebody says that the peer has lost the connection that we have. If so, its host says that too as soon as something comes on it.
@@ -423,7 +475,7 @@ impl Core {
     }
 
     /// Our own attempt makes way for the peer's.
-    fn drop_opening<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
+    pub(super) fn drop_opening<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
         let Some(key) = self.joint.peers.get_mut(peer).and_then(|known| known.link.take()) else { return };
         self.opening.retain(|opening| *opening != key);
         if let Some(link) = self.links.get_mut(key.0) {
@@ -436,7 +488,7 @@ impl Core {
     }
 
     /// The peer has a new connection, so the old one is dead, though that has not shown yet.
-    fn drop_old<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
+    pub(super) fn drop_old<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
         let Some(key) = self.joint.peers.get(peer).and_then(|known| known.link) else { return };
         if let Some(place) = self.links.get(key.0).and_then(|link| link.queue_pair.connection()) {
             engine.end_connection(place.key, Ending::Abrupt);
@@ -455,7 +507,7 @@ impl Core {
         engine: &mut Engine<N, C>,
     ) -> Result<(), Refusal> {
         let key = self.add_link(peer, Phase::Up).map_err(|_| Refusal::Full)?;
-        let hello = self.hello(theirs.id);
+        let hello = bytes_of(&self.hello(theirs.id));
         let Some(link) = self.links.get_mut(key.0) else { return Err(Refusal::Full) };
         link.peer_serial = theirs.serial;
         let queue_pair = std::sync::Arc::clone(&link.queue_pair);
@@ -469,6 +521,18 @@ impl Core {
         }
         self.connected(peer, theirs, origin, engine.now());
         Ok(())
+    }
+
+    /// When somebody who is waited for has waited long enough.
+    fn next_limit(&self, now: Time) -> Option<Time> {
+        let doubted = self.doubted.iter().map(|doubted| doubted.until);
+        let starting = self.opening.iter().chain(&self.unproven).filter_map(|key| self.links.get(key.0));
+        let proving = starting.filter_map(|link| match &link.proving {
+            Some(Proving::Confirmed { until, .. }) => Some(*until),
+            Some(Proving::Answered(answered)) => Some(answered.until),
+            Some(Proving::Asked(_)) | None => None,
+        });
+        doubted.chain(proving).filter(|until| *until > now).min()
     }
 
     // --- endings
@@ -534,7 +598,7 @@ impl Core {
             return false;
         }
         self.wake_at = self.machine.handle_time(now, &mut self.joint);
-        if let Some(until) = self.doubted.iter().map(|doubted| doubted.until).filter(|until| *until > now).min() {
+        if let Some(until) = self.next_limit(now) {
             self.wake_by(until);
         }
         for (peer, until) in core::mem::take(&mut self.awaited) {
@@ -562,5 +626,28 @@ impl Core {
             self.give_up(peer);
         }
         true
+    }
+}
+
+fn bytes_of(hello: &Hello) -> Vec<u8> {
+    let mut bytes = vec![0; hello.length()];
+    hello.emit(&mut bytes);
+    bytes
+}
+
+impl AttemptFailure {
+    /// What a refusal means to who wanted to connect; a tie is none.
+    pub(super) fn of(refusal: Refusal) -> Option<Self> {
+        match refusal {
+            Refusal::Tie => None,
+            Refusal::SomebodyElse => Some(Self::SomebodyElse),
+            Refusal::Version => Some(Self::Version { theirs: 0 }),
+            Refusal::Full => Some(Self::Full),
+            Refusal::Itself => Some(Self::Itself),
+            Refusal::Elsewhere => Some(Self::Elsewhere),
+            Refusal::KeyWanted => Some(Self::KeyWanted),
+            Refusal::NoKey => Some(Self::NoKey),
+            Refusal::Extension => Some(Self::Extension),
+        }
     }
 }

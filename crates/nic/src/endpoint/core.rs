@@ -12,6 +12,7 @@ use weft_rdmap::{CompletionKind, Status};
 use super::EndpointSettings;
 use super::connect::Doubted;
 use super::joint::{Joint, copy_of, injected_bytes, receive_of, send_of};
+use super::key::JobKey;
 use super::link::{Link, LinkKey, Purpose};
 use super::request::{
     Address, AtomicPost, Completed, EndpointError, EndpointFailure, Event, ReceivePost, SendPost, TransferPost,
@@ -41,6 +42,9 @@ pub(crate) struct Core {
     pub(super) joint: Joint,
     pub(super) settings: EndpointSettings,
     pub(super) address: Address,
+    /// Only its peers know its address, and nobody this.
+    pub(super) seed: u64,
+    pub(super) key: Option<JobKey>,
     pub(super) listener: DefaultKey,
     pub(super) waiting: Arc<Waiting>,
     pub(super) completions: Arc<CompletionQueue>,
@@ -52,6 +56,8 @@ pub(crate) struct Core {
     pub(super) ending: Vec<LinkKey>,
     /// Peers whose own connection is awaited, and until when.
     pub(super) awaited: Vec<(PeerId, Time)>,
+    /// Links to callers that have yet to prove that they have the key, the oldest first.
+    pub(super) unproven: Vec<LinkKey>,
     /// Callers that wait for the end of another connection.
     pub(super) doubted: Vec<Doubted>,
     /// Links with something for the engine to send.
@@ -91,7 +97,8 @@ impl Core {
         machine: Machine<Joint>,
         joint: Joint,
         settings: EndpointSettings,
-        address: Address,
+        (address, seed): (Address, u64),
+        key: Option<JobKey>,
         listener: DefaultKey,
         waiting: Arc<Waiting>,
         completions: Arc<CompletionQueue>,
@@ -105,6 +112,8 @@ impl Core {
             joint,
             settings,
             address,
+            seed,
+            key,
             listener,
             waiting,
             completions,
@@ -113,6 +122,7 @@ impl Core {
             opening: Vec::new(),
             ending: Vec::new(),
             awaited: Vec::new(),
+            unproven: Vec::new(),
             doubted: Vec::new(),
             rung: Vec::new(),
             stalled: Vec::new(),
@@ -134,6 +144,7 @@ impl Core {
             || !self.completions.is_empty()
             || self.held_back
             || !self.opening.is_empty()
+            || !self.unproven.is_empty()
             || self.waiting.has_some()
             || !self.joint.to_connect.is_empty()
             || self.wake_at.is_some_and(|at| at <= now)
@@ -162,6 +173,7 @@ impl Core {
             let mut progress = self.take_completions(engine.now());
             progress |= self.meet(engine);
             progress |= self.look_at_openings(engine);
+            progress |= self.look_at_unproven(engine);
             progress |= self.bury(engine);
             progress |= self.expire(engine);
             progress |= self.flush(engine);
@@ -212,8 +224,19 @@ impl Core {
         }
     }
 
+    /// What came on a link before it stood.
+    pub(super) fn take_early(&mut self, key: LinkKey, now: Time) {
+        while let Some(completion) = self.links.get_mut(key.0).and_then(|link| link.early.pop_front()) {
+            self.take_completion(&completion, now);
+        }
+    }
+
     fn take_packet(&mut self, key: LinkKey, slot: u16, completion: &WorkCompletion, now: Time) {
-        let Some(link) = self.links.get(key.0) else { return };
+        let Some(link) = self.links.get_mut(key.0) else { return };
+        if link.phase.is_early() {
+            // It is looked at when it is known whose it is. There are no more than receive requests.
+            return link.early.push_back(*completion);
+        }
         let peer = link.peer;
         let handled = if completion.kind == CompletionKind::ReceiveImmediate {
             self.report_remote_write(peer, completion.immediate);

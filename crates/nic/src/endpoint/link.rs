@@ -1,14 +1,18 @@
 //! A connection of an endpoint: a queue pair, the memory that packets come into, and the memory that they are sent from.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use weft_base::{DomainId, Gather, PeerId};
+use weft_base::{DomainId, Gather, PeerId, Time};
 use weft_memory::{Access, MemoryError, Region, Registry};
 use weft_message::{RESERVED_PACKETS, Settings};
-use weft_rdmap::{MAX_INLINE, Operation, Payload, ReceiveRequest, SendRequest};
+use weft_rdmap::{CompletionKind, MAX_INLINE, Operation, Payload, ReceiveRequest, SendRequest};
+use weft_wire::message::Hello;
 
-use crate::completion::{CompletionQueue, QueuePairNumber};
+use super::peers::Origin;
+use super::request::Address;
+use crate::completion::{CompletionQueue, QueuePairNumber, WorkCompletion};
 use crate::queue_pair::{QueuePair, QueuePairAttributes};
 use crate::turnstile::Turnstile;
 
@@ -72,8 +76,40 @@ pub(super) enum Phase {
     Opening(usize),
     /// It stands.
     Up,
+    /// Opened by a caller, who has yet to prove that it has the key.
+    Unproven,
     /// Its end is under way, or has come.
     Ending,
+}
+
+impl Phase {
+    /// Whether what comes must wait until it is known whose it is.
+    pub(super) const fn is_early(self) -> bool {
+        matches!(self, Self::Opening(_) | Self::Unproven)
+    }
+}
+
+/// What is kept of a link's start where there is a key.
+pub(super) enum Proving {
+    /// Our own hello, whose answer is to prove that the peer has the key.
+    Asked(Vec<u8>),
+    /// The peer has proved it, and so have we; its verdict is awaited.
+    Confirmed { hello: Hello, until: Time },
+    /// A caller, who has been answered.
+    Answered(Box<Answered>),
+}
+
+/// A caller, who has been answered.
+pub(super) struct Answered {
+    pub(super) address: Address,
+    pub(super) origin: Origin,
+    pub(super) hello: Hello,
+    /// Both hellos.
+    pub(super) request: Vec<u8>,
+    pub(super) reply: Vec<u8>,
+    /// When it was, and until when its proof is awaited.
+    pub(super) since: Time,
+    pub(super) until: Time,
 }
 
 /// A connection of an endpoint.
@@ -83,6 +119,9 @@ pub(super) struct Link {
     pub(super) queue_pair: Arc<QueuePair>,
     registry: Registry,
     pub(super) phase: Phase,
+    /// What has come before it stood, in order.
+    pub(super) early: VecDeque<WorkCompletion>,
+    pub(super) proving: Option<Proving>,
     /// The serial number of the peer's hello.
     pub(super) peer_serial: u64,
     /// Memory that packets come into. Each slot is a region of its own, so that one can be looked at while others are used.
@@ -110,6 +149,8 @@ pub(super) struct Parts<'a> {
     pub(super) completions: &'a Arc<CompletionQueue>,
     pub(super) turnstile: &'a Arc<Turnstile>,
     pub(super) settings: &'a Settings,
+    /// Whether the peer reaches no memory before it is known who it is.
+    pub(super) is_guarded: bool,
 }
 
 /// Work requests of a link under way, beside its packets.
@@ -136,6 +177,7 @@ impl Link {
         };
         // Other queue pairs of the NIC are numbered from below.
         let queue_pair = QueuePair::new(QueuePairNumber(1 << 31 | key.0), &attributes, Arc::clone(parts.turnstile))
+            .guarded(parts.is_guarded)
             .with_mailbox(Mailbox { endpoint: parts.endpoint, link: key });
         let link = Self {
             peer,
@@ -143,6 +185,8 @@ impl Link {
             queue_pair: Arc::new(queue_pair),
             registry: parts.registry.clone(),
             phase,
+            early: VecDeque::new(),
+            proving: None,
             peer_serial: 0,
             inbox: (0..slots).map(slot).collect::<Result<_, _>>()?,
             outbox: Vec::new(),
@@ -176,7 +220,7 @@ impl Link {
 
     /// Whether a packet of so many bytes that has come on this queue pair is for this link, and would have fit its receive request.
     pub(super) fn takes(&self, queue_pair: &Arc<QueuePair>, length: usize) -> bool {
-        length <= self.slot_bytes as usize && Arc::ptr_eq(&self.queue_pair, queue_pair)
+        length <= self.slot_bytes as usize && !self.phase.is_early() && Arc::ptr_eq(&self.queue_pair, queue_pair)
     }
 
     /// Whether another packet may be posted. Makes a slot for it if need be.
@@ -234,6 +278,28 @@ impl Link {
         };
         self.post(request);
         true
+    }
+
+    /// Posts a packet of the connection's start, before any other.
+    pub(super) fn post_first(&mut self, packet: &[u8]) -> bool {
+        let inline = packet.iter().copied().take(MAX_INLINE).collect();
+        self.post(SendRequest {
+            id: Purpose::Packet(None).id(self.key),
+            operation: Operation::Send { payload: Payload::Inline(inline), solicited: false, invalidate: None },
+            signaled: false,
+            fence: false,
+        })
+    }
+
+    /// Takes what came first before the link stood, if anything has, and looks at it.
+    pub(super) fn take_first<R>(&mut self, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let first = self.early.pop_front()?;
+        let (_, Purpose::Receive(slot)) = Purpose::of(first.id) else { return None };
+        let is_packet = first.kind != CompletionKind::ReceiveImmediate;
+        let length = if is_packet { first.length } else { 0 };
+        let looked = self.look_at_packet(slot, length, look);
+        self.post_receive(slot);
+        looked
     }
 
     /// Posts a work request, for which there is a place. What fails here is completed when the queue pair's end is seen. Returns whether it was taken.

@@ -6,9 +6,11 @@ mod connect;
 mod core;
 mod ending;
 mod joint;
+mod key;
 mod link;
 mod loopback;
 mod peers;
+mod proving;
 mod request;
 mod sending;
 mod spare;
@@ -27,6 +29,7 @@ use self::connect::offer;
 use self::core::CELLS;
 pub(crate) use self::core::Core as Messenger;
 use self::joint::Joint;
+pub use self::key::{JobKey, KeyError};
 pub(crate) use self::link::Mailbox;
 use self::peers::Peers;
 pub use self::request::*;
@@ -94,13 +97,15 @@ pub struct EndpointAttributes {
     pub ways: Vec<std::net::IpAddr>,
     /// Sizes and limits.
     pub settings: EndpointSettings,
+    /// What all endpoints of the job have, and nobody else: those without it are not let in. `None`: whoever reaches the port is.
+    pub key: Option<JobKey>,
 }
 
 impl EndpointAttributes {
     /// An endpoint at this address alone, with default settings.
     #[must_use]
     pub fn at(bind: SocketAddr) -> Self {
-        Self { bind, ways: Vec::new(), settings: EndpointSettings::default() }
+        Self { bind, ways: Vec::new(), settings: EndpointSettings::default(), key: None }
     }
 }
 
@@ -126,7 +131,7 @@ impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
         completions: Arc<dyn Completions>,
     ) -> Result<Self, Error> {
         nic.here()?;
-        let EndpointAttributes { bind, ways, settings } = attributes;
+        let EndpointAttributes { bind, ways, settings, key } = attributes;
         let registry = nic.registry();
         let cells = registry.register_zeroed(domain, CELLS as usize * 8, Access::LOCAL_WRITE, 0)?;
         let turnstile = nic.turnstile();
@@ -144,7 +149,8 @@ impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
             machine,
             joint,
             settings.clone(),
-            address.clone(),
+            (address.clone(), seed),
+            key.clone(),
             listener,
             waiting,
             queue,

@@ -135,6 +135,13 @@ impl<N: Network, C: Clock> Engine<N, C> {
         self.endpoints.insert(Endpoint::Connection(connection))
     }
 
+    /// The peer of a guarded queue pair reaches its domain's memory from now on.
+    pub(crate) fn admit(&mut self, key: DefaultKey) {
+        if let Some(Endpoint::Connection(connection)) = self.endpoints.get_mut(key) {
+            connection.admit();
+        }
+    }
+
     pub(crate) fn end_connection(&mut self, key: DefaultKey, ending: Ending) {
         self.warm(key);
         self.with_connection(key, |connection, cx| connection.end(ending, cx));

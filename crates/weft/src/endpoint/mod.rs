@@ -51,8 +51,8 @@ pub use weft_message::Settings as MessageSettings;
 use weft_nic::MessageEndpoint;
 pub use weft_nic::{
     Address, AtomicPost, Attempt, AttemptFailure, Attempts, Completed, Completions, EndpointAttributes, EndpointError,
-    EndpointFailure, EndpointSettings, Event, Level, MAX_ADDRESSES, Match, Peek, ReceivePost, RemotePlace, SendPost,
-    TransferPost,
+    EndpointFailure, EndpointSettings, Event, JobKey, KeyError, Level, MAX_ADDRESSES, Match, Peek, ReceivePost,
+    RemotePlace, SendPost, TransferPost,
 };
 
 use crate::verbs::{Error, MemoryError, Opened, ProtectionDomain};

@@ -9,10 +9,19 @@ use crate::bytes::{read_u16, read_u32, read_u64, write_u16, write_u32, write_u64
 
 /// The most addresses of an endpoint.
 pub const MAX_ADDRESSES: usize = 4;
+/// Bytes of a [`Hello::nonce`].
+pub const NONCE_LENGTH: usize = 16;
+/// Bytes of a [`Hello::proof`], and of the one that answers it.
+pub const PROOF_LENGTH: usize = 32;
 /// The most bytes of a [`Hello`].
-pub const MAX_HELLO_LENGTH: usize = at::ADDRESSES + MAX_ADDRESSES * at::ADDRESS_LENGTH;
+pub const MAX_HELLO_LENGTH: usize =
+    at::ADDRESSES + MAX_ADDRESSES * at::ADDRESS_LENGTH + (at::VALUE + NONCE_LENGTH) + (at::VALUE + PROOF_LENGTH);
 /// Bytes of a [`Refusal`].
 pub const REFUSAL_LENGTH: usize = 5;
+/// Bytes of a [`Confirmation`].
+pub const CONFIRMATION_LENGTH: usize = at::CODE + PROOF_LENGTH;
+/// Bytes of a [`Verdict`].
+pub const VERDICT_LENGTH: usize = 16;
 
 /// Where each field begins, in bytes.
 mod at {
@@ -33,8 +42,21 @@ mod at {
     pub(super) const PORT: usize = 2;
     pub(super) const SCOPE: usize = 4;
     pub(super) const IP: usize = 8;
-    // In a refusal.
+    // In an extension.
+    pub(super) const KIND: usize = 0;
+    pub(super) const LENGTH: usize = 2;
+    pub(super) const VALUE: usize = 4;
+    // In a refusal, and in a verdict.
     pub(super) const CODE: usize = 4;
+    pub(super) const VERDICT_SERIAL: usize = 8;
+}
+
+/// Kinds of what may follow the addresses of a hello.
+mod kind {
+    /// Who does not know an extension with this bit must refuse; others are skipped.
+    pub(super) const MUST: u16 = 0x8000;
+    pub(super) const NONCE: u16 = MUST | 1;
+    pub(super) const PROOF: u16 = MUST | 2;
 }
 
 /// What both ends of a connection say of themselves, in MPA's private data.
@@ -54,6 +76,11 @@ pub struct Hello {
     pub control_credits: u16,
     /// Where it listens, the best first.
     pub addresses: ArrayVec<SocketAddr, MAX_ADDRESSES>,
+    /// Of who has a job key: never the same twice.
+    pub nonce: Option<[u8; NONCE_LENGTH]>,
+    /// In the answer to a hello with a nonce: that who answers has the key. It is over both hellos, up to itself, and
+    /// is the last that stands in one.
+    pub proof: Option<[u8; PROOF_LENGTH]>,
 }
 
 /// Why private data is no hello.
@@ -65,6 +92,8 @@ pub enum HelloError {
     Version(u8),
     /// It ends too early, or has a value that may not be.
     Malformed,
+    /// It has an extension of this kind, which must be understood, and is not.
+    Extension(u16),
 }
 
 /// The version of bytes that are a hello or a refusal, and whether this module can read them.
@@ -76,7 +105,7 @@ fn version(bytes: &[u8]) -> Result<(), HelloError> {
 }
 
 impl Hello {
-    /// Reads private data. What follows a hello is not looked at.
+    /// Reads private data.
     ///
     /// # Errors
     /// It is no hello that this module understands.
@@ -86,12 +115,13 @@ impl Hello {
             return Err(HelloError::Malformed);
         }
         let count = usize::from(bytes[at::COUNT]);
-        let addresses = &bytes[at::ADDRESSES..];
-        if count > MAX_ADDRESSES || addresses.len() < count * at::ADDRESS_LENGTH {
+        let rest = &bytes[at::ADDRESSES..];
+        if count > MAX_ADDRESSES || rest.len() < count * at::ADDRESS_LENGTH {
             return Err(HelloError::Malformed);
         }
-        let addresses =
-            addresses.chunks_exact(at::ADDRESS_LENGTH).take(count).map(parse_address).collect::<Option<_>>();
+        let (addresses, extensions) = rest.split_at(count * at::ADDRESS_LENGTH);
+        let (nonce, proof) = parse_extensions(extensions)?;
+        let addresses = addresses.chunks_exact(at::ADDRESS_LENGTH).map(parse_address).collect::<Option<_>>();
         let this = Self {
             id: read_u64(bytes, at::ID),
             wanted: read_u64(bytes, at::WANTED),
@@ -100,6 +130,8 @@ impl Hello {
             data_credits: read_u16(bytes, at::DATA_CREDITS),
             control_credits: read_u16(bytes, at::CONTROL_CREDITS),
             addresses: addresses.ok_or(HelloError::Malformed)?,
+            nonce,
+            proof,
         };
         let usable =
             this.id != 0 && this.packet_bytes >= MIN_PACKET_BYTES && this.data_credits > 0 && this.control_credits > 0;
@@ -109,7 +141,9 @@ impl Hello {
     /// Bytes of this hello.
     #[must_use]
     pub const fn length(&self) -> usize {
-        at::ADDRESSES + self.addresses.len() * at::ADDRESS_LENGTH
+        let nonce = if self.nonce.is_some() { at::VALUE + NONCE_LENGTH } else { 0 };
+        let proof = if self.proof.is_some() { at::VALUE + PROOF_LENGTH } else { 0 };
+        at::ADDRESSES + self.addresses.len() * at::ADDRESS_LENGTH + nonce + proof
     }
 
     /// Writes it at the start of `bytes` and returns its length.
@@ -130,8 +164,54 @@ impl Hello {
         for (address, at) in self.addresses.iter().zip(bytes[at::ADDRESSES..].chunks_exact_mut(at::ADDRESS_LENGTH)) {
             emit_address(address, at);
         }
+        let mut rest = &mut bytes[at::ADDRESSES + self.addresses.len() * at::ADDRESS_LENGTH..];
+        if let Some(nonce) = &self.nonce {
+            rest = emit_extension(kind::NONCE, nonce, rest);
+        }
+        if let Some(proof) = &self.proof {
+            emit_extension(kind::PROOF, proof, rest);
+        }
         self.length()
     }
+
+    /// What the proof of this hello is about, of its bytes.
+    #[must_use]
+    pub fn before_proof<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        let proof = if self.proof.is_some() { at::VALUE + PROOF_LENGTH } else { 0 };
+        &bytes[..bytes.len().saturating_sub(proof)]
+    }
+}
+
+type Proofs = (Option<[u8; NONCE_LENGTH]>, Option<[u8; PROOF_LENGTH]>);
+
+/// What follows the addresses: each with its kind and length. Each kind once, and nothing after a proof.
+fn parse_extensions(mut bytes: &[u8]) -> Result<Proofs, HelloError> {
+    let (mut nonce, mut proof) = (None, None);
+    while !bytes.is_empty() {
+        if bytes.len() < at::VALUE || proof.is_some() {
+            return Err(HelloError::Malformed);
+        }
+        let (kind, length) = (read_u16(bytes, at::KIND), usize::from(read_u16(bytes, at::LENGTH)));
+        let (value, rest) = bytes[at::VALUE..].split_at_checked(length).ok_or(HelloError::Malformed)?;
+        match kind {
+            kind::NONCE if nonce.is_none() => nonce = Some(value.try_into().map_err(|_| HelloError::Malformed)?),
+            kind::NONCE => return Err(HelloError::Malformed),
+            kind::PROOF => proof = Some(value.try_into().map_err(|_| HelloError::Malformed)?),
+            other if other & kind::MUST != 0 => return Err(HelloError::Extension(other)),
+            _ => {}
+        }
+        bytes = rest;
+    }
+    Ok((nonce, proof))
+}
+
+/// Writes an extension and returns what is left of `bytes`.
+fn emit_extension<'a>(kind: u16, value: &[u8], bytes: &'a mut [u8]) -> &'a mut [u8] {
+    let (extension, rest) = bytes.split_at_mut(at::VALUE + value.len());
+    write_u16(extension, at::KIND, kind);
+    write_u16(extension, at::LENGTH, value.len() as u16);
+    extension[at::VALUE..].copy_from_slice(value);
+    rest
 }
 
 fn parse_address(bytes: &[u8]) -> Option<SocketAddr> {
@@ -185,10 +265,12 @@ pub enum Refusal {
     KeyWanted,
     /// The caller has a job key, and it has none.
     NoKey,
+    /// The caller's hello has an extension that must be understood, and is not.
+    Extension,
 }
 
 /// Codes of refusals.
-const REFUSALS: [(u8, Refusal); 8] = [
+const REFUSALS: [(u8, Refusal); 9] = [
     (1, Refusal::Tie),
     (2, Refusal::SomebodyElse),
     (3, Refusal::Version),
@@ -197,6 +279,7 @@ const REFUSALS: [(u8, Refusal); 8] = [
     (6, Refusal::Elsewhere),
     (7, Refusal::KeyWanted),
     (8, Refusal::NoKey),
+    (9, Refusal::Extension),
 ];
 
 impl Refusal {
@@ -207,17 +290,90 @@ impl Refusal {
     pub fn parse(bytes: &[u8]) -> Result<Self, HelloError> {
         version(bytes)?;
         let code = bytes.get(at::CODE).ok_or(HelloError::Malformed)?;
-        let known = REFUSALS.iter().find(|(known, _)| known == code);
-        known.map(|(_, refusal)| *refusal).ok_or(HelloError::Malformed)
+        Self::of(*code).ok_or(HelloError::Malformed)
+    }
+
+    fn of(code: u8) -> Option<Self> {
+        REFUSALS.iter().find(|(known, _)| *known == code).map(|(_, refusal)| *refusal)
+    }
+
+    fn code(self) -> u8 {
+        // All of them have one.
+        REFUSALS.iter().find(|(_, known)| *known == self).map_or(0, |(code, _)| *code)
     }
 
     /// Its bytes.
     #[must_use]
     pub fn emit(self) -> [u8; REFUSAL_LENGTH] {
         let [w, m, s] = *at::MAGIC;
-        // All of them have one.
-        let code = REFUSALS.iter().find(|(_, known)| *known == self).map_or(0, |(code, _)| *code);
-        [w, m, s, VERSION, code]
+        [w, m, s, VERSION, self.code()]
+    }
+}
+
+/// The first packet of who has opened a connection and has a job key: its own proof, over both hellos.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Confirmation(pub [u8; PROOF_LENGTH]);
+
+impl Confirmation {
+    /// Reads a packet.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(bytes: &[u8]) -> Result<Self, HelloError> {
+        version(bytes)?;
+        bytes[at::CODE..].try_into().map(Self).map_err(|_| HelloError::Malformed)
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn emit(&self) -> [u8; CONFIRMATION_LENGTH] {
+        let mut bytes = [0; CONFIRMATION_LENGTH];
+        bytes[..at::VERSION].copy_from_slice(at::MAGIC);
+        bytes[at::VERSION] = VERSION;
+        bytes[at::CODE..].copy_from_slice(&self.0);
+        bytes
+    }
+}
+
+/// The answer to a [`Confirmation`]: only then who has opened the connection may use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is the one between the two.
+    Connected {
+        /// The serial of who says so, which counts from now on instead of that of its hello.
+        serial: u64,
+    },
+    /// It is not.
+    Refused(Refusal),
+}
+
+impl Verdict {
+    /// Reads a packet.
+    ///
+    /// # Errors
+    /// It is none that this module understands.
+    pub fn parse(bytes: &[u8]) -> Result<Self, HelloError> {
+        version(bytes)?;
+        if bytes.len() != VERDICT_LENGTH {
+            return Err(HelloError::Malformed);
+        }
+        match bytes[at::CODE] {
+            0 => Ok(Self::Connected { serial: read_u64(bytes, at::VERDICT_SERIAL) }),
+            code => Refusal::of(code).map(Self::Refused).ok_or(HelloError::Malformed),
+        }
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn emit(self) -> [u8; VERDICT_LENGTH] {
+        let mut bytes = [0; VERDICT_LENGTH];
+        bytes[..at::VERSION].copy_from_slice(at::MAGIC);
+        bytes[at::VERSION] = VERSION;
+        match self {
+            Self::Connected { serial } => write_u64(&mut bytes, at::VERDICT_SERIAL, serial),
+            Self::Refused(refusal) => bytes[at::CODE] = refusal.code(),
+        }
+        bytes
     }
 }
 
@@ -241,7 +397,16 @@ mod tests {
             ]
             .into_iter()
             .collect(),
+            nonce: None,
+            proof: None,
         }
+    }
+
+    fn bytes_of(hello: &Hello) -> Vec<u8> {
+        let mut bytes = [0xa5; MAX_HELLO_LENGTH];
+        let length = hello.emit(&mut bytes);
+        assert_eq!(length, hello.length());
+        bytes[..length].to_vec()
     }
 
     #[test]
@@ -264,11 +429,7 @@ mod tests {
 
     #[test]
     fn a_hello_that_cannot_be_is_refused() {
-        let parse = |hello: &Hello| {
-            let mut bytes = [0xa5; MAX_HELLO_LENGTH];
-            let length = hello.emit(&mut bytes);
-            Hello::parse(&bytes[..length])
-        };
+        let parse = |hello: &Hello| Hello::parse(&bytes_of(hello));
         for hello in [
             Hello { id: 0, ..example() },
             Hello { packet_bytes: MIN_PACKET_BYTES - 1, ..example() },
@@ -290,11 +451,126 @@ mod tests {
             assert_eq!(Refusal::parse(&refusal.emit()), Ok(refusal));
         }
         assert_eq!(Refusal::parse(b"Wms\x01"), Err(HelloError::Malformed));
-        assert_eq!(Refusal::parse(b"Wms\x01\x09"), Err(HelloError::Malformed));
+        assert_eq!(Refusal::parse(b"Wms\x01\x0a"), Err(HelloError::Malformed));
         assert_eq!(Refusal::parse(b"Wms\x07\x01"), Err(HelloError::Version(7)));
     }
 
+    #[test]
+    fn exact_bytes_of_what_a_key_adds() {
+        let plain = bytes_of(&example());
+        let hello = Hello { nonce: Some([7; 16]), proof: Some([9; 32]), ..example() };
+        let mut expected = plain.clone();
+        expected.extend([0x80, 1, 0, 16]);
+        expected.extend([7; 16]);
+        let before_proof = expected.clone();
+        expected.extend([0x80, 2, 0, 32]);
+        expected.extend([9; 32]);
+        assert_eq!(bytes_of(&hello), expected);
+        assert_eq!(Hello::parse(&expected), Ok(hello.clone()));
+        assert_eq!(hello.before_proof(&expected), before_proof);
+        assert_eq!(example().before_proof(&plain), plain);
+        for shorter in plain.len() + 1..expected.len() {
+            let parsed = Hello::parse(&expected[..shorter]);
+            assert_eq!(parsed.is_ok(), shorter == before_proof.len(), "{shorter}: {parsed:?}");
+        }
+        let longest = Hello { addresses: [example().addresses[0]; MAX_ADDRESSES].into(), ..hello };
+        assert_eq!(longest.length(), MAX_HELLO_LENGTH);
+    }
+
+    #[test]
+    fn a_hello_can_grow() {
+        let plain = bytes_of(&example());
+        let with = |extensions: &[&[u8]]| Hello::parse(&[&plain[..], &extensions.concat()].concat());
+        let nonce = [&[0x80, 1, 0, 16][..], &[7; 16]].concat();
+        let proof = [&[0x80, 2, 0, 32][..], &[9; 32]].concat();
+        assert_eq!(with(&[&[0x12, 0x34, 0, 3, 1, 2, 3], &[0, 1, 0, 0]]), Ok(example()), "what is not known is skipped");
+        let keyed = Hello { nonce: Some([7; 16]), ..example() };
+        assert_eq!(with(&[&[0x12, 0x34, 0, 0], &nonce, &[0, 2, 0, 1, 5]]), Ok(keyed));
+        assert_eq!(with(&[&[0x92, 0x34, 0, 0]]), Err(HelloError::Extension(0x9234)));
+        for malformed in [
+            &[&[0x12][..]][..],
+            &[&[0x12, 0x34, 0, 4, 1, 2, 3]],
+            &[&[0x80, 1, 0, 15], &[7; 15]],
+            &[&[0x80, 2, 0, 33], &[7; 33]],
+            &[&nonce, &nonce],
+            &[&proof, &proof],
+            &[&proof, &nonce],
+            &[&proof, &[0, 1, 0, 0]],
+        ] {
+            assert_eq!(with(malformed), Err(HelloError::Malformed), "{malformed:x?}");
+        }
+    }
+
+    #[test]
+    fn the_first_packets_of_who_has_a_key_both_ways() {
+        let confirmation = Confirmation(core::array::from_fn(|at| at as u8));
+        let bytes = confirmation.emit();
+        assert_eq!(bytes[..6], *b"Wms\x01\0\x01");
+        assert_eq!(Confirmation::parse(&bytes), Ok(confirmation));
+        assert_eq!(Confirmation::parse(&bytes[..35]), Err(HelloError::Malformed));
+        assert_eq!(Confirmation::parse(&[&bytes[..], &[0]].concat()), Err(HelloError::Malformed));
+        let connected = Verdict::Connected { serial: 0x0102_0304_0506_0708 };
+        assert_eq!(connected.emit(), *b"Wms\x01\0\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08");
+        let refused = Verdict::Refused(Refusal::Tie);
+        assert_eq!(refused.emit(), *b"Wms\x01\x01\0\0\0\0\0\0\0\0\0\0\0");
+        for verdict in [connected, refused] {
+            assert_eq!(Verdict::parse(&verdict.emit()), Ok(verdict));
+            assert_eq!(Verdict::parse(&verdict.emit()[..15]), Err(HelloError::Malformed));
+        }
+        assert_eq!(Verdict::parse(b"Wms\x01\x63\0\0\0\0\0\0\0\0\0\0\0"), Err(HelloError::Malformed));
+    }
+
+    fn addresses() -> impl Strategy<Value = ArrayVec<SocketAddr, MAX_ADDRESSES>> {
+        let v4 = (any::<[u8; 4]>(), any::<u16>()).prop_map(SocketAddr::from);
+        let v6 = (any::<[u8; 16]>(), any::<u16>(), any::<u32>())
+            .prop_map(|(ip, port, scope)| SocketAddr::from(SocketAddrV6::new(Ipv6Addr::from(ip), port, 0, scope)));
+        proptest::collection::vec(prop_oneof![v4, v6], 0..=MAX_ADDRESSES)
+            .prop_map(|addresses| addresses.into_iter().collect())
+    }
+
+    fn hellos() -> impl Strategy<Value = Hello> {
+        let numbers = (1u64.., any::<u64>(), any::<u64>(), MIN_PACKET_BYTES.., 1u16.., 1u16..);
+        (numbers, addresses(), any::<Option<[u8; 16]>>(), any::<Option<[u8; 32]>>()).prop_map(
+            |((id, wanted, serial, packet_bytes, data_credits, control_credits), addresses, nonce, proof)| Hello {
+                id,
+                wanted,
+                serial,
+                packet_bytes,
+                data_credits,
+                control_credits,
+                addresses,
+                nonce,
+                proof,
+            },
+        )
+    }
+
     proptest! {
+        #[test]
+        fn any_hello_there_and_back(hello in hellos()) {
+            prop_assert_eq!(Hello::parse(&bytes_of(&hello)), Ok(hello));
+        }
+
+        #[test]
+        fn what_is_not_known_is_skipped_wherever_it_stands(
+            hello in hellos(), kind in 1u16..0x8000, value: [u8; 9], length in 0usize..9,
+        ) {
+            let without = Hello { nonce: None, proof: None, ..hello.clone() };
+            let (before, after) = (bytes_of(&without), bytes_of(&hello)[without.length()..].to_vec());
+            let unknown = [&kind.to_be_bytes()[..], &(length as u16).to_be_bytes(), &value[..length]].concat();
+            prop_assert_eq!(Hello::parse(&[before, unknown, after].concat()), Ok(hello));
+        }
+
+        #[test]
+        fn a_hello_with_a_changed_byte_parses_without_panic(hello in hellos(), at: prop::sample::Index, to: u8) {
+            let mut bytes = bytes_of(&hello);
+            let at = at.index(bytes.len());
+            bytes[at] = to;
+            if let Ok(read) = Hello::parse(&bytes) {
+                prop_assert_eq!(Hello::parse(&bytes_of(&read)), Ok(read));
+            }
+        }
+
         #[test]
         fn any_private_data_parses_without_panic(mut bytes: Vec<u8>, greeted: bool) {
             if greeted && bytes.len() >= 4 {
@@ -302,6 +578,8 @@ mod tests {
             }
             let _ = Hello::parse(&bytes);
             let _ = Refusal::parse(&bytes);
+            let _ = Confirmation::parse(&bytes);
+            let _ = Verdict::parse(&bytes);
         }
     }
 }
