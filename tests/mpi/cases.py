@@ -26,6 +26,8 @@ class Group:
     seldom: tuple = ()
     # Libraries that divide their ranks among so many hosts, where the others have one.
     hosts_of: tuple = ()
+    # Variables of the library's own, with their values.
+    environment: tuple = ()
 
     def chosen(self, library, everything):
         """The cases to be run with a library, and those that are left out for the time."""
@@ -60,6 +62,9 @@ GROUPS = (
     Group("messages", 3, names("messages", MESSAGES), more=("messages/flood", "messages/backwards")),
     # Other libraries than MPICH wait for some of the first sends before they begin the others.
     Group("overtaking", 2, ("messages/overtaking",), limit_s=120, libraries=("mpich",)),
+    # MPICH asks to be told that a receive has matched, and only then sends the parts.
+    Group("pipeline", 2, names("messages", ("blocking", "nonblocking", "unexpected", "posted")), libraries=("mpich",),
+          environment=(("MPIR_CVAR_CH4_OFI_RNDV_PROTOCOL", "pipeline"),)),
     Group("collectives", 4, names("collectives", COLLECTIVES)),
     # Open MPI 5 copies between ranks of one host, and asks no provider.
     Group("windows", 3, names("windows", WINDOWS), one_sided=True, hosts_of=(("openmpi", 3),)),

@@ -70,7 +70,7 @@ class Runner:
     def __init__(self, provider, report, verbose):
         self.provider, self.report, self.verbose = provider, report, verbose
 
-    def start(self, library, start, program, scratch, threads="single", hosts=None, directory=None):
+    def start(self, library, start, program, scratch, threads="single", hosts=None, directory=None, more=()):
         """Starts a job: `program` is what follows the launcher's arguments."""
         environment = {
             **library.environment(self.provider),
@@ -80,6 +80,7 @@ class Runner:
             "PYTHONDONTWRITEBYTECODE": "1",
             "SUITE_PROOF": "1" if self.provider.is_weft else "",
             **(hosts.environment if hosts else {}),
+            **dict(more),
         }
         launcher = hosts.command if hosts else []
         command = [*launcher, *library.command(self.provider, start), library.python, *program]
@@ -111,7 +112,7 @@ class GroupRun:
         group, scratch = self.group, Scratch()
         start = Start(group.ranks, self.hosts.addresses if self.hosts else (), group.one_sided)
         program = [os.path.join(PROGRAMS, "suite.py"), *cases]
-        job = self.runner.start(self.library, start, program, scratch, group.threads, self.hosts)
+        job = self.runner.start(self.library, start, program, scratch, group.threads, self.hosts, more=group.environment)
         try:
             return self.follow(job, list(cases))
         finally:

@@ -230,12 +230,14 @@ fn what_nobody_asked_for_is_counted_and_not_shown() {
 
 #[test]
 fn delivery_is_known_when_it_completes() {
-    let (one, two) = pair(Wishes { transmit_flags: FI_DELIVERY_COMPLETE, ..Wishes::default() });
-    let mut received = [0; 4];
-    assert_eq!(two.receive(&mut received, 2), 0);
-    assert_eq!(one.send(b"here", 1), 0);
-    assert_eq!(one.next_with(&[&two]).flags, SENT);
-    assert_eq!(two.poll().map(|entry| entry.len), Ok(4));
+    for level in [FI_DELIVERY_COMPLETE, FI_MATCH_COMPLETE] {
+        let (one, two) = pair(Wishes { transmit_flags: level, ..Wishes::default() });
+        let mut received = [0; 4];
+        assert_eq!(two.receive(&mut received, 2), 0);
+        assert_eq!(one.send(b"here", 1), 0);
+        assert_eq!(one.next_with(&[&two]).flags, SENT);
+        assert_eq!(two.poll().map(|entry| entry.len), Ok(4));
+    }
 }
 
 #[test]

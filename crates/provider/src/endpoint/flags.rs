@@ -2,15 +2,15 @@
 
 use weft::endpoint::Level;
 use weft_libfabric::abi::{
-    FI_CLAIM, FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_DISCARD, FI_FENCE, FI_INJECT, FI_INJECT_COMPLETE, FI_MORE,
-    FI_MULTI_RECV, FI_PEEK, FI_PRIORITY, FI_REMOTE_CQ_DATA, FI_TRANSMIT_COMPLETE,
+    FI_CLAIM, FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_DISCARD, FI_FENCE, FI_INJECT, FI_INJECT_COMPLETE,
+    FI_MATCH_COMPLETE, FI_MORE, FI_MULTI_RECV, FI_PEEK, FI_PRIORITY, FI_REMOTE_CQ_DATA, FI_TRANSMIT_COMPLETE,
 };
 
 use super::marks::Marks;
 use crate::errno::Errno;
 
-/// When something completes. Not `FI_MATCH_COMPLETE` and `FI_COMMIT_COMPLETE`.
-const LEVELS: u64 = FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
+/// When something completes. Not `FI_COMMIT_COMPLETE`.
+const LEVELS: u64 = FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_MATCH_COMPLETE | FI_DELIVERY_COMPLETE;
 /// What an operation that this side begins may have.
 pub(super) const TRANSMIT: u64 =
     LEVELS | FI_COMPLETION | FI_INJECT | FI_MORE | FI_FENCE | FI_PRIORITY | FI_REMOTE_CQ_DATA;
@@ -52,17 +52,22 @@ impl Transmit {
     }
 }
 
+/// Match-complete means that the peer has a receive for the message (fi_tagged(3)); what is in the receive's memory has been matched, so delivery-complete says that too.
 /// Transmit-complete means that the peer has the operation, whatever becomes of this side (fi_cq(3)). That the stream below has taken the bytes does not say
 /// that, only an answer of the peer does; so who asks for it waits for the same as with delivery-complete. Who asks for nothing gets what fi_endpoint(3)
 /// leaves to the provider: the memory may be used again.
 #[inline]
 const fn level(flags: u64) -> Level {
-    if flags & (FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE) == 0 { Level::Handed } else { Level::Delivered }
+    if flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_TRANSMIT_COMPLETE) == 0 {
+        Level::Handed
+    } else {
+        Level::Delivered
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use weft_libfabric::abi::{FI_COMMIT_COMPLETE, FI_MATCH_COMPLETE};
+    use weft_libfabric::abi::FI_COMMIT_COMPLETE;
 
     use super::*;
 
@@ -80,11 +85,12 @@ mod tests {
             (0, Level::Handed),
             (FI_INJECT_COMPLETE, Level::Handed),
             (FI_TRANSMIT_COMPLETE, Level::Delivered),
+            (FI_MATCH_COMPLETE, Level::Delivered),
             (FI_INJECT_COMPLETE | FI_DELIVERY_COMPLETE, Level::Delivered),
         ] {
             assert_eq!(Transmit::new(flags, false).level, level);
         }
-        for flags in [FI_MATCH_COMPLETE, FI_COMMIT_COMPLETE, FI_PEEK] {
+        for flags in [FI_COMMIT_COMPLETE, FI_PEEK] {
             assert_eq!(check(flags, TRANSMIT), Err(Errno::BAD_FLAGS));
         }
     }
