@@ -2,10 +2,15 @@
 //!
 //! A child made by fork(2) has the memory and the descriptors of its parent, but none of its threads. What the parent holds is not
 //! the child's to use or to end: whoever holds something remembers [`generation`] and compares.
+//!
+//! Sockets a child does not even hold: the kernel ends a stream when its last holder closes it, so a child would keep the peers of a parent that has
+//! died waiting (`held`).
 
 #[cfg(test)]
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::held;
 
 /// How often fork(2) has copied the process on its way here, plus one; 0 before anybody asked.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
@@ -29,9 +34,10 @@ pub fn generation() -> u64 {
 /// child counts two.
 #[cold]
 fn watch_forks() -> u64 {
-    // SAFETY: `count` only changes an atomic, which a child may do whatever its parent's other threads held; it lives as long as
-    // the library that it stands in, and the C library forgets it when that is unloaded.
-    let outcome = unsafe { libc::pthread_atfork(None, None, Some(count)) };
+    // SAFETY: `count` changes atomics and makes calls that are safe after a fork, whatever the parent's other threads held (signal-safety(7)); those of the parent
+    // wait for its other threads for a short time at most. They live as long as the library that they stand in, and the C library forgets them when that
+    // is unloaded.
+    let outcome = unsafe { libc::pthread_atfork(Some(held::before_fork), Some(held::after_fork), Some(count)) };
     if outcome != 0 {
         // No memory for the handler. Nothing is watched yet, and the next call tries again.
         return 0;
@@ -43,6 +49,7 @@ fn watch_forks() -> u64 {
 
 extern "C" fn count() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
+    held::leave_to_parent();
 }
 
 /// Makes a child that exits with what `f` returns, waits for it and returns that.
@@ -64,6 +71,36 @@ pub(crate) fn in_child(f: impl FnOnce() -> c_int) -> c_int {
             assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
             assert!(libc::WIFEXITED(status), "the child came to status {status:#x}");
             libc::WEXITSTATUS(status)
+        }
+    }
+}
+
+/// A child that only sleeps, until this is dropped.
+#[cfg(test)]
+pub(crate) struct Sleeper(libc::pid_t);
+
+#[cfg(test)]
+impl Sleeper {
+    pub(crate) fn new() -> Self {
+        // SAFETY: The child does nothing but what is allowed after a fork, until it is killed.
+        match unsafe { libc::fork() } {
+            -1 => panic!("fork: {}", std::io::Error::last_os_error()),
+            0 => loop {
+                // SAFETY: Sleeps.
+                unsafe { libc::pause() };
+            },
+            child => Self(child),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        // SAFETY: The child is ours, and has not been waited for.
+        unsafe {
+            libc::kill(self.0, libc::SIGKILL);
+            libc::waitpid(self.0, core::ptr::null_mut(), 0);
         }
     }
 }

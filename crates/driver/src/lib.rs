@@ -16,6 +16,7 @@ mod epoll;
 mod error;
 mod event;
 pub mod fork;
+mod held;
 mod listener;
 mod nap;
 mod network;

@@ -4,25 +4,25 @@ use core::time::Duration;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use socket2::Socket;
 use weft_base::{Listener, PortError};
 use weft_memory::Registry;
 
 use crate::TcpPort;
 use crate::error::{port_error, would_block};
+use crate::held::Held;
 use crate::socket::plain_address;
 
 /// A listening TCP socket. One on `[::]` accepts IPv4 as well; the addresses of such connections are given as IPv4.
 #[derive(Debug)]
 pub struct TcpListener {
-    socket: Socket,
+    socket: Held,
     registry: Registry,
     local: SocketAddr,
     peer_timeout: Option<Duration>,
 }
 
 impl TcpListener {
-    pub(crate) fn new(socket: Socket, registry: Registry, peer_timeout: Option<Duration>) -> Result<Self, PortError> {
+    pub(crate) fn new(socket: Held, registry: Registry, peer_timeout: Option<Duration>) -> Result<Self, PortError> {
         let address = socket.local_addr().map_err(|error| port_error(&error))?;
         let local = address.as_socket().ok_or(PortError::System(libc::EAFNOSUPPORT))?;
         Ok(Self { socket, registry, local, peer_timeout })
@@ -34,7 +34,7 @@ impl Listener for TcpListener {
 
     fn accept(&mut self) -> Result<Option<TcpPort>, PortError> {
         loop {
-            match self.socket.accept4(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
+            match Held::make_with(|| self.socket.accept4(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC)) {
                 Ok((socket, remote)) => {
                     let remote = plain_address(&remote).ok_or(PortError::System(libc::EAFNOSUPPORT))?;
                     return Ok(Some(TcpPort::accepted(socket, self.registry.clone(), remote, self.peer_timeout)));

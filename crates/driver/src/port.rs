@@ -10,6 +10,7 @@ use weft_base::{Piece, Port, PortError, ReceivePiece, Received, Time};
 use weft_memory::Registry;
 
 use crate::error::{from_number, port_error, would_block};
+use crate::held::Held;
 use crate::pulse::Pulse;
 use crate::socket::{answers, disconnect, plain_address, set_least};
 use crate::vectors::{PIECES, Vectors};
@@ -24,7 +25,7 @@ const SEGMENT_CHECK_BYTES: u64 = 1 << 20;
 /// resets it.
 pub struct TcpPort {
     /// `None` once aborted.
-    socket: Option<Socket>,
+    socket: Option<Held>,
     registry: Registry,
     remote: SocketAddr,
     connected: bool,
@@ -40,7 +41,7 @@ pub struct TcpPort {
 
 impl TcpPort {
     pub(crate) fn connecting(
-        socket: Socket,
+        socket: Held,
         registry: Registry,
         remote: SocketAddr,
         peer_timeout: Option<Duration>,
@@ -60,7 +61,7 @@ impl TcpPort {
     }
 
     pub(crate) fn accepted(
-        socket: Socket,
+        socket: Held,
         registry: Registry,
         remote: SocketAddr,
         peer_timeout: Option<Duration>,
@@ -79,7 +80,7 @@ impl TcpPort {
     }
 
     fn socket(&self) -> Result<&Socket, PortError> {
-        self.socket.as_ref().ok_or(self.broken.unwrap_or(PortError::Reset))
+        self.socket.as_deref().ok_or(self.broken.unwrap_or(PortError::Reset))
     }
 
     fn on_connected(&mut self) {

@@ -9,10 +9,11 @@ use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use weft_base::{Backlog, PortError, PortOptions};
 
 use crate::error::port_error;
+use crate::held::Held;
 use crate::pulse::Answers;
 
 /// A connect that has begun, or has failed already by the peer's answer.
-pub(crate) fn connect(remote: SocketAddr, options: &PortOptions) -> Result<(Socket, Option<PortError>), PortError> {
+pub(crate) fn connect(remote: SocketAddr, options: &PortOptions) -> Result<(Held, Option<PortError>), PortError> {
     let socket = prepare(remote, options).map_err(|error| port_error(&error))?;
     if let Some(local) = options.local {
         socket.bind(&local.into()).map_err(|error| port_error(&error))?;
@@ -57,8 +58,8 @@ pub(crate) fn set_least(socket: &Socket, bytes: u32) {
 }
 
 /// A listening socket. What is accepted from it inherits its options (tcp(7), socket(7)).
-pub(crate) fn listen(local: SocketAddr, backlog: Backlog, options: &PortOptions) -> Result<Socket, PortError> {
-    let make = || -> io::Result<Socket> {
+pub(crate) fn listen(local: SocketAddr, backlog: Backlog, options: &PortOptions) -> Result<Held, PortError> {
+    let make = || -> io::Result<Held> {
         let socket = prepare(local, options)?;
         // Connections of an earlier run that linger must not keep the address.
         socket.set_reuse_address(true)?;
@@ -83,9 +84,9 @@ pub(crate) fn plain_address(address: &SockAddr) -> Option<SocketAddr> {
     }
 }
 
-fn prepare(address: SocketAddr, options: &PortOptions) -> io::Result<Socket> {
+fn prepare(address: SocketAddr, options: &PortOptions) -> io::Result<Held> {
     let kind = Type::STREAM.nonblocking().cloexec();
-    let socket = Socket::new_raw(Domain::for_address(address), kind, Some(Protocol::TCP))?;
+    let socket = Held::make(|| Socket::new_raw(Domain::for_address(address), kind, Some(Protocol::TCP)))?;
     socket.set_tcp_nodelay(true)?;
     if let Some(bytes) = options.buffer_bytes {
         socket.set_send_buffer_size(bytes as usize)?;

@@ -182,6 +182,49 @@ fn nobody_listens() {
 }
 
 #[test]
+fn a_child_keeps_nobody_waiting() {
+    let (mut bench, mut other) = (Bench::new(), Bench::new());
+    let listener = bench.listen("127.0.0.1:0");
+    let address = listener.local_address();
+    let (active, mut passive) = bench.pair();
+    let (mut here, mut there) = other.pair();
+    let child = fork::Sleeper::new();
+    // What the parent ends has ended, while the child lives ...
+    drop((active, listener));
+    bench.network.arm_port(&mut passive, Token(5), READ).unwrap();
+    assert!(bench.wait().iter().any(|ready| ready.token == Token(5) && ready.readable));
+    assert_eq!(passive.receive(&mut [ReceivePiece::Staging(&mut [0])]), Ok(Received::End));
+    let mut late = bench.network.connect(address, PortOptions::default()).unwrap();
+    assert_eq!(bench.connected(&mut late), Err(PortError::Refused));
+    // ... and what it has, it still has.
+    assert_eq!(here.send(&[Piece::Bytes(b"x")]), Ok(1));
+    other.network.arm_port(&mut there, Token(6), READ).unwrap();
+    assert!(other.wait().iter().any(|ready| ready.token == Token(6) && ready.readable));
+    drop(child);
+}
+
+#[test]
+fn a_child_may_use_the_numbers_of_sockets_and_drop_copies() {
+    let mut bench = Bench::new();
+    let (mut active, mut passive) = bench.pair();
+    let number = active.descriptor().unwrap().as_raw_fd();
+    let status = fork::in_child(|| {
+        // SAFETY: Asks about a number; the copy in this child alone is dropped.
+        unsafe {
+            let mut kind = 0;
+            let mut length = size_of_val(&kind) as libc::socklen_t;
+            libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_DOMAIN, (&raw mut kind).cast(), &raw mut length);
+            drop(core::ptr::read(&raw const active));
+            core::ffi::c_int::from(kind == libc::AF_UNIX && libc::fcntl(number, libc::F_GETFD) >= 0)
+        }
+    });
+    assert_eq!(status, 1, "the number is taken, by nothing of the parent's");
+    assert_eq!(active.send(&[Piece::Bytes(b"x")]), Ok(1));
+    bench.network.arm_port(&mut passive, Token(5), READ).unwrap();
+    assert!(bench.wait().iter().any(|ready| ready.token == Token(5)));
+}
+
+#[test]
 fn addresses_that_cannot_be_used() {
     let mut bench = Bench::new();
     let listener = bench.listen("127.0.0.1:0");
