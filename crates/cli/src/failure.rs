@@ -12,6 +12,8 @@ pub(crate) enum Failure {
     Runtime(String),
     /// Ctrl-C, or SIGTERM. Exit code 130.
     Interrupted,
+    /// Who read standard output reads no more. Exit code 141, as a shell says of a program that SIGPIPE has ended; not a word is lost on it.
+    Unread,
 }
 
 impl Failure {
@@ -21,6 +23,7 @@ impl Failure {
             Self::Usage(_) => ExitCode::from(2),
             Self::Runtime(_) => ExitCode::from(1),
             Self::Interrupted => ExitCode::from(130),
+            Self::Unread => ExitCode::from(141),
         }
     }
 
@@ -35,6 +38,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Usage(message) | Self::Runtime(message) => f.write_str(message),
             Self::Interrupted => f.write_str("interrupted"),
+            Self::Unread => f.write_str("nobody reads standard output"),
         }
     }
 }

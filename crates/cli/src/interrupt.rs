@@ -1,12 +1,20 @@
 //! Ctrl-C, as a flag that is looked at while waiting.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::failure::Failure;
+
+/// The flag of this process, once it is watched.
+static OF_THIS_PROCESS: OnceLock<Interrupt> = OnceLock::new();
+
+/// Whether somebody wanted this process to end, if it watches for that.
+pub(crate) fn has_come() -> bool {
+    OF_THIS_PROCESS.get().is_some_and(Interrupt::has_come)
+}
 
 /// Whether somebody wants the process to end.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +29,7 @@ impl Interrupt {
                 .and_then(|_| flag::register(signal, Arc::clone(&wanted)))
                 .map_err(Failure::while_doing("cannot watch for Ctrl-C"))?;
         }
-        Ok(Self(wanted))
+        Ok(OF_THIS_PROCESS.get_or_init(|| Self(wanted)).clone())
     }
 
     /// Whether it has come.

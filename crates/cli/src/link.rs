@@ -8,12 +8,13 @@ use clap::{Args, ValueEnum};
 use weft::verbs::{
     Access, CompletionQueue, ConnectOptions, ConnectionError, ConnectionInfo, Context, Error, Extensions,
     IncomingConnection, ListenOptions, Listener, MarkerSpacing, MemoryRegion, PostError, ProtectionDomain, QueuePair,
-    QueuePairOptions, Settings, Status, StreamError, WorkCompletion, WorkRequest,
+    QueuePairOptions, Settings, State, Status, StreamError, WorkCompletion, WorkRequest,
 };
 
 use crate::division::{Progress, Split};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::output::complain;
 
 /// The longest message, in bytes.
 pub(crate) const LONGEST_MESSAGE: usize = 4096;
@@ -126,7 +127,7 @@ pub(crate) fn resolve(host: &str, port: u16) -> Result<SocketAddr, Failure> {
 
 /// Says on standard error where it listens; with port 0 nobody could know.
 pub(crate) fn announce(listener: &Listener) {
-    eprintln!("listening on {}", listener.local_address());
+    complain(format_args!("listening on {}", listener.local_address()));
 }
 
 /// How many reads a side answers, and has under way, at a time.
@@ -197,6 +198,20 @@ impl Endpoint {
         }
     }
 
+    /// Waits for the end of a start-up, and looks for Ctrl-C meanwhile. Whether it came in time is for the next to tell.
+    fn glance_until_connected(&self, queue_pair: &QueuePair) -> Result<(), Failure> {
+        let until = Instant::now() + self.options.timeout;
+        while queue_pair.state() == State::Connecting && Instant::now() < until {
+            if self.interrupt.has_come() {
+                return Err(Failure::Interrupted);
+            }
+            if !self.context.progress() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(())
+    }
+
     /// Connects, from `local` if it is given.
     pub(crate) fn connect(&self, remote: SocketAddr, local: Option<SocketAddr>) -> Result<Link, Failure> {
         let link = Link::new(self)?;
@@ -212,7 +227,11 @@ impl Endpoint {
         };
         let cannot = || failed(format!("cannot connect to {remote}"));
         link.queue_pair.start_connect(remote, &connect).map_err(cannot())?;
-        let info = link.queue_pair.wait_connected(Some(self.options.timeout)).map_err(cannot())?;
+        self.glance_until_connected(&link.queue_pair)?;
+        let info = link.queue_pair.wait_connected(Some(Duration::ZERO)).map_err(|error| match error {
+            Error::TimedOut(_) => cannot()(Error::TimedOut(self.options.timeout)),
+            other => cannot()(other),
+        })?;
         if !info.extensions.any() {
             std::thread::sleep(SIW_PAUSE);
         }

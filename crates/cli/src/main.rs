@@ -10,12 +10,12 @@ mod interrupt;
 mod lab;
 mod link;
 mod man;
+mod output;
 mod perf;
 mod rping;
 mod stat;
 mod table;
 
-use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -32,7 +32,8 @@ struct Arguments {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 all went well, 1 something failed at run time, 2 the command line is wrong, 130 interrupted.";
+Exit codes: 0 all went well, 1 something failed at run time, 2 the command line is wrong, 130 interrupted,
+141 nobody reads what it says.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -69,13 +70,31 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse().command) {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(help) => return show(&help),
+    };
+    match run(arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("weft: {failure}");
-            failure.exit_code()
-        }
+        // What went wrong after Ctrl-C did so because of it: the other process of a connection may have heard of it first.
+        Err(Failure::Runtime(_)) if interrupt::has_come() => end(&Failure::Interrupted),
+        Err(failure) => end(&failure),
     }
+}
+
+/// Help, a version, or what is wrong with the command line.
+fn show(help: &clap::Error) -> ExitCode {
+    match help.print() {
+        Err(error) if !help.use_stderr() => end(&output::failed(error)),
+        _ => ExitCode::from(u8::try_from(help.exit_code()).unwrap_or(2)),
+    }
+}
+
+fn end(failure: &Failure) -> ExitCode {
+    if !matches!(failure, Failure::Unread) {
+        output::complain(format_args!("weft: {failure}"));
+    }
+    failure.exit_code()
 }
 
 fn run(command: Command) -> Result<(), Failure> {
@@ -91,8 +110,9 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Interop(arguments) => interop::run(&arguments),
         Command::Man(arguments) => man::run(&arguments, Arguments::command()),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Arguments::command(), "weft", &mut io::stdout());
-            Ok(())
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "weft", &mut script);
+            output::print_bytes(&script)
         }
     }
 }

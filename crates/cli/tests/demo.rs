@@ -75,7 +75,7 @@ fn ctrl_c_takes_the_second_process_along() {
     demo.interrupt();
     let demo = demo.end();
     assert_eq!(demo.code, Some(130), "{}", demo.text);
-    assert_eq!(demo.text, "weft: interrupted\n");
+    assert!(demo.text.ends_with("weft: interrupted\n"), "{}", demo.text);
     assert!(!is_running(&child), "process {child} is left over");
 }
 

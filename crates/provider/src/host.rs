@@ -46,14 +46,19 @@ pub(crate) fn log(level: fi_log_level, text: &str) {
 /// Says on stderr what is wrong with this process's environment, once: else the user would only see that there is no such provider.
 pub(crate) fn complain_once(text: &str) {
     static SAID: Once = Once::new();
-    SAID.call_once(|| eprintln!("weft: {text}"));
+    SAID.call_once(|| complain(text));
 }
 
 /// Says on stderr which ways to a peer were tried in vain, for the first such peer of this process: few programs print what `fi_cq_strerror` says.
 pub(crate) fn complain_of_first_unreachable_peer(text: &str) {
     static SAID: Once = Once::new();
+    SAID.call_once(|| complain(text));
+}
+
+/// In one call, so that lines of several processes on one terminal do not mix.
+fn complain(text: &str) {
     // Who has closed stderr does not want to know; and the NIC's thread must not panic for it.
-    SAID.call_once(|| drop(writeln!(std::io::stderr(), "weft: {text}")));
+    let _ = std::io::stderr().write_all(format!("weft: {text}\n").as_bytes());
 }
 
 /// Sees to it that this library is never unloaded, as libfabric does at its end: threads of a NIC that is still open run in it.

@@ -13,7 +13,6 @@ mod source;
 mod talk;
 mod transfer;
 
-use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,6 +27,7 @@ use self::talk::Windows;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::link::{Depths, Endpoint, Link, StreamOptions, announce, resolve};
+use crate::output::{print, print_line};
 
 pub(crate) use self::process::PEER_COMMAND;
 
@@ -73,7 +73,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let interrupt = Interrupt::watch()?;
     let endpoint = Endpoint::open(&StreamOptions::usual(), DEPTHS, &interrupt)?;
     if let Some(address) = &arguments.listen {
-        return passive::serve_one(&endpoint, target(address)?, announce);
+        return passive::serve_one(&endpoint, target(address)?, |listener| {
+            announce(listener);
+            Ok(())
+        });
     }
     let mut source = Source::open(arguments.file.as_deref(), arguments.size.0)?;
     let report = match &arguments.connect {
@@ -92,8 +95,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     };
     let text = if arguments.json { report.json() } else { report.to_string() };
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::while_doing("standard output"))?;
+    print(text)?;
     report.verdict()
 }
 
@@ -102,7 +104,7 @@ pub(crate) fn run_peer() -> Result<(), Failure> {
     process::end_with_parent()?;
     let interrupt = Interrupt::watch()?;
     let endpoint = Endpoint::open(&StreamOptions::usual(), DEPTHS, &interrupt)?;
-    passive::serve_one(&endpoint, process::LOOPBACK, |listener| println!("{}", listener.local_address()))
+    passive::serve_one(&endpoint, process::LOOPBACK, |listener| print_line(listener.local_address()))
 }
 
 fn active(

@@ -21,10 +21,10 @@ const TCP_PATIENCE: Duration = Duration::from_secs(10);
 pub(super) fn serve_one(
     endpoint: &Endpoint,
     address: SocketAddr,
-    announce: impl FnOnce(&Listener),
+    announce: impl FnOnce(&Listener) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let listener = endpoint.listen(address)?;
-    announce(&listener);
+    announce(&listener)?;
     let link = endpoint.accept(endpoint.next_request(&listener)?)?;
     let mut side = Passive { link, windows: Vec::new(), digest: Sha256::new(), tcp: None };
     loop {

@@ -3,6 +3,7 @@
 use std::env;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -38,6 +39,8 @@ impl Peer {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            // A group of its own: Ctrl-C is for this process, which ends the other one.
+            .process_group(0)
             .spawn()
             .map_err(cannot())?;
         let mut line = String::new();

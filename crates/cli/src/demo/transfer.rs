@@ -7,10 +7,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use sha2::{Digest, Sha256};
 use weft::verbs::{Access, MemoryRegion, WorkRequest};
 
+use super::size::Bytes;
 use super::source::Source;
 use super::talk::{Answer, Ask, Windows, ask, demand, unexpected};
 use crate::failure::Failure;
 use crate::link::{Link, LinkError, failed};
+use crate::output::complain;
 
 /// Bytes of a work request.
 const PIECE: u64 = 1 << 20;
@@ -32,16 +34,25 @@ pub(super) struct Moved {
     pub(super) back: String,
 }
 
+/// How often it is said how far a transfer is, where no bar can be drawn.
+const BETWEEN_WORDS: Duration = Duration::from_secs(10);
+
 /// Moves everything there and back.
 pub(super) fn run(link: &Link, windows: &Windows, source: &mut Source) -> Result<Moved, Failure> {
     let mut job = Job::new(link, windows, source.length())?;
     let mut buffer = vec![0; PIECE as usize];
+    let (began, mut said) = (Instant::now(), Instant::now());
     loop {
         let length = job.load(source, &mut buffer)?;
         job.exchange(length).map_err(|error| error.during("transfer"))?;
         job.absorb(length, &mut buffer)?;
         if length < job.capacity() {
             break;
+        }
+        if job.bar.is_hidden() && said.elapsed() >= BETWEEN_WORDS {
+            said = Instant::now();
+            let (done, all) = (job.bar.position() / 2, source.length());
+            complain(format_args!("weft: {}", how_far(done, all, began.elapsed())));
         }
     }
     job.finish()
@@ -168,6 +179,13 @@ impl<'a> Job<'a> {
     }
 }
 
+/// What has been moved there and back, and how long the rest will take.
+fn how_far(done: u64, all: u64, took: Duration) -> String {
+    let left = took.mul_f64(all.saturating_sub(done) as f64 / done.max(1) as f64).as_secs();
+    let left = if left < 120 { format!("{left} s") } else { format!("{} minutes", left / 60) };
+    format!("{} of {} moved there and back, about {left} to go", Bytes(done), Bytes(all))
+}
+
 /// A bar on standard error, when that is a terminal.
 fn bar(bytes: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg:10} {bar:40} {bytes:>10} of {total_bytes}");
@@ -218,6 +236,14 @@ mod tests {
         assert_eq!(cut(mib, 0), []);
         assert_eq!(cut(mib, 5), [(0, 0, 5)]);
         assert_eq!(cut(3 * mib / 2, 3 * mib), [(0, 0, mib), (0, mib, mib / 2), (1, 0, mib), (1, mib, mib / 2),]);
+    }
+
+    #[test]
+    fn a_long_transfer_says_how_far_it_is() {
+        let said = how_far(1 << 30, 10 << 30, Duration::from_secs(10));
+        assert_eq!(said, "1 GiB of 10 GiB moved there and back, about 90 s to go");
+        let said = how_far(1 << 30, 900 << 30, Duration::from_secs(10));
+        assert_eq!(said, "1 GiB of 900 GiB moved there and back, about 149 minutes to go");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::output::{print, print_line};
 use crate::table::{Align, Table};
 
 use abilities::Ability;
@@ -48,11 +49,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         abilities: abilities::all(),
     };
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&info).expect("plain values become JSON"));
+        print_line(serde_json::to_string_pretty(&info).expect("plain values become JSON"))
     } else {
-        print!("{}", info.page());
+        print(info.page())
     }
-    Ok(())
 }
 
 impl Info {

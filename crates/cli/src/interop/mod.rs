@@ -8,6 +8,7 @@ use weft::verbs::{Access, ConnectionError, RemoteMemory, Stag, StreamError, Work
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::link::{Depths, Endpoint, LinkError, StreamOptions, announce, failed};
+use crate::output::print_line;
 
 /// Bytes of a message of rdma_client and rdma_server (rdmacm-utils).
 const MESSAGE: usize = 16;
@@ -121,8 +122,7 @@ fn bad_stag(endpoint: &Endpoint, remote: SocketAddr) -> Result<(), Failure> {
     match provoke() {
         Err(LinkError::Ended(ConnectionError::Stream(StreamError::Peer(terminate)))) => {
             let (layer, kind, code) = terminate.code.numbers();
-            println!("terminate layer={layer} type={kind} code={code}");
-            Ok(())
+            print_line(format_args!("terminate layer={layer} type={kind} code={code}"))
         }
         Err(error) => Err(error.during("no Terminate")),
         Ok(()) => Err(Failure::Runtime("the peer closed the connection without a Terminate".into())),

@@ -1,7 +1,7 @@
 //! The process that a lab lives as long as.
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use weft_lab::{Lab, Plan, Process};
 use super::failed;
 use super::state::{Name, State};
 use crate::failure::Failure;
+use crate::output::print_line;
 
 /// How long a keeper may take to end its lab.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -33,10 +34,7 @@ pub(super) fn run(name: &Name) -> Result<(), Failure> {
 }
 
 fn report(report: &Result<&State, String>) -> Result<(), Failure> {
-    let mut line = serde_json::to_string(report).expect("plain values become JSON");
-    line.push('\n');
-    let mut out = io::stdout().lock();
-    out.write_all(line.as_bytes()).and_then(|()| out.flush()).map_err(Failure::while_doing("standard output"))
+    print_line(serde_json::to_string(report).expect("plain values become JSON"))
 }
 
 /// Makes a lab, announces it, and keeps it until a signal asks for its end or a part of it has been killed.
@@ -88,7 +86,7 @@ pub(super) fn end(name: &Name) -> Result<(), Failure> {
 pub(super) fn end_all() -> Result<(), Failure> {
     let labs = State::all()?;
     if labs.is_empty() {
-        println!("No lab is up.");
+        return print_line("No lab is up.");
     }
     // Each is tried, whatever becomes of the others.
     let ends: Vec<_> = labs.iter().map(end_one).collect();
@@ -112,6 +110,5 @@ fn end_one(state: &State) -> Result<(), Failure> {
         }
         thread::sleep(Duration::from_millis(2));
     }
-    println!("Lab {name} is down.");
-    Ok(())
+    print_line(format_args!("Lab {name} is down."))
 }

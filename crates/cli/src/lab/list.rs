@@ -2,19 +2,19 @@
 
 use super::state::State;
 use crate::failure::Failure;
+use crate::output::{print, print_line};
 use crate::table::{Align, Table};
 
 /// Runs the command.
 pub(super) fn run(json: bool) -> Result<(), Failure> {
     let labs = State::all()?;
     if json {
-        println!("{}", serde_json::to_string_pretty(&labs).expect("plain values become JSON"));
+        print_line(serde_json::to_string_pretty(&labs).expect("plain values become JSON"))
     } else if labs.is_empty() {
-        println!("No lab is up; make one with weft lab up");
+        print_line("No lab is up; make one with weft lab up")
     } else {
-        print!("{}", table(&labs));
+        print(table(&labs))
     }
-    Ok(())
 }
 
 fn table(labs: &[State]) -> Table {

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use weft_lab::{Host, Plan, Process};
 
 use crate::failure::Failure;
+use crate::output::complain;
 
 /// The longest name of a lab, in bytes.
 const LONGEST_NAME: usize = 32;
@@ -119,7 +120,7 @@ fn all_in(directory: &Path) -> Result<Vec<State>, Failure> {
         match fs::read(&path).map(|text| serde_json::from_slice::<State>(&text)) {
             Ok(Ok(state)) if state.keeper.is_alive() => labs.push(state),
             Ok(_) => {
-                eprintln!("weft: removing {}, of a lab whose keeper has died", path.display());
+                complain(format_args!("weft: removing {}, of a lab whose keeper has died", path.display()));
                 fs::remove_file(&path).or_else(gone).map_err(Failure::while_doing(path.display()))?;
             }
             // It went down meanwhile.

@@ -12,6 +12,7 @@ use super::keeper::{self, Report};
 use super::state::State;
 use super::{Lab, failed};
 use crate::failure::Failure;
+use crate::output::print;
 use crate::table::{Align, Table};
 
 /// What can be said on the command line.
@@ -91,10 +92,7 @@ fn start_keeper(plan: &Plan, lab: &Lab) -> Result<State, Failure> {
 }
 
 fn show(state: &State, end: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(page(state, end).as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(Failure::while_doing("standard output"))
+    print(page(state, end))
 }
 
 fn page(state: &State, end: &str) -> String {

@@ -8,6 +8,7 @@ mod arguments;
 mod campaign;
 mod contestant;
 mod contestants;
+mod destination;
 mod distance;
 mod job;
 mod measure;
@@ -31,6 +32,7 @@ pub(crate) use contestants::ucx;
 pub(crate) use peer::{PEER_COMMAND, run as run_peer};
 
 use crate::failure::Failure;
+use destination::Destination;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -38,9 +40,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return remote::listen(address);
     }
     let plan = arguments.plan()?;
+    let json = arguments.json.as_deref().map(Destination::open).transpose()?;
     let results = campaign::run(&plan)?;
     let report = report::Report::new(&plan, &results);
-    report.publish(&plan, &results, arguments.json.as_deref())?;
+    report.publish(&plan, &results, json)?;
     match results.broken() {
         Some(reason) => Err(Failure::Runtime(reason)),
         None => Ok(()),

@@ -3,7 +3,7 @@
 //! Lines of JSON: a [`Job`] comes in, the side's address goes out; a list of all sides' addresses comes in, the figures go out. When
 //! standard input ends the process ends, with all that it has started: nothing may keep spinning once nobody waits for it.
 
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, BufRead, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -19,6 +19,7 @@ use super::job::Job;
 use super::measure::Measured;
 use super::scratch;
 use crate::failure::Failure;
+use crate::output::print_line;
 
 /// Name of the subcommand.
 pub(crate) const PEER_COMMAND: &str = "perf-peer";
@@ -78,10 +79,7 @@ fn converse(lines: &Receiver<String>, finished: &AtomicBool) -> Result<(), Strin
 }
 
 fn say(said: &Said) -> Result<(), Failure> {
-    let mut line = serde_json::to_vec(said).expect("plain values become JSON");
-    line.push(b'\n');
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(&line).and_then(|()| stdout.flush()).map_err(Failure::while_doing("standard output"))
+    print_line(serde_json::to_string(said).expect("plain values become JSON"))
 }
 
 /// Reads standard input in a thread of its own, which sleeps all the time, and takes the process with it at the end.

@@ -11,6 +11,7 @@ use super::job::Job;
 use super::peer::{LINE_LIMIT, Said};
 use super::session::Process;
 use crate::failure::Failure;
+use crate::output::complain;
 
 /// The port when none is named.
 const DEFAULT_PORT: u16 = 7471;
@@ -59,11 +60,11 @@ pub(crate) fn listen(address: &str) -> Result<(), Failure> {
     let target: Target = address.parse().map_err(Failure::Usage)?;
     let listener = TcpListener::bind((target.host.as_str(), target.port)).map_err(Failure::while_doing(address))?;
     let local = listener.local_addr().map_err(Failure::while_doing(address))?;
-    eprintln!("listening at {local}; stop with Ctrl-C");
+    complain(format_args!("listening at {local}; stop with Ctrl-C"));
     for stream in listener.incoming() {
         let served = stream.and_then(serve);
         if let Err(error) = served {
-            eprintln!("a measurement failed: {error}");
+            complain(format_args!("a measurement failed: {error}"));
         }
     }
     Ok(())

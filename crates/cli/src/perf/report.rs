@@ -1,19 +1,20 @@
 //! What a measurement says: a table for people, JSON for figures.
 
-use std::path::Path;
-use std::{fs, thread};
+use std::thread;
 
 use nix::sys::utsname::uname;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::campaign::{Plan, Results};
+use super::destination::Destination;
 use super::distance::describe;
 use super::measure::median;
 use super::metric::{Column, Metric, metrics, title};
 use super::session::Run;
 use super::tests::{Case, Test, text};
 use crate::failure::Failure;
+use crate::output::{complain, print};
 use crate::table::{Align, Table};
 
 /// The longest name of a contestant that makes a heading.
@@ -79,21 +80,19 @@ impl Report {
         }
     }
 
-    /// Prints the table, and writes the JSON where it is wanted.
-    pub(crate) fn publish(&self, plan: &Plan, results: &Results, json: Option<&Path>) -> Result<(), Failure> {
-        let text = serde_json::to_string_pretty(self).expect("plain values become JSON");
+    /// Writes the JSON where it is wanted, and prints the table.
+    pub(super) fn publish(&self, plan: &Plan, results: &Results, json: Option<Destination>) -> Result<(), Failure> {
+        let table = self.table(plan, results);
+        let Some(json) = json else { return print(table) };
+        let text = serde_json::to_string_pretty(self).expect("plain values become JSON") + "\n";
         match json {
-            Some(path) if path == Path::new("-") => {
-                eprint!("{}", self.table(plan, results));
-                println!("{text}");
+            Destination::StandardOutput => {
+                complain(table.trim_end());
+                json.write(&text)
             }
-            Some(path) => {
-                print!("{}", self.table(plan, results));
-                fs::write(path, text + "\n").map_err(Failure::while_doing(path.display()))?;
-            }
-            None => print!("{}", self.table(plan, results)),
+            // Before the table, which nobody may read.
+            Destination::File(_) => json.write(&text).and(print(table)),
         }
-        Ok(())
     }
 
     fn table(&self, plan: &Plan, results: &Results) -> String {

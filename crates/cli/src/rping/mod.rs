@@ -8,13 +8,13 @@ mod ping;
 mod server;
 
 use std::fmt;
-use std::io::{self, Write};
 
 use clap::{ArgGroup, Args};
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::link::{Depths, StreamOptions};
+use crate::output::{complain, print_bytes};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 impl Arguments {
     fn trace(&self, step: impl fmt::Display) {
         if self.debug {
-            eprintln!("{step}");
+            complain(step);
         }
     }
 
@@ -92,11 +92,6 @@ impl Arguments {
             return Ok(());
         }
         let text = data.split(|byte| *byte == 0).next().unwrap_or_default();
-        let mut out = io::stdout().lock();
-        out.write_all(label.as_bytes())
-            .and_then(|()| out.write_all(text))
-            .and_then(|()| out.write_all(b"\n"))
-            .and_then(|()| out.flush())
-            .map_err(Failure::while_doing("standard output"))
+        print_bytes(&[label.as_bytes(), text, b"\n"].concat())
     }
 }

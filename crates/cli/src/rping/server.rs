@@ -8,6 +8,7 @@ use super::Arguments;
 use super::ping::{Advert, SIZES};
 use crate::failure::Failure;
 use crate::link::{Endpoint, Link, LinkError, announce, failed, resolve};
+use crate::output::complain;
 
 /// The largest ping that is served, in bytes, whatever `-S` says.
 const MOST: u32 = 65536;
@@ -30,7 +31,7 @@ pub(super) fn run(arguments: &Arguments, address: &str, endpoint: &Endpoint) -> 
                     scope.spawn(|| {
                         let client = request.info().remote;
                         if let Err(failure) = serve(arguments, endpoint, request) {
-                            eprintln!("weft: client {client}: {failure}");
+                            complain(format_args!("weft: client {client}: {failure}"));
                         }
                     });
                 }

@@ -15,6 +15,7 @@ use clap::Args;
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::output::print;
 
 use look::{Changes, Look};
 use screen::Screen;
@@ -60,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     match arguments.watch {
         Some(interval) => watch(arguments, interval, first),
-        None => Screen::plain().show(&page(arguments, &Changes::of_one(&first))).map(|_| ()),
+        None => print(page(arguments, &Changes::of_one(&first))),
     }
 }
 

@@ -1,10 +1,11 @@
 //! Pages, one over the other on a terminal, one after the other elsewhere.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use terminal_size::{Height, Width, terminal_size_of};
 
 use crate::failure::Failure;
+use crate::output::print;
 
 /// What a terminal is taken for that doesn't tell its size.
 const USUAL: (Width, Height) = (Width(80), Height(24));
@@ -65,11 +66,10 @@ fn redrawn(page: &str, first: bool, (Width(width), Height(height)): (Width, Heig
 }
 
 fn put(text: &str) -> Result<bool, Failure> {
-    let mut output = io::stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+    match print(text) {
         Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::while_doing("cannot write")(error)),
+        Err(Failure::Unread) => Ok(false),
+        Err(failure) => Err(failure),
     }
 }
 
