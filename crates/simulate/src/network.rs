@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weft_base::{
@@ -58,7 +58,8 @@ impl Network for SimulatedNetwork {
     fn connect(&mut self, remote: SocketAddr, options: PortOptions) -> Result<SimulatedPort, PortError> {
         let mut state = self.world.lock();
         let number = state.take_port_number();
-        let local = options.local.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, number)));
+        // All are on one host, and a stream to one of its addresses comes from there.
+        let local = options.local.unwrap_or_else(|| SocketAddr::new(remote.ip(), number));
         let (to_there, to_here) = state.add_pipes();
         let found = match state.listeners.get_mut(&remote) {
             Some(listening) if listening.waiting.len() < listening.backlog => {
