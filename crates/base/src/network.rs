@@ -94,6 +94,12 @@ pub trait Port {
     /// Sends what was taken, then tells the peer that nothing more will come. Receiving goes on.
     fn close_send(&mut self);
 
+    /// Bytes that were taken and that the peer's host has not acknowledged yet, the end of the stream included; 0 where nobody can
+    /// tell. What is acknowledged reaches the peer's program even if this port is dropped now.
+    fn unacknowledged(&self) -> usize {
+        0
+    }
+
     /// Breaks the stream at once; the peer sees a reset. Dropping a port without this closes it gracefully.
     fn abort(&mut self);
 }

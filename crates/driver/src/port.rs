@@ -12,7 +12,7 @@ use weft_memory::Registry;
 use crate::error::{from_number, port_error, would_block};
 use crate::held::Held;
 use crate::pulse::Pulse;
-use crate::socket::{answers, disconnect, plain_address, set_least};
+use crate::socket::{answers, disconnect, plain_address, set_least, unacknowledged};
 use crate::vectors::{PIECES, Vectors};
 
 /// What every IPv4 path carries (RFC 9293 section 3.7.1); the value until the path is known.
@@ -236,6 +236,13 @@ impl Port for TcpPort {
         if let Some(socket) = &self.socket {
             // It fails when the stream is broken, which the next call tells.
             let _ = socket.shutdown(std::net::Shutdown::Write);
+        }
+    }
+
+    fn unacknowledged(&self) -> usize {
+        match &self.socket {
+            Some(socket) if self.broken.is_none() => unacknowledged(socket),
+            _ => 0,
         }
     }
 

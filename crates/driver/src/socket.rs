@@ -57,6 +57,14 @@ pub(crate) fn set_least(socket: &Socket, bytes: u32) {
     // A system that knows nothing of it tells of fewer bytes, which is no harm.
 }
 
+/// Bytes written that the peer's host has not acknowledged, and those that have not left yet (tcp(7), SIOCOUTQ). 0 when the stream is broken.
+pub(crate) fn unacknowledged(socket: &Socket) -> usize {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: The descriptor is open as long as `socket` is borrowed; the value is written during the call alone.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if result < 0 { 0 } else { usize::try_from(bytes).unwrap_or(0) }
+}
+
 /// A listening socket. What is accepted from it inherits its options (tcp(7), socket(7)).
 pub(crate) fn listen(local: SocketAddr, backlog: Backlog, options: &PortOptions) -> Result<Held, PortError> {
     let make = || -> io::Result<Held> {

@@ -61,6 +61,11 @@ fn complain(text: &str) {
     let _ = std::io::stderr().write_all(format!("weft: {text}\n").as_bytes());
 }
 
+/// Says on stderr that an endpoint was closed before everything was delivered: nobody reads its completions any more.
+pub(crate) fn complain_of_undelivered(text: &str) {
+    drop(std::io::stderr().write_all(format!("weft: {text}\n").as_bytes()));
+}
+
 /// Sees to it that this library is never unloaded, as libfabric does at its end: threads of a NIC that is still open run in it.
 pub(crate) fn stay_loaded() {
     let mut about = libc::Dl_info {

@@ -221,9 +221,9 @@ pub(crate) static VARIABLES: [Variable; 17] = [
     Variable {
         name: "LINGER",
         possible: "a time in seconds",
-        help: "Seconds that closing an endpoint waits until what was sent has gone out (default 2)",
+        help: "Seconds that closing an endpoint waits until what was sent is delivered (default: as long as the peers' hosts answer)",
         set: |parameters, text| {
-            parameters.endpoint.linger = seconds_or_never(text)?.unwrap_or(Duration::ZERO);
+            parameters.endpoint.linger = Some(seconds_or_never(text)?.unwrap_or(Duration::ZERO));
             Some(())
         },
     },

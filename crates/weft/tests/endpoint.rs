@@ -540,7 +540,7 @@ fn wrong_requests_are_refused_with_the_reason() {
     assert!(matches!(end.endpoint.send(injected), Err(EndpointError::TooLong { .. })));
     let claimed = end.endpoint.receive_claimed(5, ReceivePost::new(Loan::empty()));
     assert_eq!(claimed, Err(EndpointError::NotClaimed(5)));
-    end.endpoint.close();
+    end.endpoint.close().unwrap();
     assert_eq!(end.endpoint.send(SendPost::new(end.peers[0], vec![1])), Err(EndpointError::Closed));
 }
 

@@ -142,6 +142,10 @@ impl Peers {
         self.slots.get(peer.0 as usize)
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Peer> {
+        self.slots.iter()
+    }
+
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (PeerId, &mut Peer)> {
         (0..).map(PeerId).zip(&mut self.slots)
     }

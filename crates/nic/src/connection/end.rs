@@ -213,19 +213,35 @@ impl<P: Port> Connection<P> {
                 let waited_for = cx.settings.start_timeout;
                 self.fail_start(ConnectionError::Start(StartFailure::TimedOut { waited_for }), cx)
             }
-            Phase::Running(running) => {
-                running.core.hold().stream.abort();
-                self.clear_unsent(cx);
-                self.staging.clear(cx.pool);
-                self.port.abort();
-                self.finish_queue_pair(cx);
-                Outcome::Over
-            }
+            Phase::Running(_) => self.expire_running(cx),
             Phase::Draining => {
                 self.port.abort();
                 Outcome::Over
             }
         }
+    }
+}
+
+impl<P: Port> Connection<P> {
+    /// The peer has not closed in time. While its host has not acknowledged everything it may be stopped, or slow, so we wait on: a host that does not
+    /// answer at all is found by the port ([`weft_base::PortOptions::peer_timeout`]). What is acknowledged reaches the peer when the port is dropped,
+    /// but might not if it were reset.
+    fn expire_running(&mut self, cx: &mut Context<'_>) -> Outcome {
+        let unsent = self.has_unsent();
+        let Some((running, port, ..)) = self.running() else { return Outcome::Idle };
+        let closes = running.close_wanted && !has_ended(&running.core.hold().stream);
+        if closes && (unsent || port.unacknowledged() > 0) {
+            self.deadline = Some(cx.now + cx.settings.close_timeout);
+            return Outcome::Idle;
+        }
+        running.core.hold().stream.abort();
+        if !closes {
+            port.abort();
+        }
+        self.clear_unsent(cx);
+        self.staging.clear(cx.pool);
+        self.finish_queue_pair(cx);
+        Outcome::Over
     }
 }
 

@@ -14,6 +14,9 @@ use super::{Connection, Context};
 use crate::outgoing::Outgoing;
 use crate::staging::Pool;
 
+/// When sending fails, so many reads at most are made of what the peer has sent before: more than a socket's buffer holds.
+const LAST_READS: usize = 1024;
+
 /// Bytes beyond header and payload that a frame may have in the buffer: length, pad, CRC.
 pub(super) const FRAME_OVERHEAD: usize = 16;
 
@@ -110,6 +113,12 @@ impl<P: Port> Connection<P> {
         {
             // Part of the frame may be on its way: no Terminate can follow.
             running.core.hold().stream.fail(TerminateCode::ProtectionInvalidStag);
+        }
+        // What the peer has said before still counts: it may have ended its program right behind it.
+        for _ in 0..LAST_READS {
+            if !self.receive(cx) {
+                break;
+            }
         }
         self.lose(error, cx);
     }

@@ -4,23 +4,40 @@ use slotmap::DefaultKey;
 use weft_base::{Clock, Network, PeerId};
 
 use super::core::Core;
-use super::joint::injected_bytes;
-use super::link::Phase;
-use super::request::{Completed, EndpointFailure, Event, SendPost};
+use super::joint::{Outbound, injected_bytes};
+use super::link::{Link, Phase};
+use super::request::{Completed, EndpointFailure, Event, SendPost, Undelivered};
 use super::transfer::{Transfer, Work};
 use crate::connection::Ending;
 use crate::engine::Engine;
 
 impl Core {
-    /// Whether nothing is left to be posted. What is laid out goes before a graceful end.
+    /// From here on the application asks for nothing more. What fails is counted.
+    pub(super) fn begin_close(&mut self) {
+        self.joint.undelivered = Some(Undelivered::default());
+    }
+
+    /// Whether something that was accepted has not gone out, to peers that are connected and to those that are yet to be. What is laid out goes
+    /// before a graceful end. A message of which the peer knows, and which waits for its program to receive it, is owed only if it is kept here.
+    pub(super) fn owes(&self) -> bool {
+        let waits = !self.joint.listed.is_empty() || !self.stalled.is_empty() || !self.patient.is_empty();
+        let is_posted = |link: &Link| link.phase == Phase::Up && link.queue_pair.sends_under_way() > 0;
+        waits
+            || self.held_back
+            || self.joint.transfers.iter().any(|(_, transfer)| !matches!(transfer, Transfer::Protocol(_)))
+            || self.joint.peers.iter().any(|peer| !peer.work.is_empty())
+            || self.links.iter().any(|(_, link)| is_posted(link))
+            || self.machine.owes(Outbound::is_kept)
+    }
+
+    /// Whether nothing at all is under way that this side has begun.
     pub(super) fn is_quiet(&self) -> bool {
-        self.joint.listed.is_empty()
-            && self.stalled.is_empty()
-            && self.patient.is_empty()
-            && !self.held_back
-            && self.links.iter().all(|(_, link)| {
-                link.phase != Phase::Up || (link.queue_pair.sends_under_way() == 0 && !self.machine.is_busy(link.peer))
-            })
+        !self.owes() && !self.machine.owes(|_| true)
+    }
+
+    /// What has not been delivered since closing began.
+    pub(super) fn undelivered(&mut self) -> Option<Undelivered> {
+        self.joint.undelivered.take().filter(|undelivered| undelivered.requests > 0)
     }
 
     /// Whether there is no connection, and nothing to be done with one.

@@ -9,7 +9,7 @@ use weft_message::{BufferId, CallId, Failure, Host, Parts, Received, RemotePart,
 use weft_rdmap::{Operation, Payload, RemoteTarget};
 
 use super::peers::Peers;
-use super::request::{Completed, Completions, EndpointFailure, Event, Level, ReceivePost, SendPost};
+use super::request::{Completed, Completions, EndpointFailure, Event, Level, ReceivePost, SendPost, Undelivered};
 use super::spare::Spare;
 use super::transfer::{Numbered, Transfer, Work, ensure_registered, gather_of, parts_of};
 use crate::counters::Counters;
@@ -69,6 +69,11 @@ impl Outbound {
             is_exposed: false,
             memory,
         }
+    }
+
+    /// Whether the application counts it as sent, though it is not: its bytes are kept here.
+    pub(super) fn is_kept(&self) -> bool {
+        self.injected > 0 || matches!(self.memory, Outgoing::Small { .. })
     }
 
     pub(super) fn length(&self) -> u64 {
@@ -164,6 +169,8 @@ pub(super) struct Joint {
     /// Bytes of injected messages that have not completed.
     pub(super) injected_bytes: u64,
     pub(super) receives_posted: usize,
+    /// What was not delivered, once the endpoint is being closed.
+    pub(super) undelivered: Option<Undelivered>,
     /// What was counted since the engine has taken it over.
     pub(super) counts: Counts,
 }
@@ -190,6 +197,7 @@ impl Joint {
             sends_exposed: 0,
             injected_bytes: 0,
             receives_posted: 0,
+            undelivered: None,
             counts: Counts::default(),
         }
     }
@@ -222,6 +230,10 @@ impl Joint {
         self.sends_under_way -= 1;
         if let Some(known) = self.peers.get_mut(peer) {
             known.under_way = known.under_way.saturating_sub(1);
+        }
+        if let (Some(undelivered), Err(failure)) = (&mut self.undelivered, &event.outcome) {
+            undelivered.requests += 1;
+            undelivered.reason.get_or_insert_with(|| failure.clone());
         }
         self.sink.complete(event);
     }

@@ -67,8 +67,9 @@ pub struct EndpointSettings {
     pub peers: u32,
     /// How long to try to reach a peer, all its ways together.
     pub connect_timeout: Duration,
-    /// How long closing waits until what was sent has gone out.
-    pub linger: Duration,
+    /// How long closing waits until what was accepted is delivered. `None`: as long as the peers' hosts answer, and [`Self::UNTAKEN`] for messages that
+    /// peers know of, but have posted no receive for.
+    pub linger: Option<Duration>,
 }
 
 impl Default for EndpointSettings {
@@ -83,9 +84,14 @@ impl Default for EndpointSettings {
             receive_depth: 1 << 20,
             peers: 1 << 16,
             connect_timeout: Duration::from_secs(10),
-            linger: Duration::from_secs(2),
+            linger: None,
         }
     }
+}
+
+impl EndpointSettings {
+    /// How long closing waits, unless [`Self::linger`] says otherwise, until peers' programs have received what was announced to them.
+    pub const UNTAKEN: Duration = Duration::from_secs(2);
 }
 
 /// How an endpoint is opened.
@@ -114,7 +120,7 @@ pub struct MessageEndpoint<N: Network, C: Clock> {
     nic: Nic<N, C>,
     number: usize,
     address: Address,
-    linger: Duration,
+    linger: Option<Duration>,
     closed: AtomicBool,
 }
 
@@ -279,18 +285,27 @@ impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
         self.with(|core, _| Ok(core.is_idle())).unwrap_or(true)
     }
 
-    /// Closes it: what was sent still goes out, for as long as the settings say; what is under way then fails.
-    pub fn close(&self) {
+    /// Closes it. What was accepted still goes out, to peers that are not connected yet too, and this waits until the peers' hosts have it
+    /// ([`EndpointSettings::linger`]); what is under way then fails.
+    ///
+    /// # Errors
+    /// Not everything was delivered.
+    pub fn close(&self) -> Result<(), Undelivered> {
         if !self.nic.is_here() || self.closed.swap(true, Ordering::AcqRel) {
-            return;
+            return Ok(());
         }
-        let linger = self.linger;
-        self.nic.wait_until_slowly(linger, || self.ask(|core, _| core.is_quiet()).unwrap_or(true));
+        let untaken = self.linger.unwrap_or(EndpointSettings::UNTAKEN);
+        self.ask(|core, _| core.begin_close());
+        self.nic.wait_until_slowly(self.linger, || self.ask(|core, _| !core.owes()).unwrap_or(true));
+        self.nic.wait_until_slowly(Some(untaken), || self.ask(|core, _| core.is_quiet()).unwrap_or(true));
         self.ask(|core, engine| core.begin_end(engine));
-        self.nic.wait_until_slowly(linger, || self.ask(|core, _| core.has_ended()).unwrap_or(true));
+        // A connection that waits for its peer to close ends by itself when the peer's host has everything.
+        self.nic.wait_until_slowly(self.linger, || self.ask(|core, _| core.has_ended()).unwrap_or(true));
         self.ask(|core, engine| core.end(engine));
+        let undelivered = self.ask(|core, _| core.undelivered()).flatten();
         let removed = self.nic.front().command().remove_messenger(self.number);
         drop(removed);
+        undelivered.map_or(Ok(()), Err)
     }
 
     /// Does something with the endpoint, and with what follows from it.

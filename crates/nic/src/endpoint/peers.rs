@@ -112,6 +112,10 @@ impl Peers {
         self.all.get_mut(peer.0 as usize)
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Peer> {
+        self.all.iter()
+    }
+
     pub(super) fn ids(&self) -> impl Iterator<Item = PeerId> + use<> {
         (0..self.all.len() as u32).map(PeerId)
     }

@@ -37,6 +37,28 @@ impl fmt::Display for Address {
     }
 }
 
+/// Requests that an endpoint had accepted, and that had failed when it was closed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Undelivered {
+    /// How many sends, writes, reads and atomics.
+    pub requests: u64,
+    /// Why the first of them failed.
+    pub reason: Option<EndpointFailure>,
+}
+
+impl fmt::Display for Undelivered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let requests = if self.requests == 1 { "request" } else { "requests" };
+        write!(f, "closed with {} {requests} not delivered", self.requests)?;
+        match &self.reason {
+            Some(reason) => write!(f, ": {reason}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl core::error::Error for Undelivered {}
+
 /// When a send, write or atomic completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Level {

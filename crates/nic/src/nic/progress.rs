@@ -126,11 +126,11 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     }
 
     /// As [`Nic::wait_until`], for a `done` that uses the engine itself: it is asked now and then.
-    pub(crate) fn wait_until_slowly(&self, timeout: Duration, mut done: impl FnMut() -> bool) -> bool {
+    pub(crate) fn wait_until_slowly(&self, timeout: Option<Duration>, mut done: impl FnMut() -> bool) -> bool {
         let clock = &self.shared.common.clock;
-        let end = clock.now() + timeout;
+        let end = timeout.map(|timeout| clock.now() + timeout);
         while !done() {
-            if clock.now() >= end || !self.is_here() {
+            if end.is_some_and(|end| clock.now() >= end) || !self.is_here() {
                 return false;
             }
             self.wait_until(Some(SLOWLY), || false);

@@ -22,6 +22,7 @@ use crate::addresses::vector::AddressVector;
 use crate::border::Held;
 use crate::domain::Domain;
 use crate::errno::Errno;
+use crate::host;
 use crate::parameters;
 use crate::queue::{CompletionQueue, Completions, Counter, EventQueue, Sources};
 
@@ -302,7 +303,9 @@ impl Drop for Core {
         let Some(active) = self.active.get() else { return };
         // fi_endpoint(3): what is under way is dropped without a word.
         active.report.closed.store(true, Ordering::Release);
-        active.endpoint.close();
+        if let Err(undelivered) = active.endpoint.close() {
+            host::complain_of_undelivered(&undelivered.to_string());
+        }
         if let Some(queue) = &active.report.receive {
             queue.detach(active.report.place.load(Ordering::Relaxed));
         }

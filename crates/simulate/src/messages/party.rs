@@ -87,7 +87,7 @@ impl Habits {
             ..weft_message::Settings::default()
         };
         // Closing does not wait: time stands still while it is at it.
-        EndpointSettings { messages, inject_bytes: 300, linger: Duration::ZERO, ..EndpointSettings::default() }
+        EndpointSettings { messages, inject_bytes: 300, linger: Some(Duration::ZERO), ..EndpointSettings::default() }
     }
 }
 
@@ -138,7 +138,7 @@ impl Party {
     }
 
     pub(super) fn close(&mut self) {
-        self.endpoint.close();
+        let _ = self.endpoint.close();
     }
 
     /// What has completed since the last time.

@@ -52,7 +52,7 @@ use weft_nic::MessageEndpoint;
 pub use weft_nic::{
     Address, AtomicPost, Attempt, AttemptFailure, Attempts, Completed, Completions, EndpointAttributes, EndpointError,
     EndpointFailure, EndpointSettings, Event, JobKey, KeyError, Level, MAX_ADDRESSES, Match, Peek, ReceivePost,
-    RemotePlace, SendPost, TransferPost,
+    RemotePlace, SendPost, TransferPost, Undelivered,
 };
 
 use crate::verbs::{Error, MemoryError, Opened, ProtectionDomain};
@@ -216,9 +216,13 @@ impl Endpoint {
         self.endpoint.is_idle()
     }
 
-    /// Closes it: what was sent still goes out, for as long as the settings say; what is under way then fails.
-    pub fn close(&self) {
-        self.endpoint.close();
+    /// Closes it. What was accepted still goes out, to peers that are not connected yet too, and this waits until the peers' hosts have it, as long as
+    /// they answer ([`EndpointSettings::linger`]); what is under way then fails.
+    ///
+    /// # Errors
+    /// Not everything was delivered.
+    pub fn close(&self) -> Result<(), Undelivered> {
+        self.endpoint.close()
     }
 
     fn opened(&self) -> &Opened {
@@ -228,7 +232,8 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        self.close();
+        // Who wants to know calls `close`.
+        let _ = self.close();
     }
 }
 

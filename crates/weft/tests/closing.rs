@@ -1,0 +1,135 @@
+//! How an endpoint is closed: what was accepted is delivered, however long the peer takes, or the program is told.
+
+mod common;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use common::{Kind, PATIENCE};
+use weft::endpoint::{
+    Address, Endpoint, EndpointAttributes, EndpointFailure, EventQueue, Match, PeerId, ReceivePost, SendPost,
+};
+use weft::verbs::{Context, Progress, Settings};
+
+/// An endpoint on a NIC of its own.
+struct End {
+    endpoint: Endpoint,
+    events: EventQueue,
+    _context: Context,
+}
+
+impl End {
+    /// A NIC that does not wait long for anything that has a clock.
+    fn new(progress: Progress, linger: Option<Duration>) -> Self {
+        let short = Duration::from_millis(20);
+        let context =
+            Context::with_settings(Settings { progress, close_timeout: short, ..Settings::default() }).unwrap();
+        let domain = context.allocate_protection_domain().unwrap();
+        let events = EventQueue::new(&context).unwrap();
+        let mut attributes = EndpointAttributes::at(Kind::plain(progress).any());
+        attributes.settings.linger = linger;
+        let endpoint = Endpoint::open(&domain, &attributes, Arc::new(events.clone())).unwrap();
+        Self { endpoint, events, _context: context }
+    }
+
+    fn peer(&self, other: &Self) -> PeerId {
+        self.endpoint.peer(&other.endpoint.address()).unwrap()
+    }
+
+    fn receive(&self, tag: u64) -> Vec<u8> {
+        let post = ReceivePost::new(vec![0; 8192]).matching(Match { tag, ignore: 0 }).context(tag);
+        self.endpoint.receive(post).unwrap();
+        let event = self.events.wait_for(|event| event.context == tag, PATIENCE).expect("the message in time");
+        assert_eq!(event.outcome, Ok(()), "message {tag}");
+        event.buffer.unwrap()[..event.length as usize].to_vec()
+    }
+}
+
+fn content(tag: u64, length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at as u64 * 7 + tag) as u8).collect()
+}
+
+#[test]
+fn what_was_sent_before_the_connection_stood_is_delivered() {
+    for progress in [Progress::Hybrid, Progress::Thread] {
+        for round in 0..20 {
+            let (sender, receiver) = (End::new(progress, None), End::new(progress, None));
+            let mut post = SendPost::new(sender.peer(&receiver), content(round, 4)).tag(round);
+            post.inject = round % 2 == 0;
+            sender.endpoint.send(post).unwrap();
+            assert_eq!(sender.endpoint.close(), Ok(()), "{progress:?}, round {round}");
+            assert_eq!(receiver.receive(round), content(round, 4));
+        }
+    }
+}
+
+/// The receiver's NIC runs only while its program calls it: as if the program were stopped.
+#[test]
+fn a_receiver_that_is_silent_for_long_gets_everything() {
+    for connected in [false, true] {
+        let (sender, receiver) = (End::new(Progress::Hybrid, None), End::new(Progress::Caller, None));
+        let peer = sender.peer(&receiver);
+        let send = |tag: u64| sender.endpoint.send(SendPost::new(peer, content(tag, 4000)).tag(tag)).unwrap();
+        if connected {
+            send(1000);
+            assert_eq!(receiver.receive(1000), content(1000, 4000));
+        }
+        // More than there are credits for.
+        (0..100).for_each(send);
+        thread::scope(|scope| {
+            let closing = scope.spawn(|| sender.endpoint.close());
+            // Far longer than any of the sender's clocks.
+            thread::sleep(Duration::from_millis(400));
+            for tag in 0..100 {
+                assert_eq!(receiver.receive(tag), content(tag, 4000), "connected before: {connected}");
+            }
+            while !closing.is_finished() {
+                receiver.endpoint.progress();
+            }
+            assert_eq!(closing.join().unwrap(), Ok(()));
+        });
+    }
+}
+
+/// The sender is gone long before the receiver looks: what its host has taken is not reset.
+#[test]
+fn what_the_peers_host_has_taken_outlives_the_sender() {
+    let (sender, receiver) = (End::new(Progress::Hybrid, None), End::new(Progress::Caller, None));
+    let peer = sender.peer(&receiver);
+    sender.endpoint.send(SendPost::new(peer, content(9, 4000)).tag(9)).unwrap();
+    assert_eq!(receiver.receive(9), content(9, 4000));
+    (0..8).for_each(|tag| sender.endpoint.send(SendPost::new(peer, content(tag, 4000)).tag(tag)).unwrap());
+    assert_eq!(sender.endpoint.close(), Ok(()));
+    drop(sender);
+    for tag in 0..8 {
+        assert_eq!(receiver.receive(tag), content(tag, 4000));
+    }
+}
+
+#[test]
+fn closing_says_what_was_not_delivered() {
+    // Nobody listens there.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let end = End::new(Progress::Hybrid, None);
+    let nobody = Address { id: 77, ways: [SocketAddr::from(([127, 0, 0, 1], port))].into_iter().collect() };
+    let peer = end.endpoint.peer(&nobody).unwrap();
+    end.endpoint.send(SendPost::new(peer, vec![1; 4]).tag(1)).unwrap();
+    let undelivered = end.endpoint.close().expect_err("nobody is there");
+    assert_eq!(undelivered.requests, 1);
+    assert!(matches!(undelivered.reason, Some(EndpointFailure::Unreachable(_))), "{undelivered:?}");
+    assert!(undelivered.to_string().starts_with("closed with 1 request not delivered: "), "{undelivered}");
+}
+
+#[test]
+fn what_only_waits_for_a_receive_does_not_keep_an_endpoint_open_for_ever() {
+    let (sender, receiver) =
+        (End::new(Progress::Hybrid, Some(Duration::from_millis(50))), End::new(Progress::Hybrid, None));
+    let peer = sender.peer(&receiver);
+    sender.endpoint.send(SendPost::new(peer, vec![1; 1 << 20]).tag(1)).unwrap();
+    let undelivered = sender.endpoint.close().expect_err("nobody receives it");
+    assert_eq!(undelivered.requests, 1);
+    let reason = undelivered.reason.expect("a reason");
+    assert!(matches!(reason, EndpointFailure::Closed | EndpointFailure::Lost(_)), "{reason:?}");
+}
