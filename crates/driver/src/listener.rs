@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use weft_base::{Listener, PortError};
 use weft_memory::Registry;
@@ -33,6 +33,9 @@ impl Listener for TcpListener {
     type Port = TcpPort;
 
     fn accept(&mut self) -> Result<Option<TcpPort>, PortError> {
+        if !has_descriptors() {
+            return Err(PortError::Exhausted);
+        }
         loop {
             match Held::make_with(|| self.socket.accept4(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC)) {
                 Ok((socket, remote)) => {
@@ -61,6 +64,30 @@ impl Listener for TcpListener {
     fn local_address(&self) -> SocketAddr {
         self.local
     }
+}
+
+/// Descriptors that callers leave to the program, or an eighth of all where that is less.
+const RESERVED_DESCRIPTORS: u64 = 64;
+
+/// Whether another stream would leave enough descriptors to the program. The system gives out the lowest number that is
+/// free.
+fn has_descriptors() -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: The structure is written during the call alone.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return true;
+    }
+    let most = limit.rlim_cur;
+    let reserved = RESERVED_DESCRIPTORS.min(most / 8);
+    // One that a child by fork may hold without harm.
+    // SAFETY: The call touches no memory.
+    let next = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+    if next < 0 {
+        return false;
+    }
+    // SAFETY: The descriptor was made above, and is nobody else's.
+    drop(unsafe { OwnedFd::from_raw_fd(next) });
+    (next as u64) < most - reserved
 }
 
 impl AsFd for TcpListener {

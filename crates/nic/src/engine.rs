@@ -564,13 +564,16 @@ impl<N: Network, C: Clock> Engine<N, C> {
             self.warm(key);
             self.with_connection(key, Connection::expire);
         }
+        for key in self.listeners_due(now) {
+            self.accept_ports(key);
+        }
         self.look_after_peers();
         self.next_deadline = self
             .endpoints
             .values()
             .filter_map(|endpoint| match endpoint {
                 Endpoint::Connection(connection) => connection.deadline,
-                Endpoint::Listener(_) => None,
+                Endpoint::Listener(listening) => listening.again_at,
             })
             .chain(self.messengers.iter().flatten().filter_map(|messenger| messenger.wake_at()))
             .min();
@@ -606,6 +609,15 @@ impl<N: Network, C: Clock> Engine<N, C> {
         {
             self.note_deadline(Some(at));
         }
+    }
+
+    /// Listeners at which it is time to look again.
+    fn listeners_due(&self, now: Time) -> Vec<DefaultKey> {
+        let is_due = |endpoint: &Endpoint<N>| match endpoint {
+            Endpoint::Listener(listening) => listening.again_at.is_some_and(|at| at <= now),
+            Endpoint::Connection(_) => false,
+        };
+        self.endpoints.iter().filter(|(_, endpoint)| is_due(endpoint)).map(|(key, _)| key).collect()
     }
 
     fn keys_with(&self, wanted: impl Fn(&Connection<N::Port>) -> bool) -> Vec<DefaultKey> {

@@ -1,13 +1,14 @@
 //! The passive side: a listener, the start-ups that have begun at it, and the requests that wait for the application.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
+use core::time::Duration;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use slotmap::DefaultKey;
-use weft_base::Port;
+use weft_base::{Port, Time};
 use weft_mpa::Offer;
 
 use crate::connection::Connection;
@@ -98,19 +99,50 @@ impl Waiting {
     }
 }
 
+/// A start-up whose request has not come in whole after so long makes way for another one when the listener has no
+/// room. Who has connected says what it wants at once; a host whose processors are all taken
+/// may need a while for that.
+const GRACE: Duration = Duration::from_secs(1);
+/// The same for start-ups from an address that has more than a quarter of all places with such start-ups.
+const GRACE_OF_A_CROWD: Duration = Duration::from_millis(100);
+/// When the operating system gives out no more descriptors it is asked again after so long.
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+
+/// A start-up under way, or a request that waits for the application.
+struct Pending {
+    key: DefaultKey,
+    remote: IpAddr,
+    since: Time,
+    /// Its request is not here yet.
+    is_silent: bool,
+}
+
+/// Who makes way for another start-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Yielding {
+    /// This one.
+    Now(DefaultKey),
+    /// Nobody before then.
+    At(Time),
+    /// Nobody.
+    Never,
+}
+
 /// A listener of an engine.
 pub(crate) struct Listening<L> {
     pub(crate) listener: L,
     pub(crate) offer: Offer,
     backlog: usize,
-    /// Start-ups under way, and requests that wait for the application.
-    pending: Vec<DefaultKey>,
+    /// Start-ups under way, and requests that wait for the application, the oldest first.
+    pending: Vec<Pending>,
+    /// When to look again who waits, if the operating system is not to tell.
+    pub(crate) again_at: Option<Time>,
     waiting: Arc<Waiting>,
 }
 
 impl<L> Listening<L> {
     pub(crate) fn new(listener: L, offer: Offer, backlog: usize, waiting: Arc<Waiting>) -> Self {
-        Self { listener, offer, backlog, pending: Vec::new(), waiting }
+        Self { listener, offer, backlog, pending: Vec::new(), again_at: None, waiting }
     }
 
     /// Whether another start-up may begin.
@@ -119,24 +151,106 @@ impl<L> Listening<L> {
     }
 
     /// A start-up begins.
-    pub(crate) fn begin(&mut self, connection: DefaultKey) {
-        self.pending.push(connection);
+    pub(crate) fn begin(&mut self, key: DefaultKey, remote: IpAddr, since: Time) {
+        self.pending.push(Pending { key, remote: remote.to_canonical(), since, is_silent: true });
+    }
+
+    /// Which start-up makes way for another one: the oldest that has said nothing for long enough.
+    pub(crate) fn yielding(&self, now: Time) -> Yielding {
+        let silent = || self.pending.iter().filter(|pending| pending.is_silent);
+        let of_a_crowd = |remote| silent().filter(|pending| pending.remote == remote).count() * 4 > self.backlog;
+        let mut sources: Vec<(IpAddr, Duration)> = Vec::new();
+        let mut first: Option<(Time, DefaultKey)> = None;
+        for pending in silent() {
+            let known = sources.iter().find(|(remote, _)| *remote == pending.remote).map(|(_, grace)| *grace);
+            let grace = known.unwrap_or_else(|| {
+                let grace = if of_a_crowd(pending.remote) { GRACE_OF_A_CROWD } else { GRACE };
+                sources.push((pending.remote, grace));
+                grace
+            });
+            let at = pending.since + grace;
+            if first.is_none_or(|(earliest, _)| at < earliest) {
+                first = Some((at, pending.key));
+            }
+        }
+        match first {
+            Some((at, key)) if at <= now => Yielding::Now(key),
+            Some((at, _)) => Yielding::At(at),
+            None => Yielding::Never,
+        }
     }
 
     /// A request has come in whole.
-    pub(crate) fn announce(&self, connection: DefaultKey, info: RequestInfo) {
+    pub(crate) fn announce(&mut self, connection: DefaultKey, info: RequestInfo) {
+        if let Some(pending) = self.pending.iter_mut().find(|pending| pending.key == connection) {
+            pending.is_silent = false;
+        }
         self.waiting.add(connection, info);
     }
 
     /// A connection is decided, or gone.
     pub(crate) fn forget(&mut self, connection: DefaultKey) {
-        self.pending.retain(|pending| *pending != connection);
+        self.pending.retain(|pending| pending.key != connection);
         self.waiting.remove(connection);
     }
 
     /// No more requests. What is pending is the caller's to end.
     pub(crate) fn close(self) -> Vec<DefaultKey> {
         self.waiting.close();
-        self.pending
+        self.pending.into_iter().map(|pending| pending.key).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use slotmap::SlotMap;
+
+    use super::*;
+
+    fn at(milliseconds: u64) -> Time {
+        Time::ZERO + Duration::from_millis(milliseconds)
+    }
+
+    fn listening(backlog: usize) -> Listening<()> {
+        let turnstile = Arc::new(Turnstile::default());
+        Listening::new((), Offer::default(), backlog, Arc::new(Waiting::new(turnstile)))
+    }
+
+    fn info() -> RequestInfo {
+        let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+        RequestInfo { remote: nowhere, local: nowhere, revision: 2, peer_ird: 0, peer_ord: 0, private_data: Vec::new() }
+    }
+
+    #[test]
+    fn the_oldest_that_has_said_nothing_makes_way_in_time() {
+        let mut keys = SlotMap::new();
+        let mut listening = listening(8);
+        assert_eq!(listening.yielding(at(0)), Yielding::Never);
+        let [one, two]: [DefaultKey; 2] = core::array::from_fn(|_| keys.insert(()));
+        listening.begin(one, [10, 0, 0, 1].into(), at(0));
+        listening.begin(two, [10, 0, 0, 2].into(), at(10));
+        assert_eq!(listening.yielding(at(999)), Yielding::At(at(1000)));
+        assert_eq!(listening.yielding(at(1000)), Yielding::Now(one));
+        // Who has said what it wants waits for the application, as long as that takes.
+        listening.announce(one, info());
+        assert_eq!(listening.yielding(at(1000)), Yielding::At(at(1010)));
+        listening.forget(two);
+        assert_eq!(listening.yielding(at(5000)), Yielding::Never);
+    }
+
+    #[test]
+    fn of_a_crowd_that_says_nothing_the_oldest_makes_way_sooner() {
+        let mut keys = SlotMap::new();
+        let mut listening = listening(8);
+        let keys: [DefaultKey; 4] = core::array::from_fn(|_| keys.insert(()));
+        listening.begin(keys[0], [10, 0, 0, 1].into(), at(0));
+        for (number, key) in (1..).zip(&keys[1..]) {
+            listening.begin(*key, [10, 0, 0, 66].into(), at(number));
+        }
+        assert_eq!(listening.yielding(at(50)), Yielding::At(at(101)));
+        assert_eq!(listening.yielding(at(101)), Yielding::Now(keys[1]));
+        listening.forget(keys[1]);
+        // A quarter of the places may be anybody's.
+        assert_eq!(listening.yielding(at(500)), Yielding::At(at(1000)));
     }
 }

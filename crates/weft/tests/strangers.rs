@@ -8,13 +8,14 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Kind, PATIENCE};
+use socket2::{Domain, Socket, Type};
 use weft::endpoint::{
     Address, Endpoint, EndpointAttributes, Event, EventQueue, JobKey, PeerId, ReceivePost, RemotePlace, SendPost,
     TransferPost,
 };
 use weft::verbs::{
-    CompletionQueue, ConnectOptions, ConnectionError, ConnectionInfo, Context, Error, Extensions, Progress,
-    ProtectionDomain, QueuePair, QueuePairOptions, ReadyKind, ReadyKinds, Split, StartFailure,
+    CompletionQueue, ConnectOptions, ConnectionError, ConnectionInfo, Context, Error, Extensions, ListenOptions,
+    Progress, ProtectionDomain, QueuePair, QueuePairOptions, ReadyKind, ReadyKinds, Settings, Split, StartFailure,
 };
 use weft_wire::message::{Confirmation, Hello, MAX_HELLO_LENGTH, Refusal};
 
@@ -188,7 +189,7 @@ fn a_peer_that_has_lost_its_connection_is_let_in_as_soon_as_that_has_shown() {
 fn who_answers_under_another_id_than_was_wanted_gets_no_message() {
     let a = End::open(&attributes());
     let impostor = kind().context();
-    let listener = impostor.listen(kind().any(), &weft::verbs::ListenOptions::default()).unwrap();
+    let listener = impostor.listen(kind().any(), &ListenOptions::default()).unwrap();
     let domain = impostor.allocate_protection_domain().unwrap();
     let completions = impostor.create_completion_queue(64).unwrap();
     let queue_pair = domain.create_queue_pair(&completions, &QueuePairOptions::default()).unwrap();
@@ -349,4 +350,35 @@ fn callers_that_prove_nothing_keep_nobody_out() {
     }
     let a = End::open(&keyed(KEY));
     a.tell(&b, b"in time");
+}
+
+// --- who connects and says nothing
+
+#[test]
+fn a_good_client_is_served_though_all_places_are_taken_by_callers_that_say_nothing() {
+    // Nobody is given up for being slow.
+    let settings = Settings { start_timeout: Duration::from_secs(3600), ..kind().settings() };
+    let context = Context::with_settings(settings.clone()).unwrap();
+    let listener = context.listen(kind().any(), &ListenOptions { backlog: 8, ..ListenOptions::default() }).unwrap();
+    let silent: Vec<Socket> = (0..100).map(|_| connecting(listener.local_address())).collect();
+    let other = Context::with_settings(settings).unwrap();
+    let [active, passive] = [&other, &context].map(|context| {
+        let domain = context.allocate_protection_domain().unwrap();
+        let completions = context.create_completion_queue(64).unwrap();
+        domain.create_queue_pair(&completions, &QueuePairOptions::default()).unwrap()
+    });
+    active.start_connect(listener.local_address(), &ConnectOptions::default()).unwrap();
+    listener.accept(Some(Duration::from_secs(120))).expect("a request").accept(&passive, &[]).unwrap();
+    active.wait_connected(PATIENCE).unwrap();
+    drop(silent);
+}
+
+/// A stream that is being opened, whether anybody takes it or not.
+fn connecting(to: std::net::SocketAddr) -> Socket {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), None).unwrap();
+    match socket.connect(&to.into()) {
+        Ok(()) => {}
+        Err(error) => assert_eq!(error.raw_os_error(), Some(nix::libc::EINPROGRESS), "{error}"),
+    }
+    socket
 }

@@ -11,7 +11,7 @@ use super::{Endpoint, Engine, Route};
 use crate::connection::{Connection, Context, Ending, Outcome, within_limits};
 use crate::error::Error;
 use crate::lane::Place;
-use crate::listening::{Listening, RequestInfo, RequestKey, Waiting};
+use crate::listening::{Listening, PAUSE, RequestInfo, RequestKey, Waiting, Yielding};
 use crate::queue_pair::QueuePair;
 
 impl<N: Network, C: Clock> Engine<N, C> {
@@ -181,34 +181,58 @@ impl<N: Network, C: Clock> Engine<N, C> {
         }
     }
 
-    /// Takes the streams that wait at a listener, as long as it has room for them.
+    /// Takes the streams that wait at a listener, as long as it has room for them. Where there is none, those that have
+    /// connected and say nothing make way.
     pub(super) fn accept_ports(&mut self, key: DefaultKey) {
         loop {
+            let now = self.now;
             let Some(Endpoint::Listener(listening)) = self.endpoints.get_mut(key) else { return };
-            if !listening.has_room() {
-                return;
-            }
-            let port = match listening.listener.accept() {
+            listening.again_at = None;
+            let port = if listening.has_room() { listening.listener.accept() } else { Err(PortError::Exhausted) };
+            let port = match port {
                 Ok(Some(port)) => port,
-                // Asked again when the system says so: at once when it was out of resources, and then it may have some.
-                Ok(None) | Err(_) => break,
+                Ok(None) => break,
+                Err(error) => {
+                    let (has_room, yielding) = (listening.has_room(), listening.yielding(now));
+                    match yielding {
+                        Yielding::Now(silent) if error == PortError::Exhausted => {
+                            self.end_connection(silent, Ending::Abrupt);
+                            continue;
+                        }
+                        // Out of resources the system would call again at once, and for nothing.
+                        _ if has_room => self.look_again(key, now + PAUSE),
+                        Yielding::At(at) => self.look_again(key, at),
+                        // Who has room again says so.
+                        Yielding::Now(_) | Yielding::Never => {}
+                    }
+                    return;
+                }
             };
+            let remote = port.remote_address().ip();
             let offer = within_limits(&listening.offer, &self.settings);
             let added = self.add_connection(|_, deadline| Ok(Connection::respond(port, key, offer, deadline)));
-            let Ok(connection) = added else { break };
+            let Ok(connection) = added else { return self.look_again(key, now + PAUSE) };
             if let Some(Endpoint::Listener(listening)) = self.endpoints.get_mut(key) {
-                listening.begin(connection);
+                listening.begin(connection, remote, now);
             }
             self.start_connection(connection);
         }
         self.arm(key, 1);
     }
 
+    /// Looks again then who waits at a listener.
+    fn look_again(&mut self, key: DefaultKey, at: Time) {
+        if let Some(Endpoint::Listener(listening)) = self.endpoints.get_mut(key) {
+            listening.again_at = Some(at);
+            self.note_deadline(Some(at));
+        }
+    }
+
     /// A request has come in whole.
     pub(super) fn announce(&mut self, listener: DefaultKey, request: DefaultKey) {
         let Some(Endpoint::Connection(connection)) = self.endpoints.get(request) else { return };
         let Some(info) = RequestInfo::of(connection) else { return };
-        match self.endpoints.get(listener) {
+        match self.endpoints.get_mut(listener) {
             Some(Endpoint::Listener(listening)) => listening.announce(request, info),
             _ => self.end_connection(request, Ending::Abrupt),
         }
