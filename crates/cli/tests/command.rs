@@ -180,6 +180,24 @@ fn peers_are_rows_with_a_ratio() {
     assert_eq!((&row["peer"], &row["runs"]), (&"sockets:batched".into(), &2.into()));
     let (median, peer) = (row["median"].as_f64().unwrap(), row["peer_median"].as_f64().unwrap());
     assert!((row["ratio"].as_f64().unwrap() - median / peer).abs() < 1e-9);
+    // Each run counts, and two are too few to say who is ahead.
+    for side in ["", "peer_"] {
+        let of = |name: &str| &row[format!("{side}{name}")];
+        let values: Vec<f64> = of("values").as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect();
+        let [least, middle, most] = ["min", "median", "max"].map(|name| of(name).as_f64().unwrap());
+        assert_eq!((values.len(), least), (2, values[0].min(values[1])), "{row}");
+        assert!(least <= middle && middle <= most, "{row}");
+        assert!((of("mean").as_f64().unwrap() / middle - 1.0).abs() < 1e-9, "of two it is the median: {row}");
+    }
+    assert!(row["apart"].is_null());
+    let table = text(&output.stdout);
+    for part in ["min..max", " ~\n", "nobody is ahead", "load ", "processors' time"] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    let machine = &report["machine"];
+    assert!(machine["steal_share"].is_number() && machine["load_after"].is_array(), "{machine}");
+    assert!(machine["began_unix_s"].as_u64().unwrap() > 0 && machine["seconds"].as_f64().unwrap() > 0.0, "{machine}");
+    assert_eq!(machine["command"].as_array().unwrap()[2], "rate");
     for once in ["host", "kernel", "cores", "congestion_control", "version", "commit", "settings"] {
         assert!(!report[once].is_null(), "{once}");
     }

@@ -12,6 +12,7 @@ use super::measure::median;
 use super::metric::metrics;
 use super::place::Place;
 use super::session::{self, Run};
+use super::spread::Spread;
 use super::tests::{Case, Test};
 use crate::failure::Failure;
 
@@ -101,8 +102,14 @@ impl Results {
 
     /// The median of what a case is about.
     pub(crate) fn main(&self, plan: &Plan, entry: usize, case: usize) -> Option<f64> {
+        median(self.spread(plan, entry, case).values)
+    }
+
+    /// What a case is about, of each run.
+    pub(crate) fn spread(&self, plan: &Plan, entry: usize, case: usize) -> Spread {
         let metrics = metrics(plan.test, &plan.cases[case].job);
-        median(self.runs(entry, case).iter().filter_map(metrics.first()?.value))
+        let Some(metric) = metrics.first() else { return Spread::default() };
+        Spread::of(self.runs(entry, case).iter().filter_map(metric.value))
     }
 
     /// Why the measurement as a whole counts as failed, if it does.

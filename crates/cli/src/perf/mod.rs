@@ -11,6 +11,7 @@ mod contestants;
 mod destination;
 mod distance;
 mod job;
+mod machine;
 mod measure;
 mod metric;
 mod mpi;
@@ -23,6 +24,7 @@ mod report;
 mod scratch;
 mod session;
 mod size;
+mod spread;
 mod stack;
 mod tests;
 mod work;
@@ -33,6 +35,7 @@ pub(crate) use peer::{PEER_COMMAND, run as run_peer};
 
 use crate::failure::Failure;
 use destination::Destination;
+use machine::Watch;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -41,8 +44,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let plan = arguments.plan()?;
     let json = arguments.json.as_deref().map(Destination::open).transpose()?;
+    let watch = Watch::start();
     let results = campaign::run(&plan)?;
-    let report = report::Report::new(&plan, &results);
+    let report = report::Report::new(&plan, &results, watch.stop());
     report.publish(&plan, &results, json)?;
     match results.broken() {
         Some(reason) => Err(Failure::Runtime(reason)),

@@ -9,9 +9,11 @@ use serde_json::{Map, Value, json};
 use super::campaign::{Plan, Results};
 use super::destination::Destination;
 use super::distance::describe;
+use super::machine::Machine;
 use super::measure::median;
 use super::metric::{Column, Metric, metrics, title};
 use super::session::Run;
+use super::spread::Spread;
 use super::tests::{Case, Test, text};
 use crate::failure::Failure;
 use crate::output::{complain, print};
@@ -33,6 +35,8 @@ pub(crate) struct Report {
     cores_apart_ns: Option<[f64; 3]>,
     /// Runs that were made again because cores were much farther apart than in others.
     repeated_runs: usize,
+    /// The processor, and what else it had to do.
+    machine: Machine,
     settings: Value,
     not_measured: Vec<Value>,
     rows: Vec<Row>,
@@ -51,18 +55,29 @@ struct Row {
     unit: &'static str,
     median: Option<f64>,
     p99: Option<f64>,
+    /// Of each run, and what becomes of them.
+    values: Vec<f64>,
+    min: Option<f64>,
+    max: Option<f64>,
+    mean: Option<f64>,
     runs: usize,
     /// The median over these runs.
     cores_apart_ns: Option<f64>,
     peer: Option<String>,
     peer_median: Option<f64>,
+    peer_values: Vec<f64>,
+    peer_min: Option<f64>,
+    peer_max: Option<f64>,
+    peer_mean: Option<f64>,
     peer_cores_apart_ns: Option<f64>,
     ratio: Option<f64>,
+    /// Whether the runs of both do not overlap: only then is one ahead. `None`: there are too few to know, or no peer.
+    apart: Option<bool>,
 }
 
 impl Report {
     /// The report of these results.
-    pub(crate) fn new(plan: &Plan, results: &Results) -> Self {
+    pub(super) fn new(plan: &Plan, results: &Results, machine: Machine) -> Self {
         let system = uname().ok();
         let text = |value: Option<&std::ffi::OsStr>| value.unwrap_or_default().to_string_lossy().into_owned();
         Self {
@@ -74,6 +89,7 @@ impl Report {
             commit: env!("WEFT_COMMIT"),
             cores_apart_ns: cores_apart(results),
             repeated_runs: results.repeated,
+            machine,
             settings: settings(plan),
             not_measured: not_measured(results),
             rows: rows(plan, results),
@@ -105,6 +121,7 @@ impl Report {
             self.congestion_control,
             plan.places()
         );
+        text.push_str(&self.machine.describe());
         if let Some(note) = &plan.note {
             text.push_str(&format!("{note}\n"));
         }
@@ -114,6 +131,9 @@ impl Report {
                 title(&plan.cases[section[0]].job),
                 section_table(plan, results, &section)
             ));
+        }
+        if plan.entries.len() > 1 {
+            text.push_str("\n~ nobody is ahead: the runs of both overlap, or are fewer than three\n");
         }
         text.push_str(&plan.test.design().afterword(plan, results));
         if let Some(apart) = describe(results.cores_apart(), results.repeated) {
@@ -176,9 +196,15 @@ fn section_table(plan: &Plan, results: &Results, section: &[usize]) -> Table {
     columns.push(("", Align::Left));
     for metric in &metrics {
         match metric.column {
-            Column::WithP99 => columns.extend([("median", Align::Right), ("p99", Align::Right)]),
+            Column::WithP99 => columns.push(("median", Align::Right)),
             Column::Plain(heading) | Column::Copies(heading) => columns.push((heading, Align::Right)),
             Column::None => {}
+        }
+        if has_spread(metric) {
+            columns.push(("min..max", Align::Right));
+        }
+        if metric.column == Column::WithP99 {
+            columns.push(("p99", Align::Right));
         }
     }
     let first = plan.entries[0].to_string();
@@ -207,13 +233,24 @@ fn table_row(table: &mut Table, plan: &Plan, results: &Results, (entry, at): (us
         let cell =
             |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{:.3}", value * metric.scale()));
         row.push(cell(median_of(runs, metric.value)));
+        if has_spread(metric) {
+            let spread = spread_of(runs, metric.value);
+            row.push(format!("{}..{}", cell(spread.min()), cell(spread.max())));
+        }
         if metric.column == Column::WithP99 {
             row.push(cell(median_of(runs, metric.p99)));
         }
     }
     let ratio = ratio(results.main(plan, 0, at), results.main(plan, entry, at));
-    row.extend(ratio.filter(|_| entry > 0).map(|ratio| format!("{ratio:.2}")));
+    let is_apart = results.spread(plan, 0, at).is_apart(&results.spread(plan, entry, at)) == Some(true);
+    let mark = if is_apart { "" } else { " ~" };
+    row.extend(ratio.filter(|_| entry > 0).map(|ratio| format!("{ratio:.2}{mark}")));
     table.row(row);
+}
+
+/// Whether the table shows how far the runs of this figure lie apart. The JSON has it of all.
+fn has_spread(metric: &Metric) -> bool {
+    matches!(metric.column, Column::WithP99 | Column::Plain(_))
 }
 
 fn rows(plan: &Plan, results: &Results) -> Vec<Row> {
@@ -241,6 +278,8 @@ fn row(plan: &Plan, results: &Results, (entry, at): (usize, usize), metric: &Met
     let (runs, case) = (results.runs(entry, at), &plan.cases[at]);
     let median = median_of(runs, metric.value);
     let peer_median = peer.and_then(|peer| median_of(results.runs(peer, at), metric.value));
+    let spread = spread_of(runs, metric.value);
+    let peer_spread = peer.map(|peer| spread_of(results.runs(peer, at), metric.value)).unwrap_or_default();
     Row {
         test: plan.test,
         transport: plan.entries[entry].to_string(),
@@ -250,12 +289,21 @@ fn row(plan: &Plan, results: &Results, (entry, at): (usize, usize), metric: &Met
         unit: metric.unit,
         median,
         p99: median_of(runs, metric.p99),
+        min: spread.min(),
+        max: spread.max(),
+        mean: spread.mean(),
         runs: runs.len(),
         cores_apart_ns: median_of(runs, |run| run.cores_apart_ns),
         peer: peer.map(|peer| plan.entries[peer].to_string()),
         peer_median,
+        peer_min: peer_spread.min(),
+        peer_max: peer_spread.max(),
+        peer_mean: peer_spread.mean(),
         peer_cores_apart_ns: peer.and_then(|peer| median_of(results.runs(peer, at), |run| run.cores_apart_ns)),
         ratio: ratio(median, peer_median),
+        apart: spread.is_apart(&peer_spread),
+        values: spread.values,
+        peer_values: peer_spread.values,
     }
 }
 
@@ -271,6 +319,10 @@ fn cores_apart(results: &Results) -> Option<[f64; 3]> {
 
 fn median_of(runs: &[Run], value: fn(&Run) -> Option<f64>) -> Option<f64> {
     median(runs.iter().filter_map(value))
+}
+
+fn spread_of(runs: &[Run], value: fn(&Run) -> Option<f64>) -> Spread {
+    Spread::of(runs.iter().filter_map(value))
 }
 
 fn not_measured(results: &Results) -> Vec<Value> {
