@@ -5,7 +5,7 @@ use core::mem::size_of;
 use std::sync::OnceLock;
 
 use weft::endpoint::EndpointSettings;
-use weft::verbs::{Context, ProtectionDomain};
+use weft::verbs::{Context, Progress, ProtectionDomain};
 use weft_libfabric::abi::{FI_CLASS_DOMAIN, fi_info, fi_ops, fi_ops_domain, fid, fid_domain, fid_fabric};
 
 use crate::addresses::{Format, vector};
@@ -22,6 +22,7 @@ pub(crate) struct Domain {
     users: Users,
     fabric: Held<Fabric>,
     context: Context,
+    progress: Progress,
     protection: ProtectionDomain,
     format: Format,
     settings: EndpointSettings,
@@ -47,6 +48,11 @@ impl Domain {
     /// The NIC.
     pub(crate) const fn context(&self) -> &Context {
         &self.context
+    }
+
+    /// Who runs the NIC.
+    pub(crate) const fn runs(&self) -> Progress {
+        self.progress
     }
 
     /// What endpoints and regions of this domain belong to.
@@ -164,6 +170,7 @@ unsafe fn make(
         users: Users::default(),
         fabric,
         context: nic,
+        progress: parameters.nic.progress,
         protection,
         format,
         settings: parameters.endpoint.clone(),

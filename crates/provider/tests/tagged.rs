@@ -150,7 +150,8 @@ fn what_is_discarded_is_gone() {
     assert_eq!(peek(&two, &wanted(7, 0, 30), FI_DISCARD).len, 1);
     assert_eq!(peek(&two, &wanted(7, 0, 31), FI_CLAIM).len, 2);
     assert_eq!(ask(&two, &wanted(7, 0, 31), FI_CLAIM | FI_DISCARD), 0);
-    assert_eq!(two.next().op_context, at(31));
+    let thrown = two.next();
+    assert_eq!((thrown.op_context, thrown.flags, thrown.tag, thrown.len), (at(31), RECEIVED, 7, 2));
     assert_eq!(peek(&two, &wanted(7, 0, 32), 0).len, 3);
 }
 

@@ -181,6 +181,8 @@ pub const FI_EP_DGRAM: fi_ep_type = 2;
 pub const FI_EP_RDM: fi_ep_type = 3;
 
 pub const FI_PROTO_UNSPEC: u32 = 0;
+/// iWARP, with endpoints that reach many peers.
+pub const FI_PROTO_IWARP_RDM: u32 = 8;
 
 pub const FI_CLASS_UNSPEC: usize = 0;
 pub const FI_CLASS_FABRIC: usize = 1;

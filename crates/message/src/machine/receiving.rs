@@ -481,13 +481,12 @@ impl<H: Host> Machine<H> {
         Ok(())
     }
 
-    /// Throws a message away that was set aside. Returns whether there was one. To its sender it is delivered.
-    pub fn discard_claimed(&mut self, claim: u64, host: &mut H) -> bool {
-        let key = self.claimed.remove(&claim);
-        if let Some(key) = key {
-            self.throw_away(key, host);
-        }
-        key.is_some()
+    /// Throws a message away that was set aside. Returns what it was, if there was one. To its sender it is delivered.
+    pub fn discard_claimed(&mut self, claim: u64, host: &mut H) -> Option<Peek> {
+        let key = self.claimed.remove(&claim)?;
+        let peek = self.incoming[key].peek();
+        self.throw_away(key, host);
+        Some(peek)
     }
 
     fn throw_away(&mut self, key: IncomingKey, host: &mut H) {

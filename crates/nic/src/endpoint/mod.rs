@@ -261,15 +261,15 @@ impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
         self.with(|core, engine| core.receive(post, Some(claim), engine))
     }
 
-    /// Throws a message away that was set aside.
+    /// Throws a message away that was set aside. Returns what it was.
     ///
     /// # Errors
     /// Nothing was set aside under this number.
-    pub fn discard_claimed(&self, claim: u64) -> Result<(), EndpointError> {
+    pub fn discard_claimed(&self, claim: u64) -> Result<Peek, EndpointError> {
         self.with(|core, engine| {
             let found = core.machine.discard_claimed(claim, &mut core.joint);
             core.flush(engine);
-            if found { Ok(()) } else { Err(EndpointError::NotClaimed(claim)) }
+            found.ok_or(EndpointError::NotClaimed(claim))
         })
     }
 

@@ -55,10 +55,8 @@ impl Core {
     fn discard_claimed(&self, context: *mut c_void) -> Result<usize, Errno> {
         let active = self.active()?;
         let context = context.expose_provenance();
-        active.endpoint.discard_claimed(context as u64)?;
-        if let Some(queue) = &active.report.receive {
-            queue.push(Entry::new(context, FI_RECV | FI_TAGGED));
-        }
+        let thrown = active.endpoint.discard_claimed(context as u64)?;
+        show(active, context, Some(thrown));
         Ok(0)
     }
 }

@@ -9,7 +9,6 @@ use weft::verbs::Progress;
 use weft_libfabric::abi::*;
 
 use super::hints::Hints;
-use crate::addresses::OWN;
 use crate::parameters::Parameters;
 
 /// Why there is nothing for an application.
@@ -240,7 +239,7 @@ fn endpoint(hints: &Hints, caps: u64, limits: &EndpointSettings) -> Result<fi_ep
     let one_sided = |bytes| if caps & ONE_SIDED == 0 { 0 } else { bytes };
     let attributes = fi_ep_attr {
         r#type: FI_EP_RDM,
-        protocol: OWN,
+        protocol: FI_PROTO_IWARP_RDM,
         protocol_version: PROTOCOL_VERSION,
         max_msg_size: usize::MAX >> 1,
         msg_prefix_size: 0,
@@ -257,7 +256,7 @@ fn endpoint(hints: &Hints, caps: u64, limits: &EndpointSettings) -> Result<fi_ep
     };
     let Some(wanted) = &hints.endpoint else { return Ok(attributes) };
     one_of("ep_attr.type", wanted.r#type, &[FI_EP_UNSPEC, FI_EP_RDM])?;
-    if wanted.protocol != FI_PROTO_UNSPEC && wanted.protocol != OWN {
+    if wanted.protocol != FI_PROTO_UNSPEC && wanted.protocol != FI_PROTO_IWARP_RDM {
         return Err(Mismatch::Value { what: "ep_attr.protocol", wanted: wanted.protocol.into() });
     }
     size("ep_attr.protocol_version", wanted.protocol_version as usize, PROTOCOL_VERSION as usize)?;
@@ -282,7 +281,8 @@ fn domain(version: u32, hints: &Hints, registration: c_int, runs: Progress) -> R
         control_progress: progress,
         data_progress: progress,
         resource_mgmt: FI_RM_ENABLED,
-        av_type: FI_AV_TABLE,
+        // Either will do. Who leaves it open must not count on numbers (fi_av(3)).
+        av_type: FI_AV_UNSPEC,
         mr_mode: registration,
         mr_key_size: 8,
         cq_data_size: 8,
@@ -318,7 +318,7 @@ fn domain(version: u32, hints: &Hints, registration: c_int, runs: Progress) -> R
     attributes.threading = or(wanted.threading, FI_THREAD_SAFE);
     attributes.control_progress = progress_for("domain_attr.control_progress", wanted.control_progress, progress)?;
     attributes.data_progress = progress_for("domain_attr.data_progress", wanted.data_progress, progress)?;
-    attributes.av_type = or(wanted.av_type, FI_AV_TABLE);
+    attributes.av_type = wanted.av_type;
     if version >= API_1_5 {
         size("domain_attr.mr_key_size", wanted.mr_key_size, attributes.mr_key_size)?;
         size("domain_attr.cntr_cnt", wanted.cntr_cnt, OBJECTS)?;
@@ -413,6 +413,7 @@ mod tests {
         assert_eq!(offer.caps, PRIMARY | PRIMARY_SINCE_2_0 | SECONDARY);
         assert_eq!(offer.domain.mr_mode, REGISTRATION);
         assert_eq!((offer.domain.threading, offer.domain.data_progress), (FI_THREAD_SAFE, FI_PROGRESS_AUTO));
+        assert_eq!((offer.domain.av_type, offer.endpoint.protocol), (FI_AV_UNSPEC, FI_PROTO_IWARP_RDM));
         // The first call of Intel MPI asks for version 0.0.
         let first = Offer::new(0, &Hints::default(), &Parameters::default()).unwrap();
         assert_eq!((first.caps, first.domain.mr_mode), (PRIMARY | SECONDARY, FI_MR_BASIC));

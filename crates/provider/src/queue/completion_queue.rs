@@ -60,7 +60,7 @@ impl CompletionQueue {
             return Err(Errno::NOT_HERE);
         }
         let format = Format::new(attributes.format).ok_or(Errno::INVALID)?;
-        let wait = Wait::new(attributes.wait_obj)?;
+        let wait = Wait::with_nic(attributes.wait_obj, domain.runs())?;
         let thresholds = match attributes.wait_cond {
             FI_CQ_COND_THRESHOLD => true,
             FI_CQ_COND_NONE => false,
@@ -129,6 +129,17 @@ impl CompletionQueue {
         // SAFETY: C promises the structure of its version; later fields are not touched. `err_data` is one of the application's if its size says so.
         unsafe {
             write_failure(to, &entry, &failure);
+            if version >= ERROR_SOURCE {
+                (&raw mut (*to).src_addr).write(FI_ADDR_NOTAVAIL);
+            }
+            if failure.is_expected() {
+                // There is nothing to explain, and programs know that: they don't set these fields, so that what stands there is not theirs.
+                (&raw mut (*to).err_data).write(ptr::null_mut());
+                if version >= ERROR_DATA_SIZED {
+                    (&raw mut (*to).err_data_size).write(0);
+                }
+                return Ok(1);
+            }
             let explanation = explain(&failure);
             let text = explanation.as_bytes_with_nul();
             let room = if version >= ERROR_DATA_SIZED { (&raw const (*to).err_data_size).read() } else { 0 };
@@ -146,9 +157,6 @@ impl CompletionQueue {
                 }
                 // The text stays where it is when its owner moves.
                 *kept = explanation;
-            }
-            if version >= ERROR_SOURCE {
-                (&raw mut (*to).src_addr).write(FI_ADDR_NOTAVAIL);
             }
         }
         Ok(1)

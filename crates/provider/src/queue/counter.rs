@@ -127,7 +127,7 @@ pub(crate) unsafe extern "C" fn cntr_open(
             if (&raw const (*attributes).events).read() != FI_CNTR_EVENTS_COMP {
                 return Err(Errno::NOT_HERE);
             }
-            let wait = Wait::new((&raw const (*attributes).wait_obj).read())?;
+            let wait = Wait::with_nic((&raw const (*attributes).wait_obj).read(), domain.runs())?;
             let header = Header::new(fid_cntr { fid: head::<Counter>(context, &OPS), ops: table(&COUNTER_OPS) });
             let tally = Arc::new(Tally { count: Count::default(), wait });
             give(Counter { header, users: Users::default(), domain, tally }, cntr)

@@ -86,6 +86,11 @@ impl Failure {
         Self::plain(FI_EOVERRUN, Kind::Overrun)
     }
 
+    /// Whether programs ask for it: they look for a message, or cancel.
+    pub(crate) const fn is_expected(&self) -> bool {
+        matches!(self.kind, Kind::NoMessage | Kind::Canceled)
+    }
+
     fn plain(code: c_int, kind: Kind) -> Self {
         Self { code, kind, overflow: 0, text: kind.text().to_string_lossy().into() }
     }

@@ -30,6 +30,7 @@ use weft_libfabric::abi::{
 
 use crate::border::{borrow, status};
 use crate::errno::Errno;
+use crate::host;
 
 /// `fi_trywait`: whether the application may sleep on the descriptors of these objects.
 pub(crate) unsafe extern "C" fn try_wait(_fabric: *mut fid_fabric, objects: *mut *mut fid, count: c_int) -> c_int {
@@ -85,6 +86,13 @@ impl From<NoWait> for Errno {
     fn from(error: NoWait) -> Self {
         match error {
             NoWait::Kind(_) => Self::NOT_HERE,
+            NoWait::Asleep => {
+                host::complain_once(
+                    "FI_WAIT_FD can't be had with FI_WEFT_PROGRESS=caller: nobody runs the NIC while the program sleeps on the descriptor, so it would never \
+                     wake; set FI_WEFT_PROGRESS to hybrid or thread, or wait with calls (FI_WAIT_UNSPEC)",
+                );
+                Self::NOT_HERE
+            }
             NoWait::System(error) => weft::verbs::Error::Port(error).into(),
         }
     }

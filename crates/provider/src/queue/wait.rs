@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::os::fd::{AsFd, AsRawFd};
 
-use weft::verbs::PortError;
+use weft::verbs::{PortError, Progress};
 use weft_driver::EventFd;
 use weft_libfabric::abi::{FI_WAIT_FD, FI_WAIT_NONE, FI_WAIT_UNSPEC, FI_WAIT_YIELD, fi_wait_obj};
 
@@ -24,15 +24,28 @@ pub(crate) enum Wait {
 pub(crate) enum NoWait {
     /// There are none of this kind.
     Kind(fi_wait_obj),
+    /// A descriptor would never wake: nobody runs the NIC while its callers sleep.
+    Asleep,
     /// The operating system has no descriptors left.
     System(PortError),
 }
 
 impl Wait {
-    /// What the application asks for: no wait sets, and no mutex with a condition variable.
+    /// What the application asks for, of a NIC that is run by these: no wait sets, and no mutex with a condition variable.
     ///
     /// # Errors
-    /// There are none of this kind, or the operating system has no descriptors left.
+    /// There are none of this kind, or not with this progress, or the operating system has no descriptors left.
+    pub(crate) fn with_nic(object: fi_wait_obj, progress: Progress) -> Result<Self, NoWait> {
+        match object {
+            FI_WAIT_FD if progress == Progress::Caller => Err(NoWait::Asleep),
+            _ => Self::new(object),
+        }
+    }
+
+    /// As [`Wait::with_nic`], for what does not wait for the NIC.
+    ///
+    /// # Errors
+    /// As there.
     pub(crate) fn new(object: fi_wait_obj) -> Result<Self, NoWait> {
         match object {
             FI_WAIT_NONE => Ok(Self::None),
@@ -139,6 +152,15 @@ mod tests {
         assert_eq!(Wait::new(FI_WAIT_FD).unwrap().object(), FI_WAIT_FD);
         for object in [FI_WAIT_SET, FI_WAIT_MUTEX_COND, 99, -1] {
             assert_eq!(Wait::new(object).err(), Some(NoWait::Kind(object)));
+        }
+    }
+
+    #[test]
+    fn no_descriptor_where_nobody_would_wake_it() {
+        assert_eq!(Wait::with_nic(FI_WAIT_FD, Progress::Caller).err(), Some(NoWait::Asleep));
+        assert!(Wait::with_nic(FI_WAIT_UNSPEC, Progress::Caller).unwrap().blocks());
+        for progress in [Progress::Hybrid, Progress::Thread] {
+            assert!(Wait::with_nic(FI_WAIT_FD, progress).unwrap().descriptor().is_some());
         }
     }
 

@@ -179,11 +179,11 @@ impl Endpoint {
         self.endpoint.receive_claimed(claim, post)
     }
 
-    /// Throws a message away that was set aside.
+    /// Throws a message away that was set aside. Returns what it was.
     ///
     /// # Errors
     /// Nothing was set aside under this number.
-    pub fn discard_claimed(&self, claim: u64) -> Result<(), EndpointError> {
+    pub fn discard_claimed(&self, claim: u64) -> Result<Peek, EndpointError> {
         self.endpoint.discard_claimed(claim)
     }
 

@@ -171,7 +171,7 @@ impl Run {
         let (at, claim, message) = self.claims.swap_remove(index);
         if self.random.one_in(3) {
             let Node { machine, host } = &mut self.world.nodes[at];
-            assert!(machine.discard_claimed(claim, host));
+            assert!(machine.discard_claimed(claim, host).is_some());
             self.model.throw_away(message.number);
         } else {
             let length = self.length();
