@@ -106,7 +106,7 @@ fn all_ways_to_write() {
         if data != 0 {
             let entry = two.next_with(&[&one]);
             let flags = FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA;
-            assert_eq!((entry.flags, entry.data, entry.op_context), (flags, data, ptr::null_mut()));
+            assert_eq!((entry.flags, entry.data, entry.len, entry.op_context), (flags, data, 4, ptr::null_mut()));
         }
         while seen(&mut memory)[..4] != text {
             one.progress();

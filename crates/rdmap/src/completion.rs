@@ -14,7 +14,7 @@ pub struct Completion {
     pub kind: CompletionKind,
     /// How it ended.
     pub status: Status,
-    /// Bytes of the message: sent, read, or received. What a failed request has moved is unknown; it says 0.
+    /// Bytes of the message: sent, read, or received; for immediate data that were received, those of the Write right before them. What a failed request has moved is unknown; it says 0.
     pub length: u32,
     /// The immediate data that was received.
     pub immediate: Option<u64>,

@@ -71,6 +71,25 @@ pub(crate) struct Context {
     pub(crate) length: u32,
 }
 
+/// The latest Write, if no message of queue 0 has come behind it: immediate data are delivered right behind the Write that they belong to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Written {
+    /// Its bytes so far.
+    pub(crate) bytes: u32,
+    /// More of it comes.
+    is_open: bool,
+}
+
+impl Written {
+    /// One more segment of a Write.
+    #[inline]
+    pub(crate) fn add(&mut self, context: &Context) {
+        let before = if self.is_open { self.bytes } else { 0 };
+        self.bytes = before.saturating_add(context.length.saturating_sub(ddp::TAGGED_LENGTH as u32));
+        self.is_open = context.header.is_some_and(|header| !header.last);
+    }
+}
+
 /// What a segment does when its turn comes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Effect {

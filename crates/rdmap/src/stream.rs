@@ -20,7 +20,7 @@ use crate::order::Order;
 use crate::request::{Operation, PostError, ReceiveSource, SendRequest};
 use crate::requester::{Awaits, Requester};
 use crate::responder::Responder;
-use crate::segment::{Context, Received};
+use crate::segment::{Context, Received, Written};
 use crate::send::{Entry, SendQueue};
 use crate::sent::Ledger;
 use crate::untagged::Receives;
@@ -54,6 +54,8 @@ pub struct Stream {
 
     order: Order<Received>,
     receives: Receives,
+    /// The Write that immediate data may belong to.
+    written: Written,
     /// The next message may be the zero-length Send that says ready-to-receive.
     awaits_ready_send: bool,
     /// The running number of the last placement that was given out. Only that one may come back.
@@ -92,6 +94,7 @@ impl Stream {
             abandoned: None,
             order: Order::new(config.reorder_limit),
             receives: Receives::new(config.receive_depth),
+            written: Written::default(),
             awaits_ready_send: config.role == Role::Responder && config.ready_to_receive == Some(ReadyKind::Send),
             placements: 0,
             silent: 0,

@@ -326,6 +326,8 @@ fn model(scripts: &[Vec<Step>; 2]) -> Outcome {
     let mut received = [vec![], vec![]];
     for own in [0, 1] {
         let peer = 1 - own;
+        // Of the Write that immediate data may belong to.
+        let mut written = 0;
         for (index, step) in scripts[own].iter().enumerate() {
             let (start, length) = (slot(index) as usize, step.bytes() as usize);
             let payload = &lands[own].source.bytes()[start..start + length];
@@ -337,6 +339,7 @@ fn model(scripts: &[Vec<Step>; 2]) -> Outcome {
                 }
                 Kind::Write | Kind::WriteImmediate => {
                     images[peer].window[start..][..length].copy_from_slice(payload);
+                    written = step.bytes();
                     let is_plain = step.kind == Kind::Write;
                     (if is_plain { CompletionKind::Write } else { CompletionKind::WriteImmediate }, step.bytes())
                 }
@@ -364,8 +367,9 @@ fn model(scripts: &[Vec<Step>; 2]) -> Outcome {
                 let (kind, length, immediate) = if is_send {
                     (CompletionKind::Receive, step.bytes(), None)
                 } else {
-                    (CompletionKind::ReceiveImmediate, 0, Some(step.value))
+                    (CompletionKind::ReceiveImmediate, written, Some(step.value))
                 };
+                written = 0;
                 received[peer].push((
                     id as u64,
                     kind,

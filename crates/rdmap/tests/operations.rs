@@ -357,9 +357,9 @@ fn immediate_data_uses_up_a_receive_and_leaves_its_buffer() {
     assert_eq!(&window.bytes()[..3], b"abc");
     assert_eq!(buffer.bytes(), [0; 64]);
     assert_eq!(pair.a.sent_ids(), [(1, Status::Success), (2, Status::Success)]);
-    let received: Vec<_> = pair.b.received.iter().map(|c| (c.id, c.kind, c.immediate, c.solicited)).collect();
+    let received: Vec<_> = pair.b.received.iter().map(|c| (c.id, c.kind, c.length, c.immediate, c.solicited)).collect();
     let kind = CompletionKind::ReceiveImmediate;
-    assert_eq!(received, [(7, kind, Some(1 << 60), true), (8, kind, Some(5), false)]);
+    assert_eq!(received, [(7, kind, 3, Some(1 << 60), true), (8, kind, 0, Some(5), false)]);
 }
 
 #[test]

@@ -282,8 +282,8 @@ fn a_write_with_immediate_data_is_seen_when_it_is_there() {
             a.done(1);
             let event = b.next();
             assert_eq!(
-                (event.completed, event.data, event.peer),
-                (Completed::RemoteWrite, Some(round), Some(b.peers[0]))
+                (event.completed, event.data, event.length, event.peer),
+                (Completed::RemoteWrite, Some(round), 100_000, Some(b.peers[0]))
             );
             let mut there = vec![0; content.len()];
             region.read(0, &mut there).unwrap();

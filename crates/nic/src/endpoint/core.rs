@@ -239,7 +239,7 @@ impl Core {
         }
         let peer = link.peer;
         let handled = if completion.kind == CompletionKind::ReceiveImmediate {
-            self.report_remote_write(peer, completion.immediate);
+            self.report_remote_write(peer, u64::from(completion.length), completion.immediate);
             Some(self.machine.handle_other_packet(peer))
         } else {
             let (machine, joint) = (&mut self.machine, &mut self.joint);
@@ -278,7 +278,7 @@ impl Core {
         }
     }
 
-    pub(super) fn report_remote_write(&self, peer: PeerId, data: Option<u64>) {
+    pub(super) fn report_remote_write(&self, peer: PeerId, length: u64, data: Option<u64>) {
         self.joint.sink.complete(Event {
             completed: Completed::RemoteWrite,
             context: 0,
@@ -286,7 +286,7 @@ impl Core {
             tagged: false,
             outcome: Ok(()),
             peer: Some(peer),
-            length: 0,
+            length,
             tag: 0,
             data,
             offset: 0,

@@ -32,11 +32,11 @@ impl Core {
                 self.count_begun(peer);
                 match self.joint.transfers.get_mut(number) {
                     Some(Transfer::User(transfer)) => {
-                        let data = transfer.immediate();
+                        let (length, data) = (transfer.length, transfer.immediate());
                         if !copy_user(&self.joint.registry, self.joint.domain, transfer) {
                             transfer.failure = Some(EndpointFailure::Access);
                         } else if data.is_some() {
-                            self.report_remote_write(peer, data);
+                            self.report_remote_write(peer, length, data);
                         }
                         self.finish_transfer(number);
                     }

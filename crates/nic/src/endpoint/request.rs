@@ -282,7 +282,7 @@ pub enum Completed {
     Read,
     /// An atomic operation.
     Atomic,
-    /// A peer's write with immediate data. `context` and `marks` are 0.
+    /// A peer's write with immediate data. `context` and `marks` are 0; `length` is that of the write, or, beyond 1 GiB, of its last part.
     RemoteWrite,
 }
 

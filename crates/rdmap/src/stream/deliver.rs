@@ -9,7 +9,7 @@ use crate::completion::{Completion, CompletionKind, Status};
 use crate::order::Turn;
 use crate::request::Operation;
 use crate::responder::Inbound;
-use crate::segment::{Effect, Part, Placement, Received};
+use crate::segment::{Context, Effect, Part, Placement, Received, Written};
 use crate::violation::Violation;
 
 impl Stream {
@@ -42,7 +42,7 @@ impl Stream {
     }
 
     fn deliver(&mut self, received: &Received) -> Result<(), Violation> {
-        let done = self.take_effect(&received.effect);
+        let done = self.take_effect(&received.effect, &received.context);
         self.awaits_ready_send = false;
         if let Err(violation) = done {
             let read = match received.effect {
@@ -54,9 +54,12 @@ impl Stream {
         done
     }
 
-    fn take_effect(&mut self, effect: &Effect) -> Result<(), Violation> {
+    fn take_effect(&mut self, effect: &Effect, context: &Context) -> Result<(), Violation> {
         match effect {
-            Effect::Write => Ok(()),
+            Effect::Write => {
+                self.written.add(context);
+                Ok(())
+            }
             Effect::Send(part) => self.deliver_send(part),
             Effect::Immediate { part, immediate } => self.deliver_immediate(part, *immediate),
             Effect::ReadRequest { number, request } => self.deliver_read(*number, *request),
@@ -81,6 +84,7 @@ impl Stream {
 
     fn deliver_send(&mut self, part: &Part) -> Result<(), Violation> {
         let is_whole = self.receives.on_placed(part)?;
+        self.written = Written::default();
         if !is_whole {
             return Ok(());
         }
@@ -116,11 +120,12 @@ impl Stream {
 
     fn deliver_immediate(&mut self, part: &Part, immediate: u64) -> Result<(), Violation> {
         self.receives.on_placed(part)?;
+        let length = core::mem::take(&mut self.written).bytes;
         self.receives.complete(|id| Completion {
             id,
             kind: CompletionKind::ReceiveImmediate,
             status: Status::Success,
-            length: 0,
+            length,
             immediate: Some(immediate),
             invalidated: None,
             solicited: part.opcode == Opcode::ImmediateSolicited,

@@ -10,7 +10,7 @@ use weft_wire::rdmap::{Control, Opcode, queue};
 use super::Stream;
 use super::outgoing::{Source, advance};
 use crate::lifecycle::State;
-use crate::segment::Arrival;
+use crate::segment::{Arrival, Written};
 use crate::sent::Owner;
 
 impl Stream {
@@ -54,6 +54,7 @@ impl Stream {
     pub fn take_whole_send(&mut self, arrival: Arrival) {
         self.order.advance(arrival);
         self.outgoing.speak();
+        self.written = Written::default();
         self.receives.skip_message();
         self.check_drained();
     }
