@@ -148,7 +148,8 @@ pub(super) struct Joint {
     pub(super) sink: Arc<dyn Completions>,
     pub(super) peers: Peers,
     pub(super) transfers: Numbered<Transfer>,
-    buffers: Numbered<Region>,
+    /// With the ids of the peers that may write there; 0: not known.
+    buffers: Numbered<(Region, u64)>,
     /// Memory of such buffers that are not used now.
     spare: Spare,
     /// Peers with work to be posted.
@@ -370,20 +371,21 @@ impl Host for Joint {
         self.add_work(peer, Work::Protocol { ticket, operation: Operation::Write { payload, target } });
     }
 
-    fn allocate(&mut self, _: PeerId, length: u64) -> Option<(BufferId, RemotePart)> {
+    fn allocate(&mut self, peer: PeerId, length: u64) -> Option<(BufferId, RemotePart)> {
         // Memory that was used before costs no faults; its STag is a new one each time.
         let size = usize::try_from(length).ok()?.checked_next_multiple_of(Buffer::PAGE)?.max(Buffer::PAGE);
-        let buffer = match self.spare.take(size) {
+        let id = self.peers.get(peer).map_or(0, |peer| peer.id);
+        let buffer = match self.spare.take(size, id) {
             Some(buffer) => buffer,
             None => Buffer::zeroed(size).ok()?,
         };
         let region = self.registry.register(self.domain, buffer, Access::REMOTE_WRITE, 0).ok()?;
         let part = RemotePart { stag: region.stag(), offset: region.base(), length };
-        Some((BufferId(u64::from(self.buffers.add(region))), part))
+        Some((BufferId(u64::from(self.buffers.add((region, id)))), part))
     }
 
     fn unload(&mut self, buffer: BufferId, receive: &mut Inbound, offset: u64, length: u64) {
-        let Some(region) = self.buffers.get(buffer.0 as u32) else { return };
+        let Some((region, _)) = self.buffers.get(buffer.0 as u32) else { return };
         let mut chunk = [0; 4096];
         let mut done = 0;
         while done < length {
@@ -396,10 +398,10 @@ impl Host for Joint {
     }
 
     fn free(&mut self, buffer: BufferId) {
-        let Some(region) = self.buffers.remove(buffer.0 as u32) else { return };
+        let Some((region, id)) = self.buffers.remove(buffer.0 as u32) else { return };
         // What the peer still writes there comes too late: then the memory goes when that is over.
         if let Ok(buffer) = region.deregister() {
-            self.spare.keep(buffer);
+            self.spare.keep(buffer, id);
         }
     }
 

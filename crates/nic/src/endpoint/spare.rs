@@ -7,31 +7,39 @@ const MOST_BUFFERS: usize = 64;
 /// and so many bytes in all of them.
 const MOST_BYTES: usize = 16 << 20;
 
-/// Buffers that are not used now, the longest unused first.
+/// Buffers that are not used now, the longest unused first, with the id of the peer that has written to them; 0: nobody knows it.
 #[derive(Debug, Default)]
-pub(super) struct Spare(Vec<Buffer>);
+pub(super) struct Spare(Vec<(u64, Buffer)>);
 
 impl Spare {
-    /// One of exactly this size, if there is one.
-    pub(super) fn take(&mut self, size: usize) -> Option<Buffer> {
+    /// One of exactly this size, if there is one. Its bytes are zeros, or this peer's own: what it does not write of it and says that it has is given to the application as its message
+    /// (RFC 5042 section 6.3.2).
+    pub(super) fn take(&mut self, size: usize, peer: u64) -> Option<Buffer> {
         // The one that was used last is the warmest.
-        let found = self.0.iter().rposition(|buffer| buffer.len() == size)?;
-        Some(self.0.remove(found))
+        let of = |of_peer: bool| {
+            self.0.iter().rposition(|(id, buffer)| buffer.len() == size && (!of_peer || *id == peer && peer != 0))
+        };
+        let found = of(true).or_else(|| of(false))?;
+        let (id, mut buffer) = self.0.remove(found);
+        if id != peer || peer == 0 {
+            buffer.fill(0);
+        }
+        Some(buffer)
     }
 
-    /// Keeps one, in the place of those that have been unused for longer.
-    pub(super) fn keep(&mut self, buffer: Buffer) {
+    /// Keeps one to which this peer may have written, in the place of those that have been unused for longer.
+    pub(super) fn keep(&mut self, buffer: Buffer, peer: u64) {
         if buffer.len() > MOST_BYTES {
             return;
         }
-        let mut bytes = buffer.len() + self.0.iter().map(|buffer| buffer.len()).sum::<usize>();
+        let mut bytes = buffer.len() + self.0.iter().map(|(_, buffer)| buffer.len()).sum::<usize>();
         let mut gone = 0;
         while bytes > MOST_BYTES || self.0.len() - gone >= MOST_BUFFERS {
-            bytes -= self.0[gone].len();
+            bytes -= self.0[gone].1.len();
             gone += 1;
         }
         self.0.drain(..gone);
-        self.0.push(buffer);
+        self.0.push((peer, buffer));
     }
 }
 
@@ -44,33 +52,52 @@ mod tests {
     }
 
     fn pages(spare: &Spare) -> Vec<usize> {
-        spare.0.iter().map(|buffer| buffer.len() / Buffer::PAGE).collect()
+        spare.0.iter().map(|(_, buffer)| buffer.len() / Buffer::PAGE).collect()
     }
 
     #[test]
     fn a_buffer_of_the_size_is_found_and_no_other() {
         let mut spare = Spare::default();
-        [1, 2, 1].into_iter().for_each(|pages| spare.keep(buffer(pages)));
-        assert!(spare.take(3 * Buffer::PAGE).is_none());
-        assert_eq!(spare.take(Buffer::PAGE).map(|buffer| buffer.len()), Some(Buffer::PAGE));
+        [1, 2, 1].into_iter().for_each(|pages| spare.keep(buffer(pages), 5));
+        assert!(spare.take(3 * Buffer::PAGE, 5).is_none());
+        assert_eq!(spare.take(Buffer::PAGE, 5).map(|buffer| buffer.len()), Some(Buffer::PAGE));
         assert_eq!(pages(&spare), [1, 2]);
+    }
+
+    #[test]
+    fn nobody_gets_the_bytes_of_others() {
+        let mut spare = Spare::default();
+        let written = |spare: &mut Spare, peer| {
+            let mut buffer = buffer(1);
+            buffer.fill(peer as u8);
+            spare.keep(buffer, peer);
+        };
+        for (keeper, taker, byte) in [(5, 6, 0), (5, 5, 5), (0, 5, 0), (5, 0, 0), (0, 0, 0)] {
+            written(&mut spare, keeper);
+            let buffer = spare.take(Buffer::PAGE, taker).unwrap();
+            assert!(buffer.iter().all(|found| *found == byte), "{taker} has what {keeper} has written");
+        }
+        // One's own is taken before others, though they are warmer.
+        [5, 6].into_iter().for_each(|peer| written(&mut spare, peer));
+        assert_eq!(spare.take(Buffer::PAGE, 5).unwrap()[0], 5);
+        assert_eq!(spare.take(Buffer::PAGE, 5).unwrap()[0], 0);
     }
 
     #[test]
     fn the_longest_unused_go_when_there_are_too_many_or_too_much() {
         let mut spare = Spare::default();
-        spare.keep(buffer(2));
-        (0..MOST_BUFFERS).for_each(|_| spare.keep(buffer(1)));
+        spare.keep(buffer(2), 5);
+        (0..MOST_BUFFERS).for_each(|_| spare.keep(buffer(1), 5));
         assert_eq!(pages(&spare), [1; MOST_BUFFERS]);
 
         let half = MOST_BYTES / Buffer::PAGE / 2;
-        spare.keep(buffer(half));
+        spare.keep(buffer(half), 5);
         assert_eq!(spare.0.len(), MOST_BUFFERS, "one has gone for it");
-        spare.keep(buffer(half));
+        spare.keep(buffer(half), 5);
         assert_eq!(pages(&spare), [half, half]);
-        spare.keep(buffer(2 * half + 1));
+        spare.keep(buffer(2 * half + 1), 5);
         assert_eq!(pages(&spare), [half, half], "what is too long by itself is not kept");
-        spare.keep(buffer(2 * half));
+        spare.keep(buffer(2 * half), 5);
         assert_eq!(pages(&spare), [2 * half]);
     }
 }
