@@ -229,7 +229,7 @@ impl<'a> Run<'a> {
             7 => {
                 if let Some(call) = host.called.pop() {
                     let body = script.take(16);
-                    machine.answer(call, &body);
+                    machine.answer(call, &body, host);
                 }
             }
             8 => drop(machine.cancel_send(|user| user.number % 4 == u64::from(code) % 4, host)),

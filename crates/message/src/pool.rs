@@ -3,13 +3,14 @@
 /// Vectors of powers of two from 2^6 to 2^(6 + CLASSES - 1) bytes are kept.
 const SMALLEST_SHIFT: u32 = 6;
 const CLASSES: usize = 15;
-/// The most bytes that are kept of one class.
-const KEPT_BYTES: usize = 1 << 20;
+/// The most bytes that are kept, of all classes together.
+pub(crate) const KEPT_BYTES: usize = 2 << 20;
 
 /// Vectors that are not in use.
 #[derive(Default)]
 pub(crate) struct Pool {
     classes: [Vec<Vec<u8>>; CLASSES],
+    kept: usize,
 }
 
 /// The class whose vectors hold so many bytes, and how many they hold.
@@ -33,8 +34,13 @@ impl Pool {
     /// An empty vector that has room for so many bytes.
     pub(crate) fn reserve(&mut self, length: usize) -> Vec<u8> {
         let (class, capacity) = class(length);
-        let kept = self.classes.get_mut(class).and_then(Vec::pop);
-        kept.unwrap_or_else(|| Vec::with_capacity(capacity))
+        match self.classes.get_mut(class).and_then(Vec::pop) {
+            Some(vector) => {
+                self.kept -= capacity;
+                vector
+            }
+            None => Vec::with_capacity(capacity),
+        }
     }
 
     /// A vector with these bytes.
@@ -60,10 +66,26 @@ impl Pool {
         if vector.capacity() != capacity {
             return;
         }
-        if let Some(kept) = self.classes.get_mut(class).filter(|kept| (kept.len() + 1) * capacity <= KEPT_BYTES) {
-            vector.clear();
-            kept.push(vector);
+        if class >= CLASSES || capacity > KEPT_BYTES || !self.make_room(class, capacity) {
+            return;
         }
+        vector.clear();
+        self.kept += capacity;
+        self.classes[class].push(vector);
+    }
+
+    /// Makes room for one more of a class, at the cost of the class of which most is kept. Returns whether that was another one.
+    fn make_room(&mut self, class: usize, capacity: usize) -> bool {
+        while self.kept + capacity > KEPT_BYTES {
+            let bytes = |class: usize| self.classes[class].len() << (class as u32 + SMALLEST_SHIFT);
+            let Some(largest) = (0..CLASSES).max_by_key(|class| bytes(*class)).filter(|largest| *largest != class)
+            else {
+                return false;
+            };
+            self.classes[largest].pop();
+            self.kept -= 1 << (largest as u32 + SMALLEST_SHIFT);
+        }
+        true
     }
 }
 
@@ -110,13 +132,31 @@ mod tests {
     }
 
     #[test]
-    fn it_keeps_no_more_than_it_may() {
+    fn it_keeps_no_more_than_it_may_of_all_sizes_together() {
+        let kept = |pool: &Pool| -> usize {
+            pool.classes
+                .iter()
+                .flatten()
+                .map(|vector| {
+                    assert!(vector.is_empty());
+                    vector.capacity()
+                })
+                .sum()
+        };
         let mut pool = Pool::default();
-        let many: Vec<_> = (0..20_000).map(|_| pool.take(&[0; 64])).collect();
-        many.into_iter().for_each(|vector| pool.give_back(vector));
-        assert_eq!(pool.classes[0].len(), KEPT_BYTES / 64);
-        let large = pool.take(&[0; 4 << 20]);
-        pool.give_back(large);
+        for shift in 6..22 {
+            let many: Vec<_> = (0..(3 << 20) >> shift).map(|_| pool.reserve(1 << shift)).collect();
+            many.into_iter().for_each(|vector| pool.give_back(vector));
+            assert!(kept(&pool) <= KEPT_BYTES && kept(&pool) == pool.kept, "{shift}");
+            // Whatever was used before, what is used now is kept: it makes no difference that little of it is.
+            let one = pool.reserve(1 << shift);
+            let address = one.as_ptr();
+            pool.give_back(one);
+            let again = pool.reserve(1 << shift);
+            assert!(shift > 20 || again.as_ptr() == address, "{shift}");
+        }
         pool.give_back(Vec::new());
+        pool.give_back(Vec::with_capacity(100));
+        assert_eq!(kept(&pool), pool.kept);
     }
 }

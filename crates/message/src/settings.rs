@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use weft_wire::message::MAX_RECORDS;
 
+use crate::machine::{LEAVERS, peer};
 use crate::pool;
 
 /// Sizes and limits of an endpoint.
@@ -45,7 +46,24 @@ impl Settings {
     pub const PACKET_OVERHEAD: u32 = 128;
 
     /// What a message that nobody waits for takes at most, beside what `unexpected_bytes` counts: what is noted of it, in tables that double when they are full, and up to 256 bytes.
-    pub const MESSAGE_BYTES: u64 = 1024;
+    pub const MESSAGE_BYTES: u64 = 1536;
+
+    /// The most bytes that a machine keeps because of what its peers send, when so many of them are connected at a time. What the application has posted, and peers as such, are not counted.
+    /// That is the places of messages, their bytes within the budget and beyond it, what lost connections have left behind, memory that is kept to be used again; and for each connection
+    /// what its packets brought that are held, and what waits to be sent to it. A NIC keeps more beside it: packets that come and go, and buffers.
+    #[must_use]
+    pub fn most_kept(&self, connections: u64) -> u64 {
+        let places = u64::from(self.unexpected_messages) * Self::MESSAGE_BYTES;
+        let bytes = self.unexpected_bytes.saturating_mul(2);
+        // A record that waits to be sent, in a queue that doubles when it is full. All packets may bring as many of them as they can before no more credits are given back.
+        let records = (peer::CONTROL_BACKLOG + usize::from(self.data_credits) * MAX_RECORDS) as u64 * 512;
+        let each = self.left_behind() + peer::most_answer_bytes(self.short_bytes) * 2 + records;
+        let all = places
+            .saturating_add(bytes)
+            .saturating_add(LEAVERS * self.left_behind())
+            .saturating_add(pool::KEPT_BYTES as u64);
+        all.saturating_add(each.saturating_mul(connections))
+    }
 
     /// Bytes of messages that a peer may have sent before it knows that it should ask: what its credits are good for, in buffers of powers of two, and what is to follow of the last message.
     pub(crate) fn window(&self) -> u64 {
@@ -73,7 +91,7 @@ impl Default for Settings {
             fragment_bytes: 1024 * 1024,
             fragments_under_way: 8,
             unexpected_bytes: 64 * 1024 * 1024,
-            unexpected_messages: 500_000,
+            unexpected_messages: 250_000,
             idle_timeout: None,
         }
     }

@@ -127,7 +127,8 @@ fn exchange(from: &mut End, to: &mut End, packet: &mut [u8]) {
     for tag in (1..32).step_by(2) {
         receive(to, tag);
     }
-    to.machine.answer(to.host.called.take().expect("it was called"), b"answer");
+    let call = to.host.called.take().expect("it was called");
+    to.machine.answer(call, b"answer", &mut to.host);
     carry(to, from, packet);
     carry(from, to, packet);
 }

@@ -175,8 +175,8 @@ pub(crate) static VARIABLES: [Variable; 17] = [
     Variable {
         name: "UNEXPECTED_MESSAGES",
         possible: "a number from 1000 to 100000000",
-        help: "Messages that nobody waits for yet, of all peers together, also those that stay with their senders: each takes up to 1 KiB here; who sends more is slowed down, \
-               and may wait until some of them are received (default 500000)",
+        help: "Messages that nobody waits for yet, of all peers together, also those that stay with their senders: each takes up to 1.5 KiB here; who sends more is slowed down, \
+               and may wait until some of them are received (default 250000)",
         set: |parameters, text| {
             parameters.endpoint.messages.unexpected_messages = between(text.parse().ok()?, 1000..=100_000_000)?;
             Some(())

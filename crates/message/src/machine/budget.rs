@@ -82,8 +82,8 @@ impl Budget {
         self.taken += 1;
     }
 
-    pub(super) const fn release_place(&mut self) {
-        self.taken -= 1;
+    pub(super) const fn release_places(&mut self, count: usize) {
+        self.taken -= count;
     }
 
     #[cfg(test)]

@@ -26,6 +26,8 @@ pub(super) struct Called {
     pub(super) peer: PeerId,
     id: u64,
     packet: PacketKey,
+    /// Until it is handed on.
+    body: Option<Vec<u8>>,
 }
 
 /// The packet at hand, which is held if something of it must be.
@@ -231,12 +233,32 @@ impl<H: Host> Machine<H> {
 
     fn on_call(&mut self, arrival: &mut Arrival, call: u64, body: &[u8], host: &mut H) {
         let packet = self.hold_packet(arrival);
-        let key = self.called.insert(Called { peer: arrival.peer, id: call, packet });
-        host.called(arrival.peer, CallId(id(key)), body);
+        let peer = arrival.peer;
+        let key = self.called.insert(Called { peer, id: call, packet, body: None });
+        let entry = self.peers.at(peer);
+        if entry.calls.is_empty() && entry.may_call() {
+            entry.answering += 1;
+            host.called(peer, CallId(id(key)), body);
+        } else {
+            entry.calls.push_back(key);
+            self.called[key].body = Some(self.pool.take(body));
+        }
+    }
+
+    /// Calls of a peer that have waited until there is room for their answers.
+    pub(super) fn hand_calls_on(&mut self, peer: PeerId, host: &mut H) {
+        let entry = self.peers.at(peer);
+        while entry.may_call() {
+            let Some(key) = entry.calls.pop_front() else { return };
+            let Some(body) = self.called.get_mut(key).and_then(|called| called.body.take()) else { continue };
+            entry.answering += 1;
+            host.called(peer, CallId(id(key)), &body);
+            self.pool.give_back(body);
+        }
     }
 
     /// Answers a peer's call. `body` is at most [`crate::Settings::short_bytes`] long; if it is longer than the peer's packets, the peer is told that there is none.
-    pub fn answer(&mut self, call: CallId, body: &[u8]) {
+    pub fn answer(&mut self, call: CallId, body: &[u8], host: &mut H) {
         let Some(called) = self.called.remove(AnswerKey::from(KeyData::from_ffi(call.0))) else { return };
         let record = Record::Answer { id: called.id, outcome: Outcome::Done, length: body.len() as u32 };
         let fits = PACKET_HEADER_LENGTH + record.length() + body.len();
@@ -247,7 +269,9 @@ impl<H: Host> Machine<H> {
             let record = Record::Answer { id: called.id, outcome: Outcome::Refused, length: 0 };
             self.peers.answer(called.peer, record, Vec::new());
         }
+        self.peers.at(called.peer).answering -= 1;
         self.release_packet(called.packet);
+        self.hand_calls_on(called.peer, host);
     }
 
     /// Something else than a packet has used up one of our receive requests, for which the peer has taken a credit.

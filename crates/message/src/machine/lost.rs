@@ -24,9 +24,10 @@ impl<H: Host> Machine<H> {
     /// the peer is as if it had never been connected. No transfer with it touches memory any more. If both sides had agreed to close it, what was to be sent meanwhile waits for a new connection.
     pub fn handle_lost(&mut self, peer: PeerId, abrupt: bool, host: &mut H) {
         let by_agreement = matches!(self.peers.at(peer).link, Link::Closing | Link::Agreed);
-        self.peers.part(peer);
+        let places = self.peers.part(peer);
         self.packets.retain(|_, held| held.peer != peer);
         self.called.retain(|_, called| called.peer != peer);
+        self.release_places(places);
         if !by_agreement {
             self.lose_outgoing(peer, host);
         }
@@ -103,9 +104,9 @@ impl<H: Host> Machine<H> {
             self.finish(key, Err(Failure::PeerLost), host);
         } else if let Some(place) = incoming.place {
             self.matcher.take(place);
-            self.forget(key, host);
+            self.drop_message(key, host);
         } else if incoming.is_discarded {
-            self.forget(key, host);
+            self.drop_message(key, host);
         } else {
             // It is claimed: whoever receives it will be told.
             match core::mem::replace(&mut incoming.body, Body::Lost) {
@@ -114,6 +115,11 @@ impl<H: Host> Machine<H> {
                 _ => {}
             }
         }
+    }
+
+    fn drop_message(&mut self, key: IncomingKey, host: &mut H) {
+        let had_place = self.forget(key, host).is_some_and(|incoming| incoming.has_place);
+        self.release_places(had_place.into());
     }
 
     /// Something else than messages is under way with a peer, so that its connection is not idle. To be undone by [`Machine::release`].

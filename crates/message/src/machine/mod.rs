@@ -6,7 +6,7 @@ mod incoming;
 mod lost;
 mod outgoing;
 mod packet;
-mod peer;
+pub(crate) mod peer;
 mod receiving;
 mod streaming;
 mod transfer;
@@ -17,6 +17,7 @@ use slotmap::SlotMap;
 use weft_base::{PeerId, Time};
 
 use self::budget::Budget;
+pub(crate) use self::budget::LEAVERS;
 use self::incoming::{AnswerKey, Called, Held, PacketKey};
 use self::outgoing::{Call, Outgoing};
 use self::peer::{CallKey, Peers, SendKey};

@@ -86,6 +86,7 @@ impl<H: Host> Machine<H> {
             (false, false) => return None,
         };
         let length = draft.length;
+        self.hand_calls_on(peer, host);
         self.seal(peer, class, now).emit(out);
         self.peers.wake(peer);
         Some(length)
@@ -109,15 +110,18 @@ impl<H: Host> Machine<H> {
 
     fn pack_controls(&mut self, peer: PeerId, draft: &mut Draft<'_>) {
         let entry = self.peers.at(peer);
+        let mut places = 0;
         while let Some(control) = entry.controls.front() {
             if !draft.has_room(control.record.length() + control.body.len()) {
                 break;
             }
             draft.push(&control.record).copy_from_slice(&control.body);
-            if let Some(sent) = entry.controls.pop_front() {
+            if let Some(sent) = entry.pop_control() {
+                places += usize::from(sent.has_place);
                 self.pool.give_back(sent.body);
             }
         }
+        self.release_places(places);
     }
 
     fn pack_queue(&mut self, peer: PeerId, draft: &mut Draft<'_>, host: &mut H) {

@@ -8,6 +8,7 @@ use weft_wire::message::Record;
 
 use super::Terms;
 use super::credits::{Allowance, Debt};
+use super::incoming::AnswerKey;
 use super::receiving::IncomingKey;
 
 new_key_type! {
@@ -16,7 +17,20 @@ new_key_type! {
 }
 
 /// While so many records wait for control credits, a peer gets no data credits back, for with them it could make us queue more.
-const CONTROL_BACKLOG: usize = 512;
+pub(crate) const CONTROL_BACKLOG: usize = 512;
+
+/// Calls of a peer that are answered at a time. Others wait, in their packets,
+const ANSWERED_AT_A_TIME: usize = 32;
+/// and while so many bytes of answers wait to be sent: what a call brings may be much less than what its answer has.
+const ANSWER_BYTES: usize = 64 * 1024;
+
+/// A queue of records that has become longer than this is freed when it is empty.
+const RECORDS_KEPT: usize = 1024;
+
+/// What answers that wait to be sent to one peer may take, when each is so long at most.
+pub(crate) const fn most_answer_bytes(longest: u32) -> u64 {
+    (ANSWER_BYTES + ANSWERED_AT_A_TIME * longest as usize) as u64
+}
 
 /// So many answers at most wait for something that they can go out with.
 const PATIENT_ANSWERS: usize = 8;
@@ -46,6 +60,8 @@ pub(super) enum Queued {
 pub(super) struct Control {
     pub(super) record: Record,
     pub(super) body: Vec<u8>,
+    /// It has the place in the budget of the message that it is about.
+    pub(super) has_place: bool,
 }
 
 #[derive(Default)]
@@ -60,6 +76,12 @@ pub(super) struct Peer {
     pub(super) is_scarce: bool,
     pub(super) queue: VecDeque<Queued>,
     pub(super) controls: VecDeque<Control>,
+    /// Its calls that wait to be handed on, the oldest first.
+    pub(super) calls: VecDeque<AnswerKey>,
+    /// Those that were handed on and are not answered.
+    pub(super) answering: usize,
+    /// Bytes of answers that wait to be sent.
+    pub(super) answer_bytes: usize,
     /// Somebody waits for a data credit with [`super::Machine::reserve_packet`].
     pub(super) reserving: bool,
     /// Sends and calls of ours that have not completed, and what [`super::Machine::hold`] counts.
@@ -97,6 +119,21 @@ impl Peer {
 
     pub(super) fn can_reserve(&self) -> bool {
         self.reserving && self.link == Link::Open && self.data.left() > 0
+    }
+
+    /// Whether another call of it may be handed on.
+    pub(super) fn may_call(&self) -> bool {
+        self.answering < ANSWERED_AT_A_TIME && self.answer_bytes < ANSWER_BYTES
+    }
+
+    /// The next record that waits to be sent is.
+    pub(super) fn pop_control(&mut self) -> Option<Control> {
+        let control = self.controls.pop_front()?;
+        self.answer_bytes -= control.body.len();
+        if self.controls.is_empty() && self.controls.capacity() > RECORDS_KEPT {
+            self.controls = VecDeque::new();
+        }
+        Some(control)
     }
 
     pub(super) fn is_credit_due(&self) -> bool {
@@ -161,7 +198,18 @@ impl Peers {
 
     /// A record for a peer, which goes before all messages.
     pub(super) fn answer(&mut self, peer: PeerId, record: Record, body: Vec<u8>) {
-        self.at(peer).controls.push_back(Control { record, body });
+        self.push_control(peer, Control { record, body, has_place: false });
+    }
+
+    /// The same for the last that is said of a message, which may have had a place in the budget. Who does not let it be sent does not get the place back.
+    pub(super) fn answer_in_place(&mut self, peer: PeerId, record: Record, has_place: bool) {
+        self.push_control(peer, Control { record, body: Vec::new(), has_place });
+    }
+
+    fn push_control(&mut self, peer: PeerId, control: Control) {
+        let entry = self.at(peer);
+        entry.answer_bytes += control.body.len();
+        entry.controls.push_back(control);
         self.wake(peer);
     }
 
@@ -194,18 +242,24 @@ impl Peers {
         self.wake(peer);
     }
 
-    /// The connection is gone. What waits to be sent stays.
-    pub(super) fn part(&mut self, peer: PeerId) {
+    /// The connection is gone. What waits to be sent stays. Returns how many places in the budget were with what is not said any more.
+    pub(super) fn part(&mut self, peer: PeerId) -> usize {
         let entry = self.at(peer);
+        let places = entry.controls.iter().filter(|control| control.has_place).count();
         entry.link = Link::Apart;
         entry.data = Allowance::default();
         entry.control = Allowance::default();
         entry.data_debt = Debt::default();
         entry.control_debt = Debt::default();
-        entry.controls.clear();
+        // Their memory too: there may be many peers that come and go.
+        entry.controls = VecDeque::new();
+        entry.calls = VecDeque::new();
+        entry.answering = 0;
+        entry.answer_bytes = 0;
         entry.reserving = false;
         entry.arriving = 0;
         entry.streaming = None;
         entry.is_scarce = false;
+        places
     }
 }

@@ -267,7 +267,9 @@ impl<H: Host> Machine<H> {
         let Some(incoming) = self.forget(key, host) else { return };
         if let Some(id) = incoming.acknowledge {
             let outcome = if outcome.is_ok() { Outcome::Done } else { Outcome::Refused };
-            self.peers.answer(incoming.peer, Record::Taken { id, outcome }, Vec::new());
+            self.peers.answer_in_place(incoming.peer, Record::Taken { id, outcome }, incoming.has_place);
+        } else {
+            self.release_places(incoming.has_place.into());
         }
         let Some(landing) = incoming.landing else { return };
         match outcome {
@@ -284,7 +286,7 @@ impl<H: Host> Machine<H> {
         self.report(incoming, landing, host);
     }
 
-    /// Frees what a message has: its memory, its part of the budget, its packet's credit.
+    /// Frees what a message has: its memory, its part of the budget, its packet's credit; but not its place.
     pub(super) fn forget(&mut self, key: IncomingKey, host: &mut H) -> Option<Incoming> {
         self.stop_keeping(key);
         let mut incoming = self.incoming.remove(key)?;
@@ -318,7 +320,7 @@ impl<H: Host> Machine<H> {
         true
     }
 
-    /// A message gives back its part of the budget, or its packets' credits.
+    /// The bytes of a message are not kept any more: it gives back its part of the budget, or its packets' credits. It keeps its place as long as anything is noted of it.
     pub(super) fn stop_keeping(&mut self, key: IncomingKey) {
         let Some(incoming) = self.incoming.get_mut(key) else { return };
         let waited = incoming.waits_for_budget();
@@ -326,7 +328,6 @@ impl<H: Host> Machine<H> {
         let beyond = core::mem::take(&mut incoming.beyond);
         let packets = core::mem::take(&mut incoming.packets);
         let left_behind = core::mem::take(&mut incoming.left_behind);
-        let had_place = core::mem::take(&mut incoming.has_place);
         let peer = incoming.peer;
         if waited {
             self.budget.leave();
@@ -338,9 +339,16 @@ impl<H: Host> Machine<H> {
             self.peers.at(peer).left_behind -= left_behind;
             self.budget.release_left_behind(left_behind);
         }
-        if had_place {
-            self.budget.release_place();
+        if kept > 0 {
             self.budget.release(kept);
+            self.use_budget();
+        }
+    }
+
+    /// What had places in the budget is gone.
+    pub(super) fn release_places(&mut self, count: usize) {
+        if count > 0 {
+            self.budget.release_places(count);
             self.use_budget();
         }
     }

@@ -72,6 +72,16 @@ pub struct EndpointSettings {
     pub linger: Option<Duration>,
 }
 
+impl EndpointSettings {
+    /// The most bytes that an endpoint keeps because of what its peers send, when so many of them are connected at a time. What the application has posted, and peers as such, are not counted.
+    #[must_use]
+    pub fn most_kept(&self, connections: u64) -> u64 {
+        let packets = 2 * u64::from(link::slots(&self.messages)) * u64::from(self.messages.packet_bytes);
+        let spare = spare::MOST_BYTES as u64;
+        self.messages.most_kept(connections).saturating_add(spare).saturating_add(packets.saturating_mul(connections))
+    }
+}
+
 impl Default for EndpointSettings {
     fn default() -> Self {
         Self {

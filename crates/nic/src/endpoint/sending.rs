@@ -61,7 +61,7 @@ impl Core {
             any = true;
             self.joint.counts.endpoint_calls += 1;
             let answer = super::atomic::execute(&self.joint.registry, self.joint.domain, &called.body);
-            self.machine.answer(called.call, &answer);
+            self.machine.answer(called.call, &answer, &mut self.joint);
         }
         for answered in core::mem::take(&mut self.joint.answers) {
             any = true;

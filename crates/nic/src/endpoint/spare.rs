@@ -5,7 +5,7 @@ use weft_memory::Buffer;
 /// So many buffers are kept at most,
 const MOST_BUFFERS: usize = 64;
 /// and so many bytes in all of them.
-const MOST_BYTES: usize = 16 << 20;
+pub(super) const MOST_BYTES: usize = 16 << 20;
 
 /// Buffers that are not used now, the longest unused first, with the id of the peer that has written to them; 0: nobody knows it.
 #[derive(Debug, Default)]

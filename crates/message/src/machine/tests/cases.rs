@@ -108,8 +108,9 @@ fn a_call_is_answered() {
     world.settle();
     let (peer, call, body) = world.nodes[1].host.called.pop().expect("it was called");
     assert_eq!((peer, body.as_slice()), (PeerId(0), b"question".as_slice()));
-    world.nodes[1].machine.answer(call, b"42");
-    world.nodes[1].machine.answer(call, b"twice");
+    let Node { machine, host } = &mut world.nodes[1];
+    machine.answer(call, b"42", host);
+    machine.answer(call, b"twice", host);
     world.settle();
     assert_eq!(world.nodes[0].host.answers, [(Ticket(77), Ok(b"42".to_vec()))]);
 }

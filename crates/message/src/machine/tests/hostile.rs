@@ -218,6 +218,46 @@ fn records_that_wait_for_control_credits_are_bounded() {
 }
 
 #[test]
+fn answers_that_a_peer_does_not_take_are_few_and_all_come_when_it_does() {
+    // Each call is short, and has an answer that fills a packet.
+    const CALLS: usize = 200;
+    let big = Settings { packet_bytes: 8000, short_bytes: 7000, ..settings() };
+    let terms = Terms { packet_bytes: 8000, ..TERMS };
+    let mut world = World::pair(&big);
+    let Node { machine, host } = &mut world.nodes[1];
+    machine.handle_connected(PEER, terms, Time::ZERO, host);
+    let records: Vec<_> = (0..CALLS as u64).map(|id| Record::Call { id, length: 4 }).collect();
+    let mut most = 0;
+    let mut answers = Vec::new();
+    assert_eq!(feed(&mut world, PEER, &packet(Class::Data, (0, 0), &records)), Ok(()));
+    // Each round brings answers for the credits that there are, and the peer gives one of them back.
+    for _ in 0..CALLS {
+        let Node { machine, host } = &mut world.nodes[1];
+        for _ in 0..CALLS {
+            let calls = core::mem::take(&mut host.called);
+            for (_, call, body) in calls {
+                assert_eq!(body, [0; 4]);
+                machine.answer(call, &[7; 6000], host);
+            }
+            let waiting: usize = machine.peers.at(PEER).controls.iter().map(|control| control.body.len()).sum();
+            assert_eq!(waiting, machine.peers.at(PEER).answer_bytes);
+            most = most.max(waiting);
+            let mut out = [0; 8000];
+            let Some(length) = machine.poll_packet(PEER, &mut out, Time::ZERO, host) else { break };
+            let bytes = &out[PACKET_HEADER_LENGTH..length];
+            if let Ok((Record::Answer { id, .. }, ..)) = Record::parse(bytes) {
+                answers.push(id);
+            }
+        }
+        assert_eq!(feed(&mut world, PEER, &packet(Class::Credits, (0, 1), &[])), Ok(()));
+    }
+    assert_eq!(answers, (0..CALLS as u64).collect::<Vec<_>>());
+    assert!(most as u64 <= crate::machine::peer::most_answer_bytes(6000), "{most} bytes of answers are kept");
+    let machine = &mut world.nodes[1].machine;
+    assert!(machine.packets.is_empty() && machine.called.is_empty() && machine.peers.at(PEER).answering == 0);
+}
+
+#[test]
 fn a_peer_that_comes_and_goes_leaves_no_more_than_it_may() {
     // By places and by bytes: 7 of 512 bytes are within the budget, and 6 in its window.
     for (length, each, places, most) in [(1, 20, 12, 12), (300, 1, 12, 12), (300, 1, 1000, 13)] {
@@ -231,8 +271,9 @@ fn a_peer_that_comes_and_goes_leaves_no_more_than_it_may() {
             machine.handle_connected(PEER, TERMS, Time::ZERO, host);
         }
         let machine = &world.nodes[1].machine;
-        // What is left behind takes 1024 bytes each beside its own.
-        let most = most + 3 * (2 * 512 + 256 * 1024) / if length == 1 { 1024 } else { 1024 + 512 };
+        // What is left behind takes as much as a place each, beside its own.
+        let place = Settings::MESSAGE_BYTES as usize;
+        let most = most + 3 * (2 * 512 + 256 * place) / if length == 1 { place } else { place + 512 };
         assert_eq!((machine.incoming.len(), machine.packets.len()), (most, 0));
         for _ in 0..most {
             world.receive(1, Some(0), Some(crate::Match { tag: 1, ignore: 0 }), 300, None);

@@ -226,7 +226,7 @@ impl Run {
         let Node { machine, host } = &mut self.world.nodes[at];
         if let Some((_, call, mut body)) = host.called.pop() {
             body.reverse();
-            machine.answer(call, &body);
+            machine.answer(call, &body, host);
         }
     }
 
