@@ -194,6 +194,11 @@ fn failures_are_explained_where_the_application_wants() {
     assert_eq!(core::hint::black_box(&mut room), b"the message\0");
     assert_eq!(words[..12].iter().map(|c| *c as u8).collect::<Vec<_>>(), b"the message\0");
     assert_eq!(call!(two.queue, ops, readerr, &raw mut entry, 0), EAGAIN);
+    // By its number alone it is explained too, and nothing is cut off.
+    let words = call!(two.queue, ops, strerror, entry.prov_errno, ptr::null(), ptr::null_mut(), 0);
+    // SAFETY: A C string that is there until the next read.
+    let words = unsafe { core::ffi::CStr::from_ptr(words) }.to_str().unwrap();
+    assert!(words.contains("4 bytes") && words.contains("room for 2"), "{words}");
 }
 
 #[test]

@@ -40,8 +40,8 @@ pub(crate) struct CompletionQueue {
     completions: Arc<Completions>,
     /// Waits of the application name how many completions they wait for.
     thresholds: bool,
-    /// What `err_data` of the latest failure that was read points to.
-    explanation: Mutex<CString>,
+    /// The latest failure that was read and had something to explain: its number, and what is known of it, which `err_data` may point to.
+    explanation: Mutex<(c_int, CString)>,
 }
 
 // SAFETY: repr(C), and the header of a `fid_cq` is first.
@@ -150,14 +150,13 @@ impl CompletionQueue {
                 data.cast::<u8>().add(length - 1).write(0);
                 (&raw mut (*to).err_data_size).write(length);
             } else {
-                let mut kept = self.explanation.lock();
                 (&raw mut (*to).err_data).write(text.as_ptr().cast_mut().cast());
                 if version >= ERROR_DATA_SIZED {
                     (&raw mut (*to).err_data_size).write(text.len());
                 }
-                // The text stays where it is when its owner moves.
-                *kept = explanation;
             }
+            // The text stays where it is when its owner moves.
+            *self.explanation.lock() = (failure.kind as c_int, explanation);
         }
         Ok(1)
     }
@@ -300,14 +299,19 @@ unsafe extern "C" fn signal(cq: *mut fid_cq) -> c_int {
 }
 
 unsafe extern "C" fn strerror(
-    _cq: *mut fid_cq,
+    cq: *mut fid_cq,
     number: c_int,
     explanation: *const c_void,
     buffer: *mut c_char,
     length: usize,
 ) -> *const c_char {
-    // SAFETY: The explanation is one that `readerr` gave, and so ends with a NUL, or NULL; the buffer has so many bytes, or is NULL.
-    value(c"".as_ptr(), || unsafe { Ok(words(number, explanation, buffer, length)) })
+    // SAFETY: A queue of ours. The explanation is one that `readerr` gave, and so ends with a NUL, or NULL; the buffer has so many bytes, or is NULL.
+    value(c"".as_ptr(), || unsafe {
+        // Many programs pass the number alone, right after they have read the failure: what is known of that one says more than its kind does.
+        let latest = borrow::<CompletionQueue>(cq)?.explanation.lock();
+        let known = if explanation.is_null() && latest.0 == number { latest.1.as_ptr().cast() } else { explanation };
+        Ok(words(number, known, buffer, length))
+    })
 }
 
 /// The words for a failure: its explanation if there is one, else what is known of its number; in `buffer`, if there is one.
