@@ -4,13 +4,14 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Kind, PATIENCE, Pair, each_kind};
 use weft::verbs::{
-    ConnectOptions, ConnectionError, Context, Error, ListenOptions, PortError, QueuePair, QueuePairOptions, ReadyKinds,
-    Settings, StartFailure, State, WorkRequest,
+    ConnectOptions, ConnectionError, Context, Error, ListenOptions, PortError, Progress, QueuePair, QueuePairOptions,
+    ReadyKinds, Settings, StartFailure, State, WorkRequest,
 };
 
 fn queue_pair(context: &Context) -> QueuePair {
@@ -147,6 +148,70 @@ fn a_server_that_closes_at_once() {
         });
         assert_eq!(failed, Error::Connection(ConnectionError::Start(StartFailure::ClosedEarly)));
     });
+}
+
+/// Whose reply cannot be accepted is told why, by an application that is gone at once.
+#[test]
+fn what_is_said_last_arrives_when_nobody_stays() {
+    // More reads under way than there is room for; and a peer-to-peer model that nobody has asked for.
+    for (depths, code) in [([0, 4, 0, 200], 6), ([0xc0, 1, 0, 1], 7)] {
+        each_kind(|kind| {
+            let (tell, told) = mpsc::channel();
+            connect_to(kind, kind.settings(), move |mut stream| {
+                stream.read_exact(&mut [0; 20]).unwrap();
+                stream.write_all(&[b"MPA ID Rep Frame\x50\x02\x00\x04".as_slice(), &depths].concat()).unwrap();
+                stream.set_read_timeout(PATIENCE).unwrap();
+                let mut said = Vec::new();
+                // The rest of the request comes first.
+                stream.read_to_end(&mut said).unwrap();
+                tell.send(said).unwrap();
+            });
+            let said = told.recv().unwrap();
+            // Behind the frame's length and the segment's header stand layer and type, and the code (RFC 5040 section 4.8).
+            let terminate = &said[said.len() - 28..];
+            assert_eq!(terminate[20..22], [0x20, code], "{said:02x?}");
+        });
+    }
+}
+
+#[test]
+fn who_waits_too_long_for_a_decision_is_told() {
+    each_kind(|kind| {
+        let settings = Settings { decision_timeout: Duration::from_millis(20), ..kind.settings() };
+        let context = Context::with_settings(settings).unwrap();
+        let listener = context.listen(kind.any(), &ListenOptions::default()).unwrap();
+        let mut stream = TcpStream::connect(listener.local_address()).unwrap();
+        stream.write_all(b"MPA ID Req Frame\x40\x01\x00\x00").unwrap();
+        let incoming = listener.accept(PATIENCE).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let (mut said, start) = (Vec::<u8>::new(), Instant::now());
+        loop {
+            assert!(Some(start.elapsed()) < PATIENCE, "only {said:?}");
+            context.progress();
+            let mut bytes = [0; 64];
+            match stream.read(&mut bytes) {
+                Ok(0) => break,
+                Ok(count) => said.extend(&bytes[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => thread::yield_now(),
+                Err(error) => panic!("{error} after {said:?}"),
+            }
+        }
+        assert_eq!(said, b"MPA ID Rep Frame\x60\x01\x00\x00");
+        assert_eq!(incoming.accept(&queue_pair(&context), &[]), Err(Error::RequestGone));
+    });
+}
+
+/// However the stream is cut, and whether the NIC has looked or not.
+#[test]
+fn bytes_behind_a_request_are_refused_even_when_nobody_has_looked() {
+    let kind = Kind::plain(Progress::Caller);
+    let context = kind.context();
+    let listener = context.listen(kind.any(), &ListenOptions::default()).unwrap();
+    let mut stream = TcpStream::connect(listener.local_address()).unwrap();
+    stream.write_all(b"MPA ID Req Frame\x40\x01\x00\x00").unwrap();
+    let incoming = listener.accept(PATIENCE).unwrap();
+    stream.write_all(b"too early").unwrap();
+    assert_eq!(incoming.accept(&queue_pair(&context), &[]), Err(Error::RequestGone));
 }
 
 #[test]

@@ -202,10 +202,7 @@ impl<P: Port> Connection<P> {
             Phase::Start(Start::Deciding { .. }) => {
                 let reply = self.take_request().and_then(|request| request.reject(&[]).ok());
                 match reply {
-                    Some(reply) => {
-                        self.reject(&reply, cx);
-                        Outcome::Progress
-                    }
+                    Some(reply) => self.reject(&reply, cx),
                     None => self.fail_start(ConnectionError::Abandoned, cx),
                 }
             }

@@ -145,19 +145,26 @@ impl<P: Port> Connection<P> {
                 }
                 Step::Done((request, consumed)) => {
                     self.staging.consume(consumed);
+                    if !self.staging.filled().is_empty() {
+                        return self.talked_early(cx);
+                    }
                     *start = Start::Deciding { request };
                     self.deadline = Some(cx.now + cx.settings.decision_timeout);
                     Outcome::Request(listener)
                 }
                 Step::Failed(failure) => self.end_start(None, ConnectionError::Start(failure), cx),
             },
-            // Nothing may come before the reply (RFC 5044 section 7.1.2).
-            Start::Deciding { .. } => self.end_start(None, ConnectionError::Start(StartFailure::TalkedEarly), cx),
+            Start::Deciding { .. } => self.talked_early(cx),
             other => {
                 *start = other;
                 Outcome::Idle
             }
         }
+    }
+
+    /// Nothing may come before the reply (RFC 5044 section 7.1.2).
+    pub(crate) fn talked_early(&mut self, cx: &mut Context<'_>) -> Outcome {
+        self.end_start(None, ConnectionError::Start(StartFailure::TalkedEarly), cx)
     }
 
     /// The request that waits for a decision.
@@ -197,9 +204,27 @@ impl<P: Port> Connection<P> {
     }
 
     /// The application rejects, or had no time: the reply goes out, and the connection drains.
-    pub(crate) fn reject(&mut self, reply: &StartFrame, cx: &mut Context<'_>) {
+    pub(crate) fn reject(&mut self, reply: &StartFrame, cx: &mut Context<'_>) -> Outcome {
         self.queue_bytes(reply, cx);
         self.drain(cx);
+        self.say_last_words(cx)
+    }
+
+    /// Sends what was queued last at once, for nobody may come back to do so: the application may be gone as soon as it knows.
+    fn say_last_words(&mut self, cx: &mut Context<'_>) -> Outcome {
+        match self.flush(cx) {
+            Ok(_) if self.has_unsent() => Outcome::Progress,
+            Ok(_) => {
+                self.port.close_send();
+                Outcome::Progress
+            }
+            Err(_) => Outcome::Over,
+        }
+    }
+
+    /// Whether the peer has sent something before it was answered, which it may not (RFC 5044 section 7.1.2). Looks for what has not been received, too.
+    pub(crate) fn has_talked_early(&mut self, cx: &mut Context<'_>) -> bool {
+        !self.staging.filled().is_empty() || matches!(self.read_start(cx), Ok(Received::Bytes(_)))
     }
 
     /// Queues bytes that are no frame of the stream.
@@ -295,20 +320,21 @@ impl<P: Port> Connection<P> {
             ConnectionError::Start(failure) => last_words(failure),
             _ => None,
         };
-        if let Some(queue_pair) = queue_pair {
-            queue_pair.finish(cx.registry, Some(error));
-        }
         self.drain(cx);
-        match last_words {
+        let outcome = match last_words {
             Some(bytes) => {
                 self.queue_bytes(&bytes, cx);
-                Outcome::Progress
+                self.say_last_words(cx)
             }
             None => {
                 self.port.abort();
                 Outcome::Over
             }
+        };
+        if let Some(queue_pair) = queue_pair {
+            queue_pair.finish(cx.registry, Some(error));
         }
+        outcome
     }
 }
 

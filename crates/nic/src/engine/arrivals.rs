@@ -67,7 +67,10 @@ impl<N: Network, C: Clock> Engine<N, C> {
         depths: Option<(u16, u16)>,
     ) -> Result<(), Error> {
         self.decide(request.0, |connection, cx| {
-            let waiting = connection.take_request().ok_or(Error::RequestGone)?;
+            if connection.request().is_some() && connection.has_talked_early(cx) {
+                return (Err(Error::RequestGone), connection.talked_early(cx));
+            }
+            let Some(waiting) = connection.take_request() else { return (Err(Error::RequestGone), Outcome::Progress) };
             let waiting = match depths {
                 Some((ird, ord)) => waiting.with_depths(ird, ord),
                 None => waiting,
@@ -76,11 +79,11 @@ impl<N: Network, C: Clock> Engine<N, C> {
                 Ok((agreement, reply)) => {
                     queue_pair.begin(Place { lane, key: request.0 });
                     connection.accept(Arc::clone(queue_pair), agreement, &reply, cx);
-                    Ok(())
+                    (Ok(()), Outcome::Progress)
                 }
                 Err((waiting, misuse)) => {
                     connection.put_back(waiting);
-                    Err(Error::Start(misuse))
+                    (Err(Error::Start(misuse)), Outcome::Progress)
                 }
             }
         })
@@ -89,15 +92,12 @@ impl<N: Network, C: Clock> Engine<N, C> {
     /// Rejects an incoming connection.
     pub(crate) fn reject(&mut self, request: RequestKey, private_data: &[u8]) -> Result<(), Error> {
         self.decide(request.0, |connection, cx| {
-            let waiting = connection.take_request().ok_or(Error::RequestGone)?;
+            let Some(waiting) = connection.take_request() else { return (Err(Error::RequestGone), Outcome::Progress) };
             match waiting.reject(private_data) {
-                Ok(reply) => {
-                    connection.reject(&reply, cx);
-                    Ok(())
-                }
+                Ok(reply) => (Ok(()), connection.reject(&reply, cx)),
                 Err((waiting, misuse)) => {
                     connection.put_back(waiting);
-                    Err(Error::Start(misuse))
+                    (Err(Error::Start(misuse)), Outcome::Progress)
                 }
             }
         })
@@ -242,16 +242,17 @@ impl<N: Network, C: Clock> Engine<N, C> {
     pub(crate) fn decide<R>(
         &mut self,
         key: DefaultKey,
-        act: impl FnOnce(&mut Connection<N::Port>, &mut Context<'_>) -> Result<R, Error>,
+        act: impl FnOnce(&mut Connection<N::Port>, &mut Context<'_>) -> (Result<R, Error>, Outcome),
     ) -> Result<R, Error> {
         let mut result = Err(Error::RequestGone);
         let mut listener = None;
         self.with_connection(key, |connection, cx| {
-            result = act(connection, cx);
+            let (decided, outcome) = act(connection, cx);
+            result = decided;
             if result.is_ok() {
                 listener = connection.listener.take();
             }
-            Outcome::Progress
+            outcome
         });
         if let Some(listener) = listener {
             self.forget_pending(listener, key);
