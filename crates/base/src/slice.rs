@@ -5,6 +5,12 @@ use crate::RegionId;
 /// The most slices one work request may gather from or scatter to.
 pub const MAX_GATHER: usize = 4;
 
+/// Whether a range of bytes passes the end of the 64-bit offsets. It may end right there: its last byte has an offset then.
+#[must_use]
+pub const fn passes_end(offset: u64, length: u64) -> bool {
+    length > 0 && offset.checked_add(length - 1).is_none()
+}
+
 /// A piece of a memory region. It gives no access by itself: only the `memory` and `driver` crates turn it into bytes,
 /// and they check that the region still exists and that the slice lies inside it when they do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

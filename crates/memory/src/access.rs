@@ -19,6 +19,10 @@ impl Access {
     /// Peers may do atomic operations.
     pub const REMOTE_ATOMIC: Self = Self(8);
 
+    /// No right, but a promise: nobody changes the bytes while a peer may read them. What a peer reads of such a region is sent from where it lies; of
+    /// others it is copied first, because bytes that change between their checksum and their sending would end the connection.
+    pub const STEADY: Self = Self(16);
+
     /// Every right there is.
     #[must_use]
     pub const fn all() -> Self {
@@ -34,7 +38,7 @@ impl Access {
     /// Whether a peer may do anything at all.
     #[must_use]
     pub const fn is_remote(self) -> bool {
-        self.0 & !Self::LOCAL_WRITE.0 != 0
+        self.0 & !(Self::LOCAL_WRITE.0 | Self::STEADY.0) != 0
     }
 }
 
@@ -59,6 +63,7 @@ impl fmt::Debug for Access {
             (Self::REMOTE_READ, " | REMOTE_READ"),
             (Self::REMOTE_WRITE, " | REMOTE_WRITE"),
             (Self::REMOTE_ATOMIC, " | REMOTE_ATOMIC"),
+            (Self::STEADY, " | STEADY"),
         ];
         f.write_str("LOCAL_READ")?;
         granted.iter().filter(|(right, _)| self.contains(*right)).try_for_each(|(_, name)| f.write_str(name))
@@ -113,7 +118,7 @@ mod tests {
         let both = Access::LOCAL_WRITE | Access::REMOTE_READ;
         assert!(both.contains(Access::LOCAL_WRITE) && both.contains(Access::REMOTE_READ) && both.is_remote());
         assert!(!both.contains(Access::REMOTE_READ | Access::REMOTE_ATOMIC));
-        assert!(!Access::LOCAL_WRITE.is_remote());
+        assert!(!(Access::LOCAL_WRITE | Access::STEADY).is_remote() && !Access::all().contains(Access::STEADY));
         assert_eq!(format!("{both:?}"), "LOCAL_READ | LOCAL_WRITE | REMOTE_READ");
     }
 }

@@ -180,10 +180,12 @@ pub enum RemoteFault {
     WrongDomain,
     /// The range reaches outside the region.
     OutOfBounds,
-    /// Tagged offset and length add up to more than 64 bits.
+    /// The range passes the last tagged offset of 64 bits.
     OffsetWraps,
     /// The region was registered without this right.
     NotPermitted(RemoteRight),
+    /// The region was registered for local use alone: peers have no right to it that could be ended.
+    NoRights,
 }
 
 impl fmt::Display for RemoteFault {
@@ -192,7 +194,8 @@ impl fmt::Display for RemoteFault {
             Self::InvalidStag => f.write_str("no region has this STag, or remote access to it has ended"),
             Self::WrongDomain => f.write_str("the STag belongs to another protection domain than the connection"),
             Self::OutOfBounds => f.write_str("the range reaches outside the region of this STag"),
-            Self::OffsetWraps => f.write_str("tagged offset and length add up to more than 64 bits"),
+            Self::OffsetWraps => f.write_str("the range passes the last tagged offset of 64 bits"),
+            Self::NoRights => f.write_str("the region grants peers nothing"),
             Self::NotPermitted(RemoteRight::Read) => f.write_str("the region does not grant remote read"),
             Self::NotPermitted(RemoteRight::Write) => f.write_str("the region does not grant remote write"),
             Self::NotPermitted(RemoteRight::Atomic) => f.write_str("the region does not grant remote atomics"),

@@ -143,8 +143,24 @@ impl Registry {
         self.0.read().check_remote(domain, stag, tagged_offset, length, need)
     }
 
-    /// Ends remote access to a region, for a local invalidate or the peer's Send with Invalidate (RFC 5040 section 5.3). Once this
-    /// returns, no byte lands by remote access. Local work goes on.
+    /// Whether the bytes of a slice do not change while peers may read them ([`Access::STEADY`]).
+    #[must_use]
+    pub fn is_steady(&self, slice: &Slice) -> bool {
+        self.0.read().reach(slice.region).is_ok_and(|memory| memory.access.contains(Access::STEADY))
+    }
+
+    /// Ends remote access to a region for the peer's Send with Invalidate (RFC 5040 section 5.3), as [`Registry::invalidate`] does.
+    ///
+    /// # Errors
+    /// Those of [`Registry::invalidate`], and [`RemoteFault::NoRights`]: peers have none to it that could be ended.
+    pub fn invalidate_remote(&self, domain: DomainId, stag: Stag) -> Result<(), RemoteFault> {
+        if !self.0.read().granted(domain, stag)?.access.is_remote() {
+            return Err(RemoteFault::NoRights);
+        }
+        self.invalidate(domain, stag)
+    }
+
+    /// Ends remote access to a region. Once this returns, no byte lands by remote access. Local work goes on.
     ///
     /// # Errors
     /// No region has this STag, or it has been invalidated before, or it is of another domain.

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use weft_base::{DomainId, RegionId, Slice, Stag};
+use weft_base::{DomainId, RegionId, Slice, Stag, passes_end};
 
 use crate::memory::{Grant, Memory};
 use crate::stag::Stags;
@@ -101,7 +101,7 @@ impl Table {
             return Err(MemoryError::UnknownDomain(grant.domain));
         }
         // So that no tagged offset inside a region wraps (RFC 5041 section 7.1, rule 5).
-        if grant.base.checked_add(length).is_none() {
+        if passes_end(grant.base, length) {
             return Err(MemoryError::BaseWraps { base: grant.base, length });
         }
         if self.bytes.checked_add(length).is_none_or(|bytes| bytes > self.limits.bytes) {
@@ -211,8 +211,11 @@ impl Table {
         if !memory.access.contains(need.access()) {
             return Err(RemoteFault::NotPermitted(need));
         }
-        let end = tagged_offset.checked_add(u64::from(length)).ok_or(RemoteFault::OffsetWraps)?;
-        if tagged_offset < memory.base || end > memory.base + memory.length {
+        if passes_end(tagged_offset, length.into()) {
+            return Err(RemoteFault::OffsetWraps);
+        }
+        let inside = tagged_offset.checked_sub(memory.base).and_then(|offset| memory.length.checked_sub(offset));
+        if inside.is_none_or(|left| left < u64::from(length)) {
             return Err(RemoteFault::OutOfBounds);
         }
         let region = RegionId { index: memory.id.index, generation: memory.id.generation | BY_STAG };

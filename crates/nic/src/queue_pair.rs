@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use weft_base::DomainId;
+use weft_base::{DomainId, passes_end};
 use weft_memory::{LocalRight, Registry};
 use weft_mpa::{Extensions, MarkerSpacing, Role};
 use weft_rdmap::{Completion, CompletionKind, Operation, ReceiveRequest, SendRequest, Status};
@@ -320,7 +320,7 @@ impl QueuePair {
             Operation::Read { .. } | Operation::Atomic { .. } if agreed & AGREED_READS == 0 => Err(PostError::NoReads),
             Operation::Atomic { sink, .. } if sink.length != 8 => Err(PostError::AtomicSink { length: sink.length }),
             _ => match operation.remote() {
-                Some((target, length)) if target.offset.checked_add(u64::from(length)).is_none() => {
+                Some((target, length)) if passes_end(target.offset, length.into()) => {
                     Err(PostError::OffsetWraps { offset: target.offset, length })
                 }
                 _ => Ok(()),

@@ -93,6 +93,8 @@ pub enum Closed {
     Graceful,
     /// The peer closed in the middle of a frame.
     MidFrame,
+    /// The peer closed between two frames of one message.
+    MidMessage,
     /// The peer, or this side, broke it.
     Reset,
     /// The peer did not answer in time.
@@ -104,6 +106,7 @@ impl fmt::Display for Closed {
         f.write_str(match self {
             Self::Graceful => "the connection was closed",
             Self::MidFrame => "the peer closed the connection in the middle of a frame",
+            Self::MidMessage => "the peer closed the connection in the middle of a message",
             Self::Reset => "the connection was reset",
             Self::TimedOut => "the peer did not answer in time",
         })

@@ -27,11 +27,14 @@ pub(crate) struct Responder {
     number: MessageNumber,
     /// The memory of the read that is being answered, pinned.
     pinned: Option<Slice>,
+    /// Nobody changes it meanwhile.
+    is_steady: bool,
 }
 
 impl Responder {
     pub(crate) fn new(ird: u16) -> Self {
-        Self { waiting: VecDeque::with_capacity(usize::from(ird)), ird, number: MessageNumber::FIRST, pinned: None }
+        let (waiting, number) = (VecDeque::with_capacity(usize::from(ird)), MessageNumber::FIRST);
+        Self { waiting, ird, number, pinned: None, is_steady: false }
     }
 
     /// Whether a request of this number may come now. RFC 5040 section 6.1: never more than were agreed; the peer finds no buffer on
@@ -64,8 +67,14 @@ impl Responder {
         self.pinned
     }
 
-    pub(crate) fn on_pinned(&mut self, slice: Slice) {
+    /// Whether nobody changes that memory while it is read.
+    pub(crate) fn is_steady(&self) -> bool {
+        self.is_steady
+    }
+
+    pub(crate) fn on_pinned(&mut self, slice: Slice, is_steady: bool) {
         self.pinned = Some(slice);
+        self.is_steady = is_steady;
     }
 
     /// So many bytes of the oldest read were given out. When it was the rest, returns the memory whose last segment that was.

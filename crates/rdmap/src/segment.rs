@@ -27,6 +27,8 @@ pub enum SegmentPayload<'a> {
     None,
     /// In memory, pinned until [`Stream::handle_sent`](crate::Stream::handle_sent).
     Gather(Gather),
+    /// As `Gather`, but anybody may change the bytes until they are sent: who sums them up copies them in the same pass.
+    Exposed(Gather),
     /// Carried by the request. To be copied now.
     Inline(&'a [u8]),
 }
@@ -81,6 +83,11 @@ pub(crate) struct Written {
 }
 
 impl Written {
+    /// Whether it has begun and not ended.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
     /// One more segment of a Write.
     #[inline]
     pub(crate) fn add(&mut self, context: &Context) {

@@ -8,7 +8,7 @@ mod whole;
 
 use core::fmt;
 
-use weft_base::{DomainId, Gather, Slice};
+use weft_base::{DomainId, Gather, Slice, passes_end};
 use weft_memory::Registry;
 use weft_wire::rdmap::ReadRequest;
 use weft_wire::terminate::{Terminate, TerminateCode};
@@ -135,7 +135,7 @@ impl Stream {
             return Err(PostError::InvalidAtomic { sink_length: sink.length });
         }
         match operation.remote() {
-            Some((target, length)) if target.offset.checked_add(u64::from(length)).is_none() => {
+            Some((target, length)) if passes_end(target.offset, length.into()) => {
                 Err(PostError::OffsetWraps { offset: target.offset, length })
             }
             _ => Ok(()),
@@ -178,6 +178,9 @@ impl Stream {
         if self.state == State::Closed {
             return;
         }
+        // Between two frames, but not between two messages: what has come of this one will never be whole.
+        let is_within = how == Closed::Graceful && (self.written.is_open() || self.receives.is_within());
+        let how = if is_within { Closed::MidMessage } else { how };
         let is_orderly = how == Closed::Graceful && self.is_idle();
         let was_well = self.error.is_none();
         self.end(Event::Ended, StreamError::Lost(how));

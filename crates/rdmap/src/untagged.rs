@@ -131,6 +131,11 @@ impl Receives {
         Ok(part.last)
     }
 
+    /// Whether a message has begun and not ended.
+    pub(crate) fn is_within(&self) -> bool {
+        self.first.is_some()
+    }
+
     /// Bytes of the message that is being delivered.
     pub(crate) fn filled(&self) -> u32 {
         self.filled

@@ -254,7 +254,7 @@ impl Violation {
 /// allows placement), whose code is that of the STag.
 fn tagged_code(fault: RemoteFault) -> Code {
     match fault {
-        RemoteFault::InvalidStag | RemoteFault::NotPermitted(_) => Code::TaggedInvalidStag,
+        RemoteFault::InvalidStag | RemoteFault::NotPermitted(_) | RemoteFault::NoRights => Code::TaggedInvalidStag,
         RemoteFault::WrongDomain => Code::TaggedNotAssociated,
         RemoteFault::OutOfBounds => Code::TaggedBounds,
         RemoteFault::OffsetWraps => Code::TaggedOffsetWrap,
@@ -265,7 +265,7 @@ fn tagged_code(fault: RemoteFault) -> Code {
 fn protection_code(fault: RemoteFault) -> Code {
     match fault {
         RemoteFault::InvalidStag => Code::ProtectionInvalidStag,
-        RemoteFault::NotPermitted(_) => Code::ProtectionRights,
+        RemoteFault::NotPermitted(_) | RemoteFault::NoRights => Code::ProtectionRights,
         RemoteFault::WrongDomain => Code::ProtectionNotAssociated,
         RemoteFault::OutOfBounds => Code::ProtectionBounds,
         RemoteFault::OffsetWraps => Code::ProtectionOffsetWrap,
@@ -276,7 +276,9 @@ fn protection_code(fault: RemoteFault) -> Code {
 /// error where there is nothing to invalidate.
 fn invalidate_code(fault: RemoteFault) -> Code {
     match fault {
-        RemoteFault::WrongDomain | RemoteFault::NotPermitted(_) => Code::ProtectionCannotInvalidate,
+        RemoteFault::WrongDomain | RemoteFault::NotPermitted(_) | RemoteFault::NoRights => {
+            Code::ProtectionCannotInvalidate
+        }
         _ => Code::OperationCannotInvalidate,
     }
 }

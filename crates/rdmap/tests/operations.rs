@@ -414,8 +414,8 @@ fn what_cannot_be_posted() {
     assert_eq!(post(&mut pair, immediate), PostError::ExtensionsNotAgreed);
     let read = Operation::Read { sink: area.whole().into(), source: target(Stag(1), 0) };
     assert_eq!(post(&mut pair, read), PostError::NoReadsAgreed);
-    let wrap = Operation::Write { payload: inline(b"ab"), target: target(Stag(1), u64::MAX - 1) };
-    assert_eq!(post(&mut pair, wrap), PostError::OffsetWraps { offset: u64::MAX - 1, length: 2 });
+    let wrap = Operation::Write { payload: inline(b"ab"), target: target(Stag(1), u64::MAX) };
+    assert_eq!(post(&mut pair, wrap), PostError::OffsetWraps { offset: u64::MAX, length: 2 });
     pair.a.post(1, send(inline(b"")));
     assert_eq!(post(&mut pair, send(inline(b""))), PostError::QueueFull { depth: 1 });
     let atomic = Operation::Atomic {
@@ -485,6 +485,32 @@ fn every_request_completes_once_when_the_stream_below_ends() {
         assert_eq!(pair.b.received_ids()[1..], flushed(&[2, 3]));
         assert_eq!(pair.a.stream.error(), Some(StreamError::Lost(how)));
         assert_eq!(area.pins(), 0);
+    }
+}
+
+/// Between two frames of one message the peer may not close, though nothing of ours is under way then.
+#[test]
+fn an_end_in_the_middle_of_a_message_is_an_error() {
+    for (is_send, is_whole) in [(true, false), (false, false), (true, true), (false, true)] {
+        let mut pair = Pair::new();
+        let (area, window) = (pair.area(400, Rights::Local), pair.area(400, Rights::Write));
+        if is_send {
+            pair.b.post_receive(1, area.slice(100, 300));
+            pair.a.post(2, send(gather(area.slice(0, 300))));
+        } else {
+            let target = target(window.stag, window.base);
+            pair.a.post(2, Operation::Write { payload: gather(area.slice(0, 300)), target });
+        }
+        let mut left = if is_whole { usize::MAX } else { 1 };
+        while left > 0
+            && let Some(flying) = pair.a.transmit(200)
+        {
+            pair.b.take(&flying).unwrap();
+            left -= 1;
+        }
+        pair.b.close_below(Closed::Graceful);
+        let expected = (!is_whole).then_some(StreamError::Lost(Closed::MidMessage));
+        assert_eq!(pair.b.stream.error(), expected, "a send: {is_send}");
     }
 }
 

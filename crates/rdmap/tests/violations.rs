@@ -639,6 +639,15 @@ fn invalidate_in_another_domain_is_protection_cannot_invalidate() {
     victim.refuse(&send_invalidate(other.stag), Code::ProtectionCannotInvalidate);
 }
 
+#[test]
+fn invalidate_of_a_region_without_remote_rights_is_protection_cannot_invalidate() {
+    let mut victim = Victim::new();
+    let area = victim.area(64, Rights::Local);
+    victim.side.post_receive(1, area.whole());
+    victim.refuse(&send_invalidate(area.stag), Code::ProtectionCannotInvalidate);
+    assert_eq!(victim.side.received_ids(), [(1, Status::LocalProtection)]);
+}
+
 // --- Errors of the stream below, and what must not be taken for errors
 
 #[test]

@@ -319,6 +319,26 @@ fn bytes_before_the_reply_end_the_start_up() {
     assert!(peer.sees_end(&victim.nic));
 }
 
+/// The same when they come with it, and when they have come and nobody has looked: it does not depend on how the stream is cut.
+#[test]
+fn bytes_behind_a_request_are_refused_whenever_they_come() {
+    let victim = Victim::new(Settings::default(), Offer::default());
+    let mut peer = victim.raw();
+    peer.send(&victim.nic, b"MPA ID Req Frame\x40\x01\x00\x00too early");
+    assert!(peer.sees_end(&victim.nic));
+    assert!(victim.listener.next_request().unwrap().is_none(), "the application does not see it");
+}
+
+/// What is rejected because nobody has decided is told so.
+#[test]
+fn who_was_not_decided_about_gets_a_rejection() {
+    let victim = Victim::new(Settings::default(), Offer::default());
+    let mut peer = victim.raw();
+    peer.send(&victim.nic, b"MPA ID Req Frame\x40\x01\x00\x00");
+    assert!(peer.sees_end(&victim.nic));
+    assert_eq!(peer.received(), b"MPA ID Rep Frame\x60\x01\x00\x00");
+}
+
 #[test]
 fn an_undecided_request_is_rejected_after_a_time() {
     let victim = Victim::new(Settings::default(), Offer::default());
@@ -339,17 +359,29 @@ fn a_peer_that_never_closes_is_left_after_a_time() {
     drop(peer);
 }
 
-/// A region that is read goes in the middle of the response: not a byte of it is sent afterwards.
+/// A region that is read goes in the middle of the response: not a byte of it is sent afterwards, where it lies ...
 #[test]
 fn a_region_that_is_invalidated_in_mid_response_is_not_sent_any_more() {
+    let error = invalidate_in_mid_response(Access::REMOTE_READ | Access::STEADY, REGION);
+    assert_eq!(error, StreamError::Below(TerminateCode::ProtectionInvalidStag));
+}
+
+/// ... and where it is copied first, but for what was copied before that.
+#[test]
+fn a_region_that_may_change_is_not_sent_any_more_once_it_is_invalidated_in_mid_response() {
+    let error = invalidate_in_mid_response(Access::REMOTE_READ, 64 * REGION);
+    assert!(matches!(error, StreamError::Violation(Violation::ReadSource { .. })), "{error:?}");
+}
+
+fn invalidate_in_mid_response(access: Access, length: usize) -> StreamError {
     let victim = Victim::new(Settings::default(), Offer::default());
-    let secret =
-        victim.nic.registry().register(victim.queue_pair.domain(), vec![0x77; REGION], Access::REMOTE_READ, 0).unwrap();
+    let domain = victim.queue_pair.domain();
+    let secret = victim.nic.registry().register(domain, vec![0x77; length], access, 0).unwrap();
     let mut peer = victim.connected(Offer::default());
     let request = weft_wire::rdmap::ReadRequest {
         sink_stag: Stag(9),
         sink_offset: 0,
-        length: REGION as u32,
+        length: length as u32,
         source_stag: secret.stag(),
         source_offset: 0,
     };
@@ -357,9 +389,9 @@ fn a_region_that_is_invalidated_in_mid_response_is_not_sent_any_more() {
     victim.world.set_behaviour(Behaviour { capacity: 5000, segment_size: 65_483, ..Behaviour::default() });
     peer.send_segment(&victim.nic, &segment(Opcode::ReadRequest, target, &request.emit()));
     victim.world.run(&[&victim.nic], Duration::from_secs(1), || false);
-    secret.write(0, &[0x78; REGION]).unwrap();
+    secret.fill_with(|_| 0x78).unwrap();
     assert!(secret.invalidate());
     assert!(peer.sees_end(&victim.nic));
     assert!(!peer.received().contains(&0x78), "bytes were sent after the invalidation");
-    assert_eq!(victim.stream_error_after(), StreamError::Below(TerminateCode::ProtectionInvalidStag));
+    victim.stream_error_after()
 }

@@ -3,11 +3,12 @@
 mod common;
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use common::{Pair, each_kind, pattern};
 use weft::verbs::{
-    Access, CompletionKind, ConnectOptions, ConnectionError, ListenOptions, MAX_INLINE, MarkerSpacing, Settings,
-    Status, StreamError, Terminate, Verify, WorkRequest,
+    Access, CompletionKind, ConnectOptions, ConnectionError, ListenOptions, MAX_INLINE, MarkerSpacing, Progress,
+    QueuePairOptions, Settings, Status, StreamError, Terminate, Verify, WorkRequest,
 };
 
 /// Around every boundary: nothing, inline, gathered, direct, more than one frame.
@@ -107,6 +108,49 @@ fn gathered_on_one_side_and_scattered_on_the_other() {
         pair.active.done(4);
         assert!(window.to_vec() == pattern(200_000) && back.to_vec() == pattern(200_000));
     });
+}
+
+/// Of memory that its owner changes meanwhile a reader gets old bytes or new ones, and no error.
+#[test]
+fn memory_may_change_while_it_is_read() {
+    // Each runs when it is called: so a part of the answer is laid out, and waits for room, when the memory changes.
+    let kind = common::Kind::plain(Progress::Caller);
+    const LENGTH: usize = 16 << 20;
+    for large_fpdus in [true, false] {
+        let (reader, owner) = (kind.context(), kind.context());
+        let [reading, owning] = [&reader, &owner].map(|context| context.allocate_protection_domain().unwrap());
+        let options = QueuePairOptions::default();
+        let (active, passive) =
+            (common::End::new(&reader, &reading, &options), common::End::new(&owner, &owning, &options));
+        let listener = owner.listen(kind.any(), &ListenOptions::default()).unwrap();
+        let mut connect = ConnectOptions::default();
+        connect.extensions.large_fpdus = large_fpdus;
+        active.queue_pair.start_connect(listener.local_address(), &connect).unwrap();
+        let incoming = listener.accept(common::PATIENCE).unwrap();
+        incoming.accept(&passive.queue_pair, &[]).unwrap();
+        passive.queue_pair.wait_connected(common::PATIENCE).unwrap();
+        active.queue_pair.wait_connected(common::PATIENCE).unwrap();
+        let source = owning.allocate(LENGTH, common::ALL).unwrap();
+        let sink = reading.allocate(LENGTH, common::ALL).unwrap();
+        active.queue_pair.post(WorkRequest::read(sink.slice(..).unwrap(), source.remote(0)).id(1)).unwrap();
+        let mut value = 0;
+        let start = Instant::now();
+        let completion = loop {
+            assert!(Some(start.elapsed()) < common::PATIENCE);
+            // As much as TCP takes.
+            while owner.progress() {}
+            value += 1;
+            source.fill_with(|_| value).unwrap();
+            reader.progress();
+            if let Some(completion) = active.completions.poll() {
+                break completion;
+            }
+        };
+        assert_eq!((completion.id, completion.status), (1, Status::Success));
+        assert_eq!(passive.queue_pair.error(), None);
+        let bytes = sink.to_vec();
+        assert!(bytes.is_sorted() && bytes[0] < bytes[LENGTH - 1], "from old to new");
+    }
 }
 
 #[test]

@@ -80,7 +80,8 @@ fn unknown_stags() {
 #[test]
 fn bounds_at_the_edges() {
     let (registry, domain) = registry();
-    let base = u64::MAX - 100;
+    // The last byte of such a region has the last offset that there is.
+    let base = u64::MAX - 99;
     for (base, tagged, length, expected) in [
         (0, 0, 100, Ok(0)),
         (0, 99, 1, Ok(99)),
@@ -89,7 +90,8 @@ fn bounds_at_the_edges() {
         (0, 0, 101, Err(RemoteFault::OutOfBounds)),
         (0, 100, 1, Err(RemoteFault::OutOfBounds)),
         (0, 101, 0, Err(RemoteFault::OutOfBounds)),
-        (0, u64::MAX, 1, Err(RemoteFault::OffsetWraps)),
+        (0, u64::MAX, 1, Err(RemoteFault::OutOfBounds)),
+        (0, u64::MAX, 2, Err(RemoteFault::OffsetWraps)),
         (0, u64::MAX, 0, Err(RemoteFault::OutOfBounds)),
         (0, u64::MAX - 3, u32::MAX, Err(RemoteFault::OffsetWraps)),
         (1000, 1000, 100, Ok(0)),
@@ -97,9 +99,9 @@ fn bounds_at_the_edges() {
         (1000, 999, 0, Err(RemoteFault::OutOfBounds)),
         (1000, 0, 1, Err(RemoteFault::OutOfBounds)),
         (base, base, 100, Ok(0)),
-        (base, u64::MAX - 1, 1, Ok(99)),
-        (base, u64::MAX, 0, Ok(100)),
-        (base, u64::MAX, 1, Err(RemoteFault::OffsetWraps)),
+        (base, u64::MAX, 1, Ok(99)),
+        (base, u64::MAX, 0, Ok(99)),
+        (base, u64::MAX, 2, Err(RemoteFault::OffsetWraps)),
         (base, base, 101, Err(RemoteFault::OffsetWraps)),
     ] {
         let region = registry.register(domain, vec![0; 100], ALL, base).unwrap();
@@ -111,8 +113,8 @@ fn bounds_at_the_edges() {
             registry.copy_in(&slice, &vec![1; length as usize], &mut NoDigest).unwrap();
         }
     }
-    let wraps = registry.register(domain, vec![0; 100], ALL, u64::MAX - 99).map(drop);
-    assert_eq!(wraps, Err(MemoryError::BaseWraps { base: u64::MAX - 99, length: 100 }));
+    let wraps = registry.register(domain, vec![0; 100], ALL, u64::MAX - 98).map(drop);
+    assert_eq!(wraps, Err(MemoryError::BaseWraps { base: u64::MAX - 98, length: 100 }));
 }
 
 #[test]

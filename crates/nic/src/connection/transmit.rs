@@ -159,6 +159,9 @@ impl Protocol {
         let ulpdu = self.max_ulpdu as usize;
         if self.framer.markers() {
             ulpdu + ulpdu / 127 + 2 * FRAME_OVERHEAD
+        } else if self.stream.has_answers() {
+            // Memory that its owner may change is copied, however much it is.
+            ulpdu + FRAME_OVERHEAD
         } else {
             ulpdu.min(cx.settings.gather_threshold as usize + 128) + FRAME_OVERHEAD
         }
@@ -185,13 +188,17 @@ impl FrameWriter<'_> {
             SegmentPayload::Gather(gather) if !markers && gather.length() >= gather_threshold => {
                 self.gather(layout, segment.header, gather).map(|()| true)
             }
-            SegmentPayload::Gather(gather) if markers => {
+            // Without a CRC, bytes that change meanwhile are torn and nothing else.
+            SegmentPayload::Exposed(gather) if !markers && !self.crc && gather.length() >= gather_threshold => {
+                self.gather(layout, segment.header, gather).map(|()| true)
+            }
+            SegmentPayload::Gather(gather) | SegmentPayload::Exposed(gather) if markers => {
                 let mut source = HeldSource(HeldGather::new(gather, self.registry)?);
                 // What is held can be copied.
                 let _ = self.copy(layout, segment.header, &mut source);
                 Ok(false)
             }
-            SegmentPayload::Gather(gather) => {
+            SegmentPayload::Gather(gather) | SegmentPayload::Exposed(gather) => {
                 let mut source = MemorySource { registry: self.registry, gather: *gather };
                 self.copy(layout, segment.header, &mut source).map(|()| false)
             }

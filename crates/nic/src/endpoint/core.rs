@@ -486,7 +486,7 @@ impl Core {
         if reads && post.data.is_some() {
             return Err(EndpointError::Invalid("a read has no immediate data"));
         }
-        if post.place.offset.checked_add(post.memory.length() as u64).is_none() {
+        if weft_base::passes_end(post.place.offset, post.memory.length() as u64) {
             return Err(EndpointError::Invalid("a range that passes the end of the 64-bit offsets"));
         }
         self.admit(post.peer)?;

@@ -316,7 +316,9 @@ impl Host for Joint {
             return Ok(Parts::new());
         }
         let memory = send.lent()?;
-        ensure_registered(memory, &self.registry, self.domain, Access::REMOTE_READ).map_err(|_| Failure::NoMemory)?;
+        // The sender leaves it alone until it is told that the message is there.
+        let access = Access::REMOTE_READ | Access::STEADY;
+        ensure_registered(memory, &self.registry, self.domain, access).map_err(|_| Failure::NoMemory)?;
         self.sends_exposed += usize::from(!core::mem::replace(&mut send.is_exposed, true));
         let memory = send.lent()?;
         Ok(parts_of(memory.regions(), 0, memory.length() as u64))

@@ -109,7 +109,7 @@ impl Stream {
             return Ok(None);
         }
         let stag = Stag(part.word);
-        match self.registry.invalidate(self.config.domain, stag) {
+        match self.registry.invalidate_remote(self.config.domain, stag) {
             Ok(()) => Ok(Some(stag)),
             Err(fault) => {
                 self.receives.fail_current(Status::LocalProtection);

@@ -25,6 +25,7 @@ struct Formed {
 enum FormedPayload {
     None,
     Gather(Gather),
+    Exposed(Gather),
     /// Bytes of the request of this running number.
     Inline {
         sequence: u64,
@@ -48,6 +49,7 @@ impl Stream {
         let payload = match formed.payload {
             FormedPayload::None => SegmentPayload::None,
             FormedPayload::Gather(gather) => SegmentPayload::Gather(gather),
+            FormedPayload::Exposed(gather) => SegmentPayload::Exposed(gather),
             FormedPayload::Inline { sequence, start, length } => {
                 SegmentPayload::Inline(self.inline_bytes(sequence, start, length))
             }
@@ -206,14 +208,20 @@ impl Stream {
     /// (RFC 5040 section 8.1.1, rule 6).
     fn form_read_response(&mut self, rest: ReadRequest, max_ulpdu: u32) -> Result<Formed, RemoteFault> {
         let (take, last) = cut(rest.length, max_ulpdu - TAGGED_LENGTH as u32);
-        let payload = if take == 0 { Gather::empty() } else { Gather::from(self.check_source(&rest, take)?) };
+        let payload = match take {
+            0 => FormedPayload::None,
+            _ => {
+                let gather = Gather::from(self.check_source(&rest, take)?);
+                if self.responder.is_steady() { FormedPayload::Gather(gather) } else { FormedPayload::Exposed(gather) }
+            }
+        };
         let outgoing = &mut self.outgoing;
         // RFC 5040 section 4.4: the sink's STag and offset are copied as they are.
         outgoing.pen.tagged(Opcode::ReadResponse, last, rest.sink_stag, rest.sink_offset);
         outgoing.on_written(Source::Answer, last);
         let release = self.responder.on_read_given(take);
         self.ledger.push(Owner::Stream, release);
-        Ok(self.with_gather(payload, take))
+        Ok(Formed { payload, length: self.outgoing.pen.length() + take })
     }
 
     /// The next `take` bytes of a read's source. The whole rest is pinned with the first segment, until the last one was sent.
@@ -231,7 +239,7 @@ impl Stream {
         // Between the check and the pin the region may have gone.
         let pin = self.registry.pin_gather(domain, &Gather::from(whole), LocalRight::Read);
         pin.map_err(|_| RemoteFault::InvalidStag)?;
-        self.responder.on_pinned(whole);
+        self.responder.on_pinned(whole, self.registry.is_steady(&whole));
         Ok(whole.part(0, take))
     }
 
@@ -253,11 +261,6 @@ impl Stream {
 
     fn headers_only(&self) -> Formed {
         Formed { payload: FormedPayload::None, length: self.outgoing.pen.length() }
-    }
-
-    fn with_gather(&self, gather: Gather, bytes: u32) -> Formed {
-        let payload = if bytes == 0 { FormedPayload::None } else { FormedPayload::Gather(gather) };
-        Formed { payload, length: self.outgoing.pen.length() + bytes }
     }
 
     fn inline_bytes(&self, sequence: u64, start: u32, length: u32) -> &[u8] {

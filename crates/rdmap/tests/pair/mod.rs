@@ -102,7 +102,9 @@ impl Side {
         let mut bytes = segment.header.to_vec();
         match segment.payload {
             SegmentPayload::None => {}
-            SegmentPayload::Gather(gather) => bytes.extend(read_gather(&self.registry, &gather)),
+            SegmentPayload::Gather(gather) | SegmentPayload::Exposed(gather) => {
+                bytes.extend(read_gather(&self.registry, &gather))
+            }
             SegmentPayload::Inline(inline) => bytes.extend(inline),
         }
         assert_eq!(segment.length as usize, bytes.len());

@@ -34,7 +34,8 @@ impl Job {
         let layout = framer.frame(segment.length);
         let payload = match segment.payload {
             SegmentPayload::None => Payload::None,
-            SegmentPayload::Gather(gather) => Payload::Memory(gather),
+            // What is summed up here is a copy in any case.
+            SegmentPayload::Gather(gather) | SegmentPayload::Exposed(gather) => Payload::Memory(gather),
             SegmentPayload::Inline(bytes) => Payload::Inline(bytes.iter().copied().collect()),
         };
         let header = segment.header.iter().copied().collect();
