@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::time::Duration;
+use std::net::SocketAddr;
 
 use weft_base::PortError;
 use weft_memory::MemoryError;
@@ -240,8 +241,24 @@ impl std::error::Error for PostFailure {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectionError {
-    /// The stream below could not be had, or broke.
+    /// The stream below broke.
     Port(PortError),
+    /// The stream below could not be had.
+    Connect {
+        /// Where to.
+        remote: SocketAddr,
+        /// Why.
+        error: PortError,
+    },
+    /// Who was to be reached has not answered in time.
+    NoAnswer {
+        /// Where it should be.
+        remote: SocketAddr,
+        /// For how long.
+        waited_for: Duration,
+        /// Somebody has taken the TCP connection there, and then said nothing, or too little.
+        is_connected: bool,
+    },
     /// MPA's start-up failed: rejected, incompatible, malformed, or too slow.
     Start(StartFailure),
     /// The RDMA stream ended: by an error that was found here, by the peer's Terminate, or because the stream below was lost.
@@ -258,6 +275,18 @@ impl fmt::Display for ConnectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Port(error) => write!(f, "{error}"),
+            Self::Connect { remote, error: PortError::Refused } => {
+                write!(f, "connection refused: nobody listens at {remote}")
+            }
+            Self::Connect { remote, error } => write!(f, "{error}: {remote}"),
+            Self::NoAnswer { remote, waited_for, is_connected: false } => {
+                write!(f, "timed out: nobody at {remote} has answered within {waited_for:?}")
+            }
+            Self::NoAnswer { remote, waited_for, is_connected: true } => write!(
+                f,
+                "timed out: {remote} is connected, and its MPA start-up frame did not come within {waited_for:?}: does it \
+                 speak MPA?"
+            ),
             Self::Start(failure) => write!(f, "{failure}"),
             Self::Stream(error) => write!(f, "{error}"),
             Self::Abandoned => f.write_str("the queue pair was destroyed"),

@@ -83,7 +83,9 @@ fn of_attempts(attempts: &Attempts) -> c_int {
 fn of_attempt(attempt: &Attempt) -> c_int {
     match &attempt.failure {
         AttemptFailure::Connection(error) => of_connection(error),
-        AttemptFailure::SomebodyElse | AttemptFailure::Itself | AttemptFailure::Elsewhere => FI_ECONNREFUSED,
+        AttemptFailure::SomebodyElse | AttemptFailure::Foreign | AttemptFailure::Itself | AttemptFailure::Elsewhere => {
+            FI_ECONNREFUSED
+        }
         AttemptFailure::KeyWanted | AttemptFailure::NoKey | AttemptFailure::WrongKey => FI_EACCES,
         AttemptFailure::Version { .. } | AttemptFailure::Extension => FI_EPROTO,
         AttemptFailure::Full => FI_ENOBUFS,
@@ -110,7 +112,8 @@ fn of_error(error: &Error) -> c_int {
 
 fn of_connection(error: &ConnectionError) -> c_int {
     match error {
-        ConnectionError::Port(error) => of_port(error),
+        ConnectionError::Port(error) | ConnectionError::Connect { error, .. } => of_port(error),
+        ConnectionError::NoAnswer { .. } => FI_ETIMEDOUT,
         ConnectionError::Start(StartFailure::Rejected(_)) => FI_ECONNREFUSED,
         ConnectionError::Start(StartFailure::TimedOut { .. }) => FI_ETIMEDOUT,
         ConnectionError::Start(StartFailure::ClosedEarly) => FI_ECONNRESET,

@@ -88,7 +88,12 @@ fn nobody_listens() {
         let address = TcpListener::bind(kind.any()).unwrap().local_addr().unwrap();
         let context = kind.context();
         let failed = queue_pair(&context).connect(address, &patient());
-        assert_eq!(failed.unwrap_err(), Error::Connection(ConnectionError::Port(PortError::Refused)));
+        let failed = failed.unwrap_err();
+        assert!(failed.to_string().contains("refused: nobody listens at "), "{failed}");
+        let Error::Connection(ConnectionError::Connect { remote, error: PortError::Refused }) = failed else {
+            panic!("{failed:?}");
+        };
+        assert_eq!(remote.ip(), kind.address);
     });
 }
 
@@ -133,8 +138,12 @@ fn a_server_that_says_nothing() {
     each_kind(|kind| {
         let settings = Settings { start_timeout: Duration::from_millis(50), ..kind.settings() };
         let failed = connect_to(kind, settings, |mut stream| read_out(&mut stream));
-        let timed_out = ConnectionError::Start(StartFailure::TimedOut { waited_for: Duration::from_millis(50) });
-        assert_eq!(failed, Error::Connection(timed_out));
+        let text = failed.to_string();
+        assert!(text.ends_with("did not come within 50ms: does it speak MPA?"), "{text}");
+        let Error::Connection(ConnectionError::NoAnswer { remote, is_connected: true, .. }) = failed else {
+            panic!("{failed:?}");
+        };
+        assert!(text.contains(&remote.to_string()), "{text}");
     });
 }
 

@@ -357,6 +357,7 @@ fn a_peer_that_cannot_be_reached_is_an_error_that_names_the_way() {
         let event = end.next();
         let text = event.outcome.unwrap_err().to_string();
         assert!(text.contains(&free.to_string()) && text.contains("refused"), "{text}");
+        assert!(text.contains("the peer has offered the loopback alone"), "{text}");
     }
 }
 

@@ -225,7 +225,9 @@ impl fmt::Display for StartFailure {
             Self::TimedOut { waited_for } => {
                 write!(f, "timed out: the peer's MPA start-up frame did not come within {waited_for:?}")
             }
-            Self::ClosedEarly => f.write_str("the peer closed the connection before its MPA start-up frame was there"),
+            Self::ClosedEarly => f.write_str(
+                "the peer closed the connection before its MPA start-up frame was there: does it speak MPA?",
+            ),
             Self::TalkedEarly => f.write_str("the peer sent more before its MPA request was answered"),
         }
     }

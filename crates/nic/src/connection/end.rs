@@ -206,6 +206,11 @@ impl<P: Port> Connection<P> {
                     None => self.fail_start(ConnectionError::Abandoned, cx),
                 }
             }
+            Phase::Start(start) if start.queue_pair().is_some() => {
+                let is_connected = !start.is_connecting();
+                let (remote, waited_for) = (self.port.remote_address(), cx.settings.start_timeout);
+                self.fail_start(ConnectionError::NoAnswer { remote, waited_for, is_connected }, cx)
+            }
             Phase::Start(_) => {
                 let waited_for = cx.settings.start_timeout;
                 self.fail_start(ConnectionError::Start(StartFailure::TimedOut { waited_for }), cx)

@@ -87,7 +87,10 @@ impl<P: Port> Connection<P> {
                 }
             }
             Ok((_, Received::Bytes(_))) => self.advance_start(cx),
-            Ok((_, Received::End)) => self.fail_start(ConnectionError::Start(StartFailure::ClosedEarly), cx),
+            // Who does not know what to make of the request may break the stream as well.
+            Ok((_, Received::End)) | Err(PortError::Reset) => {
+                self.fail_start(ConnectionError::Start(StartFailure::ClosedEarly), cx)
+            }
             Err(error) => self.fail_start(ConnectionError::Port(error), cx),
         }
     }
@@ -106,7 +109,10 @@ impl<P: Port> Connection<P> {
                     Err(error) => self.fail_start(ConnectionError::Port(error), cx),
                 }
             }
-            Err(error) => self.fail_start(ConnectionError::Port(error), cx),
+            Err(error) => {
+                let remote = self.port.remote_address();
+                self.fail_start(ConnectionError::Connect { remote, error }, cx)
+            }
         }
     }
 

@@ -113,7 +113,7 @@ impl Core {
             Err(error) => {
                 self.links.remove(key.0);
                 return Err(match error {
-                    Error::Port(error) => ConnectionError::Port(error),
+                    Error::Port(error) => ConnectionError::Connect { remote, error },
                     _ => ConnectionError::Abandoned,
                 });
             }
@@ -236,7 +236,7 @@ impl Core {
         let hello = Hello::parse(&info.private_data).map_err(|error| match error {
             HelloError::Version(theirs) => AttemptFailure::Version { theirs },
             HelloError::Extension(_) => AttemptFailure::Extension,
-            HelloError::Foreign | HelloError::Malformed => AttemptFailure::SomebodyElse,
+            HelloError::Foreign | HelloError::Malformed => AttemptFailure::Foreign,
         })?;
         if hello.id == self.address.id {
             return Err(AttemptFailure::Itself);
@@ -280,7 +280,7 @@ impl Core {
         let Phase::Opening(way) = link.phase else { return };
         let peer = link.peer;
         let mut error = link.queue_pair.error().unwrap_or(ConnectionError::Abandoned);
-        if let ConnectionError::Start(StartFailure::TimedOut { waited_for }) = &mut error {
+        if let ConnectionError::NoAnswer { waited_for, .. } = &mut error {
             *waited_for = self.time_for_a_way(self.joint.peers.get(peer).map_or(1, |known| known.address.ways.len()));
         }
         let refusal = match &error {
@@ -293,6 +293,7 @@ impl Core {
                 None => return self.await_peer(peer, engine.now()),
             },
             Some(Err(HelloError::Version(theirs))) => AttemptFailure::Version { theirs },
+            Some(Err(_)) => AttemptFailure::Foreign,
             _ => AttemptFailure::Connection(error),
         };
         self.next_way(peer, way, failure, engine);
@@ -620,7 +621,7 @@ impl Core {
             }
             if let Some(remote) = known.address.ways.first().copied() {
                 let waited_for = self.settings.connect_timeout;
-                let error = ConnectionError::Start(StartFailure::TimedOut { waited_for });
+                let error = ConnectionError::NoAnswer { remote, waited_for, is_connected: false };
                 self.note_attempt(peer, None, remote, AttemptFailure::Connection(error));
             }
             self.give_up(peer);

@@ -5,7 +5,6 @@
 
 use weft_base::{Clock, Network, PeerId};
 use weft_message::Decision;
-use weft_mpa::StartFailure;
 use weft_wire::message::{Confirmation, Hello, PROOF_LENGTH, Refusal, Verdict};
 
 use super::connect::{ASKED_TIMES, LANE};
@@ -76,7 +75,9 @@ impl Core {
             None => {
                 let ways = self.joint.peers.get(peer).map_or(1, |known| known.address.ways.len());
                 let waited_for = self.settings.connect_timeout / ways.max(1) as u32;
-                AttemptFailure::Connection(ConnectionError::Start(StartFailure::TimedOut { waited_for }))
+                let Some(info) = link.queue_pair.info() else { return false };
+                let error = ConnectionError::NoAnswer { remote: info.remote, waited_for, is_connected: true };
+                AttemptFailure::Connection(error)
             }
             Some(Ok(Verdict::Connected { serial })) => {
                 link.peer_serial = serial;

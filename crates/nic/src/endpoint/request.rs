@@ -9,6 +9,8 @@ use weft_base::{PeerId, Stag};
 use weft_memory::{Buffer, Combine, Element, Loan};
 pub use weft_message::{Match, Peek};
 
+use crate::ConnectionError;
+
 /// The most ways to reach one endpoint.
 pub const MAX_ADDRESSES: usize = 4;
 
@@ -330,7 +332,7 @@ pub enum EndpointFailure {
     /// No connection to the peer could be had. Lists every way that was tried, and what became of it.
     Unreachable(Arc<Attempts>),
     /// The connection to the peer was lost.
-    Lost(crate::ConnectionError),
+    Lost(ConnectionError),
     /// The peer has no such region, or does not grant this right, or its region is shorter.
     Access,
     /// The peer does not do this operation on these elements, or the address is not a multiple of their size.
@@ -362,9 +364,11 @@ pub struct Attempt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptFailure {
     /// No connection.
-    Connection(crate::ConnectionError),
+    Connection(ConnectionError),
     /// Somebody else listens there.
     SomebodyElse,
+    /// What listens there speaks MPA, and is no endpoint.
+    Foreign,
     /// What listens there speaks another version of the protocol.
     Version {
         /// That version.
@@ -415,7 +419,16 @@ pub enum EndpointError {
 impl fmt::Display for AttemptFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // The address stands before it.
+            Self::Connection(ConnectionError::Connect { error, .. }) => error.fmt(f),
+            Self::Connection(ConnectionError::NoAnswer { waited_for, is_connected: false, .. }) => {
+                write!(f, "timed out: nobody has answered within {waited_for:?}")
+            }
+            Self::Connection(ConnectionError::NoAnswer { waited_for, is_connected: true, .. }) => {
+                write!(f, "timed out: connected, and no answer of an endpoint within {waited_for:?}: does it speak MPA?")
+            }
             Self::Connection(error) => error.fmt(f),
+            Self::Foreign => f.write_str("what listens there speaks MPA, and is no endpoint of Weft"),
             Self::SomebodyElse => f.write_str("another endpoint listens there"),
             Self::Version { theirs } => write!(f, "the endpoint there speaks version {theirs} of Weft's messages"),
             Self::Full => f.write_str("the endpoint there has no room for another connection"),
@@ -440,6 +453,13 @@ impl fmt::Display for Attempts {
                 Some(local) => write!(f, "{before}from {} to {}: {}", local.ip(), attempt.remote, attempt.failure)?,
                 None => write!(f, "{before}to {}: {}", attempt.remote, attempt.failure)?,
             }
+        }
+        let is_here = |attempt: &Attempt| attempt.remote.ip().to_canonical().is_loopback();
+        if !self.0.is_empty() && self.0.iter().all(is_here) {
+            f.write_str(
+                "; the peer has offered the loopback alone, which leads to this host itself: if it is on another one, it must \
+                 offer an address of its network (FI_WEFT_INTERFACE there)",
+            )?;
         }
         Ok(())
     }
