@@ -397,6 +397,40 @@ fn a_reserved_credit_comes_before_the_next_message() {
 }
 
 #[test]
+fn the_last_credit_is_left_to_who_reserves_it_also_when_nobody_was_named() {
+    let mut world = World::pair(&Settings { data_credits: 1, ..small() });
+    send_alone(&mut world, 1, 10);
+    assert!(world.nodes[0].machine.reserve_packet(PeerId(1)));
+    assert!(!world.nodes[0].machine.reserve_packet(PeerId(1)));
+    world.send(0, 1, Some(2), 10, false);
+    assert_eq!(world.nodes[1].machine.handle_other_packet(PeerId(0)), Ok(()));
+    assert!(world.transmit(1) && world.deliver(1, 0), "the credit is back");
+    // Packets for which there was no room are asked for without being named.
+    let Node { machine, host } = &mut world.nodes[0];
+    assert_eq!(machine.poll_packet(PeerId(1), &mut [0; 512], world.now, host), None);
+    assert!(machine.reserve_packet(PeerId(1)));
+}
+
+#[test]
+fn a_connection_is_not_closed_while_packets_are_held() {
+    let mut world = World::pair(&Settings { unexpected_messages: 0, ..idle() });
+    let number = send_alone(&mut world, 1, 10);
+    assert_eq!(world.nodes[1].machine.packets.len(), 1);
+    // Neither may the receiver ask for it, nor agree when the sender asks.
+    for nodes in [&[1][..], &[0]] {
+        pass(&mut world, nodes, Duration::from_secs(5));
+        world.settle();
+        assert_eq!((world.joints[&(0, 1)], world.nodes[1].machine.packets.len()), (Joint::Joined, 1));
+    }
+    let posted = world.receive(1, Some(0), tag(1), 10, None);
+    assert_eq!(world.told(1), [got(posted, number, 1, 10)]);
+    world.settle();
+    pass(&mut world, &[0, 1], Duration::from_secs(5));
+    world.settle();
+    assert_eq!(world.joints[&(0, 1)], Joint::Apart);
+}
+
+#[test]
 fn a_machine_can_be_its_own_peer() {
     let settings = Settings { data_credits: 1, control_credits: 1, unexpected_bytes: 0, ..small() };
     for length in [0, 100, 2000, 5000] {
