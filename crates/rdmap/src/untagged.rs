@@ -56,9 +56,9 @@ impl Receives {
     }
 
     /// Whether the message of this number may go without a receive request: it is the next one, nothing of it has come, and no request waits to be filled or reported
-    /// before it.
+    /// before it. A request stays assigned until its completion is polled.
     pub(crate) fn can_skip(&self, number: MessageNumber) -> bool {
-        number == self.number && self.assigned.is_empty() && self.completed.is_empty()
+        number == self.number && self.assigned.is_empty()
     }
 
     /// A message without a receive request: the ready-to-receive Send, or one that its taker has no request for.

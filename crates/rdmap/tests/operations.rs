@@ -2,7 +2,7 @@
 
 mod pair;
 
-use pair::{Pair, Rights, carry, config, gather, inline, memory, send, target};
+use pair::{Area, Pair, Rights, carry, config, gather, inline, memory, send, target};
 use weft_base::{Gather, Slice, Stag};
 use weft_rdmap::{
     Action, AtomicCode, Closed, CompletionKind, Operation, PostError, ReadyKind, Role, SendRequest, State, Status,
@@ -602,5 +602,49 @@ fn a_write_is_rechecked_between_the_steps_of_placing() {
     area.invalidate();
     let violation = pair.b.stream.recheck(&placement).unwrap_err();
     assert_eq!(violation.code(), Some(TerminateCode::TaggedInvalidStag));
+    assert_eq!(pair.b.stream.state(), State::Terminating);
+}
+
+/// An area that is registered, and what registers another one with the same STag, of the same size and rights, when that one is gone.
+fn area_twice(pair: &Pair, length: u32, rights: Rights) -> (Area, impl FnOnce(Area) -> Area + use<>) {
+    let (first, second) = memory::reuse();
+    let registry = pair.registry().clone();
+    memory::spend(&registry, first).for_each(drop);
+    let area = pair.area(length, rights);
+    let again = move |area: Area| {
+        let stag = area.stag;
+        drop(area);
+        memory::spend(&registry, second - first - 1).for_each(drop);
+        let area = Area::new(&registry, length, rights);
+        assert_eq!(area.stag, stag, "the same name for another region");
+        area
+    };
+    (area, again)
+}
+
+#[test]
+fn a_write_that_is_rechecked_goes_into_the_region_that_was_meant_and_no_other_of_its_name() {
+    let mut pair = Pair::new();
+    let (area, again) = area_twice(&pair, 64, Rights::Write);
+    pair.a.post(1, Operation::Write { payload: inline(b"abcd"), target: target(area.stag, area.base) });
+    let flying = pair.a.transmit(200).unwrap();
+    let placement = pair.b.locate(&flying).unwrap();
+    let _other = again(area);
+    let violation = pair.b.stream.recheck(&placement).unwrap_err();
+    assert_eq!(violation.code(), Some(TerminateCode::TaggedInvalidStag));
+    assert_eq!(pair.b.stream.state(), State::Terminating);
+}
+
+#[test]
+fn a_read_goes_on_in_the_region_in_which_it_has_begun_and_in_no_other_of_its_name() {
+    let mut pair = Pair::new();
+    let (area, again) = area_twice(&pair, 2000, Rights::Read);
+    pair.a.post(1, Operation::Read { sink: area.slice(0, 2000).into(), source: target(area.stag, area.base) });
+    assert!(carry(&mut pair.a, &mut pair.b, 200));
+    let begun = pair.b.transmit(200).unwrap();
+    assert_eq!(header(&begun.bytes).1, Opcode::ReadResponse);
+    let _other = again(area);
+    let next = pair.b.transmit(200).unwrap();
+    assert_eq!(header(&next.bytes).1, Opcode::Terminate);
     assert_eq!(pair.b.stream.state(), State::Terminating);
 }

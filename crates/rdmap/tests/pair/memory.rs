@@ -1,6 +1,7 @@
 //! Registered memory, as the tests see it.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 
 use weft_base::{DomainId, NoDigest, Random, Slice, Stag};
 use weft_memory::{Access, Limits, MemoryError, Region, Registry};
@@ -105,6 +106,23 @@ impl Area {
             Ok(Ok(_)) | Err(_) => 0,
         }
     }
+}
+
+/// Registers regions and gives them back, one after the other. Returns the STags.
+pub(crate) fn spend(registry: &Registry, count: usize) -> impl Iterator<Item = Stag> {
+    (0..count).map(|_| registry.register(DOMAIN, vec![0; 1], Access::LOCAL_READ, 0).unwrap().stag())
+}
+
+/// After how many regions one is registered whose STag is used again, and after how many it is, when each is given back before the next one. That takes some ten thousands: STags are 32
+/// bits at random, and stay out of use for a while.
+pub(crate) fn reuse() -> (usize, usize) {
+    let mut turns = HashMap::new();
+    for (turn, stag) in spend(&registry(), usize::MAX).enumerate() {
+        if let Some(first) = turns.insert(stag, turn) {
+            return (first, turn);
+        }
+    }
+    unreachable!("there are no more STags than that")
 }
 
 pub(crate) fn read(registry: &Registry, slice: Slice) -> Vec<u8> {
