@@ -304,3 +304,35 @@ fn regions_that_cannot_be() {
     assert_eq!(control!(one.domain, close), -FI_EBUSY);
     assert_eq!(control!(region, close), 0);
 }
+
+#[test]
+fn a_write_comes_behind_what_was_sent_before_it() {
+    const SENDS: usize = 30;
+    let (one, two) = pair(Wishes { transmit_flags: 0, ..Wishes::default() });
+    let (mut memory, text) = ([0u8; 8], *b"order");
+    let region = two.register(&mut memory, FI_REMOTE_WRITE);
+    // SAFETY: A region that is there.
+    let key = unsafe { (*region).key };
+    let (address, start, none) = (memory.as_ptr().addr() as u64, text.as_ptr().cast(), ptr::null_mut());
+    for round in 0..20 {
+        let mut received = [0; 8];
+        for _ in 0..SENDS {
+            assert_eq!(two.receive(&mut received, 2), 0);
+        }
+        // Posted without a look at completions: the later ones wait to go out together.
+        for _ in 0..SENDS {
+            assert_eq!(one.send(&text, 1), 0);
+        }
+        assert_eq!(call!(one.endpoint, rma, writedata, start, 5, none, round, one.peer, address, key, at(3)), 0);
+        for number in 0..SENDS {
+            let entry = two.next_with(&[&one]);
+            assert_eq!(entry.flags, FI_RECV | FI_MSG, "the write passed {} sends", SENDS - number);
+        }
+        let entry = two.next_with(&[&one]);
+        assert_eq!((entry.flags & FI_REMOTE_WRITE, entry.data), (FI_REMOTE_WRITE, round));
+        for _ in 0..=SENDS {
+            one.next_with(&[&two]);
+        }
+    }
+    assert_eq!(control!(region, close), 0);
+}

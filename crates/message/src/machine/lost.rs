@@ -186,6 +186,13 @@ impl<H: Host> Machine<H> {
         self.peers.get(peer).is_some_and(|entry| entry.link == Link::Open)
     }
 
+    /// Whether messages or calls to a peer wait for a packet: what is to go behind them must wait too.
+    #[must_use]
+    #[inline]
+    pub fn has_queued(&self, peer: PeerId) -> bool {
+        self.peers.get(peer).is_some_and(|entry| !entry.queue.is_empty())
+    }
+
     pub(super) fn on_close(&mut self, peer: PeerId, host: &mut H) -> Result<(), Violation> {
         let entry = self.peers.at(peer);
         match entry.link {

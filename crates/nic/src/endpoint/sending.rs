@@ -110,6 +110,15 @@ impl Core {
                 None => return any,
                 // A connection that is about to be closed by agreement takes nothing new; another one will.
                 Some(work) if work.is_user() && !self.machine.is_open(peer) => return any,
+                // What the application has sent before it goes before it (FI_ORDER_RAS, FI_ORDER_WAS).
+                Some(Work::User { .. }) if self.machine.has_queued(peer) => {
+                    // Packets may in turn wait for a transfer of a message's own.
+                    let Some(own) = known.work.iter().position(|work| !work.is_user()) else { return any };
+                    if let Some(own) = known.work.remove(own) {
+                        known.work.push_front(own);
+                    }
+                    continue;
+                }
                 Some(Work::Protocol { .. }) => {
                     let Some(Work::Protocol { ticket, operation }) = known.work.pop_front() else { return any };
                     let number = self.joint.transfers.add(Transfer::Protocol(ticket));

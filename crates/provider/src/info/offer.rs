@@ -93,9 +93,19 @@ const TRANSMIT_FLAGS: u64 = FI_COMPLETION
     | FI_FENCE;
 const RECEIVE_FLAGS: u64 = FI_COMPLETION | FI_MULTI_RECV | FI_MORE;
 
-/// One stream for each peer keeps messages and writes in order, and a read after them; atomics of one endpoint are executed in order.
-const ORDER: u64 =
-    FI_ORDER_SAS | FI_ORDER_SAW | FI_ORDER_WAW | FI_ORDER_RAW | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAW | ATOMIC_ORDER;
+/// One stream for each peer keeps messages, writes and reads in the order in which they were posted, but that a read is answered while what comes behind it is taken
+/// (so not `FI_ORDER_WAR` and `FI_ORDER_SAR`); atomics of one endpoint are executed in order.
+const ORDER: u64 = FI_ORDER_SAS
+    | FI_ORDER_SAW
+    | FI_ORDER_WAS
+    | FI_ORDER_WAW
+    | FI_ORDER_RAS
+    | FI_ORDER_RAW
+    | FI_ORDER_RAR
+    | FI_ORDER_RMA_RAR
+    | FI_ORDER_RMA_RAW
+    | FI_ORDER_RMA_WAW
+    | ATOMIC_ORDER;
 const ATOMIC_ORDER: u64 = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
 
 /// What peers' access to memory takes.
@@ -539,6 +549,9 @@ mod tests {
         };
         assert!(change(|_| ()));
         assert!(!change(|hints| hints.transmit.as_mut().unwrap().msg_order = FI_ORDER_WAR));
+        assert!(change(|hints| {
+            hints.transmit.as_mut().unwrap().msg_order = FI_ORDER_RAS | FI_ORDER_WAS | FI_ORDER_RAR;
+        }));
         assert!(!change(|hints| hints.transmit.as_mut().unwrap().comp_order = FI_ORDER_STRICT));
         assert!(!change(|hints| hints.transmit.as_mut().unwrap().op_flags = FI_COMMIT_COMPLETE));
         assert!(!change(|hints| hints.transmit.as_mut().unwrap().caps = FI_TAGGED));
