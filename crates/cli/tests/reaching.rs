@@ -58,7 +58,7 @@ fn without_a_way_all_that_were_tried_are_named_in_time() {
     let attempts = said.strip_prefix("failed: the peer can't be reached: ").unwrap_or_else(|| panic!("{said}"));
     let attempts: Vec<&str> = attempts.split("; ").collect();
     let expected = [
-        (SHARED, Some(SHARED), "another endpoint listens there"),
+        (SHARED, Some(SHARED), "this endpoint itself listens there"),
         (lonely(1), Some(lonely(0)), "within 5s"),
         (ways[2], None, "no route"),
         (ways[3], Some(lab.host(0).address(0)), "refused"),

@@ -432,13 +432,13 @@ impl fmt::Display for AttemptFailure {
             Self::SomebodyElse => f.write_str("another endpoint listens there"),
             Self::Version { theirs } => write!(f, "the endpoint there speaks version {theirs} of Weft's messages"),
             Self::Full => f.write_str("the endpoint there has no room for another connection"),
-            Self::Itself => f.write_str("this endpoint itself listens there; it reaches itself by its own address alone"),
+            Self::Itself => f.write_str("this endpoint itself listens there: the address is one that its own host has"),
             Self::KeyWanted => f.write_str("the endpoint there wants a job key, and this one has none (FI_WEFT_KEY is not set here)"),
             Self::NoKey => f.write_str("the endpoint there has no job key, as this one has (FI_WEFT_KEY is not set there)"),
             Self::WrongKey => f.write_str("wrong key: the endpoint there has another job key than this one (FI_WEFT_KEY differs)"),
             Self::Extension => f.write_str("the endpoint there does not understand all that this one says: it is of an older version"),
             Self::Elsewhere => f.write_str(
-                "the endpoint there knows this one by other addresses than the one that the connection comes from; name that one too, or give \
+                "the endpoint there knows this one by other addresses than the one that the connection comes from: name that one too, or give \
                  both a job key, with which it does not matter (FI_WEFT_KEY)",
             ),
         }
