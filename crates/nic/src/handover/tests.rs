@@ -353,3 +353,87 @@ fn work_found_brings_the_thread_sooner_and_work_not_found_later() {
     always.adapt(false);
     assert_eq!(always.away(), Duration::ZERO);
 }
+
+/// A lane of one turn, in which a caller comes and goes.
+struct Visited {
+    handover: Handover<AtomicBool>,
+    system: Noted,
+}
+
+/// What was asked of the operating system.
+#[derive(Default)]
+struct Noted {
+    timers: AtomicU32,
+    packets: AtomicBool,
+}
+
+impl Watch for Noted {
+    fn sleep(&self, _: Option<Duration>) {}
+
+    fn set_packets(&self, on: bool) {
+        self.packets.set(on);
+    }
+
+    fn set_timer(&self, _: Duration) {
+        self.timers.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn wake(&self) {}
+}
+
+struct OneTurn<'a>(&'a Visited);
+
+impl Hold for OneTurn<'_> {
+    fn turn(&mut self) -> bool {
+        // The caller finds the engine taken, and goes again.
+        self.0.handover.present.set(true);
+        true
+    }
+
+    fn is_wanted(&self) -> bool {
+        false
+    }
+
+    fn arm(&mut self) {}
+
+    fn may_sleep(&mut self) -> Result<Option<Duration>, SomethingToDo> {
+        Ok(None)
+    }
+
+    fn note(&mut self, _: Event) {}
+}
+
+impl Drop for OneTurn<'_> {
+    fn drop(&mut self) {
+        self.0.handover.depart(&self.0.system);
+    }
+}
+
+impl Seat for Visited {
+    type Hold<'a> = OneTurn<'a>;
+
+    fn quiet_for(&self) -> Duration {
+        Duration::MAX
+    }
+
+    fn processor(&self) -> Option<u32> {
+        None
+    }
+
+    fn try_take(&self) -> Option<OneTurn<'_>> {
+        Some(OneTurn(self))
+    }
+
+    fn stopped(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn the_thread_that_gives_way_to_a_caller_leaves_a_timer_behind() {
+    let lane = Visited { handover: Handover::new(Duration::from_micros(200)), system: Noted::default() };
+    lane.system.set_packets(true);
+    assert_eq!(lane.handover.take_over(&lane, &lane.system), None, "it sleeps until it is needed");
+    assert!(!lane.system.packets.get(), "packets are the caller's");
+    assert_eq!(lane.system.timers.into_inner(), 1, "else nobody would look when the caller has gone");
+}

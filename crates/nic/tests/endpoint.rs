@@ -1,0 +1,339 @@
+//! Message endpoints in virtual time: who connects to whom, in which order things happen, and what becomes of requests when a connection ends.
+
+use core::time::Duration;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use weft_base::{DomainId, PeerId};
+use weft_memory::{Access, Combine, Element, Region};
+use weft_mpa::{Initiator, Offer};
+use weft_nic::{
+    AtomicPost, Completed, Completions, EndpointAttributes, EndpointFailure, EndpointSettings, Event, Level, Match,
+    MessageEndpoint, Progress, ReceivePost, RemotePlace, SendPost, Settings, TransferPost,
+};
+use weft_simulate::{Behaviour, RawPeer, SimulatedClock, SimulatedNetwork, SimulatedNic, World};
+use weft_wire::message::Hello;
+
+/// Virtual time in which everything here happens.
+const LIMIT: Duration = Duration::from_secs(100);
+const WINDOW: usize = 4096;
+
+#[derive(Default)]
+struct Inbox(Mutex<Vec<Event>>);
+
+impl Completions for Inbox {
+    fn complete(&self, event: Event) {
+        self.0.lock().push(event);
+    }
+}
+
+/// An endpoint on a NIC of its own, with a window that peers may use.
+struct Side {
+    nic: SimulatedNic,
+    domain: DomainId,
+    endpoint: MessageEndpoint<SimulatedNetwork, SimulatedClock>,
+    window: Region,
+    inbox: Arc<Inbox>,
+}
+
+impl Side {
+    fn open(world: &World, id: u64, messages: weft_message::Settings) -> Self {
+        let nic = world.nic(Settings { progress: Progress::Caller, ..Settings::default() });
+        let domain = nic.registry().allocate_domain().unwrap();
+        let exposed = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+        let window = nic.registry().register_zeroed(domain, WINDOW, exposed, 0).unwrap();
+        let inbox = Arc::new(Inbox::default());
+        let settings = EndpointSettings { messages, linger: Some(Duration::ZERO), ..EndpointSettings::default() };
+        let bind = SocketAddr::from(([10, 0, 0, 1], 500 + id as u16));
+        let attributes = EndpointAttributes { settings, ..EndpointAttributes::at(bind) };
+        let completions = Arc::clone(&inbox) as Arc<dyn Completions>;
+        let endpoint = MessageEndpoint::open(&nic, domain, &attributes, (id, id), completions).unwrap();
+        Self { nic, domain, endpoint, window, inbox }
+    }
+
+    fn peer(&self, other: &Self) -> PeerId {
+        self.endpoint.peer(other.endpoint.address()).unwrap()
+    }
+
+    fn place(&self, offset: u64) -> RemotePlace {
+        RemotePlace { stag: self.window.stag(), offset }
+    }
+
+    fn count(&self) -> usize {
+        self.inbox.0.lock().len()
+    }
+
+    fn take(&self) -> Vec<Event> {
+        core::mem::take(&mut *self.inbox.0.lock())
+    }
+
+    fn word(&self) -> u64 {
+        u64::from_ne_bytes(self.window.to_vec()[..8].try_into().unwrap())
+    }
+}
+
+fn two(messages: weft_message::Settings) -> (World, Side, Side) {
+    let world = World::new(1, Behaviour { delay: Duration::from_micros(10), ..Behaviour::default() });
+    let sides = [1, 2].map(|id| Side::open(&world, id, messages.clone()));
+    let [here, there] = sides;
+    (world, here, there)
+}
+
+fn usual() -> (World, Side, Side) {
+    two(weft_message::Settings::default())
+}
+
+/// Runs both until each has so many completions.
+fn run(world: &World, sides: [&Side; 2], counts: [usize; 2]) {
+    let done = || sides[0].count() >= counts[0] && sides[1].count() >= counts[1];
+    let nics = [&sides[0].nic, &sides[1].nic];
+    assert!(world.run(&nics, LIMIT, done), "{:?} of {counts:?}: {:?}", sides.map(Side::count), sides.map(Side::take));
+}
+
+/// One message, so that the two are connected.
+fn connect(world: &World, from: &Side, to: &Side) -> PeerId {
+    let peer = from.peer(to);
+    to.endpoint.receive(ReceivePost::new(vec![0; 8])).unwrap();
+    from.endpoint.send(SendPost::new(peer, vec![7; 8])).unwrap();
+    run(world, [from, to], [1, 1]);
+    assert!(from.take().iter().chain(&to.take()).all(|event| event.outcome == Ok(())));
+    peer
+}
+
+fn atomic(peer: PeerId, place: RemotePlace, operation: Combine, operand: u64, context: u64) -> AtomicPost {
+    AtomicPost {
+        peer,
+        place,
+        element: Element::U64,
+        operation,
+        count: 1,
+        operand: operand.to_ne_bytes().to_vec(),
+        compare: Vec::new(),
+        result: Some(vec![0; 8].into()),
+        level: Level::Delivered,
+        fence: false,
+        context,
+        marks: 0,
+    }
+}
+
+fn result(event: &Event) -> u64 {
+    u64::from_ne_bytes(event.buffer.as_ref().expect("it comes back")[..].try_into().unwrap())
+}
+
+/// RFC 7306 has a sum and an exchange, but no maximum: that is a call, which may wait for credit.
+#[test]
+fn atomics_are_done_in_the_order_in_which_they_were_asked_for() {
+    let few = weft_message::Settings { data_credits: 1, control_credits: 1, ..weft_message::Settings::default() };
+    for messages in [weft_message::Settings::default(), few] {
+        let (world, here, there) = two(messages);
+        let (peer, place) = (connect(&world, &here, &there), there.place(0));
+        const CALLS: u64 = 40;
+        for round in 0..3 {
+            let base = round * 1000;
+            for call in 1..=CALLS {
+                here.endpoint.atomic(atomic(peer, place, Combine::Max, base + call, call)).unwrap();
+            }
+            here.endpoint.atomic(atomic(peer, place, Combine::Sum, 100, CALLS + 1)).unwrap();
+            here.endpoint.atomic(atomic(peer, place, Combine::Write, base, CALLS + 2)).unwrap();
+            here.endpoint.atomic(atomic(peer, place, Combine::Max, base + 5, CALLS + 3)).unwrap();
+            run(&world, [&here, &there], [CALLS as usize + 3, 0]);
+            let mut events = here.take();
+            events.sort_by_key(|event| event.context);
+            for event in &events {
+                let before = match event.context {
+                    1 => {
+                        if round == 0 {
+                            0
+                        } else {
+                            base - 1000 + 5
+                        }
+                    }
+                    call if call <= CALLS + 1 => base + call - 1,
+                    call if call == CALLS + 2 => base + CALLS + 100,
+                    _ => base,
+                };
+                assert_eq!((event.outcome.clone(), result(event)), (Ok(()), before), "request {}", event.context);
+            }
+            assert_eq!(there.word(), base + 5);
+        }
+    }
+}
+
+#[test]
+fn both_connect_at_once_and_one_connection_stands() {
+    for seed in 0..50 {
+        let world = World::new(seed, Behaviour::default());
+        let sides = [1, 2].map(|id| Side::open(&world, id, weft_message::Settings::default()));
+        let [here, there] = &sides;
+        for (from, to) in [(here, there), (there, here)] {
+            from.endpoint.receive(ReceivePost::new(vec![0; 8]).from(from.peer(to)).context(1)).unwrap();
+            from.endpoint.send(SendPost::new(from.peer(to), vec![seed as u8; 8]).context(2)).unwrap();
+        }
+        run(&world, [here, there], [2, 2]);
+        world.run(&[&here.nic, &there.nic], LIMIT, || false);
+        for side in &sides {
+            let mut events = side.take();
+            events.sort_by_key(|event| event.context);
+            assert!(events.iter().all(|event| event.outcome == Ok(())), "seed {seed}: {events:?}");
+            assert_eq!(events[0].buffer.as_ref().map(|buffer| buffer.to_vec()), Some(vec![seed as u8; 8]));
+            assert_eq!(events.len(), 2, "each once");
+        }
+        let opened = || [here, there].map(|side| side.nic.counters().connections);
+        let before = opened();
+        connect(&world, here, there);
+        connect(&world, there, here);
+        assert_eq!(opened(), before, "seed {seed}: one stands, for both");
+    }
+}
+
+/// What was sent before the peer's answer to us came is not news of it: it is refused at once, and the connection that stands is not even asked whether it lives.
+#[test]
+fn an_old_hello_of_a_peer_that_answered_since_is_refused_at_once() {
+    for (serial, is_old) in [(1, true), (1000, false)] {
+        let (world, here, there) = usual();
+        connect(&world, &here, &there);
+        let mut raw = RawPeer::connect(&world, here.endpoint.address().ways[0]).unwrap();
+        let hello = Hello {
+            id: there.endpoint.address().id,
+            wanted: here.endpoint.address().id,
+            serial,
+            packet_bytes: 16_512,
+            data_credits: 16,
+            control_credits: 8,
+            addresses: there.endpoint.address().ways.clone(),
+            nonce: None,
+            proof: None,
+        };
+        let mut bytes = vec![0; hello.length()];
+        hello.emit(&mut bytes);
+        let (_, request) = Initiator::start(Offer::default(), &bytes).unwrap();
+        let before = world.now();
+        raw.send(&here.nic, &request);
+        assert!(raw.sees_end(&here.nic), "it is refused");
+        let took = world.now().since(before);
+        assert_eq!(took < Duration::from_millis(100), is_old, "serial {serial}: {took:?}");
+        // The connection that stood still does.
+        connect(&world, &here, &there);
+    }
+}
+
+#[test]
+fn who_is_gone_is_an_error_for_each_request_once() {
+    for operation in 0..4 {
+        let (world, here, there) = usual();
+        let (peer, place) = (connect(&world, &here, &there), there.place(0));
+        const EACH: u64 = 10;
+        for context in 0..EACH {
+            let posted = match operation {
+                // Nobody receives it, and it is too long to be kept.
+                0 => here.endpoint.send(SendPost::new(peer, vec![1; 1 << 20]).tag(1).context(context)),
+                1 => here
+                    .endpoint
+                    .write(TransferPost::new(peer, vec![1; WINDOW], place).level(Level::Delivered).context(context)),
+                2 => here.endpoint.read(TransferPost::new(peer, vec![1; WINDOW], place).context(context)),
+                _ => here.endpoint.atomic(atomic(peer, place, Combine::Max, 1, context)),
+            };
+            posted.unwrap();
+        }
+        // It has not heard of any of that, and ends.
+        drop(there);
+        assert!(
+            world.run(&[&here.nic], LIMIT, || here.count() as u64 == EACH),
+            "operation {operation}: {}",
+            here.count()
+        );
+        world.run(&[&here.nic], LIMIT, || false);
+        let mut events = here.take();
+        events.sort_by_key(|event| event.context);
+        let contexts: Vec<_> = events.iter().map(|event| event.context).collect();
+        assert_eq!(contexts, (0..EACH).collect::<Vec<_>>(), "operation {operation}");
+        for event in &events {
+            assert!(event.outcome.is_err(), "operation {operation}: {event:?}");
+            assert!(event.buffer.is_some() || operation == 3, "the memory comes back: {event:?}");
+        }
+        // Nothing is left behind.
+        let Side { nic, domain, endpoint, window, .. } = here;
+        let _ = endpoint.close();
+        world.run(&[&nic], Duration::from_secs(5), || false);
+        drop((endpoint, window, events));
+        let released = nic.registry().release_domain(domain);
+        assert_eq!(released, Ok(()), "operation {operation}");
+    }
+}
+
+#[test]
+fn where_nobody_listens_each_request_says_so_and_a_later_one_tries_again() {
+    let (world, here, there) = usual();
+    let address = there.endpoint.address().clone();
+    drop(there);
+    let peer = here.endpoint.peer(&address).unwrap();
+    for _ in 0..40 {
+        here.endpoint.send(SendPost::new(peer, vec![1; 8])).unwrap();
+        assert!(world.run(&[&here.nic], LIMIT, || here.count() == 1));
+        let [event] = &here.take()[..] else { panic!("one") };
+        assert!(matches!(event.outcome, Err(EndpointFailure::Unreachable(_))), "{event:?}");
+    }
+    // All that the attempts had was given back.
+    let again = Side::open(&world, 2, weft_message::Settings::default());
+    connect(&world, &here, &again);
+}
+
+#[test]
+fn idle_connections_are_closed_and_opened_again() {
+    let messages =
+        weft_message::Settings { idle_timeout: Some(Duration::from_millis(1)), ..weft_message::Settings::default() };
+    let (world, here, there) = two(messages);
+    for round in 1..=5 {
+        connect(&world, &here, &there);
+        assert_eq!(here.nic.counters().connections, round, "a new one");
+        assert!(world.run(&[&here.nic, &there.nic], LIMIT, || here.endpoint.is_idle() && there.endpoint.is_idle()));
+        world.run(&[&here.nic, &there.nic], Duration::from_millis(50), || false);
+        assert!(here.count() == 0 && there.count() == 0, "nobody is told");
+    }
+}
+
+#[test]
+fn a_fence_waits_for_all_before_it() {
+    let (world, here, there) = usual();
+    let peer = connect(&world, &here, &there);
+    for round in 0..20u8 {
+        here.endpoint.read(TransferPost::new(peer, vec![0; WINDOW], there.place(0)).context(1)).unwrap();
+        let write = TransferPost::new(peer, vec![round + 1; WINDOW], there.place(0)).context(2);
+        here.endpoint.write(TransferPost { fence: true, ..write.level(Level::Delivered) }).unwrap();
+        run(&world, [&here, &there], [2, 0]);
+        let events = here.take();
+        assert_eq!(events.iter().map(|event| event.completed).collect::<Vec<_>>(), [Completed::Read, Completed::Write]);
+        assert!(events[0].buffer.as_ref().unwrap().iter().all(|byte| *byte == round), "as it was before the write");
+        assert!(there.window.to_vec().iter().all(|byte| *byte == round + 1));
+    }
+}
+
+/// More than its credits are good for, though nobody receives: what waits is sent when it is received, and in order.
+#[test]
+fn messages_beyond_the_credits_wait_and_come_in_order() {
+    let few = weft_message::Settings {
+        data_credits: 2,
+        control_credits: 1,
+        unexpected_messages: 4,
+        ..weft_message::Settings::default()
+    };
+    let (world, here, there) = two(few);
+    let peer = here.peer(&there);
+    const MESSAGES: u64 = 100;
+    for number in 0..MESSAGES {
+        let sent = SendPost::new(peer, number.to_ne_bytes().to_vec()).tag(5).level(Level::Delivered);
+        here.endpoint.send(sent.context(number)).unwrap();
+    }
+    world.run(&[&here.nic, &there.nic], LIMIT, || false);
+    assert!(here.count() < MESSAGES as usize, "nobody has received them");
+    for _ in 0..MESSAGES {
+        let any = Match { tag: 5, ignore: 0 };
+        there.endpoint.receive(ReceivePost::new(vec![0; 8]).matching(any)).unwrap();
+    }
+    run(&world, [&here, &there], [MESSAGES as usize; 2]);
+    let received: Vec<_> = there.take().iter().map(result).collect();
+    assert_eq!(received, (0..MESSAGES).collect::<Vec<_>>());
+    assert!(here.take().iter().all(|event| event.outcome == Ok(())));
+}
