@@ -454,8 +454,16 @@ impl fmt::Display for Attempts {
                 None => write!(f, "{before}to {}: {}", attempt.remote, attempt.failure)?,
             }
         }
-        let is_here = |attempt: &Attempt| attempt.remote.ip().to_canonical().is_loopback();
-        if !self.0.is_empty() && self.0.iter().all(is_here) {
+        let is_in_vain = |attempt: &Attempt| {
+            let nobody_is_there = matches!(
+                attempt.failure,
+                AttemptFailure::Connection(
+                    ConnectionError::Connect { .. } | ConnectionError::NoAnswer { is_connected: false, .. }
+                )
+            );
+            nobody_is_there && attempt.remote.ip().to_canonical().is_loopback()
+        };
+        if !self.0.is_empty() && self.0.iter().all(is_in_vain) {
             f.write_str(
                 "; the peer has offered the loopback alone, which leads to this host itself: if it is on another one, it must \
                  offer an address of its network (FI_WEFT_INTERFACE there)",
