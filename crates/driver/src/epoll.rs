@@ -1,6 +1,7 @@
 //! epoll(7).
 
 use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Instant;
@@ -14,6 +15,8 @@ const EVENTS: usize = 64;
 
 pub(crate) struct Epoll {
     fd: OwnedFd,
+    /// The kernel has no `epoll_pwait2` (it came with Linux 5.11), or who runs this forbids it.
+    is_coarse: AtomicBool,
 }
 
 /// What one wait brought.
@@ -41,7 +44,7 @@ impl Epoll {
             return Err(from_number(last_error()));
         }
         // SAFETY: A descriptor that was made just now and belongs to nobody.
-        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, is_coarse: AtomicBool::new(false) })
     }
 
     /// Watches `fd` for `events` and reports `key`, in place of what it was watched for before.
@@ -91,12 +94,17 @@ impl Epoll {
             None => unsafe { libc::epoll_wait(fd, pointer, room, -1) },
             // SAFETY: As above.
             Some(Duration::ZERO) => unsafe { libc::epoll_wait(fd, pointer, room, 0) },
+            Some(timeout) if self.is_coarse.load(Ordering::Relaxed) => {
+                let milliseconds = i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX);
+                // SAFETY: As above.
+                unsafe { libc::epoll_wait(fd, pointer, room, milliseconds) }
+            }
             Some(timeout) => {
                 let timeout = libc::timespec {
                     tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
                     tv_nsec: timeout.subsec_nanos().into(),
                 };
-                // epoll_wait has milliseconds only. By number, for C libraries from before Linux 5.11 have no function for it.
+                // epoll_wait has milliseconds only, of which it is given at least as many. By number, for C libraries from before Linux 5.11 have no function for it.
                 // SAFETY: As above; the timeout is read during the call alone; no signal mask is given, so its size counts for
                 // nothing.
                 unsafe {
@@ -113,12 +121,76 @@ impl Epoll {
             }
         };
         events.count = usize::try_from(count).unwrap_or(0);
-        if count < 0 { Err(last_error()) } else { Ok(()) }
+        if count >= 0 {
+            return Ok(());
+        }
+        let number = last_error();
+        // What the kernel does not have it says so, and filters of containers do the same or forbid it.
+        if matches!(number, libc::ENOSYS | libc::EPERM) && !self.is_coarse.swap(true, Ordering::Relaxed) {
+            return self.wait_once(timeout, events);
+        }
+        Err(number)
     }
 }
 
 impl AsFd for Epoll {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::EventFd;
+
+    /// Only a failure takes so long.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn without_fine_timeouts_a_wait_is_no_shorter_and_ends_all_the_same() {
+        let (epoll, event, mut events) = (Epoll::new().unwrap(), EventFd::new().unwrap(), Events::new());
+        epoll.is_coarse.store(true, Ordering::Relaxed);
+        epoll.watch(event.as_fd(), 7, libc::EPOLLIN as u32).unwrap();
+        let (begun, brief) = (Instant::now(), Duration::from_micros(1500));
+        epoll.wait(Some(brief), &mut events).unwrap();
+        assert!(begun.elapsed() >= brief && events.iter().next().is_none());
+        event.signal();
+        epoll.wait(Some(PATIENCE), &mut events).unwrap();
+        assert_eq!(events.iter().map(|(key, _)| key).collect::<Vec<_>>(), [7]);
+    }
+
+    #[test]
+    fn a_kernel_without_fine_timeouts_is_known_by_its_answer() {
+        // In a thread of its own, whose filter refuses the call as an old kernel does.
+        std::thread::spawn(|| {
+            let (epoll, mut events) = (Epoll::new().unwrap(), Events::new());
+            if !forbid_pwait2() {
+                return println!("skipped: this system takes no filter");
+            }
+            let (begun, brief) = (Instant::now(), Duration::from_micros(1500));
+            epoll.wait(Some(brief), &mut events).unwrap();
+            assert!(begun.elapsed() >= brief && epoll.is_coarse.load(Ordering::Relaxed));
+        })
+        .join()
+        .unwrap();
+    }
+
+    /// From here on `epoll_pwait2` is a call that this thread's kernel does not know.
+    fn forbid_pwait2() -> bool {
+        let statement = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+        let mut filter = [
+            // The number of the call stands first.
+            statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+            statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_epoll_pwait2 as u32),
+            statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
+            statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+        // SAFETY: The program and its filter are read during the calls alone, and are as long as said.
+        unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+                && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
+        }
     }
 }
