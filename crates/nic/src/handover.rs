@@ -19,9 +19,11 @@
 //! Before the thread takes the engine it goes where its callers were, if the machine is full ([`Watch::follow`]), and looks again whether they are there then.
 //!
 //! The flags are sequentially consistent, and each change of one is followed by a look at the other side's: of two that race, one sees what
-//! the other did. The tests let a model checker try the interleavings.
+//! the other did. The engine's lock is none of them: who is refused it has only read it, and who lets go of it only released it. So a fence stands between a
+//! flag and the lock, on either side ([`Flag::fence`], [`Flag::fence_behind_lock`]); without it a machine of weak order, as ARM is, may lose a wake-up. The tests let
+//! a model checker try the interleavings; it knows no weak order.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence, fence};
 use core::time::Duration;
 
 use weft_base::Watch;
@@ -33,6 +35,22 @@ pub(crate) trait Flag {
     fn set(&self, value: bool);
     /// Sets it and returns what it was.
     fn swap(&self, value: bool) -> bool;
+
+    /// What was set before is seen by who lets go of a lock after this thread has found it taken.
+    #[inline]
+    fn fence() {
+        fence(Ordering::SeqCst);
+    }
+
+    /// The same on the side of who has just let go of the lock. What an x86 does to let go is such a fence already.
+    #[inline]
+    fn fence_behind_lock() {
+        if cfg!(target_arch = "x86_64") {
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            Self::fence();
+        }
+    }
 }
 
 impl Flag for AtomicBool {
@@ -171,6 +189,8 @@ impl<F: Flag> Handover<F> {
         if !self.present.swap(true) {
             watch.set_packets(false);
             self.recall.set(true);
+            // It tries to take the engine next.
+            F::fence();
         }
     }
 
@@ -183,6 +203,7 @@ impl<F: Flag> Handover<F> {
     /// The engine was let go of, by whomever.
     #[inline]
     pub(crate) fn depart(&self, watch: &dyn Watch) {
+        F::fence_behind_lock();
         if self.recall.get() && self.recall.swap(false) {
             match self.away() {
                 Duration::ZERO => watch.wake(),
@@ -320,6 +341,7 @@ impl<F: Flag> Handover<F> {
     fn try_take<'a, S: Seat>(&self, seat: &'a S) -> Option<S::Hold<'a>> {
         seat.try_take().or_else(|| {
             self.recall.set(true);
+            F::fence();
             // Who had it may have let go before it could see that.
             seat.try_take()
         })

@@ -12,7 +12,7 @@ use weft_base::{Clock, Network, Time, Waker, Watch};
 use crate::bell::Bell;
 use crate::counters::Board;
 use crate::engine::Engine;
-use crate::handover::{Event, Handover, Hold, Seat, SomethingToDo};
+use crate::handover::{Event, Flag as _, Handover, Hold, Seat, SomethingToDo};
 use crate::patience::{Next, Patience};
 use crate::settings::{Progress, Settings};
 use crate::turnstile::Turnstile;
@@ -163,6 +163,8 @@ impl<N: Network, C: Clock> Lane<N, C> {
     /// Does what the bell was rung for, unless somebody else holds the engine: who lets go of it looks at the bell.
     fn attend(&self) {
         while self.bell.has_rung() {
+            // Who has the engine sees the bell when it lets go, or the engine is free for us.
+            AtomicBool::fence();
             match self.engine.try_lock() {
                 Some(guard) => Held::new(guard, self, Runner::Visitor).attend_bell(),
                 None => return self.bell.wake(),
