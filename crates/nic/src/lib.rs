@@ -28,7 +28,7 @@ pub use counters::{Board, Counters};
 pub use endpoint::{
     Address, AtomicPost, Attempt, AttemptFailure, Attempts, Completed, Completions, EndpointAttributes, EndpointError,
     EndpointFailure, EndpointSettings, Event, JobKey, KeyError, Level, MAX_ADDRESSES, Match, MessageEndpoint, Peek,
-    ReceivePost, RemotePlace, SendPost, TransferPost, Undelivered,
+    ReceivePost, RemotePiece, RemotePlace, SendPost, TransferPost, Undelivered,
 };
 pub use error::{ConnectionError, Error, PostError, PostFailure};
 pub use listening::{RequestInfo, RequestKey};

@@ -114,7 +114,7 @@ fn all_ways_to_write() {
         }
     }
     let mut wrong = message;
-    wrong.rma_iov_count = 2;
+    wrong.rma_iov_count = 5;
     assert_eq!(call!(one.endpoint, rma, writemsg, &raw const wrong, 0), code(FI_EINVAL));
     assert_eq!(control!(region, close), 0);
 }
@@ -335,4 +335,52 @@ fn a_write_comes_behind_what_was_sent_before_it() {
         }
     }
     assert_eq!(control!(region, close), 0);
+}
+
+#[test]
+fn memory_of_a_peer_may_be_in_pieces() {
+    let (one, two) = pair(Wishes { transmit_flags: FI_DELIVERY_COMPLETE, ..Wishes::default() });
+    let (mut first, mut second) = ([0u8; 16], [0u8; 100_000]);
+    let all = FI_REMOTE_WRITE | FI_REMOTE_READ;
+    let regions = [two.register(&mut first, all), two.register(&mut second, all)];
+    let text: Vec<u8> = (0..90_010u32).map(|at| (at * 7 + 3) as u8).collect();
+    let mut back = vec![0u8; text.len()];
+    let at_peer = |bytes: &[u8], from: usize, length, region: *mut fid_mr| {
+        // SAFETY: A region that is there.
+        fi_rma_iov { addr: bytes[from..].as_ptr().addr() as u64, len: length, key: unsafe { (*region).key } }
+    };
+    let remote = [
+        at_peer(&second, 50, 45_000, regions[1]),
+        at_peer(&first, 6, 10, regions[0]),
+        at_peer(&second, 50_000, 45_000, regions[1]),
+    ];
+    let (out, into) = (pieces([&text[..7], &text[7..]]), pieces([&back]));
+    let message = fi_msg_rma {
+        msg_iov: out.as_ptr(),
+        iov_count: 2,
+        addr: one.peer,
+        rma_iov: remote.as_ptr(),
+        rma_iov_count: 3,
+        context: at(1),
+        data: 9,
+        // SAFETY: A plain C structure.
+        ..unsafe { zeroed() }
+    };
+    let flags = FI_DELIVERY_COMPLETE | FI_REMOTE_CQ_DATA;
+    assert_eq!(call!(one.endpoint, rma, writemsg, &raw const message, flags), 0);
+    assert_eq!(one.next_with(&[&two]).flags, FI_RMA | FI_WRITE);
+    assert_eq!(two.next_with(&[&one]).data, 9);
+    let (first, second) = (seen(&mut first), seen(&mut second));
+    assert!(second[50..45_050] == text[..45_000] && first[6..] == text[45_000..45_010]);
+    assert!(second[50_000..95_000] == text[45_010..] && first[..6] == [0; 6] && second[95_000..] == [0; 5000]);
+    let read = fi_msg_rma { msg_iov: into.as_ptr(), iov_count: 1, ..message };
+    assert_eq!(call!(one.endpoint, rma, readmsg, &raw const read, 0), 0);
+    assert_eq!(one.next_with(&[&two]).flags, FI_RMA | FI_READ);
+    assert!(*core::hint::black_box(&mut back) == text);
+    // Another length than here.
+    let short = fi_msg_rma { rma_iov_count: 2, ..message };
+    assert_eq!(call!(one.endpoint, rma, writemsg, &raw const short, 0), code(FI_EINVAL));
+    for region in regions {
+        assert_eq!(control!(region, close), 0);
+    }
 }

@@ -486,7 +486,19 @@ impl Core {
         if reads && post.data.is_some() {
             return Err(EndpointError::Invalid("a read has no immediate data"));
         }
-        if weft_base::passes_end(post.place.offset, post.memory.length() as u64) {
+        let length = post.memory.length() as u64;
+        post.pieces.retain(|piece| piece.length > 0);
+        let sum = post.pieces.iter().try_fold(0u64, |sum, piece| sum.checked_add(piece.length));
+        if !post.pieces.is_empty() && sum != Some(length) {
+            return Err(EndpointError::Invalid("the pieces of the peer's memory have another length than this side's"));
+        }
+        let past = |place: crate::RemotePlace, length| weft_base::passes_end(place.offset, length);
+        let is_past = if post.pieces.is_empty() {
+            past(post.place, length)
+        } else {
+            post.pieces.iter().any(|piece| past(piece.place, piece.length))
+        };
+        if is_past {
             return Err(EndpointError::Invalid("a range that passes the end of the 64-bit offsets"));
         }
         self.admit(post.peer)?;

@@ -84,12 +84,13 @@ fn copy_gather(registry: &Registry, domain: DomainId, local: &Gather, remote: Re
 }
 
 fn copy_user(registry: &Registry, domain: DomainId, transfer: &mut UserTransfer) -> bool {
-    let (place, length, reads) = (transfer.place(), transfer.length, transfer.reads);
+    let (length, reads) = (transfer.length, transfer.reads);
     let mut done = 0;
     while done < length {
-        let now = (length - done).min(RANGE);
+        let (place, there) = transfer.place(done);
+        let now = there.min(RANGE);
         let right = if reads { RemoteRight::Read } else { RemoteRight::Write };
-        let Ok(there) = registry.check_remote(domain, place.stag, place.offset + done, now as u32, right) else {
+        let Ok(there) = registry.check_remote(domain, place.stag, place.offset, now as u32, right) else {
             return false;
         };
         if !copy_loan(registry, &mut transfer.memory, done as usize, &there, reads) {

@@ -165,6 +165,7 @@ impl TransferPost {
             peer,
             memory: memory.into(),
             place,
+            pieces: Vec::new(),
             data: None,
             inject: false,
             level: Level::default(),
@@ -219,6 +220,15 @@ pub struct RemotePlace {
     pub offset: u64,
 }
 
+/// A piece of a peer's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemotePiece {
+    /// Where it begins.
+    pub place: RemotePlace,
+    /// Bytes.
+    pub length: u64,
+}
+
 /// A write into a peer's memory, or a read from it.
 #[derive(Debug)]
 pub struct TransferPost {
@@ -228,6 +238,8 @@ pub struct TransferPost {
     pub memory: Loan,
     /// The peer's.
     pub place: RemotePlace,
+    /// The peer's, where it is in several pieces, one behind the other: as many bytes together as this side's. `place` does not count then.
+    pub pieces: Vec<RemotePiece>,
     /// A write's immediate data: the peer sees a completion with it when the bytes are there.
     pub data: Option<u64>,
     /// As for [`SendPost::inject`]; not for reads.
@@ -284,7 +296,7 @@ pub enum Completed {
     Read,
     /// An atomic operation.
     Atomic,
-    /// A peer's write with immediate data. `context` and `marks` are 0; `length` is that of the write, or, beyond 1 GiB, of its last part.
+    /// A peer's write with immediate data. `context` and `marks` are 0; `length` is that of the write, or, beyond 1 GiB and for several pieces, of its last part.
     RemoteWrite,
 }
 

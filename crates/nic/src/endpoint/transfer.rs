@@ -7,7 +7,7 @@ use weft_message::{RemotePart, Ticket};
 use weft_rdmap::{MAX_INLINE, Operation, Payload, RemoteTarget, Status, StreamError};
 use weft_wire::rdmap::AtomicCode;
 
-use super::request::{AtomicPost, Completed, EndpointFailure, Level, RemotePlace, SendPost, TransferPost};
+use super::request::{AtomicPost, Completed, EndpointFailure, Level, RemotePiece, RemotePlace, SendPost, TransferPost};
 use crate::ConnectionError;
 
 /// Long transfers are cut into requests of so many bytes.
@@ -56,6 +56,8 @@ pub(super) struct UserTransfer {
     pub(super) memory: Loan,
     pub(super) length: u64,
     place: RemotePlace,
+    /// If there are any, instead of `place`.
+    pieces: Vec<RemotePiece>,
     data: Option<u64>,
     level: Level,
     /// Bytes for which work requests were posted.
@@ -79,6 +81,7 @@ impl UserTransfer {
             length: post.memory.length() as u64,
             memory: post.memory,
             place: post.place,
+            pieces: post.pieces,
             data: post.data,
             level: post.level,
             posted: 0,
@@ -89,9 +92,16 @@ impl UserTransfer {
         }
     }
 
-    /// The peer's memory.
-    pub(super) fn place(&self) -> RemotePlace {
-        self.place
+    /// The peer's memory for what comes behind so many bytes: where it begins, and how many bytes are there in one piece.
+    pub(super) fn place(&self, done: u64) -> (RemotePlace, u64) {
+        let mut before = 0;
+        for piece in &self.pieces {
+            if done - before < piece.length {
+                return (further(piece.place, done - before), piece.length - (done - before));
+            }
+            before += piece.length;
+        }
+        (further(self.place, done), self.length - done)
     }
 
     /// A write's immediate data.
@@ -110,7 +120,9 @@ impl UserTransfer {
 
     /// Whether its next work request uses up one of the peer's receive requests.
     pub(super) fn needs_credit(&self) -> bool {
-        self.data.is_some() && !self.wrote_all && self.length - self.posted <= PIECE
+        let (_, there) = self.place(self.posted);
+        let left = self.length - self.posted;
+        self.data.is_some() && !self.wrote_all && left <= PIECE && left <= there
     }
 
     /// The next work request, which is then taken as posted.
@@ -122,11 +134,13 @@ impl UserTransfer {
         if self.wrote_all {
             // Its answer tells that what was written before has arrived: the peer takes both in this order (RFC 5040 section 5.5).
             self.is_posted = true;
-            let source = RemoteTarget { stag: self.place.stag, offset: self.place.offset };
+            let (place, _) = self.place(0);
+            let source = RemoteTarget { stag: place.stag, offset: place.offset };
             return Ok(Operation::Read { sink: Gather::empty(), source });
         }
-        let length = (self.length - self.posted).min(PIECE);
-        let target = RemoteTarget { stag: self.place.stag, offset: self.place.offset.wrapping_add(self.posted) };
+        let (place, there) = self.place(self.posted);
+        let length = there.min(PIECE);
+        let target = RemoteTarget { stag: place.stag, offset: place.offset };
         let is_last = self.posted + length == self.length;
         let operation = if self.reads {
             let sink = self.gather(registry, domain, length)?;
@@ -172,6 +186,10 @@ impl UserTransfer {
         ensure_registered(&mut self.memory, registry, domain, access).map_err(|_| EndpointFailure::NoMemory)?;
         gather_of(self.memory.regions(), self.posted, length).ok_or(EndpointFailure::NoMemory)
     }
+}
+
+fn further(place: RemotePlace, bytes: u64) -> RemotePlace {
+    RemotePlace { stag: place.stag, offset: place.offset.wrapping_add(bytes) }
 }
 
 /// An atomic operation of the application.

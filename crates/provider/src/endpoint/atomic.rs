@@ -191,7 +191,7 @@ unsafe fn of_message(message: *const fi_msg_atomic, flags: u64) -> Result<Atomic
     // SAFETY: Not NULL, so C promises the structure and its arrays.
     unsafe {
         let message = message.as_ref();
-        // One piece at the peer, as `rma_iov_limit` says.
+        // One piece at the peer: an operation is executed there as one.
         if message.rma_iov_count != 1 || message.rma_iov.is_null() {
             return Err(Errno::INVALID);
         }

@@ -4,7 +4,7 @@ use core::ffi::c_void;
 use core::ptr::NonNull;
 
 use libc::{iovec, ssize_t};
-use weft::endpoint::{EndpointError, Loan, RemotePlace, Stag, TransferPost};
+use weft::endpoint::{EndpointError, Loan, RemotePiece, RemotePlace, Stag, TransferPost};
 use weft_libfabric::abi::errno::FI_EKEYREJECTED;
 use weft_libfabric::abi::{FI_REMOTE_CQ_DATA, fi_addr_t, fi_msg_rma, fi_ops_rma, fid_ep};
 
@@ -14,6 +14,7 @@ use super::memory::{lend, lend_all};
 use super::{Endpoint, ep};
 use crate::border::count;
 use crate::errno::Errno;
+use crate::info::PIECES;
 
 pub(super) static OPS: fi_ops_rma = fi_ops_rma {
     size: size_of::<fi_ops_rma>(),
@@ -33,6 +34,8 @@ struct Transfer {
     memory: Loan,
     peer: fi_addr_t,
     place: RemotePlace,
+    /// If there are any, instead of `place`.
+    pieces: Vec<RemotePiece>,
     data: Option<u64>,
     context: *mut c_void,
 }
@@ -66,6 +69,7 @@ impl Core {
                 peer,
                 memory: transfer.memory,
                 place: transfer.place,
+                pieces: transfer.pieces,
                 data: transfer.data,
                 inject: how.inject,
                 level: how.level,
@@ -93,18 +97,27 @@ unsafe fn of_message(message: *const fi_msg_rma, flags: u64) -> Result<Transfer,
     unsafe {
         let message = message.as_ref();
         let memory = lend_all(message.msg_iov, message.iov_count)?;
-        // One piece at the peer, as `rma_iov_limit` says.
-        if message.rma_iov_count != 1 || message.rma_iov.is_null() {
+        // As many pieces at the peer as `rma_iov_limit` says.
+        if !(1..=PIECES).contains(&message.rma_iov_count) || message.rma_iov.is_null() {
             return Err(Errno::INVALID);
         }
-        let remote = message.rma_iov.read();
-        if remote.len != memory.length() {
+        let remote = core::slice::from_raw_parts(message.rma_iov, message.rma_iov_count);
+        let length = remote.iter().try_fold(0usize, |sum, piece| sum.checked_add(piece.len));
+        if length != Some(memory.length()) {
             return Err(Errno::INVALID);
         }
+        // One piece is a place, which takes no memory.
+        let mut pieces = Vec::new();
+        for piece in remote.iter().filter(|_| remote.len() > 1) {
+            pieces.push(RemotePiece { place: place(piece.addr, piece.key)?, length: piece.len as u64 });
+        }
+        // Pieces have a length each; the place has that of all.
+        let place = if remote.len() > 1 { pieces[0].place } else { place(remote[0].addr, remote[0].key)? };
         Ok(Transfer {
             memory,
             peer: message.addr,
-            place: place(remote.addr, remote.key)?,
+            place,
+            pieces,
             data: (flags & FI_REMOTE_CQ_DATA != 0).then_some(message.data),
             context: message.context,
         })
@@ -125,7 +138,7 @@ unsafe extern "C" fn read(
     count(|| unsafe {
         let endpoint: &Endpoint = ep(endpoint)?;
         let place = place(address, key)?;
-        let transfer = Transfer { memory: lend(buffer, length)?, peer, place, data: None, context };
+        let transfer = Transfer { memory: lend(buffer, length)?, peer, place, pieces: Vec::new(), data: None, context };
         endpoint.core.read(transfer, endpoint.transmit_flags())
     })
 }
@@ -144,7 +157,8 @@ unsafe extern "C" fn readv(
     count(|| unsafe {
         let endpoint: &Endpoint = ep(endpoint)?;
         let place = place(address, key)?;
-        let transfer = Transfer { memory: lend_all(pieces, pieces_count)?, peer, place, data: None, context };
+        let transfer =
+            Transfer { memory: lend_all(pieces, pieces_count)?, peer, place, pieces: Vec::new(), data: None, context };
         endpoint.core.read(transfer, endpoint.transmit_flags())
     })
 }
@@ -174,7 +188,7 @@ unsafe extern "C" fn write(
     count(|| unsafe {
         let endpoint: &Endpoint = ep(endpoint)?;
         let place = place(address, key)?;
-        let transfer = Transfer { memory: lend(buffer, length)?, peer, place, data: None, context };
+        let transfer = Transfer { memory: lend(buffer, length)?, peer, place, pieces: Vec::new(), data: None, context };
         endpoint.core.write(transfer, endpoint.transmit_flags())
     })
 }
@@ -193,7 +207,8 @@ unsafe extern "C" fn writev(
     count(|| unsafe {
         let endpoint: &Endpoint = ep(endpoint)?;
         let place = place(address, key)?;
-        let transfer = Transfer { memory: lend_all(pieces, pieces_count)?, peer, place, data: None, context };
+        let transfer =
+            Transfer { memory: lend_all(pieces, pieces_count)?, peer, place, pieces: Vec::new(), data: None, context };
         endpoint.core.write(transfer, endpoint.transmit_flags())
     })
 }
@@ -215,7 +230,7 @@ unsafe extern "C" fn inject(
     count(|| unsafe {
         let endpoint: &Endpoint = ep(endpoint)?;
         let (place, context) = (place(address, key)?, core::ptr::null_mut());
-        let transfer = Transfer { memory: lend(buffer, length)?, peer, place, data: None, context };
+        let transfer = Transfer { memory: lend(buffer, length)?, peer, place, pieces: Vec::new(), data: None, context };
         endpoint.core.inject_write(transfer, endpoint.transmit_flags())
     })
 }
@@ -235,7 +250,8 @@ unsafe extern "C" fn writedata(
     count(|| unsafe {
         let endpoint: &Endpoint = ep(endpoint)?;
         let place = place(address, key)?;
-        let transfer = Transfer { memory: lend(buffer, length)?, peer, place, data: Some(data), context };
+        let transfer =
+            Transfer { memory: lend(buffer, length)?, peer, place, pieces: Vec::new(), data: Some(data), context };
         endpoint.core.write(transfer, endpoint.transmit_flags())
     })
 }
@@ -253,7 +269,8 @@ unsafe extern "C" fn injectdata(
     count(|| unsafe {
         let endpoint: &Endpoint = ep(endpoint)?;
         let (place, context) = (place(address, key)?, core::ptr::null_mut());
-        let transfer = Transfer { memory: lend(buffer, length)?, peer, place, data: Some(data), context };
+        let transfer =
+            Transfer { memory: lend(buffer, length)?, peer, place, pieces: Vec::new(), data: Some(data), context };
         endpoint.core.inject_write(transfer, endpoint.transmit_flags())
     })
 }

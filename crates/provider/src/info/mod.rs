@@ -12,6 +12,7 @@ use weft_libfabric::abi::{FI_LOG_INFO, FI_NUMERICHOST, FI_PROV_ATTR_ONLY, FI_SOU
 
 use self::hints::{Hints, Refused, Wish};
 use self::list::List;
+pub(crate) use self::offer::PIECES;
 use self::offer::{Mismatch, Offer};
 use self::spots::{Spot, Wanted, spots};
 use crate::addresses::resolve::{Lookup, name, resolve};

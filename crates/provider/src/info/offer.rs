@@ -205,7 +205,7 @@ fn transmit(version: u32, hints: &Hints, caps: u64, limits: &EndpointSettings) -
         inject_size: limits.inject_bytes as usize,
         size: REQUESTS,
         iov_limit: PIECES,
-        rma_iov_limit: 1,
+        rma_iov_limit: PIECES,
         tclass: 0,
     };
     let Some(wanted) = &hints.transmit else { return Ok(attributes) };
@@ -215,7 +215,7 @@ fn transmit(version: u32, hints: &Hints, caps: u64, limits: &EndpointSettings) -
     bits("tx_attr.comp_order", wanted.comp_order, FI_ORDER_NONE)?;
     size("tx_attr.inject_size", wanted.inject_size, attributes.inject_size)?;
     size("tx_attr.iov_limit", wanted.iov_limit, PIECES)?;
-    size("tx_attr.rma_iov_limit", wanted.rma_iov_limit, 1)?;
+    size("tx_attr.rma_iov_limit", wanted.rma_iov_limit, PIECES)?;
     size("tx_attr.size", wanted.size, MOST_REQUESTS)?;
     attributes.op_flags = wanted.op_flags;
     attributes.size = or(wanted.size, REQUESTS);
