@@ -5,15 +5,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use weft_base::{DomainId, PeerId};
+use weft_base::{DomainId, MessageNumber, PeerId, Stag};
 use weft_memory::{Access, Combine, Element, Region};
-use weft_mpa::{Initiator, Offer};
+use weft_mpa::{Extensions, Initiator, Offer};
 use weft_nic::{
-    AtomicPost, Completed, Completions, EndpointAttributes, EndpointFailure, EndpointSettings, Event, Level, Match,
-    MessageEndpoint, Progress, ReceivePost, RemotePlace, SendPost, Settings, TransferPost,
+    Address, AtomicPost, Completed, Completions, ConnectionError, EndpointAttributes, EndpointFailure,
+    EndpointSettings, Event, Level, Match, MessageEndpoint, Progress, ReceivePost, RemotePlace, SendPost, Settings,
+    TransferPost,
 };
 use weft_simulate::{Behaviour, RawPeer, SimulatedClock, SimulatedNetwork, SimulatedNic, World};
+use weft_wire::ddp::{Header, Target};
 use weft_wire::message::Hello;
+use weft_wire::rdmap::{Control, Opcode};
 
 /// Virtual time in which everything here happens.
 const LIMIT: Duration = Duration::from_secs(100);
@@ -195,19 +198,7 @@ fn an_old_hello_of_a_peer_that_answered_since_is_refused_at_once() {
         let (world, here, there) = usual();
         connect(&world, &here, &there);
         let mut raw = RawPeer::connect(&world, here.endpoint.address().ways[0]).unwrap();
-        let hello = Hello {
-            id: there.endpoint.address().id,
-            wanted: here.endpoint.address().id,
-            serial,
-            packet_bytes: 16_512,
-            data_credits: 16,
-            control_credits: 8,
-            addresses: there.endpoint.address().ways.clone(),
-            nonce: None,
-            proof: None,
-        };
-        let mut bytes = vec![0; hello.length()];
-        hello.emit(&mut bytes);
+        let bytes = hello(&here, there.endpoint.address(), serial);
         let (_, request) = Initiator::start(Offer::default(), &bytes).unwrap();
         let before = world.now();
         raw.send(&here.nic, &request);
@@ -217,6 +208,73 @@ fn an_old_hello_of_a_peer_that_answered_since_is_refused_at_once() {
         // The connection that stood still does.
         connect(&world, &here, &there);
     }
+}
+
+/// What an endpoint with this address says when it connects to `here`.
+fn hello(here: &Side, address: &Address, serial: u64) -> Vec<u8> {
+    let hello = Hello {
+        id: address.id,
+        wanted: here.endpoint.address().id,
+        serial,
+        packet_bytes: 16_512,
+        data_credits: 16,
+        control_credits: 8,
+        addresses: address.ways.clone(),
+        nonce: None,
+        proof: None,
+    };
+    let mut bytes = vec![0; hello.length()];
+    hello.emit(&mut bytes);
+    bytes
+}
+
+/// What its NIC gave up when a peer broke the protocol is over, and is not taken for what was asked for since.
+#[test]
+fn a_peer_that_breaks_the_protocol_ends_each_request_once() {
+    let world = World::new(3, Behaviour { delay: Duration::from_micros(10), ..Behaviour::default() });
+    let here = Side::open(&world, 1, weft_message::Settings::default());
+    let address = Address { id: 77, ..Address::from(SocketAddr::from(([10, 0, 0, 1], 599))) };
+    let peer = here.endpoint.peer(&address).unwrap();
+    const EACH: u64 = 30;
+    for round in 1..=20 {
+        let mut raw = RawPeer::connect(&world, here.endpoint.address().ways[0]).unwrap();
+        let words = hello(&here, &address, round);
+        let offer = Offer { extensions: Extensions::all(), ..Offer::default() };
+        raw.start_saying(&here.nic, offer, &words, || ()).expect("it is let in");
+        // Who connected says something first.
+        raw.send_segment(&here.nic, &write_of_nothing());
+        for context in 0..EACH {
+            let place = RemotePlace { stag: Stag(0x1234_5600), offset: 0 };
+            match context % 3 {
+                0 => here.endpoint.read(TransferPost::new(peer, vec![0; 100], place).context(context)),
+                1 => here
+                    .endpoint
+                    .write(TransferPost::new(peer, vec![0; 9], place).level(Level::Delivered).context(context)),
+                _ => here.endpoint.atomic(atomic(peer, place, Combine::Sum, 1, context)),
+            }
+            .unwrap();
+        }
+        world.run(&[&here.nic], Duration::from_millis(10), || false);
+        assert_eq!(here.count(), 0, "it has answered nothing");
+        // No packet begins like that.
+        raw.send_segment(&here.nic, &send(1, &[0xff; 40]));
+        assert!(world.run(&[&here.nic], LIMIT, || here.count() as u64 == EACH), "round {round}: {}", here.count());
+        let mut events = here.take();
+        events.sort_by_key(|event| event.context);
+        assert_eq!(events.iter().map(|event| event.context).collect::<Vec<_>>(), (0..EACH).collect::<Vec<_>>());
+        for event in &events {
+            assert_eq!(event.outcome, Err(EndpointFailure::Lost(ConnectionError::Protocol)), "round {round}");
+        }
+    }
+}
+
+fn write_of_nothing() -> Vec<u8> {
+    segment(Opcode::Write, Target::Tagged { stag: Stag(0), offset: 0 }, &[])
+}
+
+fn send(number: u32, payload: &[u8]) -> Vec<u8> {
+    let target = Target::Untagged { word: 0, queue: 0, number: MessageNumber(number), offset: 0 };
+    segment(Opcode::Send, target, payload)
 }
 
 #[test]
@@ -336,4 +394,11 @@ fn messages_beyond_the_credits_wait_and_come_in_order() {
     let received: Vec<_> = there.take().iter().map(result).collect();
     assert_eq!(received, (0..MESSAGES).collect::<Vec<_>>());
     assert!(here.take().iter().all(|event| event.outcome == Ok(())));
+}
+fn segment(opcode: Opcode, target: Target, payload: &[u8]) -> Vec<u8> {
+    let header = Header { last: true, control: Control { opcode }.emit(), target };
+    let mut bytes = vec![0; header.length()];
+    header.emit(&mut bytes);
+    bytes.extend_from_slice(payload);
+    bytes
 }

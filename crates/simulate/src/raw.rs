@@ -47,8 +47,19 @@ impl RawPeer {
     }
 
     /// Goes through MPA's start-up as an initiator. `None` when it came to nothing.
-    pub fn start(&mut self, nic: &SimulatedNic, offer: Offer, mut meanwhile: impl FnMut()) -> Option<Agreement> {
-        let (initiator, request) = Initiator::start(offer, b"").ok()?;
+    pub fn start(&mut self, nic: &SimulatedNic, offer: Offer, meanwhile: impl FnMut()) -> Option<Agreement> {
+        self.start_saying(nic, offer, b"", meanwhile)
+    }
+
+    /// As [`RawPeer::start`], with this private data.
+    pub fn start_saying(
+        &mut self,
+        nic: &SimulatedNic,
+        offer: Offer,
+        private_data: &[u8],
+        mut meanwhile: impl FnMut(),
+    ) -> Option<Agreement> {
+        let (initiator, request) = Initiator::start(offer, private_data).ok()?;
         self.send(nic, &request);
         let mut state = Some(initiator);
         let mut agreement = None;
