@@ -1,6 +1,7 @@
 //! The content of an address vector.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::SocketAddr;
 
 use weft::endpoint::Address;
@@ -11,8 +12,9 @@ use weft_libfabric::abi::fi_addr_t;
 pub(super) struct Entries {
     addresses: Vec<Option<Address>>,
     free: Vec<usize>,
-    by_id: HashMap<u64, usize>,
-    by_way: HashMap<SocketAddr, usize>,
+    /// An address may have several places: the oldest that is left counts.
+    by_id: HashMap<u64, Vec<usize>>,
+    by_way: HashMap<SocketAddr, Vec<usize>>,
 }
 
 impl Entries {
@@ -23,14 +25,14 @@ impl Entries {
 
     /// The place of an address: see [`super::vector::AddressVector::index_of`].
     pub(super) fn find(&self, address: &Address) -> Option<fi_addr_t> {
-        if let Some(index) = self.by_id.get(&address.id) {
+        if let Some(index) = self.by_id.get(&address.id).and_then(|places| places.first()) {
             return Some(*index as fi_addr_t);
         }
         let same = |index: &&usize| {
             let id = self.addresses[**index].as_ref().map_or(0, |entry| entry.id);
             id == 0 || address.id == 0 || id == address.id
         };
-        let index = address.ways.iter().filter_map(|way| self.by_way.get(way)).find(same)?;
+        let index = address.ways.iter().filter_map(|way| self.by_way.get(way)).flatten().find(same)?;
         Some(*index as fi_addr_t)
     }
 
@@ -41,10 +43,10 @@ impl Entries {
             self.addresses.len() - 1
         });
         if address.id != 0 {
-            self.by_id.entry(address.id).or_insert(index);
+            self.by_id.entry(address.id).or_default().push(index);
         }
         for way in &address.ways {
-            self.by_way.entry(*way).or_insert(index);
+            self.by_way.entry(*way).or_default().push(index);
         }
         self.addresses[index] = Some(address);
         index as fi_addr_t
@@ -54,14 +56,22 @@ impl Entries {
     pub(super) fn remove(&mut self, index: fi_addr_t) -> Option<Address> {
         let index = usize::try_from(index).ok()?;
         let address = self.addresses.get_mut(index)?.take()?;
-        self.by_id.retain(|_, at| *at != index);
+        forget(&mut self.by_id, &address.id, index);
         for way in &address.ways {
-            if self.by_way.get(way) == Some(&index) {
-                self.by_way.remove(way);
-            }
+            forget(&mut self.by_way, way, index);
         }
         self.free.push(index);
         Some(address)
+    }
+}
+
+/// A place has this no more.
+fn forget<K: Eq + Hash>(places: &mut HashMap<K, Vec<usize>>, key: &K, index: usize) {
+    if let Some(of_key) = places.get_mut(key) {
+        of_key.retain(|place| *place != index);
+        if of_key.is_empty() {
+            places.remove(key);
+        }
     }
 }
 
@@ -87,6 +97,21 @@ mod tests {
         assert_eq!(entries.insert(one.clone()), 0);
         assert_eq!(entries.find(&one), Some(0));
         assert_eq!(entries.get(FI_ADDR_NOTAVAIL), None);
+    }
+
+    #[test]
+    fn an_address_that_is_there_twice_stays_when_one_place_is_given_up() {
+        for given_up in [0, 1] {
+            let mut entries = Entries::default();
+            let both = address(1, &["192.0.2.1:7"]);
+            assert_eq!((entries.insert(both.clone()), entries.insert(both.clone())), (0, 1));
+            assert_eq!(entries.find(&both), Some(0));
+            entries.remove(given_up);
+            assert_eq!(entries.find(&both), Some(1 - given_up));
+            assert_eq!(entries.find(&address(0, &["192.0.2.1:7"])), Some(1 - given_up));
+            entries.remove(1 - given_up);
+            assert_eq!(entries.find(&both), None);
+        }
     }
 
     #[test]
