@@ -471,6 +471,16 @@ impl QueuePair {
         self.set_state(state);
     }
 
+    /// It goes, and nobody wants to hear of its receive requests.
+    pub(crate) fn discard_receives(&self, registry: &Registry) {
+        if self.shares_receives {
+            return;
+        }
+        let requests = self.receives.close();
+        requests.iter().for_each(|request| registry.unpin_gather(&request.sink));
+        self.receives.release(requests.len());
+    }
+
     fn set_state(&self, state: State) {
         self.state.store(state as u8, Ordering::SeqCst);
         self.turnstile.turn();

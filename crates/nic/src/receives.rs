@@ -87,6 +87,11 @@ impl ReceiveQueue {
         core::mem::take(&mut waiting.requests)
     }
 
+    /// Gives back the places of requests that will not complete.
+    pub(crate) fn release(&self, count: usize) {
+        self.completions.release(count);
+    }
+
     /// For one frame: the oldest requests, as the stream needs them.
     pub(crate) fn source(&self) -> Source<'_> {
         Source(self)

@@ -293,6 +293,31 @@ fn a_write_with_immediate_data_is_seen_when_it_is_there() {
 }
 
 #[test]
+fn writes_with_immediate_data_that_cannot_be_posted_use_up_no_credit() {
+    let group = Group::new(Kind::plain(Progress::Hybrid), 2);
+    let [a, b] = &group.ends[..] else { panic!() };
+    let region = group.domain.allocate(4096, Access::all()).unwrap();
+    let place = RemotePlace { stag: region.stag(), offset: region.base() };
+    // Too long to be copied into the request.
+    let write = |context| {
+        a.endpoint.write(TransferPost::new(a.peers[1], bytes(1000, 1), place).data(context).context(context)).unwrap();
+    };
+    write(1);
+    a.done(1);
+    assert_eq!(b.next().data, Some(1));
+    let full: Vec<_> = std::iter::from_fn(|| group.domain.register(vec![0; 1], Access::LOCAL_READ).ok()).collect();
+    for context in 2..100 {
+        write(context);
+        let event = a.next();
+        assert_eq!((event.context, event.outcome), (context, Err(EndpointFailure::NoMemory)));
+    }
+    drop(full);
+    write(100);
+    a.done(100);
+    assert_eq!(b.next().data, Some(100));
+}
+
+#[test]
 fn a_receive_of_many_takes_one_message_after_the_other() {
     let group = Group::new(Kind::plain(Progress::Hybrid), 2);
     let [a, b] = &group.ends[..] else { panic!() };

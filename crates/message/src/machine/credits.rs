@@ -20,6 +20,11 @@ impl Allowance {
         self.left -= 1;
     }
 
+    /// One that was taken is not used. Those of a connection that is gone meanwhile went with it.
+    pub(super) fn put_back(&mut self) {
+        self.left = self.granted.min(self.left + 1);
+    }
+
     /// The peer gives some back. Returns whether it may: not more than were taken.
     pub(super) const fn refill(&mut self, count: u16) -> bool {
         let fits = count <= self.granted - self.left;

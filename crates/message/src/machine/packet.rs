@@ -266,4 +266,10 @@ impl<H: Host> Machine<H> {
         entry.reserving = !possible;
         possible
     }
+
+    /// Gives back the credit that [`Machine::reserve_packet`] has taken: what it was for was not posted, so the peer will never give it back.
+    pub fn return_packet(&mut self, peer: PeerId) {
+        self.peers.at(peer).data.put_back();
+        self.peers.wake(peer);
+    }
 }

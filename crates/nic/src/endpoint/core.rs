@@ -147,6 +147,7 @@ impl Core {
             || !self.unproven.is_empty()
             || self.waiting.has_some()
             || !self.joint.to_connect.is_empty()
+            || !self.stalled.is_empty()
             || self.wake_at.is_some_and(|at| at <= now)
     }
 
@@ -238,6 +239,9 @@ impl Core {
             return link.early.push_back(*completion);
         }
         let peer = link.peer;
+        if !link.is_heard() {
+            return;
+        }
         let handled = if completion.kind == CompletionKind::ReceiveImmediate {
             self.report_remote_write(peer, u64::from(completion.length), completion.immediate);
             Some(self.machine.handle_other_packet(peer))
@@ -263,6 +267,9 @@ impl Core {
         let Some(link) = self.links.get(key.0).filter(|link| link.takes(queue_pair, packet.len())) else {
             return false;
         };
+        if !link.is_heard() {
+            return true;
+        }
         if self.machine.handle_packet(link.peer, packet, now, &mut self.joint).is_err() {
             // As above.
             self.break_link(key);

@@ -223,6 +223,12 @@ impl Link {
         length <= self.slot_bytes as usize && !self.phase.is_early() && Arc::ptr_eq(&self.queue_pair, queue_pair)
     }
 
+    /// Whether what comes is for the messages' machine: not what comes late, on a connection that both sides have agreed to close, for there may be another one by then; nor what
+    /// comes from a peer that has broken the protocol.
+    pub(super) fn is_heard(&self) -> bool {
+        self.phase == Phase::Up && !self.is_broken
+    }
+
     /// Whether another packet may be posted. Makes a slot for it if need be.
     pub(super) fn has_room(&mut self) -> bool {
         self.phase == Phase::Up && self.has_place() && (!self.free.is_empty() || self.add_slot())
@@ -315,9 +321,41 @@ impl Link {
     }
 }
 
+impl Drop for Link {
+    /// Receive requests that no connection has taken give their memory and their places back.
+    fn drop(&mut self) {
+        self.queue_pair.discard_receives(&self.registry);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_that_was_never_connected_gives_everything_back() {
+        let limits = weft_memory::Limits { regions: 40, ..weft_memory::Limits::default() };
+        let registry = Registry::new(7, limits);
+        let domain = registry.allocate_domain().unwrap();
+        let turnstile = Arc::new(Turnstile::default());
+        let settings = Settings::default();
+        // Places for one link.
+        let completions = Arc::new(CompletionQueue::new(usize::from(slots(&settings)), Arc::clone(&turnstile)));
+        let parts = Parts {
+            endpoint: 0,
+            registry: &registry,
+            domain,
+            completions: &completions,
+            turnstile: &turnstile,
+            settings: &settings,
+        };
+        for _ in 0..100 {
+            let link = Link::new(PeerId(1), LinkKey(0), Phase::Opening(0), &parts).unwrap();
+            let refused = link.queue_pair.receives().post(&registry, ReceiveRequest { id: 0, sink: Gather::empty() });
+            assert!(refused.is_err(), "all places are taken");
+        }
+        assert!(completions.is_empty(), "nobody is told");
+    }
 
     #[test]
     fn ids_say_what_they_are_for() {

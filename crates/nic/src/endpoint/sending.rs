@@ -174,10 +174,15 @@ impl Core {
     fn post_user(&mut self, peer: PeerId, number: u32) -> bool {
         match self.joint.transfers.get_mut(number) {
             Some(Transfer::User(transfer)) => {
-                if transfer.needs_credit() && !self.machine.reserve_packet(peer) {
+                let (needs_credit, before) = (transfer.needs_credit(), transfer.under_way);
+                if needs_credit && !self.machine.reserve_packet(peer) {
                     return false;
                 }
-                self.post_transfer(peer, number)
+                let went_on = self.post_transfer(peer, number);
+                if needs_credit && !self.is_under_way(number, before) {
+                    self.machine.return_packet(peer);
+                }
+                went_on
             }
             Some(Transfer::Atomic(_)) => self.post_atomic(peer, number),
             _ => {
@@ -185,6 +190,11 @@ impl Core {
                 true
             }
         }
+    }
+
+    /// Whether more work requests of a transfer are under way than `before`.
+    fn is_under_way(&self, number: u32, before: u32) -> bool {
+        matches!(self.joint.transfers.get(number), Some(Transfer::User(transfer)) if transfer.under_way > before)
     }
 
     /// The work at the head of a peer's list is posted whole, or over.
