@@ -226,7 +226,7 @@ impl Link {
     /// Whether what comes is for the messages' machine: not what comes late, on a connection that both sides have agreed to close, for there may be another one by then; nor what
     /// comes from a peer that has broken the protocol.
     pub(super) fn is_heard(&self) -> bool {
-        self.phase == Phase::Up && !self.is_broken
+        self.phase != Phase::Ending && !self.is_broken
     }
 
     /// Whether another packet may be posted. Makes a slot for it if need be.
@@ -347,6 +347,7 @@ mod tests {
             domain,
             completions: &completions,
             turnstile: &turnstile,
+            is_guarded: false,
             settings: &settings,
         };
         for _ in 0..100 {
