@@ -145,3 +145,49 @@ impl Budget {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use slotmap::SlotMap;
+
+    use super::*;
+
+    #[test]
+    fn it_is_scarce_from_half_of_it_on_and_while_anything_waits() {
+        let mut budget = Budget::new(1000, 1);
+        assert!(budget.take(500) && !budget.is_scarce());
+        assert!(budget.take(1) && budget.is_scarce());
+        budget.release(1);
+        assert!(!budget.is_scarce());
+        budget.wait(IncomingKey::default(), 1001);
+        assert!(budget.is_scarce());
+        budget.leave();
+        assert!(!budget.is_scarce() && !budget.take(501) && budget.take(500));
+    }
+
+    #[test]
+    fn those_that_wait_are_looked_at_in_turn_few_at_a_time_and_those_that_never_fit_not_at_all() {
+        let mut budget = Budget::new(1000, 100);
+        let mut keys = SlotMap::with_key();
+        let mut wait = |budget: &mut Budget, cost| {
+            let key: IncomingKey = keys.insert(());
+            budget.wait(key, cost);
+            key
+        };
+        for _ in 0..50 {
+            wait(&mut budget, 1001);
+        }
+        assert_eq!(budget.looks(), 0);
+        let fitting: Vec<_> = (0..40).map(|_| wait(&mut budget, 1000)).collect();
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            assert_eq!(budget.looks(), LOOKS);
+            for _ in 0..LOOKS {
+                let key = budget.next_waiting().expect("they wait");
+                seen.push(key);
+                budget.wait_on(key);
+            }
+        }
+        assert_eq!((&seen[..40], &seen[40..]), (&fitting[..], &fitting[..8]));
+    }
+}
