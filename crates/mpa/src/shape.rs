@@ -342,6 +342,29 @@ mod tests {
         }
     }
 
+    /// RFC 5044 section 4.3: where TCP's sequence number begins anew, markers stand as they stood before, and say what they said.
+    #[test]
+    fn nothing_changes_where_32_bits_of_the_position_wrap() {
+        const WRAP: u64 = 1 << 32;
+        for spacing in MarkerSpacing::ALL {
+            let grid = Grid::new(Some(spacing));
+            for start in (WRAP - 4096..WRAP + 4096).step_by(4) {
+                for ulpdu_length in [0, 8, 500, 1448, 4000, 5001] {
+                    let shape = grid.shape(StreamPosition(start), ulpdu_length);
+                    let (length, markers) = by_walking(start, ulpdu_length, grid);
+                    assert_eq!(shape.wire_length, length, "{start:#x} {ulpdu_length}");
+                    assert_eq!(shape.markers().collect::<Vec<_>>(), markers);
+                    assert_eq!(shape.end().0, start + u64::from(length), "{start:#x} {ulpdu_length}");
+                    // As anywhere else in the stream.
+                    let early = grid.shape(StreamPosition(start % 8192), ulpdu_length);
+                    for at in shape.markers() {
+                        assert_eq!(shape.pointer(at), early.pointer(at), "{start:#x} {ulpdu_length}");
+                    }
+                }
+            }
+        }
+    }
+
     /// RFC 5044 section 3: up to 64768 bytes. So no marker of a conforming FPDU is too far from its length field.
     #[test]
     fn the_largest_ulpdu_can_be_marked_wherever_it_begins() {
