@@ -171,12 +171,23 @@ impl Endpoint {
     /// Waits for a peer's request, as long as it takes.
     pub(crate) fn next_request(&self, listener: &Listener) -> Result<IncomingConnection, Failure> {
         loop {
-            match listener.accept(Some(GLANCE)) {
-                Ok(request) => return Ok(request),
-                Err(Error::TimedOut(_)) if self.interrupt.has_come() => return Err(Failure::Interrupted),
-                Err(Error::TimedOut(_)) => {}
-                Err(error) => return Err(Failure::Runtime(format!("cannot accept: {error}"))),
+            if let Some(request) = self.next_request_within(listener, None)? {
+                return Ok(request);
             }
+        }
+    }
+
+    /// Waits for a peer's request for a moment, or for this time.
+    pub(crate) fn next_request_within(
+        &self,
+        listener: &Listener,
+        longest: Option<Duration>,
+    ) -> Result<Option<IncomingConnection>, Failure> {
+        match listener.accept(Some(longest.unwrap_or(GLANCE))) {
+            Ok(request) => Ok(Some(request)),
+            Err(Error::TimedOut(_)) if self.interrupt.has_come() => Err(Failure::Interrupted),
+            Err(Error::TimedOut(_)) => Ok(None),
+            Err(error) => Err(Failure::Runtime(format!("cannot accept: {error}"))),
         }
     }
 
@@ -297,6 +308,16 @@ impl Link {
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<usize, LinkError> {
         let completion = self.wait(&self.receives)?;
         self.take(completion, buffer)
+    }
+
+    /// Whether a message has come, or the end.
+    pub(crate) fn has_come(&self) -> bool {
+        !self.receives.is_empty()
+    }
+
+    /// How long the peer is waited for.
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
     }
 
     fn take(&self, completion: WorkCompletion, buffer: &mut [u8]) -> Result<usize, LinkError> {

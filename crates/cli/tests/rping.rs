@@ -212,3 +212,30 @@ fn a_write_to_a_wrong_stag_is_terminated() {
     assert_eq!(server.code, Some(1));
     assert!(server.text.contains("0xdeadbeef") && server.text.contains("STag"), "{}", server.text);
 }
+
+#[test]
+fn a_server_for_many_has_no_thread_for_each_that_says_nothing() {
+    const SILENT: usize = 40;
+    let server = Running::start(&["rping", "-s", "-P", "-a", "127.0.0.1", "-p", "0"]);
+    let port = server.port();
+    let context = weft::verbs::Context::open().unwrap();
+    let domain = context.allocate_protection_domain().unwrap();
+    let completions = context.create_completion_queue(64).unwrap();
+    let address = format!("127.0.0.1:{port}").parse().unwrap();
+    let silent: Vec<_> = (0..SILENT)
+        .map(|_| {
+            let options = weft::verbs::QueuePairOptions::default();
+            let queue_pair = domain.create_queue_pair(&completions, &options).unwrap();
+            queue_pair.connect(address, &weft::verbs::ConnectOptions::default()).unwrap();
+            queue_pair
+        })
+        .collect();
+    let threads = std::fs::read_dir(format!("/proc/{}/task", server.id())).unwrap().count();
+    assert!(threads < SILENT / 2, "{threads} threads for {SILENT} clients");
+    // Who speaks is served meanwhile.
+    let client = Running::start(&["rping", "-c", "-a", "127.0.0.1", "-p", &port, "-C", "3", "-V"]).end();
+    assert_eq!(client.code, Some(0), "client: {}", client.text);
+    drop(silent);
+    server.interrupt();
+    server.end();
+}

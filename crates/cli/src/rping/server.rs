@@ -1,6 +1,9 @@
 //! The passive side: does what the client asks for.
 
+use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use weft::verbs::{Access, IncomingConnection, MemoryRegion, WorkRequest};
 
@@ -22,24 +25,55 @@ pub(super) fn run(arguments: &Arguments, address: &str, endpoint: &Endpoint) -> 
     announce(&listener);
     if !arguments.persistent {
         let request = endpoint.next_request(&listener)?;
-        return serve(arguments, endpoint, request);
+        return serve(arguments, &welcome(arguments, endpoint, request)?);
     }
+    let tell = |client, failure| complain(format_args!("weft: client {client}: {failure}"));
+    let mut silent: VecDeque<Silent> = VecDeque::new();
     thread::scope(|scope| {
         loop {
-            match endpoint.next_request(&listener) {
-                Ok(request) => {
-                    scope.spawn(|| {
-                        let client = request.info().remote;
-                        if let Err(failure) = serve(arguments, endpoint, request) {
-                            complain(format_args!("weft: client {client}: {failure}"));
-                        }
-                    });
+            // While some have yet to speak it is looked after them all the time; none of them has a thread for that.
+            let glance = if silent.is_empty() { None } else { Some(GLANCE) };
+            match endpoint.next_request_within(&listener, glance) {
+                Ok(Some(request)) => {
+                    let client = request.info().remote;
+                    match welcome(arguments, endpoint, request) {
+                        Ok(link) => silent.push_back(Silent { client, link, since: Instant::now() }),
+                        Err(failure) => tell(client, failure),
+                    }
                 }
+                Ok(None) => {}
                 Err(Failure::Interrupted) => return Ok(()),
                 Err(failure) => return Err(failure),
             }
+            for _ in 0..silent.len() {
+                let Some(Silent { client, link, since }) = silent.pop_front() else { break };
+                if !link.has_come() {
+                    if since.elapsed() < link.patience() {
+                        silent.push_back(Silent { client, link, since });
+                    } else {
+                        tell(client, LinkError::TimedOut(link.patience()).during("ping 0"));
+                    }
+                    continue;
+                }
+                // It has spoken or gone, which this finds out.
+                scope.spawn(move || {
+                    if let Err(failure) = serve(arguments, &link) {
+                        tell(client, failure);
+                    }
+                });
+            }
         }
     })
+}
+
+/// How often it is looked whether clients have spoken.
+const GLANCE: Duration = Duration::from_millis(2);
+
+/// A client that has connected, and has not spoken yet.
+struct Silent {
+    client: SocketAddr,
+    link: Link,
+    since: Instant,
 }
 
 /// What came of waiting for the next ping.
@@ -48,10 +82,14 @@ enum Next {
     Disconnected,
 }
 
-fn serve(arguments: &Arguments, endpoint: &Endpoint, request: IncomingConnection) -> Result<(), Failure> {
+fn welcome(arguments: &Arguments, endpoint: &Endpoint, request: IncomingConnection) -> Result<Link, Failure> {
     arguments.trace(format_args!("request: {:?}", request.info()));
     let link = endpoint.accept(request)?;
     arguments.trace(format_args!("accepted: {:?}", link.queue_pair.info()));
+    Ok(link)
+}
+
+fn serve(arguments: &Arguments, link: &Link) -> Result<(), Failure> {
     let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
     let sink = link
         .domain
@@ -60,8 +98,8 @@ fn serve(arguments: &Arguments, endpoint: &Endpoint, request: IncomingConnection
     let mut number = 0;
     loop {
         let during = |error: LinkError| error.during(format_args!("ping {number}"));
-        match next(arguments, &link).map_err(during)? {
-            Next::Ping(source) => pong(arguments, &link, &sink, source, number)?,
+        match next(arguments, link).map_err(during)? {
+            Next::Ping(source) => pong(arguments, link, &sink, source, number)?,
             Next::Disconnected => break,
         }
         number += 1;

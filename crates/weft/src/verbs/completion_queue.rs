@@ -48,6 +48,12 @@ impl CompletionQueue {
         self.queue.capacity()
     }
 
+    /// Whether there is no completion to be polled. Does no work of the NIC.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// Takes the oldest completion, if there is one, and lends the calling thread to the NIC for a turn if there is none.
     pub fn poll(&self) -> Option<WorkCompletion> {
         if let Some(completion) = self.take() {
