@@ -20,8 +20,11 @@ pub struct Buffer {
 /// Where the bytes came from, and so how they are given back.
 #[derive(Clone, Copy)]
 enum Origin {
-    Vector { capacity: usize },
-    Pages(Layout),
+    Vector {
+        capacity: usize,
+    },
+    /// Allocated from this address on, with this layout.
+    Pages(NonNull<u8>, Layout),
     Foreign,
 }
 
@@ -34,6 +37,9 @@ impl Buffer {
     /// The alignment of [`Buffer::zeroed`], in bytes: a page.
     pub const PAGE: usize = 4096;
 
+    /// So many bytes and more are taken from the system page by page.
+    const LARGE: usize = 128 * 1024;
+
     /// `length` zero bytes that start on a page.
     ///
     /// # Errors
@@ -43,10 +49,19 @@ impl Buffer {
             return Ok(Vec::new().into());
         }
         let out_of_memory = MemoryError::OutOfMemory { length: length as u64 };
-        let layout = Layout::from_size_align(length, Self::PAGE).map_err(|_| out_of_memory)?;
+        // The system has zeroed pages, and takes them when they are touched first. It hands them out as they are only for the alignment that everything has.
+        let layout = if length >= Self::LARGE {
+            length.checked_add(Self::PAGE).and_then(|bytes| Layout::from_size_align(bytes, size_of::<u128>()).ok())
+        } else {
+            Layout::from_size_align(length, Self::PAGE).ok()
+        };
+        let layout = layout.ok_or(out_of_memory)?;
         // SAFETY: The layout's size is not zero.
-        let pointer = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(out_of_memory)?;
-        Ok(Self { pointer, length, origin: Origin::Pages(layout) })
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(out_of_memory)?;
+        let skipped = start.addr().get().next_multiple_of(Self::PAGE) - start.addr().get();
+        // SAFETY: Less than a page, and the allocation is a page longer than `length` unless it starts on one.
+        let pointer = unsafe { start.add(skipped) };
+        Ok(Self { pointer, length, origin: Origin::Pages(start, layout) })
     }
 
     /// Memory that somebody else owns. It is never freed here.
@@ -90,7 +105,7 @@ impl From<Buffer> for Vec<u8> {
                 // SAFETY: These three came from one vector, which was forgotten then as this buffer is now.
                 unsafe { Self::from_raw_parts(buffer.pointer.as_ptr(), buffer.length, capacity) }
             }
-            Origin::Pages(_) | Origin::Foreign => buffer.to_vec(),
+            Origin::Pages(..) | Origin::Foreign => buffer.to_vec(),
         }
     }
 }
@@ -120,7 +135,7 @@ impl Drop for Buffer {
                 drop(unsafe { Vec::from_raw_parts(self.pointer.as_ptr(), self.length, capacity) });
             }
             // SAFETY: Allocated in `zeroed` with this layout; nothing uses it after this.
-            Origin::Pages(layout) => unsafe { dealloc(self.pointer.as_ptr(), layout) },
+            Origin::Pages(start, layout) => unsafe { dealloc(start.as_ptr(), layout) },
             Origin::Foreign => {}
         }
     }

@@ -247,7 +247,8 @@ impl Core {
             Some(self.machine.handle_other_packet(peer))
         } else {
             let (machine, joint) = (&mut self.machine, &mut self.joint);
-            link.look_at_packet(slot, completion.length, |packet| machine.handle_packet(peer, packet, now, joint))
+            let handle = |packet: &[u8]| machine.handle_packet(peer, packet, now, joint);
+            link.look_at_packet(slot, completion.length, &mut self.packet, handle)
         };
         if let Some(link) = self.links.get_mut(key.0) {
             link.post_receive(slot);

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrayvec::ArrayVec;
 use weft_base::{DomainId, Gather, PeerId, Time};
 use weft_memory::{Access, MemoryError, Region, Registry};
 use weft_message::{RESERVED_PACKETS, Settings};
@@ -124,10 +123,12 @@ pub(super) struct Link {
     pub(super) proving: Option<Proving>,
     /// The serial number of the peer's hello.
     pub(super) peer_serial: u64,
-    /// Memory that packets come into. Each slot is a region of its own, so that one can be looked at while others are used.
-    inbox: Vec<Region>,
-    /// Memory that packets are sent from, as far as it was needed yet.
-    outbox: Vec<Region>,
+    /// Memory that packets come into, all slots in one region: its pages are taken when packets come that can't go the short way.
+    inbox: Region,
+    /// Memory that packets are sent from, once it was needed.
+    outbox: Option<Region>,
+    /// So many of its slots were used yet.
+    opened: u16,
     pub(super) slot_bytes: u32,
     slots: u16,
     /// Slots of the outbox that are free, the one that was used last at the end.
@@ -166,7 +167,7 @@ impl Link {
     pub(super) fn new(peer: PeerId, key: LinkKey, phase: Phase, parts: &Parts<'_>) -> Result<Self, MemoryError> {
         let slots = slots(parts.settings);
         let slot_bytes = parts.settings.packet_bytes;
-        let slot = |_| parts.registry.register_zeroed(parts.domain, slot_bytes as usize, Access::LOCAL_WRITE, 0);
+        let bytes = usize::from(slots) * slot_bytes as usize;
         let attributes = QueuePairAttributes {
             domain: parts.domain,
             send_completions: Arc::clone(parts.completions),
@@ -188,8 +189,9 @@ impl Link {
             early: VecDeque::new(),
             proving: None,
             peer_serial: 0,
-            inbox: (0..slots).map(slot).collect::<Result<_, _>>()?,
-            outbox: Vec::new(),
+            inbox: parts.registry.register_zeroed(parts.domain, bytes, Access::LOCAL_WRITE, 0)?,
+            outbox: None,
+            opened: 0,
             slot_bytes,
             slots,
             free: Vec::new(),
@@ -205,17 +207,29 @@ impl Link {
 
     /// A slot takes a packet (again).
     pub(super) fn post_receive(&self, slot: u16) {
-        let Some(sink) = self.inbox.get(usize::from(slot)).and_then(|region| region.slice(..).ok()) else { return };
+        let Some(sink) = self.inbox.slice(self.range(slot, self.slot_bytes)).ok() else { return };
         let request = ReceiveRequest { id: Purpose::Receive(slot).id(self.key), sink: Gather::from(sink) };
         // Refused only when the queue pair has ended: then nothing comes any more.
         let _ = self.queue_pair.post_receive(&self.registry, request);
     }
 
-    /// Looks at the packet of so many bytes in a slot that was received. `None` when there is no such thing.
-    pub(super) fn look_at_packet<R>(&self, slot: u16, length: u32, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        let region = self.inbox.get(usize::from(slot))?;
-        let length = length.min(self.slot_bytes) as usize;
-        region.view(|bytes| look(&bytes[..length])).ok()
+    /// Looks at the packet of so many bytes in a slot that was received, in `scratch`: others may come into the region meanwhile. `None` when there is no such thing.
+    pub(super) fn look_at_packet<R>(
+        &self,
+        slot: u16,
+        length: u32,
+        scratch: &mut [u8],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Option<R> {
+        let packet = scratch.get_mut(..length.min(self.slot_bytes) as usize)?;
+        self.inbox.read(self.range(slot, 0).start, packet).ok()?;
+        Some(look(packet))
+    }
+
+    /// The first so many bytes of a slot.
+    fn range(&self, slot: u16, length: u32) -> core::ops::Range<u64> {
+        let start = u64::from(slot) * u64::from(self.slot_bytes);
+        start..start + u64::from(length)
     }
 
     /// Whether a packet of so many bytes that has come on this queue pair is for this link, and would have fit its receive request.
@@ -236,15 +250,18 @@ impl Link {
 
     /// One more slot of the outbox. Returns whether there may be another, and there is memory for it.
     fn add_slot(&mut self) -> bool {
-        if self.outbox.len() >= usize::from(self.slots) {
+        if self.opened >= self.slots {
             return false;
         }
-        let length = self.slot_bytes as usize;
-        let region = self.registry.register_zeroed(self.queue_pair.domain(), length, Access::LOCAL_WRITE, 0);
-        let Ok(region) = region else { return false };
-        self.free.push(self.outbox.len() as u16);
-        self.outbox.push(region);
-        true
+        if self.outbox.is_none() {
+            let bytes = usize::from(self.slots) * self.slot_bytes as usize;
+            self.outbox = self.registry.register_zeroed(self.queue_pair.domain(), bytes, Access::LOCAL_WRITE, 0).ok();
+        }
+        if self.outbox.is_some() {
+            self.free.push(self.opened);
+            self.opened += 1;
+        }
+        self.outbox.is_some()
     }
 
     /// Whether another work request may be posted.
@@ -252,28 +269,17 @@ impl Link {
         self.queue_pair.sends_under_way() < self.queue_pair.send_depth()
     }
 
-    /// Has a packet written and posts it. There is room for it. `write` says how long it has become, or that there is none. Returns whether there was one.
-    pub(super) fn post_packet(&mut self, write: impl FnOnce(&mut [u8]) -> Option<usize>) -> bool {
-        let Some(slot) = self.free.pop() else { return false };
-        let region = &mut self.outbox[usize::from(slot)];
-        let mut inline = ArrayVec::new();
-        let written = region.edit(|bytes| {
-            let length = write(bytes)?;
-            if length <= MAX_INLINE {
-                inline.extend(bytes[..length].iter().copied());
-            }
-            Some(length)
-        });
-        let Ok(Some(length)) = written else {
-            self.free.push(slot);
-            return false;
-        };
-        let (slot, payload) = if length <= MAX_INLINE {
-            self.free.push(slot);
-            (None, Payload::Inline(inline))
+    /// Has a packet written, into `scratch`, and posts it. There is room for it. `write` says how long it has become, or that there is none. Returns whether there was one.
+    pub(super) fn post_packet(&mut self, scratch: &mut [u8], write: impl FnOnce(&mut [u8]) -> Option<usize>) -> bool {
+        let most = scratch.len().min(self.slot_bytes as usize);
+        let Some(packet) = write(&mut scratch[..most]).map(|length| &scratch[..length]) else { return false };
+        let (slot, payload) = if packet.len() <= MAX_INLINE {
+            (None, Payload::Inline(packet.iter().copied().collect()))
         } else {
-            // Inside of the region: it was written there.
-            let Ok(slice) = region.slice(..length as u64) else { return true };
+            let (Some(region), Some(slot)) = (&self.outbox, self.free.pop()) else { return true };
+            let range = self.range(slot, packet.len() as u32);
+            // Inside of the region, in a slot that nothing uses.
+            let Ok(slice) = region.write(range.start, packet).and_then(|()| region.slice(range)) else { return true };
             (Some(slot), Payload::Gather(Gather::from(slice)))
         };
         let request = SendRequest {
@@ -303,7 +309,7 @@ impl Link {
         let (_, Purpose::Receive(slot)) = Purpose::of(first.id) else { return None };
         let is_packet = first.kind != CompletionKind::ReceiveImmediate;
         let length = if is_packet { first.length } else { 0 };
-        let looked = self.look_at_packet(slot, length, look);
+        let looked = self.look_at_packet(slot, length, &mut vec![0; length as usize], look);
         self.post_receive(slot);
         looked
     }
@@ -334,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_link_that_was_never_connected_gives_everything_back() {
-        let limits = weft_memory::Limits { regions: 40, ..weft_memory::Limits::default() };
+        let limits = weft_memory::Limits { regions: 1, ..weft_memory::Limits::default() };
         let registry = Registry::new(7, limits);
         let domain = registry.allocate_domain().unwrap();
         let turnstile = Arc::new(Turnstile::default());

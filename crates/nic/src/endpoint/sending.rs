@@ -283,7 +283,11 @@ impl Core {
             Passed::Not if !link.has_room() => {
                 return self.stall(peer);
             }
-            Passed::Not if !link.post_packet(|packet| machine.poll_packet(peer, packet, now, joint)) => return false,
+            Passed::Not
+                if !link.post_packet(&mut self.packet, |packet| machine.poll_packet(peer, packet, now, joint)) =>
+            {
+                return false;
+            }
             Passed::Not => {}
         }
         self.joint.counts.endpoint_packets += 1;
