@@ -151,6 +151,27 @@ impl fmt::Debug for Buffer {
 mod tests {
     use super::*;
 
+    /// Bytes of this process that are in memory.
+    fn resident() -> usize {
+        let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+        pages.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * Buffer::PAGE
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it has no pages")]
+    fn large_buffers_start_on_a_page_and_take_pages_when_they_are_touched() {
+        const LENGTH: usize = 256 << 20;
+        let before = resident();
+        let buffer = Buffer::zeroed(LENGTH).unwrap();
+        assert!(resident().saturating_sub(before) < LENGTH / 2, "{before} bytes before");
+        assert_eq!((buffer.pointer().addr().get() % Buffer::PAGE, buffer.len()), (0, LENGTH));
+        for length in [1, Buffer::PAGE, Buffer::LARGE - 1, Buffer::LARGE, Buffer::LARGE + 1] {
+            let buffer = Buffer::zeroed(length).unwrap();
+            assert_eq!((buffer.pointer().addr().get() % Buffer::PAGE, buffer.len()), (0, length));
+            assert!(buffer.iter().all(|byte| *byte == 0));
+        }
+    }
+
     #[test]
     fn a_vector_comes_back_as_itself() {
         let mut bytes = Vec::with_capacity(100);
