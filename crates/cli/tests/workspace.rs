@@ -46,6 +46,12 @@ const APART: [(&str, &str, &str); 2] = [
     ),
 ];
 
+/// Whose tests, and nothing else of it, may use a crate above it, and why.
+const TESTED_IN: [(&str, &str); 1] = [
+    // The simulator is a network and a clock for the NIC; its own tests run in virtual time.
+    ("weft-nic", "weft-simulate"),
+];
+
 /// Crates that exist for unsafe code: memory, the operating system, a C interface.
 const UNSAFE: [&str; 4] = ["weft-memory", "weft-driver", "weft-libfabric", "weft-provider"];
 
@@ -103,18 +109,24 @@ fn packages(metadata: &Value) -> Vec<Package> {
 }
 
 fn package(value: &Value) -> Package {
+    let name = text(&value["name"]);
+    let is_its_test_world = |dependency: &&Value| {
+        let used = text(&dependency["name"]);
+        dependency["kind"] == "dev" && TESTED_IN.contains(&(name.as_str(), used.as_str()))
+    };
     // A dependency with a path is one of ours; all others come from a registry.
-    let (uses, outside): (Vec<_>, Vec<_>) =
-        list(&value["dependencies"]).partition(|dependency| dependency["path"].is_string());
+    let (uses, outside): (Vec<_>, Vec<_>) = list(&value["dependencies"])
+        .filter(|dependency| !is_its_test_world(dependency))
+        .partition(|dependency| dependency["path"].is_string());
     let begins = |target: &&Value| {
         list(&target["kind"]).any(|kind| kind != "test" && kind != "custom-build" && kind != "example")
     };
     let roots = list(&value["targets"]).filter(begins);
     Package {
-        name: text(&value["name"]),
         uses: uses.into_iter().map(|dependency| text(&dependency["name"])).collect(),
         outside: outside.into_iter().map(|dependency| text(&dependency["name"])).collect(),
         roots: roots.map(|target| text(&target["src_path"])).collect(),
+        name,
     }
 }
 

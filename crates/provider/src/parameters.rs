@@ -98,7 +98,7 @@ pub(crate) static VARIABLES: [Variable; 17] = [
         },
     },
     Variable {
-        name: KEY,
+        name: "KEY",
         possible: "a text of 16 to 1024 bytes that nobody guesses, the same for all processes of the job (32 random bytes in hexadecimal digits, say)",
         help: "A secret of 16 to 1024 bytes that all processes of the job have: others are not let in. Launchers pass it on with the environment. Default: none, \
                whoever reaches the port is let in",

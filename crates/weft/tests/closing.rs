@@ -133,3 +133,27 @@ fn what_only_waits_for_a_receive_does_not_keep_an_endpoint_open_for_ever() {
     let reason = undelivered.reason.expect("a reason");
     assert!(matches!(reason, EndpointFailure::Closed | EndpointFailure::Lost(_)), "{reason:?}");
 }
+
+/// A caller of whom the program knows nothing takes its bytes, and does not keep it from closing.
+#[test]
+fn a_stranger_does_not_keep_an_endpoint_open() {
+    let linger = Some(Duration::from_millis(50));
+    let (end, stranger) = (End::new(Progress::Hybrid, None), End::new(Progress::Caller, linger));
+    let peer = stranger.peer(&end);
+    // It asks again and again, and never looks at an answer, so that what is to be said to it piles up.
+    for tag in 0..400 {
+        stranger.endpoint.send(SendPost::new(peer, content(tag, 4000)).tag(tag)).unwrap();
+    }
+    while end.endpoint.peek(None, Some(Match { tag: 0, ignore: 0 }), None).unwrap().is_none() {
+        stranger.endpoint.progress();
+    }
+    (0..4).for_each(|tag| assert_eq!(end.receive(tag), content(tag, 4000)));
+    let (done, is_done) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _ = end.endpoint.close();
+            done.send(()).unwrap();
+        });
+        is_done.recv_timeout(PATIENCE.unwrap()).expect("the endpoint is closed");
+    });
+}

@@ -140,17 +140,17 @@ impl<H: Host> Machine<H> {
         self.peers.get(peer).is_some_and(super::peer::Peer::is_busy)
     }
 
-    /// Whether anything is still to be done here for what was accepted: to be sent, written, answered, or said. A message that the peer knows of and
-    /// that waits for its program is not, unless `is_promised` says that the application counts it as sent.
+    /// Whether anything is still to be done here with peers that count, for what was accepted: to be sent, written, answered, or said. A message that
+    /// the peer knows of and that waits for its program is not, unless `is_promised` says that the application counts it as sent.
     #[must_use]
-    pub fn owes(&self, is_promised: impl Fn(&H::Send) -> bool) -> bool {
+    pub fn owes(&self, counts: impl Fn(PeerId) -> bool, is_promised: impl Fn(&H::Send) -> bool) -> bool {
         let waits = |send: &Outgoing<H::Send>| match send.stage {
             Stage::Queued | Stage::Streaming { .. } | Stage::Writing { .. } => true,
             Stage::Delivering | Stage::Asked | Stage::Exposed => is_promised(&send.user),
         };
-        !self.calls.is_empty()
-            || self.peers.iter().any(|peer| !peer.queue.is_empty() || !peer.controls.is_empty())
-            || self.outgoing.values().any(waits)
+        self.calls.values().any(|call| counts(call.peer))
+            || self.peers.iter().any(|(id, peer)| !(peer.queue.is_empty() && peer.controls.is_empty()) && counts(id))
+            || self.outgoing.values().any(|send| waits(send) && counts(send.peer))
     }
 
     /// Time has passed: connections that were idle for long are closed. Returns when to call this next.

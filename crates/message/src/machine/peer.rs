@@ -179,8 +179,8 @@ impl Peers {
         self.slots.get(peer.0 as usize)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Peer> {
-        self.slots.iter()
+    pub(super) fn iter(&self) -> impl Iterator<Item = (PeerId, &Peer)> {
+        (0..).map(PeerId).zip(&self.slots)
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (PeerId, &mut Peer)> {

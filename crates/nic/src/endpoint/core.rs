@@ -390,9 +390,8 @@ impl Core {
         if self.closing {
             return Err(EndpointError::Closed);
         }
-        if self.joint.peers.get(peer).is_none() {
-            return Err(EndpointError::UnknownPeer(peer));
-        }
+        let Some(known) = self.joint.peers.get_mut(peer) else { return Err(EndpointError::UnknownPeer(peer)) };
+        known.is_asked = true;
         // What waits for the peers' applications must not keep what is sent next from them: they may wait for that first.
         let (under_way, announced) = (self.joint.sends_under_way, self.joint.sends_announced);
         if under_way - announced >= self.settings.send_depth as usize

@@ -6,6 +6,7 @@ use weft_base::{Clock, Network, PeerId};
 use super::core::Core;
 use super::joint::{Outbound, injected_bytes};
 use super::link::{Link, Phase};
+use super::peers::Peer;
 use super::request::{Completed, EndpointFailure, Event, SendPost, Undelivered};
 use super::transfer::{Transfer, Work};
 use crate::connection::Ending;
@@ -19,20 +20,28 @@ impl Core {
 
     /// Whether something that was accepted has not gone out, to peers that are connected and to those that are yet to be. What is laid out goes
     /// before a graceful end. A message of which the peer knows, and which waits for its program to receive it, is owed only if it is kept here.
+    /// To callers of whom the application knows nothing, nothing is owed: they may be strangers who want to keep the endpoint open.
     pub(super) fn owes(&self) -> bool {
-        let waits = !self.joint.listed.is_empty() || !self.stalled.is_empty() || !self.patient.is_empty();
-        let is_posted = |link: &Link| link.phase == Phase::Up && link.queue_pair.sends_under_way() > 0;
-        waits
-            || self.held_back
-            || self.joint.transfers.iter().any(|(_, transfer)| !matches!(transfer, Transfer::Protocol(_)))
-            || self.joint.peers.iter().any(|peer| !peer.work.is_empty())
-            || self.links.iter().any(|(_, link)| is_posted(link))
-            || self.machine.owes(Outbound::is_kept)
+        self.leaves_undone(|peer| self.is_known(peer), Outbound::is_kept)
     }
 
-    /// Whether nothing at all is under way that this side has begun.
+    /// Whether nothing at all is under way that this side has begun, or is to answer.
     pub(super) fn is_quiet(&self) -> bool {
-        !self.owes() && !self.machine.owes(|_| true)
+        !self.leaves_undone(|_| true, |_| true)
+    }
+
+    fn leaves_undone(&self, counts: impl Fn(PeerId) -> bool, is_promised: impl Fn(&Outbound) -> bool) -> bool {
+        let is_posted = |link: &Link| link.phase == Phase::Up && link.queue_pair.sends_under_way() > 0;
+        self.held_back
+            || self.stalled.iter().chain(&self.patient).any(|peer| counts(*peer))
+            || self.joint.transfers.iter().any(|(_, transfer)| !matches!(transfer, Transfer::Protocol(_)))
+            || self.joint.peers.iter().any(|peer| !peer.work.is_empty())
+            || self.links.iter().any(|(_, link)| counts(link.peer) && is_posted(link))
+            || self.machine.owes(counts, is_promised)
+    }
+
+    fn is_known(&self, peer: PeerId) -> bool {
+        self.joint.peers.get(peer).is_some_and(Peer::is_known)
     }
 
     /// What has not been delivered since closing began.
@@ -54,9 +63,10 @@ impl Core {
         }
     }
 
-    /// Whether all connections have ended.
-    pub(super) fn has_ended(&self) -> bool {
-        self.links.iter().all(|(_, link)| link.queue_pair.state().has_ended())
+    /// Whether all connections have ended, or with `known` those with peers that the application knows of.
+    pub(super) fn has_ended(&self, known: bool) -> bool {
+        let counts = |link: &Link| !known || self.is_known(link.peer);
+        self.links.iter().all(|(_, link)| !counts(link) || link.queue_pair.state().has_ended())
     }
 
     /// Ends what is left: everything under way fails.

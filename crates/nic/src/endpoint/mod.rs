@@ -310,7 +310,8 @@ impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
         self.nic.wait_until_slowly(Some(untaken), || self.ask(|core, _| core.is_quiet()).unwrap_or(true));
         self.ask(|core, engine| core.begin_end(engine));
         // A connection that waits for its peer to close ends by itself when the peer's host has everything.
-        self.nic.wait_until_slowly(self.linger, || self.ask(|core, _| core.has_ended()).unwrap_or(true));
+        self.nic.wait_until_slowly(self.linger, || self.ask(|core, _| core.has_ended(true)).unwrap_or(true));
+        self.nic.wait_until_slowly(Some(untaken), || self.ask(|core, _| core.has_ended(false)).unwrap_or(true));
         self.ask(|core, engine| core.end(engine));
         let undelivered = self.ask(|core, _| core.undelivered()).flatten();
         let removed = self.nic.front().command().remove_messenger(self.number);

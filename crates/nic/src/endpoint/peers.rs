@@ -17,6 +17,8 @@ pub(super) struct Peer {
     pub(super) id: u64,
     /// The application has named it. Else it has called by itself, and where it is stands on its own word.
     is_named: bool,
+    /// The application has asked for something with it.
+    pub(super) is_asked: bool,
     /// Where it was when it was connected last, as its packets said; whether it had proved that it has our key.
     met: Option<(IpAddr, bool)>,
     /// This endpoint itself.
@@ -44,11 +46,17 @@ pub(super) struct Peer {
 }
 
 impl Peer {
+    /// Whether the application knows of it: it has named it, or asked for something with it. Others are callers that nobody waits for.
+    pub(super) fn is_known(&self) -> bool {
+        self.is_named || self.is_asked
+    }
+
     fn new(address: Address, is_self: bool) -> Self {
         Self {
             address,
             id: 0,
             is_named: true,
+            is_asked: false,
             met: None,
             is_self,
             link: None,
