@@ -9,7 +9,7 @@ use weft_base::{DomainId, MessageNumber, PeerId, Stag};
 use weft_memory::{Access, Combine, Element, Region};
 use weft_mpa::{Extensions, Initiator, Offer};
 use weft_nic::{
-    Address, AtomicPost, Completed, Completions, ConnectionError, EndpointAttributes, EndpointFailure,
+    Address, AtomicPost, Completed, Completions, ConnectionError, EndpointAttributes, EndpointError, EndpointFailure,
     EndpointSettings, Event, Level, Match, MessageEndpoint, Progress, ReceivePost, RemotePlace, SendPost, Settings,
     TransferPost,
 };
@@ -42,12 +42,16 @@ struct Side {
 
 impl Side {
     fn open(world: &World, id: u64, messages: weft_message::Settings) -> Self {
+        Self::with(world, id, EndpointSettings { messages, ..EndpointSettings::default() })
+    }
+
+    fn with(world: &World, id: u64, settings: EndpointSettings) -> Self {
         let nic = world.nic(Settings { progress: Progress::Caller, ..Settings::default() });
         let domain = nic.registry().allocate_domain().unwrap();
         let exposed = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
         let window = nic.registry().register_zeroed(domain, WINDOW, exposed, 0).unwrap();
         let inbox = Arc::new(Inbox::default());
-        let settings = EndpointSettings { messages, linger: Some(Duration::ZERO), ..EndpointSettings::default() };
+        let settings = EndpointSettings { linger: Some(Duration::ZERO), ..settings };
         let bind = SocketAddr::from(([10, 0, 0, 1], 500 + id as u16));
         let attributes = EndpointAttributes { settings, ..EndpointAttributes::at(bind) };
         let completions = Arc::clone(&inbox) as Arc<dyn Completions>;
@@ -350,6 +354,39 @@ fn idle_connections_are_closed_and_opened_again() {
         world.run(&[&here.nic, &there.nic], Duration::from_millis(50), || false);
         assert!(here.count() == 0 && there.count() == 0, "nobody is told");
     }
+}
+
+/// Without it the NIC's thread would sleep through the time at which an idle connection is to be closed.
+#[test]
+fn what_happens_by_itself_has_its_time() {
+    let timeout = Duration::from_secs(1);
+    let messages = weft_message::Settings { idle_timeout: Some(timeout), ..weft_message::Settings::default() };
+    let (world, here, there) = two(messages);
+    connect(&world, &here, &there);
+    for side in [&here, &there] {
+        let at = side.nic.next_deadline().expect("a time");
+        assert!(at <= world.now() + timeout, "{at:?} at {:?}", world.now());
+    }
+}
+
+#[test]
+fn the_end_of_a_request_makes_room_for_another() {
+    const DEPTH: usize = 4;
+    let world = World::new(1, Behaviour { delay: Duration::from_micros(10), ..Behaviour::default() });
+    let here = Side::with(&world, 1, EndpointSettings { send_depth: DEPTH as u32, ..EndpointSettings::default() });
+    let there = Side::open(&world, 2, weft_message::Settings::default());
+    let peer = connect(&world, &here, &there);
+    let write = |context: u64| here.endpoint.write(write(peer, there.place(0), context));
+    for round in 0..5 {
+        (0..DEPTH).for_each(|number| write(number as u64).unwrap());
+        assert_eq!(write(99), Err(EndpointError::Again), "round {round}: one too many");
+        run(&world, [&here, &there], [DEPTH, 0]);
+        assert!(here.take().iter().all(|event| event.outcome == Ok(())));
+    }
+}
+
+fn write(peer: PeerId, place: RemotePlace, context: u64) -> TransferPost {
+    TransferPost::new(peer, vec![1; 8], place).context(context)
 }
 
 #[test]
