@@ -288,6 +288,53 @@ impl Watch for Machine {
     }
 }
 
+/// What the thread was told, in order.
+#[derive(Default)]
+struct Told(std::sync::Mutex<Vec<Option<Duration>>>);
+
+impl Watch for Told {
+    fn sleep(&self, _: Option<Duration>) {}
+
+    fn set_packets(&self, _: bool) {}
+
+    fn set_timer(&self, after: Duration) {
+        self.0.lock().unwrap().push(Some(after));
+    }
+
+    fn wake(&self) {
+        self.0.lock().unwrap().push(None);
+    }
+}
+
+/// The first caller who comes turns off what would wake the thread, so it leaves a timer behind when it lets go: one, not one a visit.
+#[test]
+fn who_comes_first_leaves_a_timer_behind() {
+    let away = Duration::from_micros(200);
+    let handover = Handover::<AtomicBool>::new(away);
+    let told = Told::default();
+    handover.depart(&told);
+    assert!(told.0.lock().unwrap().is_empty(), "nobody has come");
+    for _ in 0..3 {
+        handover.arrive(&told);
+        handover.depart(&told);
+        assert_eq!(*told.0.lock().unwrap(), [Some(away)]);
+    }
+    handover.beat();
+    handover.depart(&told);
+    assert_eq!(*told.0.lock().unwrap(), [Some(away); 2], "who was asked to leaves one too");
+}
+
+/// Where callers never run the engine the thread is woken at once instead.
+#[test]
+fn who_lets_go_wakes_the_thread_where_callers_may_not_be_away() {
+    let handover = Handover::<AtomicBool>::new(Duration::ZERO);
+    let told = Told::default();
+    handover.beat();
+    handover.depart(&told);
+    handover.depart(&told);
+    assert_eq!(*told.0.lock().unwrap(), [None], "once");
+}
+
 #[test]
 fn looks_become_rarer_while_callers_come_without_a_pause() {
     let us = Duration::from_micros;
