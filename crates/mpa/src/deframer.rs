@@ -67,7 +67,8 @@ impl Deframer {
     /// Nothing is verified yet: what the length says may be damaged.
     ///
     /// # Errors
-    /// The length cannot be that of an FPDU on a stream with markers.
+    /// The length cannot be that of an FPDU on a stream with markers, or the stream does not begin with the marker that was asked for: a peer that
+    /// sends none would have its header taken for a length, and bytes waited for that never come.
     #[inline]
     pub fn peek(&self, bytes: &[u8]) -> Result<Peek, FrameError> {
         let empty = self.grid.shape(self.next, 0);
@@ -76,6 +77,13 @@ impl Deframer {
             return Ok(Peek::More { at_least: at + LENGTH_FIELD });
         };
         let shape = self.grid.shape(self.next, u32::from(u16::from_be_bytes([high, low])));
+        if self.next == StreamPosition(0) && at > 0 {
+            // The first marker stands right before its FPDU (RFC 5044 section 4.3), whose CRC can't be seen before the length is believed.
+            let pointer = u16::from_be_bytes([bytes[at - 2], bytes[at - 1]]);
+            if pointer != 0 {
+                return Err(FrameError::Marker { position: self.next, pointer, distance: 0 });
+            }
+        }
         if !shape.can_be_marked() {
             return Err(FrameError::TooLongForMarkers { start: shape.start, ulpdu_length: shape.ulpdu_length });
         }
