@@ -144,7 +144,10 @@ pub enum PostError {
     NotReady(State),
     /// This process is a child of the one that opened the NIC, by `fork`: it owns nothing of it.
     Forked,
-    /// The queue pair has ended; nothing can be posted to it any more.
+    /// The queue pair has ended; nothing can be posted to it any more. [`QueuePair::error`] tells why; nothing, if
+    /// it was closed in order.
+    ///
+    /// [`QueuePair::error`]: crate::QueuePair::error
     Ended,
     /// The memory can't be used for this.
     Memory(MemoryError),
@@ -193,7 +196,9 @@ impl fmt::Display for PostError {
                 f.write_str("this process is a child, by fork, of the one that opened the NIC; open another one here")
             }
             Self::NotReady(state) => write!(f, "the queue pair is {state}; connect it first"),
-            Self::Ended => f.write_str("the queue pair has ended; nothing can be posted to it any more"),
+            Self::Ended => {
+                f.write_str("the queue pair has ended (its `error()` tells why); nothing can be posted to it any more")
+            }
             Self::Memory(error) => write!(f, "{error}"),
             Self::NotAgreed => {
                 f.write_str("immediate data and atomic operations (RFC 7306) were not agreed with this peer")

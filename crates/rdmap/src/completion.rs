@@ -50,7 +50,8 @@ pub enum CompletionKind {
 pub enum Status {
     /// It was done.
     Success,
-    /// The stream ended before it was done. Whether the peer saw it is unknown (RFC 5040 section 6.2.1).
+    /// The stream ended before it was done. Whether the peer saw it is unknown (RFC 5040 section 6.2.1). Why
+    /// it ended is told by the error of the stream or queue pair, which is there before the first of these completions.
     Flushed,
     /// The message that came was longer than the receive buffer.
     LocalLength,
@@ -68,7 +69,9 @@ impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Success => "success",
-            Self::Flushed => "flushed: the connection ended before the request was done",
+            Self::Flushed => {
+                "flushed: the connection ended before the request was done; the queue pair's `error()` tells why"
+            }
             Self::LocalLength => "the message is longer than the receive buffer",
             Self::LocalProtection => "the local buffer or STag may not be used for this",
             Self::RemoteAccess => "the peer refused access to its memory (STag, bounds or rights)",

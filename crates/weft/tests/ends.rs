@@ -291,7 +291,11 @@ fn a_message_without_a_receive_ends_the_stream_on_both_sides() {
         let (active, passive) = (pair.active.queue_pair.error(), pair.passive.queue_pair.error());
         assert!(matches!(active, Some(ConnectionError::Stream(StreamError::Peer(_)))), "{active:?}");
         assert!(matches!(passive, Some(ConnectionError::Stream(StreamError::Violation(_)))), "{passive:?}");
-        assert_eq!(pair.active.queue_pair.post(WorkRequest::immediate(0)), Err(PostError::Ended));
+        let refused = pair.active.queue_pair.post(WorkRequest::immediate(0)).unwrap_err();
+        assert_eq!(refused, PostError::Ended);
+        for words in [refused.to_string(), Status::Flushed.to_string()] {
+            assert!(words.contains("`error()` tells why"), "it leads to the cause: {words}");
+        }
     });
 }
 
