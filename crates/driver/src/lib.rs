@@ -8,17 +8,17 @@
 //!
 //! All sockets are non-blocking, have no Nagle delay, and close on exec, as all descriptors do that this crate makes.
 
-mod berth;
 pub mod board;
 mod clock;
-mod crowd;
+mod cpu_affinity;
+mod cpu_pressure;
 mod epoll;
+mod epoll_watch;
 mod error;
 mod event;
 pub mod fork;
 mod held;
 mod listener;
-mod nap;
 mod network;
 mod port;
 mod pulse;

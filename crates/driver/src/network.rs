@@ -10,7 +10,7 @@ use weft_base::{Backlog, Interest, Network, PortError, PortOptions, Readiness, T
 use weft_memory::Registry;
 
 use crate::epoll::{Epoll, Events};
-use crate::nap::Nap;
+use crate::epoll_watch::EpollWatch;
 use crate::waker::EpollWaker;
 use crate::{TcpListener, TcpPort, socket};
 
@@ -94,7 +94,7 @@ impl Network for TcpNetwork {
     }
 
     fn watch(&self) -> Result<Arc<dyn Watch>, PortError> {
-        Ok(Arc::new(Nap::new(Arc::clone(&self.epoll))?))
+        Ok(Arc::new(EpollWatch::new(Arc::clone(&self.epoll))?))
     }
 }
 

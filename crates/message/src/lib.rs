@@ -13,12 +13,12 @@ mod host;
 mod list;
 mod machine;
 mod matching;
-mod meeting;
 mod pool;
 mod settings;
+mod tie_break;
 
 pub use host::{BufferId, CallId, Failure, Host, Parts, Received, RemotePart, Ticket};
 pub use machine::{Machine, Peek, RESERVED_PACKETS, Receive, Send, Terms, Violation};
 pub use matching::{Match, Matcher, PostedId, UnexpectedId};
-pub use meeting::{Decision, Meeting, Standing};
 pub use settings::Settings;
+pub use tie_break::{Decision, Standing, TieBreak};

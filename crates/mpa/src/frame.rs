@@ -5,7 +5,7 @@ use weft_wire::Crc32c;
 use weft_wire::mpa::{LENGTH_FIELD, MARKER_LENGTH, marker_pointer};
 
 use crate::shape::{BLOCK, Field, Shape};
-use crate::{FrameError, FrameHead, Tally, Unweaver};
+use crate::{CrcDigest, FrameError, FrameHead, MarkerStripper};
 
 /// A received FPDU, whole but not verified.
 ///
@@ -107,15 +107,16 @@ impl<'a> Frame<'a> {
     /// # Errors
     /// The first thing that is wrong, as [`Frame::verify`] says it. `place` has had all pieces then, too.
     #[inline]
-    pub fn unweave(&self, mut place: impl FnMut(&[u8])) -> Result<(), FrameError> {
-        let (mut tally, mut unweaver) = (Tally::of(self.shape, self.crc), Unweaver::of(self.shape));
+    pub fn strip_markers(&self, mut place: impl FnMut(&[u8])) -> Result<(), FrameError> {
+        let (mut crc_digest, mut marker_stripper) =
+            (CrcDigest::of(self.shape, self.crc), MarkerStripper::of(self.shape));
         let (first, rest) = self.bytes.split_at(self.bytes.len().min(self.shape.first_block()));
         for block in core::iter::once(first).chain(rest.chunks(BLOCK)) {
-            tally.feed(block);
-            unweaver.unweave(block, &mut place);
+            crc_digest.feed(block);
+            marker_stripper.strip_markers(block, &mut place);
         }
-        tally.check()?;
-        unweaver.check()
+        crc_digest.check()?;
+        marker_stripper.check()
     }
 
     /// RFC 5044 section 8, error code 3: each marker agrees with the length fields on where the FPDU begins.

@@ -6,7 +6,7 @@ use weft_base::{Digest, NoDigest, StreamPosition};
 use weft_wire::Crc32c;
 use weft_wire::mpa::{CRC_LENGTH, LENGTH_FIELD};
 
-use crate::Weaver;
+use crate::MarkerInserter;
 use crate::shape::{BLOCK, Shape};
 
 /// Where an FPDU's payload comes from.
@@ -100,7 +100,7 @@ impl Layout {
     pub fn write<S: Source>(&self, header: &[u8], payload: &mut S, out: &mut [u8]) -> Result<(), S::Error> {
         let (covered, field) = out[..self.length()].split_at_mut(self.shape.crc_offset());
         let checksum = if self.shape.has_markers() {
-            self.weave(header, payload, covered)?
+            self.insert_markers(header, payload, covered)?
         } else {
             self.lay_straight(header, payload, covered)?
         };
@@ -156,21 +156,21 @@ impl Layout {
 
     /// Writes everything before the CRC field with the markers worked in, and returns the field: in blocks, each of which is summed up while
     /// it is in the cache.
-    fn weave<S: Source>(
+    fn insert_markers<S: Source>(
         &self,
         header: &[u8],
         payload: &mut S,
         covered: &mut [u8],
     ) -> Result<[u8; CRC_LENGTH], S::Error> {
-        let mut weaver = Weaver::new(self);
+        let mut marker_inserter = MarkerInserter::new(self);
         if !self.crc {
-            weaver.weave(header, payload, covered)?;
+            marker_inserter.insert_markers(header, payload, covered)?;
             return Ok([0; CRC_LENGTH]);
         }
         let mut crc = Crc32c::new();
         let (first, rest) = covered.split_at_mut(covered.len().min(self.shape.first_block()));
         for block in core::iter::once(first).chain(rest.chunks_mut(BLOCK)) {
-            weaver.weave(header, payload, block)?;
+            marker_inserter.insert_markers(header, payload, block)?;
             crc.update(block);
         }
         Ok(crc.wire_bytes())

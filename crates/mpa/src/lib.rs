@@ -4,8 +4,8 @@
 //! [`Initiator`] and [`Responder`]. What they come to is an [`Agreement`]. From then on each direction is a stream of FPDUs:
 //! the sender lays each out with a [`Framer`] and writes it by its [`Layout`]; the receiver finds them with a [`Deframer`].
 //!
-//! Where the work is done in stages, an FPDU can also be written and taken apart in parts, as its bytes come: a [`Weaver`] works in the markers and
-//! leaves a hole for the CRC, a [`Tally`] sums up, an [`Unweaver`] takes the markers out.
+//! Where the work is done in stages, an FPDU can also be written and taken apart in parts, as its bytes come: a [`MarkerInserter`] works in the markers and
+//! leaves a hole for the CRC, a [`CrcDigest`] sums up, a [`MarkerStripper`] takes the markers out.
 //!
 //! Nothing here does I/O or knows the time: the caller brings bytes and takes bytes away, and keeps the deadlines.
 //!
@@ -35,27 +35,27 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod crc_digest;
 mod deframer;
 mod error;
 mod frame;
 mod framer;
 mod layout;
+mod marker_inserter;
+mod marker_stripper;
 mod shape;
 pub mod startup;
-mod tally;
-mod unweaver;
-mod weaver;
 
+pub use crc_digest::CrcDigest;
 pub use deframer::{Deframer, FrameHead, Peek};
 pub use error::FrameError;
 pub use frame::{Frame, FramePiece, check_tail};
 pub use framer::Framer;
 pub use layout::{Layout, Source};
+pub use marker_inserter::{MarkerInserter, Piece};
+pub use marker_stripper::MarkerStripper;
 pub use startup::{
     Agreement, Extensions, Incompatible, Initiator, Malformed, Offer, ReadyKind, ReadyKinds, Rejection, Request,
     Responder, Role, StartFailure, StartFrame, StartMisuse, Step,
 };
-pub use tally::Tally;
-pub use unweaver::Unweaver;
-pub use weaver::{Piece, Weaver};
 pub use weft_wire::mpa::MarkerSpacing;

@@ -5,7 +5,8 @@ use core::convert::Infallible;
 use proptest::prelude::*;
 use weft_base::Digest;
 use weft_mpa::{
-    Deframer, FrameError, FrameHead, Framer, Layout, MarkerSpacing, Peek, Piece, Source, Tally, Unweaver, Weaver,
+    CrcDigest, Deframer, FrameError, FrameHead, Framer, Layout, MarkerInserter, MarkerSpacing, MarkerStripper, Peek,
+    Piece, Source,
 };
 use weft_wire::Crc32c;
 
@@ -71,22 +72,22 @@ proptest! {
         let ulpdu = ulpdu(length);
         let expected = whole(&layout, &ulpdu);
         let (header, mut payload) = ulpdu.split_at(header.min(length));
-        let mut weaver = Weaver::new(&layout);
-        let mut tally = Tally::of_layout(&layout);
+        let mut marker_inserter = MarkerInserter::new(&layout);
+        let mut crc_digest = CrcDigest::of_layout(&layout);
         let mut bytes = vec![0xa5; layout.length() + 5];
         each_cut(layout.length(), &cuts, |range| {
-            assert_eq!((weaver.written(), weaver.left()), (range.start, layout.length() - range.start));
-            let Ok(written) = weaver.weave(header, &mut payload, &mut bytes[range.clone()]);
+            assert_eq!((marker_inserter.written(), marker_inserter.left()), (range.start, layout.length() - range.start));
+            let Ok(written) = marker_inserter.insert_markers(header, &mut payload, &mut bytes[range.clone()]);
             assert_eq!(written, range.len());
-            tally.feed(&bytes[range]);
+            crc_digest.feed(&bytes[range]);
         });
-        prop_assert!(weaver.is_done() && payload.is_empty());
-        let Ok(beyond) = weaver.weave(header, &mut payload, &mut [0xa5; 8]);
+        prop_assert!(marker_inserter.is_done() && payload.is_empty());
+        let Ok(beyond) = marker_inserter.insert_markers(header, &mut payload, &mut [0xa5; 8]);
         prop_assert_eq!(beyond, 0);
         prop_assert_eq!(bytes.split_off(layout.length()), [0xa5; 5]);
         let hole = layout.length() - 4;
         prop_assert_eq!(&bytes[hole..], [0; 4]);
-        bytes[hole..].copy_from_slice(&tally.finish());
+        bytes[hole..].copy_from_slice(&crc_digest.finish());
         prop_assert!(bytes == expected);
     }
 
@@ -96,10 +97,10 @@ proptest! {
     ) {
         let layout = laid_out(before, length, markers, false);
         let ulpdu = ulpdu(length);
-        let mut weaver = Weaver::new(&layout);
+        let mut marker_inserter = MarkerInserter::new(&layout);
         let mut bytes = Vec::new();
         let mut cuts = cuts.iter().cycle();
-        while let Some(piece) = weaver.next_piece(*cuts.next().unwrap_or(&usize::MAX)) {
+        while let Some(piece) = marker_inserter.next_piece(*cuts.next().unwrap_or(&usize::MAX)) {
             prop_assert!(piece.length() > 0);
             match piece {
                 Piece::Marker(part) | Piece::Length(part) => bytes.extend(part),
@@ -107,7 +108,7 @@ proptest! {
                 Piece::Pad { length } | Piece::CrcHole { length } => bytes.resize(bytes.len() + length, 0),
             }
         }
-        prop_assert!(weaver.is_done());
+        prop_assert!(marker_inserter.is_done());
         prop_assert!(bytes == whole(&layout, &ulpdu));
     }
 
@@ -118,22 +119,22 @@ proptest! {
     ) {
         let layout = laid_out(before, length, markers, false);
         let ulpdu = ulpdu(length);
-        let mut weaver = Weaver::new(&layout);
+        let mut marker_inserter = MarkerInserter::new(&layout);
         let mut bytes = vec![0xa5; layout.length()];
         let mut payload = Window { ulpdu: &ulpdu, given: 0, there: 0 };
         each_cut(length, &cuts, |range| {
             payload.there = range.end;
-            let (start, reach) = (weaver.written(), weaver.reach(range.end));
-            let Ok(written) = weaver.weave(&[], &mut payload, &mut bytes[start..start + reach]);
+            let (start, reach) = (marker_inserter.written(), marker_inserter.reach(range.end));
+            let Ok(written) = marker_inserter.insert_markers(&[], &mut payload, &mut bytes[start..start + reach]);
             assert_eq!(written, reach);
             assert_eq!(payload.given, range.end, "all that was there is written");
-            assert_eq!(weaver.reach(range.end), 0);
+            assert_eq!(marker_inserter.reach(range.end), 0);
         });
         if length > 0 {
-            prop_assert!(weaver.is_done());
+            prop_assert!(marker_inserter.is_done());
             prop_assert!(bytes == whole(&layout, &ulpdu));
         } else {
-            prop_assert_eq!(weaver.reach(0), layout.length());
+            prop_assert_eq!(marker_inserter.reach(0), layout.length());
         }
     }
 
@@ -144,21 +145,21 @@ proptest! {
         let ulpdu = ulpdu(length);
         let bytes = whole(&laid_out(before, length, markers, crc), &ulpdu);
         let (deframer, head) = head_of(before, &bytes, markers, crc);
-        let (mut unweaver, mut tally) = (Unweaver::new(&head), Tally::of_head(&head, crc));
+        let (mut marker_stripper, mut crc_digest) = (MarkerStripper::new(&head), CrcDigest::of_head(&head, crc));
         let mut placed = Vec::new();
         each_cut(bytes.len(), &cuts, |range| {
-            assert_eq!((unweaver.taken(), unweaver.left()), (range.start, bytes.len() - range.start));
-            tally.feed(&bytes[range.clone()]);
-            assert_eq!(unweaver.unweave(&bytes[range.clone()], |piece| placed.extend_from_slice(piece)), range.len());
+            assert_eq!((marker_stripper.taken(), marker_stripper.left()), (range.start, bytes.len() - range.start));
+            crc_digest.feed(&bytes[range.clone()]);
+            assert_eq!(marker_stripper.strip_markers(&bytes[range.clone()], |piece| placed.extend_from_slice(piece)), range.len());
         });
         prop_assert!(placed == ulpdu);
-        prop_assert!(unweaver.is_done());
-        prop_assert_eq!(unweaver.unweave(&[1, 2, 3], |_| panic!("of another FPDU")), 0);
-        prop_assert_eq!((tally.check(), unweaver.check()), (Ok(()), Ok(())));
+        prop_assert!(marker_stripper.is_done());
+        prop_assert_eq!(marker_stripper.strip_markers(&[1, 2, 3], |_| panic!("of another FPDU")), 0);
+        prop_assert_eq!((crc_digest.check(), marker_stripper.check()), (Ok(()), Ok(())));
         // And in one go.
         let mut placed = Vec::new();
         let frame = deframer.frame(&head, &bytes).expect("whole");
-        prop_assert_eq!(frame.unweave(|piece| placed.extend_from_slice(piece)), Ok(()));
+        prop_assert_eq!(frame.strip_markers(|piece| placed.extend_from_slice(piece)), Ok(()));
         prop_assert!(placed == ulpdu);
     }
 
@@ -180,20 +181,20 @@ proptest! {
         }
         let frame = deframer.frame(&head, &bytes).expect("whole");
         let expected = frame.verify();
-        prop_assert_eq!(frame.unweave(|_| ()), expected);
+        prop_assert_eq!(frame.strip_markers(|_| ()), expected);
         prop_assert_eq!(in_parts(&head, crc, &bytes, &cuts), expected);
         prop_assert!(expected.is_err() || !crc || mended);
     }
 }
 
 fn in_parts(head: &FrameHead, crc: bool, bytes: &[u8], cuts: &[usize]) -> Result<(), FrameError> {
-    let (mut unweaver, mut tally) = (Unweaver::new(head), Tally::of_head(head, crc));
+    let (mut marker_stripper, mut crc_digest) = (MarkerStripper::new(head), CrcDigest::of_head(head, crc));
     each_cut(bytes.len(), cuts, |range| {
-        tally.feed(&bytes[range.clone()]);
-        unweaver.unweave(&bytes[range], |_| ());
+        crc_digest.feed(&bytes[range.clone()]);
+        marker_stripper.strip_markers(&bytes[range], |_| ());
     });
-    tally.check()?;
-    unweaver.check()
+    crc_digest.check()?;
+    marker_stripper.check()
 }
 
 /// A ULPDU of which only the first bytes are there.
@@ -239,8 +240,8 @@ fn each_marker_is_compared() {
 #[test]
 fn a_marker_and_a_length_field_can_be_cut() {
     let layout = Framer::new(Some(MarkerSpacing::Standard), true).frame(3);
-    let mut weaver = Weaver::new(&layout);
-    let mut next = |at_most| weaver.next_piece(at_most).map(|piece| format!("{piece:?}"));
+    let mut marker_inserter = MarkerInserter::new(&layout);
+    let mut next = |at_most| marker_inserter.next_piece(at_most).map(|piece| format!("{piece:?}"));
     assert_eq!(next(0), None);
     assert_eq!(next(3).as_deref(), Some("Marker([0, 0, 0])"));
     assert_eq!(next(9).as_deref(), Some("Marker([0])"));
@@ -257,7 +258,7 @@ fn a_marker_and_a_length_field_can_be_cut() {
 #[should_panic(expected = "longer than the ULPDU")]
 fn a_header_that_does_not_fit_is_not_woven() {
     let layout = Framer::new(None, true).frame(3);
-    let _ = Weaver::new(&layout).weave(&[1; 4], &mut &[][..], &mut [0; 2]);
+    let _ = MarkerInserter::new(&layout).insert_markers(&[1; 4], &mut &[][..], &mut [0; 2]);
 }
 
 #[test]
@@ -265,21 +266,21 @@ fn a_header_that_does_not_fit_is_not_woven() {
 fn a_tally_of_half_an_fpdu_is_not_compared() {
     let bytes = whole(&Framer::new(None, true).frame(3), &[1, 2, 3]);
     let (_, head) = head_of(0, &bytes, None, true);
-    let mut tally = Tally::of_head(&head, true);
-    tally.feed(&bytes[..bytes.len() - 3]);
-    let _ = tally.check();
+    let mut crc_digest = CrcDigest::of_head(&head, true);
+    crc_digest.feed(&bytes[..bytes.len() - 3]);
+    let _ = crc_digest.check();
 }
 
 #[test]
 #[should_panic(expected = "past the end")]
 fn a_tally_takes_nothing_of_the_next_fpdu() {
-    Tally::of_layout(&Framer::new(None, true).frame(3)).feed(&[0; 20]);
+    CrcDigest::of_layout(&Framer::new(None, true).frame(3)).feed(&[0; 20]);
 }
 
 #[test]
 fn without_crc_the_hole_stays() {
     let layout = Framer::new(None, false).frame(3);
-    let mut tally = Tally::of_layout(&layout);
-    tally.feed(&vec![1; layout.length()]);
-    assert_eq!((tally.finish(), tally.check()), ([0; 4], Ok(())));
+    let mut crc_digest = CrcDigest::of_layout(&layout);
+    crc_digest.feed(&vec![1; layout.length()]);
+    assert_eq!((crc_digest.finish(), crc_digest.check()), ([0; 4], Ok(())));
 }

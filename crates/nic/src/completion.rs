@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use weft_base::Waker;
 use weft_rdmap::{Completion, Status};
 
-use crate::turnstile::Turnstile;
+use crate::event_count::EventCount;
 
 /// The number of a queue pair, unique within its NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,20 +58,20 @@ pub struct CompletionQueue {
     entries: Mutex<VecDeque<WorkCompletion>>,
     armed: AtomicU8,
     event: Mutex<Option<Arc<dyn Waker>>>,
-    turnstile: Arc<Turnstile>,
+    event_count: Arc<EventCount>,
 }
 
 impl CompletionQueue {
-    pub(crate) fn new(capacity: usize, turnstile: Arc<Turnstile>) -> Self {
-        Self::with_room(capacity, capacity, turnstile)
+    pub(crate) fn new(capacity: usize, event_count: Arc<EventCount>) -> Self {
+        Self::with_room(capacity, capacity, event_count)
     }
 
     /// One whose memory grows with what is in it.
-    pub(crate) fn growing(capacity: usize, turnstile: Arc<Turnstile>) -> Self {
-        Self::with_room(capacity, GROWING, turnstile)
+    pub(crate) fn growing(capacity: usize, event_count: Arc<EventCount>) -> Self {
+        Self::with_room(capacity, GROWING, event_count)
     }
 
-    fn with_room(capacity: usize, room: usize, turnstile: Arc<Turnstile>) -> Self {
+    fn with_room(capacity: usize, room: usize, event_count: Arc<EventCount>) -> Self {
         Self {
             capacity,
             reserved: AtomicUsize::new(0),
@@ -79,7 +79,7 @@ impl CompletionQueue {
             entries: Mutex::new(VecDeque::with_capacity(room)),
             armed: AtomicU8::new(NOT_ARMED),
             event: Mutex::new(None),
-            turnstile,
+            event_count,
         }
     }
 
@@ -159,7 +159,7 @@ impl CompletionQueue {
                 event.wake();
             }
         }
-        self.turnstile.turn();
+        self.event_count.turn();
     }
 }
 

@@ -10,15 +10,15 @@ use slotmap::{DefaultKey, Key, KeyData, SlotMap};
 use weft_base::{Clock, Interest, Network, Port as _, Random, Readiness, Time, Token};
 use weft_memory::Registry;
 
-use crate::bell::Bell;
 use crate::connection::{Connection, Context, Outcome, Passed};
 use crate::counters::Counters;
-use crate::endpoint::Messenger;
-use crate::lane::Runner;
+use crate::doorbell::Doorbell;
+use crate::endpoint::EndpointEngine;
+use crate::event_count::EventCount;
 use crate::listening::Listening;
 use crate::settings::Settings;
 use crate::staging::Pool;
-use crate::turnstile::Turnstile;
+use crate::worker::Runner;
 
 /// When there are more than [`FEW_HOT`], a connection that has been looked at this often in vain is watched by the operating system instead.
 const COOL_AFTER_LOOKS: u32 = 4;
@@ -67,7 +67,7 @@ pub(crate) struct Engine<N: Network, C: Clock> {
     /// For the STags under which peers answer reads.
     random: Random,
     /// Message endpoints. Each is taken out while it is attended to, for it uses the engine; those that are closed leave a gap.
-    messengers: Vec<Option<Box<Messenger>>>,
+    endpoint_engines: Vec<Option<Box<EndpointEngine>>>,
     /// Connections that are looked at in every turn.
     hot: Vec<DefaultKey>,
     /// Connections of which the operating system tells only when much has come.
@@ -98,8 +98,8 @@ pub(crate) struct Engine<N: Network, C: Clock> {
     idle: bool,
     /// Visits in which something was done, since the counters were shown last.
     unshown: u32,
-    bell: Arc<Bell>,
-    turnstile: Arc<Turnstile>,
+    doorbell: Arc<Doorbell>,
+    event_count: Arc<EventCount>,
 }
 
 impl<N: Network, C: Clock> Engine<N, C> {
@@ -109,8 +109,8 @@ impl<N: Network, C: Clock> Engine<N, C> {
         registry: Registry,
         settings: Settings,
         random: Random,
-        bell: Arc<Bell>,
-        turnstile: Arc<Turnstile>,
+        doorbell: Arc<Doorbell>,
+        event_count: Arc<EventCount>,
     ) -> Self {
         let now = clock.now();
         let looks = network.looks_after_peers().then_some(settings.peer_timeout).flatten();
@@ -126,7 +126,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
             listeners: 0,
             pool: Pool::default(),
             random,
-            messengers: Vec::new(),
+            endpoint_engines: Vec::new(),
             hot: Vec::with_capacity(64),
             dozing: Vec::with_capacity(64),
             dozing_until: Time::ZERO,
@@ -144,8 +144,8 @@ impl<N: Network, C: Clock> Engine<N, C> {
             changed: true,
             idle: true,
             unshown: 0,
-            bell,
-            turnstile,
+            doorbell,
+            event_count,
         }
     }
 
@@ -221,7 +221,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
         if !self.dozing.is_empty() {
             self.look_after_dozing();
         }
-        let mut progress = self.answer_bell();
+        let mut progress = self.answer_doorbell();
         progress |= self.look_at_hot();
         let in_vain = !progress && self.hot.len() < self.connections;
         if in_vain || self.hot.is_empty() || self.turns.is_multiple_of(ASK_EVERY_TURNS) {
@@ -230,8 +230,8 @@ impl<N: Network, C: Clock> Engine<N, C> {
         if self.next_deadline.is_some() {
             progress |= self.expire();
         }
-        if !self.messengers.is_empty() {
-            progress |= self.attend_messengers();
+        if !self.endpoint_engines.is_empty() {
+            progress |= self.attend_endpoints();
         }
         self.answer_peers();
         self.changed |= progress;
@@ -252,42 +252,42 @@ impl<N: Network, C: Clock> Engine<N, C> {
     // --- message endpoints
 
     /// The number of the message endpoint that is added next.
-    pub(crate) fn next_messenger(&self) -> usize {
-        self.messengers.len()
+    pub(crate) fn next_endpoint(&self) -> usize {
+        self.endpoint_engines.len()
     }
 
     /// Adds a message endpoint.
-    pub(crate) fn add_messenger(&mut self, messenger: Box<Messenger>) {
-        self.messengers.push(Some(messenger));
+    pub(crate) fn add_endpoint(&mut self, endpoint_engine: Box<EndpointEngine>) {
+        self.endpoint_engines.push(Some(endpoint_engine));
     }
 
     /// Has an endpoint do something with the engine. `None` when it is gone.
-    pub(crate) fn with_messenger<R>(
+    pub(crate) fn with_endpoint<R>(
         &mut self,
         number: usize,
-        act: impl FnOnce(&mut Messenger, &mut Self) -> R,
+        act: impl FnOnce(&mut EndpointEngine, &mut Self) -> R,
     ) -> Option<R> {
-        let mut messenger = self.messengers.get_mut(number)?.take()?;
-        let result = act(&mut messenger, self);
-        self.note_deadline(messenger.wake_at());
-        self.messengers[number] = Some(messenger);
+        let mut endpoint_engine = self.endpoint_engines.get_mut(number)?.take()?;
+        let result = act(&mut endpoint_engine, self);
+        self.note_deadline(endpoint_engine.wake_at());
+        self.endpoint_engines[number] = Some(endpoint_engine);
         Some(result)
     }
 
     /// Takes an endpoint away.
-    pub(crate) fn remove_messenger(&mut self, number: usize) -> Option<Box<Messenger>> {
-        self.messengers.get_mut(number)?.take()
+    pub(crate) fn remove_endpoint(&mut self, number: usize) -> Option<Box<EndpointEngine>> {
+        self.endpoint_engines.get_mut(number)?.take()
     }
 
-    fn attend_messengers(&mut self) -> bool {
+    fn attend_endpoints(&mut self) -> bool {
         let mut any = false;
-        for number in 0..self.messengers.len() {
-            let Some(mut messenger) = self.messengers[number].take() else { continue };
-            if messenger.attend(self) {
+        for number in 0..self.endpoint_engines.len() {
+            let Some(mut endpoint_engine) = self.endpoint_engines[number].take() else { continue };
+            if endpoint_engine.attend(self) {
                 any = true;
-                self.note_deadline(messenger.wake_at());
+                self.note_deadline(endpoint_engine.wake_at());
             }
-            self.messengers[number] = Some(messenger);
+            self.endpoint_engines[number] = Some(endpoint_engine);
         }
         any
     }
@@ -302,16 +302,16 @@ impl<N: Network, C: Clock> Engine<N, C> {
         self.next_deadline = [self.next_deadline, at].into_iter().flatten().min();
     }
 
-    /// Does what the bell was rung for, and nothing else.
-    pub(crate) fn attend_bell(&mut self) {
-        self.answer_bell();
+    /// Does what the doorbell was rung for, and nothing else.
+    pub(crate) fn attend_doorbell(&mut self) {
+        self.answer_doorbell();
     }
 
-    /// Sleeps until something happens, `longest` has passed, or the bell rings.
+    /// Sleeps until something happens, `longest` has passed, or the doorbell rings.
     pub(crate) fn park(&mut self, longest: Option<Duration>) {
         self.doze();
         // What came before the ports were armed is reported at once, since arming looks at what is there.
-        if self.bell.park() {
+        if self.doorbell.park() {
             let timeout = [longest, self.until_deadline()].into_iter().flatten().min();
             self.counters.parks += 1;
             self.look_at_clock();
@@ -321,15 +321,15 @@ impl<N: Network, C: Clock> Engine<N, C> {
             self.slept += self.now.since(before);
             self.changed = true;
         }
-        self.bell.unpark();
+        self.doorbell.unpark();
     }
 
-    fn answer_bell(&mut self) -> bool {
-        if !self.bell.has_rung() {
+    fn answer_doorbell(&mut self) -> bool {
+        if !self.doorbell.has_rung() {
             return false;
         }
         let mut rung = core::mem::take(&mut self.rung);
-        self.bell.answer(&mut rung);
+        self.doorbell.answer(&mut rung);
         for key in rung.drain(..) {
             self.send_posted(key);
         }
@@ -498,7 +498,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
             settings: &self.settings,
             counters: &mut self.counters,
             random: &mut self.random,
-            messengers: &mut self.messengers,
+            endpoint_engines: &mut self.endpoint_engines,
             now: self.now,
         };
         Some((connection, cx))
@@ -542,7 +542,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
         if let Some(listener) = connection.listener {
             self.forget_pending(listener, key);
         }
-        self.turnstile.turn();
+        self.event_count.turn();
     }
 
     /// A connection is decided, or gone: its listener has room for another.
@@ -575,7 +575,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
                 Endpoint::Connection(connection) => connection.deadline,
                 Endpoint::Listener(listening) => listening.again_at,
             })
-            .chain(self.messengers.iter().flatten().filter_map(|messenger| messenger.wake_at()))
+            .chain(self.endpoint_engines.iter().flatten().filter_map(|endpoint_engine| endpoint_engine.wake_at()))
             .min();
         self.note_peer_look();
         true

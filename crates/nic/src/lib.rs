@@ -4,24 +4,24 @@
 //! so that production and simulation run the same lines.
 #![forbid(unsafe_code)]
 
-mod bell;
 mod completion;
 mod connection;
 mod counters;
+mod doorbell;
 mod endpoint;
 mod engine;
 mod error;
+mod event_count;
 mod handover;
-mod lane;
 mod listening;
 mod nic;
 mod outgoing;
-mod patience;
 mod queue_pair;
 mod receives;
 mod settings;
+mod spin;
 mod staging;
-mod turnstile;
+mod worker;
 
 pub use completion::{Arm, CompletionQueue, QueuePairNumber, WorkCompletion};
 pub use counters::{Board, Counters};
@@ -32,7 +32,7 @@ pub use endpoint::{
 };
 pub use error::{ConnectionError, Error, PostError, PostFailure};
 pub use listening::{RequestInfo, RequestKey};
-pub use nic::{Listener, Machine, Nic};
+pub use nic::{Listener, Nic, NicParts};
 pub use queue_pair::{ConnectionInfo, QueuePair, QueuePairAttributes, State};
 pub use receives::ReceiveQueue;
 pub use settings::{Coupling, Limits, Progress, Settings, SettingsError, Split, Verify};

@@ -13,7 +13,7 @@ use weft_mpa::Offer;
 
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::turnstile::Turnstile;
+use crate::event_count::EventCount;
 
 /// An incoming connection that waits to be accepted or rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,12 +59,12 @@ pub(crate) struct Waiting {
     requests: Mutex<Option<VecDeque<(RequestKey, RequestInfo)>>>,
     /// How many there may be: looked at without the lock.
     count: AtomicUsize,
-    turnstile: Arc<Turnstile>,
+    event_count: Arc<EventCount>,
 }
 
 impl Waiting {
-    pub(crate) fn new(turnstile: Arc<Turnstile>) -> Self {
-        Self { requests: Mutex::new(Some(VecDeque::new())), count: AtomicUsize::new(0), turnstile }
+    pub(crate) fn new(event_count: Arc<EventCount>) -> Self {
+        Self { requests: Mutex::new(Some(VecDeque::new())), count: AtomicUsize::new(0), event_count }
     }
 
     pub(crate) fn take(&self) -> Result<Option<(RequestKey, RequestInfo)>, Error> {
@@ -84,7 +84,7 @@ impl Waiting {
             requests.push_back((RequestKey(key), info));
             self.count.store(requests.len(), Ordering::Release);
         }
-        self.turnstile.turn();
+        self.event_count.turn();
     }
 
     fn remove(&self, key: DefaultKey) {
@@ -95,7 +95,7 @@ impl Waiting {
 
     fn close(&self) {
         *self.requests.lock() = None;
-        self.turnstile.turn();
+        self.event_count.turn();
     }
 }
 
@@ -212,8 +212,8 @@ mod tests {
     }
 
     fn listening(backlog: usize) -> Listening<()> {
-        let turnstile = Arc::new(Turnstile::default());
-        Listening::new((), Offer::default(), backlog, Arc::new(Waiting::new(turnstile)))
+        let event_count = Arc::new(EventCount::default());
+        Listening::new((), Offer::default(), backlog, Arc::new(Waiting::new(event_count)))
     }
 
     fn info() -> RequestInfo {

@@ -14,23 +14,23 @@ use weft_memory::Registry;
 use weft_mpa::{Initiator, Offer};
 use weft_rdmap::{ReceiveRequest, SendRequest};
 
-use crate::bell::Bell;
 use crate::completion::{CompletionQueue, QueuePairNumber};
 use crate::connection::{Ending, within_limits};
 use crate::counters::{Board, Counters};
+use crate::doorbell::Doorbell;
 use crate::engine::{Engine, Route};
 use crate::error::{Error, PostError, PostFailure};
-use crate::lane::{Common, Lane, Place};
+use crate::event_count::EventCount;
 use crate::listening::{RequestInfo, RequestKey, Waiting};
 use crate::queue_pair::{QueuePair, QueuePairAttributes, State};
 use crate::receives::ReceiveQueue;
 #[cfg(doc)]
 use crate::settings::Progress;
 use crate::settings::{Settings, Split};
-use crate::turnstile::Turnstile;
+use crate::worker::{Common, Place, Worker};
 
 /// What a NIC is made of.
-pub struct Machine<N, C> {
+pub struct NicParts<N, C> {
     /// A network for each engine ([`Settings::engines`]).
     pub networks: Vec<N>,
     /// The clock.
@@ -57,7 +57,7 @@ impl<N: Network, C: Clock> Clone for Nic<N, C> {
 }
 
 struct Shared<N: Network, C: Clock> {
-    lanes: Box<[Arc<Lane<N, C>>]>,
+    workers: Box<[Arc<Worker<N, C>>]>,
     common: Arc<Common<C>>,
     registry: Registry,
     queue_pairs: AtomicU32,
@@ -103,15 +103,15 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     ///
     /// # Panics
     /// When there is not a network for each engine.
-    pub fn new(machine: Machine<N, C>, settings: Settings) -> Result<Self, Error> {
+    pub fn new(machine: NicParts<N, C>, settings: Settings) -> Result<Self, Error> {
         settings.check()?;
         assert_eq!(machine.networks.len(), settings.engines, "a network for each engine");
-        let Machine { networks, clock, registry, seed, process, board } = machine;
+        let NicParts { networks, clock, registry, seed, process, board } = machine;
         let common = Arc::new(Common::new(clock.clone(), settings.clone(), board));
         let mut random = Random::new(seed);
-        let mut lanes = Vec::with_capacity(networks.len());
+        let mut workers = Vec::with_capacity(networks.len());
         for (index, network) in networks.into_iter().enumerate() {
-            let bell = Arc::new(Bell::new(network.waker()));
+            let doorbell = Arc::new(Doorbell::new(network.waker()));
             let watch = network.watch()?;
             let engine = Engine::new(
                 network,
@@ -119,13 +119,13 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
                 registry.clone(),
                 settings.clone(),
                 random.fork(),
-                Arc::clone(&bell),
-                Arc::clone(&common.turnstile),
+                Arc::clone(&doorbell),
+                Arc::clone(&common.event_count),
             );
-            lanes.push(Arc::new(Lane::new(index, engine, bell, watch, Arc::clone(&common))));
+            workers.push(Arc::new(Worker::new(index, engine, doorbell, watch, Arc::clone(&common))));
         }
         let shared = Shared {
-            lanes: lanes.into(),
+            workers: workers.into(),
             common,
             registry,
             queue_pairs: AtomicU32::new(0),
@@ -142,12 +142,12 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// Whether this is the process that made the NIC. In a child of it, by `fork`, the NIC is not there: commands fail, and nothing else
     /// happens.
     #[must_use]
-    pub fn is_here(&self) -> bool {
+    pub fn is_owner_process(&self) -> bool {
         (self.shared.process)() == self.shared.maker
     }
 
-    pub(crate) fn here(&self) -> Result<(), Error> {
-        if self.is_here() { Ok(()) } else { Err(Error::Forked) }
+    pub(crate) fn check_owner(&self) -> Result<(), Error> {
+        if self.is_owner_process() { Ok(()) } else { Err(Error::Forked) }
     }
 
     /// The memory table.
@@ -166,15 +166,15 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     #[must_use]
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
-        if self.is_here() {
-            self.shared.lanes.iter().for_each(|lane| sum += lane.command().counters);
+        if self.is_owner_process() {
+            self.shared.workers.iter().for_each(|worker| sum += worker.command().counters);
         }
         sum
     }
 
     /// Sets whom to wake when something has waited too long, with [`Progress::Summon`].
     pub fn set_summons(&self, summons: Arc<dyn Waker>) {
-        if !self.is_here() {
+        if !self.is_owner_process() {
             return;
         }
         *self.shared.common.summons.lock() = Some(summons);
@@ -185,13 +185,13 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// # Errors
     /// No room at all, or more than the limit.
     pub fn create_completion_queue(&self, capacity: usize) -> Result<Arc<CompletionQueue>, Error> {
-        self.here()?;
+        self.check_owner()?;
         check_depth(
             "completion queue capacity",
             capacity,
             self.shared.common.settings.limits.completion_queue_entries,
         )?;
-        Ok(Arc::new(CompletionQueue::new(capacity, Arc::clone(&self.shared.common.turnstile))))
+        Ok(Arc::new(CompletionQueue::new(capacity, Arc::clone(&self.shared.common.event_count))))
     }
 
     /// Makes a receive queue that queue pairs of one domain can share. What is received from it completes on `completions`.
@@ -204,7 +204,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         depth: usize,
         completions: Arc<CompletionQueue>,
     ) -> Result<Arc<ReceiveQueue>, Error> {
-        self.here()?;
+        self.check_owner()?;
         check_depth("receive queue depth", depth, self.shared.common.settings.limits.queue_depth)?;
         Ok(Arc::new(ReceiveQueue::new(domain, depth, completions)))
     }
@@ -214,7 +214,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// # Errors
     /// A limit, a depth that is not possible, or parts that don't belong together.
     pub fn create_queue_pair(&self, attributes: &QueuePairAttributes) -> Result<Arc<QueuePair>, Error> {
-        self.here()?;
+        self.check_owner()?;
         let limits = &self.shared.common.settings.limits;
         check_depth("send queue depth", attributes.send_depth as usize, limits.queue_depth)?;
         match &attributes.shared_receives {
@@ -232,13 +232,13 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
             return Err(Error::Limit { name: "queue_pairs", limit: u64::from(limits.queue_pairs) });
         }
         let number = QueuePairNumber(self.shared.next_number.fetch_add(1, Ordering::Relaxed));
-        Ok(Arc::new(QueuePair::new(number, attributes, Arc::clone(&self.shared.common.turnstile))))
+        Ok(Arc::new(QueuePair::new(number, attributes, Arc::clone(&self.shared.common.event_count))))
     }
 
     /// Ends a queue pair: its connection is broken if it has one, and what is under way is flushed. To close gracefully, call
     /// [`Nic::close`] before and wait.
     pub fn destroy_queue_pair(&self, queue_pair: &QueuePair) {
-        if !self.is_here() {
+        if !self.is_owner_process() {
             return;
         }
         self.end(queue_pair, Ending::Abrupt);
@@ -262,13 +262,13 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         offer: Offer,
         private_data: &[u8],
     ) -> Result<(), Error> {
-        self.here()?;
+        self.check_owner()?;
         let offer = within_limits(&offer, &self.shared.common.settings);
         let (initiator, request) = Initiator::start(offer, private_data)?;
         queue_pair.claim().map_err(|state| Error::State { state, wanted: "idle" })?;
-        let lane = self.least_loaded();
+        let worker = self.least_loaded();
         let route = Route { local, remote };
-        let connected = lane.command().connect(lane.index, queue_pair, route, (initiator, request), None);
+        let connected = worker.command().connect(worker.index, queue_pair, route, (initiator, request), None);
         if connected.is_err() {
             queue_pair.reset();
         }
@@ -277,21 +277,21 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
 
     /// Gives up a connection that is being set up.
     pub fn abandon(&self, queue_pair: &QueuePair) {
-        if self.is_here() && queue_pair.state() == State::Connecting {
+        if self.is_owner_process() && queue_pair.state() == State::Connecting {
             self.end(queue_pair, Ending::Abrupt);
         }
     }
 
     /// Closes the connection of a queue pair gracefully: what was posted still goes out, then the peer is told.
     pub fn close(&self, queue_pair: &QueuePair) {
-        if self.is_here() {
+        if self.is_owner_process() {
             self.end(queue_pair, Ending::Graceful);
         }
     }
 
     fn end(&self, queue_pair: &QueuePair, ending: Ending) {
         let Some(place) = queue_pair.connection() else { return };
-        self.lane(place).command().end_connection(place.key, ending);
+        self.worker(place).command().end_connection(place.key, ending);
     }
 
     /// Listens for connections. At most `backlog` of them wait to be accepted.
@@ -299,17 +299,17 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// # Errors
     /// A limit is reached, or the address can't be used.
     pub fn listen(&self, address: SocketAddr, backlog: u32, offer: Offer) -> Result<Listener, Error> {
-        self.here()?;
+        self.check_owner()?;
         let limits = &self.shared.common.settings.limits;
         check_depth("listener backlog", backlog as usize, limits.connections)?;
-        let waiting = Arc::new(Waiting::new(Arc::clone(&self.shared.common.turnstile)));
+        let waiting = Arc::new(Waiting::new(Arc::clone(&self.shared.common.event_count)));
         let (key, address) = self.front().command().listen_for(address, backlog, offer, Arc::clone(&waiting))?;
         Ok(Listener { key, address, waiting })
     }
 
     /// Stops listening. Connections that wait to be accepted are broken.
     pub fn close_listener(&self, listener: &Listener) {
-        if self.is_here() {
+        if self.is_owner_process() {
             self.front().command().remove_listener(listener.key);
         }
     }
@@ -325,10 +325,10 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         private_data: &[u8],
         depths: Option<(u16, u16)>,
     ) -> Result<(), Error> {
-        self.here()?;
+        self.check_owner()?;
         queue_pair.claim().map_err(|state| Error::State { state, wanted: "idle" })?;
-        let place = Place { lane: self.front().index, key: request.0 };
-        let accepted = self.front().command().accept(place.lane, request, queue_pair, private_data, depths);
+        let place = Place { worker: self.front().index, key: request.0 };
+        let accepted = self.front().command().accept(place.worker, request, queue_pair, private_data, depths);
         match accepted {
             Ok(()) => self.relocate(queue_pair, place),
             Err(_) => queue_pair.reset(),
@@ -339,13 +339,13 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// An accepted connection goes where there are fewest.
     fn relocate(&self, queue_pair: &QueuePair, from: Place) {
         let to = self.least_loaded();
-        if to.index == from.lane {
+        if to.index == from.worker {
             return;
         }
-        let Some(connection) = self.lane(from).command().detach(from.key) else { return };
+        let Some(connection) = self.worker(from).command().detach(from.key) else { return };
         let mut engine = to.command();
         let key = engine.adopt(connection);
-        queue_pair.move_to(Place { lane: to.index, key });
+        queue_pair.move_to(Place { worker: to.index, key });
         // What was posted for the old place is taken here.
         engine.start_connection(key);
     }
@@ -355,7 +355,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// # Errors
     /// The connection is gone, or the private data is too long: then the request still waits.
     pub fn reject(&self, request: RequestKey, private_data: &[u8]) -> Result<(), Error> {
-        self.here()?;
+        self.check_owner()?;
         self.front().command().reject(request, private_data)
     }
 
@@ -370,14 +370,14 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         queue_pair: &Arc<QueuePair>,
         requests: impl IntoIterator<Item = SendRequest>,
     ) -> Result<(), PostFailure> {
-        if !self.is_here() {
+        if !self.is_owner_process() {
             return Err(PostFailure { posted: 0, error: PostError::Forked });
         }
         let (posted, failure, ring) = queue_pair.submit(&self.shared.registry, requests);
         if self.settings().split == Split::Assist && posted > 0 {
             self.assist(queue_pair);
         } else if let Some(place) = ring {
-            self.lane(place).start_on(place.key, self.runs(place.lane));
+            self.worker(place).start_on(place.key, self.runs(place.worker));
         }
         match failure {
             None => Ok(()),
@@ -390,7 +390,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         let Some(place) = queue_pair.connection() else { return };
         // Before the connection stands there is nothing to assist, and the thread takes what was posted.
         if queue_pair.assist(&self.shared.registry) || queue_pair.has_posted() {
-            self.lane(place).start_on(place.key, false);
+            self.worker(place).start_on(place.key, false);
         }
         if queue_pair.wants_assistance() {
             let mut unfinished = self.shared.unfinished.lock();
@@ -405,7 +405,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// # Errors
     /// It could not be taken.
     pub fn post_receive(&self, queue_pair: &QueuePair, request: ReceiveRequest) -> Result<(), PostError> {
-        if !self.is_here() {
+        if !self.is_owner_process() {
             return Err(PostError::Forked);
         }
         queue_pair.post_receive(&self.shared.registry, request)
@@ -416,43 +416,43 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// # Errors
     /// It could not be taken.
     pub fn post_shared_receive(&self, queue: &ReceiveQueue, request: ReceiveRequest) -> Result<(), PostError> {
-        if !self.is_here() {
+        if !self.is_owner_process() {
             return Err(PostError::Forked);
         }
         queue.post(&self.shared.registry, request)
     }
 
-    // --- lanes
+    // --- workers
 
     /// Whether the calling thread runs this engine.
-    fn runs(&self, lane: usize) -> bool {
-        self.settings().progress.caller_runs() && lane == self.home()
+    fn runs(&self, worker: usize) -> bool {
+        self.settings().progress.caller_runs() && worker == self.home()
     }
 
     /// The engine that the calling thread runs: threads are spread over them.
     fn home(&self) -> usize {
-        if self.shared.lanes.len() == 1 { 0 } else { progress::thread_number() % self.shared.lanes.len() }
+        if self.shared.workers.len() == 1 { 0 } else { progress::thread_number() % self.shared.workers.len() }
     }
 
     /// Where listeners and the start-ups at them are.
-    pub(crate) fn front(&self) -> &Lane<N, C> {
-        &self.shared.lanes[0]
+    pub(crate) fn front(&self) -> &Worker<N, C> {
+        &self.shared.workers[0]
     }
 
-    pub(crate) fn turnstile(&self) -> Arc<Turnstile> {
-        Arc::clone(&self.shared.common.turnstile)
+    pub(crate) fn event_count(&self) -> Arc<EventCount> {
+        Arc::clone(&self.shared.common.event_count)
     }
 
-    fn lane(&self, place: Place) -> &Lane<N, C> {
-        &self.shared.lanes[place.lane]
+    fn worker(&self, place: Place) -> &Worker<N, C> {
+        &self.shared.workers[place.worker]
     }
 
-    fn least_loaded(&self) -> &Lane<N, C> {
-        let lanes = &self.shared.lanes;
-        if lanes.len() == 1 {
-            return &lanes[0];
+    fn least_loaded(&self) -> &Worker<N, C> {
+        let workers = &self.shared.workers;
+        if workers.len() == 1 {
+            return &workers[0];
         }
-        lanes.iter().min_by_key(|lane| lane.command().connection_count()).unwrap_or(&lanes[0])
+        workers.iter().min_by_key(|worker| worker.command().connection_count()).unwrap_or(&workers[0])
     }
 }
 
@@ -472,13 +472,13 @@ where
             return Ok(());
         }
         let (runs, running) = mpsc::channel();
-        for lane in &self.shared.lanes {
-            let (lane, runs) = (Arc::clone(lane), runs.clone());
+        for worker in &self.shared.workers {
+            let (worker, runs) = (Arc::clone(worker), runs.clone());
             let spawned = std::thread::Builder::new().name("weft-nic".into()).spawn(move || {
-                lane.prepare();
+                worker.prepare();
                 // Nobody listens any more when another thread could not be had.
                 let _ = runs.send(());
-                lane.serve();
+                worker.serve();
             });
             match spawned {
                 Ok(thread) => self.shared.threads.lock().push(thread),
@@ -489,7 +489,7 @@ where
             }
         }
         // What a thread needs at its start it has then.
-        running.iter().take(self.shared.lanes.len()).for_each(drop);
+        running.iter().take(self.shared.workers.len()).for_each(drop);
         Ok(())
     }
 }
@@ -497,13 +497,13 @@ where
 impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// Breaks all connections, flushes what is under way and ends the NIC's threads.
     pub fn shut_down(&self) {
-        if !self.is_here() {
+        if !self.is_owner_process() {
             return;
         }
         self.shared.common.stop.store(true, Ordering::SeqCst);
-        for lane in &self.shared.lanes {
-            lane.command().close();
-            lane.wake();
+        for worker in &self.shared.workers {
+            worker.command().close();
+            worker.wake();
         }
         let threads = core::mem::take(&mut *self.shared.threads.lock());
         for thread in threads {

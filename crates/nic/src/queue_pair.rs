@@ -13,12 +13,12 @@ use weft_mpa::{Extensions, MarkerSpacing, Role};
 use weft_rdmap::{Completion, CompletionKind, Operation, ReceiveRequest, SendRequest, Status};
 
 use crate::completion::{CompletionQueue, QueuePairNumber, WorkCompletion};
-use crate::connection::Assistant;
-use crate::endpoint::Mailbox;
+use crate::connection::HostStage;
+use crate::endpoint::UpperId;
 use crate::error::{ConnectionError, PostError};
-use crate::lane::Place;
+use crate::event_count::EventCount;
 use crate::receives::ReceiveQueue;
-use crate::turnstile::Turnstile;
+use crate::worker::Place;
 
 /// Where a queue pair is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -119,7 +119,7 @@ struct Submission {
 struct Life {
     info: Option<Arc<ConnectionInfo>>,
     error: Option<ConnectionError>,
-    assistant: Option<Arc<Assistant>>,
+    host_stage: Option<Arc<HostStage>>,
 }
 
 /// A queue pair.
@@ -131,7 +131,7 @@ pub struct QueuePair {
     receives: Arc<ReceiveQueue>,
     shares_receives: bool,
     /// The message endpoint that it belongs to.
-    mailbox: Option<Mailbox>,
+    upper: Option<UpperId>,
     /// Its peer reaches no memory before it has shown who it is.
     is_guarded: bool,
     sends_under_way: AtomicUsize,
@@ -144,14 +144,14 @@ pub struct QueuePair {
     /// The calling thread has a stage of the way out.
     assists: AtomicBool,
     life: Mutex<Life>,
-    turnstile: Arc<Turnstile>,
+    event_count: Arc<EventCount>,
 }
 
 const AGREED_EXTENSIONS: u8 = 1;
 const AGREED_READS: u8 = 2;
 
 impl QueuePair {
-    pub(crate) fn new(number: QueuePairNumber, attributes: &QueuePairAttributes, turnstile: Arc<Turnstile>) -> Self {
+    pub(crate) fn new(number: QueuePairNumber, attributes: &QueuePairAttributes, event_count: Arc<EventCount>) -> Self {
         let depth = attributes.send_depth as usize;
         let own = || {
             let completions = Arc::clone(&attributes.receive_completions);
@@ -164,7 +164,7 @@ impl QueuePair {
             send_completions: Arc::clone(&attributes.send_completions),
             receives: attributes.shared_receives.clone().unwrap_or_else(own),
             shares_receives: attributes.shared_receives.is_some(),
-            mailbox: None,
+            upper: None,
             is_guarded: false,
             sends_under_way: AtomicUsize::new(0),
             submission: Mutex::new(Submission {
@@ -177,14 +177,14 @@ impl QueuePair {
             state: AtomicU8::new(State::Idle as u8),
             agreed: AtomicU8::new(0),
             assists: AtomicBool::new(false),
-            life: Mutex::new(Life { info: None, error: None, assistant: None }),
-            turnstile,
+            life: Mutex::new(Life { info: None, error: None, host_stage: None }),
+            event_count,
         }
     }
 
     /// One that is a message endpoint's.
-    pub(crate) fn with_mailbox(self, mailbox: Mailbox) -> Self {
-        Self { mailbox: Some(mailbox), ..self }
+    pub(crate) fn with_upper(self, upper: UpperId) -> Self {
+        Self { upper: Some(upper), ..self }
     }
 
     /// One whose peer reaches no memory before [`crate::engine::Engine::admit`].
@@ -199,8 +199,8 @@ impl QueuePair {
 
     /// The message endpoint that it belongs to.
     #[inline]
-    pub(crate) fn mailbox(&self) -> Option<Mailbox> {
-        self.mailbox
+    pub(crate) fn upper(&self) -> Option<UpperId> {
+        self.upper
     }
 
     /// Its number.
@@ -256,7 +256,7 @@ impl QueuePair {
         self.receives.post(registry, request)
     }
 
-    /// Takes the requests until one can't be taken. Returns how many were, and the connection whose bell is to be rung.
+    /// Takes the requests until one can't be taken. Returns how many were, and the connection whose doorbell is to be rung.
     pub(crate) fn submit(
         &self,
         registry: &Registry,
@@ -385,9 +385,9 @@ impl QueuePair {
     }
 
     /// The caller's stage, where the caller has one.
-    pub(crate) fn set_assistant(&self, assistant: Assistant) {
+    pub(crate) fn set_assistant(&self, host_stage: HostStage) {
         self.assists.store(true, Ordering::Release);
-        self.life.lock().assistant = Some(Arc::new(assistant));
+        self.life.lock().host_stage = Some(Arc::new(host_stage));
     }
 
     /// Lets the calling thread do its stage. Returns whether the NIC's thread must be told.
@@ -395,14 +395,14 @@ impl QueuePair {
         if !self.assists.load(Ordering::Acquire) {
             return false;
         }
-        let assistant = self.life.lock().assistant.clone();
-        assistant.is_some_and(|assistant| assistant.work(self, registry))
+        let host_stage = self.life.lock().host_stage.clone();
+        host_stage.is_some_and(|host_stage| host_stage.work(self, registry))
     }
 
     /// Whether the calling thread has more of its stage to do.
     pub(crate) fn wants_assistance(&self) -> bool {
         self.assists.load(Ordering::Acquire)
-            && self.life.lock().assistant.as_ref().is_some_and(|assistant| assistant.is_unfinished())
+            && self.life.lock().host_stage.as_ref().is_some_and(|host_stage| host_stage.is_unfinished())
     }
 
     /// Moves what was posted since the last call to `take`.
@@ -467,7 +467,7 @@ impl QueuePair {
             }
         }
         self.assists.store(false, Ordering::Release);
-        self.life.lock().assistant = None;
+        self.life.lock().host_stage = None;
         self.set_state(state);
     }
 
@@ -483,7 +483,7 @@ impl QueuePair {
 
     fn set_state(&self, state: State) {
         self.state.store(state as u8, Ordering::SeqCst);
-        self.turnstile.turn();
+        self.event_count.turn();
     }
 }
 

@@ -121,7 +121,7 @@ fn atomic(peer: PeerId, place: RemotePlace, operation: Combine, operand: u64, co
         level: Level::Delivered,
         fence: false,
         context,
-        marks: 0,
+        op_flags: 0,
     }
 }
 

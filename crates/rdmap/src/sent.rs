@@ -26,12 +26,12 @@ pub(crate) struct Run {
 
 /// The segments given out, oldest first.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct InFlight {
     runs: VecDeque<Run>,
     limit: usize,
 }
 
-impl Ledger {
+impl InFlight {
     /// Room for so many runs, and one more for a Terminate.
     pub(crate) fn new(limit: usize) -> Self {
         Self { runs: VecDeque::with_capacity(limit + 1), limit }
@@ -76,18 +76,18 @@ mod tests {
     #[test]
     fn runs_are_taken_in_parts_and_release_at_their_end() {
         let slice = Slice { region: RegionId { index: 1, generation: 0 }, offset: 0, length: 9 };
-        let mut ledger = Ledger::new(3);
-        ledger.push(Owner::Stream, None);
-        ledger.push(Owner::Stream, Some(slice));
-        ledger.push(Owner::Stream, None);
-        ledger.push(Owner::Request(4), None);
-        assert!(ledger.is_full());
+        let mut in_flight = InFlight::new(3);
+        in_flight.push(Owner::Stream, None);
+        in_flight.push(Owner::Stream, Some(slice));
+        in_flight.push(Owner::Stream, None);
+        in_flight.push(Owner::Request(4), None);
+        assert!(in_flight.is_full());
         let taken: Vec<_> =
-            core::iter::from_fn(|| ledger.take(1)).map(|run| (run.owner, run.release.is_some())).collect();
+            core::iter::from_fn(|| in_flight.take(1)).map(|run| (run.owner, run.release.is_some())).collect();
         assert_eq!(
             taken,
             [(Owner::Stream, false), (Owner::Stream, true), (Owner::Stream, false), (Owner::Request(4), false)]
         );
-        assert!(ledger.is_empty());
+        assert!(in_flight.is_empty());
     }
 }

@@ -22,7 +22,7 @@ use crate::requester::{Awaits, Requester};
 use crate::responder::Responder;
 use crate::segment::{Context, Received, Written};
 use crate::send::{Entry, SendQueue};
-use crate::sent::Ledger;
+use crate::sent::InFlight;
 use crate::untagged::Receives;
 use crate::violation::Violation;
 use outgoing::Outgoing;
@@ -48,8 +48,8 @@ pub struct Stream {
     responder: Responder,
     outgoing: Outgoing,
     /// What the stream below has, and may still read.
-    ledger: Ledger,
-    /// The memory of a Read Response that was cut off by an error, still pinned because the ledger may name it.
+    in_flight: InFlight,
+    /// The memory of a Read Response that was cut off by an error, still pinned because a request in flight may name it.
     abandoned: Option<Slice>,
 
     order: Order<Received>,
@@ -90,7 +90,7 @@ impl Stream {
             requester: Requester::new(config.ord, seed),
             responder: Responder::new(ird),
             outgoing: Outgoing::new(ready, config.responder_waits && config.role == Role::Responder),
-            ledger: Ledger::new(most_runs),
+            in_flight: InFlight::new(most_runs),
             abandoned: None,
             order: Order::new(config.reorder_limit),
             receives: Receives::new(config.receive_depth),
@@ -187,7 +187,7 @@ impl Stream {
         if is_orderly && was_well {
             self.error = None;
         }
-        while let Some(run) = self.ledger.take(u32::MAX) {
+        while let Some(run) = self.in_flight.take(u32::MAX) {
             self.release(run.release);
         }
         let abandoned = self.abandoned.take();
@@ -259,7 +259,7 @@ impl Stream {
     }
 
     fn is_idle(&self) -> bool {
-        self.ledger.is_empty() && self.responder.is_empty() && self.requester.is_empty() && self.sends.is_idle()
+        self.in_flight.is_empty() && self.responder.is_empty() && self.requester.is_empty() && self.sends.is_idle()
     }
 
     /// The peer broke the rules: it is told, and everything ends (RFC 5040 section 7.1).
@@ -312,7 +312,7 @@ impl Stream {
     }
 
     fn release_abandoned(&mut self) {
-        if self.ledger.is_empty() {
+        if self.in_flight.is_empty() {
             let abandoned = self.abandoned.take();
             self.release(abandoned);
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use weft_base::{Clock, Random, Time};
 use weft_memory::Registry;
-use weft_nic::{Machine, Nic, Settings};
+use weft_nic::{Nic, NicParts, Settings};
 
 use crate::network::SimulatedNetwork;
 use crate::pipe::{Behaviour, Pipe};
@@ -68,7 +68,7 @@ impl World {
         };
         let registry = Registry::new(seed, weft_memory::Limits::default());
         let network = SimulatedNetwork::new(self.clone(), registry.clone());
-        let machine = Machine {
+        let machine = NicParts {
             networks: vec![network],
             clock: self.clock(),
             registry,

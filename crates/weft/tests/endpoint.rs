@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use common::{Kind, PATIENCE, each_kind};
 use weft::endpoint::{
     Address, AtomicPost, Combine, Completed, Element, Endpoint, EndpointAttributes, EndpointError, EndpointFailure,
-    Event, EventQueue, Level, Loan, Match, MessageSettings, PeerId, ReceivePost, RemotePlace, SendPost, TransferPost,
+    Event, EventQueue, IoBuffer, Level, Match, MessageSettings, PeerId, ReceivePost, RemotePlace, SendPost,
+    TransferPost,
 };
 use weft::verbs::{Access, Context, Coupling, Progress, ProtectionDomain, Split};
 
@@ -216,7 +217,7 @@ fn writes_reads_and_atomics() {
         let place = |offset| RemotePlace { stag: region.stag(), offset: region.base() + offset };
         for length in LENGTHS {
             let content = bytes(length, 9);
-            for level in [Level::Handed, Level::Delivered] {
+            for level in [Level::TransmitComplete, Level::Delivered] {
                 region.fill_with(|_| 0).unwrap();
                 let post = TransferPost::new(a.peers[1], content.clone(), place(8)).context(1).level(level);
                 a.endpoint.write(post).unwrap();
@@ -239,10 +240,10 @@ fn writes_reads_and_atomics() {
             operand: operand.to_vec(),
             compare: compare.to_vec(),
             result: Some(vec![0; count as usize * element.size()].into()),
-            level: Level::Handed,
+            level: Level::TransmitComplete,
             fence: false,
             context: 7,
-            marks: 0,
+            op_flags: 0,
         };
         region.store_u64(0, 40, std::sync::atomic::Ordering::SeqCst).unwrap();
         let number = |event: Event| u64::from_ne_bytes(event.buffer.unwrap()[..].try_into().unwrap());
@@ -564,7 +565,7 @@ fn wrong_requests_are_refused_with_the_reason() {
     let mut injected = SendPost::new(end.peers[0], vec![0; 1 << 20]);
     injected.inject = true;
     assert!(matches!(end.endpoint.send(injected), Err(EndpointError::TooLong { .. })));
-    let claimed = end.endpoint.receive_claimed(5, ReceivePost::new(Loan::empty()));
+    let claimed = end.endpoint.receive_claimed(5, ReceivePost::new(IoBuffer::empty()));
     assert_eq!(claimed, Err(EndpointError::NotClaimed(5)));
     end.endpoint.close().unwrap();
     assert_eq!(end.endpoint.send(SendPost::new(end.peers[0], vec![1])), Err(EndpointError::Closed));
@@ -733,7 +734,7 @@ fn what_is_waited_for_passes_more_sends_than_may_be_under_way() {
             let tag = if number == MESSAGES { 2 } else { 1 };
             send_when_possible(a, || {
                 let post = SendPost::new(a.peers[1], content.clone()).tag(tag).context(number);
-                SendPost { inject, ..post.level(if inject { Level::Handed } else { Level::Delivered }) }
+                SendPost { inject, ..post.level(if inject { Level::TransmitComplete } else { Level::Delivered }) }
             });
         }
         b.done(7);
@@ -754,7 +755,7 @@ fn sends_that_wait_for_their_receives_have_limits_of_their_own() {
     for (announced, injected, inject, most) in [(100, 1 << 30, false, 100 + 64), (1 << 20, 100_000, true, 100)] {
         let group = two_with_little(announced, injected);
         let [a, b] = &group.ends[..] else { panic!() };
-        let (length, level) = if inject { (1000, Level::Handed) } else { (150_000, Level::Delivered) };
+        let (length, level) = if inject { (1000, Level::TransmitComplete) } else { (150_000, Level::Delivered) };
         let content = vec![5; length];
         let post = || SendPost { inject, ..SendPost::new(a.peers[1], content.clone()).tag(1).level(level) };
         let (mut sent, mut completed) = (0, 0);

@@ -37,7 +37,7 @@ impl Allowance {
 
 /// Packets that the peer may still send.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Debt {
+pub(super) struct CreditsOwed {
     granted: u16,
     /// It has sent so many whose credit it has not got back.
     used: u16,
@@ -45,7 +45,7 @@ pub(super) struct Debt {
     owed: u16,
 }
 
-impl Debt {
+impl CreditsOwed {
     pub(super) const fn new(granted: u16) -> Self {
         Self { granted, used: 0, owed: 0 }
     }

@@ -157,10 +157,14 @@ impl<H: Host> Machine<H> {
     ) {
         let incoming = Incoming::new(arrival.peer, envelope, bytes.len() as u64, acknowledge, Body::Empty);
         if let Some(posted) = self.matcher.find_posted(arrival.peer, envelope.tag) {
-            let landing = self.assign_posted(posted, incoming.length);
-            let receive = &mut self.receives[landing.receive];
-            host.place(&mut receive.user, landing.offset, &bytes[..landing.fitting(bytes.len() as u64) as usize]);
-            self.complete(&incoming, landing, host);
+            let destination = self.assign_posted(posted, incoming.length);
+            let receive = &mut self.receives[destination.receive];
+            host.place(
+                &mut receive.user,
+                destination.offset,
+                &bytes[..destination.fitting(bytes.len() as u64) as usize],
+            );
+            self.complete(&incoming, destination, host);
             return;
         }
         let key = self.incoming.insert(incoming);
@@ -187,8 +191,8 @@ impl<H: Host> Machine<H> {
         let body = if reads { Body::Source(Reading::new(source)) } else { Body::Asked { id } };
         let key = self.incoming.insert(Incoming::new(arrival.peer, envelope, length, acknowledge, body));
         if let Some(posted) = self.matcher.find_posted(arrival.peer, envelope.tag) {
-            let landing = self.assign_posted(posted, length);
-            self.land(key, landing, host);
+            let destination = self.assign_posted(posted, length);
+            self.land(key, destination, host);
             return Ok(());
         }
         self.keep(arrival, key);

@@ -62,7 +62,7 @@ impl<H: Host> Machine<H> {
             let incoming = &mut self.incoming[key];
             incoming.acknowledge = None;
             let is_here = matches!(incoming.body, Body::Short(_) | Body::Buffer { is_written: true, .. } | Body::Empty);
-            if is_here && incoming.landing.is_none() {
+            if is_here && incoming.destination.is_none() {
                 self.leave_behind(key, host);
             } else {
                 self.lose_message(key, host);
@@ -97,7 +97,7 @@ impl<H: Host> Machine<H> {
 
     fn lose_message(&mut self, key: IncomingKey, host: &mut H) {
         let incoming = &mut self.incoming[key];
-        if incoming.landing.is_some() {
+        if incoming.destination.is_some() {
             if let Body::Direct = incoming.body {
                 self.conceal(key, host);
             }

@@ -7,7 +7,7 @@ use weft_base::{PeerId, Time};
 use weft_wire::message::Record;
 
 use super::Terms;
-use super::credits::{Allowance, Debt};
+use super::credits::{Allowance, CreditsOwed};
 use super::incoming::AnswerKey;
 use super::receiving::IncomingKey;
 
@@ -70,8 +70,8 @@ pub(super) struct Peer {
     pub(super) packet_bytes: u32,
     pub(super) data: Allowance,
     pub(super) control: Allowance,
-    pub(super) data_debt: Debt,
-    pub(super) control_debt: Debt,
+    pub(super) data_debt: CreditsOwed,
+    pub(super) control_debt: CreditsOwed,
     /// It is short of memory for messages that nobody waits for.
     pub(super) is_scarce: bool,
     pub(super) queue: VecDeque<Queued>,
@@ -236,8 +236,8 @@ impl Peers {
         entry.packet_bytes = terms.packet_bytes;
         entry.data = Allowance::new(terms.data_credits);
         entry.control = Allowance::new(terms.control_credits);
-        entry.data_debt = Debt::new(data);
-        entry.control_debt = Debt::new(control);
+        entry.data_debt = CreditsOwed::new(data);
+        entry.control_debt = CreditsOwed::new(control);
         entry.last_active = now;
         self.wake(peer);
     }
@@ -249,8 +249,8 @@ impl Peers {
         entry.link = Link::Apart;
         entry.data = Allowance::default();
         entry.control = Allowance::default();
-        entry.data_debt = Debt::default();
-        entry.control_debt = Debt::default();
+        entry.data_debt = CreditsOwed::default();
+        entry.control_debt = CreditsOwed::default();
         // Their memory too: there may be many peers that come and go.
         entry.controls = VecDeque::new();
         entry.calls = VecDeque::new();

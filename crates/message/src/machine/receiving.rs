@@ -33,13 +33,13 @@ pub(super) struct Receiving<R> {
 
 /// Where in a receive a message goes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Landing {
+pub(super) struct Destination {
     pub(super) receive: ReceiveKey,
     pub(super) offset: u64,
     room: u64,
 }
 
-impl Landing {
+impl Destination {
     /// Bytes of a message that fit.
     pub(super) fn fitting(&self, length: u64) -> u64 {
         self.room.min(length)
@@ -67,7 +67,7 @@ pub(super) struct Incoming {
     /// While nobody has waited for it.
     pub(super) place: Option<UnexpectedId>,
     /// Since somebody has.
-    pub(super) landing: Option<Landing>,
+    pub(super) destination: Option<Destination>,
     /// It goes nowhere, once it is here.
     pub(super) is_discarded: bool,
 }
@@ -138,7 +138,7 @@ impl Incoming {
             left_behind: 0,
             packets: Vec::new(),
             place: None,
-            landing: None,
+            destination: None,
             is_discarded: false,
         }
     }
@@ -195,8 +195,8 @@ impl<H: Host> Machine<H> {
     fn take_or_post(&mut self, key: ReceiveKey, source: Option<PeerId>, matching: Option<Match>, host: &mut H) {
         while let Some(found) = self.matcher.find_unexpected(source, matching) {
             let Some(incoming) = self.matcher.take(found) else { break };
-            let (landing, is_full) = self.assign(key, self.incoming[incoming].length);
-            self.land(incoming, landing, host);
+            let (destination, is_full) = self.assign(key, self.incoming[incoming].length);
+            self.land(incoming, destination, host);
             if is_full {
                 return;
             }
@@ -206,52 +206,52 @@ impl<H: Host> Machine<H> {
     }
 
     /// A message of this length gets the next place in a receive. Returns whether that is full now.
-    fn assign(&mut self, key: ReceiveKey, length: u64) -> (Landing, bool) {
+    fn assign(&mut self, key: ReceiveKey, length: u64) -> (Destination, bool) {
         let receive = &mut self.receives[key];
-        let landing = Landing { receive: key, offset: receive.used, room: receive.length - receive.used };
-        receive.used += landing.fitting(length);
+        let destination = Destination { receive: key, offset: receive.used, room: receive.length - receive.used };
+        receive.used += destination.fitting(length);
         receive.pending += 1;
         receive.is_full = receive.length - receive.used < receive.least;
-        (landing, receive.is_full)
+        (destination, receive.is_full)
     }
 
     /// The same for a receive that is posted, which it is no longer if it is full.
-    pub(super) fn assign_posted(&mut self, posted: PostedId, length: u64) -> Landing {
+    pub(super) fn assign_posted(&mut self, posted: PostedId, length: u64) -> Destination {
         let key = *self.matcher.posted(posted).expect("it was found just now");
-        let (landing, is_full) = self.assign(key, length);
+        let (destination, is_full) = self.assign(key, length);
         if is_full {
             self.matcher.unpost(posted);
             self.receives[key].posted = None;
         }
-        landing
+        destination
     }
 
     /// A message has met its receive.
-    pub(super) fn land(&mut self, key: IncomingKey, landing: Landing, host: &mut H) {
+    pub(super) fn land(&mut self, key: IncomingKey, destination: Destination, host: &mut H) {
         let incoming = &mut self.incoming[key];
         incoming.place = None;
-        incoming.landing = Some(landing);
-        let fitting = landing.fitting(incoming.length);
-        let receive = &mut self.receives[landing.receive].user;
+        incoming.destination = Some(destination);
+        let fitting = destination.fitting(incoming.length);
+        let receive = &mut self.receives[destination.receive].user;
         match &incoming.body {
             Body::Short(bytes) => {
-                host.place(receive, landing.offset, &bytes[..fitting as usize]);
+                host.place(receive, destination.offset, &bytes[..fitting as usize]);
                 self.finish(key, Ok(()), host);
             }
             Body::Partial { bytes, .. } => {
                 let fitting = fitting.min(bytes.len() as u64);
-                host.place(receive, landing.offset, &bytes[..fitting as usize]);
+                host.place(receive, destination.offset, &bytes[..fitting as usize]);
                 self.drop_partial(key);
             }
             Body::Buffer { buffer, is_written: true } => {
-                host.unload(*buffer, receive, landing.offset, fitting);
+                host.unload(*buffer, receive, destination.offset, fitting);
                 self.finish(key, Ok(()), host);
             }
             Body::Empty => self.finish(key, Ok(()), host),
             Body::Lost => self.finish(key, Err(Failure::PeerLost), host),
             Body::Asked { .. } => {
                 self.stop_keeping(key);
-                self.clear_direct(key, landing, host);
+                self.clear_direct(key, destination, host);
             }
             Body::Source(_) => {
                 self.peers.at(incoming.peer).arriving += 1;
@@ -271,19 +271,19 @@ impl<H: Host> Machine<H> {
         } else {
             self.release_places(incoming.has_place.into());
         }
-        let Some(landing) = incoming.landing else { return };
+        let Some(destination) = incoming.destination else { return };
         match outcome {
-            Ok(()) => self.report(&incoming, landing, host),
-            Err(failure) => self.report_failure(&incoming, landing, failure, host),
+            Ok(()) => self.report(&incoming, destination, host),
+            Err(failure) => self.report_failure(&incoming, destination, failure, host),
         }
     }
 
     /// A message that was whole in its packet is in its receive's memory.
-    pub(super) fn complete(&mut self, incoming: &Incoming, landing: Landing, host: &mut H) {
+    pub(super) fn complete(&mut self, incoming: &Incoming, destination: Destination, host: &mut H) {
         if let Some(id) = incoming.acknowledge {
             self.peers.answer(incoming.peer, Record::Taken { id, outcome: Outcome::Done }, Vec::new());
         }
-        self.report(incoming, landing, host);
+        self.report(incoming, destination, host);
     }
 
     /// Frees what a message has: its memory, its part of the budget, its packet's credit; but not its place.
@@ -385,37 +385,37 @@ impl<H: Host> Machine<H> {
     }
 
     /// Tells that a message is in its receive's memory.
-    fn report(&mut self, incoming: &Incoming, landing: Landing, host: &mut H) {
-        let length = landing.fitting(incoming.length);
+    fn report(&mut self, incoming: &Incoming, destination: Destination, host: &mut H) {
+        let length = destination.fitting(incoming.length);
         let outcome =
             if length < incoming.length { Err(Failure::Truncated { length: incoming.length }) } else { Ok(()) };
-        self.report_as(incoming, landing, length, outcome, host);
+        self.report_as(incoming, destination, length, outcome, host);
     }
 
-    fn report_failure(&mut self, incoming: &Incoming, landing: Landing, failure: Failure, host: &mut H) {
-        self.report_as(incoming, landing, 0, Err(failure), host);
+    fn report_failure(&mut self, incoming: &Incoming, destination: Destination, failure: Failure, host: &mut H) {
+        self.report_as(incoming, destination, 0, Err(failure), host);
     }
 
     fn report_as(
         &mut self,
         incoming: &Incoming,
-        landing: Landing,
+        destination: Destination,
         length: u64,
         outcome: Result<(), Failure>,
         host: &mut H,
     ) {
         let Peek { source, tag, data, .. } = incoming.peek();
-        let receive = &mut self.receives[landing.receive];
+        let receive = &mut self.receives[destination.receive];
         receive.pending -= 1;
         let is_over = receive.is_full && receive.pending == 0;
         let failure = receive.failure.filter(|_| is_over);
-        let what = Received { source, tag, data, offset: landing.offset, length };
+        let what = Received { source, tag, data, offset: destination.offset, length };
         host.received(&mut receive.user, Some(what), outcome, is_over && failure.is_none());
         if let Some(failure) = failure {
             host.received(&mut receive.user, None, Err(failure), true);
         }
         if is_over {
-            self.receives.remove(landing.receive);
+            self.receives.remove(destination.receive);
         }
     }
 
@@ -481,8 +481,8 @@ impl<H: Host> Machine<H> {
         let Some(incoming) = self.claimed.remove(&claim) else { return Err(receive) };
         let (source, matching) = (receive.source, receive.matching);
         let key = self.begin_receive(receive);
-        let (landing, is_full) = self.assign(key, self.incoming[incoming].length);
-        self.land(incoming, landing, host);
+        let (destination, is_full) = self.assign(key, self.incoming[incoming].length);
+        self.land(incoming, destination, host);
         if !is_full {
             self.take_or_post(key, source, matching, host);
         }

@@ -28,7 +28,7 @@ impl<H: Host> Machine<H> {
         entry.streaming = Some(key);
         entry.arriving += 1;
         if let Some(posted) = self.matcher.find_posted(peer, envelope.tag) {
-            self.incoming[key].landing = Some(self.assign_posted(posted, length));
+            self.incoming[key].destination = Some(self.assign_posted(posted, length));
         } else {
             self.keep(arrival, key);
             if !self.incoming[key].is_held() {
@@ -62,11 +62,11 @@ impl<H: Host> Machine<H> {
         }
         *here += bytes.len() as u64;
         let is_whole = *here == length;
-        if let Some(landing) = incoming.landing {
-            let fitting = landing.fitting(length).saturating_sub(position).min(bytes.len() as u64);
+        if let Some(destination) = incoming.destination {
+            let fitting = destination.fitting(length).saturating_sub(position).min(bytes.len() as u64);
             if fitting > 0 {
-                let receive = &mut self.receives[landing.receive].user;
-                host.place(receive, landing.offset + position, &bytes[..fitting as usize]);
+                let receive = &mut self.receives[destination.receive].user;
+                host.place(receive, destination.offset + position, &bytes[..fitting as usize]);
             }
         } else if !incoming.is_discarded {
             self.pool.append(kept, bytes);
@@ -75,7 +75,7 @@ impl<H: Host> Machine<H> {
             let entry = self.peers.at(peer);
             entry.streaming = None;
             entry.arriving -= 1;
-            if incoming.landing.is_some() || incoming.is_discarded {
+            if incoming.destination.is_some() || incoming.is_discarded {
                 self.finish(key, Ok(()), host);
             } else {
                 incoming.body = Body::Short(core::mem::take(kept));

@@ -7,7 +7,7 @@ use slotmap::{Key, KeyData};
 
 use super::outgoing::id;
 use super::peer::SendKey;
-use super::receiving::{Body, IncomingKey, Landing};
+use super::receiving::{Body, Destination, IncomingKey};
 use super::{Machine, Violation};
 use crate::host::{Failure, Host, Ticket};
 
@@ -61,15 +61,15 @@ impl<H: Host> Machine<H> {
     }
 
     /// A peer writes a message into its receive's memory.
-    pub(super) fn clear_direct(&mut self, key: IncomingKey, landing: Landing, host: &mut H) {
+    pub(super) fn clear_direct(&mut self, key: IncomingKey, destination: Destination, host: &mut H) {
         let incoming = &mut self.incoming[key];
         let Body::Asked { id: peers_id } = incoming.body else { return };
-        let (peer, fitting) = (incoming.peer, landing.fitting(incoming.length));
-        let receive = &mut self.receives[landing.receive];
+        let (peer, fitting) = (incoming.peer, destination.fitting(incoming.length));
+        let receive = &mut self.receives[destination.receive];
         let sink = if fitting == 0 {
             Ok(Parts::new())
         } else {
-            host.expose_sink(peer, &mut receive.user, landing.offset, fitting)
+            host.expose_sink(peer, &mut receive.user, destination.offset, fitting)
         };
         match sink {
             Ok(sink) => {
@@ -93,15 +93,15 @@ impl<H: Host> Machine<H> {
     pub(super) fn on_message_written(&mut self, peer: PeerId, id: u64, host: &mut H) -> Result<(), Violation> {
         let key = self.find_incoming(peer, id)?;
         let incoming = &mut self.incoming[key];
-        let landing = incoming.landing;
+        let destination = incoming.destination;
         match &mut incoming.body {
             Body::Direct => self.conceal(key, host),
             Body::Buffer { is_written, .. } if !*is_written => *is_written = true,
             _ => return Err(Violation("a message is written that was not cleared, or was written before")),
         }
         self.peers.at(peer).arriving -= 1;
-        match (&self.incoming[key].body, landing) {
-            (Body::Buffer { .. }, Some(landing)) => self.land(key, landing, host),
+        match (&self.incoming[key].body, destination) {
+            (Body::Buffer { .. }, Some(destination)) => self.land(key, destination, host),
             (Body::Buffer { .. }, None) if !self.incoming[key].is_discarded => {}
             _ => self.finish(key, Ok(()), host),
         }
@@ -111,8 +111,11 @@ impl<H: Host> Machine<H> {
     /// A peer writes a message into its receive no more.
     pub(super) fn conceal(&mut self, key: IncomingKey, host: &mut H) {
         let incoming = &self.incoming[key];
-        let Some(landing) = incoming.landing.filter(|landing| landing.fitting(incoming.length) > 0) else { return };
-        host.conceal_sink(&mut self.receives[landing.receive].user, landing.offset);
+        let Some(destination) = incoming.destination.filter(|destination| destination.fitting(incoming.length) > 0)
+        else {
+            return;
+        };
+        host.conceal_sink(&mut self.receives[destination.receive].user, destination.offset);
     }
 
     /// Asks for the next pieces of a message. When none is left and all are here, it is finished.
@@ -120,9 +123,9 @@ impl<H: Host> Machine<H> {
         let ticket = Ticket(id(key));
         let incoming = &mut self.incoming[key];
         let (peer, length) = (incoming.peer, incoming.length);
-        let (Body::Source(reading), Some(landing)) = (&mut incoming.body, incoming.landing) else { return };
-        let wanted = landing.fitting(length);
-        let receive = &mut self.receives[landing.receive].user;
+        let (Body::Source(reading), Some(destination)) = (&mut incoming.body, incoming.destination) else { return };
+        let wanted = destination.fitting(length);
+        let receive = &mut self.receives[destination.receive].user;
         while reading.failure.is_none()
             && reading.position < wanted
             && reading.under_way < usize::from(self.settings.fragments_under_way.max(1))
@@ -136,7 +139,7 @@ impl<H: Host> Machine<H> {
             }
             let length = left.min(wanted - reading.position).min(self.settings.fragment_bytes.max(1));
             let source = RemotePart { stag: part.stag, offset: part.offset + reading.part_offset, length };
-            host.read(peer, ticket, receive, landing.offset + reading.position, source);
+            host.read(peer, ticket, receive, destination.offset + reading.position, source);
             reading.part_offset += length;
             reading.position += length;
             reading.under_way += 1;

@@ -19,7 +19,7 @@ use weft_memory::Registry;
 use weft_mpa::Deframer;
 
 use crate::counters::Counters;
-use crate::endpoint::Messenger;
+use crate::endpoint::EndpointEngine;
 use crate::outgoing::Outgoing;
 use crate::queue_pair::QueuePair;
 use crate::settings::Settings;
@@ -28,7 +28,7 @@ use crate::staging::{Pool, Staging};
 pub(crate) use end::Ending;
 pub(crate) use packets::Passed;
 pub(crate) use receive::Direct;
-pub(crate) use stages::Assistant;
+pub(crate) use stages::HostStage;
 use stages::{Core, Incoming, Pipeline};
 pub(crate) use start::{Start, within_limits};
 use transmit::BYTES_PER_TURN;
@@ -45,7 +45,7 @@ pub(crate) struct Context<'a> {
     pub(crate) counters: &'a mut Counters,
     pub(crate) random: &'a mut Random,
     /// Message endpoints; one that is at work just now is not there.
-    pub(crate) messengers: &'a mut [Option<Box<Messenger>>],
+    pub(crate) endpoint_engines: &'a mut [Option<Box<EndpointEngine>>],
     pub(crate) now: Time,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Running {
     /// Its ULPDU without markers, where that is a stage of its own.
     flat: Option<Vec<u8>>,
     /// A large frame was refused by its head. Nothing is said about it before the rest is here and the CRC was seen.
-    judging: bool,
+    verdict_pending: bool,
     /// A turn has sent as much as one may: there may be more.
     cut_short: bool,
     /// A large frame came not so many frames ago: read only as much as holds the next header, so that the rest can go straight into
@@ -169,7 +169,7 @@ impl<P: Port> Connection<P> {
         self.running().is_some_and(|(running, ..)| running.core.hold().stream.has_answers())
     }
 
-    /// The bell was rung: sends what was posted, and leaves receiving to the next turn.
+    /// The doorbell was rung: sends what was posted, and leaves receiving to the next turn.
     pub(crate) fn send_posted(&mut self, cx: &mut Context<'_>) -> Outcome {
         self.take_posted(cx);
         // The caller may be gone for long afterwards: as much as the operating system takes.

@@ -68,19 +68,19 @@ impl<P: Port> Connection<P> {
 impl Running {
     /// Whether a packet may be laid out before what is posted next.
     fn passes_packets(&self) -> bool {
-        let is_well = !self.send_closed && !self.judging && self.pipeline.is_none();
+        let is_well = !self.send_closed && !self.verdict_pending && self.pipeline.is_none();
         is_well && !self.queue_pair.has_posted() && self.queue_pair.state() == State::Ready
     }
 
     /// Gives a frame, whose CRC was good, to the endpoint if it is one of its packets. Returns whether it has taken it.
     pub(super) fn hand_over(&mut self, head: &FrameHead, frame: &Frame<'_>, cx: &mut Context<'_>) -> bool {
-        let Some(mailbox) = self.queue_pair.mailbox() else { return false };
+        let Some(upper) = self.queue_pair.upper() else { return false };
         let Some(ulpdu) = frame.contiguous() else { return false };
         let stream = &mut self.core.hold().stream;
         let arrival = Arrival { start: head.start.0, end: head.end.0 };
         let Some(start) = stream.find_whole_send(arrival, ulpdu) else { return false };
-        let Some(Some(messenger)) = cx.messengers.get_mut(mailbox.endpoint) else { return false };
-        if !messenger.take_arrival(mailbox.link, &self.queue_pair, &ulpdu[start..], cx.now) {
+        let Some(Some(endpoint_engine)) = cx.endpoint_engines.get_mut(upper.endpoint) else { return false };
+        if !endpoint_engine.take_arrival(upper.link, &self.queue_pair, &ulpdu[start..], cx.now) {
             return false;
         }
         stream.take_whole_send(arrival);

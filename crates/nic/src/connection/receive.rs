@@ -104,7 +104,7 @@ impl<P: Port> Connection<P> {
             Stop::Memory => running.core.hold().stream.fail(TerminateCode::LocalCatastrophic),
         }
         running.direct = None;
-        running.judging = false;
+        running.verdict_pending = false;
         running.input_over = true;
         self.staging.clear(cx.pool);
     }
@@ -209,10 +209,10 @@ impl Running {
             // Its payload is cut by markers, so it can't be read straight into place; all else is as if it were.
             Verify::LargeInPlace => head.ulpdu_length >= cx.settings.direct_threshold && frame.contiguous().is_none(),
         };
-        if !in_one_pass || self.judging {
+        if !in_one_pass || self.verdict_pending {
             frame.verify()?;
         }
-        if self.judging {
+        if self.verdict_pending {
             return Err(Stop::Segment);
         }
         if !in_one_pass && self.hand_over(head, frame, cx) {
@@ -329,11 +329,11 @@ impl Running {
         let bytes = staging.filled();
         let begin = head.ulpdu_offset();
         let head_is_here = bytes.len() >= begin + HEAD_LENGTH.min(head.ulpdu_length as usize);
-        if !self.goes_direct(head, cx) || !head_is_here || self.judging {
+        if !self.goes_direct(head, cx) || !head_is_here || self.verdict_pending {
             return Ok(());
         }
         let Ok(placement) = inspect(&mut self.core.hold().stream, head, bytes, self.queue_pair.receives()) else {
-            self.judging = true;
+            self.verdict_pending = true;
             return Ok(());
         };
         let end = begin + placement.header_length as usize;
@@ -456,7 +456,7 @@ fn copy_and_verify(
         Ok(held) => held,
         Err(gone) => return frame.verify().map(|()| Err(gone)),
     };
-    frame.unweave(|piece| held.copy_in(behind(&mut header, piece), &mut NoDigest)).map(Ok)
+    frame.strip_markers(|piece| held.copy_in(behind(&mut header, piece), &mut NoDigest)).map(Ok)
 }
 
 /// What of the next piece of a ULPDU is payload.

@@ -13,7 +13,7 @@ use weft_wire::ddp;
 use weft_wire::rdmap::{Control, Opcode, queue};
 use weft_wire::terminate::Terminate;
 
-use super::stages::{Assistant, Core, Pipeline, Protocol};
+use super::stages::{Core, HostStage, Pipeline, Protocol};
 use super::{Connection, Context, Outcome, Phase, Running};
 use crate::error::ConnectionError;
 use crate::queue_pair::{ConnectionInfo, QueuePair};
@@ -251,7 +251,7 @@ impl<P: Port> Connection<P> {
         let core = match &pipeline {
             Some(pipeline) if split == Split::Assist => {
                 let protocol = Arc::new(Mutex::new(protocol));
-                queue_pair.set_assistant(Assistant::new(Arc::clone(&protocol), pipeline));
+                queue_pair.set_assistant(HostStage::new(Arc::clone(&protocol), pipeline));
                 Core::Shared(protocol)
             }
             _ => Core::Own(Box::new(protocol)),
@@ -266,7 +266,7 @@ impl<P: Port> Connection<P> {
             direct: None,
             incoming: None,
             flat,
-            judging: false,
+            verdict_pending: false,
             cut_short: false,
             expect_large: 0,
             input_over: false,

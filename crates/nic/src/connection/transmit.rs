@@ -48,7 +48,7 @@ impl<P: Port> Connection<P> {
         loop {
             let Some((running, port, _, outgoing)) = self.running() else { return progress };
             running.cut_short = bytes >= most;
-            if running.send_closed || running.judging || running.cut_short {
+            if running.send_closed || running.verdict_pending || running.cut_short {
                 return progress;
             }
             let mut protocol = running.core.hold();

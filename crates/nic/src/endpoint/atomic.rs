@@ -1,13 +1,13 @@
 //! Atomic operations: by RFC 7306 where it has them, else as calls that the peer's engine executes, in the order in which they come.
 
 use weft_base::{DomainId, NoDigest, PeerId};
-use weft_memory::{Combine, Element, Loan, MemoryError, Registry, RemoteRight};
+use weft_memory::{Combine, Element, IoBuffer, MemoryError, Registry, RemoteRight};
 use weft_message::{Failure, Ticket};
 use weft_rdmap::SendRequest;
 use weft_wire::atomic_call::{AtomicCall, AtomicStatus};
 
 use super::core::Core;
-use super::joint::Answered;
+use super::host::Answered;
 use super::link::Purpose;
 use super::request::{AtomicPost, Completed, EndpointError, EndpointFailure, Event};
 use super::transfer::{Transfer, UserAtomic};
@@ -83,18 +83,18 @@ const MOST: usize = 16 * 1024;
 impl Core {
     /// Posts the atomic at the head of a peer's work. Returns whether that went on.
     pub(super) fn post_atomic(&mut self, peer: PeerId, number: u32) -> bool {
-        let Some(Transfer::Atomic(atomic)) = self.joint.transfers.get(number) else { return false };
+        let Some(Transfer::Atomic(atomic)) = self.host.transfers.get(number) else { return false };
         if atomic.native().is_some() { self.post_native(peer, number) } else { self.post_call(peer, number) }
     }
 
     fn post_native(&mut self, peer: PeerId, number: u32) -> bool {
-        let Some(known) = self.joint.peers.get_mut(peer) else { return false };
+        let Some(known) = self.host.peers.get_mut(peer) else { return false };
         // A call may still wait for credit: it was asked for before, and is executed before.
         if known.calls > 0 {
             return false;
         }
         let Some(link) = known.link.and_then(|key| self.links.get_mut(key.0)) else { return false };
-        let Some(Transfer::Atomic(atomic)) = self.joint.transfers.get_mut(number) else { return false };
+        let Some(Transfer::Atomic(atomic)) = self.host.transfers.get_mut(number) else { return false };
         let Some(cell) = self.cells.free.pop() else { return false };
         let begin = u64::from(cell) * CELL;
         let slice = self.cells.region.slice(begin..begin + CELL);
@@ -113,20 +113,20 @@ impl Core {
     }
 
     fn post_call(&mut self, peer: PeerId, number: u32) -> bool {
-        let Some(Transfer::Atomic(atomic)) = self.joint.transfers.get(number) else { return false };
+        let Some(Transfer::Atomic(atomic)) = self.host.transfers.get(number) else { return false };
         let body = body_of(&atomic.post);
-        if let Some(known) = self.joint.peers.get_mut(peer) {
+        if let Some(known) = self.host.peers.get_mut(peer) {
             known.work.pop_front();
             known.under_way += 1;
             known.calls += 1;
         }
-        self.machine.call(peer, Ticket(u64::from(number)), &body, &mut self.joint);
+        self.machine.call(peer, Ticket(u64::from(number)), &body, &mut self.host);
         true
     }
 
     /// An atomic work request has completed.
     pub(super) fn finish_native_atomic(&mut self, number: u32, outcome: Result<(), EndpointFailure>) {
-        if let Some(Transfer::Atomic(atomic)) = self.joint.transfers.get_mut(number)
+        if let Some(Transfer::Atomic(atomic)) = self.host.transfers.get_mut(number)
             && let UserAtomic { cell: Some(cell), post } = &mut **atomic
         {
             let mut bytes = [0; CELL as usize];
@@ -143,14 +143,14 @@ impl Core {
     /// The answer to a call has come.
     pub(super) fn finish_call(&mut self, answered: Answered) {
         let number = answered.ticket.0 as u32;
-        let Some(Transfer::Atomic(atomic)) = self.joint.transfers.get_mut(number) else { return };
+        let Some(Transfer::Atomic(atomic)) = self.host.transfers.get_mut(number) else { return };
         let peer = atomic.post.peer;
         let outcome = match &answered.answer {
             Ok(answer) => take_answer(&mut atomic.post, answer),
-            Err(Failure::PeerLost) => Err(self.joint.why_lost(Some(peer))),
+            Err(Failure::PeerLost) => Err(self.host.why_lost(Some(peer))),
             Err(_) => Err(EndpointFailure::Refused),
         };
-        if let Some(known) = self.joint.peers.get_mut(peer) {
+        if let Some(known) = self.host.peers.get_mut(peer) {
             known.calls = known.calls.saturating_sub(1);
         }
         self.finish_atomic(number, outcome);
@@ -158,16 +158,16 @@ impl Core {
 
     /// An atomic is over.
     pub(super) fn finish_atomic(&mut self, number: u32, outcome: Result<(), EndpointFailure>) {
-        let Some(Transfer::Atomic(atomic)) = self.joint.transfers.remove(number) else { return };
+        let Some(Transfer::Atomic(atomic)) = self.host.transfers.remove(number) else { return };
         let post = atomic.post;
         self.machine.release(post.peer);
         let length = u64::from(post.count) * post.element.size() as u64;
-        self.joint.finish(
+        self.host.finish(
             post.peer,
             Event {
                 completed: Completed::Atomic,
                 context: post.context,
-                marks: post.marks,
+                op_flags: post.op_flags,
                 tagged: false,
                 outcome,
                 peer: Some(post.peer),
@@ -176,15 +176,15 @@ impl Core {
                 data: None,
                 offset: 0,
                 last: true,
-                buffer: post.result.and_then(Loan::into_buffer),
+                buffer: post.result.and_then(IoBuffer::into_buffer),
             },
         );
     }
 
     /// Does an atomic on memory of this endpoint's own domain.
     pub(super) fn do_atomic_with_self(&mut self, number: u32) {
-        let Some(Transfer::Atomic(atomic)) = self.joint.transfers.get_mut(number) else { return };
-        let answer = execute(&self.joint.registry, self.joint.domain, &body_of(&atomic.post));
+        let Some(Transfer::Atomic(atomic)) = self.host.transfers.get_mut(number) else { return };
+        let answer = execute(&self.host.registry, self.host.domain, &body_of(&atomic.post));
         let outcome = take_answer(&mut atomic.post, &answer);
         self.finish_atomic(number, outcome);
     }

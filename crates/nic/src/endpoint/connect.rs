@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use weft_base::{Clock, Network, PeerId, Stag, Time};
-use weft_message::{Decision, Meeting, Settings as MessageSettings, Standing, Terms};
+use weft_message::{Decision, Settings as MessageSettings, Standing, Terms, TieBreak};
 use weft_mpa::{Extensions, Initiator, Offer, ReadyKind, ReadyKinds, StartFailure};
 use weft_rdmap::{Operation, Payload, RemoteTarget, SendRequest};
 use weft_wire::message::{Hello, HelloError, Refusal};
@@ -45,7 +45,7 @@ const MOST_DOUBTED: usize = 4;
 const MOST_DOUBTED_OF_ALL: usize = 64;
 
 /// Endpoints and their connections belong to the first engine.
-pub(super) const LANE: usize = 0;
+pub(super) const WORKER: usize = 0;
 
 /// A caller that says it is whom we are connected with. It is decided when that connection has turned out to be dead, or to live.
 pub(super) struct Doubted {
@@ -63,9 +63,9 @@ impl Core {
     /// A connection to a peer is wanted.
     pub(super) fn open<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
         let terms = self.terms();
-        let Some(known) = self.joint.peers.get_mut(peer) else { return };
+        let Some(known) = self.host.peers.get_mut(peer) else { return };
         if known.is_self {
-            return self.machine.handle_connected(peer, terms, engine.now(), &mut self.joint);
+            return self.machine.handle_connected(peer, terms, engine.now(), &mut self.host);
         }
         if known.link.is_some() || known.awaited {
             return;
@@ -77,7 +77,7 @@ impl Core {
 
     /// Tries a way to a peer, and then those after it until one does not fail at once.
     fn try_way<N: Network, C: Clock>(&mut self, peer: PeerId, first: usize, engine: &mut Engine<N, C>) {
-        let Some(known) = self.joint.peers.get(peer) else { return };
+        let Some(known) = self.host.peers.get(peer) else { return };
         let ways = known.address.ways.clone();
         for (way, remote) in ways.iter().enumerate().skip(first) {
             let deadline = engine.now() + self.time_for_a_way(ways.len());
@@ -103,10 +103,10 @@ impl Core {
         engine: &mut Engine<N, C>,
     ) -> Result<(), ConnectionError> {
         let key = self.add_link(peer, Phase::Opening(way)).map_err(|_| ConnectionError::Abandoned)?;
-        let hello = bytes_of(&self.hello(self.joint.peers.get(peer).map_or(0, |peer| peer.address.id)));
+        let hello = bytes_of(&self.hello(self.host.peers.get(peer).map_or(0, |peer| peer.address.id)));
         let Some(link) = self.links.get_mut(key.0) else { return Ok(()) };
         let started = Initiator::start(offer(&engine.settings), &hello).map_err(Error::Start).and_then(|start| {
-            engine.connect(LANE, &link.queue_pair, Route { local: None, remote }, start, Some(deadline))
+            engine.connect(WORKER, &link.queue_pair, Route { local: None, remote }, start, Some(deadline))
         });
         let local = match started {
             Ok(local) => local,
@@ -122,7 +122,7 @@ impl Core {
             link.proving = Some(Proving::Asked(hello));
         }
         self.opening.push(key);
-        if let Some(known) = self.joint.peers.get_mut(peer) {
+        if let Some(known) = self.host.peers.get_mut(peer) {
             known.link = Some(key);
             known.from = local;
         }
@@ -133,10 +133,10 @@ impl Core {
         let key = LinkKey(self.links.next_number());
         let parts = Parts {
             endpoint: self.number,
-            registry: &self.joint.registry,
-            domain: self.joint.domain,
+            registry: &self.host.registry,
+            domain: self.host.domain,
             completions: &self.completions,
-            turnstile: &self.turnstile,
+            event_count: &self.event_count,
             settings: &self.settings.messages,
             is_guarded: self.key.is_some(),
         };
@@ -163,14 +163,14 @@ impl Core {
     }
 
     fn note_attempt(&mut self, peer: PeerId, local: Option<SocketAddr>, remote: SocketAddr, failure: AttemptFailure) {
-        if let Some(known) = self.joint.peers.get_mut(peer) {
+        if let Some(known) = self.host.peers.get_mut(peer) {
             known.attempts.push(Attempt { local, remote, failure });
         }
     }
 
     /// No way has led to a peer.
     fn give_up(&mut self, peer: PeerId) {
-        let Some(known) = self.joint.peers.get_mut(peer) else { return };
+        let Some(known) = self.host.peers.get_mut(peer) else { return };
         known.link = None;
         known.awaited = false;
         let attempts = Attempts(core::mem::take(&mut known.attempts));
@@ -242,7 +242,7 @@ impl Core {
             return Err(AttemptFailure::Itself);
         }
         self.check_reply(key, &hello, info)?;
-        let is_wanted = self.joint.peers.may_answer(peer, hello.id, origin);
+        let is_wanted = self.host.peers.may_answer(peer, hello.id, origin);
         if is_wanted { Ok(hello) } else { Err(AttemptFailure::SomebodyElse) }
     }
 
@@ -257,8 +257,8 @@ impl Core {
     }
 
     pub(super) fn connected(&mut self, peer: PeerId, hello: &Hello, origin: Origin, now: Time) {
-        self.joint.peers.meet(peer, hello.id, origin.remote, origin.is_proven);
-        if let Some(known) = self.joint.peers.get_mut(peer) {
+        self.host.peers.meet(peer, hello.id, origin.remote, origin.is_proven);
+        if let Some(known) = self.host.peers.get_mut(peer) {
             known.awaited = false;
             known.failure = None;
             known.attempts.clear();
@@ -268,8 +268,8 @@ impl Core {
             data_credits: hello.data_credits,
             control_credits: hello.control_credits,
         };
-        self.machine.handle_connected(peer, terms, now, &mut self.joint);
-        if let Some(at) = self.machine.handle_time(now, &mut self.joint) {
+        self.machine.handle_connected(peer, terms, now, &mut self.host);
+        if let Some(at) = self.machine.handle_time(now, &mut self.host) {
             self.wake_by(at);
         }
     }
@@ -281,7 +281,7 @@ impl Core {
         let peer = link.peer;
         let mut error = link.queue_pair.error().unwrap_or(ConnectionError::Abandoned);
         if let ConnectionError::NoAnswer { waited_for, .. } = &mut error {
-            *waited_for = self.time_for_a_way(self.joint.peers.get(peer).map_or(1, |known| known.address.ways.len()));
+            *waited_for = self.time_for_a_way(self.host.peers.get(peer).map_or(1, |known| known.address.ways.len()));
         }
         let refusal = match &error {
             ConnectionError::Start(StartFailure::Rejected(rejection)) => Some(Refusal::parse(&rejection.private_data)),
@@ -306,7 +306,7 @@ impl Core {
         failure: AttemptFailure,
         engine: &mut Engine<N, C>,
     ) {
-        let Some(known) = self.joint.peers.get_mut(peer) else { return };
+        let Some(known) = self.host.peers.get_mut(peer) else { return };
         known.link = None;
         let Some(remote) = known.address.ways.get(way).copied() else { return self.give_up(peer) };
         let local = known.from.take();
@@ -316,7 +316,7 @@ impl Core {
 
     /// The peer has said that it is connecting to us.
     pub(super) fn await_peer(&mut self, peer: PeerId, now: Time) {
-        let Some(known) = self.joint.peers.get_mut(peer) else { return };
+        let Some(known) = self.host.peers.get_mut(peer) else { return };
         known.link = None;
         known.awaited = true;
         let until = now + self.settings.connect_timeout / AWAITED_TIMES;
@@ -378,12 +378,12 @@ impl Core {
             ways.push(info.remote);
         }
         let address = Address { id: hello.id, ways };
-        let known = match self.joint.peers.find_caller(&address, origin) {
+        let known = match self.host.peers.find_caller(&address, origin) {
             Caller::Known(known) => Some(known),
             Caller::New => None,
             Caller::Elsewhere => return Err(Refusal::Elsewhere),
         };
-        match (self.meeting(known, &hello, origin).decide(), known) {
+        match (self.tie_break(known, &hello, origin).decide(), known) {
             (Decision::Reject(refusal), _) => return Err(refusal),
             _ if self.key.is_some() => return self.challenge(request, info, (hello, address, origin), engine),
             (Decision::AskOld, Some(known)) => return self.ask_old(request, info, known, engine.now()),
@@ -393,13 +393,13 @@ impl Core {
         }
         let peer = match known {
             Some(known) => known,
-            None => self.joint.peers.add_caller(address).map_err(|_| Refusal::Full)?,
+            None => self.host.peers.add_caller(address).map_err(|_| Refusal::Full)?,
         };
         self.accept(request, peer, &hello, origin, engine)
     }
 
-    pub(super) fn meeting(&self, known: Option<PeerId>, hello: &Hello, origin: Origin) -> Meeting {
-        Meeting {
+    pub(super) fn tie_break(&self, known: Option<PeerId>, hello: &Hello, origin: Origin) -> TieBreak {
+        TieBreak {
             own: self.address.id,
             theirs: hello.id,
             wanted: hello.wanted,
@@ -412,7 +412,7 @@ impl Core {
 
     /// Somebody says that the peer has lost the connection that we have. If so, its host says that too as soon as something comes on it.
     fn ask_old(&mut self, request: RequestKey, info: RequestInfo, peer: PeerId, now: Time) -> Result<(), Refusal> {
-        let Some(asked) = self.joint.peers.get(peer).and_then(|known| known.link) else { return Err(Refusal::Tie) };
+        let Some(asked) = self.host.peers.get(peer).and_then(|known| known.link) else { return Err(Refusal::Tie) };
         let so_many = self.doubted.iter().filter(|doubted| doubted.asked == asked).count();
         if so_many >= MOST_DOUBTED || self.doubted.len() >= MOST_DOUBTED_OF_ALL {
             return Err(Refusal::Tie);
@@ -465,7 +465,7 @@ impl Core {
 
     /// How we stand with a peer.
     fn standing(&self, peer: PeerId) -> Standing {
-        let Some(known) = self.joint.peers.get(peer) else { return Standing::Nothing };
+        let Some(known) = self.host.peers.get(peer) else { return Standing::Nothing };
         match known.link.and_then(|key| self.links.get(key.0)) {
             None => Standing::Nothing,
             Some(link) => match link.phase {
@@ -477,7 +477,7 @@ impl Core {
 
     /// Our own attempt makes way for the peer's.
     pub(super) fn drop_opening<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
-        let Some(key) = self.joint.peers.get_mut(peer).and_then(|known| known.link.take()) else { return };
+        let Some(key) = self.host.peers.get_mut(peer).and_then(|known| known.link.take()) else { return };
         self.opening.retain(|opening| *opening != key);
         if let Some(link) = self.links.get_mut(key.0) {
             link.phase = Phase::Ending;
@@ -490,13 +490,13 @@ impl Core {
 
     /// The peer has a new connection, so the old one is dead, though that has not shown yet.
     pub(super) fn drop_old<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
-        let Some(key) = self.joint.peers.get(peer).and_then(|known| known.link) else { return };
+        let Some(key) = self.host.peers.get(peer).and_then(|known| known.link) else { return };
         if let Some(place) = self.links.get(key.0).and_then(|link| link.queue_pair.connection()) {
             engine.end_connection(place.key, Ending::Abrupt);
         }
         self.notice_end(key);
         self.take_completions(engine.now());
-        self.bury(engine);
+        self.reap(engine);
     }
 
     fn accept<N: Network, C: Clock>(
@@ -512,12 +512,12 @@ impl Core {
         let Some(link) = self.links.get_mut(key.0) else { return Err(Refusal::Full) };
         link.peer_serial = theirs.serial;
         let queue_pair = std::sync::Arc::clone(&link.queue_pair);
-        if engine.accept(LANE, request, &queue_pair, &hello, None).is_err() {
+        if engine.accept(WORKER, request, &queue_pair, &hello, None).is_err() {
             // It has gone: nobody is to be told.
             self.links.remove(key.0);
             return Ok(());
         }
-        if let Some(known) = self.joint.peers.get_mut(peer) {
+        if let Some(known) = self.host.peers.get_mut(peer) {
             known.link = Some(key);
         }
         self.connected(peer, theirs, origin, engine.now());
@@ -540,7 +540,7 @@ impl Core {
 
     /// Both sides have agreed that a connection is not needed now.
     pub(super) fn disconnect<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
-        let Some(key) = self.joint.peers.get_mut(peer).and_then(|known| known.link.take()) else { return };
+        let Some(key) = self.host.peers.get_mut(peer).and_then(|known| known.link.take()) else { return };
         if let Some(link) = self.links.get_mut(key.0) {
             link.phase = Phase::Ending;
             if let Some(place) = link.queue_pair.connection() {
@@ -551,7 +551,7 @@ impl Core {
     }
 
     /// Takes leave of connections that have ended, and of the peers behind them.
-    pub(super) fn bury<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+    pub(super) fn reap<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = false;
         for key in core::mem::take(&mut self.ending) {
             let Some(link) = self.links.get(key.0) else { continue };
@@ -579,7 +579,7 @@ impl Core {
     fn forget(&mut self, key: LinkKey) {
         let Some(link) = self.links.remove(key.0) else { return };
         let peer = link.peer;
-        let Some(known) = self.joint.peers.get_mut(peer) else { return };
+        let Some(known) = self.host.peers.get_mut(peer) else { return };
         if known.link != Some(key) {
             return;
         }
@@ -598,12 +598,12 @@ impl Core {
         if self.wake_at.is_none_or(|at| at > now) {
             return false;
         }
-        self.wake_at = self.machine.handle_time(now, &mut self.joint);
+        self.wake_at = self.machine.handle_time(now, &mut self.host);
         if let Some(until) = self.next_limit(now) {
             self.wake_by(until);
         }
         for (peer, until) in core::mem::take(&mut self.awaited) {
-            let Some(known) = self.joint.peers.get_mut(peer) else { continue };
+            let Some(known) = self.host.peers.get_mut(peer) else { continue };
             if !known.awaited {
                 continue;
             }

@@ -11,7 +11,7 @@ use weft_rdmap::{CompletionKind, Status};
 
 use super::EndpointSettings;
 use super::connect::Doubted;
-use super::joint::{Joint, copy_of, injected_bytes, receive_of, send_of};
+use super::host::{NicHost, copy_of, injected_bytes, receive_of, send_of};
 use super::key::JobKey;
 use super::link::{Link, LinkKey, Purpose};
 use super::request::{
@@ -21,9 +21,9 @@ use super::transfer::{Numbered, Transfer, UserAtomic, UserTransfer, Work, failur
 use crate::completion::{CompletionQueue, WorkCompletion};
 use crate::engine::Engine;
 use crate::error::ConnectionError;
+use crate::event_count::EventCount;
 use crate::listening::Waiting;
 use crate::queue_pair::QueuePair;
-use crate::turnstile::Turnstile;
 
 /// An application that has sent so many messages to one peer without looking for completions is in the middle of many: from then on they go out together.
 const BURST: u32 = 4;
@@ -38,8 +38,8 @@ const BATCH: usize = 64;
 pub(crate) struct Core {
     /// Its number in the engine.
     pub(super) number: usize,
-    pub(super) machine: Machine<Joint>,
-    pub(super) joint: Joint,
+    pub(super) machine: Machine<NicHost>,
+    pub(super) host: NicHost,
     pub(super) settings: EndpointSettings,
     pub(super) address: Address,
     /// Only its peers know its address, and nobody this.
@@ -48,7 +48,7 @@ pub(crate) struct Core {
     pub(super) listener: DefaultKey,
     pub(super) waiting: Arc<Waiting>,
     pub(super) completions: Arc<CompletionQueue>,
-    pub(super) turnstile: Arc<Turnstile>,
+    pub(super) event_count: Arc<EventCount>,
     pub(super) links: Numbered<Box<Link>>,
     /// Links that are being opened.
     pub(super) opening: Vec<LinkKey>,
@@ -94,22 +94,22 @@ impl Core {
     #[expect(clippy::too_many_arguments, reason = "each part is of its own type, and only `open` calls this")]
     pub(super) fn new(
         number: usize,
-        machine: Machine<Joint>,
-        joint: Joint,
+        machine: Machine<NicHost>,
+        host: NicHost,
         settings: EndpointSettings,
         (address, seed): (Address, u64),
         key: Option<JobKey>,
         listener: DefaultKey,
         waiting: Arc<Waiting>,
         completions: Arc<CompletionQueue>,
-        turnstile: Arc<Turnstile>,
+        event_count: Arc<EventCount>,
         region: Region,
     ) -> Self {
         let packet_bytes = settings.messages.packet_bytes as usize;
         Self {
             number,
             machine,
-            joint,
+            host,
             settings,
             address,
             seed,
@@ -117,7 +117,7 @@ impl Core {
             listener,
             waiting,
             completions,
-            turnstile,
+            event_count,
             links: Numbered::default(),
             opening: Vec::new(),
             ending: Vec::new(),
@@ -146,7 +146,7 @@ impl Core {
             || !self.opening.is_empty()
             || !self.unproven.is_empty()
             || self.waiting.has_some()
-            || !self.joint.to_connect.is_empty()
+            || !self.host.to_connect.is_empty()
             || !self.stalled.is_empty()
             || self.wake_at.is_some_and(|at| at <= now)
     }
@@ -160,7 +160,7 @@ impl Core {
         let any = self.attend_rounds(engine);
         if any || has_arrivals {
             // What has completed may be what another thread sleeps for.
-            self.turnstile.turn();
+            self.event_count.turn();
         }
         any
     }
@@ -175,7 +175,7 @@ impl Core {
             progress |= self.meet(engine);
             progress |= self.look_at_openings(engine);
             progress |= self.look_at_unproven(engine);
-            progress |= self.bury(engine);
+            progress |= self.reap(engine);
             progress |= self.expire(engine);
             progress |= self.flush(engine);
             any |= progress;
@@ -246,8 +246,8 @@ impl Core {
             self.report_remote_write(peer, u64::from(completion.length), completion.immediate);
             Some(self.machine.handle_other_packet(peer))
         } else {
-            let (machine, joint) = (&mut self.machine, &mut self.joint);
-            let handle = |packet: &[u8]| machine.handle_packet(peer, packet, now, joint);
+            let (machine, host) = (&mut self.machine, &mut self.host);
+            let handle = |packet: &[u8]| machine.handle_packet(peer, packet, now, host);
             link.look_at_packet(slot, completion.length, &mut self.packet, handle)
         };
         if let Some(link) = self.links.get_mut(key.0) {
@@ -271,7 +271,7 @@ impl Core {
         if !link.is_heard() {
             return true;
         }
-        if self.machine.handle_packet(link.peer, packet, now, &mut self.joint).is_err() {
+        if self.machine.handle_packet(link.peer, packet, now, &mut self.host).is_err() {
             // As above.
             self.break_link(key);
         }
@@ -287,10 +287,10 @@ impl Core {
     }
 
     pub(super) fn report_remote_write(&self, peer: PeerId, length: u64, data: Option<u64>) {
-        self.joint.sink.complete(Event {
+        self.host.sink.complete(Event {
             completed: Completed::RemoteWrite,
             context: 0,
-            marks: 0,
+            op_flags: 0,
             tagged: false,
             outcome: Ok(()),
             peer: Some(peer),
@@ -311,13 +311,13 @@ impl Core {
 
     fn take_transfer(&mut self, key: LinkKey, number: u32, status: Status) {
         let lost = self.links.get(key.0).and_then(|link| link.queue_pair.error());
-        match self.joint.transfers.get_mut(number) {
+        match self.host.transfers.get_mut(number) {
             Some(Transfer::Protocol(ticket)) => {
                 let ticket = *ticket;
-                self.joint.transfers.remove(number);
+                self.host.transfers.remove(number);
                 let outcome = if status == Status::Success { Ok(()) } else { Err(weft_message::Failure::PeerLost) };
                 self.remember_failure(key);
-                self.machine.handle_transferred(ticket, outcome, &mut self.joint);
+                self.machine.handle_transferred(ticket, outcome, &mut self.host);
             }
             Some(Transfer::User(transfer)) => {
                 transfer.under_way -= 1;
@@ -342,7 +342,7 @@ impl Core {
     fn remember_failure(&mut self, key: LinkKey) {
         let Some(link) = self.links.get(key.0) else { return };
         if let Some(error) = link.queue_pair.error()
-            && let Some(peer) = self.joint.peers.get_mut(link.peer)
+            && let Some(peer) = self.host.peers.get_mut(link.peer)
         {
             peer.failure = Some(EndpointFailure::Lost(error));
         }
@@ -350,16 +350,16 @@ impl Core {
 
     /// A write or read of the application is over.
     pub(super) fn finish_transfer(&mut self, number: u32) {
-        let Some(Transfer::User(transfer)) = self.joint.transfers.remove(number) else { return };
+        let Some(Transfer::User(transfer)) = self.host.transfers.remove(number) else { return };
         let completed = transfer.completed();
-        let UserTransfer { peer, context, marks, memory, length, failure, .. } = *transfer;
+        let UserTransfer { peer, context, op_flags, memory, length, failure, .. } = *transfer;
         self.machine.release(peer);
-        self.joint.finish(
+        self.host.finish(
             peer,
             Event {
                 completed,
                 context,
-                marks,
+                op_flags,
                 tagged: false,
                 outcome: failure.map_or(Ok(()), Err),
                 peer: Some(peer),
@@ -390,16 +390,16 @@ impl Core {
         if self.closing {
             return Err(EndpointError::Closed);
         }
-        let Some(known) = self.joint.peers.get_mut(peer) else { return Err(EndpointError::UnknownPeer(peer)) };
+        let Some(known) = self.host.peers.get_mut(peer) else { return Err(EndpointError::UnknownPeer(peer)) };
         known.is_asked = true;
         // What waits for the peers' applications must not keep what is sent next from them: they may wait for that first.
-        let (under_way, announced) = (self.joint.sends_under_way, self.joint.sends_announced);
+        let (under_way, announced) = (self.host.sends_under_way, self.host.sends_announced);
         if under_way - announced >= self.settings.send_depth as usize
             || announced >= self.settings.announced_depth as usize
         {
             return Err(EndpointError::Again);
         }
-        self.joint.sends_under_way += 1;
+        self.host.sends_under_way += 1;
         Ok(())
     }
 
@@ -410,24 +410,24 @@ impl Core {
     ) -> Result<(), EndpointError> {
         check_injected(post.inject, post.memory.length(), &self.settings)?;
         let injected = if post.inject { injected_bytes(post.memory.length()) } else { 0 };
-        if injected > 0 && self.joint.injected_bytes + injected > self.settings.injected_bytes {
+        if injected > 0 && self.host.injected_bytes + injected > self.settings.injected_bytes {
             return Err(EndpointError::Again);
         }
         self.admit(post.peer)?;
-        self.joint.injected_bytes += injected;
+        self.host.injected_bytes += injected;
         let peer = post.peer;
-        self.joint.counts.endpoint_sends += 1;
-        self.joint.counts.endpoint_sent_bytes += post.memory.length() as u64;
-        let Some(known) = self.joint.peers.get_mut(peer) else { return Ok(()) };
+        self.host.counts.endpoint_sends += 1;
+        self.host.counts.endpoint_sent_bytes += post.memory.length() as u64;
+        let Some(known) = self.host.peers.get_mut(peer) else { return Ok(()) };
         let waits = known.work.iter().any(Work::is_user) || (post.fence && known.under_way > 0);
         if waits {
             if post.inject && !post.memory.is_owned() {
                 post.memory = copy_of(&post.memory);
             }
-            self.joint.add_work(peer, Work::Send(Box::new(post)));
+            self.host.add_work(peer, Work::Send(Box::new(post)));
         } else {
             known.under_way += 1;
-            self.machine.send(send_of(post), &mut self.joint);
+            self.machine.send(send_of(post), &mut self.host);
         }
         if self.is_in_burst(peer, engine) {
             self.held_back = true;
@@ -442,7 +442,7 @@ impl Core {
         if !engine.settings.progress.caller_runs() {
             return false;
         }
-        let Some(key) = self.joint.peers.get(peer).and_then(|peer| peer.link) else { return false };
+        let Some(key) = self.host.peers.get(peer).and_then(|peer| peer.link) else { return false };
         let Some(link) = self.links.get_mut(key.0) else { return false };
         let turn = engine.turn_number();
         if link.burst.0 != turn {
@@ -462,19 +462,19 @@ impl Core {
             return Err(EndpointError::Closed);
         }
         if let Some(source) = post.source
-            && self.joint.peers.get(source).is_none()
+            && self.host.peers.get(source).is_none()
         {
             return Err(EndpointError::UnknownPeer(source));
         }
-        if self.joint.receives_posted >= self.settings.receive_depth as usize {
+        if self.host.receives_posted >= self.settings.receive_depth as usize {
             return Err(EndpointError::Again);
         }
-        self.joint.receives_posted += 1;
+        self.host.receives_posted += 1;
         match claim {
-            None => self.machine.receive(receive_of(post), &mut self.joint),
+            None => self.machine.receive(receive_of(post), &mut self.host),
             Some(number) => {
-                if self.machine.receive_claimed(number, receive_of(post), &mut self.joint).is_err() {
-                    self.joint.receives_posted -= 1;
+                if self.machine.receive_claimed(number, receive_of(post), &mut self.host).is_err() {
+                    self.host.receives_posted -= 1;
                     return Err(EndpointError::NotClaimed(number));
                 }
             }
@@ -512,12 +512,12 @@ impl Core {
         if post.inject {
             post.memory = copy_of(&post.memory);
         }
-        self.joint.counts.endpoint_transfers += 1;
-        self.joint.counts.endpoint_transfer_bytes += post.memory.length() as u64;
+        self.host.counts.endpoint_transfers += 1;
+        self.host.counts.endpoint_transfer_bytes += post.memory.length() as u64;
         let (peer, fence) = (post.peer, post.fence);
         self.machine.hold(peer);
-        let number = self.joint.transfers.add(Transfer::User(Box::new(UserTransfer::new(post, reads))));
-        self.joint.add_work(peer, Work::User { number, fence });
+        let number = self.host.transfers.add(Transfer::User(Box::new(UserTransfer::new(post, reads))));
+        self.host.add_work(peer, Work::User { number, fence });
         self.flush(engine);
         Ok(())
     }
@@ -529,18 +529,18 @@ impl Core {
     ) -> Result<(), EndpointError> {
         super::atomic::check(&post, self.settings.atomic_bytes)?;
         self.admit(post.peer)?;
-        self.joint.counts.endpoint_atomics += 1;
+        self.host.counts.endpoint_atomics += 1;
         let (peer, fence) = (post.peer, post.fence);
         self.machine.hold(peer);
-        let number = self.joint.transfers.add(Transfer::Atomic(Box::new(UserAtomic { post, cell: None })));
-        self.joint.add_work(peer, Work::User { number, fence });
+        let number = self.host.transfers.add(Transfer::Atomic(Box::new(UserAtomic { post, cell: None })));
+        self.host.add_work(peer, Work::User { number, fence });
         self.flush(engine);
         Ok(())
     }
 
     pub(super) fn cancel(&mut self, context: u64) -> bool {
-        self.machine.cancel_receive(|receive| receive.context == context, &mut self.joint)
-            || self.machine.cancel_send(|send| send.context == context, &mut self.joint)
+        self.machine.cancel_receive(|receive| receive.context == context, &mut self.host)
+            || self.machine.cancel_send(|send| send.context == context, &mut self.host)
     }
 }
 

@@ -4,7 +4,7 @@ use slotmap::DefaultKey;
 use weft_base::{Clock, Network, PeerId};
 
 use super::core::Core;
-use super::joint::{Outbound, injected_bytes};
+use super::host::{Outbound, injected_bytes};
 use super::link::{Link, Phase};
 use super::peers::Peer;
 use super::request::{Completed, EndpointFailure, Event, SendPost, Undelivered};
@@ -15,7 +15,7 @@ use crate::engine::Engine;
 impl Core {
     /// From here on the application asks for nothing more. What fails is counted.
     pub(super) fn begin_close(&mut self) {
-        self.joint.undelivered = Some(Undelivered::default());
+        self.host.undelivered = Some(Undelivered::default());
     }
 
     /// Whether something that was accepted has not gone out, to peers that are connected and to those that are yet to be. What is laid out goes
@@ -34,24 +34,24 @@ impl Core {
         let is_posted = |link: &Link| link.phase == Phase::Up && link.queue_pair.sends_under_way() > 0;
         self.held_back
             || self.stalled.iter().chain(&self.patient).any(|peer| counts(*peer))
-            || self.joint.transfers.iter().any(|(_, transfer)| !matches!(transfer, Transfer::Protocol(_)))
-            || self.joint.peers.iter().any(|peer| !peer.work.is_empty())
+            || self.host.transfers.iter().any(|(_, transfer)| !matches!(transfer, Transfer::Protocol(_)))
+            || self.host.peers.iter().any(|peer| !peer.work.is_empty())
             || self.links.iter().any(|(_, link)| counts(link.peer) && is_posted(link))
             || self.machine.owes(counts, is_promised)
     }
 
     fn is_known(&self, peer: PeerId) -> bool {
-        self.joint.peers.get(peer).is_some_and(Peer::is_known)
+        self.host.peers.get(peer).is_some_and(Peer::is_known)
     }
 
     /// What has not been delivered since closing began.
     pub(super) fn undelivered(&mut self) -> Option<Undelivered> {
-        self.joint.undelivered.take().filter(|undelivered| undelivered.requests > 0)
+        self.host.undelivered.take().filter(|undelivered| undelivered.requests > 0)
     }
 
     /// Whether there is no connection, and nothing to be done with one.
     pub(super) fn is_idle(&self) -> bool {
-        self.links.iter().next().is_none() && self.joint.listed.is_empty() && self.joint.to_connect.is_empty()
+        self.links.iter().next().is_none() && self.host.listed.is_empty() && self.host.to_connect.is_empty()
     }
 
     /// Ends all connections gracefully.
@@ -75,7 +75,7 @@ impl Core {
             engine.end_connection(place, Ending::Abrupt);
         }
         self.take_completions(engine.now());
-        for peer in self.joint.peers.ids() {
+        for peer in self.host.peers.ids() {
             self.fail_all(peer, EndpointFailure::Closed, true);
             if self.machine.is_busy(peer) {
                 // It was about to be closed by agreement, and what was to be sent meanwhile waits for another connection.
@@ -83,7 +83,7 @@ impl Core {
             }
         }
         // Posted receives are over as well.
-        while self.machine.cancel_receive(|_| true, &mut self.joint) {}
+        while self.machine.cancel_receive(|_| true, &mut self.host) {}
     }
 
     fn places(&self) -> Vec<DefaultKey> {
@@ -92,7 +92,7 @@ impl Core {
 
     /// Everything that is under way with a peer fails, and what waits for its turn.
     pub(super) fn fail_all(&mut self, peer: PeerId, failure: EndpointFailure, abrupt: bool) {
-        let Some(known) = self.joint.peers.get_mut(peer) else { return };
+        let Some(known) = self.host.peers.get_mut(peer) else { return };
         let work = core::mem::take(&mut known.work);
         self.lose_peer(peer, failure.clone(), abrupt);
         for work in work {
@@ -107,11 +107,11 @@ impl Core {
 
     /// The connection to a peer is gone. What the application asked for and was not begun still waits for its turn, and for another connection.
     pub(super) fn lose_peer(&mut self, peer: PeerId, failure: EndpointFailure, abrupt: bool) {
-        let Some(known) = self.joint.peers.get_mut(peer) else { return };
+        let Some(known) = self.host.peers.get_mut(peer) else { return };
         known.failure = Some(failure);
         known.work.retain(Work::is_user);
-        self.machine.handle_lost(peer, abrupt, &mut self.joint);
-        for answered in core::mem::take(&mut self.joint.answers) {
+        self.machine.handle_lost(peer, abrupt, &mut self.host);
+        for answered in core::mem::take(&mut self.host.answers) {
             self.finish_call(answered);
         }
     }
@@ -119,15 +119,15 @@ impl Core {
     fn fail_send(&mut self, post: SendPost, failure: EndpointFailure) {
         let peer = post.peer;
         if post.inject {
-            self.joint.injected_bytes -= injected_bytes(post.memory.length());
+            self.host.injected_bytes -= injected_bytes(post.memory.length());
         }
-        if let Some(known) = self.joint.peers.get_mut(peer) {
+        if let Some(known) = self.host.peers.get_mut(peer) {
             known.under_way += 1;
         }
         let event = Event {
             completed: Completed::Send,
             context: post.context,
-            marks: post.marks,
+            op_flags: post.op_flags,
             tagged: post.tag.is_some(),
             outcome: Err(failure),
             peer: Some(peer),
@@ -138,11 +138,11 @@ impl Core {
             last: true,
             buffer: post.memory.into_buffer(),
         };
-        self.joint.finish(peer, event);
+        self.host.finish(peer, event);
     }
 
     fn fail_transfer(&mut self, number: u32, failure: EndpointFailure) {
-        match self.joint.transfers.get_mut(number) {
+        match self.host.transfers.get_mut(number) {
             Some(Transfer::User(transfer)) => {
                 transfer.failure.get_or_insert(failure);
                 // What was posted of it completes by itself.
@@ -163,7 +163,7 @@ impl Core {
 
     /// What ends before it was begun is counted as begun, for its end.
     fn count_unbegun(&mut self, peer: PeerId, begun: bool) {
-        if !begun && let Some(known) = self.joint.peers.get_mut(peer) {
+        if !begun && let Some(known) = self.host.peers.get_mut(peer) {
             known.under_way += 1;
         }
     }

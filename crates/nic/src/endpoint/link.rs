@@ -12,8 +12,8 @@ use weft_wire::message::Hello;
 use super::peers::Origin;
 use super::request::Address;
 use crate::completion::{CompletionQueue, QueuePairNumber, WorkCompletion};
+use crate::event_count::EventCount;
 use crate::queue_pair::{QueuePair, QueuePairAttributes};
-use crate::turnstile::Turnstile;
 
 /// Names a connection of an endpoint: its place in the list of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,7 +21,7 @@ pub(crate) struct LinkKey(pub(super) u32);
 
 /// Whose queue pair it is: the endpoint, by its number in the engine, and its connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mailbox {
+pub(crate) struct UpperId {
     pub(crate) endpoint: usize,
     pub(crate) link: LinkKey,
 }
@@ -148,7 +148,7 @@ pub(super) struct Parts<'a> {
     pub(super) registry: &'a Registry,
     pub(super) domain: DomainId,
     pub(super) completions: &'a Arc<CompletionQueue>,
-    pub(super) turnstile: &'a Arc<Turnstile>,
+    pub(super) event_count: &'a Arc<EventCount>,
     pub(super) settings: &'a Settings,
     /// Whether the peer reaches no memory before it is known who it is.
     pub(super) is_guarded: bool,
@@ -177,9 +177,9 @@ impl Link {
             shared_receives: None,
         };
         // Other queue pairs of the NIC are numbered from below.
-        let queue_pair = QueuePair::new(QueuePairNumber(1 << 31 | key.0), &attributes, Arc::clone(parts.turnstile))
+        let queue_pair = QueuePair::new(QueuePairNumber(1 << 31 | key.0), &attributes, Arc::clone(parts.event_count))
             .guarded(parts.is_guarded)
-            .with_mailbox(Mailbox { endpoint: parts.endpoint, link: key });
+            .with_upper(UpperId { endpoint: parts.endpoint, link: key });
         let link = Self {
             peer,
             key,
@@ -343,16 +343,16 @@ mod tests {
         let limits = weft_memory::Limits { regions: 1, ..weft_memory::Limits::default() };
         let registry = Registry::new(7, limits);
         let domain = registry.allocate_domain().unwrap();
-        let turnstile = Arc::new(Turnstile::default());
+        let event_count = Arc::new(EventCount::default());
         let settings = Settings::default();
         // Places for one link.
-        let completions = Arc::new(CompletionQueue::new(usize::from(slots(&settings)), Arc::clone(&turnstile)));
+        let completions = Arc::new(CompletionQueue::new(usize::from(slots(&settings)), Arc::clone(&event_count)));
         let parts = Parts {
             endpoint: 0,
             registry: &registry,
             domain,
             completions: &completions,
-            turnstile: &turnstile,
+            event_count: &event_count,
             is_guarded: false,
             settings: &settings,
         };

@@ -1,12 +1,12 @@
 //! One-sided work of an endpoint with itself: done at once, by copying.
 
 use weft_base::{DomainId, Gather, NoDigest, PeerId, Slice};
-use weft_memory::{Loan, Registry, RemoteRight};
+use weft_memory::{IoBuffer, Registry, RemoteRight};
 use weft_message::Failure;
 use weft_rdmap::{Operation, Payload, RemoteTarget};
 
 use super::core::Core;
-use super::joint::send_of;
+use super::host::send_of;
 use super::request::EndpointFailure;
 use super::transfer::{Transfer, UserTransfer, Work};
 
@@ -20,20 +20,20 @@ impl Core {
     pub(super) fn do_with_self(&mut self, peer: PeerId, work: Work) {
         match work {
             Work::Protocol { ticket, operation } => {
-                let done = copy_between(&self.joint.registry, self.joint.domain, &operation);
+                let done = copy_between(&self.host.registry, self.host.domain, &operation);
                 let outcome = if done { Ok(()) } else { Err(Failure::Refused) };
-                self.machine.handle_transferred(ticket, outcome, &mut self.joint);
+                self.machine.handle_transferred(ticket, outcome, &mut self.host);
             }
             Work::Send(post) => {
                 self.count_begun(peer);
-                self.machine.send(send_of(*post), &mut self.joint);
+                self.machine.send(send_of(*post), &mut self.host);
             }
             Work::User { number, .. } => {
                 self.count_begun(peer);
-                match self.joint.transfers.get_mut(number) {
+                match self.host.transfers.get_mut(number) {
                     Some(Transfer::User(transfer)) => {
                         let (length, data) = (transfer.length, transfer.immediate());
-                        if !copy_user(&self.joint.registry, self.joint.domain, transfer) {
+                        if !copy_user(&self.host.registry, self.host.domain, transfer) {
                             transfer.failure = Some(EndpointFailure::Access);
                         } else if data.is_some() {
                             self.report_remote_write(peer, length, data);
@@ -47,7 +47,7 @@ impl Core {
     }
 
     fn count_begun(&mut self, peer: PeerId) {
-        if let Some(known) = self.joint.peers.get_mut(peer) {
+        if let Some(known) = self.host.peers.get_mut(peer) {
             known.under_way += 1;
         }
     }
@@ -101,7 +101,7 @@ fn copy_user(registry: &Registry, domain: DomainId, transfer: &mut UserTransfer)
     true
 }
 
-fn copy_loan(registry: &Registry, memory: &mut Loan, offset: usize, there: &Slice, reads: bool) -> bool {
+fn copy_loan(registry: &Registry, memory: &mut IoBuffer, offset: usize, there: &Slice, reads: bool) -> bool {
     let mut chunk = vec![0; CHUNK.min(there.length as usize)];
     let mut done = 0;
     while done < there.length {

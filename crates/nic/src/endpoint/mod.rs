@@ -2,10 +2,11 @@
 //! while the application computes.
 
 mod atomic;
+mod buffer_pool;
 mod connect;
 mod core;
 mod ending;
-mod joint;
+mod host;
 mod key;
 mod link;
 mod loopback;
@@ -13,7 +14,6 @@ mod peers;
 mod proving;
 mod request;
 mod sending;
-mod spare;
 mod transfer;
 
 use ::core::sync::atomic::{AtomicBool, Ordering};
@@ -27,18 +27,18 @@ use weft_message::Machine as Messages;
 
 use self::connect::offer;
 use self::core::CELLS;
-pub(crate) use self::core::Core as Messenger;
-use self::joint::Joint;
+pub(crate) use self::core::Core as EndpointEngine;
+use self::host::NicHost;
 pub use self::key::{JobKey, KeyError};
-pub(crate) use self::link::Mailbox;
+pub(crate) use self::link::UpperId;
 use self::peers::Peers;
 pub use self::request::*;
 use crate::completion::CompletionQueue;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::lane::Runner;
 use crate::listening::Waiting;
 use crate::nic::Nic;
+use crate::worker::Runner;
 
 /// Work requests of all connections of an endpoint together, at most.
 const COMPLETIONS: usize = 1 << 18;
@@ -77,7 +77,7 @@ impl EndpointSettings {
     #[must_use]
     pub fn most_kept(&self, connections: u64) -> u64 {
         let packets = 2 * u64::from(link::slots(&self.messages)) * u64::from(self.messages.packet_bytes);
-        let spare = spare::MOST_BYTES as u64;
+        let spare = buffer_pool::MOST_BYTES as u64;
         self.messages.most_kept(connections).saturating_add(spare).saturating_add(packets.saturating_mul(connections))
     }
 }
@@ -146,34 +146,34 @@ impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
         (id, seed): (u64, u64),
         completions: Arc<dyn Completions>,
     ) -> Result<Self, Error> {
-        nic.here()?;
+        nic.check_owner()?;
         let EndpointAttributes { bind, ways, settings, key } = attributes;
         let registry = nic.registry();
         let cells = registry.register_zeroed(domain, CELLS as usize * 8, Access::LOCAL_WRITE, 0)?;
-        let turnstile = nic.turnstile();
-        let waiting = Arc::new(Waiting::new(Arc::clone(&turnstile)));
-        let queue = Arc::new(CompletionQueue::growing(COMPLETIONS, Arc::clone(&turnstile)));
+        let event_count = nic.event_count();
+        let waiting = Arc::new(Waiting::new(Arc::clone(&event_count)));
+        let queue = Arc::new(CompletionQueue::growing(COMPLETIONS, Arc::clone(&event_count)));
         let mut engine = nic.front().command();
         let (listener, local) = engine.listen_for(*bind, BACKLOG, offer(nic.settings()), Arc::clone(&waiting))?;
         let address = address_of(id, local, ways);
         let peers = Peers::new(&address, settings.peers);
-        let joint = Joint::new(registry.clone(), domain, completions, peers);
+        let host = NicHost::new(registry.clone(), domain, completions, peers);
         let machine = Messages::new(settings.messages.clone(), seed);
-        let number = engine.next_messenger();
-        let core = Messenger::new(
+        let number = engine.next_endpoint();
+        let core = EndpointEngine::new(
             number,
             machine,
-            joint,
+            host,
             settings.clone(),
             (address.clone(), seed),
             key.clone(),
             listener,
             waiting,
             queue,
-            turnstile,
+            event_count,
             cells,
         );
-        engine.add_messenger(Box::new(core));
+        engine.add_endpoint(Box::new(core));
         drop(engine);
         Ok(Self { nic: nic.clone(), number, address, linger: settings.linger, closed: AtomicBool::new(false) })
     }
@@ -189,13 +189,13 @@ impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
     /// # Errors
     /// The address has no way in it, or there are as many peers as there may be.
     pub fn peer(&self, address: &Address) -> Result<PeerId, EndpointError> {
-        self.with(|core, _| core.joint.peers.find_or_add(address))
+        self.with(|core, _| core.host.peers.find_or_add(address))
     }
 
     /// The address of a peer.
     #[must_use]
     pub fn peer_address(&self, peer: PeerId) -> Option<Address> {
-        self.with(|core, _| Ok(core.joint.peers.get(peer).map(|peer| peer.address.clone()))).ok()?
+        self.with(|core, _| Ok(core.host.peers.get(peer).map(|peer| peer.address.clone()))).ok()?
     }
 
     /// Sends a message.
@@ -257,7 +257,7 @@ impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
     /// The endpoint is closed.
     pub fn discard(&self, source: Option<PeerId>, matching: Option<Match>) -> Result<Option<Peek>, EndpointError> {
         self.with(|core, engine| {
-            let found = core.machine.discard(source, matching, &mut core.joint);
+            let found = core.machine.discard(source, matching, &mut core.host);
             core.flush(engine);
             Ok(found)
         })
@@ -277,7 +277,7 @@ impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
     /// Nothing was set aside under this number.
     pub fn discard_claimed(&self, claim: u64) -> Result<Peek, EndpointError> {
         self.with(|core, engine| {
-            let found = core.machine.discard_claimed(claim, &mut core.joint);
+            let found = core.machine.discard_claimed(claim, &mut core.host);
             core.flush(engine);
             found.ok_or(EndpointError::NotClaimed(claim))
         })
@@ -301,7 +301,7 @@ impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
     /// # Errors
     /// Not everything was delivered.
     pub fn close(&self) -> Result<(), Undelivered> {
-        if !self.nic.is_here() || self.closed.swap(true, Ordering::AcqRel) {
+        if !self.nic.is_owner_process() || self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         let untaken = self.linger.unwrap_or(EndpointSettings::UNTAKEN);
@@ -314,7 +314,7 @@ impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
         self.nic.wait_until_slowly(Some(untaken), || self.ask(|core, _| core.has_ended(false)).unwrap_or(true));
         self.ask(|core, engine| core.end(engine));
         let undelivered = self.ask(|core, _| core.undelivered()).flatten();
-        let removed = self.nic.front().command().remove_messenger(self.number);
+        let removed = self.nic.front().command().remove_endpoint(self.number);
         drop(removed);
         undelivered.map_or(Ok(()), Err)
     }
@@ -322,9 +322,9 @@ impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
     /// Does something with the endpoint, and with what follows from it.
     fn with<R>(
         &self,
-        act: impl FnOnce(&mut Messenger, &mut Engine<N, C>) -> Result<R, EndpointError>,
+        act: impl FnOnce(&mut EndpointEngine, &mut Engine<N, C>) -> Result<R, EndpointError>,
     ) -> Result<R, EndpointError> {
-        if !self.nic.is_here() {
+        if !self.nic.is_owner_process() {
             return Err(Error::Forked.into());
         }
         if self.closed.load(Ordering::Acquire) {
@@ -333,12 +333,12 @@ impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
         self.ask(act).unwrap_or(Err(EndpointError::Closed))
     }
 
-    fn ask<R>(&self, act: impl FnOnce(&mut Messenger, &mut Engine<N, C>) -> R) -> Option<R> {
-        let lane = self.nic.front();
+    fn ask<R>(&self, act: impl FnOnce(&mut EndpointEngine, &mut Engine<N, C>) -> R) -> Option<R> {
+        let worker = self.nic.front();
         // Where callers run the engine they take it if nobody has it; else its thread must be told, for it may sleep.
-        let visited = self.nic.settings().progress.caller_runs().then(|| lane.visit(Runner::Visitor)).flatten();
-        let mut held = visited.unwrap_or_else(|| lane.command());
-        let result = held.with_messenger(self.number, act);
+        let visited = self.nic.settings().progress.caller_runs().then(|| worker.visit(Runner::Visitor)).flatten();
+        let mut held = visited.unwrap_or_else(|| worker.command());
+        let result = held.with_endpoint(self.number, act);
         if held.beats() {
             held.turn();
         }

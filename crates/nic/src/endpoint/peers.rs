@@ -244,11 +244,11 @@ impl Peers {
 
     /// Whether packets from there may come from one of these addresses. What comes from this host itself may have any of its addresses.
     fn is_at(&self, ways: &[SocketAddr], origin: Origin) -> bool {
-        let is_here = is_same(origin.remote, origin.local) || origin.remote.to_canonical().is_loopback();
+        let is_owner_process = is_same(origin.remote, origin.local) || origin.remote.to_canonical().is_loopback();
         ways.iter().map(SocketAddr::ip).any(|ip| {
             let ours =
                 || ip.to_canonical().is_loopback() || is_same(ip, origin.local) || has_ip(&self.all[0].address, ip);
-            is_same(ip, origin.remote) || (is_here && ours())
+            is_same(ip, origin.remote) || (is_owner_process && ours())
         })
     }
 

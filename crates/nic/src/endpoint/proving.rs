@@ -7,7 +7,7 @@ use weft_base::{Clock, Network, PeerId};
 use weft_message::Decision;
 use weft_wire::message::{Confirmation, Hello, PROOF_LENGTH, Refusal, Verdict};
 
-use super::connect::{ASKED_TIMES, LANE};
+use super::connect::{ASKED_TIMES, WORKER};
 use super::core::Core;
 use super::link::{Answered, LinkKey, Phase, Proving};
 use super::peers::{Caller, Origin};
@@ -51,7 +51,7 @@ impl Core {
         let Some(link) = self.links.get_mut(key.0) else { return true };
         let Some(Proving::Asked(request)) = &link.proving else { return true };
         let proof = job.confirmation(request, &info.private_data);
-        let ways = self.joint.peers.get(link.peer).map_or(1, |known| known.address.ways.len());
+        let ways = self.host.peers.get(link.peer).map_or(1, |known| known.address.ways.len());
         let until = engine.now() + self.settings.connect_timeout / ways.max(1) as u32;
         link.proving = Some(Proving::Confirmed { hello: hello.clone(), until });
         link.post_first(&Confirmation(proof).emit());
@@ -73,7 +73,7 @@ impl Core {
                 return false;
             }
             None => {
-                let ways = self.joint.peers.get(peer).map_or(1, |known| known.address.ways.len());
+                let ways = self.host.peers.get(peer).map_or(1, |known| known.address.ways.len());
                 let waited_for = self.settings.connect_timeout / ways.max(1) as u32;
                 let Some(info) = link.queue_pair.info() else { return false };
                 let error = ConnectionError::NoAnswer { remote: info.remote, waited_for, is_connected: true };
@@ -109,7 +109,7 @@ impl Core {
         if let Some(place) = queue_pair.connection() {
             engine.admit(place.key);
         }
-        if let Some(known) = self.joint.peers.get_mut(peer) {
+        if let Some(known) = self.host.peers.get_mut(peer) {
             known.link = Some(key);
         }
         if let Some(info) = queue_pair.info() {
@@ -157,7 +157,7 @@ impl Core {
         own.proof = Some(job.reply(&info.private_data, own.before_proof(&reply)));
         own.emit(&mut reply);
         let queue_pair = std::sync::Arc::clone(&link.queue_pair);
-        if engine.accept(LANE, request, &queue_pair, &reply, None).is_err() {
+        if engine.accept(WORKER, request, &queue_pair, &reply, None).is_err() {
             // It has gone: nobody is to be told.
             self.links.remove(key.0);
             return Ok(());
@@ -235,17 +235,17 @@ impl Core {
         if self.closing {
             return Err(Refusal::SomebodyElse);
         }
-        let known = match self.joint.peers.find_caller(address, origin) {
+        let known = match self.host.peers.find_caller(address, origin) {
             Caller::Known(known) => Some(known),
             Caller::New => None,
             Caller::Elsewhere => return Err(Refusal::Elsewhere),
         };
-        match (self.meeting(known, hello, origin).decide(), known) {
+        match (self.tie_break(known, hello, origin).decide(), known) {
             (Decision::Reject(refusal), _) => return Err(refusal),
             (Decision::ReplaceOld, Some(known)) => self.drop_old(known, engine),
             (_, Some(known)) => self.drop_opening(known, engine),
             (_, None) => {}
         }
-        known.map_or_else(|| self.joint.peers.add_caller(address.clone()).map_err(|_| Refusal::Full), Ok)
+        known.map_or_else(|| self.host.peers.add_caller(address.clone()).map_err(|_| Refusal::Full), Ok)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use weft_base::{PeerId, Stag};
-use weft_memory::{Buffer, Combine, Element, Loan};
+use weft_memory::{Buffer, Combine, Element, IoBuffer};
 pub use weft_message::{Match, Peek};
 
 use crate::ConnectionError;
@@ -66,7 +66,7 @@ impl core::error::Error for Undelivered {}
 pub enum Level {
     /// Its memory may be used again: the stream below has its bytes, or they are kept.
     #[default]
-    Handed,
+    TransmitComplete,
     /// It is in the memory that it was meant for.
     Delivered,
 }
@@ -81,7 +81,7 @@ pub struct SendPost {
     /// Immediate data, which comes with it.
     pub data: Option<u64>,
     /// The bytes.
-    pub memory: Loan,
+    pub memory: IoBuffer,
     /// The bytes are copied at once if need be: the lender may use its memory again as soon as the call has returned. For messages up to
     /// [`super::EndpointSettings::inject_bytes`].
     pub inject: bool,
@@ -92,13 +92,13 @@ pub struct SendPost {
     /// Given back with the completion.
     pub context: u64,
     /// Given back with the completion.
-    pub marks: u32,
+    pub op_flags: u32,
 }
 
 impl SendPost {
     /// An untagged message that completes when its memory may be used again.
     #[must_use]
-    pub fn new(peer: PeerId, memory: impl Into<Loan>) -> Self {
+    pub fn new(peer: PeerId, memory: impl Into<IoBuffer>) -> Self {
         Self {
             peer,
             tag: None,
@@ -108,7 +108,7 @@ impl SendPost {
             level: Level::default(),
             fence: false,
             context: 0,
-            marks: 0,
+            op_flags: 0,
         }
     }
 
@@ -134,8 +134,8 @@ impl SendPost {
 impl ReceivePost {
     /// A receive for an untagged message from anybody.
     #[must_use]
-    pub fn new(memory: impl Into<Loan>) -> Self {
-        Self { source: None, matching: None, memory: memory.into(), many: None, context: 0, marks: 0 }
+    pub fn new(memory: impl Into<IoBuffer>) -> Self {
+        Self { source: None, matching: None, memory: memory.into(), many: None, context: 0, op_flags: 0 }
     }
 
     /// For a tagged message.
@@ -160,7 +160,7 @@ impl ReceivePost {
 impl TransferPost {
     /// A transfer between this memory and that place.
     #[must_use]
-    pub fn new(peer: PeerId, memory: impl Into<Loan>, place: RemotePlace) -> Self {
+    pub fn new(peer: PeerId, memory: impl Into<IoBuffer>, place: RemotePlace) -> Self {
         Self {
             peer,
             memory: memory.into(),
@@ -171,7 +171,7 @@ impl TransferPost {
             level: Level::default(),
             fence: false,
             context: 0,
-            marks: 0,
+            op_flags: 0,
         }
     }
 
@@ -202,13 +202,13 @@ pub struct ReceivePost {
     /// Which tags; `None`: untagged messages.
     pub matching: Option<Match>,
     /// Where to.
-    pub memory: Loan,
+    pub memory: IoBuffer,
     /// Takes one message after another, until fewer bytes than this are left.
     pub many: Option<u64>,
     /// Given back with the completion.
     pub context: u64,
     /// Given back with the completion.
-    pub marks: u32,
+    pub op_flags: u32,
 }
 
 /// A place in a peer's memory: [`weft_memory::Region::stag`], and [`weft_memory::Region::base`] plus the offset.
@@ -235,7 +235,7 @@ pub struct TransferPost {
     /// Whose memory.
     pub peer: PeerId,
     /// This side's memory.
-    pub memory: Loan,
+    pub memory: IoBuffer,
     /// The peer's.
     pub place: RemotePlace,
     /// The peer's, where it is in several pieces, one behind the other: as many bytes together as this side's. `place` does not count then.
@@ -251,7 +251,7 @@ pub struct TransferPost {
     /// Given back with the completion.
     pub context: u64,
     /// Given back with the completion.
-    pub marks: u32,
+    pub op_flags: u32,
 }
 
 /// An atomic operation on elements of a peer's memory.
@@ -272,7 +272,7 @@ pub struct AtomicPost {
     /// As many values to compare with (or, for [`Combine::MaskedSwap`], masks); only for operations that compare.
     pub compare: Vec<u8>,
     /// Takes what stood there before, if that is wanted.
-    pub result: Option<Loan>,
+    pub result: Option<IoBuffer>,
     /// When it completes, if no result is wanted.
     pub level: Level,
     /// Whether to wait until all that was posted to this peer before has completed.
@@ -280,7 +280,7 @@ pub struct AtomicPost {
     /// Given back with the completion.
     pub context: u64,
     /// Given back with the completion.
-    pub marks: u32,
+    pub op_flags: u32,
 }
 
 /// What has completed.
@@ -296,7 +296,7 @@ pub enum Completed {
     Read,
     /// An atomic operation.
     Atomic,
-    /// A peer's write with immediate data. `context` and `marks` are 0; `length` is that of the write, or, beyond 1 GiB and for several pieces, of its last part.
+    /// A peer's write with immediate data. `context` and `op_flags` are 0; `length` is that of the write, or, beyond 1 GiB and for several pieces, of its last part.
     RemoteWrite,
 }
 
@@ -308,7 +308,7 @@ pub struct Event {
     /// The request's.
     pub context: u64,
     /// The request's.
-    pub marks: u32,
+    pub op_flags: u32,
     /// The message was tagged, for sends and receives.
     pub tagged: bool,
     /// How it ended.

@@ -4,7 +4,7 @@ use weft_base::{Clock, Network, PeerId, Time};
 use weft_rdmap::SendRequest;
 
 use super::core::Core;
-use super::joint::send_of;
+use super::host::send_of;
 use super::link::{Link, LinkKey, Phase, Purpose};
 use super::request::EndpointFailure;
 use super::transfer::{Transfer, Work};
@@ -16,15 +16,15 @@ impl Core {
     pub(super) fn flush<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = false;
         loop {
-            let mut progress = self.joint.has_asked() && self.follow(engine);
-            progress |= !self.joint.listed.is_empty() && self.pump_listed();
+            let mut progress = self.host.has_asked() && self.follow(engine);
+            progress |= !self.host.listed.is_empty() && self.pump_listed();
             progress |= self.send_packets(engine);
             any |= progress;
             if !progress {
                 break;
             }
         }
-        self.joint.counts.move_to(&mut engine.counters);
+        self.host.counts.move_to(&mut engine.counters);
         while let Some(key) = self.rung.pop() {
             let Some(link) = self.links.get_mut(key.0) else { continue };
             link.is_rung = false;
@@ -39,31 +39,31 @@ impl Core {
     fn follow<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = false;
         // A peer may be both: the old connection makes way for the new one.
-        while let Some(peer) = self.joint.to_disconnect.pop() {
+        while let Some(peer) = self.host.to_disconnect.pop() {
             any = true;
             self.disconnect(peer, engine);
         }
-        while let Some(peer) = self.joint.to_connect.pop() {
+        while let Some(peer) = self.host.to_connect.pop() {
             any = true;
             self.open(peer, engine);
         }
-        while let Some(peer) = self.joint.to_break.pop() {
+        while let Some(peer) = self.host.to_break.pop() {
             any = true;
-            if let Some(key) = self.joint.peers.get(peer).and_then(|known| known.link) {
+            if let Some(key) = self.host.peers.get(peer).and_then(|known| known.link) {
                 self.break_link(key);
             }
         }
-        while let Some(ticket) = self.joint.failed.pop() {
+        while let Some(ticket) = self.host.failed.pop() {
             any = true;
-            self.machine.handle_transferred(ticket, Err(weft_message::Failure::NoMemory), &mut self.joint);
+            self.machine.handle_transferred(ticket, Err(weft_message::Failure::NoMemory), &mut self.host);
         }
-        for called in core::mem::take(&mut self.joint.calls) {
+        for called in core::mem::take(&mut self.host.calls) {
             any = true;
-            self.joint.counts.endpoint_calls += 1;
-            let answer = super::atomic::execute(&self.joint.registry, self.joint.domain, &called.body);
-            self.machine.answer(called.call, &answer, &mut self.joint);
+            self.host.counts.endpoint_calls += 1;
+            let answer = super::atomic::execute(&self.host.registry, self.host.domain, &called.body);
+            self.machine.answer(called.call, &answer, &mut self.host);
         }
-        for answered in core::mem::take(&mut self.joint.answers) {
+        for answered in core::mem::take(&mut self.host.answers) {
             any = true;
             self.finish_call(answered);
         }
@@ -72,14 +72,14 @@ impl Core {
 
     fn pump_listed(&mut self) -> bool {
         let mut any = false;
-        for _ in 0..self.joint.listed.len() {
-            let Some(peer) = self.joint.listed.pop_front() else { break };
+        for _ in 0..self.host.listed.len() {
+            let Some(peer) = self.host.listed.pop_front() else { break };
             any |= self.pump(peer);
-            let Some(known) = self.joint.peers.get_mut(peer) else { continue };
+            let Some(known) = self.host.peers.get_mut(peer) else { continue };
             if known.work.is_empty() {
                 known.is_listed = false;
             } else {
-                self.joint.listed.push_back(peer);
+                self.host.listed.push_back(peer);
             }
         }
         any
@@ -89,7 +89,7 @@ impl Core {
     fn pump(&mut self, peer: PeerId) -> bool {
         let mut any = false;
         loop {
-            let Some(known) = self.joint.peers.get_mut(peer) else { return any };
+            let Some(known) = self.host.peers.get_mut(peer) else { return any };
             if known.is_self {
                 let Some(work) = known.work.pop_front() else { return any };
                 self.do_with_self(peer, work);
@@ -98,7 +98,7 @@ impl Core {
             }
             let Some(link) = known.link.and_then(|key| self.links.get_mut(key.0)) else {
                 if !known.work.is_empty() && !known.awaited {
-                    self.joint.to_connect.push(peer);
+                    self.host.to_connect.push(peer);
                     return true;
                 }
                 return any;
@@ -121,14 +121,14 @@ impl Core {
                 }
                 Some(Work::Protocol { .. }) => {
                     let Some(Work::Protocol { ticket, operation }) = known.work.pop_front() else { return any };
-                    let number = self.joint.transfers.add(Transfer::Protocol(ticket));
+                    let number = self.host.transfers.add(Transfer::Protocol(ticket));
                     let id = Purpose::Transfer(number).id(link.key);
                     let request = SendRequest { id, operation, signaled: true, fence: false };
                     let taken = link.post(request);
                     Self::ring(&mut self.rung, link);
                     if !taken {
-                        self.joint.transfers.remove(number);
-                        self.joint.failed.push(ticket);
+                        self.host.transfers.remove(number);
+                        self.host.failed.push(ticket);
                     }
                 }
                 Some(Work::Send(post)) => {
@@ -137,7 +137,7 @@ impl Core {
                     }
                     let Some(Work::Send(post)) = known.work.pop_front() else { return any };
                     known.under_way += 1;
-                    self.machine.send(send_of(*post), &mut self.joint);
+                    self.machine.send(send_of(*post), &mut self.host);
                 }
                 Some(Work::User { number, fence }) => {
                     let (number, fence) = (*number, *fence);
@@ -154,11 +154,11 @@ impl Core {
     }
 
     fn is_begun(&self, number: u32) -> bool {
-        matches!(self.joint.transfers.get(number), Some(Transfer::User(transfer)) if transfer.is_begun())
+        matches!(self.host.transfers.get(number), Some(Transfer::User(transfer)) if transfer.is_begun())
     }
 
     pub(super) fn ring_for(&mut self, peer: PeerId) {
-        let key = self.joint.peers.get(peer).and_then(|known| known.link);
+        let key = self.host.peers.get(peer).and_then(|known| known.link);
         if let Some(link) = key.and_then(|key| self.links.get_mut(key.0)) {
             Self::ring(&mut self.rung, link);
         }
@@ -172,7 +172,7 @@ impl Core {
 
     /// Posts the next work request of the application's transfer or atomic at the head of a peer's work. Returns whether that went on.
     fn post_user(&mut self, peer: PeerId, number: u32) -> bool {
-        match self.joint.transfers.get_mut(number) {
+        match self.host.transfers.get_mut(number) {
             Some(Transfer::User(transfer)) => {
                 let (needs_credit, before) = (transfer.needs_credit(), transfer.under_way);
                 if needs_credit && !self.machine.reserve_packet(peer) {
@@ -194,24 +194,24 @@ impl Core {
 
     /// Whether more work requests of a transfer are under way than `before`.
     fn is_under_way(&self, number: u32, before: u32) -> bool {
-        matches!(self.joint.transfers.get(number), Some(Transfer::User(transfer)) if transfer.under_way > before)
+        matches!(self.host.transfers.get(number), Some(Transfer::User(transfer)) if transfer.under_way > before)
     }
 
     /// The work at the head of a peer's list is posted whole, or over.
     pub(super) fn drop_head(&mut self, peer: PeerId) {
-        if let Some(known) = self.joint.peers.get_mut(peer) {
+        if let Some(known) = self.host.peers.get_mut(peer) {
             known.work.pop_front();
         }
     }
 
     fn post_transfer(&mut self, peer: PeerId, number: u32) -> bool {
-        let Some(known) = self.joint.peers.get_mut(peer) else { return false };
+        let Some(known) = self.host.peers.get_mut(peer) else { return false };
         let Some(link) = known.link.and_then(|key| self.links.get_mut(key.0)) else { return false };
-        let Some(Transfer::User(transfer)) = self.joint.transfers.get_mut(number) else { return false };
+        let Some(Transfer::User(transfer)) = self.host.transfers.get_mut(number) else { return false };
         if !transfer.is_begun() {
             known.under_way += 1;
         }
-        match transfer.next(&self.joint.registry, self.joint.domain) {
+        match transfer.next(&self.host.registry, self.host.domain) {
             Ok(operation) => {
                 let id = Purpose::Transfer(number).id(link.key);
                 let request = SendRequest { id, operation, signaled: true, fence: false };
@@ -260,7 +260,7 @@ impl Core {
     /// Sends one packet to a peer. If there are more, the machine names it again. Returns whether there was one.
     fn send_packet_to<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) -> bool {
         let now = engine.now();
-        let Some(known) = self.joint.peers.get(peer) else { return false };
+        let Some(known) = self.host.peers.get(peer) else { return false };
         if known.is_self {
             return self.send_to_self(peer, now);
         }
@@ -271,11 +271,11 @@ impl Core {
         if held || link.phase != Phase::Up {
             return self.stall(peer);
         }
-        let (machine, joint) = (&mut self.machine, &mut self.joint);
+        let (machine, host) = (&mut self.machine, &mut self.host);
         let place = link.queue_pair.connection();
         let passed = place.map_or(Passed::Not, |place| {
             let most = link.slot_bytes as usize;
-            engine.pass_packet(place.key, most, |packet| machine.poll_packet(peer, packet, now, joint))
+            engine.pass_packet(place.key, most, |packet| machine.poll_packet(peer, packet, now, host))
         });
         match passed {
             Passed::Yes => link.is_rung = true,
@@ -284,13 +284,13 @@ impl Core {
                 return self.stall(peer);
             }
             Passed::Not
-                if !link.post_packet(&mut self.packet, |packet| machine.poll_packet(peer, packet, now, joint)) =>
+                if !link.post_packet(&mut self.packet, |packet| machine.poll_packet(peer, packet, now, host)) =>
             {
                 return false;
             }
             Passed::Not => {}
         }
-        self.joint.counts.endpoint_packets += 1;
+        self.host.counts.endpoint_packets += 1;
         Self::ring(&mut self.rung, link);
         true
     }
@@ -311,10 +311,10 @@ impl Core {
                 self.stalled.push(peer);
                 break;
             }
-            let Some(length) = self.machine.poll_packet(peer, &mut packet, now, &mut self.joint) else { break };
+            let Some(length) = self.machine.poll_packet(peer, &mut packet, now, &mut self.host) else { break };
             any = true;
             // Our own packets are good.
-            let _ = self.machine.handle_packet(peer, &packet[..length], now, &mut self.joint);
+            let _ = self.machine.handle_packet(peer, &packet[..length], now, &mut self.host);
         }
         self.packet = packet;
         any
@@ -322,6 +322,6 @@ impl Core {
 
     /// Whether a write must go before the next packet to a peer.
     fn holds_packets(&self, peer: PeerId) -> bool {
-        self.joint.peers.get(peer).is_some_and(|known| known.work.iter().any(Work::holds_packets))
+        self.host.peers.get(peer).is_some_and(|known| known.work.iter().any(Work::holds_packets))
     }
 }

@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 use weft_base::{Gather, MAX_GATHER, NoDigest, PeerId, Slice};
-use weft_memory::{Access, Combine, Element, Loan, MemoryError, Region, Registry};
+use weft_memory::{Access, Combine, Element, IoBuffer, MemoryError, Region, Registry};
 use weft_message::{RemotePart, Ticket};
 use weft_rdmap::{MAX_INLINE, Operation, Payload, RemoteTarget, Status, StreamError};
 use weft_wire::rdmap::AtomicCode;
@@ -52,8 +52,8 @@ pub(super) struct UserTransfer {
     pub(super) peer: PeerId,
     pub(super) reads: bool,
     pub(super) context: u64,
-    pub(super) marks: u32,
-    pub(super) memory: Loan,
+    pub(super) op_flags: u32,
+    pub(super) memory: IoBuffer,
     pub(super) length: u64,
     place: RemotePlace,
     /// If there are any, instead of `place`.
@@ -77,7 +77,7 @@ impl UserTransfer {
             peer: post.peer,
             reads,
             context: post.context,
-            marks: post.marks,
+            op_flags: post.op_flags,
             length: post.memory.length() as u64,
             memory: post.memory,
             place: post.place,
@@ -154,7 +154,7 @@ impl UserTransfer {
         };
         self.posted += length;
         self.wrote_all = is_last;
-        self.is_posted = is_last && (self.reads || self.level == Level::Handed);
+        self.is_posted = is_last && (self.reads || self.level == Level::TransmitComplete);
         Ok(operation)
     }
 
@@ -225,9 +225,9 @@ impl UserAtomic {
     }
 }
 
-/// Registers a loan, if it is not registered with these rights.
+/// Registers an I/O buffer, if it is not registered with these rights.
 pub(super) fn ensure_registered(
-    memory: &mut Loan,
+    memory: &mut IoBuffer,
     registry: &Registry,
     domain: weft_base::DomainId,
     access: Access,

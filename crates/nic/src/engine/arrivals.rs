@@ -10,9 +10,9 @@ use weft_mpa::{Initiator, Offer, StartFrame};
 use super::{Endpoint, Engine, Route};
 use crate::connection::{Connection, Context, Ending, Outcome, within_limits};
 use crate::error::Error;
-use crate::lane::Place;
 use crate::listening::{Listening, PAUSE, RequestInfo, RequestKey, Waiting, Yielding};
 use crate::queue_pair::QueuePair;
+use crate::worker::Place;
 
 impl<N: Network, C: Clock> Engine<N, C> {
     pub(crate) fn add_connection(
@@ -37,7 +37,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
     /// where it connects, if that is known.
     pub(crate) fn connect(
         &mut self,
-        lane: usize,
+        worker: usize,
         queue_pair: &Arc<QueuePair>,
         route: Route,
         (initiator, request): (Initiator, StartFrame),
@@ -52,7 +52,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
             Ok(Connection::initiate(port, Arc::clone(queue_pair), initiator, request, deadline))
         })?;
         self.note_deadline(sooner);
-        queue_pair.begin(Place { lane, key });
+        queue_pair.begin(Place { worker, key });
         self.start_connection(key);
         Ok(local)
     }
@@ -60,7 +60,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
     /// Accepts an incoming connection on a queue pair, which was claimed for it or is nobody else's.
     pub(crate) fn accept(
         &mut self,
-        lane: usize,
+        worker: usize,
         request: RequestKey,
         queue_pair: &Arc<QueuePair>,
         private_data: &[u8],
@@ -77,7 +77,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
             };
             match waiting.accept(private_data) {
                 Ok((agreement, reply)) => {
-                    queue_pair.begin(Place { lane, key: request.0 });
+                    queue_pair.begin(Place { worker, key: request.0 });
                     connection.accept(Arc::clone(queue_pair), agreement, &reply, cx);
                     (Ok(()), Outcome::Progress)
                 }

@@ -93,7 +93,7 @@ impl Watch for World {
     }
 }
 
-/// A lane, with some part of the protocol left out.
+/// A worker, with some part of the protocol left out.
 struct Model {
     world: World,
     engine: Mutex<()>,
@@ -401,7 +401,7 @@ fn work_found_brings_the_thread_sooner_and_work_not_found_later() {
     assert_eq!(always.away(), Duration::ZERO);
 }
 
-/// A lane of one turn, in which a caller comes and goes.
+/// A worker of one turn, in which a caller comes and goes.
 struct Visited {
     handover: Handover<AtomicBool>,
     system: Noted,
@@ -478,9 +478,9 @@ impl Seat for Visited {
 
 #[test]
 fn the_thread_that_gives_way_to_a_caller_leaves_a_timer_behind() {
-    let lane = Visited { handover: Handover::new(Duration::from_micros(200)), system: Noted::default() };
-    lane.system.set_packets(true);
-    assert_eq!(lane.handover.take_over(&lane, &lane.system), None, "it sleeps until it is needed");
-    assert!(!lane.system.packets.get(), "packets are the caller's");
-    assert_eq!(lane.system.timers.into_inner(), 1, "else nobody would look when the caller has gone");
+    let worker = Visited { handover: Handover::new(Duration::from_micros(200)), system: Noted::default() };
+    worker.system.set_packets(true);
+    assert_eq!(worker.handover.take_over(&worker, &worker.system), None, "it sleeps until it is needed");
+    assert!(!worker.system.packets.get(), "packets are the caller's");
+    assert_eq!(worker.system.timers.into_inner(), 1, "else nobody would look when the caller has gone");
 }

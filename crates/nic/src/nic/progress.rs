@@ -6,11 +6,11 @@ use core::time::Duration;
 use weft_base::{Clock, Network, Time};
 
 use super::Nic;
-use crate::lane::{Ran, Runner};
-use crate::patience::{Next, Patience};
 #[cfg(doc)]
 use crate::settings::Progress;
 use crate::settings::Split;
+use crate::spin::{Next, SpinPolicy};
+use crate::worker::{Ran, Runner};
 
 /// The longest sleep of a thread that waits for another one: a safety net, not a poll interval.
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
@@ -32,7 +32,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
 
     /// Goes on where a post had left some of the caller's stage.
     fn finish_one(&self) -> bool {
-        let queue_pair = if self.is_here() { self.shared.unfinished.lock().pop() } else { None };
+        let queue_pair = if self.is_owner_process() { self.shared.unfinished.lock().pop() } else { None };
         let Some(queue_pair) = queue_pair else { return false };
         self.assist(&queue_pair);
         true
@@ -40,11 +40,11 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
 
     /// Lends the calling thread to the event loop for one turn, if nobody else runs it. Returns whether anything was done.
     pub fn progress(&self) -> bool {
-        if !self.is_here() {
+        if !self.is_owner_process() {
             return false;
         }
-        let lane = &self.shared.lanes[self.home()];
-        let progress = lane.visit(Runner::Visitor).is_some_and(|mut engine| engine.turn());
+        let worker = &self.shared.workers[self.home()];
+        let progress = worker.visit(Runner::Visitor).is_some_and(|mut engine| engine.turn());
         if progress {
             self.shared.vain_polls.store(0, Ordering::Relaxed);
         } else if self.shared.vain_polls.fetch_add(1, Ordering::Relaxed) % YIELD_EVERY_POLLS == YIELD_EVERY_POLLS - 1 {
@@ -57,14 +57,14 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     /// takes over at once. Without such a thread the operating system watches all connections, and the network's own descriptor becomes
     /// readable when one of them has something to do.
     pub fn watch(&self) {
-        if !self.is_here() {
+        if !self.is_owner_process() {
             return;
         }
-        for lane in &self.shared.lanes {
+        for worker in &self.shared.workers {
             if self.settings().progress.is_automatic() {
-                lane.leave();
+                worker.leave();
             } else {
-                let mut engine = lane.command();
+                let mut engine = worker.command();
                 // What was kept for others to go out with goes now.
                 for _ in 0..TURNS_BEFORE_SLEEP {
                     if !engine.turn() {
@@ -78,45 +78,45 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
 
     /// Has threads that wait in [`Nic::wait_until`] ask again whether they are done: something has changed that the event loop knows nothing of.
     pub fn nudge(&self) {
-        if !self.is_here() {
+        if !self.is_owner_process() {
             return;
         }
-        for lane in &self.shared.lanes {
-            drop(lane.command());
+        for worker in &self.shared.workers {
+            drop(worker.command());
         }
-        self.shared.common.turnstile.turn();
+        self.shared.common.event_count.turn();
     }
 
     /// When something has to happen by itself next: for a simulation, which lets time jump to it.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        self.shared.lanes.iter().filter_map(|lane| lane.command().next_deadline()).min()
+        self.shared.workers.iter().filter_map(|worker| worker.command().next_deadline()).min()
     }
 
     /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the event loop meanwhile if nobody else does. Returns
     /// whether `done`.
     pub fn wait_until(&self, timeout: Option<Duration>, mut done: impl FnMut() -> bool) -> bool {
         // In a child by fork `done` might wait for a lock that nobody holds.
-        if !self.is_here() {
+        if !self.is_owner_process() {
             return false;
         }
         if done() {
             return true;
         }
-        let mut patience = self.shared.common.patience(timeout);
+        let mut spin_policy = self.shared.common.spin_policy(timeout);
         let home = self.home();
-        let lane = &self.shared.lanes[home];
+        let worker = &self.shared.workers[home];
         // With several engines the one to wait for may be another's.
-        let may_park = self.shared.lanes.len() == 1;
+        let may_park = self.shared.workers.len() == 1;
         loop {
-            let ran = if self.runs(home) { lane.run(&mut patience, may_park, &mut done) } else { Ran::Busy };
+            let ran = if self.runs(home) { worker.run(&mut spin_policy, may_park, &mut done) } else { Ran::Busy };
             let over = match ran {
                 Ran::Done => Some(true),
                 Ran::GaveUp => Some(false),
-                Ran::Busy => self.wait_for_others(&mut patience, &mut done),
+                Ran::Busy => self.wait_for_others(&mut spin_policy, &mut done),
                 Ran::Tired => {
-                    lane.leave();
-                    self.sleep(&patience, &mut done)
+                    worker.leave();
+                    self.sleep(&spin_policy, &mut done)
                 }
             };
             if let Some(result) = over {
@@ -130,7 +130,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         let clock = &self.shared.common.clock;
         let end = timeout.map(|timeout| clock.now() + timeout);
         while !done() {
-            if end.is_some_and(|end| clock.now() >= end) || !self.is_here() {
+            if end.is_some_and(|end| clock.now() >= end) || !self.is_owner_process() {
                 return false;
             }
             self.wait_until(Some(SLOWLY), || false);
@@ -139,28 +139,29 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     }
 
     /// Waits while another thread runs the loop: looks for a while, then sleeps.
-    fn wait_for_others(&self, patience: &mut Patience<'_>, done: &mut impl FnMut() -> bool) -> Option<bool> {
+    fn wait_for_others(&self, spin_policy: &mut SpinPolicy<'_>, done: &mut impl FnMut() -> bool) -> Option<bool> {
         if done() {
             return Some(true);
         }
-        match patience.after_turn(false, self.shared.common.clock.now()) {
+        match spin_policy.after_turn(false, self.shared.common.clock.now()) {
             Next::GiveUp => Some(false),
             Next::Look => {
                 core::hint::spin_loop();
                 None
             }
-            Next::Sleep(_) => self.sleep(patience, done),
+            Next::Sleep(_) => self.sleep(spin_policy, done),
         }
     }
 
     /// Sleeps until another thread has changed something.
-    fn sleep(&self, patience: &Patience<'_>, done: &mut impl FnMut() -> bool) -> Option<bool> {
-        let left = patience.left(self.shared.common.clock.now()).map_or(LONGEST_SLEEP, |left| left.min(LONGEST_SLEEP));
+    fn sleep(&self, spin_policy: &SpinPolicy<'_>, done: &mut impl FnMut() -> bool) -> Option<bool> {
+        let left =
+            spin_policy.left(self.shared.common.clock.now()).map_or(LONGEST_SLEEP, |left| left.min(LONGEST_SLEEP));
         let mut finished = false;
-        self.shared.common.turnstile.wait(left, || {
+        self.shared.common.event_count.wait(left, || {
             finished = done();
             // A lone engine that nobody runs is this thread's to run.
-            let free = self.shared.lanes.len() == 1 && self.runs(0) && self.front().is_free();
+            let free = self.shared.workers.len() == 1 && self.runs(0) && self.front().is_free();
             finished || free
         });
         finished.then_some(true)

@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_void};
 use core::ptr::NonNull;
 
 use libc::ssize_t;
-use weft::endpoint::{AtomicPost, Combine, Element, Loan, RemotePlace};
+use weft::endpoint::{AtomicPost, Combine, Element, IoBuffer, RemotePlace};
 use weft_libfabric::abi::{
     FI_ATOMIC_READ, FI_COMPARE_ATOMIC, FI_CSWAP, FI_FETCH_ATOMIC, FI_MSWAP, fi_addr_t, fi_atomic_attr, fi_datatype,
     fi_ioc, fi_msg_atomic, fi_op, fi_ops_atomic, fid_domain, fid_ep,
@@ -12,8 +12,8 @@ use weft_libfabric::abi::{
 
 use super::core::Core;
 use super::flags::{TRANSMIT, Transmit, check};
-use super::marks::Marks;
 use super::memory::{TOO_LONG, copy_elements, lend_elements};
+use super::op_flags::OpFlags;
 use super::rma::place;
 use super::{Endpoint, ep};
 use crate::border::{borrow, count, status};
@@ -154,8 +154,8 @@ impl Core {
         if !good {
             return Err(Errno::INVALID);
         }
-        let marks = how.marks.and(Marks::FETCHES.when(family != Family::Base));
-        let post = |marks: Marks| AtomicPost {
+        let op_flags = how.op_flags.and(OpFlags::FETCHES.when(family != Family::Base));
+        let post = |op_flags: OpFlags| AtomicPost {
             peer,
             place: atomic.place,
             element: operation.element,
@@ -167,15 +167,15 @@ impl Core {
             level: how.level,
             fence: how.fence,
             context: atomic.context.expose_provenance() as u64,
-            marks: marks.to_bits(),
+            op_flags: op_flags.to_bits(),
         };
-        self.post_one_sided(active, marks, |marks| active.endpoint.atomic(post(marks)))
+        self.post_one_sided(active, op_flags, |op_flags| active.endpoint.atomic(post(op_flags)))
     }
 }
 
 /// Bytes of all elements: as many as there are operands, or, if there are none, as the result has room for.
-fn length(operation: Operation, operand: &[u8], result: Option<&Loan>) -> usize {
-    if operation.combine.has_operand() { operand.len() } else { result.map_or(0, Loan::length) }
+fn length(operation: Operation, operand: &[u8], result: Option<&IoBuffer>) -> usize {
+    if operation.combine.has_operand() { operand.len() } else { result.map_or(0, IoBuffer::length) }
 }
 
 fn injected(flags: u64, _selective: bool) -> Transmit {

@@ -12,11 +12,11 @@ use weft_libfabric::abi::{
     FI_TAGGED_DIRECTED_RECV, FI_WRITE, fi_addr_t, fi_version,
 };
 
+use super::counter_order::CounterOrder;
 use super::many::Many;
-use super::marks::Marks;
+use super::op_flags::OpFlags;
 use super::peers::Peers;
 use super::report::{Report, Tallies};
-use super::turns::Turns;
 use crate::addresses::Place;
 use crate::addresses::vector::AddressVector;
 use crate::border::Held;
@@ -172,7 +172,7 @@ impl Core {
             receive: queue(&bindings.receive),
             place: AtomicU32::new(u32::MAX),
             tallies: bindings.counters.tallies(),
-            turns: Turns::default(),
+            turns: CounterOrder::default(),
             many: Many::default(),
             context: self.context,
             closed: AtomicBool::new(false),
@@ -248,18 +248,18 @@ impl Core {
         }
     }
 
-    /// Posts a one-sided operation, whose marks get its turn to be counted.
+    /// Posts a one-sided operation, whose op flags get its turn to be counted.
     #[inline]
     pub(super) fn post_one_sided(
         &self,
         active: &Active,
-        marks: Marks,
-        post: impl FnOnce(Marks) -> Result<(), EndpointError>,
+        op_flags: OpFlags,
+        post: impl FnOnce(OpFlags) -> Result<(), EndpointError>,
     ) -> Result<usize, Errno> {
-        let marks = active.report.begin(marks);
-        let result = post(marks);
+        let op_flags = active.report.begin(op_flags);
+        let result = post(op_flags);
         if result.is_err() {
-            active.report.take_back(marks);
+            active.report.take_back(op_flags);
         }
         self.posted(result)
     }

@@ -6,7 +6,7 @@ use weft_libfabric::abi::{
     FI_MATCH_COMPLETE, FI_MORE, FI_MULTI_RECV, FI_PEEK, FI_PRIORITY, FI_REMOTE_CQ_DATA, FI_TRANSMIT_COMPLETE,
 };
 
-use super::marks::Marks;
+use super::op_flags::OpFlags;
 use crate::errno::Errno;
 
 /// When something completes. Not `FI_COMMIT_COMPLETE`.
@@ -27,7 +27,7 @@ pub(super) const fn check(flags: u64, known: u64) -> Result<(), Errno> {
 /// What flags say of an operation that this side begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Transmit {
-    pub(super) marks: Marks,
+    pub(super) op_flags: OpFlags,
     pub(super) inject: bool,
     pub(super) level: Level,
     pub(super) fence: bool,
@@ -38,7 +38,7 @@ impl Transmit {
     #[inline]
     pub(super) const fn new(flags: u64, selective: bool) -> Self {
         Self {
-            marks: Marks::QUIET.when(selective && flags & FI_COMPLETION == 0),
+            op_flags: OpFlags::QUIET.when(selective && flags & FI_COMPLETION == 0),
             inject: flags & FI_INJECT != 0,
             level: level(flags),
             fence: flags & FI_FENCE != 0,
@@ -48,7 +48,7 @@ impl Transmit {
     /// Of calls that inject: nobody sees their success, and they have no context.
     #[inline]
     pub(super) const fn injected(flags: u64) -> Self {
-        Self { marks: Marks::QUIET.and(Marks::ANONYMOUS), inject: true, ..Self::new(flags, false) }
+        Self { op_flags: OpFlags::QUIET.and(OpFlags::ANONYMOUS), inject: true, ..Self::new(flags, false) }
     }
 }
 
@@ -59,7 +59,7 @@ impl Transmit {
 #[inline]
 const fn level(flags: u64) -> Level {
     if flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_TRANSMIT_COMPLETE) == 0 {
-        Level::Handed
+        Level::TransmitComplete
     } else {
         Level::Delivered
     }
@@ -73,17 +73,17 @@ mod tests {
 
     #[test]
     fn selective_completions_are_quiet_unless_asked_for() {
-        let quiet = |flags, selective| Transmit::new(flags, selective).marks.has(Marks::QUIET);
+        let quiet = |flags, selective| Transmit::new(flags, selective).op_flags.has(OpFlags::QUIET);
         assert!(quiet(0, true));
         assert!(!quiet(FI_COMPLETION, true) && !quiet(0, false));
-        assert!(Transmit::injected(FI_COMPLETION).marks.has(Marks::QUIET));
+        assert!(Transmit::injected(FI_COMPLETION).op_flags.has(OpFlags::QUIET));
     }
 
     #[test]
     fn levels() {
         for (flags, level) in [
-            (0, Level::Handed),
-            (FI_INJECT_COMPLETE, Level::Handed),
+            (0, Level::TransmitComplete),
+            (FI_INJECT_COMPLETE, Level::TransmitComplete),
             (FI_TRANSMIT_COMPLETE, Level::Delivered),
             (FI_MATCH_COMPLETE, Level::Delivered),
             (FI_INJECT_COMPLETE | FI_DELIVERY_COMPLETE, Level::Delivered),

@@ -4,7 +4,7 @@ use core::ffi::c_void;
 use core::ptr::NonNull;
 
 use libc::iovec;
-use weft::endpoint::Loan;
+use weft::endpoint::IoBuffer;
 use weft::verbs::MAX_GATHER;
 use weft_libfabric::abi::errno::FI_EMSGSIZE;
 use weft_libfabric::abi::fi_ioc;
@@ -20,15 +20,15 @@ pub(super) const TOO_LONG: Errno = Errno(FI_EMSGSIZE);
 /// NULL, and yet bytes.
 ///
 /// # Safety
-/// As for [`Loan::foreign`], or NULL.
+/// As for [`IoBuffer::foreign`], or NULL.
 #[inline]
-pub(super) unsafe fn lend(buffer: *const c_void, length: usize) -> Result<Loan, Errno> {
+pub(super) unsafe fn lend(buffer: *const c_void, length: usize) -> Result<IoBuffer, Errno> {
     if length == 0 {
-        return Ok(Loan::empty());
+        return Ok(IoBuffer::empty());
     }
     let start = NonNull::new(buffer.cast_mut().cast()).ok_or(Errno::INVALID)?;
     // SAFETY: The caller promises it.
-    Ok(unsafe { Loan::foreign(start, length) })
+    Ok(unsafe { IoBuffer::foreign(start, length) })
 }
 
 /// Several pieces.
@@ -37,8 +37,8 @@ pub(super) unsafe fn lend(buffer: *const c_void, length: usize) -> Result<Loan, 
 /// NULL, and yet pieces or bytes; more than [`MAX_GATHER`] pieces.
 ///
 /// # Safety
-/// `pieces` is NULL or an array of `count`, and for each [`Loan::foreign`] holds, or it is NULL.
-pub(super) unsafe fn lend_all(pieces: *const iovec, count: usize) -> Result<Loan, Errno> {
+/// `pieces` is NULL or an array of `count`, and for each [`IoBuffer::foreign`] holds, or it is NULL.
+pub(super) unsafe fn lend_all(pieces: *const iovec, count: usize) -> Result<IoBuffer, Errno> {
     // SAFETY: The caller promises an array.
     let pieces = unsafe { array(pieces, count) }?;
     if let [one] = pieces {
@@ -65,7 +65,7 @@ pub(super) unsafe fn start(pieces: *const iovec, count: usize) -> Option<*mut c_
 ///
 /// # Safety
 /// As for [`lend_all`], with `size` bytes for each element.
-pub(super) unsafe fn lend_elements(pieces: *const fi_ioc, count: usize, size: usize) -> Result<Loan, Errno> {
+pub(super) unsafe fn lend_elements(pieces: *const fi_ioc, count: usize, size: usize) -> Result<IoBuffer, Errno> {
     // SAFETY: The caller promises an array.
     let pieces = unsafe { array(pieces, count) }?;
     // SAFETY: The caller promises it for each; a length that wraps is refused where lengths are compared.
@@ -103,13 +103,13 @@ pub(super) unsafe fn copy_elements(
 
 /// # Safety
 /// As for [`lend_all`].
-unsafe fn lend_pieces(pieces: impl Iterator<Item = (*mut c_void, usize)> + Clone) -> Result<Loan, Errno> {
+unsafe fn lend_pieces(pieces: impl Iterator<Item = (*mut c_void, usize)> + Clone) -> Result<IoBuffer, Errno> {
     if pieces.clone().any(|(start, length)| start.is_null() && length > 0) {
         return Err(Errno::INVALID);
     }
     let pieces = pieces.filter_map(|(start, length)| Some((NonNull::new(start.cast())?, length)));
     // SAFETY: The caller promises it for each.
-    unsafe { Loan::foreign_parts(pieces) }.ok_or(Errno::INVALID)
+    unsafe { IoBuffer::foreign_parts(pieces) }.ok_or(Errno::INVALID)
 }
 
 /// An array that C names: at most [`MAX_GATHER`] long, NULL only if it is empty.

@@ -3,18 +3,18 @@
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
 
-use weft::endpoint::{Level, Loan, Match, PeerId, ReceivePost, SendPost};
+use weft::endpoint::{IoBuffer, Level, Match, PeerId, ReceivePost, SendPost};
 use weft_libfabric::abi::{FI_COMPLETION, FI_MULTI_RECV, fi_addr_t};
 
 use super::core::{Active, Core};
 use super::flags::Transmit;
 use super::many::Buffer;
-use super::marks::Marks;
+use super::op_flags::OpFlags;
 use crate::errno::Errno;
 
 /// A message to send.
 pub(super) struct Send {
-    pub(super) memory: Loan,
+    pub(super) memory: IoBuffer,
     pub(super) to: fi_addr_t,
     pub(super) tag: Option<u64>,
     pub(super) data: Option<u64>,
@@ -23,7 +23,7 @@ pub(super) struct Send {
 
 /// A receive.
 pub(super) struct Receive {
-    pub(super) memory: Loan,
+    pub(super) memory: IoBuffer,
     /// Where its memory begins, if it is in one piece.
     pub(super) start: Option<*mut c_void>,
     pub(super) from: fi_addr_t,
@@ -47,7 +47,7 @@ impl Core {
         let mut how = Transmit::injected(flags);
         if active.report.tallies.send.is_none() {
             // Nobody sees when it ends, so the peer need not say: MPICH asks for delivery-complete with everything, for its one-sided operations' sake.
-            how.level = Level::Handed;
+            how.level = Level::TransmitComplete;
         }
         self.post_send(active, peer, send, how)
     }
@@ -63,7 +63,7 @@ impl Core {
             level: how.level,
             fence: how.fence,
             context: send.context.expose_provenance() as u64,
-            marks: how.marks.to_bits(),
+            op_flags: how.op_flags.to_bits(),
         }))
     }
 
@@ -97,7 +97,7 @@ impl Core {
         let mut post = single(active, source, receive, flags);
         post.many = Some(least);
         post.context = key;
-        post.marks = Marks::from_bits(post.marks).and(Marks::MANY).to_bits();
+        post.op_flags = OpFlags::from_bits(post.op_flags).and(OpFlags::MANY).to_bits();
         self.posted(active.endpoint.receive(post)).inspect_err(|_| {
             active.report.many.remove(key);
         })
@@ -120,6 +120,6 @@ fn single(active: &Active, source: Option<PeerId>, receive: Receive, flags: u64)
         memory: receive.memory,
         many: None,
         context: receive.context.expose_provenance() as u64,
-        marks: Marks::QUIET.when(active.selective_receives && flags & FI_COMPLETION == 0).to_bits(),
+        op_flags: OpFlags::QUIET.when(active.selective_receives && flags & FI_COMPLETION == 0).to_bits(),
     }
 }

@@ -9,9 +9,9 @@ use weft_libfabric::abi::{
     FI_WRITE,
 };
 
+use super::counter_order::{Class, CounterOrder};
 use super::many::Many;
-use super::marks::Marks;
-use super::turns::{Class, Turns};
+use super::op_flags::OpFlags;
 use crate::host;
 use crate::queue::{Completions, Entry, Failure, Source, Tally};
 
@@ -24,7 +24,7 @@ pub(super) struct Report {
     /// This endpoint's place there, for sources, once it has one.
     pub(super) place: AtomicU32,
     pub(super) tallies: Tallies,
-    pub(super) turns: Turns,
+    pub(super) turns: CounterOrder,
     pub(super) many: Many,
     /// What the application gave when it opened the endpoint.
     pub(super) context: usize,
@@ -46,19 +46,19 @@ impl Reports for Report {
         if self.closed.load(Ordering::Acquire) {
             return;
         }
-        let marks = Marks::from_bits(event.marks);
-        if marks.has(Marks::MANY) {
-            return self.complete_many(&event, marks);
+        let op_flags = OpFlags::from_bits(event.op_flags);
+        if op_flags.has(OpFlags::MANY) {
+            return self.complete_many(&event, op_flags);
         }
-        let context = if marks.has(Marks::ANONYMOUS) { self.context } else { event.context as usize };
-        self.show(&event, marks, self.entry(&event, marks, context));
-        self.count(&event, marks);
+        let context = if op_flags.has(OpFlags::ANONYMOUS) { self.context } else { event.context as usize };
+        self.show(&event, op_flags, self.entry(&event, op_flags, context));
+        self.count(&event, op_flags);
     }
 }
 
 impl Report {
     /// A message into a receive of many, or the end of one.
-    fn complete_many(&self, event: &Event, marks: Marks) {
+    fn complete_many(&self, event: &Event, op_flags: OpFlags) {
         let key = event.context;
         let Some(buffer) = (if event.last { self.many.remove(key) } else { self.many.get(key) }) else { return };
         let over = if event.last { FI_MULTI_RECV } else { 0 };
@@ -66,17 +66,17 @@ impl Report {
             // No message: the memory is the application's again.
             return self.push(&self.receive, Entry::new(buffer.context, over));
         }
-        let mut entry = self.entry(event, marks, buffer.context);
+        let mut entry = self.entry(event, op_flags, buffer.context);
         entry.flags |= over;
         entry.buffer = buffer.start.wrapping_add(event.offset as usize);
         // The last one is always shown, so that the application knows of the end (fi_msg(3), FI_MULTI_RECV).
-        let marks = if event.last { Marks::MANY } else { marks };
-        self.show(event, marks, entry);
-        self.count(event, marks);
+        let op_flags = if event.last { OpFlags::MANY } else { op_flags };
+        self.show(event, op_flags, entry);
+        self.count(event, op_flags);
     }
 
-    fn entry(&self, event: &Event, marks: Marks, context: usize) -> Entry {
-        let mut entry = Entry::new(context, flags(event, marks));
+    fn entry(&self, event: &Event, op_flags: OpFlags, context: usize) -> Entry {
+        let mut entry = Entry::new(context, flags(event, op_flags));
         if is_receive(event) {
             entry.length = event.length as usize;
             entry.tag = event.tag;
@@ -90,10 +90,10 @@ impl Report {
         entry
     }
 
-    fn show(&self, event: &Event, marks: Marks, entry: Entry) {
+    fn show(&self, event: &Event, op_flags: OpFlags, entry: Entry) {
         let queue = if is_receive(event) { &self.receive } else { &self.transmit };
         match &event.outcome {
-            Ok(()) if marks.has(Marks::QUIET) => {}
+            Ok(()) if op_flags.has(OpFlags::QUIET) => {}
             Ok(()) => self.push(queue, entry),
             Err(failure) => {
                 if matches!(failure, EndpointFailure::Unreachable(_)) {
@@ -112,17 +112,17 @@ impl Report {
         }
     }
 
-    fn count(&self, event: &Event, marks: Marks) {
+    fn count(&self, event: &Event, op_flags: OpFlags) {
         let succeeded = event.outcome.is_ok();
         let class = match event.completed {
             Completed::Send => return complete(&self.tallies.send, succeeded),
             Completed::Receive => return complete(&self.tallies.receive, succeeded),
             Completed::RemoteWrite => return,
             Completed::Read => Class::Read,
-            Completed::Atomic if marks.has(Marks::FETCHES) => Class::Read,
+            Completed::Atomic if op_flags.has(OpFlags::FETCHES) => Class::Read,
             Completed::Write | Completed::Atomic => Class::Write,
         };
-        self.turns.end(marks, class, succeeded, |class, succeeded| self.count_one_sided(class, succeeded));
+        self.turns.end(op_flags, class, succeeded, |class, succeeded| self.count_one_sided(class, succeeded));
     }
 
     fn count_one_sided(&self, class: Class, succeeded: bool) {
@@ -132,17 +132,17 @@ impl Report {
         }
     }
 
-    /// Marks of a one-sided operation that begins now, with its turn to be counted if anybody counts.
+    /// The flags of a one-sided operation that begins now, with its turn to be counted if anybody counts.
     #[inline]
-    pub(super) fn begin(&self, marks: Marks) -> Marks {
+    pub(super) fn begin(&self, op_flags: OpFlags) -> OpFlags {
         let counted = self.tallies.read.is_some() || self.tallies.write.is_some();
-        if counted { self.turns.begin(marks) } else { marks }
+        if counted { self.turns.begin(op_flags) } else { op_flags }
     }
 
     /// It was refused.
     #[cold]
-    pub(super) fn take_back(&self, marks: Marks) {
-        self.turns.take_back(marks, |class, succeeded| self.count_one_sided(class, succeeded));
+    pub(super) fn take_back(&self, op_flags: OpFlags) {
+        self.turns.take_back(op_flags, |class, succeeded| self.count_one_sided(class, succeeded));
     }
 }
 
@@ -158,14 +158,14 @@ const fn is_receive(event: &Event) -> bool {
 }
 
 /// The flags that fi_cq(3) names for what has completed.
-const fn flags(event: &Event, marks: Marks) -> u64 {
+const fn flags(event: &Event, op_flags: OpFlags) -> u64 {
     let message = if event.tagged { FI_TAGGED } else { FI_MSG };
     match event.completed {
         Completed::Send => FI_SEND | message,
         Completed::Receive => FI_RECV | message,
         Completed::Write => FI_RMA | FI_WRITE,
         Completed::Read => FI_RMA | FI_READ,
-        Completed::Atomic if marks.has(Marks::FETCHES) => FI_ATOMIC | FI_READ,
+        Completed::Atomic if op_flags.has(OpFlags::FETCHES) => FI_ATOMIC | FI_READ,
         Completed::Atomic => FI_ATOMIC | FI_WRITE,
         Completed::RemoteWrite => FI_RMA | FI_REMOTE_WRITE,
     }

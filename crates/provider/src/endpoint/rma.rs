@@ -4,7 +4,7 @@ use core::ffi::c_void;
 use core::ptr::NonNull;
 
 use libc::{iovec, ssize_t};
-use weft::endpoint::{EndpointError, Loan, RemotePiece, RemotePlace, Stag, TransferPost};
+use weft::endpoint::{EndpointError, IoBuffer, RemotePiece, RemotePlace, Stag, TransferPost};
 use weft_libfabric::abi::errno::FI_EKEYREJECTED;
 use weft_libfabric::abi::{FI_REMOTE_CQ_DATA, fi_addr_t, fi_msg_rma, fi_ops_rma, fid_ep};
 
@@ -31,7 +31,7 @@ pub(super) static OPS: fi_ops_rma = fi_ops_rma {
 
 /// A read or a write.
 struct Transfer {
-    memory: Loan,
+    memory: IoBuffer,
     peer: fi_addr_t,
     place: RemotePlace,
     /// If there are any, instead of `place`.
@@ -64,7 +64,7 @@ impl Core {
     ) -> Result<usize, Errno> {
         let (active, peer) = self.transmit_to(transfer.peer)?;
         let how = how(active);
-        self.post_one_sided(active, how.marks, |marks| {
+        self.post_one_sided(active, how.op_flags, |op_flags| {
             let transfer = TransferPost {
                 peer,
                 memory: transfer.memory,
@@ -75,7 +75,7 @@ impl Core {
                 level: how.level,
                 fence: how.fence,
                 context: transfer.context.expose_provenance() as u64,
-                marks: marks.to_bits(),
+                op_flags: op_flags.to_bits(),
             };
             post(&active.endpoint, transfer)
         })

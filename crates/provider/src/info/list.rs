@@ -7,8 +7,8 @@ use core::ptr;
 use weft_libfabric::abi::{fi_domain_attr, fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr, fi_tx_attr};
 
 use super::hints::Handle;
+use super::interface_offers::InterfaceOffer;
 use super::offer::Offer;
-use super::spots::Spot;
 use crate::errno::Errno;
 
 /// A list, until it is given to C.
@@ -29,7 +29,7 @@ impl List {
     pub(super) fn push(
         &mut self,
         offer: &Offer,
-        spot: &Spot,
+        interface_offer: &InterfaceOffer,
         api_version: u32,
         handle: Option<Handle>,
     ) -> Result<(), Errno> {
@@ -44,7 +44,7 @@ impl List {
         };
         self.last = info;
         info.caps = offer.caps;
-        info.addr_format = spot.format;
+        info.addr_format = interface_offer.format;
         info.handle = handle.map_or(ptr::null_mut(), |Handle(handle)| handle);
         info.tx_attr = copy(&offer.transmit)?;
         info.rx_attr = copy(&offer.receive)?;
@@ -61,11 +61,11 @@ impl List {
         info.fabric_attr = copy(&fabric)?;
         // SAFETY: Both were made just now.
         unsafe {
-            (*info.fabric_attr).name = string(&spot.fabric)?;
-            (*info.domain_attr).name = string(&spot.domain)?;
+            (*info.fabric_attr).name = string(&interface_offer.fabric)?;
+            (*info.domain_attr).name = string(&interface_offer.domain)?;
         }
-        (info.src_addr, info.src_addrlen) = (bytes(&spot.source)?, spot.source.len());
-        (info.dest_addr, info.dest_addrlen) = (bytes(&spot.destination)?, spot.destination.len());
+        (info.src_addr, info.src_addrlen) = (bytes(&interface_offer.source)?, interface_offer.source.len());
+        (info.dest_addr, info.dest_addrlen) = (bytes(&interface_offer.destination)?, interface_offer.destination.len());
         Ok(())
     }
 

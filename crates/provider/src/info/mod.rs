@@ -1,9 +1,9 @@
 //! `fi_getinfo`: what there is for an application, and on which interfaces.
 
 mod hints;
+mod interface_offers;
 mod list;
 mod offer;
-mod spots;
 
 use core::ffi::{CStr, c_char, c_int};
 
@@ -11,10 +11,10 @@ use weft::endpoint::Address;
 use weft_libfabric::abi::{FI_LOG_INFO, FI_NUMERICHOST, FI_PROV_ATTR_ONLY, FI_SOURCE, NEWEST_VERSION, fi_info};
 
 use self::hints::{Hints, Refused, Wish};
+use self::interface_offers::{InterfaceOffer, Wanted, interface_offers};
 use self::list::List;
 pub(crate) use self::offer::PIECES;
 use self::offer::{Mismatch, Offer};
-use self::spots::{Spot, Wanted, spots};
 use crate::addresses::resolve::{Lookup, name, resolve};
 use crate::addresses::text;
 use crate::border::status;
@@ -70,7 +70,7 @@ unsafe fn find(
     let offer = Offer::new(version, &hints, parameters)?;
     let mut list = List::new();
     if flags & FI_PROV_ATTR_ONLY != 0 {
-        list.push(&offer, &Spot::nowhere(), version, None)?;
+        list.push(&offer, &InterfaceOffer::nowhere(), version, None)?;
         return Ok(list);
     }
     let wanted = wanted(node, service, flags, &mut hints)?;
@@ -78,8 +78,8 @@ unsafe fn find(
     if machine.is_empty() {
         host::complain_once(&interfaces::explain_none());
     }
-    for spot in spots(&wanted, machine) {
-        list.push(&offer, &spot, version, hints.handle)?;
+    for interface_offer in interface_offers(&wanted, machine) {
+        list.push(&offer, &interface_offer, version, hints.handle)?;
     }
     if list.is_empty() { Err(Errno::NO_DATA.into()) } else { Ok(list) }
 }

@@ -35,7 +35,7 @@ pub(super) struct Outgoing {
     pub(super) send_number: MessageNumber,
     pub(super) request_number: MessageNumber,
     pub(super) answer_number: MessageNumber,
-    pub(super) pen: Pen,
+    pub(super) writer: HeaderWriter,
 }
 
 impl Outgoing {
@@ -48,7 +48,7 @@ impl Outgoing {
             send_number: MessageNumber::FIRST,
             request_number: MessageNumber::FIRST,
             answer_number: MessageNumber::FIRST,
-            pen: Pen::default(),
+            writer: HeaderWriter::default(),
         }
     }
 
@@ -96,7 +96,7 @@ impl Outgoing {
                 let (_, number) = *entry.number.get_or_insert_with(|| (queue::SEND, advance(&mut self.send_number)));
                 let opcode = send_opcode(*solicited, invalidate.is_some());
                 let word = invalidate.map_or(0, |stag| stag.0);
-                self.pen.untagged(opcode, last, word, queue::SEND, number, entry.formed);
+                self.writer.untagged(opcode, last, word, queue::SEND, number, entry.formed);
                 Piece { take, whole: last }
             }
             Operation::Write { payload, target } => {
@@ -111,8 +111,8 @@ impl Outgoing {
                 let number = advance(&mut self.send_number);
                 entry.number = Some((queue::SEND, number));
                 let opcode = if *solicited { Opcode::ImmediateSolicited } else { Opcode::Immediate };
-                self.pen.untagged(opcode, true, 0, queue::SEND, number, 0);
-                self.pen.append(&immediate.to_be_bytes());
+                self.writer.untagged(opcode, true, 0, queue::SEND, number, 0);
+                self.writer.append(&immediate.to_be_bytes());
                 Piece::MESSAGE
             }
             Operation::Read { sink, source } => {
@@ -128,8 +128,8 @@ impl Outgoing {
                 let (identifier, stag, offset) = (requester.start_atomic(sequence), target.stag, target.offset);
                 let (code, data, mask, compare, compare_mask) = (*code, *data, *mask, *compare, *compare_mask);
                 let request = AtomicRequest { code, identifier, stag, offset, data, mask, compare, compare_mask };
-                self.pen.untagged(Opcode::AtomicRequest, true, 0, queue::READ_REQUEST, number, 0);
-                self.pen.append(&request.emit());
+                self.writer.untagged(Opcode::AtomicRequest, true, 0, queue::READ_REQUEST, number, 0);
+                self.writer.append(&request.emit());
                 Piece::MESSAGE
             }
         }
@@ -137,15 +137,15 @@ impl Outgoing {
 
     fn write_tagged(&mut self, length: u32, formed: u32, target: &RemoteTarget, max_ulpdu: u32) -> Piece {
         let (take, last) = cut(length - formed, max_ulpdu - TAGGED_LENGTH as u32);
-        self.pen.tagged(Opcode::Write, last, target.stag, target.offset + u64::from(formed));
+        self.writer.tagged(Opcode::Write, last, target.stag, target.offset + u64::from(formed));
         Piece { take, whole: last }
     }
 
     pub(super) fn write_read(&mut self, number: MessageNumber, sink_stag: Stag, length: u32, source: RemoteTarget) {
         let (source_stag, source_offset) = (source.stag, source.offset);
         let request = ReadRequest { sink_stag, sink_offset: SINK_OFFSET, length, source_stag, source_offset };
-        self.pen.untagged(Opcode::ReadRequest, true, 0, queue::READ_REQUEST, number, 0);
-        self.pen.append(&request.emit());
+        self.writer.untagged(Opcode::ReadRequest, true, 0, queue::READ_REQUEST, number, 0);
+        self.writer.append(&request.emit());
     }
 
     /// A segment was written; `whole`: the last of what must stay together.
@@ -179,18 +179,18 @@ fn send_opcode(solicited: bool, invalidates: bool) -> Opcode {
 
 /// Writes headers, and what RDMAP puts behind them.
 #[derive(Debug)]
-pub(super) struct Pen {
+pub(super) struct HeaderWriter {
     bytes: [u8; Self::ROOM],
     length: usize,
 }
 
-impl Default for Pen {
+impl Default for HeaderWriter {
     fn default() -> Self {
         Self { bytes: [0; Self::ROOM], length: 0 }
     }
 }
 
-impl Pen {
+impl HeaderWriter {
     const ROOM: usize = UNTAGGED_LENGTH + max(max(AtomicRequest::LENGTH, ReadRequest::LENGTH), Terminate::MAX_LENGTH);
 
     pub(super) fn tagged(&mut self, opcode: Opcode, last: bool, stag: Stag, offset: u64) {

@@ -54,7 +54,7 @@ impl Stream {
                 SegmentPayload::Inline(self.inline_bytes(sequence, start, length))
             }
         };
-        Some(Segment { header: self.outgoing.pen.bytes(), payload, length: formed.length })
+        Some(Segment { header: self.outgoing.writer.bytes(), payload, length: formed.length })
     }
 
     /// Whether something that the peer has asked for is to be sent.
@@ -81,7 +81,7 @@ impl Stream {
     pub fn handle_sent(&mut self, segments: usize) {
         let mut left = u32::try_from(segments).unwrap_or(u32::MAX);
         while left > 0 {
-            let Some(run) = self.ledger.take(left) else {
+            let Some(run) = self.in_flight.take(left) else {
                 debug_assert!(false, "{left} more segments sent than were given out");
                 break;
             };
@@ -109,7 +109,7 @@ impl Stream {
             // RFC 5040 section 5.4: one Terminate, and nothing after it.
             return self.terminate.as_ref().map(|_| Source::Terminate);
         }
-        if !self.state.sends() || self.outgoing.is_silent || self.ledger.is_full() {
+        if !self.state.sends() || self.outgoing.is_silent || self.in_flight.is_full() {
             return None;
         }
         let begun = self.outgoing.ready.map(Source::Ready).or(self.outgoing.begun);
@@ -146,24 +146,24 @@ impl Stream {
         self.is_provisional = false;
         let mut bytes = [0; Terminate::MAX_LENGTH];
         let length = terminate.emit(&mut bytes);
-        let pen = &mut self.outgoing.pen;
-        pen.untagged(Opcode::Terminate, true, 0, queue::TERMINATE, MessageNumber::FIRST, 0);
-        pen.append(&bytes[..length]);
-        self.ledger.push(Owner::Terminate, None);
+        let writer = &mut self.outgoing.writer;
+        writer.untagged(Opcode::Terminate, true, 0, queue::TERMINATE, MessageNumber::FIRST, 0);
+        writer.append(&bytes[..length]);
+        self.in_flight.push(Owner::Terminate, None);
         Some(self.headers_only())
     }
 
     /// The message with which an initiator says that it is ready (RFC 6581 section 9.2).
     fn form_ready(&mut self, kind: ReadyKind) -> Formed {
         self.outgoing.ready = None;
-        self.ledger.push(Owner::Stream, None);
+        self.in_flight.push(Owner::Stream, None);
         let outgoing = &mut self.outgoing;
         match kind {
             ReadyKind::Send => {
                 let number = advance(&mut outgoing.send_number);
-                outgoing.pen.untagged(Opcode::Send, true, 0, queue::SEND, number, 0);
+                outgoing.writer.untagged(Opcode::Send, true, 0, queue::SEND, number, 0);
             }
-            ReadyKind::Write => outgoing.pen.tagged(Opcode::Write, true, Stag(0), 0),
+            ReadyKind::Write => outgoing.writer.tagged(Opcode::Write, true, Stag(0), 0),
             ReadyKind::Read => {
                 let number = advance(&mut outgoing.request_number);
                 let sink_stag = self.requester.start_read(None, Gather::empty());
@@ -196,11 +196,11 @@ impl Stream {
     fn form_atomic_response(&mut self, response: AtomicResponse) -> Formed {
         let outgoing = &mut self.outgoing;
         let number = advance(&mut outgoing.answer_number);
-        outgoing.pen.untagged(Opcode::AtomicResponse, true, 0, queue::ATOMIC_RESPONSE, number, 0);
-        outgoing.pen.append(&response.emit());
+        outgoing.writer.untagged(Opcode::AtomicResponse, true, 0, queue::ATOMIC_RESPONSE, number, 0);
+        outgoing.writer.append(&response.emit());
         outgoing.on_written(Source::Answer, true);
         self.responder.on_atomic_given();
-        self.ledger.push(Owner::Stream, None);
+        self.in_flight.push(Owner::Stream, None);
         self.headers_only()
     }
 
@@ -217,11 +217,11 @@ impl Stream {
         };
         let outgoing = &mut self.outgoing;
         // RFC 5040 section 4.4: the sink's STag and offset are copied as they are.
-        outgoing.pen.tagged(Opcode::ReadResponse, last, rest.sink_stag, rest.sink_offset);
+        outgoing.writer.tagged(Opcode::ReadResponse, last, rest.sink_stag, rest.sink_offset);
         outgoing.on_written(Source::Answer, last);
         let release = self.responder.on_read_given(take);
-        self.ledger.push(Owner::Stream, release);
-        Ok(Formed { payload, length: self.outgoing.pen.length() + take })
+        self.in_flight.push(Owner::Stream, release);
+        Ok(Formed { payload, length: self.outgoing.writer.length() + take })
     }
 
     /// The next `take` bytes of a read's source. The whole rest is pinned with the first segment, until the last one was sent.
@@ -255,12 +255,12 @@ impl Stream {
         };
         self.outgoing.on_written(Source::Request, whole);
         self.sends.on_given(whole);
-        self.ledger.push(Owner::Request(sequence), None);
-        Some(Formed { payload, length: self.outgoing.pen.length() + take })
+        self.in_flight.push(Owner::Request(sequence), None);
+        Some(Formed { payload, length: self.outgoing.writer.length() + take })
     }
 
     fn headers_only(&self) -> Formed {
-        Formed { payload: FormedPayload::None, length: self.outgoing.pen.length() }
+        Formed { payload: FormedPayload::None, length: self.outgoing.writer.length() }
     }
 
     fn inline_bytes(&self, sequence: u64, start: u32, length: u32) -> &[u8] {

@@ -22,7 +22,7 @@ impl Stream {
         self.state == State::Established
             && self.sends.next().is_none()
             && self.outgoing.is_between_messages()
-            && !self.ledger.is_full()
+            && !self.in_flight.is_full()
     }
 
     /// The header of a Send of one segment, whose payload is not this stream's to know. It is given out with this, as by [`Stream::poll_transmit`]: it counts in
@@ -31,10 +31,10 @@ impl Stream {
         debug_assert!(self.can_send_whole(), "a message that passes others by");
         let outgoing = &mut self.outgoing;
         let number = advance(&mut outgoing.send_number);
-        outgoing.pen.untagged(Opcode::Send, true, 0, queue::SEND, number, 0);
+        outgoing.writer.untagged(Opcode::Send, true, 0, queue::SEND, number, 0);
         outgoing.on_written(Source::Request, true);
-        self.ledger.push(Owner::Stream, None);
-        self.outgoing.pen.bytes()
+        self.in_flight.push(Owner::Stream, None);
+        self.outgoing.writer.bytes()
     }
 
     /// Where in the ULPDU the payload begins, if this segment is all of a plain Send, and its turn has come. Nothing is changed by this. `ulpdu` is the whole of it, and

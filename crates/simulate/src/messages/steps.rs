@@ -62,7 +62,7 @@ impl Run {
     }
 
     fn random_level(&mut self) -> Level {
-        if self.random.one_in(3) { Level::Delivered } else { Level::Handed }
+        if self.random.one_in(3) { Level::Delivered } else { Level::TransmitComplete }
     }
 
     fn random_send(&mut self, from: usize, to: usize) -> Result<(), String> {
@@ -201,7 +201,7 @@ impl Run {
             level,
             fence: self.random.one_in(6),
             context,
-            marks: 0,
+            op_flags: 0,
         };
         self.parties[at].endpoint.atomic(post).map_err(refused)?;
         self.ledger.occupy(context, at, one_sided, bytes);

@@ -5,7 +5,7 @@
 //! | [`Endpoint`] | has an [`Address`]; whoever knows that address reaches it. Connections open when they are needed |
 //! | [`PeerId`] | a peer, as this endpoint has numbered it: [`Endpoint::peer`], [`Endpoint::peers`] |
 //! | [`SendPost`], [`ReceivePost`], [`TransferPost`], [`AtomicPost`] | what can be asked for |
-//! | [`Loan`] | memory lent for one request: a `Vec<u8>` or [`Buffer`] of Rust's own, which comes back with the completion |
+//! | [`IoBuffer`] | memory lent for one request: a `Vec<u8>` or [`Buffer`] of Rust's own, which comes back with the completion |
 //! | [`EventQueue`] | where completions are read: by polling, by waiting, or with a file descriptor |
 //!
 //! A message goes to the oldest receive that matches it, a receive takes the oldest message that matches; messages from one peer are matched in the order in which it has
@@ -46,7 +46,7 @@ use std::sync::Arc;
 
 pub use queue::{EventError, EventQueue};
 pub use weft_base::{PeerId, Stag};
-pub use weft_memory::{Buffer, Combine, Element, Loan};
+pub use weft_memory::{Buffer, Combine, Element, IoBuffer};
 pub use weft_message::Settings as MessageSettings;
 use weft_nic::MessageEndpoint;
 pub use weft_nic::{

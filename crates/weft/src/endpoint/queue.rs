@@ -99,14 +99,14 @@ impl EventQueue {
 
     /// Makes the descriptor unreadable until the next event.
     pub fn acknowledge(&self) {
-        if self.inner.opened.nic.is_here() {
+        if self.inner.opened.nic.is_owner_process() {
             self.inner.event.drain();
         }
     }
 
     /// The oldest completion. Nothing in a child by fork: a thread that is not there may hold the lock.
     fn take(&self) -> Option<Event> {
-        if self.inner.opened.nic.is_here() { self.inner.events().pop_front() } else { None }
+        if self.inner.opened.nic.is_owner_process() { self.inner.events().pop_front() } else { None }
     }
 }
 

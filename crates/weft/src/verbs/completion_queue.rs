@@ -65,7 +65,7 @@ impl CompletionQueue {
 
     /// Takes up to `most` of the oldest completions and appends them to `out`. Returns how many.
     pub fn poll_into(&self, out: &mut Vec<WorkCompletion>, most: usize) -> usize {
-        if !self.opened.nic.is_here() {
+        if !self.opened.nic.is_owner_process() {
             return 0;
         }
         let count = self.queue.take_into(out, most);
@@ -123,14 +123,14 @@ impl CompletionQueue {
 
     /// Makes the descriptor unreadable until the next event.
     pub fn acknowledge(&self) {
-        if self.opened.nic.is_here() {
+        if self.opened.nic.is_owner_process() {
             self.event.drain();
         }
     }
 
     /// The oldest completion. Nothing in a child by fork: the queue is its parent's, and a thread that is not here may hold its lock.
     fn take(&self) -> Option<WorkCompletion> {
-        if self.opened.nic.is_here() { self.queue.take() } else { None }
+        if self.opened.nic.is_owner_process() { self.queue.take() } else { None }
     }
 
     fn lend(&self) {

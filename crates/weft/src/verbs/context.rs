@@ -11,7 +11,7 @@ use weft_driver::{MonotonicClock, TcpNetwork};
 use weft_memory::{Access, MemoryError, Registry, unguessable_seed};
 #[cfg(doc)]
 use weft_nic::Progress;
-use weft_nic::{Counters, Error, Machine, Nic, QueuePairAttributes, Settings};
+use weft_nic::{Counters, Error, Nic, NicParts, QueuePairAttributes, Settings};
 
 use super::completion_queue::CompletionQueue;
 use super::connect::{ListenOptions, Listener};
@@ -30,13 +30,13 @@ pub(crate) struct Opened {
 impl Opened {
     /// Whether this process may use it.
     pub(crate) fn here(&self) -> Result<(), Error> {
-        if self.nic.is_here() { Ok(()) } else { Err(Error::Forked) }
+        if self.nic.is_owner_process() { Ok(()) } else { Err(Error::Forked) }
     }
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        if self.nic.is_here() {
+        if self.nic.is_owner_process() {
             self.nic.shut_down();
         } else {
             // A child by fork: connections and descriptors are its parent's, and so are the threads that may have held locks then. What
@@ -75,7 +75,7 @@ impl Context {
         let readiness = networks[0].poll_fd().try_clone_to_owned().map_err(|_| PortError::Exhausted)?;
         let seed = getrandom::u64().map_err(|_| MemoryError::NoRandomness)?;
         let board = Shown::board(settings.engines);
-        let machine = Machine {
+        let machine = NicParts {
             networks,
             clock: MonotonicClock::new(),
             registry,
@@ -198,7 +198,7 @@ struct Domain {
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        if self.opened.nic.is_here() {
+        if self.opened.nic.is_owner_process() {
             // Regions and queue pairs hold their domain, so it is empty now.
             let _ = self.opened.nic.registry().release_domain(self.id);
         }

@@ -1,4 +1,4 @@
-//! What goes along the stages: blocks of the stream, and between two stages a belt of them.
+//! What goes along the stages: blocks of the stream, and between two stages a block ring of them.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::VecDeque;
@@ -9,16 +9,16 @@ use weft_mpa::Layout;
 /// Bytes of a block: small enough that what one stage leaves in the cache is still there for the next. A multiple of four, as all FPDUs are, so
 /// that a block ends in the middle of none of their fields.
 pub(super) const BLOCK_BYTES: usize = 16 * 1024;
-/// Blocks that one belt has. A stage that finds none free waits for those behind it.
+/// Blocks that one block ring has. A stage that finds none free waits for those behind it.
 const BLOCKS: usize = 16;
 /// Frames that begin in one block, at most.
 pub(super) const FRAMES_PER_BLOCK: usize = 256;
-/// Frames that can be on the way from a belt to the port.
+/// Frames that can be on the way from a block ring to the port.
 pub(super) const FRAMES: usize = BLOCKS * FRAMES_PER_BLOCK;
 
 /// A frame that begins in a block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Laid {
+pub(super) struct FrameRecord {
     /// `None`: a frame that came to nothing. It counts as sent with the one before it.
     pub(super) layout: Option<Layout>,
     /// Bytes of its payload.
@@ -31,7 +31,7 @@ pub(super) struct Block {
     bytes: Box<[u8]>,
     filled: usize,
     taken: usize,
-    frames: Vec<Laid>,
+    frames: Vec<FrameRecord>,
 }
 
 impl Block {
@@ -51,7 +51,7 @@ impl Block {
     }
 
     /// A frame begins at the start of the room.
-    pub(super) fn begin(&mut self, frame: Laid) {
+    pub(super) fn begin(&mut self, frame: FrameRecord) {
         self.frames.push(frame);
     }
 
@@ -66,7 +66,7 @@ impl Block {
     }
 
     /// The frames that begin in it, and its bytes.
-    pub(super) fn parts(&mut self) -> (&[Laid], &mut [u8]) {
+    pub(super) fn parts(&mut self) -> (&[FrameRecord], &mut [u8]) {
         (&self.frames, &mut self.bytes[..self.filled])
     }
 
@@ -89,7 +89,7 @@ impl Block {
 
 /// A bounded ring of blocks between two stages, which may run on different threads, and the free blocks that go back.
 #[derive(Debug, Default)]
-pub(super) struct Belt {
+pub(super) struct BlockRing {
     ends: Mutex<Ends>,
     /// The stage behind it was told that there is something, and has not looked yet.
     rung: AtomicBool,
@@ -102,7 +102,7 @@ struct Ends {
     full: VecDeque<Block>,
 }
 
-impl Belt {
+impl BlockRing {
     /// A block to fill, if one is free.
     pub(super) fn take_free(&self) -> Option<Block> {
         let mut ends = self.ends.lock();

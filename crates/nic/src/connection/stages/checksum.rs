@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use weft_mpa::Tally;
+use weft_mpa::CrcDigest;
 use weft_wire::mpa::CRC_LENGTH;
 
 use super::block::Block;
@@ -11,7 +11,7 @@ use crate::counters::Counters;
 /// CRCs of the frames that go by. A frame may reach over several blocks.
 #[derive(Default)]
 pub(super) struct Checksum {
-    tally: Option<Tally>,
+    crc_digest: Option<CrcDigest>,
 }
 
 impl Checksum {
@@ -20,8 +20,8 @@ impl Checksum {
         let (frames, mut rest) = block.parts();
         let mut frames = frames.iter();
         loop {
-            let tally = match &mut self.tally {
-                Some(tally) => tally,
+            let crc_digest = match &mut self.crc_digest {
+                Some(crc_digest) => crc_digest,
                 None => {
                     let Some(frame) = frames.next() else { break };
                     let length = frame.layout.as_ref().map_or(0, weft_mpa::Layout::length);
@@ -30,25 +30,25 @@ impl Checksum {
                     counters.sent_copied_bytes += u64::from(frame.payload);
                     let Some(layout) = &frame.layout else { continue };
                     counters.sent_frames += 1;
-                    self.tally.insert(Tally::of_layout(layout))
+                    self.crc_digest.insert(CrcDigest::of_layout(layout))
                 }
             };
-            let covered = (tally.left() - CRC_LENGTH).min(rest.len());
+            let covered = (crc_digest.left() - CRC_LENGTH).min(rest.len());
             let (bytes, after) = rest.split_at_mut(covered);
-            tally.feed(bytes);
+            crc_digest.feed(bytes);
             rest = after;
-            if tally.left() > CRC_LENGTH {
+            if crc_digest.left() > CRC_LENGTH {
                 break;
             }
             let Some((field, after)) = rest.split_first_chunk_mut::<CRC_LENGTH>() else { break };
-            *field = tally.finish();
+            *field = crc_digest.finish();
             rest = after;
-            self.tally = None;
+            self.crc_digest = None;
         }
         debug_assert!(frames.next().is_none(), "a frame begins behind the bytes of its block");
     }
 
     pub(super) fn clear(&mut self) {
-        self.tally = None;
+        self.crc_digest = None;
     }
 }

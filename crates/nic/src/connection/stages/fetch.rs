@@ -2,7 +2,7 @@
 //!
 //! | task | states | from | to |
 //! |---|---|---|---|
-//! | [`weave`], the coupled DMA | idle (no segment), ready (a segment and a free block), busy (a piece), marker inserted, ... until the segment is complete | user memory | frames |
+//! | [`insert_markers`], the coupled DMA | idle (no segment), ready (a segment and a free block), busy (a piece), marker inserted, ... until the segment is complete | user memory | frames |
 //! | [`fetch`], the decoupled SDMA | idle, ready, busy, done | user memory | runs of payload |
 //! | [`Processing`] | copy partial segment, insert marker, ... until the segment is complete | runs of payload | frames |
 
@@ -10,26 +10,30 @@ use std::collections::VecDeque;
 
 use weft_base::Digest;
 use weft_memory::{MemoryError, Registry};
-use weft_mpa::{Source, Weaver};
+use weft_mpa::{MarkerInserter, Source};
 
 use super::Protocol;
-use super::block::{Belt, Block, FRAMES_PER_BLOCK, Laid};
+use super::block::{Block, BlockRing, FRAMES_PER_BLOCK, FrameRecord};
 use super::job::Job;
 
 /// Fetches payload straight to where it stands in the stream: one block of frames, or less if there is not so much. Returns whether there was
 /// anything.
-pub(super) fn weave(protocol: &mut Protocol, belt: &Belt, registry: &Registry) -> Result<bool, MemoryError> {
-    one_block(protocol, belt, registry, Job::weave, Job::is_woven)
+pub(super) fn insert_markers(
+    protocol: &mut Protocol,
+    block_ring: &BlockRing,
+    registry: &Registry,
+) -> Result<bool, MemoryError> {
+    one_block(protocol, block_ring, registry, Job::insert_markers, Job::is_woven)
 }
 
 /// Fetches payload in one run: one block of it, or less. Returns whether there was anything.
-pub(super) fn fetch(protocol: &mut Protocol, runs: &Belt, registry: &Registry) -> Result<bool, MemoryError> {
+pub(super) fn fetch(protocol: &mut Protocol, runs: &BlockRing, registry: &Registry) -> Result<bool, MemoryError> {
     one_block(protocol, runs, registry, Job::fetch, Job::is_fetched)
 }
 
 fn one_block(
     protocol: &mut Protocol,
-    belt: &Belt,
+    block_ring: &BlockRing,
     registry: &Registry,
     work: impl Fn(&mut Job, &Registry, &mut [u8]) -> Result<usize, MemoryError>,
     is_done: impl Fn(&Job) -> bool,
@@ -37,12 +41,12 @@ fn one_block(
     if protocol.is_broken() || !protocol.has_job() {
         return Ok(false);
     }
-    let Some(mut block) = belt.take_free() else { return Ok(false) };
+    let Some(mut block) = block_ring.take_free() else { return Ok(false) };
     while !block.is_full() {
         let Some(mut job) = protocol.take_job() else { break };
         if job.is_new() {
             if job.check(registry).is_err() {
-                block.begin(Laid { layout: None, payload: 0 });
+                block.begin(FrameRecord { layout: None, payload: 0 });
                 protocol.cancel(&job);
                 continue;
             }
@@ -51,7 +55,7 @@ fn one_block(
         match work(&mut job, registry, block.room()) {
             Ok(count) => block.fill(count),
             Err(error) => {
-                belt.give_back(block);
+                block_ring.give_back(block);
                 protocol.give_up();
                 return Err(error);
             }
@@ -60,48 +64,48 @@ fn one_block(
             protocol.put_back(job);
         }
     }
-    belt.push(block);
+    block_ring.push(block);
     Ok(true)
 }
 
 /// Works the markers in.
 pub(super) struct Processing {
     /// The frame that is being written.
-    weaver: Option<Weaver>,
+    marker_inserter: Option<MarkerInserter>,
     /// Bytes of its ULPDU that have been used.
     used: usize,
     /// The run of payload that it comes from, and the frames that begin there.
     run: Option<Block>,
-    frames: VecDeque<Laid>,
+    frames: VecDeque<FrameRecord>,
 }
 
 impl Default for Processing {
     fn default() -> Self {
-        Self { weaver: None, used: 0, run: None, frames: VecDeque::with_capacity(FRAMES_PER_BLOCK) }
+        Self { marker_inserter: None, used: 0, run: None, frames: VecDeque::with_capacity(FRAMES_PER_BLOCK) }
     }
 }
 
 impl Processing {
     /// Writes one block of frames from the runs that are there, or less. Returns whether there was anything.
-    pub(super) fn process(&mut self, runs: &Belt, belt: &Belt) -> bool {
+    pub(super) fn process(&mut self, runs: &BlockRing, block_ring: &BlockRing) -> bool {
         if !self.is_ready(runs) {
             return false;
         }
-        let Some(mut block) = belt.take_free() else { return false };
+        let Some(mut block) = block_ring.take_free() else { return false };
         while !block.is_full() && self.next_run(runs) {
             self.step(&mut block);
         }
-        belt.push(block);
+        block_ring.push(block);
         true
     }
 
     /// Whether there is something to work on.
-    pub(super) fn is_ready(&self, runs: &Belt) -> bool {
+    pub(super) fn is_ready(&self, runs: &BlockRing) -> bool {
         self.has_work() || runs.has_full()
     }
 
     /// Makes sure that there is a run with something in it.
-    fn next_run(&mut self, runs: &Belt) -> bool {
+    fn next_run(&mut self, runs: &BlockRing) -> bool {
         while !self.has_work() {
             if let Some(run) = self.run.take() {
                 runs.give_back(run);
@@ -116,30 +120,32 @@ impl Processing {
     /// Whether the present run is good for something: bytes, the beginning of a frame, or the end of one.
     fn has_work(&self) -> bool {
         let bytes = self.run.as_ref().is_some_and(|run| !run.left().is_empty());
-        bytes || !self.frames.is_empty() || self.weaver.as_ref().is_some_and(|weaver| weaver.reach(self.used) > 0)
+        bytes
+            || !self.frames.is_empty()
+            || self.marker_inserter.as_ref().is_some_and(|marker_inserter| marker_inserter.reach(self.used) > 0)
     }
 
     /// Copies a partial segment, or begins the next one.
     fn step(&mut self, block: &mut Block) {
-        let Some(weaver) = &mut self.weaver else {
+        let Some(marker_inserter) = &mut self.marker_inserter else {
             let Some(frame) = self.frames.pop_front() else { return };
             block.begin(frame);
-            self.weaver = frame.layout.as_ref().map(Weaver::new);
+            self.marker_inserter = frame.layout.as_ref().map(MarkerInserter::new);
             self.used = 0;
             return;
         };
         let Some(run) = &mut self.run else { return };
-        let reach = weaver.reach(self.used + run.left().len()).min(block.room().len());
+        let reach = marker_inserter.reach(self.used + run.left().len()).min(block.room().len());
         let mut source = Run { run, used: &mut self.used };
-        let Ok(count) = weaver.weave(&[], &mut source, &mut block.room()[..reach]);
+        let Ok(count) = marker_inserter.insert_markers(&[], &mut source, &mut block.room()[..reach]);
         block.fill(count);
-        if weaver.is_done() {
-            self.weaver = None;
+        if marker_inserter.is_done() {
+            self.marker_inserter = None;
         }
     }
 
-    pub(super) fn clear(&mut self, runs: &Belt) {
-        self.weaver = None;
+    pub(super) fn clear(&mut self, runs: &BlockRing) {
+        self.marker_inserter = None;
         self.frames.clear();
         if let Some(run) = self.run.take() {
             runs.give_back(run);

@@ -3,18 +3,18 @@
 use arrayvec::ArrayVec;
 use weft_base::{Digest, Gather, NoDigest};
 use weft_memory::{MemoryError, Registry};
-use weft_mpa::{Framer, Layout, Source, Weaver};
+use weft_mpa::{Framer, Layout, MarkerInserter, Source};
 use weft_rdmap::{HEAD_LENGTH, MAX_INLINE, Segment, SegmentPayload};
 
 use super::super::held::HeldGather;
-use super::block::Laid;
+use super::block::FrameRecord;
 
 /// A segment that has its place in the stream, and how far it has been fetched.
 pub(super) struct Job {
     layout: Layout,
     /// The framer as it was before, for a frame that comes to nothing.
     before: Framer,
-    weaver: Weaver,
+    marker_inserter: MarkerInserter,
     header: ArrayVec<u8, HEAD_LENGTH>,
     payload: Payload,
     /// Bytes of the ULPDU that have been fetched.
@@ -39,16 +39,16 @@ impl Job {
             SegmentPayload::Inline(bytes) => Payload::Inline(bytes.iter().copied().collect()),
         };
         let header = segment.header.iter().copied().collect();
-        Self { layout, before, weaver: Weaver::new(&layout), header, payload, fetched: 0 }
+        Self { layout, before, marker_inserter: MarkerInserter::new(&layout), header, payload, fetched: 0 }
     }
 
-    pub(super) fn laid(&self) -> Laid {
-        Laid { layout: Some(self.layout), payload: self.layout.ulpdu_length() - self.header.len() as u32 }
+    pub(super) fn laid(&self) -> FrameRecord {
+        FrameRecord { layout: Some(self.layout), payload: self.layout.ulpdu_length() - self.header.len() as u32 }
     }
 
     /// Whether nothing of it has gone on.
     pub(super) fn is_new(&self) -> bool {
-        self.weaver.written() == 0 && self.fetched == 0
+        self.marker_inserter.written() == 0 && self.fetched == 0
     }
 
     pub(super) fn before(&self) -> &Framer {
@@ -65,7 +65,7 @@ impl Job {
 
     /// Whether the whole FPDU has been woven.
     pub(super) fn is_woven(&self) -> bool {
-        self.weaver.is_done()
+        self.marker_inserter.is_done()
     }
 
     /// Whether the whole ULPDU has been fetched.
@@ -75,18 +75,18 @@ impl Job {
 
     /// Writes the next bytes of the FPDU, markers and all, with a hole for the CRC: a piece of payload, a marker, a piece of payload.
     /// Returns how many.
-    pub(super) fn weave(&mut self, registry: &Registry, out: &mut [u8]) -> Result<usize, MemoryError> {
+    pub(super) fn insert_markers(&mut self, registry: &Registry, out: &mut [u8]) -> Result<usize, MemoryError> {
         let wanted = out.len();
-        let Self { weaver, header, payload, fetched, .. } = self;
+        let Self { marker_inserter, header, payload, fetched, .. } = self;
         match payload {
             Payload::None => {
                 let mut source: &[u8] = &[];
-                let Ok(count) = weaver.weave(header, &mut source, out);
+                let Ok(count) = marker_inserter.insert_markers(header, &mut source, out);
                 Ok(count)
             }
             Payload::Inline(bytes) => {
                 let mut source = &bytes[*fetched..];
-                let Ok(count) = weaver.weave(header, &mut source, out);
+                let Ok(count) = marker_inserter.insert_markers(header, &mut source, out);
                 *fetched = bytes.len() - source.len();
                 Ok(count)
             }
@@ -94,7 +94,7 @@ impl Job {
                 let left = gather.length() - *fetched as u32;
                 let now = gather.part(*fetched as u32, left.min(wanted as u32));
                 let mut source = Held { gather: HeldGather::new(&now, registry)?, copied: 0 };
-                let Ok(count) = weaver.weave(header, &mut source, out);
+                let Ok(count) = marker_inserter.insert_markers(header, &mut source, out);
                 *fetched += source.copied;
                 Ok(count)
             }

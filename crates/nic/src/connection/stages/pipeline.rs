@@ -6,7 +6,7 @@ use weft_base::{Port, PortError};
 use weft_memory::MemoryError;
 
 use super::super::Context;
-use super::block::Belt;
+use super::block::BlockRing;
 use super::checksum::Checksum;
 use super::fetch::{self, Processing};
 use super::protocol::Core;
@@ -17,7 +17,7 @@ use crate::settings::{Coupling, Split};
 pub(in crate::connection) struct Pipeline {
     first: First,
     /// Woven frames with holes for their CRCs.
-    belt: Arc<Belt>,
+    block_ring: Arc<BlockRing>,
     checksum: Checksum,
     sending: Sending,
 }
@@ -27,7 +27,7 @@ enum First {
     /// The NIC, in one task.
     Coupled,
     /// The NIC, in two.
-    Decoupled { runs: Box<Belt>, processing: Box<Processing> },
+    Decoupled { runs: Box<BlockRing>, processing: Box<Processing> },
     /// The caller; the NIC where it is not there.
     Assisted,
 }
@@ -71,17 +71,17 @@ impl Pipeline {
             }
             Split::Assist => First::Assisted,
         };
-        Some(Self { first, belt: Arc::default(), checksum: Checksum::default(), sending: Sending::default() })
+        Some(Self { first, block_ring: Arc::default(), checksum: Checksum::default(), sending: Sending::default() })
     }
 
     /// What stands between the first stage and the next.
-    pub(super) fn belt(&self) -> &Arc<Belt> {
-        &self.belt
+    pub(super) fn block_ring(&self) -> &Arc<BlockRing> {
+        &self.block_ring
     }
 
     /// Whether finished blocks wait for the port.
     pub(in crate::connection) fn is_empty(&self) -> bool {
-        self.sending.is_empty() && !self.belt.has_full()
+        self.sending.is_empty() && !self.block_ring.has_full()
     }
 
     /// Lets the tasks work until the port takes no more or nothing is left. Returns whether anything was done.
@@ -91,7 +91,7 @@ impl Pipeline {
         port: &mut P,
         cx: &mut Context<'_>,
     ) -> Result<bool, Broken> {
-        self.belt.answer();
+        self.block_ring.answer();
         let mut protocol = core.hold();
         if protocol.is_broken() {
             return Err(Broken::Memory);
@@ -105,17 +105,17 @@ impl Pipeline {
                 Turn::Fetch => self.fetch(core, cx)?,
                 Turn::Process => {
                     if let First::Decoupled { runs, processing } = &mut self.first {
-                        processing.process(runs, &self.belt);
+                        processing.process(runs, &self.block_ring);
                     }
                 }
                 Turn::Sum => {
-                    if let Some(mut block) = self.belt.pop() {
+                    if let Some(mut block) = self.block_ring.pop() {
                         self.checksum.pass(&mut block, &mut self.sending.frames, cx.counters);
                         self.sending.add(block);
                     }
                 }
                 Turn::Send => {
-                    let (taken, frames) = self.sending.send(port, &self.belt)?;
+                    let (taken, frames) = self.sending.send(port, &self.block_ring)?;
                     port_is_full = taken == 0 && !self.sending.is_empty();
                     if frames > 0 {
                         core.hold().stream.handle_sent(frames);
@@ -136,10 +136,10 @@ impl Pipeline {
         if self.sending.has_enough() && !port_is_full {
             return Some(Turn::Send);
         }
-        if self.belt.has_full() {
+        if self.block_ring.has_full() {
             return Some(Turn::Sum);
         }
-        let (has_room, waits) = (self.belt.has_free(), !self.sending.is_empty());
+        let (has_room, waits) = (self.block_ring.has_free(), !self.sending.is_empty());
         let turn = match &self.first {
             First::Decoupled { runs, processing } if has_room && processing.is_ready(runs) => Some(Turn::Process),
             First::Decoupled { runs, .. } if runs.has_free() && core.hold().has_job() => Some(Turn::Fetch),
@@ -155,7 +155,7 @@ impl Pipeline {
         let mut protocol = core.hold();
         match &self.first {
             First::Decoupled { runs, .. } => fetch::fetch(&mut protocol, runs, cx.registry)?,
-            First::Coupled | First::Assisted => fetch::weave(&mut protocol, &self.belt, cx.registry)?,
+            First::Coupled | First::Assisted => fetch::insert_markers(&mut protocol, &self.block_ring, cx.registry)?,
         };
         Ok(())
     }
@@ -167,7 +167,7 @@ impl Pipeline {
             runs.clear();
         }
         self.checksum.clear();
-        self.sending.clear(&self.belt);
-        self.belt.clear();
+        self.sending.clear(&self.block_ring);
+        self.block_ring.clear();
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use arrayvec::ArrayVec;
 use weft_base::{Piece, Port, PortError};
 
-use super::block::{Belt, Block, FRAMES};
+use super::block::{Block, BlockRing, FRAMES};
 
 /// Blocks that one call hands to the port.
 const BLOCKS_PER_SEND: usize = 16;
@@ -47,18 +47,18 @@ impl Sending {
     }
 
     /// Sends as much as the port takes in one call. Returns the bytes taken and how many frames have now gone out whole.
-    pub(super) fn send<P: Port>(&mut self, port: &mut P, belt: &Belt) -> Result<(usize, usize), PortError> {
+    pub(super) fn send<P: Port>(&mut self, port: &mut P, block_ring: &BlockRing) -> Result<(usize, usize), PortError> {
         let mut pieces = ArrayVec::<Piece<'_>, BLOCKS_PER_SEND>::new();
         for block in self.blocks.iter().take(BLOCKS_PER_SEND).filter(|block| !block.left().is_empty()) {
             pieces.push(Piece::Bytes(block.left()));
         }
         let taken = if pieces.is_empty() { 0 } else { port.send(&pieces)? };
         drop(pieces);
-        self.forget(taken, belt);
+        self.forget(taken, block_ring);
         Ok((taken, self.count_frames(taken)))
     }
 
-    fn forget(&mut self, mut taken: usize, belt: &Belt) {
+    fn forget(&mut self, mut taken: usize, block_ring: &BlockRing) {
         self.waiting_bytes -= taken;
         while let Some(block) = self.blocks.front_mut() {
             let now = taken.min(block.left().len());
@@ -68,7 +68,7 @@ impl Sending {
                 break;
             }
             if let Some(block) = self.blocks.pop_front() {
-                belt.give_back(block);
+                block_ring.give_back(block);
             }
         }
     }
@@ -87,8 +87,8 @@ impl Sending {
         whole
     }
 
-    pub(super) fn clear(&mut self, belt: &Belt) {
-        self.blocks.drain(..).for_each(|block| belt.give_back(block));
+    pub(super) fn clear(&mut self, block_ring: &BlockRing) {
+        self.blocks.drain(..).for_each(|block| block_ring.give_back(block));
         self.frames.clear();
         self.waiting_bytes = 0;
     }

@@ -1,4 +1,4 @@
-//! An engine and what stands around it: its lock, its doorbell, and the thread that runs it while no caller does.
+//! A worker: an engine with its lock, its doorbell, and the thread that runs it while no caller does.
 
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -9,18 +9,18 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use slotmap::DefaultKey;
 use weft_base::{Clock, Network, Time, Waker, Watch};
 
-use crate::bell::Bell;
 use crate::counters::Board;
+use crate::doorbell::Doorbell;
 use crate::engine::Engine;
+use crate::event_count::EventCount;
 use crate::handover::{Event, Flag as _, Handover, Hold, Seat, SomethingToDo};
-use crate::patience::{Next, Patience};
 use crate::settings::{Progress, Settings};
-use crate::turnstile::Turnstile;
+use crate::spin::{Next, SpinPolicy};
 
 /// Where a connection is: which engine has it, under which key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    pub(crate) lane: usize,
+    pub(crate) worker: usize,
     pub(crate) key: DefaultKey,
 }
 
@@ -31,11 +31,11 @@ const LONGEST_PATROL: Duration = Duration::from_millis(1);
 /// No processor.
 const NO_PROCESSOR: u32 = u32::MAX;
 
-/// What the lanes of a NIC have in common.
+/// What the workers of a NIC have in common.
 pub(crate) struct Common<C> {
     pub(crate) clock: C,
     pub(crate) settings: Settings,
-    pub(crate) turnstile: Arc<Turnstile>,
+    pub(crate) event_count: Arc<EventCount>,
     pub(crate) stop: AtomicBool,
     pub(crate) board: Option<Arc<dyn Board>>,
     pub(crate) summons: Mutex<Option<Arc<dyn Waker>>>,
@@ -48,7 +48,7 @@ impl<C: Clock> Common<C> {
         Self {
             clock,
             settings,
-            turnstile: Arc::new(Turnstile::default()),
+            event_count: Arc::new(EventCount::default()),
             stop: AtomicBool::new(false),
             board,
             summons: Mutex::new(None),
@@ -56,14 +56,14 @@ impl<C: Clock> Common<C> {
         }
     }
 
-    pub(crate) fn patience(&self, timeout: Option<Duration>) -> Patience<'_> {
-        Patience::new(self.clock.now(), timeout, self.settings.spin, &self.crowded_until)
+    pub(crate) fn spin_policy(&self, timeout: Option<Duration>) -> SpinPolicy<'_> {
+        SpinPolicy::new(self.clock.now(), timeout, self.settings.spin, &self.crowded_until)
     }
 
-    /// The patience of a NIC's thread. One that takes turns with callers does not spin: the caller computes, perhaps on this very core.
-    fn thread_patience(&self) -> Patience<'_> {
+    /// The spin policy of a NIC's thread. One that takes turns with callers does not spin: the caller computes, perhaps on this very core.
+    fn thread_spin_policy(&self) -> SpinPolicy<'_> {
         let spin = if self.settings.progress.caller_runs() { Duration::ZERO } else { self.settings.spin };
-        Patience::new(self.clock.now(), None, spin, &self.crowded_until)
+        SpinPolicy::new(self.clock.now(), None, spin, &self.crowded_until)
     }
 }
 
@@ -79,10 +79,10 @@ pub(crate) enum Runner {
 }
 
 /// An engine and what stands around it.
-pub(crate) struct Lane<N: Network, C: Clock> {
+pub(crate) struct Worker<N: Network, C: Clock> {
     pub(crate) index: usize,
     engine: Mutex<Engine<N, C>>,
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) doorbell: Arc<Doorbell>,
     watch: Arc<dyn Watch>,
     handover: Handover,
     /// When a caller was here last, as [`Time`] in nanoseconds.
@@ -92,18 +92,18 @@ pub(crate) struct Lane<N: Network, C: Clock> {
     pub(crate) common: Arc<Common<C>>,
 }
 
-impl<N: Network, C: Clock> Lane<N, C> {
+impl<N: Network, C: Clock> Worker<N, C> {
     pub(crate) fn new(
         index: usize,
         engine: Engine<N, C>,
-        bell: Arc<Bell>,
+        doorbell: Arc<Doorbell>,
         watch: Arc<dyn Watch>,
         common: Arc<Common<C>>,
     ) -> Self {
         let away = if common.settings.progress.caller_runs() { common.settings.away } else { Duration::ZERO };
         let handover = Handover::new(away);
         let (last_visit, last_processor) = (AtomicU64::new(0), AtomicU32::new(NO_PROCESSOR));
-        Self { index, engine: Mutex::new(engine), bell, watch, handover, last_visit, last_processor, common }
+        Self { index, engine: Mutex::new(engine), doorbell, watch, handover, last_visit, last_processor, common }
     }
 
     /// A calling thread takes the engine, if nobody has it.
@@ -117,7 +117,7 @@ impl<N: Network, C: Clock> Lane<N, C> {
 
     /// The engine, for a command of a calling thread: whoever runs the loop lets go of it for us.
     pub(crate) fn command(&self) -> Held<'_, N, C> {
-        let _commander = self.bell.command();
+        let _commander = self.doorbell.command();
         self.announce();
         let mut held = Held::new(self.engine.lock(), self, Runner::Visitor);
         held.beat();
@@ -132,7 +132,7 @@ impl<N: Network, C: Clock> Lane<N, C> {
         self.handover.leave(&*self.watch);
     }
 
-    /// Ends the sleep of the lane's thread.
+    /// Ends the sleep of the worker's thread.
     pub(crate) fn wake(&self) {
         self.watch.wake();
     }
@@ -153,38 +153,38 @@ impl<N: Network, C: Clock> Lane<N, C> {
                 }
                 return;
             }
-            self.bell.ring(connection);
+            self.doorbell.ring(connection);
             return self.attend();
         }
-        self.bell.ring(connection);
-        self.bell.wake();
+        self.doorbell.ring(connection);
+        self.doorbell.wake();
     }
 
-    /// Does what the bell was rung for, unless somebody else holds the engine: who lets go of it looks at the bell.
+    /// Does what the doorbell was rung for, unless somebody else holds the engine: who lets go of it looks at the doorbell.
     fn attend(&self) {
-        while self.bell.has_rung() {
-            // Who has the engine sees the bell when it lets go, or the engine is free for us.
+        while self.doorbell.has_rung() {
+            // Who has the engine sees the doorbell when it lets go, or the engine is free for us.
             AtomicBool::fence();
             match self.engine.try_lock() {
-                Some(guard) => Held::new(guard, self, Runner::Visitor).attend_bell(),
-                None => return self.bell.wake(),
+                Some(guard) => Held::new(guard, self, Runner::Visitor).attend_doorbell(),
+                None => return self.doorbell.wake(),
             }
         }
     }
 
     /// Runs the loop as its only runner, until `done`, out of time, another thread wants the engine, or this one should sleep and may not do so
     /// here.
-    pub(crate) fn run(&self, patience: &mut Patience<'_>, may_park: bool, mut done: impl FnMut() -> bool) -> Ran {
+    pub(crate) fn run(&self, spin_policy: &mut SpinPolicy<'_>, may_park: bool, mut done: impl FnMut() -> bool) -> Ran {
         let Some(mut engine) = self.visit(Runner::Waiter) else { return Ran::Busy };
         loop {
             let progress = engine.turn();
             if done() {
                 return Ran::Done;
             }
-            if self.bell.is_wanted() {
+            if self.doorbell.is_wanted() {
                 return Ran::Busy;
             }
-            match patience.after_turn(progress, engine.now()) {
+            match spin_policy.after_turn(progress, engine.now()) {
                 Next::GiveUp => return Ran::GaveUp,
                 Next::Look => {}
                 Next::Sleep(left) if may_park => engine.park(left),
@@ -215,13 +215,13 @@ impl<N: Network, C: Clock> Lane<N, C> {
         (0..5).map(|_| once()).min().unwrap_or_default()
     }
 
-    /// What the lane's thread does before anybody may use the NIC.
+    /// What the worker's thread does before anybody may use the NIC.
     pub(crate) fn prepare(&self) {
         // What locks keep for each thread that ever waits for one is made now, and not while data moves.
         Condvar::new().wait_for(&mut Mutex::new(()).lock(), Duration::ZERO);
     }
 
-    /// The life of the lane's thread, after [`Lane::prepare`].
+    /// The life of the worker's thread, after [`Worker::prepare`].
     pub(crate) fn serve(&self) {
         self.handover.set_patrol(self.cost_of_a_timer().saturating_mul(TIMERS_PER_LOOK).min(LONGEST_PATROL));
         match self.common.settings.progress {
@@ -235,7 +235,7 @@ impl<N: Network, C: Clock> Lane<N, C> {
     }
 }
 
-/// How [`Lane::run`] ended.
+/// How [`Worker::run`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ran {
     /// What was waited for is there.
@@ -248,9 +248,9 @@ pub(crate) enum Ran {
     Tired,
 }
 
-impl<N: Network, C: Clock> Seat for Lane<N, C> {
+impl<N: Network, C: Clock> Seat for Worker<N, C> {
     type Hold<'a>
-        = ThreadHold<'a, N, C>
+        = WorkerGuard<'a, N, C>
     where
         Self: 'a;
 
@@ -264,11 +264,11 @@ impl<N: Network, C: Clock> Seat for Lane<N, C> {
         (processor != NO_PROCESSOR && self.shares()).then_some(processor)
     }
 
-    fn try_take(&self) -> Option<ThreadHold<'_, N, C>> {
+    fn try_take(&self) -> Option<WorkerGuard<'_, N, C>> {
         let guard = self.engine.try_lock()?;
         let mut held = Held::new(guard, self, Runner::Thread);
         held.look_at_clock();
-        Some(ThreadHold { patience: self.common.thread_patience(), held, lane: self })
+        Some(WorkerGuard { spin_policy: self.common.thread_spin_policy(), held, worker: self })
     }
 
     fn stopped(&self) -> bool {
@@ -277,35 +277,35 @@ impl<N: Network, C: Clock> Seat for Lane<N, C> {
 }
 
 /// The engine, held by its thread.
-pub(crate) struct ThreadHold<'a, N: Network, C: Clock> {
+pub(crate) struct WorkerGuard<'a, N: Network, C: Clock> {
     held: Held<'a, N, C>,
-    lane: &'a Lane<N, C>,
-    patience: Patience<'a>,
+    worker: &'a Worker<N, C>,
+    spin_policy: SpinPolicy<'a>,
 }
 
-impl<N: Network, C: Clock> Hold for ThreadHold<'_, N, C> {
+impl<N: Network, C: Clock> Hold for WorkerGuard<'_, N, C> {
     fn turn(&mut self) -> bool {
         let progress = self.held.turn();
-        matches!(self.patience.after_turn(progress, self.held.now()), Next::Look)
+        matches!(self.spin_policy.after_turn(progress, self.held.now()), Next::Look)
     }
 
     fn is_wanted(&self) -> bool {
-        self.lane.bell.is_wanted()
+        self.worker.doorbell.is_wanted()
     }
 
     fn arm(&mut self) {
         // When it wakes without a packet it calls the application, for which a doze is no reason.
-        if self.lane.common.settings.progress == Progress::Summon { self.held.cool_all() } else { self.held.doze() }
+        if self.worker.common.settings.progress == Progress::Summon { self.held.cool_all() } else { self.held.doze() }
     }
 
     fn may_sleep(&mut self) -> Result<Option<Duration>, SomethingToDo> {
-        if !self.lane.bell.park() {
-            self.lane.bell.unpark();
+        if !self.worker.doorbell.park() {
+            self.worker.doorbell.unpark();
             return Err(SomethingToDo);
         }
-        if self.lane.shares() && self.lane.common.settings.engines == 1 {
+        if self.worker.shares() && self.worker.common.settings.engines == 1 {
             // Whoever rings can take the engine, so nobody need be woken for it.
-            self.lane.bell.unpark();
+            self.worker.doorbell.unpark();
         }
         Ok(self.held.until_deadline())
     }
@@ -314,7 +314,7 @@ impl<N: Network, C: Clock> Hold for ThreadHold<'_, N, C> {
         let counters = &mut self.held.counters;
         match event {
             Event::Woken => {
-                self.lane.bell.unpark();
+                self.worker.doorbell.unpark();
                 counters.wake_ups += 1;
             }
             Event::TakenOver => counters.take_overs += 1,
@@ -326,7 +326,7 @@ impl<N: Network, C: Clock> Hold for ThreadHold<'_, N, C> {
 /// The engine, held by this thread. Letting go wakes whoever waits for it.
 pub(crate) struct Held<'a, N: Network, C: Clock> {
     guard: Option<MutexGuard<'a, Engine<N, C>>>,
-    lane: &'a Lane<N, C>,
+    worker: &'a Worker<N, C>,
     runner: Runner,
     /// This visit is the first for a while.
     beats: bool,
@@ -338,22 +338,22 @@ pub(crate) struct Held<'a, N: Network, C: Clock> {
 const MEASURED_VISITS: u32 = 64;
 
 impl<'a, N: Network, C: Clock> Held<'a, N, C> {
-    fn new(mut guard: MutexGuard<'a, Engine<N, C>>, lane: &'a Lane<N, C>, runner: Runner) -> Self {
+    fn new(mut guard: MutexGuard<'a, Engine<N, C>>, worker: &'a Worker<N, C>, runner: Runner) -> Self {
         let measured = match runner {
             Runner::Visitor => guard.count_visit().is_multiple_of(MEASURED_VISITS),
             Runner::Waiter | Runner::Thread => true,
         };
         guard.set_runner(runner);
-        let since = measured.then(|| lane.common.clock.now());
-        Self { guard: Some(guard), lane, runner, beats: false, since }
+        let since = measured.then(|| worker.common.clock.now());
+        Self { guard: Some(guard), worker, runner, beats: false, since }
     }
 
-    /// Leaves word of this visit for the lane's thread. Returns whether half the time has passed since this was last answered with yes that
+    /// Leaves word of this visit for the worker's thread. Returns whether half the time has passed since this was last answered with yes that
     /// callers may be away.
     fn beat(&mut self) -> bool {
         self.look_at_clock();
-        self.lane.last_visit.store(self.now().as_nanos(), Ordering::Relaxed);
-        let away = self.lane.handover.away();
+        self.worker.last_visit.store(self.now().as_nanos(), Ordering::Relaxed);
+        let away = self.worker.handover.away();
         let due = self.is_beat_due(away / 2);
         if due {
             self.note_processor();
@@ -362,8 +362,8 @@ impl<'a, N: Network, C: Clock> Held<'a, N, C> {
     }
 
     fn note_processor(&self) {
-        let processor = self.lane.watch.processor().unwrap_or(NO_PROCESSOR);
-        self.lane.last_processor.store(processor, Ordering::Relaxed);
+        let processor = self.worker.watch.processor().unwrap_or(NO_PROCESSOR);
+        self.worker.last_processor.store(processor, Ordering::Relaxed);
     }
 
     /// Whether this visit is the first for a while.
@@ -373,9 +373,9 @@ impl<'a, N: Network, C: Clock> Held<'a, N, C> {
 
     fn settle(&mut self) {
         let Some(since) = self.since else { return };
-        let now = self.lane.common.clock.now();
+        let now = self.worker.common.clock.now();
         if self.runner == Runner::Waiter {
-            self.lane.last_visit.store(now.as_nanos(), Ordering::Relaxed);
+            self.worker.last_visit.store(now.as_nanos(), Ordering::Relaxed);
             self.note_processor();
         }
         let held = now.since(since).saturating_sub(self.take_slept());
@@ -405,23 +405,23 @@ impl<N: Network, C: Clock> DerefMut for Held<'_, N, C> {
 impl<N: Network, C: Clock> Drop for Held<'_, N, C> {
     fn drop(&mut self) {
         self.settle();
-        let lane = self.lane;
+        let worker = self.worker;
         if let Some(mut guard) = self.guard.take() {
-            if let Some(board) = &lane.common.board
+            if let Some(board) = &worker.common.board
                 && guard.is_show_due()
             {
-                board.publish(lane.index, &guard.counters.values());
+                board.publish(worker.index, &guard.counters.values());
             }
-            if lane.bell.is_wanted() {
+            if worker.doorbell.is_wanted() {
                 MutexGuard::unlock_fair(guard);
             } else {
                 drop(guard);
             }
         }
-        lane.common.turnstile.turn();
-        lane.handover.depart(&*lane.watch);
-        if lane.bell.has_rung() && lane.common.settings.progress.caller_runs() {
-            lane.attend();
+        worker.common.event_count.turn();
+        worker.handover.depart(&*worker.watch);
+        if worker.doorbell.has_rung() && worker.common.settings.progress.caller_runs() {
+            worker.attend();
         }
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn processor() -> Option<u32> {
 
 /// The place of a thread: where the system lets it run, or on one processor for a time.
 #[derive(Default)]
-pub(crate) struct Berth(Mutex<State>);
+pub(crate) struct CpuAffinity(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -34,7 +34,7 @@ struct Tie {
     all: cpu_set_t,
 }
 
-impl Berth {
+impl CpuAffinity {
     /// While the machine is full, the calling thread runs on this processor alone, if it may at all; else wherever it may. Returns whether that has changed.
     pub(crate) fn follow(&self, wanted: Option<u32>, is_full: impl FnOnce() -> bool) -> bool {
         let state = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,10 +129,10 @@ mod tests {
     }
 
     /// On a machine that has been as full as this for long.
-    fn follow(berth: &Berth, wanted: Option<u32>, is_full: bool) -> bool {
+    fn follow(cpu_affinity: &CpuAffinity, wanted: Option<u32>, is_full: bool) -> bool {
         let seen = Instant::now().checked_sub(EVERY).unwrap();
-        berth.0.lock().unwrap().looked = Some((seen, is_full, is_full));
-        berth.follow(wanted, || is_full)
+        cpu_affinity.0.lock().unwrap().looked = Some((seen, is_full, is_full));
+        cpu_affinity.follow(wanted, || is_full)
     }
 
     /// Does this on a thread of its own, for it is that which is moved.
@@ -143,15 +143,15 @@ mod tests {
     #[test]
     fn a_thread_goes_where_it_is_told_and_may_go_anywhere_again() {
         apart(|| {
-            let (all, berth) = (here(), Berth::default());
+            let (all, cpu_affinity) = (here(), CpuAffinity::default());
             for &place in all.iter().chain(&all) {
                 let changed = here() != [place];
-                assert_eq!((follow(&berth, Some(place), true), here()), (changed, vec![place]));
+                assert_eq!((follow(&cpu_affinity, Some(place), true), here()), (changed, vec![place]));
                 assert_eq!(processor(), Some(place));
             }
-            assert_eq!((follow(&berth, all.last().copied(), false), here()), (all.len() > 1, all.clone()));
-            follow(&berth, all.first().copied(), true);
-            follow(&berth, None, true);
+            assert_eq!((follow(&cpu_affinity, all.last().copied(), false), here()), (all.len() > 1, all.clone()));
+            follow(&cpu_affinity, all.first().copied(), true);
+            follow(&cpu_affinity, None, true);
             assert_eq!(here(), all, "nobody to follow");
         });
     }
@@ -162,9 +162,9 @@ mod tests {
             let all = allowed().unwrap();
             let place = processor().unwrap();
             assert!(allow(&only(place, &all).unwrap()));
-            let berth = Berth::default();
+            let cpu_affinity = CpuAffinity::default();
             for wanted in places(&all).into_iter().chain([libc::CPU_SETSIZE as u32 - 1, u32::MAX]) {
-                assert!(!follow(&berth, Some(wanted), true));
+                assert!(!follow(&cpu_affinity, Some(wanted), true));
                 assert_eq!(here(), [place], "{wanted}");
             }
         });
@@ -173,11 +173,11 @@ mod tests {
     #[test]
     fn where_somebody_else_put_it_it_stays() {
         apart(|| {
-            let (all, berth) = (here(), Berth::default());
+            let (all, cpu_affinity) = (here(), CpuAffinity::default());
             let [first, .., last] = all[..] else { return };
-            follow(&berth, Some(first), true);
+            follow(&cpu_affinity, Some(first), true);
             assert!(allow(&only(last, &allowed_everywhere(&all)).unwrap()));
-            assert!(!follow(&berth, Some(first), true) && !follow(&berth, None, false));
+            assert!(!follow(&cpu_affinity, Some(first), true) && !follow(&cpu_affinity, None, false));
             assert_eq!(here(), [last]);
         });
     }

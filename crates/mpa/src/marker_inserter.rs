@@ -10,9 +10,9 @@ use crate::{Layout, Source};
 /// One FPDU on its way into memory: how far it is written, and what comes next. Neither header nor payload is kept, so it can wait beside a
 /// connection until more of them is there or there is more room.
 ///
-/// The CRC field becomes a hole of zeros. [`Tally`](crate::Tally) gives what belongs there.
+/// The CRC field becomes a hole of zeros. [`CrcDigest`](crate::CrcDigest) gives what belongs there.
 #[derive(Clone, Debug)]
-pub struct Weaver {
+pub struct MarkerInserter {
     shape: Shape,
     at: u32,
 }
@@ -54,7 +54,7 @@ impl Piece {
     }
 }
 
-impl Weaver {
+impl MarkerInserter {
     /// At the start of the FPDU.
     #[must_use]
     pub const fn new(layout: &Layout) -> Self {
@@ -116,7 +116,12 @@ impl Weaver {
     ///
     /// # Panics
     /// When `header` is longer than the ULPDU.
-    pub fn weave<S: Source>(&mut self, header: &[u8], payload: &mut S, out: &mut [u8]) -> Result<usize, S::Error> {
+    pub fn insert_markers<S: Source>(
+        &mut self,
+        header: &[u8],
+        payload: &mut S,
+        out: &mut [u8],
+    ) -> Result<usize, S::Error> {
         assert!(
             header.len() <= self.shape.ulpdu_length as usize,
             "the header is longer than the ULPDU that was laid out"

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weft_base::{DomainId, NoDigest, PeerId};
-use weft_memory::{Access, Buffer, Loan, Region, Registry};
+use weft_memory::{Access, Buffer, IoBuffer, Region, Registry};
 use weft_message::{BufferId, CallId, Failure, Host, Parts, Received, RemotePart, Ticket};
 use weft_rdmap::{Operation, Payload, RemoteTarget};
 
+use super::buffer_pool::BufferPool;
 use super::peers::Peers;
 use super::request::{Completed, Completions, EndpointFailure, Event, Level, ReceivePost, SendPost, Undelivered};
-use super::spare::Spare;
 use super::transfer::{Numbered, Transfer, Work, ensure_registered, gather_of, parts_of};
 use crate::counters::Counters;
 
@@ -27,9 +27,9 @@ const LONGEST_WRITTEN: u64 = 1 << 30;
 pub(super) struct Outbound {
     pub(super) peer: PeerId,
     pub(super) context: u64,
-    pub(super) marks: u32,
+    pub(super) op_flags: u32,
     tagged: bool,
-    /// Bytes that count for [`Joint::injected_bytes`].
+    /// Bytes that count for [`NicHost::injected_bytes`].
     injected: u64,
     /// It waits for the peer's application.
     is_announced: bool,
@@ -42,7 +42,7 @@ enum Outgoing {
     /// A copy.
     Small { bytes: [u8; SMALL], length: u8 },
     /// What was lent, or a copy that is too long for the above.
-    Lent(Loan),
+    Lent(IoBuffer),
 }
 
 impl Outbound {
@@ -62,7 +62,7 @@ impl Outbound {
         Self {
             peer: post.peer,
             context: post.context,
-            marks: post.marks,
+            op_flags: post.op_flags,
             tagged: post.tag.is_some(),
             injected: if post.inject { injected_bytes(length) } else { 0 },
             is_announced: false,
@@ -83,7 +83,7 @@ impl Outbound {
         }
     }
 
-    fn lent(&mut self) -> Result<&mut Loan, Failure> {
+    fn lent(&mut self) -> Result<&mut IoBuffer, Failure> {
         match &mut self.memory {
             Outgoing::Lent(memory) => Ok(memory),
             // Only what is short goes there, and what is short is not registered.
@@ -92,13 +92,13 @@ impl Outbound {
     }
 }
 
-/// What an injected message of this length counts for [`Joint::injected_bytes`]: those that are kept in the request itself count nothing.
+/// What an injected message of this length counts for [`NicHost::injected_bytes`]: those that are kept in the request itself count nothing.
 pub(super) const fn injected_bytes(length: usize) -> u64 {
     if length <= SMALL { 0 } else { length as u64 }
 }
 
 /// A copy of lent memory, for the lender wants it back at once.
-pub(super) fn copy_of(memory: &Loan) -> Loan {
+pub(super) fn copy_of(memory: &IoBuffer) -> IoBuffer {
     let mut bytes = vec![0; memory.length()];
     memory.copy_out(0, &mut bytes, &mut NoDigest);
     bytes.into()
@@ -108,18 +108,18 @@ pub(super) fn copy_of(memory: &Loan) -> Loan {
 #[derive(Debug)]
 pub(super) struct Inbound {
     pub(super) context: u64,
-    marks: u32,
+    op_flags: u32,
     tagged: bool,
     /// The only peer that it takes messages from.
     source: Option<PeerId>,
-    memory: Loan,
+    memory: IoBuffer,
 }
 
 impl Inbound {
     pub(super) fn new(post: ReceivePost) -> Self {
         Self {
             context: post.context,
-            marks: post.marks,
+            op_flags: post.op_flags,
             tagged: post.matching.is_some(),
             source: post.source,
             memory: post.memory,
@@ -142,7 +142,7 @@ pub(super) struct Answered {
 }
 
 /// The NIC, for the machine of messages: it does at once what is only memory, and notes the rest for [`super::core::Core`].
-pub(super) struct Joint {
+pub(super) struct NicHost {
     pub(super) registry: Registry,
     pub(super) domain: DomainId,
     pub(super) sink: Arc<dyn Completions>,
@@ -151,7 +151,7 @@ pub(super) struct Joint {
     /// With the ids of the peers that may write there; 0: not known.
     buffers: Numbered<(Region, u64)>,
     /// Memory of such buffers that are not used now.
-    spare: Spare,
+    spare: BufferPool,
     /// Peers with work to be posted.
     pub(super) listed: VecDeque<PeerId>,
     pub(super) to_connect: Vec<PeerId>,
@@ -176,7 +176,7 @@ pub(super) struct Joint {
     pub(super) counts: Counts,
 }
 
-impl Joint {
+impl NicHost {
     pub(super) fn new(registry: Registry, domain: DomainId, sink: Arc<dyn Completions>, peers: Peers) -> Self {
         Self {
             registry,
@@ -185,7 +185,7 @@ impl Joint {
             peers,
             transfers: Numbered::default(),
             buffers: Numbered::default(),
-            spare: Spare::default(),
+            spare: BufferPool::default(),
             listed: VecDeque::new(),
             to_connect: Vec::new(),
             to_disconnect: Vec::new(),
@@ -287,7 +287,7 @@ impl Counts {
     }
 }
 
-impl Host for Joint {
+impl Host for NicHost {
     type Send = Outbound;
     type Receive = Inbound;
 
@@ -412,7 +412,7 @@ impl Host for Joint {
     }
 
     fn sent(&mut self, send: Outbound, outcome: Result<(), Failure>) {
-        let Outbound { peer, context, marks, tagged, injected, is_announced, is_exposed, .. } = send;
+        let Outbound { peer, context, op_flags, tagged, injected, is_announced, is_exposed, .. } = send;
         self.sends_announced -= usize::from(is_announced);
         self.sends_exposed -= usize::from(is_exposed);
         self.injected_bytes -= injected;
@@ -426,7 +426,7 @@ impl Host for Joint {
         let event = Event {
             completed,
             context,
-            marks,
+            op_flags,
             tagged,
             outcome,
             peer: Some(peer),
@@ -450,14 +450,14 @@ impl Host for Joint {
         }
         let buffer = if last {
             self.receives_posted -= 1;
-            core::mem::replace(&mut receive.memory, Loan::empty()).into_buffer()
+            core::mem::replace(&mut receive.memory, IoBuffer::empty()).into_buffer()
         } else {
             None
         };
         self.sink.complete(Event {
             completed: Completed::Receive,
             context: receive.context,
-            marks: receive.marks,
+            op_flags: receive.op_flags,
             tagged: receive.tagged,
             outcome,
             peer,
@@ -507,38 +507,36 @@ mod tests {
         fn complete(&self, _: Event) {}
     }
 
-    fn joint() -> Joint {
+    fn host() -> NicHost {
         let registry = Registry::new(7, Limits::default());
         let domain = registry.allocate_domain().unwrap();
         let own = Address { id: 1, ways: ["127.0.0.1:1".parse().unwrap()].into_iter().collect() };
-        Joint::new(registry, domain, Arc::new(Nobody), Peers::new(&own, 4))
+        NicHost::new(registry, domain, Arc::new(Nobody), Peers::new(&own, 4))
     }
 
-    fn can_write(joint: &Joint, stag: Stag, offset: u64, length: u32) -> bool {
-        joint.registry.check_remote(joint.domain, stag, offset, length, RemoteRight::Write).is_ok()
+    fn can_write(host: &NicHost, stag: Stag, offset: u64, length: u32) -> bool {
+        host.registry.check_remote(host.domain, stag, offset, length, RemoteRight::Write).is_ok()
     }
 
     #[test]
     fn a_peer_writes_its_message_and_nothing_else_of_a_receive() {
-        let mut joint = joint();
+        let mut host = host();
         for many in [None, Some(100)] {
             let post = ReceivePost { many, ..ReceivePost::new(vec![0; 9000]) };
             let mut receive = Inbound::new(post);
             // The bytes before it are another peer's message, those behind it will be.
-            let place = joint.expose_sink(PeerId(1), &mut receive, 17, 2000).unwrap()[0];
-            let other = joint.expose_sink(PeerId(2), &mut receive, 2017, 10).unwrap()[0];
-            assert!(
-                can_write(&joint, place.stag, place.offset, 2000) && can_write(&joint, other.stag, other.offset, 10)
-            );
-            assert!(!can_write(&joint, place.stag, place.offset, 2001));
-            assert!(!can_write(&joint, place.stag, place.offset.wrapping_sub(1), 1));
+            let place = host.expose_sink(PeerId(1), &mut receive, 17, 2000).unwrap()[0];
+            let other = host.expose_sink(PeerId(2), &mut receive, 2017, 10).unwrap()[0];
+            assert!(can_write(&host, place.stag, place.offset, 2000) && can_write(&host, other.stag, other.offset, 10));
+            assert!(!can_write(&host, place.stag, place.offset, 2001));
+            assert!(!can_write(&host, place.stag, place.offset.wrapping_sub(1), 1));
             // What this side reads into it is nothing that a peer may write.
             let source = RemotePart { stag: Stag(1), offset: 0, length: 100 };
-            joint.read(PeerId(3), Ticket(1), &mut receive, 3000, source);
+            host.read(PeerId(3), Ticket(1), &mut receive, 3000, source);
             let region = &receive.memory.regions()[0];
-            assert!(!can_write(&joint, region.stag(), region.base() + 3000, 1));
-            joint.conceal_sink(&mut receive, 17);
-            assert!(!can_write(&joint, place.stag, place.offset, 1) && can_write(&joint, other.stag, other.offset, 10));
+            assert!(!can_write(&host, region.stag(), region.base() + 3000, 1));
+            host.conceal_sink(&mut receive, 17);
+            assert!(!can_write(&host, place.stag, place.offset, 1) && can_write(&host, other.stag, other.offset, 10));
         }
     }
 }

@@ -7,22 +7,22 @@ use parking_lot::Mutex;
 use weft_memory::Registry;
 
 use super::Protocol;
-use super::block::Belt;
+use super::block::BlockRing;
 use super::fetch;
 use super::pipeline::Pipeline;
 use crate::queue_pair::QueuePair;
 
-/// What a calling thread needs to segment messages and to weave markers itself, beside the NIC's thread that sums up and sends.
-pub(crate) struct Assistant {
+/// What a calling thread needs to segment messages and to insert markers itself, beside the NIC's thread that sums up and sends.
+pub(crate) struct HostStage {
     protocol: Arc<Mutex<Protocol>>,
-    belt: Arc<Belt>,
-    /// There was more to weave than the belt has room for.
+    block_ring: Arc<BlockRing>,
+    /// There was more to mark than the block ring has room for.
     unfinished: AtomicBool,
 }
 
-impl Assistant {
+impl HostStage {
     pub(in crate::connection) fn new(protocol: Arc<Mutex<Protocol>>, pipeline: &Pipeline) -> Self {
-        Self { protocol, belt: Arc::clone(pipeline.belt()), unfinished: AtomicBool::new(false) }
+        Self { protocol, block_ring: Arc::clone(pipeline.block_ring()), unfinished: AtomicBool::new(false) }
     }
 
     /// Whether a calling thread that has time should go on.
@@ -36,12 +36,12 @@ impl Assistant {
     pub(crate) fn work(&self, queue_pair: &QueuePair, registry: &Registry) -> bool {
         let mut protocol = self.protocol.lock();
         let mut any = protocol.take_posted(queue_pair, registry);
-        while let Ok(true) = fetch::weave(&mut protocol, &self.belt, registry) {
+        while let Ok(true) = fetch::insert_markers(&mut protocol, &self.block_ring, registry) {
             any = true;
         }
         any |= protocol.is_broken();
         self.unfinished.store(protocol.has_job() && !protocol.is_broken(), Ordering::Relaxed);
         drop(protocol);
-        any && self.belt.ring()
+        any && self.block_ring.ring()
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use weft_base::{PortError, Waker, Watch};
 
-use crate::berth::{Berth, processor};
-use crate::crowd::Crowd;
+use crate::cpu_affinity::{CpuAffinity, processor};
+use crate::cpu_pressure::CpuPressure;
 use crate::epoll::{Epoll, Events};
 use crate::timer::TimerFd;
 use crate::waker::EpollWaker;
@@ -17,27 +17,34 @@ const TIMER: u64 = 1;
 const WAKER: u64 = 2;
 
 /// An epoll around the network's epoll. To look at the inner one from outside takes nothing from it.
-pub(crate) struct Nap {
+pub(crate) struct EpollWatch {
     outer: Epoll,
     network: Arc<Epoll>,
     timer: TimerFd,
     waker: EpollWaker,
-    crowd: Crowd,
-    berth: Berth,
+    cpu_pressure: CpuPressure,
+    cpu_affinity: CpuAffinity,
 }
 
-impl Nap {
+impl EpollWatch {
     pub(crate) fn new(network: Arc<Epoll>) -> Result<Self, PortError> {
         let (outer, timer, waker) = (Epoll::new()?, TimerFd::new()?, EpollWaker::new()?);
-        let nap = Self { outer, network, timer, waker, crowd: Crowd::new(), berth: Berth::default() };
-        nap.outer.watch(nap.network.as_fd(), PACKETS, 0)?;
-        nap.outer.watch(nap.timer.as_fd(), TIMER, libc::EPOLLIN as u32)?;
-        nap.outer.watch(nap.waker.as_fd(), WAKER, libc::EPOLLIN as u32)?;
-        Ok(nap)
+        let epoll_watch = Self {
+            outer,
+            network,
+            timer,
+            waker,
+            cpu_pressure: CpuPressure::new(),
+            cpu_affinity: CpuAffinity::default(),
+        };
+        epoll_watch.outer.watch(epoll_watch.network.as_fd(), PACKETS, 0)?;
+        epoll_watch.outer.watch(epoll_watch.timer.as_fd(), TIMER, libc::EPOLLIN as u32)?;
+        epoll_watch.outer.watch(epoll_watch.waker.as_fd(), WAKER, libc::EPOLLIN as u32)?;
+        Ok(epoll_watch)
     }
 }
 
-impl Watch for Nap {
+impl Watch for EpollWatch {
     fn sleep(&self, timeout: Option<Duration>) {
         let mut events = Events::new();
         // Fails only for descriptors that are not an epoll's.
@@ -72,11 +79,11 @@ impl Watch for Nap {
     }
 
     fn follow(&self, processor: Option<u32>) -> bool {
-        self.berth.follow(processor, || self.crowd.is_full())
+        self.cpu_affinity.follow(processor, || self.cpu_pressure.is_full())
     }
 
     fn is_crowded(&self) -> bool {
-        self.crowd.is_there()
+        self.cpu_pressure.is_there()
     }
 }
 
@@ -100,7 +107,7 @@ mod tests {
     struct Bench {
         network: Arc<Epoll>,
         packet: EventFd,
-        nap: Nap,
+        epoll_watch: EpollWatch,
     }
 
     impl Bench {
@@ -108,13 +115,13 @@ mod tests {
             let network = Arc::new(Epoll::new().unwrap());
             let packet = EventFd::new().unwrap();
             network.watch(packet.as_fd(), 7, (libc::EPOLLIN | libc::EPOLLONESHOT) as u32).unwrap();
-            Self { nap: Nap::new(Arc::clone(&network)).unwrap(), network, packet }
+            Self { epoll_watch: EpollWatch::new(Arc::clone(&network)).unwrap(), network, packet }
         }
 
         /// How long a sleep took that may take `most`.
         fn slept(&self, most: Duration) -> Duration {
             let begun = Instant::now();
-            self.nap.sleep(Some(most));
+            self.epoll_watch.sleep(Some(most));
             begun.elapsed()
         }
 
@@ -139,7 +146,7 @@ mod tests {
                 scope.spawn(|| {
                     // SAFETY: Takes nothing, returns a number.
                     sleeper.store(unsafe { libc::gettid() } as u32, Ordering::Release);
-                    self.nap.sleep(None);
+                    self.epoll_watch.sleep(None);
                 });
                 while !is_asleep(sleeper.load(Ordering::Acquire)) {
                     thread::yield_now();
@@ -159,7 +166,7 @@ mod tests {
     fn nothing_ends_a_sleep_but_its_time() {
         let bench = Bench::new();
         bench.assert_undisturbed();
-        bench.nap.set_packets(true);
+        bench.epoll_watch.set_packets(true);
         bench.assert_undisturbed();
     }
 
@@ -168,21 +175,21 @@ mod tests {
         let bench = Bench::new();
         bench.packet.signal();
         bench.assert_undisturbed();
-        bench.nap.set_packets(true);
+        bench.epoll_watch.set_packets(true);
         bench.assert_ended();
         bench.assert_ended();
-        bench.nap.set_packets(false);
+        bench.epoll_watch.set_packets(false);
         bench.assert_undisturbed();
         assert_eq!(bench.reported(), [7]);
         // Taken, and not armed again.
-        bench.nap.set_packets(true);
+        bench.epoll_watch.set_packets(true);
         bench.assert_undisturbed();
     }
 
     #[test]
     fn a_packet_ends_the_sleep_under_way() {
         let bench = Bench::new();
-        bench.nap.set_packets(true);
+        bench.epoll_watch.set_packets(true);
         bench.end_sleep_under_way(|| bench.packet.signal());
         assert_eq!(bench.reported(), [7]);
     }
@@ -191,10 +198,10 @@ mod tests {
     fn packets_switched_on_under_way_end_the_sleep_for_what_waits_and_for_what_comes() {
         let bench = Bench::new();
         bench.packet.signal();
-        bench.end_sleep_under_way(|| bench.nap.set_packets(true));
+        bench.end_sleep_under_way(|| bench.epoll_watch.set_packets(true));
         let bench = Bench::new();
         bench.end_sleep_under_way(|| {
-            bench.nap.set_packets(true);
+            bench.epoll_watch.set_packets(true);
             bench.packet.signal();
         });
     }
@@ -202,12 +209,12 @@ mod tests {
     #[test]
     fn packets_switched_off_under_way_end_no_sleep() {
         let bench = Bench::new();
-        bench.nap.set_packets(true);
+        bench.epoll_watch.set_packets(true);
         bench.end_sleep_under_way(|| {
-            bench.nap.set_packets(false);
+            bench.epoll_watch.set_packets(false);
             bench.packet.signal();
             // Had the packet ended it, the wake would be left for the next one.
-            bench.nap.wake();
+            bench.epoll_watch.wake();
         });
         bench.assert_undisturbed();
     }
@@ -215,11 +222,11 @@ mod tests {
     #[test]
     fn a_wake_counts_once_before_the_sleep_and_in_it() {
         let bench = Bench::new();
-        bench.nap.wake();
-        bench.nap.wake();
+        bench.epoll_watch.wake();
+        bench.epoll_watch.wake();
         bench.assert_ended();
         bench.assert_undisturbed();
-        bench.end_sleep_under_way(|| bench.nap.wake());
+        bench.end_sleep_under_way(|| bench.epoll_watch.wake());
         bench.assert_undisturbed();
     }
 
@@ -227,24 +234,24 @@ mod tests {
     fn the_timer_ends_one_sleep_and_not_early() {
         let bench = Bench::new();
         let begun = Instant::now();
-        bench.nap.set_timer(BRIEF);
+        bench.epoll_watch.set_timer(BRIEF);
         bench.assert_ended();
         assert!(begun.elapsed() >= BRIEF);
         bench.assert_undisturbed();
-        bench.end_sleep_under_way(|| bench.nap.set_timer(Duration::ZERO));
+        bench.end_sleep_under_way(|| bench.epoll_watch.set_timer(Duration::ZERO));
     }
 
     #[test]
     fn a_timer_replaces_the_one_before_though_it_has_run_off() {
         let bench = Bench::new();
-        bench.nap.set_timer(FAR);
-        bench.nap.set_timer(Duration::ZERO);
+        bench.epoll_watch.set_timer(FAR);
+        bench.epoll_watch.set_timer(Duration::ZERO);
         bench.assert_ended();
-        bench.nap.set_timer(Duration::ZERO);
-        bench.nap.set_timer(FAR);
+        bench.epoll_watch.set_timer(Duration::ZERO);
+        bench.epoll_watch.set_timer(FAR);
         bench.assert_undisturbed();
-        bench.nap.set_timer(Duration::ZERO);
-        bench.nap.set_timer(Duration::MAX);
+        bench.epoll_watch.set_timer(Duration::ZERO);
+        bench.epoll_watch.set_timer(Duration::MAX);
         bench.assert_undisturbed();
     }
 }

@@ -31,7 +31,7 @@ pub enum Standing {
 
 /// A request for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Meeting {
+pub struct TieBreak {
     /// Our id.
     pub own: u64,
     /// That of who opens it.
@@ -63,7 +63,7 @@ pub enum Decision {
     Reject(Refusal),
 }
 
-impl Meeting {
+impl TieBreak {
     /// What to do.
     #[must_use]
     pub const fn decide(&self) -> Decision {
@@ -107,8 +107,8 @@ mod tests {
 
     use super::*;
 
-    fn meet(own: u64, theirs: u64, standing: Standing) -> Meeting {
-        Meeting { own, theirs, wanted: own, serial: 5, standing, is_proven: true, is_full: false }
+    fn meet(own: u64, theirs: u64, standing: Standing) -> TieBreak {
+        TieBreak { own, theirs, wanted: own, serial: 5, standing, is_proven: true, is_full: false }
     }
 
     #[test]
@@ -131,17 +131,17 @@ mod tests {
             (1, 2, connected(3, 6), ReplaceOld),
         ] {
             assert_eq!(meet(own, theirs, standing).decide(), expected, "{own} {theirs} {standing:?}");
-            let unproven = Meeting { is_proven: false, ..meet(own, theirs, standing) };
+            let unproven = TieBreak { is_proven: false, ..meet(own, theirs, standing) };
             let expected = if expected == ReplaceOld { AskOld } else { expected };
             assert_eq!(unproven.decide(), expected, "{own} {theirs} {standing:?}");
         }
-        let other = Meeting { wanted: 9, ..meet(1, 2, Standing::Nothing) };
+        let other = TieBreak { wanted: 9, ..meet(1, 2, Standing::Nothing) };
         assert_eq!(other.decide(), Reject(Refusal::SomebodyElse));
-        let any = Meeting { wanted: 0, ..other };
+        let any = TieBreak { wanted: 0, ..other };
         assert_eq!(any.decide(), Accept);
-        let full = Meeting { is_full: true, ..any };
+        let full = TieBreak { is_full: true, ..any };
         assert_eq!(full.decide(), Reject(Refusal::Full));
-        assert_eq!(Meeting { standing: connected(2, 4), ..full }.decide(), ReplaceOld);
+        assert_eq!(TieBreak { standing: connected(2, 4), ..full }.decide(), ReplaceOld);
     }
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -276,7 +276,7 @@ mod tests {
                 State::Connected { serial, .. } => Standing::Connected { id: theirs, serial },
             };
             let is_proven = self.is_proven;
-            match (Meeting { own, theirs, wanted: own, serial, standing, is_proven, is_full: false }).decide() {
+            match (TieBreak { own, theirs, wanted: own, serial, standing, is_proven, is_full: false }).decide() {
                 Decision::Reject(_) => return self.post(connection, 1 - at, Message::Reject),
                 Decision::AskOld => {
                     let State::Connected { connection: asked, .. } = self.states[at] else {

@@ -10,14 +10,14 @@ use crate::{FrameError, FrameHead, Layout};
 /// The CRC of one FPDU, which is fed all bytes of it in the order of the stream, in any cuts. It knows where the CRC field stands, and
 /// that markers and pad count (RFC 5044 section 4.4). With CRCs off it does nothing and finds everything good.
 #[derive(Clone, Debug)]
-pub struct Tally {
+pub struct CrcDigest {
     shape: Shape,
     crc: Option<Crc32c>,
     at: u32,
     field: [u8; CRC_LENGTH],
 }
 
-impl Tally {
+impl CrcDigest {
     /// For an FPDU to be sent.
     #[must_use]
     pub fn of_layout(layout: &Layout) -> Self {

@@ -11,7 +11,7 @@ const PREEMPTED_AFTER: Duration = Duration::from_millis(1);
 const CROWDED_FOR: Duration = Duration::from_millis(100);
 
 /// How long to look in vain before sleeping, and how long to wait at all.
-pub(crate) struct Patience<'a> {
+pub(crate) struct SpinPolicy<'a> {
     until: Option<Time>,
     spin: Duration,
     idle_since: Option<Time>,
@@ -31,7 +31,7 @@ pub(crate) enum Next {
     Sleep(Option<Duration>),
 }
 
-impl<'a> Patience<'a> {
+impl<'a> SpinPolicy<'a> {
     /// `crowded_until`: shared by the threads of a NIC, for they share its machine.
     pub(crate) fn new(now: Time, timeout: Option<Duration>, spin: Duration, crowded_until: &'a AtomicU64) -> Self {
         Self {
@@ -82,26 +82,26 @@ mod tests {
     #[test]
     fn it_looks_for_a_while_and_then_sleeps_until_something_comes() {
         let crowded = AtomicU64::new(0);
-        let mut patience = Patience::new(at(0), Some(Duration::from_millis(900)), SPIN, &crowded);
-        assert_eq!(patience.after_turn(false, at(10)), Next::Look);
-        assert_eq!(patience.after_turn(false, at(59)), Next::Look);
-        assert_eq!(patience.after_turn(false, at(60)), Next::Sleep(Some(Duration::from_micros(899_940))));
-        assert!(matches!(patience.after_turn(false, at(800_000)), Next::Sleep(_)), "woken for nothing");
-        assert_eq!(patience.after_turn(true, at(800_001)), Next::Look);
-        assert_eq!(patience.after_turn(false, at(800_002)), Next::Look, "something had come");
-        assert_eq!(patience.after_turn(false, at(900_000)), Next::GiveUp);
+        let mut spin_policy = SpinPolicy::new(at(0), Some(Duration::from_millis(900)), SPIN, &crowded);
+        assert_eq!(spin_policy.after_turn(false, at(10)), Next::Look);
+        assert_eq!(spin_policy.after_turn(false, at(59)), Next::Look);
+        assert_eq!(spin_policy.after_turn(false, at(60)), Next::Sleep(Some(Duration::from_micros(899_940))));
+        assert!(matches!(spin_policy.after_turn(false, at(800_000)), Next::Sleep(_)), "woken for nothing");
+        assert_eq!(spin_policy.after_turn(true, at(800_001)), Next::Look);
+        assert_eq!(spin_policy.after_turn(false, at(800_002)), Next::Look, "something had come");
+        assert_eq!(spin_policy.after_turn(false, at(900_000)), Next::GiveUp);
         assert_eq!(crowded.into_inner(), 0, "sleeping is not being pushed aside");
     }
 
     #[test]
     fn who_is_pushed_aside_does_not_spin() {
         let crowded = AtomicU64::new(0);
-        let mut patience = Patience::new(at(0), None, SPIN, &crowded);
-        assert_eq!(patience.after_turn(false, at(1)), Next::Look);
-        assert_eq!(patience.after_turn(false, at(3000)), Next::Sleep(None));
-        let mut other = Patience::new(at(4000), None, SPIN, &crowded);
+        let mut spin_policy = SpinPolicy::new(at(0), None, SPIN, &crowded);
+        assert_eq!(spin_policy.after_turn(false, at(1)), Next::Look);
+        assert_eq!(spin_policy.after_turn(false, at(3000)), Next::Sleep(None));
+        let mut other = SpinPolicy::new(at(4000), None, SPIN, &crowded);
         assert_eq!(other.after_turn(false, at(4001)), Next::Sleep(None));
-        let mut later = Patience::new(at(200_000), None, SPIN, &crowded);
+        let mut later = SpinPolicy::new(at(200_000), None, SPIN, &crowded);
         assert_eq!(later.after_turn(false, at(200_001)), Next::Look);
     }
 }

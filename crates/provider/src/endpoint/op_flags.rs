@@ -1,10 +1,10 @@
 //! What a request's completion needs to know, beside its context.
 
-/// Travels with a request through the NIC, as `marks` of its post and its event.
+/// Travels with a request through the NIC, as `op_flags` of its post and its event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Marks(u32);
+pub(super) struct OpFlags(u32);
 
-impl Marks {
+impl OpFlags {
     /// Nobody wants to see its success.
     pub(super) const QUIET: Self = Self(1);
     /// A receive of many messages: its context is a key of [`super::many::Many`].
@@ -14,7 +14,7 @@ impl Marks {
     /// It has no context: a failure is the endpoint's.
     pub(super) const ANONYMOUS: Self = Self(8);
 
-    /// It has a turn in which it is counted, above the other marks.
+    /// It has a turn in which it is counted, above the other op flags.
     const HAS_TURN: Self = Self(16);
     const TURN_SHIFT: u32 = 8;
     /// Of numbers of turns: those above begin at 0 again.
@@ -59,13 +59,13 @@ mod tests {
 
     #[test]
     fn marks_combine_and_come_back() {
-        let marks = Marks::QUIET.and(Marks::MANY.when(false)).and(Marks::FETCHES.when(true));
-        let marks = Marks::from_bits(marks.to_bits());
-        assert!(marks.has(Marks::QUIET) && marks.has(Marks::FETCHES));
-        assert!(!marks.has(Marks::MANY) && !marks.has(Marks::ANONYMOUS));
-        assert_eq!(marks.turn(), None);
-        let marks = marks.with_turn(Marks::LAST_TURN + 6);
-        assert!(marks.has(Marks::QUIET) && !marks.has(Marks::MANY));
-        assert_eq!(marks.turn(), Some(5));
+        let op_flags = OpFlags::QUIET.and(OpFlags::MANY.when(false)).and(OpFlags::FETCHES.when(true));
+        let op_flags = OpFlags::from_bits(op_flags.to_bits());
+        assert!(op_flags.has(OpFlags::QUIET) && op_flags.has(OpFlags::FETCHES));
+        assert!(!op_flags.has(OpFlags::MANY) && !op_flags.has(OpFlags::ANONYMOUS));
+        assert_eq!(op_flags.turn(), None);
+        let op_flags = op_flags.with_turn(OpFlags::LAST_TURN + 6);
+        assert!(op_flags.has(OpFlags::QUIET) && !op_flags.has(OpFlags::MANY));
+        assert_eq!(op_flags.turn(), Some(5));
     }
 }

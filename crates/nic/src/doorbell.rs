@@ -8,7 +8,7 @@ use slotmap::DefaultKey;
 use weft_base::Waker;
 
 /// The doorbell of an engine.
-pub(crate) struct Bell {
+pub(crate) struct Doorbell {
     rung: Mutex<Vec<DefaultKey>>,
     any: AtomicBool,
     /// The engine sleeps, or is about to: whoever rings must wake it.
@@ -18,7 +18,7 @@ pub(crate) struct Bell {
     waker: Arc<dyn Waker>,
 }
 
-impl Bell {
+impl Doorbell {
     pub(crate) fn new(waker: Arc<dyn Waker>) -> Self {
         Self {
             rung: Mutex::new(Vec::with_capacity(64)),
@@ -35,7 +35,7 @@ impl Bell {
         self.any.store(true, Ordering::SeqCst);
     }
 
-    /// Whether somebody has rung since the last [`Bell::answer`].
+    /// Whether somebody has rung since the last [`Doorbell::answer`].
     pub(crate) fn has_rung(&self) -> bool {
         self.any.load(Ordering::SeqCst)
     }
@@ -80,7 +80,7 @@ impl Bell {
 }
 
 /// A thread that wants the engine's lock, or has it.
-pub(crate) struct Commander<'a>(&'a Bell);
+pub(crate) struct Commander<'a>(&'a Doorbell);
 
 impl Drop for Commander<'_> {
     fn drop(&mut self) {

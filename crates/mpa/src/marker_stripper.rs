@@ -6,11 +6,11 @@ use crate::shape::{Field, Periods, Shape};
 use crate::{FrameError, FrameHead};
 
 /// One FPDU on its way to its place: how much of it has been looked at. Its bytes may come in any cuts; the pieces of its ULPDU are given as
-/// they come. What they say is not verified: a [`Tally`](crate::Tally) that has had all bytes says whether the CRC is good.
+/// they come. What they say is not verified: a [`CrcDigest`](crate::CrcDigest) that has had all bytes says whether the CRC is good.
 ///
-/// The markers are compared with the length field on the way. [`Unweaver::check`] tells, when the CRC is known to be good.
+/// The markers are compared with the length field on the way. [`MarkerStripper::check`] tells, when the CRC is known to be good.
 #[derive(Clone, Debug)]
-pub struct Unweaver {
+pub struct MarkerStripper {
     shape: Shape,
     at: u32,
     /// What has come of a marker.
@@ -18,7 +18,7 @@ pub struct Unweaver {
     wrong: Option<FrameError>,
 }
 
-impl Unweaver {
+impl MarkerStripper {
     /// At the start of the FPDU.
     #[must_use]
     pub const fn new(head: &FrameHead) -> Self {
@@ -50,7 +50,7 @@ impl Unweaver {
     /// Takes the next bytes of the stream and gives `place` the pieces of the ULPDU in them, in order. Returns how many bytes that were: all, unless the
     /// FPDU ends before. When there are several pieces they go to one place after the other; between two of them stands a marker.
     #[inline]
-    pub fn unweave(&mut self, bytes: &[u8], mut place: impl FnMut(&[u8])) -> usize {
+    pub fn strip_markers(&mut self, bytes: &[u8], mut place: impl FnMut(&[u8])) -> usize {
         let length = bytes.len().min(self.left());
         let mut rest = &bytes[..length];
         while !rest.is_empty() {

@@ -10,13 +10,13 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Wakes everybody who waits each time it is turned, and costs one load when nobody does.
 #[derive(Debug, Default)]
-pub(crate) struct Turnstile {
+pub(crate) struct EventCount {
     waiting: AtomicUsize,
     turns: Mutex<u64>,
     turned: Condvar,
 }
 
-impl Turnstile {
+impl EventCount {
     /// Something has changed.
     pub(crate) fn turn(&self) {
         if self.waiting.load(Ordering::SeqCst) == 0 {

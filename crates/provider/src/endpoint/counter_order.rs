@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
-use super::marks::Marks;
+use super::op_flags::OpFlags;
 
 /// Has what an endpoint begins counted in the order in which it was begun, to whichever peers.
 ///
@@ -12,7 +12,7 @@ use super::marks::Marks;
 /// active messages meanwhile, whose reads count as well. Counted as they end, a read that was begun later stands in for one that is waited for, and the
 /// program finds a window's bytes missing.
 #[derive(Default)]
-pub(super) struct Turns(Mutex<Queue>);
+pub(super) struct CounterOrder(Mutex<Queue>);
 
 #[derive(Default)]
 struct Queue {
@@ -37,29 +37,29 @@ pub(super) enum Class {
     Write,
 }
 
-impl Turns {
-    /// Something begins. These are its marks then, with which it ends.
-    pub(super) fn begin(&self, marks: Marks) -> Marks {
+impl CounterOrder {
+    /// Something begins. These are its op flags then, with which it ends.
+    pub(super) fn begin(&self, op_flags: OpFlags) -> OpFlags {
         let mut queue = self.0.lock();
         let number = queue.first.wrapping_add(queue.states.len() as u32);
         queue.states.push_back(State::UnderWay);
-        marks.with_turn(number)
+        op_flags.with_turn(number)
     }
 
     /// It was refused. `count` as for [`Self::end`].
-    pub(super) fn take_back(&self, marks: Marks, count: impl FnMut(Class, bool)) {
-        self.settle(marks, State::Void, count);
+    pub(super) fn take_back(&self, op_flags: OpFlags, count: impl FnMut(Class, bool)) {
+        self.settle(op_flags, State::Void, count);
     }
 
     /// It is over. `count` is called for all whose turn has come with that, one after the other.
-    pub(super) fn end(&self, marks: Marks, class: Class, succeeded: bool, count: impl FnMut(Class, bool)) {
-        self.settle(marks, State::Over(class, succeeded), count);
+    pub(super) fn end(&self, op_flags: OpFlags, class: Class, succeeded: bool, count: impl FnMut(Class, bool)) {
+        self.settle(op_flags, State::Over(class, succeeded), count);
     }
 
-    fn settle(&self, marks: Marks, state: State, mut count: impl FnMut(Class, bool)) {
-        let Some(turn) = marks.turn() else { return };
+    fn settle(&self, op_flags: OpFlags, state: State, mut count: impl FnMut(Class, bool)) {
+        let Some(turn) = op_flags.turn() else { return };
         let mut queue = self.0.lock();
-        let place = (turn.wrapping_sub(queue.first) & Marks::LAST_TURN) as usize;
+        let place = (turn.wrapping_sub(queue.first) & OpFlags::LAST_TURN) as usize;
         let Some(entry) = queue.states.get_mut(place) else { return };
         *entry = state;
         while let Some(&state) = queue.states.front() {
@@ -78,17 +78,17 @@ impl Turns {
 mod tests {
     use super::*;
 
-    fn counted(turns: &Turns, marks: Marks, class: Class, succeeded: bool) -> Vec<(Class, bool)> {
+    fn counted(turns: &CounterOrder, op_flags: OpFlags, class: Class, succeeded: bool) -> Vec<(Class, bool)> {
         let mut counted = Vec::new();
-        turns.end(marks, class, succeeded, |class, succeeded| counted.push((class, succeeded)));
+        turns.end(op_flags, class, succeeded, |class, succeeded| counted.push((class, succeeded)));
         counted
     }
 
     #[test]
     fn the_later_one_waits_for_the_earlier_one() {
-        let turns = Turns::default();
-        let [first, second, third] = [(); 3].map(|()| turns.begin(Marks::QUIET));
-        assert!(third.has(Marks::QUIET) && second != third);
+        let turns = CounterOrder::default();
+        let [first, second, third] = [(); 3].map(|()| turns.begin(OpFlags::QUIET));
+        assert!(third.has(OpFlags::QUIET) && second != third);
         assert_eq!(counted(&turns, third, Class::Write, true), []);
         assert_eq!(counted(&turns, first, Class::Read, false), [(Class::Read, false)]);
         assert_eq!(counted(&turns, second, Class::Read, true), [(Class::Read, true), (Class::Write, true)]);
@@ -96,12 +96,12 @@ mod tests {
 
     #[test]
     fn what_was_refused_keeps_nobody_waiting() {
-        let turns = Turns::default();
-        let [first, second] = [(); 2].map(|()| turns.begin(Marks::default()));
+        let turns = CounterOrder::default();
+        let [first, second] = [(); 2].map(|()| turns.begin(OpFlags::default()));
         turns.take_back(first, |_, _| panic!("nothing is over"));
         assert_eq!(counted(&turns, second, Class::Read, true), [(Class::Read, true)]);
 
-        let [first, second] = [(); 2].map(|()| turns.begin(Marks::default()));
+        let [first, second] = [(); 2].map(|()| turns.begin(OpFlags::default()));
         assert_eq!(counted(&turns, second, Class::Read, true), []);
         let mut released = 0;
         turns.take_back(first, |_, _| released += 1);
@@ -110,10 +110,10 @@ mod tests {
 
     #[test]
     fn numbers_begin_again() {
-        let turns = Turns::default();
+        let turns = CounterOrder::default();
         turns.0.lock().first = u32::MAX - 1;
         for _ in 0..5 {
-            let [first, second] = [(); 2].map(|()| turns.begin(Marks::default()));
+            let [first, second] = [(); 2].map(|()| turns.begin(OpFlags::default()));
             assert_eq!(counted(&turns, second, Class::Write, true), []);
             assert_eq!(counted(&turns, first, Class::Write, true).len(), 2);
         }

@@ -4,13 +4,13 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::thread::available_parallelism;
 
-/// So many threads that want to run for each processor are no crowd: a program and its NIC's thread;
+/// So many threads that want to run for each processor are no pressure on the processors: a program and its NIC's thread;
 const EACH: usize = 2;
 /// nor are so many more of all together: what the system itself does at that moment.
 const MORE: usize = 2;
 
 /// The kernel's count of threads that run or want to.
-pub(crate) struct Crowd {
+pub(crate) struct CpuPressure {
     /// `/proc/loadavg`, if it is there.
     load: Option<File>,
     /// Of the whole machine, as the count is.
@@ -19,7 +19,7 @@ pub(crate) struct Crowd {
     most: usize,
 }
 
-impl Crowd {
+impl CpuPressure {
     pub(crate) fn new() -> Self {
         let mine = available_parallelism().map_or(1, usize::from);
         // SAFETY: Takes a number, returns one.
@@ -66,14 +66,14 @@ mod tests {
     #[test]
     fn the_kernel_tells() {
         // This thread runs.
-        let mut crowd = Crowd { most: 0, ..Crowd::new() };
-        assert!(crowd.load.is_none() || crowd.is_there());
-        crowd.most = usize::MAX;
-        assert!(!crowd.is_there());
-        crowd.processors = usize::MAX;
-        assert!(!crowd.is_full());
-        crowd.load = None;
-        (crowd.most, crowd.processors) = (0, 0);
-        assert!(!crowd.is_there() && !crowd.is_full());
+        let mut cpu_pressure = CpuPressure { most: 0, ..CpuPressure::new() };
+        assert!(cpu_pressure.load.is_none() || cpu_pressure.is_there());
+        cpu_pressure.most = usize::MAX;
+        assert!(!cpu_pressure.is_there());
+        cpu_pressure.processors = usize::MAX;
+        assert!(!cpu_pressure.is_full());
+        cpu_pressure.load = None;
+        (cpu_pressure.most, cpu_pressure.processors) = (0, 0);
+        assert!(!cpu_pressure.is_there() && !cpu_pressure.is_full());
     }
 }

@@ -9,11 +9,11 @@ use weft_base::{Digest, DomainId, MAX_GATHER};
 
 use crate::{Access, Buffer, MemoryError, Region, Registry, bytes};
 
-/// Memory lent for one operation: of Rust's own, which comes back with the completion ([`Loan::into_buffer`]), or of somebody who promises that it stays
-/// ([`Loan::foreign`]). Bytes are copied out of it and into it; for one-sided transfers it is registered for as long ([`Loan::register`]).
+/// Memory lent for one operation: of Rust's own, which comes back with the completion ([`IoBuffer::into_buffer`]), or of somebody who promises that it stays
+/// ([`IoBuffer::foreign`]). Bytes are copied out of it and into it; for one-sided transfers it is registered for as long ([`IoBuffer::register`]).
 ///
-/// When a loan of Rust's own memory is dropped while work in flight still uses its regions, that memory is freed after the last of that work.
-pub struct Loan {
+/// When an I/O buffer of Rust's own memory is dropped while work in flight still uses its regions, that memory is freed after the last of that work.
+pub struct IoBuffer {
     parts: Parts,
     owner: Option<Buffer>,
     registered: Option<Box<Registered>>,
@@ -21,7 +21,7 @@ pub struct Loan {
 
 type Regions = ArrayVec<Region, MAX_GATHER>;
 
-/// What is registered of a loan.
+/// What is registered of an I/O buffer.
 #[derive(Default)]
 struct Registered {
     /// Of all of it, piece by piece.
@@ -42,12 +42,12 @@ struct Part {
     length: usize,
 }
 
-// SAFETY: It stands for memory that its loan owns, or whose lender promised that it can be used from any thread.
+// SAFETY: It stands for memory that its I/O buffer owns, or whose lender promised that it can be used from any thread.
 unsafe impl Send for Part {}
-// SAFETY: As above; and what is done through a shared loan only reads.
+// SAFETY: As above; and what is done through a shared I/O buffer only reads.
 unsafe impl Sync for Part {}
 
-impl Loan {
+impl IoBuffer {
     /// No bytes.
     #[must_use]
     pub const fn empty() -> Self {
@@ -57,9 +57,9 @@ impl Loan {
     /// Memory of somebody else, in one piece.
     ///
     /// # Safety
-    /// Until this is dropped, and no work in flight uses a region that [`Loan::register`] made of it, `length` bytes from `pointer` on must be initialised and valid for reads from any thread, and
-    /// nobody else may write them meanwhile. If the operation writes (a receive, a read, the result of an atomic, or whatever calls [`Loan::copy_in`], registers with a right to write, or writes
-    /// through [`Loan::regions`]), they must be valid for writes, too, and nobody else may read them meanwhile.
+    /// Until this is dropped, and no work in flight uses a region that [`IoBuffer::register`] made of it, `length` bytes from `pointer` on must be initialised and valid for reads from any thread, and
+    /// nobody else may write them meanwhile. If the operation writes (a receive, a read, the result of an atomic, or whatever calls [`IoBuffer::copy_in`], registers with a right to write, or writes
+    /// through [`IoBuffer::regions`]), they must be valid for writes, too, and nobody else may read them meanwhile.
     #[must_use]
     pub const unsafe fn foreign(pointer: NonNull<u8>, length: usize) -> Self {
         Self { parts: Parts::One(Part { pointer, length }), owner: None, registered: None }
@@ -68,7 +68,7 @@ impl Loan {
     /// Memory of somebody else, in up to [`MAX_GATHER`] pieces that are one run of bytes to the operation. `None` when there are more.
     ///
     /// # Safety
-    /// As for [`Loan::foreign`], for each piece.
+    /// As for [`IoBuffer::foreign`], for each piece.
     #[must_use]
     pub unsafe fn foreign_parts(parts: impl IntoIterator<Item = (NonNull<u8>, usize)>) -> Option<Self> {
         let mut all = ArrayVec::<Part, MAX_GATHER>::new();
@@ -132,7 +132,7 @@ impl Loan {
         });
     }
 
-    /// Registers each piece that is not empty, in order: what a peer, or a work request of our own, may use until [`Loan::unregister`] or the loan's end.
+    /// Registers each piece that is not empty, in order: what a peer, or a work request of our own, may use until [`IoBuffer::unregister`] or the I/O buffer's end.
     /// What was registered of all of it before is replaced.
     ///
     /// # Errors
@@ -152,7 +152,7 @@ impl Loan {
         Ok(&registered.whole)
     }
 
-    /// Registers `length` bytes from `offset` on and nothing else, until [`Loan::unregister_range`] with this number, or the loan's end.
+    /// Registers `length` bytes from `offset` on and nothing else, until [`IoBuffer::unregister_range`] with this number, or the I/O buffer's end.
     ///
     /// # Errors
     /// A limit is reached, or the domain is unknown.
@@ -252,7 +252,7 @@ impl Loan {
             offset = 0;
             length -= now;
         }
-        assert!(length == 0, "{length} bytes past the end of a loan");
+        assert!(length == 0, "{length} bytes past the end of an I/O buffer");
     }
 }
 
@@ -267,7 +267,7 @@ fn end(regions: &mut Regions) -> Result<(), MemoryError> {
     Ok(())
 }
 
-impl Drop for Loan {
+impl Drop for IoBuffer {
     fn drop(&mut self) {
         // Out of the way first, so that nothing that goes wrong can free it while it is registered.
         let owner = ManuallyDrop::new(self.owner.take());
@@ -286,22 +286,22 @@ impl Drop for Loan {
     }
 }
 
-impl From<Buffer> for Loan {
+impl From<Buffer> for IoBuffer {
     fn from(buffer: Buffer) -> Self {
         let part = Part { pointer: buffer.pointer(), length: buffer.len() };
         Self { parts: Parts::One(part), owner: Some(buffer), registered: None }
     }
 }
 
-impl From<Vec<u8>> for Loan {
+impl From<Vec<u8>> for IoBuffer {
     fn from(bytes: Vec<u8>) -> Self {
         Buffer::from(bytes).into()
     }
 }
 
-impl fmt::Debug for Loan {
+impl fmt::Debug for IoBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Loan({} bytes)", self.length())
+        write!(f, "IoBuffer({} bytes)", self.length())
     }
 }
 
@@ -322,30 +322,30 @@ mod tests {
     fn a_range_spans_pieces() {
         let (mut first, mut second) = (vec![1u8, 2, 3], vec![4u8, 5]);
         let pieces = [&mut first, &mut second].map(|piece| (NonNull::new(piece.as_mut_ptr()).unwrap(), piece.len()));
-        // SAFETY: Both outlive the loan, and nobody touches them meanwhile.
-        let mut loan = unsafe { Loan::foreign_parts(pieces) }.unwrap();
-        assert_eq!(loan.length(), 5);
+        // SAFETY: Both outlive the I/O buffer, and nobody touches them meanwhile.
+        let mut io_buffer = unsafe { IoBuffer::foreign_parts(pieces) }.unwrap();
+        assert_eq!(io_buffer.length(), 5);
         let mut out = [0; 3];
-        loan.copy_out(1, &mut out, &mut NoDigest);
+        io_buffer.copy_out(1, &mut out, &mut NoDigest);
         assert_eq!(out, [2, 3, 4]);
-        loan.copy_in(2, &[9, 8, 7], &mut NoDigest);
-        drop(loan);
+        io_buffer.copy_in(2, &[9, 8, 7], &mut NoDigest);
+        drop(io_buffer);
         assert_eq!((first, second), (vec![1, 2, 9], vec![8, 7]));
     }
 
     #[test]
     fn a_buffer_comes_back() {
-        let mut loan = Loan::from(vec![0; 4]);
-        assert!(loan.is_owned() && !Loan::empty().is_owned());
-        loan.copy_in(0, b"weft", &mut NoDigest);
-        assert_eq!(&*loan.into_buffer().unwrap(), b"weft");
-        assert!(Loan::empty().into_buffer().is_none());
+        let mut io_buffer = IoBuffer::from(vec![0; 4]);
+        assert!(io_buffer.is_owned() && !IoBuffer::empty().is_owned());
+        io_buffer.copy_in(0, b"weft", &mut NoDigest);
+        assert_eq!(&*io_buffer.into_buffer().unwrap(), b"weft");
+        assert!(IoBuffer::empty().into_buffer().is_none());
     }
 
     #[test]
     #[should_panic(expected = "past the end")]
     fn past_the_end_is_a_bug() {
-        Loan::from(vec![0; 4]).copy_out(2, &mut [0; 3], &mut NoDigest);
+        IoBuffer::from(vec![0; 4]).copy_out(2, &mut [0; 3], &mut NoDigest);
     }
 
     #[test]
@@ -353,9 +353,9 @@ mod tests {
         let mut byte = 0u8;
         let pointer = NonNull::from(&mut byte);
         // SAFETY: Never touched.
-        assert!(unsafe { Loan::foreign_parts([(pointer, 1); MAX_GATHER + 1]) }.is_none());
+        assert!(unsafe { IoBuffer::foreign_parts([(pointer, 1); MAX_GATHER + 1]) }.is_none());
         // SAFETY: As above.
-        assert_eq!(unsafe { Loan::foreign_parts([]) }.unwrap().length(), 0);
+        assert_eq!(unsafe { IoBuffer::foreign_parts([]) }.unwrap().length(), 0);
     }
 
     #[test]
@@ -363,17 +363,17 @@ mod tests {
         let (registry, domain) = registry();
         let (mut first, mut second) = (vec![1u8; 8], vec![2u8; 16]);
         let pieces = [&mut first, &mut second].map(|piece| (NonNull::new(piece.as_mut_ptr()).unwrap(), piece.len()));
-        // SAFETY: Both outlive the loan, and nobody touches them meanwhile.
-        let mut loan = unsafe { Loan::foreign_parts(pieces) }.unwrap();
-        let regions = loan.register(&registry, domain, Access::all()).unwrap();
+        // SAFETY: Both outlive the I/O buffer, and nobody touches them meanwhile.
+        let mut io_buffer = unsafe { IoBuffer::foreign_parts(pieces) }.unwrap();
+        let regions = io_buffer.register(&registry, domain, Access::all()).unwrap();
         assert_eq!(regions.iter().map(Region::length).collect::<Vec<_>>(), [8, 16]);
         let stags: Vec<_> = regions.iter().map(Region::stag).collect();
         let place = registry.check_remote(domain, stags[1], 4, 2, RemoteRight::Write).unwrap();
         registry.copy_in(&place, &[9, 9], &mut NoDigest).unwrap();
         let mut seen = [0; 3];
-        loan.copy_out(8 + 3, &mut seen, &mut NoDigest);
+        io_buffer.copy_out(8 + 3, &mut seen, &mut NoDigest);
         assert_eq!(seen, [2, 9, 9]);
-        drop(loan);
+        drop(io_buffer);
         assert!(stags.iter().all(|stag| registry.check_remote(domain, *stag, 0, 1, RemoteRight::Read).is_err()));
         assert!(registry.copy_in(&place, &[0, 0], &mut NoDigest).is_err());
         assert_eq!(second[4..6], [9, 9]);
@@ -384,39 +384,39 @@ mod tests {
         let (registry, domain) = registry();
         let (mut first, mut second) = (vec![1u8; 8], vec![2u8; 16]);
         let pieces = [&mut first, &mut second].map(|piece| (NonNull::new(piece.as_mut_ptr()).unwrap(), piece.len()));
-        // SAFETY: Both outlive the loan, and nobody touches them meanwhile.
-        let mut loan = unsafe { Loan::foreign_parts(pieces) }.unwrap();
+        // SAFETY: Both outlive the I/O buffer, and nobody touches them meanwhile.
+        let mut io_buffer = unsafe { IoBuffer::foreign_parts(pieces) }.unwrap();
         let stags =
             |regions: &[Region]| regions.iter().map(|region| (region.stag(), region.length())).collect::<Vec<_>>();
-        let one = stags(loan.register_range(&registry, domain, Access::all(), (6, 5), 6).unwrap());
-        let other = stags(loan.register_range(&registry, domain, Access::all(), (11, 13), 11).unwrap());
+        let one = stags(io_buffer.register_range(&registry, domain, Access::all(), (6, 5), 6).unwrap());
+        let other = stags(io_buffer.register_range(&registry, domain, Access::all(), (11, 13), 11).unwrap());
         assert_eq!(one.iter().chain(&other).map(|(_, length)| *length).collect::<Vec<_>>(), [2, 3, 13]);
-        assert!(loan.register_range(&registry, domain, Access::all(), (24, 0), 24).unwrap().is_empty());
+        assert!(io_buffer.register_range(&registry, domain, Access::all(), (24, 0), 24).unwrap().is_empty());
         let good = |stag, length| registry.check_remote(domain, stag, 0, length, RemoteRight::Write).is_ok();
         assert!(good(one[1].0, 3) && !good(one[1].0, 4), "the next byte is the other's");
         let place = registry.check_remote(domain, one[1].0, 0, 3, RemoteRight::Write).unwrap();
         registry.copy_in(&place, &[9; 3], &mut NoDigest).unwrap();
-        loan.register(&registry, domain, Access::LOCAL_WRITE).unwrap();
+        io_buffer.register(&registry, domain, Access::LOCAL_WRITE).unwrap();
         assert!(good(one[0].0, 2) && good(other[0].0, 13), "all of it is something else");
-        loan.unregister_range(6).unwrap();
+        io_buffer.unregister_range(6).unwrap();
         assert!(!good(one[0].0, 1) && !good(one[1].0, 1) && good(other[0].0, 13));
-        assert_eq!(loan.regions().len(), 2);
-        loan.unregister().unwrap();
-        assert!(!good(other[0].0, 1) && loan.regions().is_empty());
-        drop(loan);
+        assert_eq!(io_buffer.regions().len(), 2);
+        io_buffer.unregister().unwrap();
+        assert!(!good(other[0].0, 1) && io_buffer.regions().is_empty());
+        drop(io_buffer);
         assert_eq!((second[..4].to_vec(), registry.release_domain(domain)), (vec![9, 9, 9, 2], Ok(())));
     }
 
     #[test]
     fn a_range_in_flight_outlives_the_loan() {
         let (registry, domain) = registry();
-        let mut loan = Loan::from(vec![7; 8]);
+        let mut io_buffer = IoBuffer::from(vec![7; 8]);
         let slice =
-            loan.register_range(&registry, domain, Access::LOCAL_READ, (2, 4), 1).unwrap()[0].slice(..).unwrap();
+            io_buffer.register_range(&registry, domain, Access::LOCAL_READ, (2, 4), 1).unwrap()[0].slice(..).unwrap();
         registry.pin(domain, slice, LocalRight::Read).unwrap();
-        assert_eq!(loan.unregister_range(1), Err(MemoryError::InFlight { pins: 1 }));
-        assert_eq!(loan.unregister(), Err(MemoryError::InFlight { pins: 1 }));
-        drop(loan);
+        assert_eq!(io_buffer.unregister_range(1), Err(MemoryError::InFlight { pins: 1 }));
+        assert_eq!(io_buffer.unregister(), Err(MemoryError::InFlight { pins: 1 }));
+        drop(io_buffer);
         let mut seen = [0; 4];
         registry.copy_out(&slice, &mut seen, &mut NoDigest).unwrap();
         assert_eq!(seen, [7; 4]);
@@ -427,13 +427,13 @@ mod tests {
     #[test]
     fn memory_in_flight_outlives_the_loan() {
         let (registry, domain) = registry();
-        let mut loan = Loan::from(vec![7; 8]);
-        let slice = loan.register(&registry, domain, Access::LOCAL_READ).unwrap()[0].slice(..).unwrap();
+        let mut io_buffer = IoBuffer::from(vec![7; 8]);
+        let slice = io_buffer.register(&registry, domain, Access::LOCAL_READ).unwrap()[0].slice(..).unwrap();
         registry.pin(domain, slice, LocalRight::Read).unwrap();
-        assert_eq!(loan.unregister(), Err(MemoryError::InFlight { pins: 1 }));
-        assert!(loan.register(&registry, domain, Access::LOCAL_READ).is_err());
-        assert_eq!(loan.regions().len(), 1);
-        drop(loan);
+        assert_eq!(io_buffer.unregister(), Err(MemoryError::InFlight { pins: 1 }));
+        assert!(io_buffer.register(&registry, domain, Access::LOCAL_READ).is_err());
+        assert_eq!(io_buffer.regions().len(), 1);
+        drop(io_buffer);
         let mut seen = [0; 8];
         registry.copy_out(&slice, &mut seen, &mut NoDigest).unwrap();
         assert_eq!(seen, [7; 8]);
@@ -447,13 +447,13 @@ mod tests {
         let domain = registry.allocate_domain().unwrap();
         let (mut first, mut second) = ([0u8; 8], [0u8; 8]);
         let pieces = [&mut first, &mut second].map(|piece| (NonNull::from(piece).cast(), 8));
-        // SAFETY: Both outlive the loan, and nobody touches them meanwhile.
-        let mut loan = unsafe { Loan::foreign_parts(pieces) }.unwrap();
+        // SAFETY: Both outlive the I/O buffer, and nobody touches them meanwhile.
+        let mut io_buffer = unsafe { IoBuffer::foreign_parts(pieces) }.unwrap();
         assert!(matches!(
-            loan.register(&registry, domain, Access::LOCAL_READ),
+            io_buffer.register(&registry, domain, Access::LOCAL_READ),
             Err(MemoryError::Limit { name: "regions", .. })
         ));
-        assert!(loan.regions().is_empty());
+        assert!(io_buffer.regions().is_empty());
         assert_eq!(registry.release_domain(domain), Ok(()));
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct Wanted {
 
 /// Names and addresses of one info.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Spot {
+pub(super) struct InterfaceOffer {
     pub(super) domain: String,
     pub(super) fabric: String,
     /// `FI_SOCKADDR_IN` or the like.
@@ -37,22 +37,22 @@ pub(super) struct Spot {
 }
 
 /// All infos that there are for these wishes, the best first.
-pub(super) fn spots(wanted: &Wanted, machine: Vec<Interface>) -> Vec<Spot> {
+pub(super) fn interface_offers(wanted: &Wanted, machine: Vec<Interface>) -> Vec<InterfaceOffer> {
     let destination = wanted.destination.first().and_then(|address| address.ways.first());
     let near = destination.and_then(local_address);
     let machine = nearest_first(machine, near);
     let wide = wide(wanted, &machine);
     let each = machine.iter().filter_map(|interface| narrow(wanted, interface));
-    let named = |spot: &Spot| {
-        wanted.domain.as_ref().is_none_or(|name| *name == spot.domain)
-            && wanted.fabric.as_ref().is_none_or(|name| *name == spot.fabric)
+    let named = |interface_offer: &InterfaceOffer| {
+        wanted.domain.as_ref().is_none_or(|name| *name == interface_offer.domain)
+            && wanted.fabric.as_ref().is_none_or(|name| *name == interface_offer.fabric)
     };
     wide.into_iter().chain(each).filter(named).collect()
 }
 
 /// All interfaces together, if the format can say so. Hosts of one job must write their addresses in one way, how many each may have, so a host that
 /// others can reach has this one even for a single address; only in a text it says no more than the interface's own.
-fn wide(wanted: &Wanted, machine: &[Interface]) -> Option<Spot> {
+fn wide(wanted: &Wanted, machine: &[Interface]) -> Option<InterfaceOffer> {
     let (format, least) = match wanted.format {
         None if machine.iter().all(Interface::is_loopback) => return None,
         None => (Format::Packed, 1),
@@ -78,10 +78,16 @@ fn wide(wanted: &Wanted, machine: &[Interface]) -> Option<Spot> {
         Some(address) => format.bytes(address)?,
         None => Vec::new(),
     };
-    Some(Spot { domain: ALL.into(), fabric: ALL.into(), format: number, source: format.bytes(&source)?, destination })
+    Some(InterfaceOffer {
+        domain: ALL.into(),
+        fabric: ALL.into(),
+        format: number,
+        source: format.bytes(&source)?,
+        destination,
+    })
 }
 
-impl Spot {
+impl InterfaceOffer {
     /// Of an info that is about no interface.
     pub(super) fn nowhere() -> Self {
         let name = || ALL.to_owned();
@@ -90,7 +96,7 @@ impl Spot {
 }
 
 /// One address of one interface, if it may be that one.
-fn narrow(wanted: &Wanted, interface: &Interface) -> Option<Spot> {
+fn narrow(wanted: &Wanted, interface: &Interface) -> Option<InterfaceOffer> {
     let mut own = interface.address;
     if let Some(source) = &wanted.source {
         let [way] = source.ways.as_slice() else { return None };
@@ -122,7 +128,7 @@ fn narrow(wanted: &Wanted, interface: &Interface) -> Option<Spot> {
         (false, Some(address)) => format.bytes(address)?,
         (false, None) => return None,
     };
-    Some(Spot {
+    Some(InterfaceOffer {
         domain: interface.name.clone(),
         fabric: interface.network(),
         format: match format {
@@ -182,13 +188,13 @@ mod tests {
     }
 
     fn show(wanted: &Wanted) -> Vec<String> {
-        spots(wanted, machine())
+        interface_offers(wanted, machine())
             .iter()
-            .map(|spot| {
-                let format = Format::from_number(spot.format).unwrap();
+            .map(|interface_offer| {
+                let format = Format::from_number(interface_offer.format).unwrap();
                 // SAFETY: These are the bytes of an address in this format.
-                let source = unsafe { format.read(spot.source.as_ptr().cast()) }.unwrap();
-                format!("{} {} {source}", spot.domain, spot.fabric)
+                let source = unsafe { format.read(interface_offer.source.as_ptr().cast()) }.unwrap();
+                format!("{} {} {source}", interface_offer.domain, interface_offer.fabric)
             })
             .collect()
     }
@@ -209,18 +215,19 @@ mod tests {
     #[test]
     fn a_host_with_one_address_and_a_host_with_two_write_them_in_one_way() {
         let one = vec![interface("eth0", "192.0.2.5", 24), interface("lo", "127.0.0.1", 8)];
-        let one = spots(&Wanted::default(), one);
-        let formats: Vec<_> = one.iter().map(|spot| spot.format).collect();
+        let one = interface_offers(&Wanted::default(), one);
+        let formats: Vec<_> = one.iter().map(|interface_offer| interface_offer.format).collect();
         assert_eq!(formats, [OWN, FI_SOCKADDR_IN, FI_SOCKADDR_IN]);
-        let two = spots(&Wanted::default(), machine());
+        let two = interface_offers(&Wanted::default(), machine());
         assert_eq!((one[0].format, &one[0].domain), (two[0].format, &two[0].domain));
     }
 
     #[test]
     fn the_loopback_alone_has_an_address() {
-        let spots = spots(&Wanted::default(), vec![interface("lo", "127.0.0.1", 8), interface("lo", "::1", 128)]);
-        assert_eq!(spots.len(), 2);
-        assert_eq!((spots[0].domain.as_str(), spots[0].source.len()), ("lo", 16));
+        let interface_offers =
+            interface_offers(&Wanted::default(), vec![interface("lo", "127.0.0.1", 8), interface("lo", "::1", 128)]);
+        assert_eq!(interface_offers.len(), 2);
+        assert_eq!((interface_offers[0].domain.as_str(), interface_offers[0].source.len()), ("lo", 16));
     }
 
     #[test]
@@ -248,7 +255,7 @@ mod tests {
 
     #[test]
     fn an_info_that_comes_back_as_hints_is_found_again() {
-        let first = &spots(&Wanted::default(), machine())[0];
+        let first = &interface_offers(&Wanted::default(), machine())[0];
         // SAFETY: These are the bytes of an address in this format.
         let source = unsafe { Format::Packed.read(first.source.as_ptr().cast()) }.unwrap();
         let wanted = Wanted {
@@ -258,16 +265,16 @@ mod tests {
             fabric: Some(first.fabric.clone()),
             ..Wanted::default()
         };
-        assert_eq!(spots(&wanted, machine()), std::slice::from_ref(first));
+        assert_eq!(interface_offers(&wanted, machine()), std::slice::from_ref(first));
     }
 
     #[test]
     fn a_destination_is_of_the_family() {
         let wanted = Wanted { destination: vec![address("127.0.0.1:9")], ..Wanted::default() };
-        let all = spots(&wanted, machine());
-        let domains: Vec<_> = all.iter().map(|spot| spot.domain.as_str()).collect();
+        let all = interface_offers(&wanted, machine());
+        let domains: Vec<_> = all.iter().map(|interface_offer| interface_offer.domain.as_str()).collect();
         assert_eq!(domains, ["weft", "lo", "eth0"]);
-        assert!(all.iter().all(|spot| !spot.destination.is_empty()));
+        assert!(all.iter().all(|interface_offer| !interface_offer.destination.is_empty()));
     }
 
     #[test]

@@ -9,9 +9,9 @@ pub(super) const MOST_BYTES: usize = 16 << 20;
 
 /// Buffers that are not used now, the longest unused first, with the id of the peer that has written to them; 0: nobody knows it.
 #[derive(Debug, Default)]
-pub(super) struct Spare(Vec<(u64, Buffer)>);
+pub(super) struct BufferPool(Vec<(u64, Buffer)>);
 
-impl Spare {
+impl BufferPool {
     /// One of exactly this size, if there is one. Its bytes are zeros, or this peer's own: what it does not write of it and says that it has is given to the application as its message
     /// (RFC 5042 section 6.3.2).
     pub(super) fn take(&mut self, size: usize, peer: u64) -> Option<Buffer> {
@@ -51,53 +51,53 @@ mod tests {
         Buffer::zeroed(pages * Buffer::PAGE).unwrap()
     }
 
-    fn pages(spare: &Spare) -> Vec<usize> {
-        spare.0.iter().map(|(_, buffer)| buffer.len() / Buffer::PAGE).collect()
+    fn pages(pool: &BufferPool) -> Vec<usize> {
+        pool.0.iter().map(|(_, buffer)| buffer.len() / Buffer::PAGE).collect()
     }
 
     #[test]
     fn a_buffer_of_the_size_is_found_and_no_other() {
-        let mut spare = Spare::default();
-        [1, 2, 1].into_iter().for_each(|pages| spare.keep(buffer(pages), 5));
-        assert!(spare.take(3 * Buffer::PAGE, 5).is_none());
-        assert_eq!(spare.take(Buffer::PAGE, 5).map(|buffer| buffer.len()), Some(Buffer::PAGE));
-        assert_eq!(pages(&spare), [1, 2]);
+        let mut pool = BufferPool::default();
+        [1, 2, 1].into_iter().for_each(|pages| pool.keep(buffer(pages), 5));
+        assert!(pool.take(3 * Buffer::PAGE, 5).is_none());
+        assert_eq!(pool.take(Buffer::PAGE, 5).map(|buffer| buffer.len()), Some(Buffer::PAGE));
+        assert_eq!(pages(&pool), [1, 2]);
     }
 
     #[test]
     fn nobody_gets_the_bytes_of_others() {
-        let mut spare = Spare::default();
-        let written = |spare: &mut Spare, peer| {
+        let mut pool = BufferPool::default();
+        let written = |pool: &mut BufferPool, peer| {
             let mut buffer = buffer(1);
             buffer.fill(peer as u8);
-            spare.keep(buffer, peer);
+            pool.keep(buffer, peer);
         };
         for (keeper, taker, byte) in [(5, 6, 0), (5, 5, 5), (0, 5, 0), (5, 0, 0), (0, 0, 0)] {
-            written(&mut spare, keeper);
-            let buffer = spare.take(Buffer::PAGE, taker).unwrap();
+            written(&mut pool, keeper);
+            let buffer = pool.take(Buffer::PAGE, taker).unwrap();
             assert!(buffer.iter().all(|found| *found == byte), "{taker} has what {keeper} has written");
         }
         // One's own is taken before others, though they are warmer.
-        [5, 6].into_iter().for_each(|peer| written(&mut spare, peer));
-        assert_eq!(spare.take(Buffer::PAGE, 5).unwrap()[0], 5);
-        assert_eq!(spare.take(Buffer::PAGE, 5).unwrap()[0], 0);
+        [5, 6].into_iter().for_each(|peer| written(&mut pool, peer));
+        assert_eq!(pool.take(Buffer::PAGE, 5).unwrap()[0], 5);
+        assert_eq!(pool.take(Buffer::PAGE, 5).unwrap()[0], 0);
     }
 
     #[test]
     fn the_longest_unused_go_when_there_are_too_many_or_too_much() {
-        let mut spare = Spare::default();
-        spare.keep(buffer(2), 5);
-        (0..MOST_BUFFERS).for_each(|_| spare.keep(buffer(1), 5));
-        assert_eq!(pages(&spare), [1; MOST_BUFFERS]);
+        let mut pool = BufferPool::default();
+        pool.keep(buffer(2), 5);
+        (0..MOST_BUFFERS).for_each(|_| pool.keep(buffer(1), 5));
+        assert_eq!(pages(&pool), [1; MOST_BUFFERS]);
 
         let half = MOST_BYTES / Buffer::PAGE / 2;
-        spare.keep(buffer(half), 5);
-        assert_eq!(spare.0.len(), MOST_BUFFERS, "one has gone for it");
-        spare.keep(buffer(half), 5);
-        assert_eq!(pages(&spare), [half, half]);
-        spare.keep(buffer(2 * half + 1), 5);
-        assert_eq!(pages(&spare), [half, half], "what is too long by itself is not kept");
-        spare.keep(buffer(2 * half), 5);
-        assert_eq!(pages(&spare), [2 * half]);
+        pool.keep(buffer(half), 5);
+        assert_eq!(pool.0.len(), MOST_BUFFERS, "one has gone for it");
+        pool.keep(buffer(half), 5);
+        assert_eq!(pages(&pool), [half, half]);
+        pool.keep(buffer(2 * half + 1), 5);
+        assert_eq!(pages(&pool), [half, half], "what is too long by itself is not kept");
+        pool.keep(buffer(2 * half), 5);
+        assert_eq!(pages(&pool), [2 * half]);
     }
 }
