@@ -1,6 +1,7 @@
 //! The event loop: look at what has work, do it, never block. Whoever holds the engine is the NIC. How connections come and go is in `arrivals`.
 
 mod arrivals;
+pub(crate) mod listening;
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -10,15 +11,15 @@ use slotmap::{DefaultKey, Key, KeyData, SlotMap};
 use weft_base::{Clock, Interest, Network, Port as _, Random, Readiness, Time, Token};
 use weft_memory::Registry;
 
+use crate::connection::staging::Pool;
 use crate::connection::{Connection, Context, Outcome, Passed};
 use crate::counters::Counters;
-use crate::doorbell::Doorbell;
-use crate::endpoint::EndpointEngine;
-use crate::event_count::EventCount;
-use crate::listening::Listening;
+use crate::engine::listening::Listening;
+use crate::messaging::EndpointEngine;
+use crate::progress::doorbell::Doorbell;
+use crate::progress::worker::Runner;
+use crate::queues::event_count::EventCount;
 use crate::settings::Settings;
-use crate::staging::Pool;
-use crate::worker::Runner;
 
 /// When there are more than [`FEW_HOT`], a connection that has been looked at this often in vain is watched by the operating system instead.
 const COOL_AFTER_LOOKS: u32 = 4;

@@ -14,20 +14,20 @@ use weft_memory::Registry;
 use weft_mpa::{Initiator, Offer};
 use weft_rdmap::{ReceiveRequest, SendRequest};
 
-use crate::completion::{CompletionQueue, QueuePairNumber};
 use crate::connection::{Ending, within_limits};
 use crate::counters::{Board, Counters};
-use crate::doorbell::Doorbell;
+use crate::engine::listening::{RequestInfo, RequestKey, Waiting};
 use crate::engine::{Engine, Route};
 use crate::error::{Error, PostError, PostFailure};
-use crate::event_count::EventCount;
-use crate::listening::{RequestInfo, RequestKey, Waiting};
-use crate::queue_pair::{QueuePair, QueuePairAttributes, State};
-use crate::receives::ReceiveQueue;
+use crate::progress::doorbell::Doorbell;
+use crate::progress::worker::{Common, Place, Worker};
+use crate::queues::completion_queue::{CompletionQueue, QueuePairNumber};
+use crate::queues::event_count::EventCount;
+use crate::queues::queue_pair::{QueuePair, QueuePairAttributes, State};
+use crate::queues::receive_queue::ReceiveQueue;
 #[cfg(doc)]
 use crate::settings::Progress;
 use crate::settings::{Settings, Split};
-use crate::worker::{Common, Place, Worker};
 
 /// What a NIC is made of.
 pub struct NicParts<N, C> {

@@ -6,7 +6,7 @@ use weft_rdmap::{Action, Closed, State, Status, Stream};
 
 use super::{Connection, Context, Outcome, Phase, Running, Start};
 use crate::error::ConnectionError;
-use crate::queue_pair::QueuePair;
+use crate::queues::queue_pair::QueuePair;
 
 /// Why a connection is taken down from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

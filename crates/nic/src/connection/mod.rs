@@ -5,9 +5,11 @@
 
 mod end;
 mod held;
+pub(crate) mod outgoing;
 mod packets;
 mod receive;
 mod stages;
+pub(crate) mod staging;
 mod start;
 mod transmit;
 
@@ -18,12 +20,12 @@ use weft_base::{Port, PortError, Random, Time};
 use weft_memory::Registry;
 use weft_mpa::Deframer;
 
+use crate::connection::outgoing::Outgoing;
+use crate::connection::staging::{Pool, Staging};
 use crate::counters::Counters;
-use crate::endpoint::EndpointEngine;
-use crate::outgoing::Outgoing;
-use crate::queue_pair::QueuePair;
+use crate::messaging::EndpointEngine;
+use crate::queues::queue_pair::QueuePair;
 use crate::settings::Settings;
-use crate::staging::{Pool, Staging};
 
 pub(crate) use end::Ending;
 pub(crate) use packets::Passed;

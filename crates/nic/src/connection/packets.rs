@@ -12,7 +12,7 @@ use weft_wire::mpa::LENGTH_FIELD;
 
 use super::transmit::FRAME_OVERHEAD;
 use super::{Connection, Context, Running};
-use crate::queue_pair::State;
+use crate::queues::queue_pair::State;
 
 /// What stands before a packet in its frame.
 const BEFORE: usize = LENGTH_FIELD + UNTAGGED_LENGTH;

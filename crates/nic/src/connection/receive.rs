@@ -13,9 +13,9 @@ use weft_wire::terminate::TerminateCode;
 
 use super::held::HeldGather;
 use super::{Connection, Context, Incoming, Running};
-use crate::receives::ReceiveQueue;
+use crate::connection::staging::{BUFFER_BYTES, Staging};
+use crate::queues::receive_queue::ReceiveQueue;
 use crate::settings::Verify;
-use crate::staging::{BUFFER_BYTES, Staging};
 
 /// What is read behind a large frame: enough for the head of the next, too little to be worth a copy.
 const LOOK_AHEAD: usize = 128;

@@ -16,7 +16,7 @@ use weft_wire::terminate::Terminate;
 use super::stages::{Core, HostStage, Pipeline, Protocol};
 use super::{Connection, Context, Outcome, Phase, Running};
 use crate::error::ConnectionError;
-use crate::queue_pair::{ConnectionInfo, QueuePair};
+use crate::queues::queue_pair::{ConnectionInfo, QueuePair};
 use crate::settings::{Coupling, Settings, Split};
 
 /// A start-up frame is at most 532 bytes, and nothing may follow a request before it is answered: that much is read, and a little more so that

@@ -11,8 +11,8 @@ use super::end::state_has_ended;
 use super::held::HeldGather;
 use super::stages::{Broken, Protocol};
 use super::{Connection, Context};
-use crate::outgoing::Outgoing;
-use crate::staging::Pool;
+use crate::connection::outgoing::Outgoing;
+use crate::connection::staging::Pool;
 
 /// When sending fails, so many reads at most are made of what the peer has sent before: more than a socket's buffer holds.
 const LAST_READS: usize = 1024;

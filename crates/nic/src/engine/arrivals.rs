@@ -9,10 +9,10 @@ use weft_mpa::{Initiator, Offer, StartFrame};
 
 use super::{Endpoint, Engine, Route};
 use crate::connection::{Connection, Context, Ending, Outcome, within_limits};
+use crate::engine::listening::{Listening, PAUSE, RequestInfo, RequestKey, Waiting, Yielding};
 use crate::error::Error;
-use crate::listening::{Listening, PAUSE, RequestInfo, RequestKey, Waiting, Yielding};
-use crate::queue_pair::QueuePair;
-use crate::worker::Place;
+use crate::progress::worker::Place;
+use crate::queues::queue_pair::QueuePair;
 
 impl<N: Network, C: Clock> Engine<N, C> {
     pub(crate) fn add_connection(

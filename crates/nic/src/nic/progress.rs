@@ -6,11 +6,11 @@ use core::time::Duration;
 use weft_base::{Clock, Network, Time};
 
 use super::Nic;
+use crate::progress::spin::{Next, SpinPolicy};
+use crate::progress::worker::{Ran, Runner};
 #[cfg(doc)]
 use crate::settings::Progress;
 use crate::settings::Split;
-use crate::spin::{Next, SpinPolicy};
-use crate::worker::{Ran, Runner};
 
 /// The longest sleep of a thread that waits for another one: a safety net, not a poll interval.
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);

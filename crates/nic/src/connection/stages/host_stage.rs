@@ -10,7 +10,7 @@ use super::Protocol;
 use super::block::BlockRing;
 use super::fetch;
 use super::pipeline::Pipeline;
-use crate::queue_pair::QueuePair;
+use crate::queues::queue_pair::QueuePair;
 
 /// What a calling thread needs to segment messages and to insert markers itself, beside the NIC's thread that sums up and sends.
 pub(crate) struct HostStage {

@@ -11,7 +11,7 @@ use weft_rdmap::{State, Stream};
 use weft_wire::terminate::TerminateCode;
 
 use super::job::Job;
-use crate::queue_pair::QueuePair;
+use crate::queues::queue_pair::QueuePair;
 
 /// Asking costs a system call, and paths change rarely.
 const ASK_PATH_EVERY_FRAMES: u32 = 4096;

@@ -8,8 +8,8 @@ use weft_base::DomainId;
 use weft_memory::{LocalRight, Registry};
 use weft_rdmap::{ReceiveRequest, ReceiveSource};
 
-use crate::completion::CompletionQueue;
 use crate::error::PostError;
+use crate::queues::completion_queue::CompletionQueue;
 
 /// Posted receive requests, oldest first.
 #[derive(Debug)]

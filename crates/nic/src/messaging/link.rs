@@ -11,9 +11,9 @@ use weft_wire::message::Hello;
 
 use super::peers::Origin;
 use super::request::Address;
-use crate::completion::{CompletionQueue, QueuePairNumber, WorkCompletion};
-use crate::event_count::EventCount;
-use crate::queue_pair::{QueuePair, QueuePairAttributes};
+use crate::queues::completion_queue::{CompletionQueue, QueuePairNumber, WorkCompletion};
+use crate::queues::event_count::EventCount;
+use crate::queues::queue_pair::{QueuePair, QueuePairAttributes};
 
 /// Names a connection of an endpoint: its place in the list of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -18,12 +18,12 @@ use super::request::{
     Address, AtomicPost, Completed, EndpointError, EndpointFailure, Event, ReceivePost, SendPost, TransferPost,
 };
 use super::transfer::{Numbered, Transfer, UserAtomic, UserTransfer, Work, failure_of};
-use crate::completion::{CompletionQueue, WorkCompletion};
 use crate::engine::Engine;
+use crate::engine::listening::Waiting;
 use crate::error::ConnectionError;
-use crate::event_count::EventCount;
-use crate::listening::Waiting;
-use crate::queue_pair::QueuePair;
+use crate::queues::completion_queue::{CompletionQueue, WorkCompletion};
+use crate::queues::event_count::EventCount;
+use crate::queues::queue_pair::QueuePair;
 
 /// An application that has sent so many messages to one peer without looking for completions is in the middle of many: from then on they go out together.
 const BURST: u32 = 4;

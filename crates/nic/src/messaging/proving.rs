@@ -14,9 +14,9 @@ use super::peers::{Caller, Origin};
 use super::request::{Address, AttemptFailure};
 use crate::connection::Ending;
 use crate::engine::Engine;
+use crate::engine::listening::{RequestInfo, RequestKey};
 use crate::error::ConnectionError;
-use crate::listening::{RequestInfo, RequestKey};
-use crate::queue_pair::ConnectionInfo;
+use crate::queues::queue_pair::ConnectionInfo;
 
 /// The most callers that have been answered and have yet to prove something. Further ones wait to be answered; they
 /// take the places of those that have said nothing for an

@@ -10,12 +10,12 @@ use slotmap::DefaultKey;
 use weft_base::{Clock, Network, Time, Waker, Watch};
 
 use crate::counters::Board;
-use crate::doorbell::Doorbell;
 use crate::engine::Engine;
-use crate::event_count::EventCount;
-use crate::handover::{Event, Flag as _, Handover, Hold, Seat, SomethingToDo};
+use crate::progress::doorbell::Doorbell;
+use crate::progress::handover::{Event, Flag as _, Handover, Hold, Seat, SomethingToDo};
+use crate::progress::spin::{Next, SpinPolicy};
+use crate::queues::event_count::EventCount;
 use crate::settings::{Progress, Settings};
-use crate::spin::{Next, SpinPolicy};
 
 /// Where a connection is: which engine has it, under which key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

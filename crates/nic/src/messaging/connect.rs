@@ -14,10 +14,10 @@ use super::link::{Link, LinkKey, Parts, Phase, Proving, Purpose};
 use super::peers::{Caller, Origin};
 use super::request::{Address, Attempt, AttemptFailure, Attempts, EndpointFailure};
 use crate::connection::{Ending, within_limits};
+use crate::engine::listening::{RequestInfo, RequestKey};
 use crate::engine::{Engine, Route};
 use crate::error::{ConnectionError, Error};
-use crate::listening::{RequestInfo, RequestKey};
-use crate::queue_pair::{ConnectionInfo, State};
+use crate::queues::queue_pair::{ConnectionInfo, State};
 use crate::settings::Settings;
 
 /// Reads and atomics of a peer that are answered at a time, and own ones under way.

@@ -499,7 +499,7 @@ mod tests {
     use weft_memory::{Limits, RemoteRight};
 
     use super::*;
-    use crate::endpoint::request::Address;
+    use crate::messaging::request::Address;
 
     struct Nobody;
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use weft_base::Waker;
 use weft_rdmap::{Completion, Status};
 
-use crate::event_count::EventCount;
+use crate::queues::event_count::EventCount;
 
 /// The number of a queue pair, unique within its NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -33,12 +33,12 @@ pub use self::key::{JobKey, KeyError};
 pub(crate) use self::link::UpperId;
 use self::peers::Peers;
 pub use self::request::*;
-use crate::completion::CompletionQueue;
 use crate::engine::Engine;
+use crate::engine::listening::Waiting;
 use crate::error::Error;
-use crate::listening::Waiting;
 use crate::nic::Nic;
-use crate::worker::Runner;
+use crate::progress::worker::Runner;
+use crate::queues::completion_queue::CompletionQueue;
 
 /// Work requests of all connections of an endpoint together, at most.
 const COMPLETIONS: usize = 1 << 18;

@@ -13,7 +13,7 @@ use weft_mpa::Offer;
 
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::event_count::EventCount;
+use crate::queues::event_count::EventCount;
 
 /// An incoming connection that waits to be accepted or rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

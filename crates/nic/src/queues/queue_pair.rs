@@ -12,13 +12,13 @@ use weft_memory::{LocalRight, Registry};
 use weft_mpa::{Extensions, MarkerSpacing, Role};
 use weft_rdmap::{Completion, CompletionKind, Operation, ReceiveRequest, SendRequest, Status};
 
-use crate::completion::{CompletionQueue, QueuePairNumber, WorkCompletion};
 use crate::connection::HostStage;
-use crate::endpoint::UpperId;
 use crate::error::{ConnectionError, PostError};
-use crate::event_count::EventCount;
-use crate::receives::ReceiveQueue;
-use crate::worker::Place;
+use crate::messaging::UpperId;
+use crate::progress::worker::Place;
+use crate::queues::completion_queue::{CompletionQueue, QueuePairNumber, WorkCompletion};
+use crate::queues::event_count::EventCount;
+use crate::queues::receive_queue::ReceiveQueue;
 
 /// Where a queue pair is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
