@@ -1,6 +1,7 @@
 //! The event loop: look at what has work, do it, never block. Whoever holds the engine is the NIC. How connections come and go is in `arrivals`.
 
 mod arrivals;
+pub(crate) mod doorbell;
 pub(crate) mod listening;
 
 use core::time::Duration;
@@ -12,13 +13,13 @@ use weft_base::{Clock, Interest, Network, Port as _, Random, Readiness, Time, To
 use weft_memory::Registry;
 
 use crate::connection::staging::Pool;
-use crate::connection::{Connection, Context, Outcome, Passed};
+use crate::connection::{Connection, Context, Outcome, PacketSinks, Passed};
 use crate::counters::Counters;
+use crate::engine::doorbell::Doorbell;
 use crate::engine::listening::Listening;
-use crate::messaging::EndpointEngine;
-use crate::progress::doorbell::Doorbell;
-use crate::progress::worker::Runner;
+use crate::ids::{LinkKey, Runner, UpperId};
 use crate::queues::event_count::EventCount;
+use crate::queues::queue_pair::QueuePair;
 use crate::settings::Settings;
 
 /// When there are more than [`FEW_HOT`], a connection that has been looked at this often in vain is watched by the operating system instead.
@@ -41,6 +42,26 @@ const SHORTEST_PEER_LOOK: Duration = Duration::from_millis(1);
 /// How long the NIC may sleep through a part of a long answer: not for ever, should the peer send something else in the middle of it.
 const LONGEST_DOZE: Duration = Duration::from_millis(10);
 
+/// What stands on an engine, and is attended to in each of its turns: a message endpoint.
+pub(crate) trait Upper: Sized + Send {
+    /// Takes what has completed, and does what follows from it. Returns whether there was anything.
+    fn attend<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C, Self>) -> bool;
+    /// When it wants to be attended to though nothing has come.
+    fn wake_at(&self) -> Option<Time>;
+    /// Offers a packet that has come on one of its queue pairs. Returns whether it has taken it.
+    fn take_arrival(&mut self, link: LinkKey, queue_pair: &Arc<QueuePair>, packet: &[u8], now: Time) -> bool;
+}
+
+/// Those that stand on an engine, by their numbers. Each is taken out while it is attended to, for it uses the engine; those that are closed leave a gap.
+struct Uppers<U>(Vec<Option<Box<U>>>);
+
+impl<U: Upper> PacketSinks for Uppers<U> {
+    fn take(&mut self, id: UpperId, queue_pair: &Arc<QueuePair>, packet: &[u8], now: Time) -> bool {
+        let Some(Some(upper)) = self.0.get_mut(id.endpoint) else { return false };
+        upper.take_arrival(id.link, queue_pair, packet, now)
+    }
+}
+
 /// What an engine has a key for.
 enum Endpoint<N: Network> {
     Connection(Box<Connection<N::Port>>),
@@ -55,7 +76,7 @@ pub(crate) struct Route {
 }
 
 /// All connections and listeners of a NIC, and the loop that moves them.
-pub(crate) struct Engine<N: Network, C: Clock> {
+pub(crate) struct Engine<N: Network, C: Clock, U> {
     pub(crate) network: N,
     clock: C,
     pub(crate) registry: Registry,
@@ -67,8 +88,7 @@ pub(crate) struct Engine<N: Network, C: Clock> {
     pool: Pool,
     /// For the STags under which peers answer reads.
     random: Random,
-    /// Message endpoints. Each is taken out while it is attended to, for it uses the engine; those that are closed leave a gap.
-    endpoint_engines: Vec<Option<Box<EndpointEngine>>>,
+    uppers: Uppers<U>,
     /// Connections that are looked at in every turn.
     hot: Vec<DefaultKey>,
     /// Connections of which the operating system tells only when much has come.
@@ -103,7 +123,7 @@ pub(crate) struct Engine<N: Network, C: Clock> {
     event_count: Arc<EventCount>,
 }
 
-impl<N: Network, C: Clock> Engine<N, C> {
+impl<N: Network, C: Clock, U: Upper> Engine<N, C, U> {
     pub(crate) fn new(
         network: N,
         clock: C,
@@ -127,7 +147,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
             listeners: 0,
             pool: Pool::default(),
             random,
-            endpoint_engines: Vec::new(),
+            uppers: Uppers(Vec::new()),
             hot: Vec::with_capacity(64),
             dozing: Vec::with_capacity(64),
             dozing_until: Time::ZERO,
@@ -231,7 +251,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
         if self.next_deadline.is_some() {
             progress |= self.expire();
         }
-        if !self.endpoint_engines.is_empty() {
+        if !self.uppers.0.is_empty() {
             progress |= self.attend_endpoints();
         }
         self.answer_peers();
@@ -254,41 +274,37 @@ impl<N: Network, C: Clock> Engine<N, C> {
 
     /// The number of the message endpoint that is added next.
     pub(crate) fn next_endpoint(&self) -> usize {
-        self.endpoint_engines.len()
+        self.uppers.0.len()
     }
 
     /// Adds a message endpoint.
-    pub(crate) fn add_endpoint(&mut self, endpoint_engine: Box<EndpointEngine>) {
-        self.endpoint_engines.push(Some(endpoint_engine));
+    pub(crate) fn add_endpoint(&mut self, upper: Box<U>) {
+        self.uppers.0.push(Some(upper));
     }
 
     /// Has an endpoint do something with the engine. `None` when it is gone.
-    pub(crate) fn with_endpoint<R>(
-        &mut self,
-        number: usize,
-        act: impl FnOnce(&mut EndpointEngine, &mut Self) -> R,
-    ) -> Option<R> {
-        let mut endpoint_engine = self.endpoint_engines.get_mut(number)?.take()?;
-        let result = act(&mut endpoint_engine, self);
-        self.note_deadline(endpoint_engine.wake_at());
-        self.endpoint_engines[number] = Some(endpoint_engine);
+    pub(crate) fn with_endpoint<R>(&mut self, number: usize, act: impl FnOnce(&mut U, &mut Self) -> R) -> Option<R> {
+        let mut upper = self.uppers.0.get_mut(number)?.take()?;
+        let result = act(&mut upper, self);
+        self.note_deadline(upper.wake_at());
+        self.uppers.0[number] = Some(upper);
         Some(result)
     }
 
     /// Takes an endpoint away.
-    pub(crate) fn remove_endpoint(&mut self, number: usize) -> Option<Box<EndpointEngine>> {
-        self.endpoint_engines.get_mut(number)?.take()
+    pub(crate) fn remove_endpoint(&mut self, number: usize) -> Option<Box<U>> {
+        self.uppers.0.get_mut(number)?.take()
     }
 
     fn attend_endpoints(&mut self) -> bool {
         let mut any = false;
-        for number in 0..self.endpoint_engines.len() {
-            let Some(mut endpoint_engine) = self.endpoint_engines[number].take() else { continue };
-            if endpoint_engine.attend(self) {
+        for number in 0..self.uppers.0.len() {
+            let Some(mut upper) = self.uppers.0[number].take() else { continue };
+            if upper.attend(self) {
                 any = true;
-                self.note_deadline(endpoint_engine.wake_at());
+                self.note_deadline(upper.wake_at());
             }
-            self.endpoint_engines[number] = Some(endpoint_engine);
+            self.uppers.0[number] = Some(upper);
         }
         any
     }
@@ -499,7 +515,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
             settings: &self.settings,
             counters: &mut self.counters,
             random: &mut self.random,
-            endpoint_engines: &mut self.endpoint_engines,
+            packets: &mut self.uppers,
             now: self.now,
         };
         Some((connection, cx))
@@ -576,7 +592,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
                 Endpoint::Connection(connection) => connection.deadline,
                 Endpoint::Listener(listening) => listening.again_at,
             })
-            .chain(self.endpoint_engines.iter().flatten().filter_map(|endpoint_engine| endpoint_engine.wake_at()))
+            .chain(self.uppers.0.iter().flatten().filter_map(|upper| upper.wake_at()))
             .min();
         self.note_peer_look();
         true

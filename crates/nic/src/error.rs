@@ -9,7 +9,7 @@ use weft_memory::MemoryError;
 use weft_mpa::{StartFailure, StartMisuse};
 use weft_rdmap::StreamError;
 
-use crate::queues::queue_pair::State;
+use crate::ids::State;
 use crate::settings::SettingsError;
 
 /// A command to the NIC was refused.

@@ -6,8 +6,10 @@
 
 mod connection;
 mod counters;
+mod endpoint;
 mod engine;
 mod error;
+mod ids;
 mod messaging;
 mod nic;
 mod progress;
@@ -15,15 +17,17 @@ mod queues;
 mod settings;
 
 pub use counters::{Board, Counters};
+pub use endpoint::MessageEndpoint;
 pub use engine::listening::{RequestInfo, RequestKey};
 pub use error::{ConnectionError, Error, PostError, PostFailure};
+pub use ids::State;
 pub use messaging::{
     Address, AtomicPost, Attempt, AttemptFailure, Attempts, Completed, Completions, EndpointAttributes, EndpointError,
-    EndpointFailure, EndpointSettings, Event, JobKey, KeyError, Level, MAX_ADDRESSES, Match, MessageEndpoint, Peek,
-    ReceivePost, RemotePiece, RemotePlace, SendPost, TransferPost, Undelivered,
+    EndpointFailure, EndpointSettings, Event, JobKey, KeyError, Level, MAX_ADDRESSES, Match, Peek, ReceivePost,
+    RemotePiece, RemotePlace, SendPost, TransferPost, Undelivered,
 };
 pub use nic::{Listener, Nic, NicParts};
 pub use queues::completion_queue::{Arm, CompletionQueue, QueuePairNumber, WorkCompletion};
-pub use queues::queue_pair::{ConnectionInfo, QueuePair, QueuePairAttributes, State};
+pub use queues::queue_pair::{ConnectionInfo, QueuePair, QueuePairAttributes};
 pub use queues::receive_queue::ReceiveQueue;
 pub use settings::{Coupling, Limits, Progress, Settings, SettingsError, Split, Verify};

@@ -16,18 +16,24 @@ use weft_rdmap::{ReceiveRequest, SendRequest};
 
 use crate::connection::{Ending, within_limits};
 use crate::counters::{Board, Counters};
+use crate::engine::doorbell::Doorbell;
 use crate::engine::listening::{RequestInfo, RequestKey, Waiting};
 use crate::engine::{Engine, Route};
 use crate::error::{Error, PostError, PostFailure};
-use crate::progress::doorbell::Doorbell;
-use crate::progress::worker::{Common, Place, Worker};
+use crate::ids::ConnectionHandle;
+use crate::ids::State;
+use crate::messaging::EndpointEngine;
+use crate::progress::worker::{self, Common};
 use crate::queues::completion_queue::{CompletionQueue, QueuePairNumber};
 use crate::queues::event_count::EventCount;
-use crate::queues::queue_pair::{QueuePair, QueuePairAttributes, State};
+use crate::queues::queue_pair::{QueuePair, QueuePairAttributes};
 use crate::queues::receive_queue::ReceiveQueue;
 #[cfg(doc)]
 use crate::settings::Progress;
 use crate::settings::{Settings, Split};
+
+/// A worker, on whose engine message endpoints stand.
+pub(crate) type Worker<N, C> = worker::Worker<N, C, EndpointEngine>;
 
 /// What a NIC is made of.
 pub struct NicParts<N, C> {
@@ -243,7 +249,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         }
         self.end(queue_pair, Ending::Abrupt);
         if !queue_pair.state().has_ended() {
-            queue_pair.finish(&self.shared.registry, Some(crate::ConnectionError::Abandoned));
+            queue_pair.finish(&self.shared.registry, Some(crate::error::ConnectionError::Abandoned));
         }
         self.shared.queue_pairs.fetch_sub(1, Ordering::AcqRel);
     }
@@ -327,7 +333,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     ) -> Result<(), Error> {
         self.check_owner()?;
         queue_pair.claim().map_err(|state| Error::State { state, wanted: "idle" })?;
-        let place = Place { worker: self.front().index, key: request.0 };
+        let place = ConnectionHandle { worker: self.front().index, key: request.0 };
         let accepted = self.front().command().accept(place.worker, request, queue_pair, private_data, depths);
         match accepted {
             Ok(()) => self.relocate(queue_pair, place),
@@ -337,7 +343,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     }
 
     /// An accepted connection goes where there are fewest.
-    fn relocate(&self, queue_pair: &QueuePair, from: Place) {
+    fn relocate(&self, queue_pair: &QueuePair, from: ConnectionHandle) {
         let to = self.least_loaded();
         if to.index == from.worker {
             return;
@@ -345,7 +351,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         let Some(connection) = self.worker(from).command().detach(from.key) else { return };
         let mut engine = to.command();
         let key = engine.adopt(connection);
-        queue_pair.move_to(Place { worker: to.index, key });
+        queue_pair.move_to(ConnectionHandle { worker: to.index, key });
         // What was posted for the old place is taken here.
         engine.start_connection(key);
     }
@@ -443,7 +449,7 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         Arc::clone(&self.shared.common.event_count)
     }
 
-    fn worker(&self, place: Place) -> &Worker<N, C> {
+    fn worker(&self, place: ConnectionHandle) -> &Worker<N, C> {
         &self.shared.workers[place.worker]
     }
 

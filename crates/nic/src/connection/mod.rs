@@ -23,14 +23,13 @@ use weft_mpa::Deframer;
 use crate::connection::outgoing::Outgoing;
 use crate::connection::staging::{Pool, Staging};
 use crate::counters::Counters;
-use crate::messaging::EndpointEngine;
+use crate::ids::UpperId;
 use crate::queues::queue_pair::QueuePair;
 use crate::settings::Settings;
 
 pub(crate) use end::Ending;
 pub(crate) use packets::Passed;
 pub(crate) use receive::Direct;
-pub(crate) use stages::HostStage;
 use stages::{Core, Incoming, Pipeline};
 pub(crate) use start::{Start, within_limits};
 use transmit::BYTES_PER_TURN;
@@ -46,9 +45,14 @@ pub(crate) struct Context<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) counters: &'a mut Counters,
     pub(crate) random: &'a mut Random,
-    /// Message endpoints; one that is at work just now is not there.
-    pub(crate) endpoint_engines: &'a mut [Option<Box<EndpointEngine>>],
+    pub(crate) packets: &'a mut dyn PacketSinks,
     pub(crate) now: Time,
+}
+
+/// Those who take packets as they come off a connection, past the receive queue of its queue pair: message endpoints.
+pub(crate) trait PacketSinks {
+    /// Offers a packet that has come on this queue pair to the one whom the queue pair belongs to. Returns whether it has taken it: it may be at work just now.
+    fn take(&mut self, upper: UpperId, queue_pair: &Arc<QueuePair>, packet: &[u8], now: Time) -> bool;
 }
 
 /// What driving a connection has led to.

@@ -12,7 +12,7 @@ use weft_wire::mpa::LENGTH_FIELD;
 
 use super::transmit::FRAME_OVERHEAD;
 use super::{Connection, Context, Running};
-use crate::queues::queue_pair::State;
+use crate::ids::State;
 
 /// What stands before a packet in its frame.
 const BEFORE: usize = LENGTH_FIELD + UNTAGGED_LENGTH;
@@ -79,8 +79,7 @@ impl Running {
         let stream = &mut self.core.hold().stream;
         let arrival = Arrival { start: head.start.0, end: head.end.0 };
         let Some(start) = stream.find_whole_send(arrival, ulpdu) else { return false };
-        let Some(Some(endpoint_engine)) = cx.endpoint_engines.get_mut(upper.endpoint) else { return false };
-        if !endpoint_engine.take_arrival(upper.link, &self.queue_pair, &ulpdu[start..], cx.now) {
+        if !cx.packets.take(upper, &self.queue_pair, &ulpdu[start..], cx.now) {
             return false;
         }
         stream.take_whole_send(arrival);

@@ -251,7 +251,7 @@ impl<P: Port> Connection<P> {
         let core = match &pipeline {
             Some(pipeline) if split == Split::Assist => {
                 let protocol = Arc::new(Mutex::new(protocol));
-                queue_pair.set_assistant(HostStage::new(Arc::clone(&protocol), pipeline));
+                queue_pair.set_caller_stage(Arc::new(HostStage::new(Arc::clone(&protocol), pipeline)));
                 Core::Shared(protocol)
             }
             _ => Core::Own(Box::new(protocol)),

@@ -7,14 +7,14 @@ use slotmap::{DefaultKey, Key};
 use weft_base::{Clock, Interest, Listener, Network, Port as _, PortError, PortOptions, Time, Token};
 use weft_mpa::{Initiator, Offer, StartFrame};
 
-use super::{Endpoint, Engine, Route};
+use super::{Endpoint, Engine, Route, Upper};
 use crate::connection::{Connection, Context, Ending, Outcome, within_limits};
 use crate::engine::listening::{Listening, PAUSE, RequestInfo, RequestKey, Waiting, Yielding};
 use crate::error::Error;
-use crate::progress::worker::Place;
+use crate::ids::ConnectionHandle;
 use crate::queues::queue_pair::QueuePair;
 
-impl<N: Network, C: Clock> Engine<N, C> {
+impl<N: Network, C: Clock, U: Upper> Engine<N, C, U> {
     pub(crate) fn add_connection(
         &mut self,
         make: impl FnOnce(&mut N, Time) -> Result<Connection<N::Port>, Error>,
@@ -52,7 +52,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
             Ok(Connection::initiate(port, Arc::clone(queue_pair), initiator, request, deadline))
         })?;
         self.note_deadline(sooner);
-        queue_pair.begin(Place { worker, key });
+        queue_pair.begin(ConnectionHandle { worker, key });
         self.start_connection(key);
         Ok(local)
     }
@@ -77,7 +77,7 @@ impl<N: Network, C: Clock> Engine<N, C> {
             };
             match waiting.accept(private_data) {
                 Ok((agreement, reply)) => {
-                    queue_pair.begin(Place { worker, key: request.0 });
+                    queue_pair.begin(ConnectionHandle { worker, key: request.0 });
                     connection.accept(Arc::clone(queue_pair), agreement, &reply, cx);
                     (Ok(()), Outcome::Progress)
                 }

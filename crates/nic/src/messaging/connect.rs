@@ -9,22 +9,25 @@ use weft_mpa::{Extensions, Initiator, Offer, ReadyKind, ReadyKinds, StartFailure
 use weft_rdmap::{Operation, Payload, RemoteTarget, SendRequest};
 use weft_wire::message::{Hello, HelloError, Refusal};
 
+use super::Engine;
 use super::core::Core;
-use super::link::{Link, LinkKey, Parts, Phase, Proving, Purpose};
+use super::link::{Link, Parts, Phase, Proving, Purpose};
 use super::peers::{Caller, Origin};
 use super::request::{Address, Attempt, AttemptFailure, Attempts, EndpointFailure};
 use crate::connection::{Ending, within_limits};
+use crate::engine::Route;
 use crate::engine::listening::{RequestInfo, RequestKey};
-use crate::engine::{Engine, Route};
 use crate::error::{ConnectionError, Error};
-use crate::queues::queue_pair::{ConnectionInfo, State};
+use crate::ids::LinkKey;
+use crate::ids::State;
+use crate::queues::queue_pair::ConnectionInfo;
 use crate::settings::Settings;
 
 /// Reads and atomics of a peer that are answered at a time, and own ones under way.
 const READ_DEPTH: u16 = 32;
 
 /// What this side wants of every connection: what Weft does beyond the standard, and that either side may send first.
-pub(super) fn offer(settings: &Settings) -> Offer {
+pub(crate) fn offer(settings: &Settings) -> Offer {
     let offer = Offer {
         ird: READ_DEPTH,
         ord: READ_DEPTH,

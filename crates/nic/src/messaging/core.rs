@@ -1,26 +1,33 @@
 //! An endpoint in the engine: what it is made of, what it takes from its queue pairs for the messages' machine, and what the application asks for.
 //! `connect` has how its connections come about, `sending` what goes out, `ending` how it ends and how failures are told.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use slotmap::DefaultKey;
-use weft_base::{Clock, Network, PeerId, Time};
-use weft_memory::Region;
+use weft_base::{Clock, DomainId, Network, PeerId, Time};
+use weft_memory::{Access, Region, Registry};
 use weft_message::{Machine, Terms};
+use weft_mpa::Offer;
 use weft_rdmap::{CompletionKind, Status};
 
-use super::EndpointSettings;
+use super::Engine;
 use super::connect::Doubted;
 use super::host::{NicHost, copy_of, injected_bytes, receive_of, send_of};
 use super::key::JobKey;
-use super::link::{Link, LinkKey, Purpose};
+use super::link::{Link, Purpose};
+use super::peers::Peers;
 use super::request::{
-    Address, AtomicPost, Completed, EndpointError, EndpointFailure, Event, ReceivePost, SendPost, TransferPost,
+    Address, AtomicPost, Completed, Completions, EndpointError, EndpointFailure, Event, MAX_ADDRESSES, Match, Peek,
+    ReceivePost, SendPost, TransferPost,
 };
 use super::transfer::{Numbered, Transfer, UserAtomic, UserTransfer, Work, failure_of};
-use crate::engine::Engine;
+use super::{EndpointAttributes, EndpointSettings};
+use crate::engine::Upper;
 use crate::engine::listening::Waiting;
-use crate::error::ConnectionError;
+use crate::error::{ConnectionError, Error};
+use crate::ids::LinkKey;
 use crate::queues::completion_queue::{CompletionQueue, WorkCompletion};
 use crate::queues::event_count::EventCount;
 use crate::queues::queue_pair::QueuePair;
@@ -89,31 +96,49 @@ pub(super) struct Cells {
 
 /// Atomic work requests of an endpoint under way.
 pub(super) const CELLS: u32 = 256;
+/// Work requests of all connections of an endpoint together, at most.
+const COMPLETIONS: usize = 1 << 18;
+/// Connections that may wait at an endpoint to be decided.
+const BACKLOG: u32 = 1024;
+
+/// What an endpoint is opened with that is the NIC's.
+pub(crate) struct Opening<'a> {
+    /// The memory table.
+    pub(crate) registry: &'a Registry,
+    /// Counts what threads wait for.
+    pub(crate) event_count: Arc<EventCount>,
+    /// Memory that peers reach.
+    pub(crate) domain: DomainId,
+    /// What this side wants of every connection.
+    pub(crate) offer: Offer,
+}
 
 impl Core {
-    #[expect(clippy::too_many_arguments, reason = "each part is of its own type, and only `open` calls this")]
-    pub(super) fn new(
-        number: usize,
-        machine: Machine<NicHost>,
-        host: NicHost,
-        settings: EndpointSettings,
-        (address, seed): (Address, u64),
-        key: Option<JobKey>,
-        listener: DefaultKey,
-        waiting: Arc<Waiting>,
-        completions: Arc<CompletionQueue>,
-        event_count: Arc<EventCount>,
-        region: Region,
-    ) -> Self {
-        let packet_bytes = settings.messages.packet_bytes as usize;
-        Self {
+    /// Opens an endpoint on an engine. Returns its number there, and its address.
+    pub(crate) fn open_on<N: Network, C: Clock>(
+        engine: &mut Engine<N, C>,
+        opening: Opening<'_>,
+        attributes: &EndpointAttributes,
+        (id, seed): (u64, u64),
+        sink: Arc<dyn Completions>,
+    ) -> Result<(usize, Address), Error> {
+        let EndpointAttributes { bind, ways, settings, key } = attributes;
+        let Opening { registry, event_count, domain, offer } = opening;
+        let region = registry.register_zeroed(domain, CELLS as usize * 8, Access::LOCAL_WRITE, 0)?;
+        let waiting = Arc::new(Waiting::new(Arc::clone(&event_count)));
+        let completions = Arc::new(CompletionQueue::growing(COMPLETIONS, Arc::clone(&event_count)));
+        let (listener, local) = engine.listen_for(*bind, BACKLOG, offer, Arc::clone(&waiting))?;
+        let address = address_of(id, local, ways);
+        let number = engine.next_endpoint();
+        let core = Self {
             number,
-            machine,
-            host,
-            settings,
-            address,
+            machine: Machine::new(settings.messages.clone(), seed),
+            host: NicHost::new(registry.clone(), domain, sink, Peers::new(&address, settings.peers)),
+            packet: vec![0; settings.messages.packet_bytes as usize],
+            settings: settings.clone(),
+            address: address.clone(),
             seed,
-            key,
+            key: key.clone(),
             listener,
             waiting,
             completions,
@@ -128,14 +153,15 @@ impl Core {
             stalled: Vec::new(),
             patient: Vec::new(),
             taken: Vec::with_capacity(BATCH),
-            packet: vec![0; packet_bytes],
             cells: Cells { region, free: (0..CELLS).rev().collect() },
             has_arrivals: false,
             held_back: false,
             wake_at: None,
             closing: false,
             serial: 0,
-        }
+        };
+        engine.add_endpoint(Box::new(core));
+        Ok((number, address))
     }
 
     /// Whether there may be something to do.
@@ -149,20 +175,6 @@ impl Core {
             || !self.host.to_connect.is_empty()
             || !self.stalled.is_empty()
             || self.wake_at.is_some_and(|at| at <= now)
-    }
-
-    /// Does what there is to do. Returns whether there was anything.
-    pub(crate) fn attend<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
-        if !self.has_work(engine.now()) {
-            return false;
-        }
-        let has_arrivals = core::mem::take(&mut self.has_arrivals);
-        let any = self.attend_rounds(engine);
-        if any || has_arrivals {
-            // What has completed may be what another thread sleeps for.
-            self.event_count.turn();
-        }
-        any
     }
 
     fn attend_rounds<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
@@ -185,11 +197,6 @@ impl Core {
         }
         self.held_back = true;
         any
-    }
-
-    /// When something has to happen by itself.
-    pub(crate) fn wake_at(&self) -> Option<Time> {
-        self.wake_at
     }
 
     // --- what has completed below
@@ -258,24 +265,6 @@ impl Core {
             // without a word.)
             self.break_link(key);
         }
-    }
-
-    /// A packet has come on this connection, and stands somewhere for a moment. Returns whether it was taken; else it must come as those do for which there are receive requests.
-    pub(crate) fn take_arrival(&mut self, key: LinkKey, queue_pair: &Arc<QueuePair>, packet: &[u8], now: Time) -> bool {
-        self.has_arrivals = true;
-        // What came before it goes before it.
-        self.take_completions(now);
-        let Some(link) = self.links.get(key.0).filter(|link| link.takes(queue_pair, packet.len())) else {
-            return false;
-        };
-        if !link.is_heard() {
-            return true;
-        }
-        if self.machine.handle_packet(link.peer, packet, now, &mut self.host).is_err() {
-            // As above.
-            self.break_link(key);
-        }
-        true
     }
 
     pub(super) fn break_link(&mut self, key: LinkKey) {
@@ -385,6 +374,43 @@ impl Core {
 
     // --- what the application asks for
 
+    /// The number of the peer with this address, which is new or known.
+    pub(crate) fn find_peer(&mut self, address: &Address) -> Result<PeerId, EndpointError> {
+        self.host.peers.find_or_add(address)
+    }
+
+    pub(crate) fn peer_address(&self, peer: PeerId) -> Option<Address> {
+        self.host.peers.get(peer).map(|peer| peer.address.clone())
+    }
+
+    /// The oldest unexpected message that matches. With `claim` it is set aside under that number.
+    pub(crate) fn peek(&mut self, source: Option<PeerId>, matching: Option<Match>, claim: Option<u64>) -> Option<Peek> {
+        self.machine.peek(source, matching, claim)
+    }
+
+    /// Throws away the oldest unexpected message that matches.
+    pub(crate) fn discard<N: Network, C: Clock>(
+        &mut self,
+        source: Option<PeerId>,
+        matching: Option<Match>,
+        engine: &mut Engine<N, C>,
+    ) -> Option<Peek> {
+        let found = self.machine.discard(source, matching, &mut self.host);
+        self.flush(engine);
+        found
+    }
+
+    /// Throws away the message that was set aside under this number.
+    pub(crate) fn discard_claimed<N: Network, C: Clock>(
+        &mut self,
+        claim: u64,
+        engine: &mut Engine<N, C>,
+    ) -> Result<Peek, EndpointError> {
+        let found = self.machine.discard_claimed(claim, &mut self.host);
+        self.flush(engine);
+        found.ok_or(EndpointError::NotClaimed(claim))
+    }
+
     /// Checks what all requests to a peer have in common, and counts one more.
     fn admit(&mut self, peer: PeerId) -> Result<(), EndpointError> {
         if self.closing {
@@ -403,7 +429,7 @@ impl Core {
         Ok(())
     }
 
-    pub(super) fn send<N: Network, C: Clock>(
+    pub(crate) fn send<N: Network, C: Clock>(
         &mut self,
         mut post: SendPost,
         engine: &mut Engine<N, C>,
@@ -452,7 +478,7 @@ impl Core {
         link.burst.1 > BURST && !link.burst.1.is_multiple_of(TOGETHER)
     }
 
-    pub(super) fn receive<N: Network, C: Clock>(
+    pub(crate) fn receive<N: Network, C: Clock>(
         &mut self,
         post: ReceivePost,
         claim: Option<u64>,
@@ -483,7 +509,7 @@ impl Core {
         Ok(())
     }
 
-    pub(super) fn transfer<N: Network, C: Clock>(
+    pub(crate) fn transfer<N: Network, C: Clock>(
         &mut self,
         mut post: TransferPost,
         reads: bool,
@@ -499,7 +525,7 @@ impl Core {
         if !post.pieces.is_empty() && sum != Some(length) {
             return Err(EndpointError::Invalid("the pieces of the peer's memory have another length than this side's"));
         }
-        let past = |place: crate::RemotePlace, length| weft_base::passes_end(place.offset, length);
+        let past = |place: super::request::RemotePlace, length| weft_base::passes_end(place.offset, length);
         let is_past = if post.pieces.is_empty() {
             past(post.place, length)
         } else {
@@ -522,7 +548,7 @@ impl Core {
         Ok(())
     }
 
-    pub(super) fn atomic<N: Network, C: Clock>(
+    pub(crate) fn atomic<N: Network, C: Clock>(
         &mut self,
         post: AtomicPost,
         engine: &mut Engine<N, C>,
@@ -538,9 +564,48 @@ impl Core {
         Ok(())
     }
 
-    pub(super) fn cancel(&mut self, context: u64) -> bool {
+    pub(crate) fn cancel(&mut self, context: u64) -> bool {
         self.machine.cancel_receive(|receive| receive.context == context, &mut self.host)
             || self.machine.cancel_send(|send| send.context == context, &mut self.host)
+    }
+}
+
+impl Upper for Core {
+    /// Does what there is to do. Returns whether there was anything.
+    fn attend<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+        if !self.has_work(engine.now()) {
+            return false;
+        }
+        let has_arrivals = core::mem::take(&mut self.has_arrivals);
+        let any = self.attend_rounds(engine);
+        if any || has_arrivals {
+            // What has completed may be what another thread sleeps for.
+            self.event_count.turn();
+        }
+        any
+    }
+
+    /// When something has to happen by itself.
+    fn wake_at(&self) -> Option<Time> {
+        self.wake_at
+    }
+
+    /// A packet has come on this connection, and stands somewhere for a moment. Returns whether it was taken; else it must come as those do for which there are receive requests.
+    fn take_arrival(&mut self, key: LinkKey, queue_pair: &Arc<QueuePair>, packet: &[u8], now: Time) -> bool {
+        self.has_arrivals = true;
+        // What came before it goes before it.
+        self.take_completions(now);
+        let Some(link) = self.links.get(key.0).filter(|link| link.takes(queue_pair, packet.len())) else {
+            return false;
+        };
+        if !link.is_heard() {
+            return true;
+        }
+        if self.machine.handle_packet(link.peer, packet, now, &mut self.host).is_err() {
+            // As above.
+            self.break_link(key);
+        }
+        true
     }
 }
 
@@ -550,4 +615,15 @@ fn check_injected(inject: bool, length: usize, settings: &EndpointSettings) -> R
         return Err(EndpointError::TooLong { what: "an injected message", length: length as u64, most });
     }
     Ok(())
+}
+
+fn address_of(id: u64, local: SocketAddr, ways: &[IpAddr]) -> Address {
+    let mut all: ArrayVec<SocketAddr, MAX_ADDRESSES> = ArrayVec::new();
+    for way in ways.iter().take(MAX_ADDRESSES) {
+        all.push(SocketAddr::new(*way, local.port()));
+    }
+    if all.is_empty() {
+        all.push(local);
+    }
+    Address { id: id.max(1), ways: all }
 }

@@ -3,6 +3,7 @@
 use slotmap::DefaultKey;
 use weft_base::{Clock, Network, PeerId};
 
+use super::Engine;
 use super::core::Core;
 use super::host::{Outbound, injected_bytes};
 use super::link::{Link, Phase};
@@ -10,23 +11,22 @@ use super::peers::Peer;
 use super::request::{Completed, EndpointFailure, Event, SendPost, Undelivered};
 use super::transfer::{Transfer, Work};
 use crate::connection::Ending;
-use crate::engine::Engine;
 
 impl Core {
     /// From here on the application asks for nothing more. What fails is counted.
-    pub(super) fn begin_close(&mut self) {
+    pub(crate) fn begin_close(&mut self) {
         self.host.undelivered = Some(Undelivered::default());
     }
 
     /// Whether something that was accepted has not gone out, to peers that are connected and to those that are yet to be. What is laid out goes
     /// before a graceful end. A message of which the peer knows, and which waits for its program to receive it, is owed only if it is kept here.
     /// To callers of whom the application knows nothing, nothing is owed: they may be strangers who want to keep the endpoint open.
-    pub(super) fn owes(&self) -> bool {
+    pub(crate) fn owes(&self) -> bool {
         self.leaves_undone(|peer| self.is_known(peer), Outbound::is_kept)
     }
 
     /// Whether nothing at all is under way that this side has begun, or is to answer.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         !self.leaves_undone(|_| true, |_| true)
     }
 
@@ -45,17 +45,17 @@ impl Core {
     }
 
     /// What has not been delivered since closing began.
-    pub(super) fn undelivered(&mut self) -> Option<Undelivered> {
+    pub(crate) fn undelivered(&mut self) -> Option<Undelivered> {
         self.host.undelivered.take().filter(|undelivered| undelivered.requests > 0)
     }
 
     /// Whether there is no connection, and nothing to be done with one.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.links.iter().next().is_none() && self.host.listed.is_empty() && self.host.to_connect.is_empty()
     }
 
     /// Ends all connections gracefully.
-    pub(super) fn begin_end<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) {
+    pub(crate) fn begin_end<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) {
         self.closing = true;
         engine.remove_listener(self.listener);
         for place in self.places() {
@@ -64,13 +64,13 @@ impl Core {
     }
 
     /// Whether all connections have ended, or with `known` those with peers that the application knows of.
-    pub(super) fn has_ended(&self, known: bool) -> bool {
+    pub(crate) fn has_ended(&self, known: bool) -> bool {
         let counts = |link: &Link| !known || self.is_known(link.peer);
         self.links.iter().all(|(_, link)| !counts(link) || link.queue_pair.state().has_ended())
     }
 
     /// Ends what is left: everything under way fails.
-    pub(super) fn end<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) {
+    pub(crate) fn end<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) {
         for place in self.places() {
             engine.end_connection(place, Ending::Abrupt);
         }

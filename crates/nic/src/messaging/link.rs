@@ -11,20 +11,10 @@ use weft_wire::message::Hello;
 
 use super::peers::Origin;
 use super::request::Address;
+use crate::ids::{LinkKey, UpperId};
 use crate::queues::completion_queue::{CompletionQueue, QueuePairNumber, WorkCompletion};
 use crate::queues::event_count::EventCount;
 use crate::queues::queue_pair::{QueuePair, QueuePairAttributes};
-
-/// Names a connection of an endpoint: its place in the list of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct LinkKey(pub(super) u32);
-
-/// Whose queue pair it is: the endpoint, by its number in the engine, and its connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct UpperId {
-    pub(crate) endpoint: usize,
-    pub(crate) link: LinkKey,
-}
 
 /// What a work request of an endpoint is for. Stands in its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

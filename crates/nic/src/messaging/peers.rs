@@ -5,9 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use weft_base::PeerId;
 
-use super::link::LinkKey;
 use super::request::{Address, Attempt, EndpointError, EndpointFailure};
 use super::transfer::Work;
+use crate::ids::LinkKey;
 
 /// A peer.
 pub(super) struct Peer {
@@ -138,7 +138,7 @@ impl Peers {
         }
         if self.all.len() >= self.most {
             let limit = self.most as u64;
-            return Err(crate::Error::Limit { name: "peers", limit }.into());
+            return Err(crate::error::Error::Limit { name: "peers", limit }.into());
         }
         Ok(self.add(address.clone()))
     }
@@ -256,7 +256,7 @@ impl Peers {
     pub(super) fn add_caller(&mut self, address: Address) -> Result<PeerId, EndpointError> {
         if self.all.len() >= self.most {
             let limit = self.most as u64;
-            return Err(crate::Error::Limit { name: "peers", limit }.into());
+            return Err(crate::error::Error::Limit { name: "peers", limit }.into());
         }
         let peer = self.add(address);
         self.all[peer.0 as usize].is_named = false;

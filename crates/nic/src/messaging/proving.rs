@@ -7,15 +7,16 @@ use weft_base::{Clock, Network, PeerId};
 use weft_message::Decision;
 use weft_wire::message::{Confirmation, Hello, PROOF_LENGTH, Refusal, Verdict};
 
+use super::Engine;
 use super::connect::{ASKED_TIMES, WORKER};
 use super::core::Core;
-use super::link::{Answered, LinkKey, Phase, Proving};
+use super::link::{Answered, Phase, Proving};
 use super::peers::{Caller, Origin};
 use super::request::{Address, AttemptFailure};
 use crate::connection::Ending;
-use crate::engine::Engine;
 use crate::engine::listening::{RequestInfo, RequestKey};
 use crate::error::ConnectionError;
+use crate::ids::LinkKey;
 use crate::queues::queue_pair::ConnectionInfo;
 
 /// The most callers that have been answered and have yet to prove something. Further ones wait to be answered; they

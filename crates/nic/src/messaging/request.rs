@@ -9,7 +9,7 @@ use weft_base::{PeerId, Stag};
 use weft_memory::{Buffer, Combine, Element, IoBuffer};
 pub use weft_message::{Match, Peek};
 
-use crate::ConnectionError;
+use crate::error::ConnectionError;
 
 /// The most ways to reach one endpoint.
 pub const MAX_ADDRESSES: usize = 4;
@@ -425,7 +425,7 @@ pub enum EndpointError {
     /// The endpoint is closed.
     Closed,
     /// The NIC.
-    Nic(crate::Error),
+    Nic(crate::error::Error),
 }
 
 impl fmt::Display for AttemptFailure {
@@ -521,8 +521,8 @@ impl fmt::Display for EndpointError {
 
 impl core::error::Error for EndpointError {}
 
-impl From<crate::Error> for EndpointError {
-    fn from(error: crate::Error) -> Self {
+impl From<crate::error::Error> for EndpointError {
+    fn from(error: crate::error::Error) -> Self {
         Self::Nic(error)
     }
 }

@@ -3,13 +3,14 @@
 use weft_base::{Clock, Network, PeerId, Time};
 use weft_rdmap::SendRequest;
 
+use super::Engine;
 use super::core::Core;
 use super::host::send_of;
-use super::link::{Link, LinkKey, Phase, Purpose};
+use super::link::{Link, Phase, Purpose};
 use super::request::EndpointFailure;
 use super::transfer::{Transfer, Work};
 use crate::connection::Passed;
-use crate::engine::Engine;
+use crate::ids::LinkKey;
 
 impl Core {
     /// Posts what is to be posted, and has the engine send it.

@@ -8,7 +8,7 @@ use weft_rdmap::{MAX_INLINE, Operation, Payload, RemoteTarget, Status, StreamErr
 use weft_wire::rdmap::AtomicCode;
 
 use super::request::{AtomicPost, Completed, EndpointFailure, Level, RemotePiece, RemotePlace, SendPost, TransferPost};
-use crate::ConnectionError;
+use crate::error::ConnectionError;
 
 /// Long transfers are cut into requests of so many bytes.
 const PIECE: u64 = 1 << 30;

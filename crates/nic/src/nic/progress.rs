@@ -6,8 +6,9 @@ use core::time::Duration;
 use weft_base::{Clock, Network, Time};
 
 use super::Nic;
+use crate::ids::Runner;
 use crate::progress::spin::{Next, SpinPolicy};
-use crate::progress::worker::{Ran, Runner};
+use crate::progress::worker::Ran;
 #[cfg(doc)]
 use crate::settings::Progress;
 use crate::settings::Split;

@@ -1,7 +1,6 @@
 //! Who runs an engine: calling threads and the NIC's own, the hand-over between them, and how long each spins before
 //! it sleeps.
 
-pub(crate) mod doorbell;
 pub(crate) mod handover;
 pub(crate) mod spin;
 pub(crate) mod worker;

@@ -10,19 +10,13 @@ use slotmap::DefaultKey;
 use weft_base::{Clock, Network, Time, Waker, Watch};
 
 use crate::counters::Board;
-use crate::engine::Engine;
-use crate::progress::doorbell::Doorbell;
+use crate::engine::doorbell::Doorbell;
+use crate::engine::{Engine, Upper};
+use crate::ids::Runner;
 use crate::progress::handover::{Event, Flag as _, Handover, Hold, Seat, SomethingToDo};
 use crate::progress::spin::{Next, SpinPolicy};
 use crate::queues::event_count::EventCount;
 use crate::settings::{Progress, Settings};
-
-/// Where a connection is: which engine has it, under which key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) worker: usize,
-    pub(crate) key: DefaultKey,
-}
 
 /// The thread of a NIC looks after its callers so rarely that this is the cost of one timer in so many.
 const TIMERS_PER_LOOK: u32 = 200;
@@ -67,21 +61,10 @@ impl<C: Clock> Common<C> {
     }
 }
 
-/// Who runs an engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Runner {
-    /// A calling thread, for a moment.
-    Visitor,
-    /// A calling thread, for as long as it waits.
-    Waiter,
-    /// The NIC's thread.
-    Thread,
-}
-
 /// An engine and what stands around it.
-pub(crate) struct Worker<N: Network, C: Clock> {
+pub(crate) struct Worker<N: Network, C: Clock, U> {
     pub(crate) index: usize,
-    engine: Mutex<Engine<N, C>>,
+    engine: Mutex<Engine<N, C, U>>,
     pub(crate) doorbell: Arc<Doorbell>,
     watch: Arc<dyn Watch>,
     handover: Handover,
@@ -92,10 +75,10 @@ pub(crate) struct Worker<N: Network, C: Clock> {
     pub(crate) common: Arc<Common<C>>,
 }
 
-impl<N: Network, C: Clock> Worker<N, C> {
+impl<N: Network, C: Clock, U: Upper> Worker<N, C, U> {
     pub(crate) fn new(
         index: usize,
-        engine: Engine<N, C>,
+        engine: Engine<N, C, U>,
         doorbell: Arc<Doorbell>,
         watch: Arc<dyn Watch>,
         common: Arc<Common<C>>,
@@ -107,7 +90,7 @@ impl<N: Network, C: Clock> Worker<N, C> {
     }
 
     /// A calling thread takes the engine, if nobody has it.
-    pub(crate) fn visit(&self, runner: Runner) -> Option<Held<'_, N, C>> {
+    pub(crate) fn visit(&self, runner: Runner) -> Option<Held<'_, N, C, U>> {
         self.announce();
         let guard = self.engine.try_lock()?;
         let mut held = Held::new(guard, self, runner);
@@ -116,7 +99,7 @@ impl<N: Network, C: Clock> Worker<N, C> {
     }
 
     /// The engine, for a command of a calling thread: whoever runs the loop lets go of it for us.
-    pub(crate) fn command(&self) -> Held<'_, N, C> {
+    pub(crate) fn command(&self) -> Held<'_, N, C, U> {
         let _commander = self.doorbell.command();
         self.announce();
         let mut held = Held::new(self.engine.lock(), self, Runner::Visitor);
@@ -248,9 +231,9 @@ pub(crate) enum Ran {
     Tired,
 }
 
-impl<N: Network, C: Clock> Seat for Worker<N, C> {
+impl<N: Network, C: Clock, U: Upper> Seat for Worker<N, C, U> {
     type Hold<'a>
-        = WorkerGuard<'a, N, C>
+        = WorkerGuard<'a, N, C, U>
     where
         Self: 'a;
 
@@ -264,7 +247,7 @@ impl<N: Network, C: Clock> Seat for Worker<N, C> {
         (processor != NO_PROCESSOR && self.shares()).then_some(processor)
     }
 
-    fn try_take(&self) -> Option<WorkerGuard<'_, N, C>> {
+    fn try_take(&self) -> Option<WorkerGuard<'_, N, C, U>> {
         let guard = self.engine.try_lock()?;
         let mut held = Held::new(guard, self, Runner::Thread);
         held.look_at_clock();
@@ -277,13 +260,13 @@ impl<N: Network, C: Clock> Seat for Worker<N, C> {
 }
 
 /// The engine, held by its thread.
-pub(crate) struct WorkerGuard<'a, N: Network, C: Clock> {
-    held: Held<'a, N, C>,
-    worker: &'a Worker<N, C>,
+pub(crate) struct WorkerGuard<'a, N: Network, C: Clock, U: Upper> {
+    held: Held<'a, N, C, U>,
+    worker: &'a Worker<N, C, U>,
     spin_policy: SpinPolicy<'a>,
 }
 
-impl<N: Network, C: Clock> Hold for WorkerGuard<'_, N, C> {
+impl<N: Network, C: Clock, U: Upper> Hold for WorkerGuard<'_, N, C, U> {
     fn turn(&mut self) -> bool {
         let progress = self.held.turn();
         matches!(self.spin_policy.after_turn(progress, self.held.now()), Next::Look)
@@ -324,9 +307,9 @@ impl<N: Network, C: Clock> Hold for WorkerGuard<'_, N, C> {
 }
 
 /// The engine, held by this thread. Letting go wakes whoever waits for it.
-pub(crate) struct Held<'a, N: Network, C: Clock> {
-    guard: Option<MutexGuard<'a, Engine<N, C>>>,
-    worker: &'a Worker<N, C>,
+pub(crate) struct Held<'a, N: Network, C: Clock, U: Upper> {
+    guard: Option<MutexGuard<'a, Engine<N, C, U>>>,
+    worker: &'a Worker<N, C, U>,
     runner: Runner,
     /// This visit is the first for a while.
     beats: bool,
@@ -337,8 +320,8 @@ pub(crate) struct Held<'a, N: Network, C: Clock> {
 /// One visit in so many is measured, and counts for all of them.
 const MEASURED_VISITS: u32 = 64;
 
-impl<'a, N: Network, C: Clock> Held<'a, N, C> {
-    fn new(mut guard: MutexGuard<'a, Engine<N, C>>, worker: &'a Worker<N, C>, runner: Runner) -> Self {
+impl<'a, N: Network, C: Clock, U: Upper> Held<'a, N, C, U> {
+    fn new(mut guard: MutexGuard<'a, Engine<N, C, U>>, worker: &'a Worker<N, C, U>, runner: Runner) -> Self {
         let measured = match runner {
             Runner::Visitor => guard.count_visit().is_multiple_of(MEASURED_VISITS),
             Runner::Waiter | Runner::Thread => true,
@@ -388,21 +371,21 @@ impl<'a, N: Network, C: Clock> Held<'a, N, C> {
     }
 }
 
-impl<N: Network, C: Clock> Deref for Held<'_, N, C> {
-    type Target = Engine<N, C>;
+impl<N: Network, C: Clock, U: Upper> Deref for Held<'_, N, C, U> {
+    type Target = Engine<N, C, U>;
 
-    fn deref(&self) -> &Engine<N, C> {
+    fn deref(&self) -> &Engine<N, C, U> {
         self.guard.as_ref().expect("held until it is dropped")
     }
 }
 
-impl<N: Network, C: Clock> DerefMut for Held<'_, N, C> {
-    fn deref_mut(&mut self) -> &mut Engine<N, C> {
+impl<N: Network, C: Clock, U: Upper> DerefMut for Held<'_, N, C, U> {
+    fn deref_mut(&mut self) -> &mut Engine<N, C, U> {
         self.guard.as_mut().expect("held until it is dropped")
     }
 }
 
-impl<N: Network, C: Clock> Drop for Held<'_, N, C> {
+impl<N: Network, C: Clock, U: Upper> Drop for Held<'_, N, C, U> {
     fn drop(&mut self) {
         self.settle();
         let worker = self.worker;

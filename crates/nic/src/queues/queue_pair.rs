@@ -12,54 +12,13 @@ use weft_memory::{LocalRight, Registry};
 use weft_mpa::{Extensions, MarkerSpacing, Role};
 use weft_rdmap::{Completion, CompletionKind, Operation, ReceiveRequest, SendRequest, Status};
 
-use crate::connection::HostStage;
 use crate::error::{ConnectionError, PostError};
-use crate::messaging::UpperId;
-use crate::progress::worker::Place;
+use crate::ids::ConnectionHandle;
+use crate::ids::State;
+use crate::ids::UpperId;
 use crate::queues::completion_queue::{CompletionQueue, QueuePairNumber, WorkCompletion};
 use crate::queues::event_count::EventCount;
 use crate::queues::receive_queue::ReceiveQueue;
-
-/// Where a queue pair is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum State {
-    /// Made. Receives may be posted.
-    Idle = 0,
-    /// A connection is being set up.
-    Connecting = 1,
-    /// Connected: everything may be posted.
-    Ready = 2,
-    /// Closing: what was posted still goes out.
-    Closing = 3,
-    /// Ended as it should: one side closed, nothing was lost.
-    Closed = 4,
-    /// Ended by an error, which [`QueuePair::error`] tells.
-    Failed = 5,
-}
-
-impl State {
-    const ALL: [Self; 6] = [Self::Idle, Self::Connecting, Self::Ready, Self::Closing, Self::Closed, Self::Failed];
-
-    /// Whether the connection is over.
-    #[must_use]
-    pub const fn has_ended(self) -> bool {
-        matches!(self, Self::Closed | Self::Failed)
-    }
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Idle => "idle",
-            Self::Connecting => "connecting",
-            Self::Ready => "ready",
-            Self::Closing => "closing",
-            Self::Closed => "closed",
-            Self::Failed => "failed",
-        })
-    }
-}
 
 /// What the two ends of a connection have agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,9 +68,17 @@ pub struct QueuePairAttributes {
     pub shared_receives: Option<Arc<ReceiveQueue>>,
 }
 
+/// The stage of [`Split::Assist`](crate::Split::Assist) that a calling thread does when it posts.
+pub(crate) trait CallerStage: Send + Sync {
+    /// Does as much as there is room for. Returns whether the NIC's thread must be told.
+    fn work(&self, queue_pair: &QueuePair, registry: &Registry) -> bool;
+    /// Whether a calling thread that has time should go on.
+    fn is_unfinished(&self) -> bool;
+}
+
 struct Submission {
     requests: VecDeque<SendRequest>,
-    connection: Option<Place>,
+    connection: Option<ConnectionHandle>,
     rung: bool,
     open: bool,
 }
@@ -119,7 +86,7 @@ struct Submission {
 struct Life {
     info: Option<Arc<ConnectionInfo>>,
     error: Option<ConnectionError>,
-    host_stage: Option<Arc<HostStage>>,
+    caller_stage: Option<Arc<dyn CallerStage>>,
 }
 
 /// A queue pair.
@@ -177,7 +144,7 @@ impl QueuePair {
             state: AtomicU8::new(State::Idle as u8),
             agreed: AtomicU8::new(0),
             assists: AtomicBool::new(false),
-            life: Mutex::new(Life { info: None, error: None, host_stage: None }),
+            life: Mutex::new(Life { info: None, error: None, caller_stage: None }),
             event_count,
         }
     }
@@ -261,7 +228,7 @@ impl QueuePair {
         &self,
         registry: &Registry,
         requests: impl IntoIterator<Item = SendRequest>,
-    ) -> (usize, Option<PostError>, Option<Place>) {
+    ) -> (usize, Option<PostError>, Option<ConnectionHandle>) {
         let mut submission = self.submission.lock();
         let mut posted = 0;
         let mut failure = None;
@@ -330,13 +297,13 @@ impl QueuePair {
 
     // --- the engine's side
 
-    pub(crate) fn begin(&self, connection: Place) {
+    pub(crate) fn begin(&self, connection: ConnectionHandle) {
         self.submission.lock().connection = Some(connection);
         self.set_state(State::Connecting);
     }
 
     /// Its connection has another place now, unless it has ended.
-    pub(crate) fn move_to(&self, connection: Place) {
+    pub(crate) fn move_to(&self, connection: ConnectionHandle) {
         let mut submission = self.submission.lock();
         if submission.open {
             submission.connection = Some(connection);
@@ -357,7 +324,7 @@ impl QueuePair {
             .map_err(|state| State::ALL[usize::from(state)])
     }
 
-    pub(crate) fn connection(&self) -> Option<Place> {
+    pub(crate) fn connection(&self) -> Option<ConnectionHandle> {
         self.submission.lock().connection
     }
 
@@ -385,9 +352,9 @@ impl QueuePair {
     }
 
     /// The caller's stage, where the caller has one.
-    pub(crate) fn set_assistant(&self, host_stage: HostStage) {
+    pub(crate) fn set_caller_stage(&self, stage: Arc<dyn CallerStage>) {
         self.assists.store(true, Ordering::Release);
-        self.life.lock().host_stage = Some(Arc::new(host_stage));
+        self.life.lock().caller_stage = Some(stage);
     }
 
     /// Lets the calling thread do its stage. Returns whether the NIC's thread must be told.
@@ -395,14 +362,14 @@ impl QueuePair {
         if !self.assists.load(Ordering::Acquire) {
             return false;
         }
-        let host_stage = self.life.lock().host_stage.clone();
-        host_stage.is_some_and(|host_stage| host_stage.work(self, registry))
+        let caller_stage = self.life.lock().caller_stage.clone();
+        caller_stage.is_some_and(|caller_stage| caller_stage.work(self, registry))
     }
 
     /// Whether the calling thread has more of its stage to do.
     pub(crate) fn wants_assistance(&self) -> bool {
         self.assists.load(Ordering::Acquire)
-            && self.life.lock().host_stage.as_ref().is_some_and(|host_stage| host_stage.is_unfinished())
+            && self.life.lock().caller_stage.as_ref().is_some_and(|caller_stage| caller_stage.is_unfinished())
     }
 
     /// Moves what was posted since the last call to `take`.
@@ -467,7 +434,7 @@ impl QueuePair {
             }
         }
         self.assists.store(false, Ordering::Release);
-        self.life.lock().host_stage = None;
+        self.life.lock().caller_stage = None;
         self.set_state(state);
     }
 

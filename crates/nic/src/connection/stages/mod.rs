@@ -24,7 +24,7 @@ mod pipeline;
 mod protocol;
 mod sending;
 
-pub(crate) use host_stage::HostStage;
+pub(super) use host_stage::HostStage;
 pub(super) use incoming::Incoming;
 pub(super) use pipeline::{Broken, Pipeline};
 pub(super) use protocol::{Core, Protocol};

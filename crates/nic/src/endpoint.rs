@@ -1,0 +1,205 @@
+//! A message endpoint as the layers above hold it: each call takes the engine that the endpoint stands on.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+use std::sync::Arc;
+
+use weft_base::{Clock, DomainId, Network, PeerId};
+
+use crate::error::Error;
+use crate::ids::Runner;
+use crate::messaging::{
+    Address, AtomicPost, Completions, EndpointAttributes, EndpointEngine, EndpointError, EndpointSettings, Engine,
+    Match, Opening, Peek, ReceivePost, SendPost, TransferPost, Undelivered, offer,
+};
+use crate::nic::Nic;
+
+/// A message endpoint of a NIC.
+pub struct MessageEndpoint<N: Network, C: Clock> {
+    nic: Nic<N, C>,
+    number: usize,
+    address: Address,
+    linger: Option<Duration>,
+    closed: AtomicBool,
+}
+
+impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
+    /// Opens an endpoint whose peers reach memory of `domain`, and whose completions go to `completions`. `id` and `seed` should be random.
+    ///
+    /// # Errors
+    /// The address can't be used, or a limit is reached.
+    pub fn open(
+        nic: &Nic<N, C>,
+        domain: DomainId,
+        attributes: &EndpointAttributes,
+        (id, seed): (u64, u64),
+        completions: Arc<dyn Completions>,
+    ) -> Result<Self, Error> {
+        nic.check_owner()?;
+        let parts =
+            Opening { registry: nic.registry(), event_count: nic.event_count(), domain, offer: offer(nic.settings()) };
+        let (number, address) =
+            EndpointEngine::open_on(&mut nic.front().command(), parts, attributes, (id, seed), completions)?;
+        let linger = attributes.settings.linger;
+        Ok(Self { nic: nic.clone(), number, address, linger, closed: AtomicBool::new(false) })
+    }
+
+    /// Its address, for peers.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The number of the peer with this address, which is new or known.
+    ///
+    /// # Errors
+    /// The address has no way in it, or there are as many peers as there may be.
+    pub fn peer(&self, address: &Address) -> Result<PeerId, EndpointError> {
+        self.with(|core, _| core.find_peer(address))
+    }
+
+    /// The address of a peer.
+    #[must_use]
+    pub fn peer_address(&self, peer: PeerId) -> Option<Address> {
+        self.with(|core, _| Ok(core.peer_address(peer))).ok()?
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// The request was not taken, and there will be no completion.
+    pub fn send(&self, post: SendPost) -> Result<(), EndpointError> {
+        self.with(|core, engine| core.send(post, engine))
+    }
+
+    /// Posts a receive.
+    ///
+    /// # Errors
+    /// The request was not taken, and there will be no completion.
+    pub fn receive(&self, post: ReceivePost) -> Result<(), EndpointError> {
+        self.with(|core, engine| core.receive(post, None, engine))
+    }
+
+    /// Writes to a peer's memory.
+    ///
+    /// # Errors
+    /// The request was not taken, and there will be no completion.
+    pub fn write(&self, post: TransferPost) -> Result<(), EndpointError> {
+        self.with(|core, engine| core.transfer(post, false, engine))
+    }
+
+    /// Reads from a peer's memory.
+    ///
+    /// # Errors
+    /// The request was not taken, and there will be no completion.
+    pub fn read(&self, post: TransferPost) -> Result<(), EndpointError> {
+        self.with(|core, engine| core.transfer(post, true, engine))
+    }
+
+    /// Does an atomic operation on a peer's memory.
+    ///
+    /// # Errors
+    /// The request was not taken, and there will be no completion.
+    pub fn atomic(&self, post: AtomicPost) -> Result<(), EndpointError> {
+        self.with(|core, engine| core.atomic(post, engine))
+    }
+
+    /// The oldest message that matches and has come unexpected. With `claim` it is set aside under that number.
+    ///
+    /// # Errors
+    /// The endpoint is closed.
+    pub fn peek(
+        &self,
+        source: Option<PeerId>,
+        matching: Option<Match>,
+        claim: Option<u64>,
+    ) -> Result<Option<Peek>, EndpointError> {
+        self.with(|core, _| Ok(core.peek(source, matching, claim)))
+    }
+
+    /// Takes the oldest message that matches and throws it away.
+    ///
+    /// # Errors
+    /// The endpoint is closed.
+    pub fn discard(&self, source: Option<PeerId>, matching: Option<Match>) -> Result<Option<Peek>, EndpointError> {
+        self.with(|core, engine| Ok(core.discard(source, matching, engine)))
+    }
+
+    /// Receives a message that was set aside.
+    ///
+    /// # Errors
+    /// The request was not taken: nothing was set aside under this number, for example.
+    pub fn receive_claimed(&self, claim: u64, post: ReceivePost) -> Result<(), EndpointError> {
+        self.with(|core, engine| core.receive(post, Some(claim), engine))
+    }
+
+    /// Throws a message away that was set aside. Returns what it was.
+    ///
+    /// # Errors
+    /// Nothing was set aside under this number.
+    pub fn discard_claimed(&self, claim: u64) -> Result<Peek, EndpointError> {
+        self.with(|core, engine| core.discard_claimed(claim, engine))
+    }
+
+    /// Cancels the oldest receive with this context that no message has matched, or else the oldest send of which nothing was sent. It completes as
+    /// canceled. Returns whether there was one.
+    pub fn cancel(&self, context: u64) -> bool {
+        self.with(|core, _| Ok(core.cancel(context))).unwrap_or(false)
+    }
+
+    /// Whether it has no connection, and needs none now.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.with(|core, _| Ok(core.is_idle())).unwrap_or(true)
+    }
+
+    /// Closes it. What was accepted still goes out, to peers that are not connected yet too, and this waits until the peers' hosts have it
+    /// ([`EndpointSettings::linger`]); what is under way then fails.
+    ///
+    /// # Errors
+    /// Not everything was delivered.
+    pub fn close(&self) -> Result<(), Undelivered> {
+        if !self.nic.is_owner_process() || self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let untaken = self.linger.unwrap_or(EndpointSettings::UNTAKEN);
+        self.ask(|core, _| core.begin_close());
+        self.nic.wait_until_slowly(self.linger, || self.ask(|core, _| !core.owes()).unwrap_or(true));
+        self.nic.wait_until_slowly(Some(untaken), || self.ask(|core, _| core.is_quiet()).unwrap_or(true));
+        self.ask(|core, engine| core.begin_end(engine));
+        // A connection that waits for its peer to close ends by itself when the peer's host has everything.
+        self.nic.wait_until_slowly(self.linger, || self.ask(|core, _| core.has_ended(true)).unwrap_or(true));
+        self.nic.wait_until_slowly(Some(untaken), || self.ask(|core, _| core.has_ended(false)).unwrap_or(true));
+        self.ask(|core, engine| core.end(engine));
+        let undelivered = self.ask(|core, _| core.undelivered()).flatten();
+        let removed = self.nic.front().command().remove_endpoint(self.number);
+        drop(removed);
+        undelivered.map_or(Ok(()), Err)
+    }
+
+    /// Does something with the endpoint, and with what follows from it.
+    fn with<R>(
+        &self,
+        act: impl FnOnce(&mut EndpointEngine, &mut Engine<N, C>) -> Result<R, EndpointError>,
+    ) -> Result<R, EndpointError> {
+        if !self.nic.is_owner_process() {
+            return Err(Error::Forked.into());
+        }
+        if self.closed.load(Ordering::Acquire) {
+            return Err(EndpointError::Closed);
+        }
+        self.ask(act).unwrap_or(Err(EndpointError::Closed))
+    }
+
+    fn ask<R>(&self, act: impl FnOnce(&mut EndpointEngine, &mut Engine<N, C>) -> R) -> Option<R> {
+        let worker = self.nic.front();
+        // Where callers run the engine they take it if nobody has it; else its thread must be told, for it may sleep.
+        let visited = self.nic.settings().progress.caller_runs().then(|| worker.visit(Runner::Visitor)).flatten();
+        let mut held = visited.unwrap_or_else(|| worker.command());
+        let result = held.with_endpoint(self.number, act);
+        if held.beats() {
+            held.turn();
+        }
+        result
+    }
+}

@@ -1,0 +1,85 @@
+//! The rooms of this crate have floors: a room uses only rooms below it (`docs/architecture.md`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Every room, the lowest first: each may use those before it.
+const FLOORS: [&str; 11] = [
+    "settings",
+    "ids",
+    "error",
+    "counters",
+    "queues",
+    "connection",
+    "engine",
+    "progress",
+    "messaging",
+    "nic",
+    "endpoint",
+];
+
+/// The source files of a folder, and of those in it.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder of sources").map(|entry| entry.expect("an entry").path());
+    entries
+        .flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .collect()
+}
+
+/// The code of a file: no comments, and nothing that only the documentation uses.
+fn code(text: &str) -> String {
+    let mut code = String::new();
+    let mut lines = text.lines().map(|line| line.split("//").next().unwrap_or(""));
+    while let Some(line) = lines.next() {
+        if line.trim() == "#[cfg(doc)]" {
+            // A `use` may go over several lines.
+            while lines.next().is_some_and(|line| !line.trim_end().ends_with(';')) {}
+            continue;
+        }
+        code.push_str(line);
+        code.push('\n');
+    }
+    code
+}
+
+/// The words that follow `crate::` in some code.
+fn used(code: &str) -> impl Iterator<Item = &str> {
+    let word = |rest: &str| rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+    // `weft_base::…` and the like end otherwise.
+    code.match_indices("crate::").filter(|(at, _)| !code[..*at].ends_with('_')).map(move |(at, found)| {
+        let rest = &code[at + found.len()..];
+        &rest[..word(rest)]
+    })
+}
+
+/// Which rooms each room uses.
+fn graph() -> BTreeMap<String, BTreeSet<String>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for path in sources(&root).into_iter().filter(|path| *path != root.join("lib.rs")) {
+        let inside = path.strip_prefix(&root).expect("a path below the root");
+        let room = inside.components().next().expect("a room").as_os_str().to_string_lossy();
+        let room = room.trim_end_matches(".rs").to_owned();
+        let text = code(&fs::read_to_string(&path).expect("a source file"));
+        let others = used(&text).filter(|other| *other != room).map(str::to_owned);
+        graph.entry(room.clone()).or_default().extend(others);
+    }
+    graph
+}
+
+#[test]
+fn a_room_uses_only_rooms_below_it() {
+    let graph = graph();
+    let rooms: BTreeSet<&str> = graph.keys().map(String::as_str).collect();
+    assert_eq!(rooms, BTreeSet::from(FLOORS), "each room has its floor in FLOORS");
+    let floor = |room: &str| FLOORS.iter().position(|other| *other == room);
+    let wrong: Vec<String> = graph
+        .iter()
+        .flat_map(|(room, others)| others.iter().map(move |other| (room, other)))
+        .filter(|(room, other)| floor(other).is_none_or(|below| Some(below) >= floor(room)))
+        .map(|(room, other)| format!("{room} uses {other}"))
+        .collect();
+    assert!(wrong.is_empty(), "not below, or not a room (name the room, not what lib.rs makes public): {wrong:#?}");
+}
