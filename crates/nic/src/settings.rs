@@ -79,8 +79,6 @@ pub enum Verify {
     /// Until the CRC was good such bytes count for nothing, and a bad one ends the stream.
     #[default]
     LargeInPlace,
-    /// Large frames as in `LargeInPlace`; staged frames are copied and checked in one pass over the cache.
-    InOnePass,
 }
 
 /// Settings of a NIC.

@@ -33,7 +33,7 @@ pub fn run_hostile(bytes: &[u8]) -> Result<(), String> {
     let bit = |n: u8| switches >> n & 1 == 1;
     let world = World::new(u64::from(switches), Behaviour::default());
     let settings = Settings {
-        verify: if bit(0) { Verify::InOnePass } else { Verify::LargeInPlace },
+        verify: if bit(0) { Verify::BeforePlace } else { Verify::LargeInPlace },
         direct_threshold: if bit(1) { 64 } else { 4096 },
         ..Settings::default()
     };

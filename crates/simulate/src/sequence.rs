@@ -51,7 +51,7 @@ pub fn run_sequence(bytes: &[u8]) -> Result<SequenceReport, String> {
     options.active.crc = bit(2);
     options.passive.crc = bit(2);
     options.passive.extensions.atomics_and_immediates = bit(3);
-    options.settings.verify = if bit(4) { weft_nic::Verify::InOnePass } else { weft_nic::Verify::LargeInPlace };
+    options.settings.verify = if bit(4) { weft_nic::Verify::BeforePlace } else { weft_nic::Verify::LargeInPlace };
     options.settings.direct_threshold = if bit(5) { 500 } else { 32 * 1024 };
     let splits = script.byte();
     options.splits = [splits, splits >> 2].map(|bits| Split::ALL[usize::from(bits & 3)]);

@@ -73,7 +73,7 @@ fn the_data_path_allocates_nothing_once_it_is_warm() {
     for kind in plain.into_iter().chain(Kind::paths()) {
         for (verify, markers) in [
             (Verify::LargeInPlace, None),
-            (Verify::InOnePass, None),
+            (Verify::LargeInPlace, Some(MarkerSpacing::Standard)),
             (Verify::BeforePlace, Some(MarkerSpacing::Standard)),
         ] {
             let context = Context::with_settings(Settings { verify, ..kind.settings() }).unwrap();

@@ -14,8 +14,6 @@ pub(crate) enum Verify {
     BeforePlace,
     /// Large frames are read into place and checked there
     LargeInPlace,
-    /// The same, and small frames are copied and checked in one pass
-    InOnePass,
 }
 
 /// How long frames may be.
@@ -163,7 +161,7 @@ pub(crate) mod tests {
         assert_eq!(with("markers=on:crc=off"), Ok(Stack { crc: Switch::Off, markers: Markers::On, ..plain }));
         assert_eq!(with("markers=512").unwrap().markers, Markers::On);
         assert_eq!(with("markers=2K").unwrap().markers, Markers::Every2K);
-        assert_eq!(with("verify=in-one-pass"), Ok(Stack { verify: Verify::InOnePass, ..plain }));
+        assert_eq!(with("verify=before-place"), Ok(Stack { verify: Verify::BeforePlace, ..plain }));
         assert_eq!(with("fpdu=path"), Ok(Stack { fpdu: Fpdu::Path, ..plain }));
         assert_eq!(with("engines=2:away=50"), Ok(Stack { engines: 2, away: Some(50), ..plain }));
         assert_eq!(with("short=descriptor"), Ok(Stack { short: Short::Descriptor, ..plain }));
@@ -173,7 +171,7 @@ pub(crate) mod tests {
     fn what_is_not_there_is_refused_by_name() {
         assert!(with("fast").unwrap_err().contains("\"fast\""));
         assert!(with("speed=on").unwrap_err().contains("\"speed\""));
-        assert!(with("verify=never").unwrap_err().contains("in-one-pass"));
+        assert!(with("verify=never").unwrap_err().contains("large-in-place"));
         assert!(with("engines=many").unwrap_err().contains("number"));
     }
 

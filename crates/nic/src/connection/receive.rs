@@ -203,12 +203,10 @@ impl Running {
 
     /// A whole frame is staged: check it, copy it to its place, count it.
     fn place(&mut self, head: &FrameHead, frame: &Frame<'_>, bytes: &[u8], cx: &mut Context<'_>) -> Result<(), Stop> {
-        let in_one_pass = match cx.settings.verify {
-            Verify::BeforePlace => false,
-            Verify::InOnePass => true,
-            // Its payload is cut by markers, so it can't be read straight into place; all else is as if it were.
-            Verify::LargeInPlace => head.ulpdu_length >= cx.settings.direct_threshold && frame.contiguous().is_none(),
-        };
+        // Markers cut its payload, so it can't be read straight into place; all else is as if it were.
+        let in_one_pass = cx.settings.verify == Verify::LargeInPlace
+            && head.ulpdu_length >= cx.settings.direct_threshold
+            && frame.contiguous().is_none();
         if !in_one_pass || self.verdict_pending {
             frame.verify()?;
         }

@@ -42,7 +42,6 @@ impl Settings {
             verify: match self.0.verify {
                 Verify::BeforePlace => verbs::Verify::BeforePlace,
                 Verify::LargeInPlace => verbs::Verify::LargeInPlace,
-                Verify::InOnePass => verbs::Verify::InOnePass,
             },
             ..usual
         }
