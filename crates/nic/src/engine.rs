@@ -75,6 +75,15 @@ pub(crate) struct Route {
     pub(crate) remote: SocketAddr,
 }
 
+/// How long a connection that is opened here is waited for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Patience {
+    /// For how long, if not as the settings say.
+    pub(crate) timeout: Option<Duration>,
+    /// That counts for the peer's host alone: once it has taken the stream its program may take as long as that host answers.
+    pub(crate) for_program: bool,
+}
+
 /// All connections and listeners of a NIC, and the loop that moves them.
 pub(crate) struct Engine<N: Network, C: Clock, U> {
     pub(crate) network: N,

@@ -18,7 +18,7 @@ use crate::connection::{Ending, within_limits};
 use crate::counters::{Board, Counters};
 use crate::engine::doorbell::Doorbell;
 use crate::engine::listening::{RequestInfo, RequestKey, Waiting};
-use crate::engine::{Engine, Route};
+use crate::engine::{Engine, Patience, Route};
 use crate::error::{Error, PostError, PostFailure};
 use crate::ids::ConnectionHandle;
 use crate::ids::State;
@@ -274,7 +274,8 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
         queue_pair.claim().map_err(|state| Error::State { state, wanted: "idle" })?;
         let worker = self.least_loaded();
         let route = Route { local, remote };
-        let connected = worker.command().connect(worker.index, queue_pair, route, (initiator, request), None);
+        let connected =
+            worker.command().connect(worker.index, queue_pair, route, (initiator, request), Patience::default());
         if connected.is_err() {
             queue_pair.reset();
         }

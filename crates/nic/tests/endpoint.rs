@@ -1,84 +1,22 @@
 //! Message endpoints in virtual time: who connects to whom, in which order things happen, and what becomes of requests when a connection ends.
 
+mod side;
+
 use core::time::Duration;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use parking_lot::Mutex;
-use weft_base::{DomainId, MessageNumber, PeerId, Stag};
-use weft_memory::{Access, Combine, Element, Region};
+use side::{LIMIT, Side, WINDOW, connect, run};
+use weft_base::{MessageNumber, PeerId, Stag};
+use weft_memory::{Combine, Element};
 use weft_mpa::{Extensions, Initiator, Offer};
 use weft_nic::{
-    Address, AtomicPost, Completed, Completions, ConnectionError, EndpointAttributes, EndpointError, EndpointFailure,
-    EndpointSettings, Event, Level, Match, MessageEndpoint, Progress, ReceivePost, RemotePlace, SendPost, Settings,
-    TransferPost,
+    Address, AtomicPost, Completed, ConnectionError, EndpointError, EndpointFailure, EndpointSettings, Event, Level,
+    Match, ReceivePost, RemotePlace, SendPost, TransferPost,
 };
-use weft_simulate::{Behaviour, RawPeer, SimulatedClock, SimulatedNetwork, SimulatedNic, World};
+use weft_simulate::{Behaviour, RawPeer, World};
 use weft_wire::ddp::{Header, Target};
 use weft_wire::message::Hello;
 use weft_wire::rdmap::{Control, Opcode};
-
-/// Virtual time in which everything here happens.
-const LIMIT: Duration = Duration::from_secs(100);
-const WINDOW: usize = 4096;
-
-#[derive(Default)]
-struct Inbox(Mutex<Vec<Event>>);
-
-impl Completions for Inbox {
-    fn complete(&self, event: Event) {
-        self.0.lock().push(event);
-    }
-}
-
-/// An endpoint on a NIC of its own, with a window that peers may use.
-struct Side {
-    nic: SimulatedNic,
-    domain: DomainId,
-    endpoint: MessageEndpoint<SimulatedNetwork, SimulatedClock>,
-    window: Region,
-    inbox: Arc<Inbox>,
-}
-
-impl Side {
-    fn open(world: &World, id: u64, messages: weft_message::Settings) -> Self {
-        Self::with(world, id, EndpointSettings { messages, ..EndpointSettings::default() })
-    }
-
-    fn with(world: &World, id: u64, settings: EndpointSettings) -> Self {
-        let nic = world.nic(Settings { progress: Progress::Caller, ..Settings::default() });
-        let domain = nic.registry().allocate_domain().unwrap();
-        let exposed = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
-        let window = nic.registry().register_zeroed(domain, WINDOW, exposed, 0).unwrap();
-        let inbox = Arc::new(Inbox::default());
-        let settings = EndpointSettings { linger: Some(Duration::ZERO), ..settings };
-        let bind = SocketAddr::from(([10, 0, 0, 1], 500 + id as u16));
-        let attributes = EndpointAttributes { settings, ..EndpointAttributes::at(bind) };
-        let completions = Arc::clone(&inbox) as Arc<dyn Completions>;
-        let endpoint = MessageEndpoint::open(&nic, domain, &attributes, (id, id), completions).unwrap();
-        Self { nic, domain, endpoint, window, inbox }
-    }
-
-    fn peer(&self, other: &Self) -> PeerId {
-        self.endpoint.peer(other.endpoint.address()).unwrap()
-    }
-
-    fn place(&self, offset: u64) -> RemotePlace {
-        RemotePlace { stag: self.window.stag(), offset }
-    }
-
-    fn count(&self) -> usize {
-        self.inbox.0.lock().len()
-    }
-
-    fn take(&self) -> Vec<Event> {
-        core::mem::take(&mut *self.inbox.0.lock())
-    }
-
-    fn word(&self) -> u64 {
-        u64::from_ne_bytes(self.window.to_vec()[..8].try_into().unwrap())
-    }
-}
 
 fn two(messages: weft_message::Settings) -> (World, Side, Side) {
     let world = World::new(1, Behaviour { delay: Duration::from_micros(10), ..Behaviour::default() });
@@ -89,23 +27,6 @@ fn two(messages: weft_message::Settings) -> (World, Side, Side) {
 
 fn usual() -> (World, Side, Side) {
     two(weft_message::Settings::default())
-}
-
-/// Runs both until each has so many completions.
-fn run(world: &World, sides: [&Side; 2], counts: [usize; 2]) {
-    let done = || sides[0].count() >= counts[0] && sides[1].count() >= counts[1];
-    let nics = [&sides[0].nic, &sides[1].nic];
-    assert!(world.run(&nics, LIMIT, done), "{:?} of {counts:?}: {:?}", sides.map(Side::count), sides.map(Side::take));
-}
-
-/// One message, so that the two are connected.
-fn connect(world: &World, from: &Side, to: &Side) -> PeerId {
-    let peer = from.peer(to);
-    to.endpoint.receive(ReceivePost::new(vec![0; 8])).unwrap();
-    from.endpoint.send(SendPost::new(peer, vec![7; 8])).unwrap();
-    run(world, [from, to], [1, 1]);
-    assert!(from.take().iter().chain(&to.take()).all(|event| event.outcome == Ok(())));
-    peer
 }
 
 fn atomic(peer: PeerId, place: RemotePlace, operation: Combine, operand: u64, context: u64) -> AtomicPost {

@@ -26,7 +26,13 @@ const START_BYTES: usize = 1024;
 /// How far a start-up has come.
 pub(crate) enum Start {
     /// The port is being connected; then the request goes out.
-    Connecting { queue_pair: Arc<QueuePair>, initiator: Initiator, request: Box<StartFrame> },
+    Connecting {
+        queue_pair: Arc<QueuePair>,
+        initiator: Initiator,
+        request: Box<StartFrame>,
+        /// From then on there is no clock: the peer's program may be stopped while its host answers.
+        waits_for_program: bool,
+    },
     /// The request is out; the reply is awaited.
     Requesting { queue_pair: Arc<QueuePair>, initiator: Initiator },
     /// A request is awaited.
@@ -64,7 +70,18 @@ impl<P: Port> Connection<P> {
         request: StartFrame,
         deadline: Time,
     ) -> Self {
-        Self::new(port, Start::Connecting { queue_pair, initiator, request: Box::new(request) }, deadline)
+        let request = Box::new(request);
+        let start = Start::Connecting { queue_pair, initiator, request, waits_for_program: false };
+        Self::new(port, start, deadline)
+    }
+
+    /// The deadline is for the peer's host alone. When that has taken the stream its program may take as long as it likes: the port tells when the host
+    /// answers no more ([`Port::check_peer`]).
+    pub(crate) fn waiting_for_program(mut self) -> Self {
+        if let Phase::Start(Start::Connecting { waits_for_program, .. }) = &mut self.phase {
+            *waits_for_program = true;
+        }
+        self
     }
 
     /// A connection that a peer has begun.
@@ -100,8 +117,13 @@ impl<P: Port> Connection<P> {
             Ok(false) => Outcome::Idle,
             Ok(true) => {
                 let Phase::Start(start) = &mut self.phase else { return Outcome::Idle };
-                if let Start::Connecting { queue_pair, initiator, request } = core::mem::replace(start, Start::Moving) {
+                if let Start::Connecting { queue_pair, initiator, request, waits_for_program } =
+                    core::mem::replace(start, Start::Moving)
+                {
                     *start = Start::Requesting { queue_pair, initiator };
+                    if waits_for_program {
+                        self.deadline = None;
+                    }
                     self.queue_bytes(&request, cx);
                 }
                 match self.flush(cx) {

@@ -1,5 +1,6 @@
 //! How connections and listeners come to an engine, and leave it.
 
+use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use slotmap::{DefaultKey, Key};
 use weft_base::{Clock, Interest, Listener, Network, Port as _, PortError, PortOptions, Time, Token};
 use weft_mpa::{Initiator, Offer, StartFrame};
 
-use super::{Endpoint, Engine, Route, Upper};
+use super::{Endpoint, Engine, Patience, Route, Upper};
 use crate::connection::{Connection, Context, Ending, Outcome, within_limits};
 use crate::engine::listening::{Listening, PAUSE, RequestInfo, RequestKey, Waiting, Yielding};
 use crate::error::Error;
@@ -15,15 +16,19 @@ use crate::ids::ConnectionHandle;
 use crate::queues::queue_pair::QueuePair;
 
 impl<N: Network, C: Clock, U: Upper> Engine<N, C, U> {
-    pub(crate) fn add_connection(
+    /// Adds a connection that begins, with so much time as the settings say if not otherwise.
+    fn add_connection(
         &mut self,
+        timeout: Option<Duration>,
         make: impl FnOnce(&mut N, Time) -> Result<Connection<N::Port>, Error>,
     ) -> Result<DefaultKey, Error> {
         let limit = self.settings.limits.connections;
         if self.connections >= limit as usize {
             return Err(Error::Limit { name: "connections", limit: u64::from(limit) });
         }
-        let deadline = self.now + self.settings.start_timeout;
+        // Where nobody has been here for long it is later than at the last look.
+        self.look_at_clock();
+        let deadline = self.now + timeout.unwrap_or(self.settings.start_timeout);
         let connection = make(&mut self.network, deadline)?;
         let key = self.endpoints.insert(Endpoint::Connection(Box::new(connection)));
         self.connections += 1;
@@ -33,25 +38,24 @@ impl<N: Network, C: Clock, U: Upper> Engine<N, C, U> {
         Ok(key)
     }
 
-    /// Begins to connect a queue pair, which was claimed for it or is nobody else's. `sooner`: when to give up, if earlier than the settings say. Returns from
-    /// where it connects, if that is known.
+    /// Begins to connect a queue pair, which was claimed for it or is nobody else's. Returns from where it
+    /// connects, if that is known.
     pub(crate) fn connect(
         &mut self,
         worker: usize,
         queue_pair: &Arc<QueuePair>,
         route: Route,
         (initiator, request): (Initiator, StartFrame),
-        sooner: Option<Time>,
+        patience: Patience,
     ) -> Result<Option<SocketAddr>, Error> {
         let options = self.port_options(route.local);
         let mut local = None;
-        let key = self.add_connection(|network, deadline| {
+        let key = self.add_connection(patience.timeout, |network, deadline| {
             let port = network.connect(route.remote, options)?;
             local = port.local_address().ok();
-            let deadline = sooner.map_or(deadline, |sooner| sooner.min(deadline));
-            Ok(Connection::initiate(port, Arc::clone(queue_pair), initiator, request, deadline))
+            let connection = Connection::initiate(port, Arc::clone(queue_pair), initiator, request, deadline);
+            Ok(if patience.for_program { connection.waiting_for_program() } else { connection })
         })?;
-        self.note_deadline(sooner);
         queue_pair.begin(ConnectionHandle { worker, key });
         self.start_connection(key);
         Ok(local)
@@ -210,7 +214,7 @@ impl<N: Network, C: Clock, U: Upper> Engine<N, C, U> {
             };
             let remote = port.remote_address().ip();
             let offer = within_limits(&listening.offer, &self.settings);
-            let added = self.add_connection(|_, deadline| Ok(Connection::respond(port, key, offer, deadline)));
+            let added = self.add_connection(None, |_, deadline| Ok(Connection::respond(port, key, offer, deadline)));
             let Ok(connection) = added else { return self.look_again(key, now + PAUSE) };
             if let Some(Endpoint::Listener(listening)) = self.endpoints.get_mut(key) {
                 listening.begin(connection, remote, now);

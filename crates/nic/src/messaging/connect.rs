@@ -15,8 +15,8 @@ use super::link::{Link, Parts, Phase, Proving, Purpose};
 use super::peers::{Caller, Origin};
 use super::request::{Address, Attempt, AttemptFailure, Attempts, EndpointFailure};
 use crate::connection::{Ending, within_limits};
-use crate::engine::Route;
 use crate::engine::listening::{RequestInfo, RequestKey};
+use crate::engine::{Patience, Route};
 use crate::error::{ConnectionError, Error};
 use crate::ids::LinkKey;
 use crate::ids::State;
@@ -40,6 +40,9 @@ pub(crate) fn offer(settings: &Settings) -> Offer {
 
 /// A peer that has said that it is connecting to us is awaited so often, in the time that there is for connecting, and then we try again.
 const AWAITED_TIMES: u32 = 4;
+
+/// All ways are tried again, each for twice as long, so often; then for no longer.
+const MOST_DOUBLINGS: u32 = 3;
 
 /// A connection that stands has such a part of the time that there is for connecting to turn out dead, when somebody else wants its place.
 pub(super) const ASKED_TIMES: u32 = 8;
@@ -75,6 +78,7 @@ impl Core {
         }
         known.attempts.clear();
         known.times_awaited = 0;
+        known.rounds = 0;
         self.try_way(peer, 0, engine);
     }
 
@@ -83,18 +87,19 @@ impl Core {
         let Some(known) = self.host.peers.get(peer) else { return };
         let ways = known.address.ways.clone();
         for (way, remote) in ways.iter().enumerate().skip(first) {
-            let deadline = engine.now() + self.time_for_a_way(ways.len());
-            match self.start(peer, way, *remote, deadline, engine) {
+            match self.start(peer, way, *remote, engine) {
                 Ok(()) => return,
                 Err(error) => self.note_attempt(peer, None, *remote, AttemptFailure::Connection(error)),
             }
         }
-        self.give_up(peer);
+        self.give_up(peer, engine);
     }
 
-    /// How long one of so many ways to a peer is tried: all together get the time that there is for connecting.
-    fn time_for_a_way(&self, ways: usize) -> Duration {
-        self.settings.connect_timeout / ways.max(1) as u32
+    /// How long one of the ways to a peer is tried: all together get the time that there is for connecting, and more of it in each further round.
+    fn time_for_a_way(&self, peer: PeerId) -> Duration {
+        let Some(known) = self.host.peers.get(peer) else { return self.settings.connect_timeout };
+        let for_each = self.settings.connect_timeout / known.address.ways.len().max(1) as u32;
+        for_each.saturating_mul(1 << known.rounds.min(MOST_DOUBLINGS))
     }
 
     fn start<N: Network, C: Clock>(
@@ -102,15 +107,19 @@ impl Core {
         peer: PeerId,
         way: usize,
         remote: SocketAddr,
-        deadline: Time,
         engine: &mut Engine<N, C>,
     ) -> Result<(), ConnectionError> {
+        let patience = Patience {
+            timeout: Some(self.time_for_a_way(peer)),
+            // Where there are other ways this one may lead to somebody who never answers.
+            for_program: self.host.peers.get(peer).is_some_and(|known| known.address.ways.len() == 1),
+        };
         let key = self.add_link(peer, Phase::Opening(way)).map_err(|_| ConnectionError::Abandoned)?;
         let hello = bytes_of(&self.hello(self.host.peers.get(peer).map_or(0, |peer| peer.address.id)));
         let Some(link) = self.links.get_mut(key.0) else { return Ok(()) };
-        let started = Initiator::start(offer(&engine.settings), &hello).map_err(Error::Start).and_then(|start| {
-            engine.connect(WORKER, &link.queue_pair, Route { local: None, remote }, start, Some(deadline))
-        });
+        let started = Initiator::start(offer(&engine.settings), &hello)
+            .map_err(Error::Start)
+            .and_then(|start| engine.connect(WORKER, &link.queue_pair, Route { local: None, remote }, start, patience));
         let local = match started {
             Ok(local) => local,
             Err(error) => {
@@ -171,11 +180,16 @@ impl Core {
         }
     }
 
-    /// No way has led to a peer.
-    fn give_up(&mut self, peer: PeerId) {
+    /// No way has led to a peer. Where its host has taken the connection its program may be stopped, and answer later.
+    fn give_up<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
         let Some(known) = self.host.peers.get_mut(peer) else { return };
         known.link = None;
         known.awaited = false;
+        if !self.closing && known.attempts.iter().any(is_silent) {
+            known.attempts.clear();
+            known.rounds += 1;
+            return self.try_way(peer, 0, engine);
+        }
         let attempts = Attempts(core::mem::take(&mut known.attempts));
         self.fail_all(peer, EndpointFailure::Unreachable(attempts.into()), true);
     }
@@ -185,7 +199,7 @@ impl Core {
         let mut any = false;
         for key in core::mem::take(&mut self.opening) {
             let Some(link) = self.links.get(key.0) else { continue };
-            if matches!(link.proving, Some(Proving::Confirmed { .. }))
+            if matches!(link.proving, Some(Proving::Confirmed(_)))
                 && (!link.early.is_empty() || !link.queue_pair.state().has_ended())
             {
                 any |= self.hear_verdict(key, engine);
@@ -212,7 +226,7 @@ impl Core {
         let origin = Origin { remote: info.remote.ip(), local: info.local.ip(), is_proven: self.key.is_some() };
         match self.judge_answer(key, peer, &info, origin) {
             // Whether it stands is the peer's word.
-            Ok(hello) if self.confirm(key, &hello, &info, engine) => {}
+            Ok(hello) if self.confirm(key, &hello, &info) => {}
             Ok(hello) => {
                 if let Some(link) = self.links.get_mut(key.0) {
                     link.phase = Phase::Up;
@@ -284,7 +298,7 @@ impl Core {
         let peer = link.peer;
         let mut error = link.queue_pair.error().unwrap_or(ConnectionError::Abandoned);
         if let ConnectionError::NoAnswer { waited_for, .. } = &mut error {
-            *waited_for = self.time_for_a_way(self.host.peers.get(peer).map_or(1, |known| known.address.ways.len()));
+            *waited_for = self.time_for_a_way(peer);
         }
         let refusal = match &error {
             ConnectionError::Start(StartFailure::Rejected(rejection)) => Some(Refusal::parse(&rejection.private_data)),
@@ -311,9 +325,12 @@ impl Core {
     ) {
         let Some(known) = self.host.peers.get_mut(peer) else { return };
         known.link = None;
-        let Some(remote) = known.address.ways.get(way).copied() else { return self.give_up(peer) };
+        let Some(remote) = known.address.ways.get(way).copied() else { return self.give_up(peer, engine) };
         let local = known.from.take();
         self.note_attempt(peer, local, remote, failure);
+        if self.closing {
+            return self.give_up(peer, engine);
+        }
         self.try_way(peer, way + 1, engine);
     }
 
@@ -530,11 +547,10 @@ impl Core {
     /// When somebody who is waited for has waited long enough.
     fn next_limit(&self, now: Time) -> Option<Time> {
         let doubted = self.doubted.iter().map(|doubted| doubted.until);
-        let starting = self.opening.iter().chain(&self.unproven).filter_map(|key| self.links.get(key.0));
+        let starting = self.unproven.iter().filter_map(|key| self.links.get(key.0));
         let proving = starting.filter_map(|link| match &link.proving {
-            Some(Proving::Confirmed { until, .. }) => Some(*until),
             Some(Proving::Answered(answered)) => Some(answered.until),
-            Some(Proving::Asked(_)) | None => None,
+            Some(Proving::Asked(_) | Proving::Confirmed(_)) | None => None,
         });
         doubted.chain(proving).filter(|until| *until > now).min()
     }
@@ -627,10 +643,15 @@ impl Core {
                 let error = ConnectionError::NoAnswer { remote, waited_for, is_connected: false };
                 self.note_attempt(peer, None, remote, AttemptFailure::Connection(error));
             }
-            self.give_up(peer);
+            self.give_up(peer, engine);
         }
         true
     }
+}
+
+/// Whether somebody has taken the connection there, and said nothing.
+fn is_silent(attempt: &Attempt) -> bool {
+    matches!(attempt.failure, AttemptFailure::Connection(ConnectionError::NoAnswer { is_connected: true, .. }))
 }
 
 fn bytes_of(hello: &Hello) -> Vec<u8> {

@@ -47,7 +47,7 @@ pub struct EndpointSettings {
     pub receive_depth: u32,
     /// Peers known, at most.
     pub peers: u32,
-    /// How long to try to reach a peer, all its ways together.
+    /// How long to try to reach a peer's host, all its ways together. Its program may take longer, as long as that host answers.
     pub connect_timeout: Duration,
     /// How long closing waits until what was accepted is delivered. `None`: as long as the peers' hosts answer, and [`Self::UNTAKEN`] for messages that
     /// peers know of, but have posted no receive for.

@@ -33,6 +33,8 @@ pub(super) struct Peer {
     pub(super) awaited: bool,
     /// How often that was in vain.
     pub(super) times_awaited: u32,
+    /// How often all ways were tried in vain, though the host has taken the connection on one of them.
+    pub(super) rounds: u32,
     /// One-sided work that could not be posted yet, in order.
     pub(super) work: VecDeque<Work>,
     /// The peer is in the list of those with such work.
@@ -64,6 +66,7 @@ impl Peer {
             attempts: Vec::new(),
             awaited: false,
             times_awaited: 0,
+            rounds: 0,
             work: VecDeque::new(),
             is_listed: false,
             under_way: 0,

@@ -41,44 +41,28 @@ impl Core {
     }
 
     /// Proves to who has answered that we have the key, and waits for its verdict. Returns whether there is a key.
-    pub(super) fn confirm<N: Network, C: Clock>(
-        &mut self,
-        key: LinkKey,
-        hello: &Hello,
-        info: &ConnectionInfo,
-        engine: &Engine<N, C>,
-    ) -> bool {
+    pub(super) fn confirm(&mut self, key: LinkKey, hello: &Hello, info: &ConnectionInfo) -> bool {
         let Some(job) = &self.key else { return false };
         let Some(link) = self.links.get_mut(key.0) else { return true };
         let Some(Proving::Asked(request)) = &link.proving else { return true };
         let proof = job.confirmation(request, &info.private_data);
-        let ways = self.host.peers.get(link.peer).map_or(1, |known| known.address.ways.len());
-        let until = engine.now() + self.settings.connect_timeout / ways.max(1) as u32;
-        link.proving = Some(Proving::Confirmed { hello: hello.clone(), until });
+        link.proving = Some(Proving::Confirmed(hello.clone()));
         link.post_first(&Confirmation(proof).emit());
         Self::ring(&mut self.rung, link);
         self.opening.push(key);
-        self.wake_by(until);
         true
     }
 
-    /// Looks whether the verdict is here. Returns whether it is, or has not come in time.
+    /// Looks whether the verdict is here. There is no clock for it: the peer is whom we want, and its host answers as long as the connection stands.
     pub(super) fn hear_verdict<N: Network, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) -> bool {
         let Some(link) = self.links.get_mut(key.0) else { return false };
         let (peer, Phase::Opening(way)) = (link.peer, link.phase) else { return false };
-        let Some(Proving::Confirmed { hello, until }) = &link.proving else { return false };
-        let (hello, until) = (hello.clone(), *until);
+        let Some(Proving::Confirmed(hello)) = &link.proving else { return false };
+        let hello = hello.clone();
         let failure = match link.take_first(Verdict::parse) {
-            None if until > engine.now() => {
+            None => {
                 self.opening.push(key);
                 return false;
-            }
-            None => {
-                let ways = self.host.peers.get(peer).map_or(1, |known| known.address.ways.len());
-                let waited_for = self.settings.connect_timeout / ways.max(1) as u32;
-                let Some(info) = link.queue_pair.info() else { return false };
-                let error = ConnectionError::NoAnswer { remote: info.remote, waited_for, is_connected: true };
-                AttemptFailure::Connection(error)
             }
             Some(Ok(Verdict::Connected { serial })) => {
                 link.peer_serial = serial;
