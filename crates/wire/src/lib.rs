@@ -1,4 +1,5 @@
-//! Bytes to values and back: the headers of MPA (RFC 5044, RFC 6581), DDP (RFC 5041) and RDMAP (RFC 5040, RFC 7306), those of Weft's messages, and CRC-32C.
+//! Bytes to values and back: the headers of MPA (RFC 5044, RFC 6581), DDP (RFC 5041) and RDMAP (RFC 5040, RFC 7306), those of Weft's
+//! messages and of Edge, and CRC-32C.
 //!
 //! Each header is a plain value with `parse` and `emit`. Parsing looks at form only; whether a value is allowed where it stands is
 //! for the machines in `weft-mpa` and `weft-rdmap` to say. All fields are big-endian, but for MPA's CRC.
@@ -8,6 +9,7 @@ pub mod atomic_call;
 mod bytes;
 mod crc;
 pub mod ddp;
+pub mod edge;
 pub mod message;
 pub mod mpa;
 pub mod rdmap;

@@ -1,0 +1,102 @@
+//! Edge: RDMA over datagrams. A datagram is one packet: of an established connection ([`packet`], [`frame`]) or of its
+//! set-up ([`setup`]). `docs/wire.md` draws them.
+//!
+//! The first byte tells them apart: its two highest bits are `01` in the one and `11` in the other. Whatever else stands
+//! there is not Edge.
+
+pub mod ack;
+pub mod frame;
+pub mod packet;
+mod reader;
+pub mod setup;
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+
+/// The version of Edge that this module speaks.
+pub const VERSION: u32 = 1;
+/// A datagram of this many bytes passes every path that Edge runs on, in bytes above UDP (RFC 9000 section 14).
+pub const BASE_DATAGRAM: usize = 1200;
+/// The most bytes above UDP that a datagram can have over IPv4.
+pub const MAX_DATAGRAM: usize = 65_507;
+/// Bytes of the token with which a restarted process says that it knows nothing of a connection.
+pub const RESET_TOKEN_LENGTH: usize = 16;
+/// Bytes of the proof of a key: an HMAC-SHA-256.
+pub const PROOF_LENGTH: usize = 32;
+
+/// What a receiver calls a connection. It is random, so that who has not seen it can't guess it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionId(pub u64);
+
+/// Which kind of datagram this is, and whom it is for: what a NIC looks at before it looks at anything else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// Of an established connection, which the receiver calls this.
+    Connection(ConnectionId),
+    /// Part of a set-up. `destination` is zero in what begins one; `source` is what the sender calls it.
+    Setup {
+        /// What the receiver calls the connection.
+        destination: ConnectionId,
+        /// What the sender calls it.
+        source: ConnectionId,
+    },
+    /// The sender knows nothing of the connection that it once called this.
+    Reset {
+        /// The sender's name of the connection.
+        source: ConnectionId,
+    },
+}
+
+/// Why a datagram, or a part of it, can't be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EdgeError {
+    /// It ends before it is complete.
+    Short,
+    /// Its first byte is not of Edge.
+    NotEdge,
+    /// It speaks another version.
+    Version(u32),
+    /// Its header check does not fit: it was damaged on the way.
+    Check,
+    /// It holds a frame that this version does not have.
+    Frame(u8),
+    /// A value in it can't be.
+    Value(&'static str),
+}
+
+impl fmt::Display for EdgeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short => f.write_str("the packet ends before it is complete"),
+            Self::NotEdge => f.write_str("the first byte is not that of an Edge packet"),
+            Self::Version(version) => write!(f, "version {version} of Edge is not spoken here, only {VERSION}"),
+            Self::Check => f.write_str("the header check does not fit: the packet was damaged on the way"),
+            Self::Frame(kind) => write!(f, "frame {kind:#04x} is not one of version {VERSION}"),
+            Self::Value(what) => write!(f, "{what} has a value that can't be"),
+        }
+    }
+}
+
+impl core::error::Error for EdgeError {}
+
+/// Reads whom a datagram is for, without looking at whether it is good.
+///
+/// # Errors
+/// The first byte is not of Edge, or the datagram is shorter than what says whom it is for.
+pub fn destination(datagram: &[u8]) -> Result<Destination, EdgeError> {
+    let mut reader = reader::Reader(datagram);
+    let first = reader.u8()?;
+    match first & packet::FORM {
+        packet::ESTABLISHED => {
+            reader.take(1)?;
+            Ok(Destination::Connection(ConnectionId(reader.u64()?)))
+        }
+        setup::FORM if first == setup::RESET => Ok(Destination::Reset { source: ConnectionId(reader.u64()?) }),
+        setup::FORM => {
+            reader.take(4)?;
+            Ok(Destination::Setup { destination: ConnectionId(reader.u64()?), source: ConnectionId(reader.u64()?) })
+        }
+        _ => Err(EdgeError::NotEdge),
+    }
+}

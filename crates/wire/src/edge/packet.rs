@@ -1,0 +1,193 @@
+//! The packet of an established connection: a header, a check of everything in it but payload, and frames.
+
+use weft_base::Digest;
+
+use super::frame::{self, CRC_LENGTH, Frame, kind};
+use super::reader::Reader;
+use super::{ConnectionId, EdgeError};
+use crate::Crc32c;
+
+/// Bytes before the first frame: flags, rail, connection, packet number, header check.
+pub const HEADER_LENGTH: usize = 18;
+
+pub(super) const FORM: u8 = 0xc0;
+pub(super) const ESTABLISHED: u8 = 0x40;
+const SEALED: u8 = 0x20;
+const KEY_PHASE: u8 = 0x10;
+const ACK_NOW: u8 = 0x08;
+const VERSION_MASK: u8 = 0x07;
+const CHECK: usize = 14;
+/// Bits of a packet number that go over the wire.
+const NUMBER_BITS: u32 = 32;
+
+/// The header of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The sender waits for the acknowledgement.
+    pub ack_now: bool,
+    /// Which of two keys a sealed packet has. Zero: nothing is sealed in this version.
+    pub key_phase: bool,
+    /// The rail whose numbers the packets have.
+    pub rail: u8,
+    /// What the receiver calls the connection.
+    pub destination: ConnectionId,
+    /// Never the same twice on a rail. Only the low 32 bits go over the wire.
+    pub number: u64,
+}
+
+/// A packet that was received: its header, and frames that are not yet known to be good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// The header; of the number the low 32 bits, before [`Packet::verify`].
+    pub header: Header,
+    bytes: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// It is not a packet of an established connection, of another version, sealed, or too short.
+    pub fn parse(datagram: &'a [u8]) -> Result<Self, EdgeError> {
+        let mut reader = Reader(datagram);
+        let first = reader.u8()?;
+        if first & FORM != ESTABLISHED {
+            return Err(EdgeError::NotEdge);
+        }
+        if u32::from(first & VERSION_MASK) != super::VERSION {
+            return Err(EdgeError::Version(u32::from(first & VERSION_MASK)));
+        }
+        if first & SEALED != 0 {
+            return Err(EdgeError::Value("the seal"));
+        }
+        let header = Header {
+            ack_now: first & ACK_NOW != 0,
+            key_phase: first & KEY_PHASE != 0,
+            rail: reader.u8()?,
+            destination: ConnectionId(reader.u64()?),
+            number: u64::from(reader.u32()?),
+        };
+        reader.take(HEADER_LENGTH - CHECK)?;
+        Ok(Self { header, bytes: datagram })
+    }
+
+    /// Makes the packet number whole (the one closest to `expected`), and checks everything but the payloads: each frame's form and the
+    /// header check. After that [`Packet::frames`] can be acted on.
+    ///
+    /// # Errors
+    /// Something in it is not as it was sent, or of a kind that this version does not have.
+    pub fn verify(mut self, expected: u64) -> Result<Self, EdgeError> {
+        self.header.number = frame::expand(self.header.number, expected, NUMBER_BITS);
+        let mut check = begin_check(self.header.number, &self.bytes[..CHECK]);
+        let mut rest = &self.bytes[HEADER_LENGTH..];
+        while !rest.is_empty() {
+            let (_, covered, after) = frame::split(rest)?;
+            check.update(covered);
+            rest = after;
+        }
+        let stands = &self.bytes[CHECK..HEADER_LENGTH];
+        if check.value().to_be_bytes() == *stands { Ok(self) } else { Err(EdgeError::Check) }
+    }
+
+    /// The frames, in order. It ends early where there is none: never after a good [`Packet::verify`].
+    pub fn frames(&self) -> impl Iterator<Item = Frame<'a>> + use<'a> {
+        let mut rest = &self.bytes[HEADER_LENGTH..];
+        core::iter::from_fn(move || {
+            let (frame, _, after) = frame::split(rest).ok()?;
+            rest = after;
+            Some(frame)
+        })
+    }
+}
+
+/// The check covers the whole number, so that a packet is not taken for one that is 2^32 older.
+fn begin_check(number: u64, header: &[u8]) -> Crc32c {
+    let mut check = Crc32c::new();
+    check.update(&number.to_be_bytes());
+    check.update(header);
+    check
+}
+
+/// Writes a packet, but for payload that is gathered later: that goes between what two calls have written.
+#[derive(Debug)]
+pub struct Builder<'a> {
+    out: &'a mut Vec<u8>,
+    start: usize,
+    check: Crc32c,
+}
+
+impl<'a> Builder<'a> {
+    /// Writes the header at the end of `out`.
+    #[must_use]
+    pub fn new(out: &'a mut Vec<u8>, header: &Header) -> Self {
+        let start = out.len();
+        let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+        out.push(
+            ESTABLISHED | super::VERSION as u8 | flag(header.ack_now, ACK_NOW) | flag(header.key_phase, KEY_PHASE),
+        );
+        out.push(header.rail);
+        out.extend_from_slice(&header.destination.0.to_be_bytes());
+        out.extend_from_slice(&(header.number as u32).to_be_bytes());
+        let check = begin_check(header.number, &out[start..]);
+        out.extend_from_slice(&[0; HEADER_LENGTH - CHECK]);
+        Self { out, start, check }
+    }
+
+    /// Writes any frame but a segment.
+    ///
+    /// # Panics
+    /// Of a segment, or of a frame of a later version.
+    pub fn frame(&mut self, frame: &Frame<'_>) {
+        let at = self.out.len();
+        frame.emit(self.out);
+        self.cover(at);
+    }
+
+    /// Writes a segment up to its payload. The payload and its CRC must follow: [`Builder::payload`], or from elsewhere.
+    /// `counted` is the length of the whole ULPDU when more frames follow it in the packet.
+    ///
+    /// # Panics
+    /// When `ddp_header` is not a DDP header in length.
+    pub fn segment(&mut self, position: u64, counted: Option<u16>, ddp_header: &[u8]) {
+        assert_eq!(ddp_header.len(), frame::ddp_header_length(ddp_header[0]), "a DDP header");
+        let at = self.out.len();
+        self.out.push(if counted.is_some() { kind::COUNTED_SEGMENT } else { kind::SEGMENT });
+        self.out.extend_from_slice(&position.to_be_bytes()[2..]);
+        if let Some(length) = counted {
+            self.out.extend_from_slice(&length.to_be_bytes());
+        }
+        self.out.extend_from_slice(ddp_header);
+        self.cover(at);
+    }
+
+    /// Writes payload that is at hand, and its CRC.
+    pub fn payload(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+        let crc: [u8; CRC_LENGTH] = Crc32c::of(bytes).to_be_bytes();
+        self.out.extend_from_slice(&crc);
+    }
+
+    /// Fills with padding, which nothing may follow, until what was written of this packet has `length` bytes.
+    pub fn pad(&mut self, length: usize) {
+        if self.out.len() - self.start < length {
+            self.frame(&Frame::Padding);
+            self.out.resize(self.start + length, 0);
+        }
+    }
+
+    /// Where in the buffer the next byte goes.
+    #[must_use]
+    pub fn at(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Writes the header check.
+    pub fn finish(self) {
+        let at = self.start + CHECK;
+        self.out[at..at + CRC_LENGTH].copy_from_slice(&self.check.value().to_be_bytes());
+    }
+
+    fn cover(&mut self, from: usize) {
+        self.check.update(&self.out[from..]);
+    }
+}

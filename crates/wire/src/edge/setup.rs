@@ -1,0 +1,462 @@
+//! Packets of set-up: who calls, what both sides can do, and what is agreed.
+//!
+//! The first 25 bytes are the same in all versions, so that an unknown version can be answered.
+
+use super::reader::Reader;
+use super::{ConnectionId, EdgeError, PROOF_LENGTH, RESET_TOKEN_LENGTH, VERSION};
+use crate::Crc32c;
+
+pub(super) const FORM: u8 = 0xc0;
+pub(super) const RESET: u8 = 0xc8;
+const CHECK: usize = 21;
+
+/// Bytes before the message: type, version, both ids, check.
+pub const HEADER_LENGTH: usize = 25;
+/// Bytes of a packet that says that a connection is not known.
+pub const RESET_LENGTH: usize = 9 + RESET_TOKEN_LENGTH;
+/// The most bytes of the application's private data.
+pub const MAX_PRIVATE_DATA: usize = 512;
+/// The most bytes of a cookie.
+pub const MAX_COOKIE: usize = 64;
+/// The most versions in a list.
+pub const MAX_VERSIONS: usize = 8;
+/// The most bytes of offers, all together.
+pub const MAX_OFFERS: usize = 256;
+/// Bytes of the number that makes a hello unlike any other.
+pub const NONCE_LENGTH: usize = 16;
+
+mod kind {
+    pub(super) const HELLO: u8 = 0xc1;
+    pub(super) const ACCEPT: u8 = 0xc2;
+    pub(super) const REJECT: u8 = 0xc3;
+    pub(super) const RETRY: u8 = 0xc4;
+    pub(super) const VERSIONS: u8 = 0xc5;
+    pub(super) const WAIT: u8 = 0xc6;
+}
+
+/// A packet of set-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup<'a> {
+    /// What the receiver calls the connection; zero in a hello.
+    pub destination: ConnectionId,
+    /// What the sender calls it; zero in a retry and in a list of versions, whose sender keeps nothing.
+    pub source: ConnectionId,
+    /// What it says.
+    pub message: Message<'a>,
+}
+
+/// What a packet of set-up says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// Somebody calls.
+    Hello(Hello<'a>),
+    /// The call is accepted.
+    Accept(Accept<'a>),
+    /// It is not.
+    Reject {
+        /// Why, as far as Edge knows.
+        reason: Reject,
+        /// What the application says about it.
+        private_data: &'a [u8],
+    },
+    /// Say it again, with this cookie: there is a crowd, and nothing is kept for an address that may be forged.
+    Retry {
+        /// To be sent back as it is.
+        cookie: &'a [u8],
+    },
+    /// The versions that are spoken here.
+    Versions(Versions<'a>),
+    /// The call was heard; the answer takes time.
+    Wait,
+}
+
+/// What one side can do and what it grants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms<'a> {
+    /// Random: makes this hello, and all that is proved about it, unlike any other.
+    pub nonce: [u8; NONCE_LENGTH],
+    /// What this side would show if it forgot the connection.
+    pub reset_token: [u8; RESET_TOKEN_LENGTH],
+    /// Bytes of datagrams that the other side may have under way at first.
+    pub credit: u32,
+    /// After how long without a word this side gives the other up, in milliseconds.
+    pub peer_timeout_ms: u32,
+    /// How long an acknowledgement may be put off, in microseconds.
+    pub max_ack_delay_us: u32,
+    /// The largest datagram that this side takes, in bytes above UDP.
+    pub max_datagram: u16,
+    /// Reads of the peer that this side takes at a time (IRD).
+    pub inbound_reads: u16,
+    /// Reads that it wants to have under way (ORD).
+    pub outbound_reads: u16,
+    /// The most rails that it can use.
+    pub rails: u8,
+    /// What the application says.
+    pub private_data: &'a [u8],
+    /// What else there is.
+    pub offers: Offers<'a>,
+}
+
+/// The first message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello<'a> {
+    /// What the caller can do.
+    pub terms: Terms<'a>,
+    /// All versions that the caller speaks: the answer proves that none of them was taken out.
+    pub versions: Versions<'a>,
+    /// What a retry gave, or nothing.
+    pub cookie: &'a [u8],
+}
+
+/// The second message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accept<'a> {
+    /// What the answerer can do.
+    pub terms: Terms<'a>,
+    /// Proves a key, over the hello and over all of this packet that stands before it.
+    pub proof: Option<[u8; PROOF_LENGTH]>,
+}
+
+/// Why a call is rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reject {
+    /// The application says no.
+    Application,
+    /// Nobody listens.
+    NobodyListens,
+    /// A named limit is reached.
+    Full,
+    /// An offer that must be understood is not.
+    NotUnderstood,
+    /// One side has a key, the other not.
+    Key,
+    /// A reason of a later version.
+    Other(u16),
+}
+
+/// A list of versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Versions<'a>(&'a [u8]);
+
+/// Offers: values with a type and a length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offers<'a>(&'a [u8]);
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer<'a> {
+    /// Its type: 0 to 127.
+    pub kind: u8,
+    /// Who does not know it must reject the call.
+    pub must_understand: bool,
+    /// Its value.
+    pub value: &'a [u8],
+}
+
+/// Which of both stands first in every version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Invariant {
+    /// Whether it is a hello: only that is answered with a list of versions.
+    pub hello: bool,
+    /// The version.
+    pub version: u32,
+    /// What the receiver calls the connection.
+    pub destination: ConnectionId,
+    /// What the sender calls it.
+    pub source: ConnectionId,
+}
+
+/// Reads what is the same in all versions, and the check, which is too.
+///
+/// # Errors
+/// It is no packet of set-up, too short, or damaged.
+pub fn invariant(datagram: &[u8]) -> Result<Invariant, EdgeError> {
+    let mut reader = Reader(datagram);
+    let first = reader.u8()?;
+    if first & FORM != FORM || first == RESET {
+        return Err(EdgeError::NotEdge);
+    }
+    let invariant = Invariant {
+        hello: first == kind::HELLO,
+        version: reader.u32()?,
+        destination: ConnectionId(reader.u64()?),
+        source: ConnectionId(reader.u64()?),
+    };
+    if reader.u32()? == check(datagram) { Ok(invariant) } else { Err(EdgeError::Check) }
+}
+
+fn check(datagram: &[u8]) -> u32 {
+    let mut crc = Crc32c::new();
+    weft_base::Digest::update(&mut crc, &datagram[..CHECK]);
+    weft_base::Digest::update(&mut crc, &datagram[HEADER_LENGTH..]);
+    crc.value()
+}
+
+impl<'a> Setup<'a> {
+    /// Reads a packet of this version.
+    ///
+    /// # Errors
+    /// It is damaged, of another version, or holds what can't be.
+    pub fn parse(datagram: &'a [u8]) -> Result<Self, EdgeError> {
+        let Invariant { version, destination, source, .. } = invariant(datagram)?;
+        let mut reader = Reader(&datagram[HEADER_LENGTH..]);
+        let message = match datagram[0] {
+            // Who lists versions has none in common with who asked.
+            kind::VERSIONS => Message::Versions(Versions::parse(&mut reader)?),
+            _ if version != VERSION => return Err(EdgeError::Version(version)),
+            other => parse_message(other, &mut reader)?,
+        };
+        Ok(Self { destination, source, message })
+    }
+
+    /// Writes the packet at the end of `out`, padded with zeros to at least `pad_to` bytes. An accept's proof is made by
+    /// `prove` from what stands before it, if it has one.
+    ///
+    /// # Panics
+    /// When a part is longer than its limit.
+    pub fn emit(&self, out: &mut Vec<u8>, pad_to: usize) {
+        let start = out.len();
+        out.push(self.message.kind());
+        out.extend_from_slice(&VERSION.to_be_bytes());
+        out.extend_from_slice(&self.destination.0.to_be_bytes());
+        out.extend_from_slice(&self.source.0.to_be_bytes());
+        out.extend_from_slice(&[0; 4]);
+        self.message.emit(out);
+        out.resize(out.len().max(start + pad_to), 0);
+        seal(&mut out[start..]);
+    }
+}
+
+/// Writes the check of a packet that is complete but for it.
+fn seal(packet: &mut [u8]) {
+    let check = check(packet);
+    packet[CHECK..HEADER_LENGTH].copy_from_slice(&check.to_be_bytes());
+}
+
+fn parse_message<'a>(kind: u8, reader: &mut Reader<'a>) -> Result<Message<'a>, EdgeError> {
+    Ok(match kind {
+        kind::HELLO => Message::Hello(Hello {
+            versions: Versions::parse(reader)?,
+            cookie: reader.counted(MAX_COOKIE, "the length of a cookie")?,
+            terms: Terms::parse(reader)?,
+        }),
+        kind::ACCEPT => {
+            let terms = Terms::parse(reader)?;
+            let proof = match reader.u8()? {
+                0 => None,
+                1 => Some(reader.array()?),
+                _ => return Err(EdgeError::Value("the kind of a proof")),
+            };
+            Message::Accept(Accept { terms, proof })
+        }
+        kind::REJECT => Message::Reject { reason: Reject::from_wire(reader.u16()?), private_data: private(reader)? },
+        kind::RETRY => Message::Retry { cookie: reader.counted(MAX_COOKIE, "the length of a cookie")? },
+        kind::WAIT => Message::Wait,
+        other => return Err(EdgeError::Frame(other)),
+    })
+}
+
+fn private<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], EdgeError> {
+    reader.counted(MAX_PRIVATE_DATA, "the length of private data")
+}
+
+impl Message<'_> {
+    const fn kind(&self) -> u8 {
+        match self {
+            Self::Hello(_) => kind::HELLO,
+            Self::Accept(_) => kind::ACCEPT,
+            Self::Reject { .. } => kind::REJECT,
+            Self::Retry { .. } => kind::RETRY,
+            Self::Versions(_) => kind::VERSIONS,
+            Self::Wait => kind::WAIT,
+        }
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Hello(hello) => {
+                hello.versions.emit(out);
+                emit_counted(out, hello.cookie, MAX_COOKIE);
+                hello.terms.emit(out);
+            }
+            Self::Accept(accept) => {
+                accept.terms.emit(out);
+                out.push(u8::from(accept.proof.is_some()));
+                out.extend_from_slice(accept.proof.as_ref().map_or(&[], |proof| &proof[..]));
+            }
+            Self::Reject { reason, private_data } => {
+                out.extend_from_slice(&reason.to_wire().to_be_bytes());
+                emit_counted(out, private_data, MAX_PRIVATE_DATA);
+            }
+            Self::Retry { cookie } => emit_counted(out, cookie, MAX_COOKIE),
+            Self::Versions(versions) => versions.emit(out),
+            Self::Wait => {}
+        }
+    }
+}
+
+fn emit_counted(out: &mut Vec<u8>, bytes: &[u8], most: usize) {
+    assert!(bytes.len() <= most, "{} bytes where at most {most} may stand", bytes.len());
+    out.extend_from_slice(&(bytes.len() as u16).to_be_bytes());
+    out.extend_from_slice(bytes);
+}
+
+impl<'a> Terms<'a> {
+    fn parse(reader: &mut Reader<'a>) -> Result<Self, EdgeError> {
+        Ok(Self {
+            nonce: reader.array()?,
+            reset_token: reader.array()?,
+            credit: reader.u32()?,
+            peer_timeout_ms: reader.u32()?,
+            max_ack_delay_us: reader.u32()?,
+            max_datagram: reader.u16()?,
+            inbound_reads: reader.u16()?,
+            outbound_reads: reader.u16()?,
+            rails: reader.u8()?,
+            private_data: private(reader)?,
+            offers: Offers::parse(reader)?,
+        })
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.nonce);
+        out.extend_from_slice(&self.reset_token);
+        for word in [self.credit, self.peer_timeout_ms, self.max_ack_delay_us] {
+            out.extend_from_slice(&word.to_be_bytes());
+        }
+        for half in [self.max_datagram, self.inbound_reads, self.outbound_reads] {
+            out.extend_from_slice(&half.to_be_bytes());
+        }
+        out.push(self.rails);
+        emit_counted(out, self.private_data, MAX_PRIVATE_DATA);
+        emit_counted(out, self.offers.0, MAX_OFFERS);
+    }
+}
+
+impl Reject {
+    const fn to_wire(self) -> u16 {
+        match self {
+            Self::Application => 0,
+            Self::NobodyListens => 1,
+            Self::Full => 2,
+            Self::NotUnderstood => 3,
+            Self::Key => 4,
+            Self::Other(other) => other,
+        }
+    }
+
+    const fn from_wire(value: u16) -> Self {
+        match value {
+            0 => Self::Application,
+            1 => Self::NobodyListens,
+            2 => Self::Full,
+            3 => Self::NotUnderstood,
+            4 => Self::Key,
+            other => Self::Other(other),
+        }
+    }
+}
+
+impl<'a> Versions<'a> {
+    /// The one version that this module speaks.
+    pub const OURS: Versions<'static> = Versions(&VERSION.to_be_bytes());
+
+    /// Of versions as they stand on the wire, 4 bytes each.
+    ///
+    /// # Errors
+    /// It is not a whole number of versions, or more than [`MAX_VERSIONS`].
+    pub fn packed(bytes: &'a [u8]) -> Result<Self, EdgeError> {
+        let fits = bytes.len().is_multiple_of(4) && bytes.len() <= 4 * MAX_VERSIONS;
+        if fits { Ok(Self(bytes)) } else { Err(EdgeError::Value("a list of versions")) }
+    }
+
+    /// The versions.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + use<'a> {
+        self.0.chunks_exact(4).map(|bytes| crate::bytes::read_u32(bytes, 0))
+    }
+
+    fn parse(reader: &mut Reader<'a>) -> Result<Self, EdgeError> {
+        Self::packed(reader.counted(4 * MAX_VERSIONS, "a list of versions")?)
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        emit_counted(out, self.0, 4 * MAX_VERSIONS);
+    }
+}
+
+impl<'a> Offers<'a> {
+    /// Of offers that [`Offer::emit`] wrote.
+    ///
+    /// # Errors
+    /// One of them is cut off, or they are longer than [`MAX_OFFERS`].
+    pub fn packed(bytes: &'a [u8]) -> Result<Self, EdgeError> {
+        if bytes.len() > MAX_OFFERS {
+            return Err(EdgeError::Value("the length of offers"));
+        }
+        let mut reader = Reader(bytes);
+        while !reader.0.is_empty() {
+            Offer::parse(&mut reader)?;
+        }
+        Ok(Self(bytes))
+    }
+
+    /// The offers.
+    pub fn iter(&self) -> impl Iterator<Item = Offer<'a>> + use<'a> {
+        let mut reader = Reader(self.0);
+        core::iter::from_fn(move || Offer::parse(&mut reader).ok())
+    }
+
+    fn parse(reader: &mut Reader<'a>) -> Result<Self, EdgeError> {
+        Self::packed(reader.counted(MAX_OFFERS, "the length of offers")?)
+    }
+}
+
+impl<'a> Offer<'a> {
+    const MUST: u8 = 0x80;
+
+    fn parse(reader: &mut Reader<'a>) -> Result<Self, EdgeError> {
+        let first = reader.u8()?;
+        let value = reader.counted(MAX_OFFERS, "the length of an offer")?;
+        Ok(Self { kind: first & !Self::MUST, must_understand: first & Self::MUST != 0, value })
+    }
+
+    /// Writes the offer at the end of `out`.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        out.push(self.kind & !Self::MUST | if self.must_understand { Self::MUST } else { 0 });
+        emit_counted(out, self.value, MAX_OFFERS);
+    }
+}
+
+/// Where in an accept with a proof the proof stands. What it proves is all that stands before it but the header check.
+#[must_use]
+pub fn proof_place(accept: &Accept<'_>) -> usize {
+    HEADER_LENGTH + 16 + 16 + 12 + 6 + 1 + 2 + accept.terms.private_data.len() + 2 + accept.terms.offers.0.len() + 1
+}
+
+/// Writes the proof into an accept that was written with zeros there.
+pub fn put_proof(packet: &mut [u8], place: usize, proof: &[u8; PROOF_LENGTH]) {
+    packet[place..place + PROOF_LENGTH].copy_from_slice(proof);
+    seal(packet);
+}
+
+/// The packet that says that the sender knows nothing of what it once called `source`.
+#[must_use]
+pub fn reset(source: ConnectionId, token: &[u8; RESET_TOKEN_LENGTH]) -> [u8; RESET_LENGTH] {
+    let mut packet = [RESET; RESET_LENGTH];
+    packet[1..9].copy_from_slice(&source.0.to_be_bytes());
+    packet[9..].copy_from_slice(token);
+    packet
+}
+
+/// The token of such a packet.
+///
+/// # Errors
+/// It is not one.
+pub fn reset_token(datagram: &[u8]) -> Result<[u8; RESET_TOKEN_LENGTH], EdgeError> {
+    let mut reader = Reader(datagram);
+    if reader.u8()? != RESET {
+        return Err(EdgeError::NotEdge);
+    }
+    reader.take(8)?;
+    reader.array()
+}
