@@ -8,6 +8,7 @@ use std::sync::Arc;
 use parking_lot::RwLockReadGuard;
 
 use weft_base::Digest;
+use weft_lock::{Entered, Rank};
 
 use crate::bytes;
 use crate::memory::Memory;
@@ -22,6 +23,7 @@ pub struct RawSlice {
     memory: Arc<Memory>,
     // The gate must be left by the thread that entered it, or lock debugging gets confused.
     not_send: PhantomData<RwLockReadGuard<'static, ()>>,
+    _entered: Entered,
 }
 
 impl RawSlice {
@@ -30,7 +32,10 @@ impl RawSlice {
         let memory = Arc::clone(memory);
         // Recursive, for one system call may use several slices of a region while somebody waits to pass the gate.
         mem::forget(memory.gate.read_recursive());
-        Self { pointer, length, memory, not_send: PhantomData }
+        // Also under the table's lock, which comes after the gate: who passes the gate alone waits for nothing then, so nobody
+        // who enters it waits for anybody who waits.
+        let entered = Rank::RegionGate.enter_unblocked();
+        Self { pointer, length, memory, not_send: PhantomData, _entered: entered }
     }
 
     /// The address of the first byte: valid for reads and writes of [`RawSlice::length`] bytes as long as this lives, and no reference

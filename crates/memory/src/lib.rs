@@ -16,6 +16,10 @@
 //! Every touch of bytes stands either under the read lock of the table (short ones) or under the region's gate (long ones, and
 //! system calls). Who ends an access (invalidate, deregister, drop, view, edit) first changes the table under its write lock, so
 //! that no new touch starts, and then passes through the gate, so that none is left.
+//!
+//! In the order of locks ([`weft_lock::Rank`]) the gate comes before the table: a thread that has entered a region's gate may look
+//! up another one. A touch enters the gate under the table's read lock, against the order. That can't block: who passes the gate
+//! alone holds no lock that comes after it, waits for nothing there, and lets in those who are inside already.
 
 mod access;
 mod atomic;

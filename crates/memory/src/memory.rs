@@ -3,8 +3,8 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
 use weft_base::{DomainId, RegionId, Stag};
+use weft_lock::{Mutex, Rank};
 
 use crate::{Access, Buffer, MemoryError};
 
@@ -30,7 +30,7 @@ pub(crate) struct Memory {
     /// How many references to the bytes exist (views, or one edit).
     borrows: AtomicU32,
     /// Held shared during long touches; passed exclusively by who wants them to have ended.
-    pub(crate) gate: RwLock<()>,
+    pub(crate) gate: parking_lot::RwLock<()>,
 }
 
 // SAFETY: The pointer belongs to `buffer`, which is `Send`; who dereferences it says there why it may.
@@ -55,12 +55,12 @@ impl Memory {
             base: grant.base,
             length: buffer.len() as u64,
             pointer: buffer.pointer(),
-            buffer: Mutex::new(Some(buffer)),
+            buffer: Mutex::new(Rank::RegionBuffer, Some(buffer)),
             pins: AtomicU64::new(0),
             owned: AtomicBool::new(true),
             remote: AtomicBool::new(true),
             borrows: AtomicU32::new(0),
-            gate: RwLock::new(()),
+            gate: parking_lot::RwLock::new(()),
         }
     }
 
@@ -118,6 +118,7 @@ impl Memory {
 
     /// Waits until every long touch that has begun is over.
     pub(crate) fn drain(&self) {
+        let _entered = Rank::RegionGate.enter();
         drop(self.gate.write());
     }
 

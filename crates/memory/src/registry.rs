@@ -3,8 +3,8 @@
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
 use weft_base::{Digest, DomainId, Gather, Slice, Stag};
+use weft_lock::{Rank, RwLock};
 
 use crate::combine::{Operands, combine_all};
 use crate::hold::RawSlice;
@@ -26,7 +26,7 @@ impl Registry {
     /// An empty table. `seed` decides the STags: [`unguessable_seed`](crate::unguessable_seed) in production, any number in tests.
     #[must_use]
     pub fn new(seed: impl Into<Seed>, limits: Limits) -> Self {
-        Self(Arc::new(RwLock::new(Table::new(seed.into(), limits))))
+        Self(Arc::new(RwLock::new(Rank::MemoryTable, Table::new(seed.into(), limits))))
     }
 
     /// A new protection domain.

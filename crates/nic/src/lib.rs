@@ -2,6 +2,22 @@
 //!
 //! It joins the machines of `weft-mpa` and `weft-rdmap`, which know nothing of each other, and is generic over the network below and the clock,
 //! so that production and simulation run the same lines.
+//!
+//! # Locks
+//! A thread takes locks in this order, never two of one row, and debug builds panic where it does not ([`weft_lock::Rank`] lists
+//! all of them, those of the layers above and below too):
+//!
+//! | lock | what it guards | taken under it |
+//! |---|---|---|
+//! | engine (`Worker::engine`) | connections, listeners, endpoints, counters | all below |
+//! | protocol (`Core::Shared`) | RDMAP and MPA of a connection whose caller assists | submission, memory, blocks |
+//! | submission (`QueuePair`) | what was posted and the engine has not taken | memory: requests are pinned |
+//! | receive queue | posted receives | memory: requests are pinned |
+//! | region gate, then memory table | `weft-memory` says how | nothing of the NIC |
+//! | leaves | completion queue, doorbell, a queue pair's info and error, listener, event count, ... | nothing |
+//!
+//! Calling threads try the engine's lock where they can do without it (to lend themselves, to start what they have posted), and
+//! wait for it to give a command.
 #![forbid(unsafe_code)]
 
 mod connection;

@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-use parking_lot::Mutex;
 use slotmap::DefaultKey;
 use weft_base::{Clock, DomainId, Network, Random, Waker};
+use weft_lock::{Mutex, Rank};
 use weft_memory::Registry;
 use weft_mpa::{Initiator, Offer};
 use weft_rdmap::{ReceiveRequest, SendRequest};
@@ -137,8 +137,8 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
             queue_pairs: AtomicU32::new(0),
             next_number: AtomicU32::new(1),
             vain_polls: AtomicU32::new(0),
-            threads: Mutex::new(Vec::new()),
-            unfinished: Mutex::new(Vec::new()),
+            threads: Mutex::new(Rank::Threads, Vec::new()),
+            unfinished: Mutex::new(Rank::Unfinished, Vec::new()),
             process,
             maker: process(),
         };

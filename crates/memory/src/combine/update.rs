@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use weft_lock::{Mutex, Rank};
 
 use super::value::{Complex, Value};
 use super::{Combine, Element};
@@ -121,7 +121,7 @@ words! {
 
 /// Locks for the elements that no machine word holds: one for all whose addresses have the same remainder. They are of the
 /// process and not of a registry, for the same memory may be registered with several.
-static LOCKS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
+static LOCKS: [Mutex<()>; 64] = [const { Mutex::new(Rank::WideElement, ()) }; 64];
 
 fn lock_of(at: *mut u8) -> &'static Mutex<()> {
     // An address is a multiple of 4 at least.

@@ -24,6 +24,17 @@ impl Digest for Tape {
     }
 }
 
+/// Debug builds say so where release builds would wait for themselves.
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "lock order: RegionGate is taken")]
+fn who_touches_a_region_must_not_end_an_access_to_it() {
+    let (registry, domain) = registry();
+    let region = registry.register(domain, vec![0; 8], ALL, 0).unwrap();
+    let _held = registry.resolve(&region.slice(..).unwrap()).unwrap();
+    region.invalidate();
+}
+
 #[test]
 fn each_right_is_granted_alone() {
     let (registry, domain) = registry();

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use slotmap::DefaultKey;
 use weft_base::{DomainId, MessageNumber, Port, PortError, ReceivePiece, Received, Time};
+use weft_lock::{Mutex, Rank};
 use weft_mpa::{
     Agreement, Deframer, Framer, Initiator, Offer, Request, Responder, Role, StartFailure, StartFrame, Step,
 };
@@ -272,7 +272,7 @@ impl<P: Port> Connection<P> {
         let pipeline = Pipeline::of(split);
         let core = match &pipeline {
             Some(pipeline) if split == Split::Assist => {
-                let protocol = Arc::new(Mutex::new(protocol));
+                let protocol = Arc::new(Mutex::new(Rank::Protocol, protocol));
                 queue_pair.set_caller_stage(Arc::new(HostStage::new(Arc::clone(&protocol), pipeline)));
                 Core::Shared(protocol)
             }

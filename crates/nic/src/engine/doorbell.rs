@@ -3,9 +3,9 @@
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use slotmap::DefaultKey;
 use weft_base::Waker;
+use weft_lock::{Mutex, Rank};
 
 /// The doorbell of an engine.
 pub(crate) struct Doorbell {
@@ -21,7 +21,7 @@ pub(crate) struct Doorbell {
 impl Doorbell {
     pub(crate) fn new(waker: Arc<dyn Waker>) -> Self {
         Self {
-            rung: Mutex::new(Vec::with_capacity(64)),
+            rung: Mutex::new(Rank::Doorbell, Vec::with_capacity(64)),
             any: AtomicBool::new(false),
             parked: AtomicBool::new(false),
             commanders: AtomicUsize::new(0),

@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use slotmap::DefaultKey;
 use weft_base::{Port, Time};
+use weft_lock::{Mutex, Rank};
 use weft_mpa::Offer;
 
 use crate::connection::Connection;
@@ -64,7 +64,7 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     pub(crate) fn new(event_count: Arc<EventCount>) -> Self {
-        Self { requests: Mutex::new(Some(VecDeque::new())), count: AtomicUsize::new(0), event_count }
+        Self { requests: Mutex::new(Rank::Listening, Some(VecDeque::new())), count: AtomicUsize::new(0), event_count }
     }
 
     pub(crate) fn take(&self) -> Result<Option<(RequestKey, RequestInfo)>, Error> {

@@ -5,9 +5,9 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use slotmap::DefaultKey;
 use weft_base::{Clock, Network, Time, Waker, Watch};
+use weft_lock::{Mutex, MutexGuard, Rank};
 
 use crate::counters::Board;
 use crate::engine::doorbell::Doorbell;
@@ -45,7 +45,7 @@ impl<C: Clock> Common<C> {
             event_count: Arc::new(EventCount::default()),
             stop: AtomicBool::new(false),
             board,
-            summons: Mutex::new(None),
+            summons: Mutex::new(Rank::Summons, None),
             crowded_until: AtomicU64::new(0),
         }
     }
@@ -86,7 +86,16 @@ impl<N: Network, C: Clock, U: Upper> Worker<N, C, U> {
         let away = if common.settings.progress.caller_runs() { common.settings.away } else { Duration::ZERO };
         let handover = Handover::new(away);
         let (last_visit, last_processor) = (AtomicU64::new(0), AtomicU32::new(NO_PROCESSOR));
-        Self { index, engine: Mutex::new(engine), doorbell, watch, handover, last_visit, last_processor, common }
+        Self {
+            index,
+            engine: Mutex::new(Rank::Engine, engine),
+            doorbell,
+            watch,
+            handover,
+            last_visit,
+            last_processor,
+            common,
+        }
     }
 
     /// A calling thread takes the engine, if nobody has it.
@@ -201,7 +210,7 @@ impl<N: Network, C: Clock, U: Upper> Worker<N, C, U> {
     /// What the worker's thread does before anybody may use the NIC.
     pub(crate) fn prepare(&self) {
         // What locks keep for each thread that ever waits for one is made now, and not while data moves.
-        Condvar::new().wait_for(&mut Mutex::new(()).lock(), Duration::ZERO);
+        weft_lock::prepare_thread();
     }
 
     /// The life of the worker's thread, after [`Worker::prepare`].
@@ -209,7 +218,9 @@ impl<N: Network, C: Clock, U: Upper> Worker<N, C, U> {
         self.handover.set_patrol(self.cost_of_a_timer().saturating_mul(TIMERS_PER_LOOK).min(LONGEST_PATROL));
         match self.common.settings.progress {
             Progress::Summon => self.handover.call(self, &*self.watch, || {
-                if let Some(summons) = &*self.common.summons.lock() {
+                // Not under the lock: what it calls may set another one.
+                let summons = self.common.summons.lock().clone();
+                if let Some(summons) = summons {
                     summons.wake();
                 }
             }),

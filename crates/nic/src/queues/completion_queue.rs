@@ -5,8 +5,8 @@ use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use weft_base::Waker;
+use weft_lock::{Mutex, Rank};
 use weft_rdmap::{Completion, Status};
 
 use crate::queues::event_count::EventCount;
@@ -76,9 +76,9 @@ impl CompletionQueue {
             capacity,
             reserved: AtomicUsize::new(0),
             available: AtomicUsize::new(0),
-            entries: Mutex::new(VecDeque::with_capacity(room)),
+            entries: Mutex::new(Rank::CompletionEntries, VecDeque::with_capacity(room)),
             armed: AtomicU8::new(NOT_ARMED),
-            event: Mutex::new(None),
+            event: Mutex::new(Rank::CompletionEvent, None),
             event_count,
         }
     }

@@ -8,6 +8,8 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use weft_lock::{Entered, Rank};
+
 /// Wakes everybody who waits each time it is turned, and costs one load when nobody does.
 #[derive(Debug, Default)]
 pub(crate) struct EventCount {
@@ -22,19 +24,20 @@ impl EventCount {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;
         }
-        *self.turns() += 1;
+        *self.turns().1 += 1;
         self.turned.notify_all();
     }
 
     /// Sleeps until a turn, or for `timeout`, unless `ready` says that there is nothing to wait for. `ready` is asked after this thread
     /// is counted as waiting, so a change between the question and the sleep is not missed.
     pub(crate) fn wait(&self, timeout: Duration, ready: impl FnOnce() -> bool) {
-        let turns = self.turns();
+        let (entered, turns) = self.turns();
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let before = *turns;
         drop(turns);
+        drop(entered);
         if !ready() {
-            let turns = self.turns();
+            let (_entered, turns) = self.turns();
             if *turns == before {
                 drop(self.turned.wait_timeout(turns, timeout));
             }
@@ -43,7 +46,7 @@ impl EventCount {
     }
 
     /// Nothing can panic while it is locked, so it is always good.
-    fn turns(&self) -> MutexGuard<'_, u64> {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    fn turns(&self) -> (Entered, MutexGuard<'_, u64>) {
+        (Rank::EventCount.enter(), self.turns.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

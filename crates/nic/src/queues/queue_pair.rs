@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use weft_base::{DomainId, passes_end};
+use weft_lock::{Mutex, Rank};
 use weft_memory::{LocalRight, Registry};
 use weft_mpa::{Extensions, MarkerSpacing, Role};
 use weft_rdmap::{Completion, CompletionKind, Operation, ReceiveRequest, SendRequest, Status};
@@ -134,17 +134,15 @@ impl QueuePair {
             upper: None,
             is_guarded: false,
             sends_under_way: AtomicUsize::new(0),
-            submission: Mutex::new(Submission {
-                requests: VecDeque::with_capacity(depth),
-                connection: None,
-                rung: false,
-                open: true,
-            }),
+            submission: Mutex::new(
+                Rank::Submission,
+                Submission { requests: VecDeque::with_capacity(depth), connection: None, rung: false, open: true },
+            ),
             has_posted: AtomicBool::new(false),
             state: AtomicU8::new(State::Idle as u8),
             agreed: AtomicU8::new(0),
             assists: AtomicBool::new(false),
-            life: Mutex::new(Life { info: None, error: None, caller_stage: None }),
+            life: Mutex::new(Rank::QueuePairLife, Life { info: None, error: None, caller_stage: None }),
             event_count,
         }
     }

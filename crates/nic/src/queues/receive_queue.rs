@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use weft_base::DomainId;
+use weft_lock::{Mutex, Rank};
 use weft_memory::{LocalRight, Registry};
 use weft_rdmap::{ReceiveRequest, ReceiveSource};
 
@@ -30,7 +30,7 @@ pub struct ReceiveQueue {
 impl ReceiveQueue {
     pub(crate) fn new(domain: DomainId, depth: usize, completions: Arc<CompletionQueue>) -> Self {
         let waiting = Waiting { requests: VecDeque::with_capacity(depth), open: true };
-        Self { domain, depth, completions, waiting: Mutex::new(waiting) }
+        Self { domain, depth, completions, waiting: Mutex::new(Rank::ReceiveQueue, waiting) }
     }
 
     /// The protection domain.

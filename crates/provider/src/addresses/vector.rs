@@ -7,13 +7,13 @@ use std::ffi::CString;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
 
-use parking_lot::RwLock;
 use weft::endpoint::Address;
 use weft_libfabric::abi::errno::{FI_EADDRNOTAVAIL, FI_EINVAL, FI_ENOEQ};
 use weft_libfabric::abi::{
     FI_ADDR_NOTAVAIL, FI_AV_COMPLETE, FI_AV_MAP, FI_AV_TABLE, FI_AV_UNSPEC, FI_CLASS_AV, FI_EVENT, FI_MORE,
     FI_SYMMETRIC, FI_SYNC_ERR, fi_addr_t, fi_av_attr, fi_ops, fi_ops_av, fid, fid_av, fid_domain,
 };
+use weft_lock::{Rank, RwLock};
 
 use super::entries::Entries;
 use super::resolve::{Lookup, name, resolve};
@@ -136,7 +136,7 @@ pub(crate) unsafe extern "C" fn open(
             users: Users::default(),
             format: domain.format(),
             generation: AtomicU64::new(1),
-            entries: RwLock::default(),
+            entries: RwLock::new(Rank::AddressVector, Entries::default()),
             reports: attributes.flags & FI_EVENT != 0,
             events: OnceLock::new(),
             domain,

@@ -3,7 +3,6 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
 use weft::endpoint::{Address, Endpoint, EndpointAttributes, EndpointError, PeerId};
 use weft::verbs::{Error, PortError};
 use weft_libfabric::abi::errno::{FI_ENOAV, FI_ENOCQ, FI_EOPBADSTATE};
@@ -11,6 +10,7 @@ use weft_libfabric::abi::{
     FI_ADDR_UNSPEC, FI_ATOMIC, FI_DIRECTED_RECV, FI_MSG, FI_READ, FI_RECV, FI_RMA, FI_SEND, FI_SOURCE, FI_TAGGED,
     FI_TAGGED_DIRECTED_RECV, FI_WRITE, fi_addr_t, fi_version,
 };
+use weft_lock::{Mutex, Rank};
 
 use super::counter_order::CounterOrder;
 use super::many::Many;
@@ -135,11 +135,11 @@ impl Core {
             domain,
             capabilities,
             context,
-            place: Mutex::new(place),
-            bindings: Mutex::default(),
+            place: Mutex::new(Rank::EndpointPlace, place),
+            bindings: Mutex::new(Rank::EndpointBindings, Bindings::default()),
             min_multi_receive: AtomicU64::new(MIN_MULTI_RECEIVE),
             active: OnceLock::new(),
-            enabling: Mutex::new(()),
+            enabling: Mutex::new(Rank::EndpointEnabling, ()),
         }
     }
 

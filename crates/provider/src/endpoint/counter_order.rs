@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use parking_lot::Mutex;
+use weft_lock::{Mutex, Rank};
 
 use super::op_flags::OpFlags;
 
@@ -11,8 +11,13 @@ use super::op_flags::OpFlags;
 /// libfabric promises no order. But Intel MPI waits in `MPI_Win_flush` until as many are done as had been begun when the wait began, and goes on reading
 /// active messages meanwhile, whose reads count as well. Counted as they end, a read that was begun later stands in for one that is waited for, and the
 /// program finds a window's bytes missing.
-#[derive(Default)]
 pub(super) struct CounterOrder(Mutex<Queue>);
+
+impl Default for CounterOrder {
+    fn default() -> Self {
+        Self(Mutex::new(Rank::CounterOrder, Queue::default()))
+    }
+}
 
 #[derive(Default)]
 struct Queue {

@@ -1,6 +1,6 @@
 //! Receives of many messages: what their completions need to know, which is more than a context has room for.
 
-use parking_lot::Mutex;
+use weft_lock::{Mutex, Rank};
 
 /// A receive of many messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,9 +12,14 @@ pub(super) struct Buffer {
 }
 
 /// The receives of many messages of one endpoint, each under a key that no context of an application is.
-#[derive(Default)]
 pub(super) struct Many {
     places: Mutex<Places>,
+}
+
+impl Default for Many {
+    fn default() -> Self {
+        Self { places: Mutex::new(Rank::MultiReceives, Places::default()) }
+    }
 }
 
 #[derive(Default)]

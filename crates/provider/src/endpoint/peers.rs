@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use parking_lot::RwLock;
 use weft::endpoint::{Endpoint, PeerId};
 use weft_libfabric::abi::errno::FI_EADDRNOTAVAIL;
 use weft_libfabric::abi::{FI_ADDR_NOTAVAIL, fi_addr_t};
+use weft_lock::{Rank, RwLock};
 
 use crate::addresses::vector::AddressVector;
 use crate::border::Held;
@@ -32,7 +32,7 @@ struct Known {
 
 impl Peers {
     pub(super) fn new(endpoint: Arc<Endpoint>, vector: Held<AddressVector>, tell: bool) -> Self {
-        Self { endpoint, vector, tell, known: RwLock::default() }
+        Self { endpoint, vector, tell, known: RwLock::new(Rank::KnownPeers, Known::default()) }
     }
 
     /// Who has this address.

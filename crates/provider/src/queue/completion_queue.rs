@@ -6,12 +6,12 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use libc::ssize_t;
-use parking_lot::Mutex;
 use weft_libfabric::abi::errno::FI_EAGAIN;
 use weft_libfabric::abi::{
     FI_ADDR_NOTAVAIL, FI_AFFINITY, FI_CLASS_CQ, FI_CQ_COND_NONE, FI_CQ_COND_THRESHOLD, FI_WAIT_NONE, fi_addr_t,
     fi_cq_attr, fi_cq_err_entry, fi_ops, fi_ops_cq, fi_version, fid, fid_cq, fid_domain,
 };
+use weft_lock::{Mutex, Rank};
 
 use super::completions::Completions;
 use super::control;
@@ -74,7 +74,7 @@ impl CompletionQueue {
             domain,
             completions: Arc::new(Completions::new(attributes.size.max(LEAST_SIZE), format, wait)),
             thresholds,
-            explanation: Mutex::default(),
+            explanation: Mutex::new(Rank::FailureText, Default::default()),
         })
     }
 

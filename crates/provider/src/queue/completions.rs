@@ -5,11 +5,11 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::RwLock;
 use weft::endpoint::PeerId;
 use weft::verbs::Context;
 use weft_libfabric::abi::errno::FI_EAVAIL;
 use weft_libfabric::abi::{FI_ADDR_NOTAVAIL, fi_addr_t};
+use weft_lock::{Rank, RwLock};
 
 use super::entry::{Entry, Format, Source};
 use super::failure::Failure;
@@ -37,7 +37,13 @@ pub(crate) struct Completions {
 impl Completions {
     pub(super) fn new(size: usize, format: Format, wait: Wait) -> Self {
         let interrupted = AtomicBool::new(false);
-        Self { ring: Ring::new(size), wait, format, interrupted, sources: RwLock::new(Vec::new()) }
+        Self {
+            ring: Ring::new(size),
+            wait,
+            format,
+            interrupted,
+            sources: RwLock::new(Rank::CompletionSources, Vec::new()),
+        }
     }
 
     /// An endpoint begins to report. Returns its place, which is the one for [`Source::new`].

@@ -11,6 +11,7 @@ use weft_libfabric::abi::{
     FI_AFFINITY, FI_CLASS_EQ, FI_PEEK, FI_WRITE, fi_eq_attr, fi_eq_entry, fi_eq_err_entry, fi_ops, fi_ops_eq, fid,
     fid_eq, fid_fabric,
 };
+use weft_lock::{Entered, Rank};
 
 use super::completion_queue::words;
 use super::control;
@@ -87,11 +88,11 @@ impl EventQueue {
 
     /// Whether the application may sleep on the descriptor now.
     pub(super) fn may_sleep(&self) -> bool {
-        self.wait.may_sleep(|| !self.events().is_empty(), || ())
+        self.wait.may_sleep(|| !self.events().1.is_empty(), || ())
     }
 
     fn add(&self, add: impl FnOnce(&mut Events<Failed>) -> bool) -> Result<(), Errno> {
-        if !add(&mut self.events()) {
+        if !add(&mut self.events().1) {
             return Err(Errno(FI_EOVERRUN));
         }
         self.come.notify_all();
@@ -100,7 +101,7 @@ impl EventQueue {
     }
 
     fn take(&self, most: usize, flags: u64) -> Result<(u32, Box<[u8]>), Errno> {
-        match self.events().read(most, flags & FI_PEEK != 0) {
+        match self.events().1.read(most, flags & FI_PEEK != 0) {
             Read::Event { kind, bytes } => Ok((kind, bytes)),
             Read::TooShort => Err(Errno(FI_ETOOSMALL)),
             Read::Failure => Err(Errno(FI_EAVAIL)),
@@ -115,7 +116,7 @@ impl EventQueue {
             if taken != Err(Errno::AGAIN) {
                 return taken;
             }
-            let events = self.events();
+            let (_entered, events) = self.events();
             if !events.is_empty() {
                 continue;
             }
@@ -128,8 +129,8 @@ impl EventQueue {
     }
 
     /// A panic while it was locked leaves it good: every change is one call.
-    fn events(&self) -> MutexGuard<'_, Events<Failed>> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    fn events(&self) -> (Entered, MutexGuard<'_, Events<Failed>>) {
+        (Rank::ControlEvents.enter(), self.events.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -244,7 +245,7 @@ unsafe extern "C" fn readerr(eq: *mut fid_eq, to: *mut fi_eq_err_entry, flags: u
         // SAFETY: A queue of ours, or NULL.
         let queue = unsafe { borrow::<EventQueue>(eq) }?;
         let to = NonNull::new(to).ok_or(Errno::INVALID)?.as_ptr();
-        let failed = queue.events().read_failure(flags & FI_PEEK != 0).ok_or(Errno::AGAIN)?;
+        let failed = queue.events().1.read_failure(flags & FI_PEEK != 0).ok_or(Errno::AGAIN)?;
         // SAFETY: Not NULL, so C promises the structure. Its last field is not touched, which the first versions lack: there is no data.
         unsafe {
             (&raw mut (*to).fid).write(ptr::with_exposed_provenance_mut(failed.object));

@@ -3,10 +3,10 @@
 use core::ffi::{c_int, c_void};
 use core::ptr::NonNull;
 
-use parking_lot::Mutex;
 use weft_libfabric::abi::{
     FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_POLL, fi_ops, fi_ops_poll, fi_poll_attr, fid, fid_domain, fid_poll,
 };
+use weft_lock::{Mutex, Rank};
 
 use super::completion_queue::CompletionQueue;
 use super::count::Counted;
@@ -132,7 +132,10 @@ pub(crate) unsafe extern "C" fn poll_open(
             }
             let header =
                 Header::new(fid_poll { fid: head::<PollSet>(core::ptr::null_mut(), &OPS), ops: table(&POLL_OPS) });
-            give(PollSet { header, users: Users::default(), domain, members: Mutex::default() }, set)
+            give(
+                PollSet { header, users: Users::default(), domain, members: Mutex::new(Rank::PollSet, Vec::new()) },
+                set,
+            )
         }
     })
 }

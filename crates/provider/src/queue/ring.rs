@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::VecDeque;
 
-use parking_lot::Mutex;
+use weft_lock::{Mutex, Rank};
 
 use super::entry::Entry;
 use super::failure::Failure;
@@ -46,7 +46,12 @@ impl Ring {
     pub(crate) fn new(size: usize) -> Self {
         let state =
             State { entries: VecDeque::with_capacity(size.min(FIRST_ROOM)), failures: VecDeque::new(), overrun: false };
-        Self { size, most: size.max(MOST), waiting: AtomicUsize::new(0), state: Mutex::new(state) }
+        Self {
+            size,
+            most: size.max(MOST),
+            waiting: AtomicUsize::new(0),
+            state: Mutex::new(Rank::CompletionRing, state),
+        }
     }
 
     /// Completions that wait.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weft_base::Waker as _;
 use weft_driver::{EventFd, WaitSet};
+use weft_lock::{Entered, Rank};
 use weft_nic::{Completions, EndpointFailure, Event};
 
 use crate::verbs::{Context, Error, Opened};
@@ -106,20 +107,20 @@ impl EventQueue {
 
     /// The oldest completion. Nothing in a child by fork: a thread that is not there may hold the lock.
     fn take(&self) -> Option<Event> {
-        if self.inner.opened.nic.is_owner_process() { self.inner.events().pop_front() } else { None }
+        if self.inner.opened.nic.is_owner_process() { self.inner.events().1.pop_front() } else { None }
     }
 }
 
 impl Inner {
     /// Nothing panics while it is locked, so it is always good.
-    fn events(&self) -> MutexGuard<'_, VecDeque<Event>> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    fn events(&self) -> (Entered, MutexGuard<'_, VecDeque<Event>>) {
+        (Rank::EventQueue.enter(), self.events.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Completions for EventQueue {
     fn complete(&self, event: Event) {
-        self.inner.events().push_back(event);
+        self.inner.events().1.push_back(event);
         if self.inner.armed.swap(false, Ordering::SeqCst) {
             self.inner.event.wake();
         }

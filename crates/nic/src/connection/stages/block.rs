@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::VecDeque;
 
-use parking_lot::Mutex;
+use weft_lock::{Mutex, Rank};
 use weft_mpa::Layout;
 
 /// Bytes of a block: small enough that what one stage leaves in the cache is still there for the next. A multiple of four, as all FPDUs are, so
@@ -88,7 +88,7 @@ impl Block {
 }
 
 /// A bounded ring of blocks between two stages, which may run on different threads, and the free blocks that go back.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct BlockRing {
     ends: Mutex<Ends>,
     /// The stage behind it was told that there is something, and has not looked yet.
@@ -100,6 +100,12 @@ struct Ends {
     free: Vec<Block>,
     made: bool,
     full: VecDeque<Block>,
+}
+
+impl Default for BlockRing {
+    fn default() -> Self {
+        Self { ends: Mutex::new(Rank::BlockRing, Ends::default()), rung: AtomicBool::new(false) }
+    }
 }
 
 impl BlockRing {

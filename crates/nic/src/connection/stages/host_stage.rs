@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use weft_lock::Mutex;
 use weft_memory::Registry;
 
 use super::Protocol;

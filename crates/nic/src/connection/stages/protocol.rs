@@ -3,8 +3,8 @@
 use core::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
 use weft_base::Port;
+use weft_lock::{Mutex, MutexGuard};
 use weft_memory::Registry;
 use weft_mpa::Framer;
 use weft_rdmap::{State, Stream};
