@@ -15,8 +15,8 @@ mod time;
 pub use digest::{Digest, NoDigest};
 pub use ids::{DomainId, PeerId, RegionId, Stag, Token};
 pub use network::{
-    Backlog, Interest, Listener, Network, Piece, Port, PortError, PortOptions, Readiness, ReceivePiece, Received,
-    Waker, Watch,
+    Backlog, Interest, Iwarp, Listener, Network, Piece, Port, PortError, PortOptions, Readiness, ReceivePiece,
+    Received, Waker, Watch,
 };
 pub use random::Random;
 pub use sequence::{MessageNumber, StreamPosition};

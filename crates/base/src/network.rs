@@ -199,6 +199,10 @@ pub trait Watch: Send + Sync {
     }
 }
 
+/// The tag of networks whose streams carry iWARP: MPA over each port ([`Network::Stack`]).
+#[derive(Clone, Copy, Debug)]
+pub struct Iwarp;
+
 /// A maker of ports and listeners, and the one place to wait for them.
 ///
 /// Interest is one-shot: once reported by [`Network::wait`], a token is silent until it is armed again. So a port that is
@@ -208,6 +212,8 @@ pub trait Network {
     type Port: Port;
     /// The listeners it makes.
     type Listener: Listener<Port = Self::Port>;
+    /// Which lower layer protocol RDMA streams have on it: a tag, to which the NIC gives the meaning.
+    type Stack;
 
     /// Starts to connect. The port is returned at once; [`Port::poll_connected`] tells when the stream stands.
     ///

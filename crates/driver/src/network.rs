@@ -49,6 +49,7 @@ impl TcpNetwork {
 impl Network for TcpNetwork {
     type Port = TcpPort;
     type Listener = TcpListener;
+    type Stack = weft_base::Iwarp;
 
     fn connect(&mut self, remote: SocketAddr, options: PortOptions) -> Result<TcpPort, PortError> {
         let (socket, broken) = socket::connect(remote, &options)?;

@@ -17,8 +17,10 @@ pub enum Rank {
     CompletionSources,
     /// NIC: an engine, with its connections and endpoints. Whoever holds it runs the event loop.
     Engine,
-    /// NIC: the protocol state of a connection that calling threads share with the engine (`Split::Assist`).
-    Protocol,
+    /// NIC: where the first stage of a connection stands whose work is split (`Split`).
+    Stage,
+    /// NIC: the stream of a connection that calling threads share with the engine (`Split::Assist`).
+    Stream,
     /// NIC: what was posted to a queue pair. Requests are pinned under it.
     Submission,
     /// NIC: the requests of a receive queue. They are pinned under it.

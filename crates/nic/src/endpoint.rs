@@ -4,10 +4,11 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 
-use weft_base::{Clock, DomainId, Network, PeerId};
+use weft_base::{Clock, DomainId, PeerId};
 
 use crate::error::Error;
 use crate::ids::Runner;
+use crate::lower::Carrier;
 use crate::messaging::{
     Address, AtomicPost, Completions, EndpointAttributes, EndpointEngine, EndpointError, EndpointSettings, Engine,
     Match, Opening, Peek, ReceivePost, SendPost, TransferPost, Undelivered, offer,
@@ -15,7 +16,7 @@ use crate::messaging::{
 use crate::nic::Nic;
 
 /// A message endpoint of a NIC.
-pub struct MessageEndpoint<N: Network, C: Clock> {
+pub struct MessageEndpoint<N: Carrier, C: Clock> {
     nic: Nic<N, C>,
     number: usize,
     address: Address,
@@ -23,7 +24,7 @@ pub struct MessageEndpoint<N: Network, C: Clock> {
     closed: AtomicBool,
 }
 
-impl<N: Network, C: Clock + Clone> MessageEndpoint<N, C> {
+impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
     /// Opens an endpoint whose peers reach memory of `domain`, and whose completions go to `completions`. `id` and `seed` should be random.
     ///
     /// # Errors

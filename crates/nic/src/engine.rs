@@ -5,19 +5,19 @@ pub(crate) mod doorbell;
 pub(crate) mod listening;
 
 use core::time::Duration;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use slotmap::{DefaultKey, Key, KeyData, SlotMap};
-use weft_base::{Clock, Interest, Network, Port as _, Random, Readiness, Time, Token};
+use weft_base::{Clock, Interest, Random, Readiness, Time, Token};
 use weft_memory::Registry;
 
-use crate::connection::staging::Pool;
-use crate::connection::{Connection, Context, Outcome, PacketSinks, Passed};
+use crate::connection::{Connection, Context, Outcome, PacketSinks};
 use crate::counters::Counters;
 use crate::engine::doorbell::Doorbell;
 use crate::engine::listening::Listening;
 use crate::ids::{LinkKey, Runner, UpperId};
+use crate::lower::mpa::staging::Pool;
+use crate::lower::{Carrier, Io, Lower, Passed};
 use crate::queues::event_count::EventCount;
 use crate::queues::queue_pair::QueuePair;
 use crate::settings::Settings;
@@ -45,7 +45,7 @@ const LONGEST_DOZE: Duration = Duration::from_millis(10);
 /// What stands on an engine, and is attended to in each of its turns: a message endpoint.
 pub(crate) trait Upper: Sized + Send {
     /// Takes what has completed, and does what follows from it. Returns whether there was anything.
-    fn attend<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C, Self>) -> bool;
+    fn attend<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C, Self>) -> bool;
     /// When it wants to be attended to though nothing has come.
     fn wake_at(&self) -> Option<Time>;
     /// Offers a packet that has come on one of its queue pairs. Returns whether it has taken it.
@@ -63,16 +63,9 @@ impl<U: Upper> PacketSinks for Uppers<U> {
 }
 
 /// What an engine has a key for.
-enum Endpoint<N: Network> {
-    Connection(Box<Connection<N::Port>>),
+enum Endpoint<N: Carrier> {
+    Connection(Box<Connection<N>>),
     Listener(Box<Listening<N::Listener>>),
-}
-
-/// From where to where a connection is opened.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Route {
-    pub(crate) local: Option<SocketAddr>,
-    pub(crate) remote: SocketAddr,
 }
 
 /// How long a connection that is opened here is waited for.
@@ -80,12 +73,13 @@ pub(crate) struct Route {
 pub(crate) struct Patience {
     /// For how long, if not as the settings say.
     pub(crate) timeout: Option<Duration>,
-    /// That counts for the peer's host alone: once it has taken the stream its program may take as long as that host answers.
+    /// That counts for the peer's host alone: once it has taken the stream its program may take as long as that host
+    /// answers.
     pub(crate) for_program: bool,
 }
 
 /// All connections and listeners of a NIC, and the loop that moves them.
-pub(crate) struct Engine<N: Network, C: Clock, U> {
+pub(crate) struct Engine<N: Carrier, C: Clock, U> {
     pub(crate) network: N,
     clock: C,
     pub(crate) registry: Registry,
@@ -132,7 +126,7 @@ pub(crate) struct Engine<N: Network, C: Clock, U> {
     event_count: Arc<EventCount>,
 }
 
-impl<N: Network, C: Clock, U: Upper> Engine<N, C, U> {
+impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     pub(crate) fn new(
         network: N,
         clock: C,
@@ -435,7 +429,7 @@ impl<N: Network, C: Clock, U: Upper> Engine<N, C, U> {
         self.cool_each(Connection::least_bytes);
     }
 
-    fn cool_each(&mut self, least: impl Fn(&mut Connection<N::Port>) -> u32) {
+    fn cool_each(&mut self, least: impl Fn(&mut Connection<N>) -> u32) {
         let mut hot = core::mem::take(&mut self.hot);
         for key in hot.drain(..) {
             let Some(Endpoint::Connection(connection)) = self.endpoints.get_mut(key) else { continue };
@@ -468,7 +462,7 @@ impl<N: Network, C: Clock, U: Upper> Engine<N, C, U> {
         let armed = match self.endpoints.get_mut(key) {
             Some(Endpoint::Connection(connection)) => {
                 let (readable, writable) = (connection.wants_bytes(), connection.wants_room());
-                self.network.arm_port(&mut connection.port, token, Interest { readable, writable, least })
+                connection.lower.arm(&mut self.network, token, Interest { readable, writable, least })
             }
             Some(Endpoint::Listener(listening)) if listening.has_room() => {
                 self.network.arm_listener(&listening.listener, token)
@@ -516,17 +510,17 @@ impl<N: Network, C: Clock, U: Upper> Engine<N, C, U> {
     }
 
     /// A connection, and what it may use.
-    fn split(&mut self, key: DefaultKey) -> Option<(&mut Connection<N::Port>, Context<'_>)> {
+    fn split(&mut self, key: DefaultKey) -> Option<(&mut Connection<N>, Context<'_>)> {
         let Some(Endpoint::Connection(connection)) = self.endpoints.get_mut(key) else { return None };
-        let cx = Context {
+        let io = Io {
             pool: &mut self.pool,
             registry: &self.registry,
             settings: &self.settings,
             counters: &mut self.counters,
             random: &mut self.random,
-            packets: &mut self.uppers,
             now: self.now,
         };
+        let cx = Context { io, packets: &mut self.uppers };
         Some((connection, cx))
     }
 
@@ -545,7 +539,7 @@ impl<N: Network, C: Clock, U: Upper> Engine<N, C, U> {
     fn with_connection(
         &mut self,
         key: DefaultKey,
-        act: impl FnOnce(&mut Connection<N::Port>, &mut Context<'_>) -> Outcome,
+        act: impl FnOnce(&mut Connection<N>, &mut Context<'_>) -> Outcome,
     ) -> Option<Outcome> {
         let (connection, mut cx) = self.split(key)?;
         let outcome = act(connection, &mut cx);
@@ -619,7 +613,7 @@ impl<N: Network, C: Clock, U: Upper> Engine<N, C, U> {
             .endpoints
             .iter_mut()
             .filter_map(|(key, endpoint)| match endpoint {
-                Endpoint::Connection(connection) => connection.port.check_peer(now).is_err().then_some(key),
+                Endpoint::Connection(connection) => connection.lower.check_peer(now).is_err().then_some(key),
                 Endpoint::Listener(_) => None,
             })
             .collect();
@@ -646,7 +640,7 @@ impl<N: Network, C: Clock, U: Upper> Engine<N, C, U> {
         self.endpoints.iter().filter(|(_, endpoint)| is_due(endpoint)).map(|(key, _)| key).collect()
     }
 
-    fn keys_with(&self, wanted: impl Fn(&Connection<N::Port>) -> bool) -> Vec<DefaultKey> {
+    fn keys_with(&self, wanted: impl Fn(&Connection<N>) -> bool) -> Vec<DefaultKey> {
         self.endpoints
             .iter()
             .filter(|(_, endpoint)| matches!(endpoint, Endpoint::Connection(connection) if wanted(connection)))

@@ -26,6 +26,7 @@ mod endpoint;
 mod engine;
 mod error;
 mod ids;
+pub mod lower;
 mod messaging;
 mod nic;
 mod progress;
@@ -34,9 +35,10 @@ mod settings;
 
 pub use counters::{Board, Counters};
 pub use endpoint::MessageEndpoint;
-pub use engine::listening::{RequestInfo, RequestKey};
+pub use engine::listening::RequestKey;
 pub use error::{ConnectionError, Error, PostError, PostFailure};
 pub use ids::State;
+pub use lower::RequestInfo;
 pub use messaging::{
     Address, AtomicPost, Attempt, AttemptFailure, Attempts, Completed, Completions, EndpointAttributes, EndpointError,
     EndpointFailure, EndpointSettings, Event, JobKey, KeyError, Level, MAX_ADDRESSES, Match, Peek, ReceivePost,

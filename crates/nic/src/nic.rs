@@ -8,20 +8,21 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use slotmap::DefaultKey;
-use weft_base::{Clock, DomainId, Network, Random, Waker};
+use weft_base::{Clock, DomainId, Random, Waker};
 use weft_lock::{Mutex, Rank};
 use weft_memory::Registry;
-use weft_mpa::{Initiator, Offer};
 use weft_rdmap::{ReceiveRequest, SendRequest};
 
 use crate::connection::{Ending, within_limits};
 use crate::counters::{Board, Counters};
+use crate::engine::Engine;
+use crate::engine::Patience;
 use crate::engine::doorbell::Doorbell;
-use crate::engine::listening::{RequestInfo, RequestKey, Waiting};
-use crate::engine::{Engine, Patience, Route};
+use crate::engine::listening::{RequestKey, Waiting};
 use crate::error::{Error, PostError, PostFailure};
 use crate::ids::ConnectionHandle;
 use crate::ids::State;
+use crate::lower::{Carrier, Lower, Offer, RequestInfo, Route};
 use crate::messaging::EndpointEngine;
 use crate::progress::worker::{self, Common};
 use crate::queues::completion_queue::{CompletionQueue, QueuePairNumber};
@@ -52,17 +53,17 @@ pub struct NicParts<N, C> {
 }
 
 /// A software NIC over a network and a clock. Cheap to clone: all clones are the same NIC.
-pub struct Nic<N: Network, C: Clock> {
+pub struct Nic<N: Carrier, C: Clock> {
     shared: Arc<Shared<N, C>>,
 }
 
-impl<N: Network, C: Clock> Clone for Nic<N, C> {
+impl<N: Carrier, C: Clock> Clone for Nic<N, C> {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared) }
     }
 }
 
-struct Shared<N: Network, C: Clock> {
+struct Shared<N: Carrier, C: Clock> {
     workers: Box<[Arc<Worker<N, C>>]>,
     common: Arc<Common<C>>,
     registry: Registry,
@@ -100,7 +101,7 @@ impl Listener {
     }
 }
 
-impl<N: Network, C: Clock + Clone> Nic<N, C> {
+impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     /// A NIC that only moves when it is driven: by [`Nic::progress`], or by waiting calls. Where [`Progress`] has a thread, call
     /// [`Nic::spawn`] as well.
     ///
@@ -270,12 +271,11 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     ) -> Result<(), Error> {
         self.check_owner()?;
         let offer = within_limits(&offer, &self.shared.common.settings);
-        let (initiator, request) = Initiator::start(offer, private_data)?;
+        let opening = N::Lower::prepare(&offer, private_data)?;
         queue_pair.claim().map_err(|state| Error::State { state, wanted: "idle" })?;
         let worker = self.least_loaded();
         let route = Route { local, remote };
-        let connected =
-            worker.command().connect(worker.index, queue_pair, route, (initiator, request), Patience::default());
+        let connected = worker.command().connect(worker.index, queue_pair, route, opening, Patience::default());
         if connected.is_err() {
             queue_pair.reset();
         }
@@ -463,11 +463,12 @@ impl<N: Network, C: Clock + Clone> Nic<N, C> {
     }
 }
 
-impl<N: Network, C: Clock + Clone> Nic<N, C>
+impl<N: Carrier, C: Clock + Clone> Nic<N, C>
 where
     N: Send + 'static,
     N::Port: Send,
     N::Listener: Send,
+    N::Lower: Send,
     C: Send + Sync + 'static,
 {
     /// Starts the NIC's own threads, one for each engine, where [`Progress`] has them. They end with [`Nic::shut_down`].
@@ -501,7 +502,7 @@ where
     }
 }
 
-impl<N: Network, C: Clock + Clone> Nic<N, C> {
+impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     /// Breaks all connections, flushes what is under way and ends the NIC's threads.
     pub fn shut_down(&self) {
         if !self.is_owner_process() {

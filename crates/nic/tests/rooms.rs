@@ -5,12 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every room, the lowest first: each may use those before it.
-const FLOORS: [&str; 11] = [
+const FLOORS: [&str; 12] = [
     "settings",
     "ids",
     "error",
     "counters",
     "queues",
+    "lower",
     "connection",
     "engine",
     "progress",

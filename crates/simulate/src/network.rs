@@ -54,6 +54,7 @@ impl Watch for NoWatch {
 impl Network for SimulatedNetwork {
     type Port = SimulatedPort;
     type Listener = SimulatedListener;
+    type Stack = weft_base::Iwarp;
 
     fn connect(&mut self, remote: SocketAddr, options: PortOptions) -> Result<SimulatedPort, PortError> {
         let mut state = self.world.lock();

@@ -1,57 +1,47 @@
-//! One connection: a port, and what stands on it: first MPA's start-up, then an RDMA stream.
+//! One connection: a lower layer, and the RDMA stream on it once its set-up is done.
 //!
-//! `start` sets up, `receive` and `transmit` move frames, `packets` those of message endpoints, `end` takes down. This file joins them: [`Connection::drive`] does whatever can be
-//! done now, and never blocks.
+//! `start` sets up, `placement` is what the lower layer sees of the stream, `completion` reports what has finished,
+//! `close` takes down. This file joins them: [`Connection::drive`] does whatever can be done now, and never blocks.
 
-mod end;
-mod held;
-pub(crate) mod outgoing;
-mod packets;
-mod receive;
-mod stages;
-pub(crate) mod staging;
+mod close;
+mod completion;
+mod placement;
 mod start;
-mod transmit;
 
 use std::sync::Arc;
 
 use slotmap::DefaultKey;
-use weft_base::{Port, PortError, Random, Time};
-use weft_memory::Registry;
-use weft_mpa::Deframer;
+use weft_base::{PortError, Time};
+use weft_rdmap::Closed;
+use weft_wire::terminate::TerminateCode;
 
-use crate::connection::outgoing::Outgoing;
-use crate::connection::staging::{Pool, Staging};
-use crate::counters::Counters;
+use self::completion::state_has_ended;
 use crate::ids::UpperId;
+use crate::lower::{Carrier, Got, Io, Lower, Passed, ReceiveError, SendError, StreamCell};
 use crate::queues::queue_pair::QueuePair;
-use crate::settings::Settings;
 
-pub(crate) use end::Ending;
-pub(crate) use packets::Passed;
-pub(crate) use receive::Direct;
-use stages::{Core, Incoming, Pipeline};
-pub(crate) use start::{Start, within_limits};
-use transmit::BYTES_PER_TURN;
+pub(crate) use self::close::Ending;
+pub(crate) use self::start::within_limits;
 
-/// So many bytes of a long answer are worth a wake-up of their own. Each takes some 20 us from whoever computes there; to place so many takes about
-/// 40 us, by which the end comes later than if each packet were placed as it comes.
+/// So many bytes of a long answer are worth a wake-up of their own. Each takes some 20 us from whoever computes there; to
+/// place so many takes about 40 us, by which the end comes later than if each packet were placed as it comes.
 const MOST_AWAITED: u32 = 256 * 1024;
+/// Once a turn has sent so many bytes, what has come is looked at before the rest goes: it may ask for something that
+/// should not wait behind all of that.
+const BYTES_PER_TURN: usize = 128 * 1024;
+/// When sending fails, so many reads at most are made of what the peer has sent before: more than a socket's buffer holds.
+const LAST_READS: usize = 1024;
 
 /// What every connection of an engine may use while it is driven.
 pub(crate) struct Context<'a> {
-    pub(crate) pool: &'a mut Pool,
-    pub(crate) registry: &'a Registry,
-    pub(crate) settings: &'a Settings,
-    pub(crate) counters: &'a mut Counters,
-    pub(crate) random: &'a mut Random,
+    pub(crate) io: Io<'a>,
     pub(crate) packets: &'a mut dyn PacketSinks,
-    pub(crate) now: Time,
 }
 
 /// Those who take packets as they come off a connection, past the receive queue of its queue pair: message endpoints.
 pub(crate) trait PacketSinks {
-    /// Offers a packet that has come on this queue pair to the one whom the queue pair belongs to. Returns whether it has taken it: it may be at work just now.
+    /// Offers a packet that has come on this queue pair to the one whom the queue pair belongs to. Returns whether it has
+    /// taken it: it may be at work just now.
     fn take(&mut self, upper: UpperId, queue_pair: &Arc<QueuePair>, packet: &[u8], now: Time) -> bool;
 }
 
@@ -69,13 +59,13 @@ pub(crate) enum Outcome {
 }
 
 /// A connection of an engine.
-pub(crate) struct Connection<P: Port> {
-    pub(crate) port: P,
+pub(crate) struct Connection<N: Carrier> {
+    pub(crate) lower: N::Lower,
     phase: Phase,
-    staging: Staging,
-    outgoing: Outgoing,
     /// When to give up on what is being waited for.
     pub(crate) deadline: Option<Time>,
+    /// While it is set up, the deadline is for the peer's host alone.
+    waits_for_program: bool,
     /// Looks in vain since the last time something came.
     pub(crate) idle_looks: u32,
     /// The engine looks at it in every turn.
@@ -91,49 +81,34 @@ pub(crate) struct Connection<P: Port> {
 }
 
 enum Phase {
-    /// MPA's start-up.
-    Start(Start),
+    /// The set-up; with its queue pair if it was begun here.
+    Start(Option<Arc<QueuePair>>),
     /// An RDMA stream.
     Running(Box<Running>),
-    /// Nothing more is wanted from the peer; what was taken still goes out, and what comes is thrown away, so that the peer gets our last
-    /// words and not a reset.
+    /// Nothing more is wanted from the peer; what was taken still goes out, and what comes is thrown away, so that the
+    /// peer gets our last words and not a reset.
     Draining,
 }
 
-/// An RDMA stream over MPA.
-pub(crate) struct Running {
-    core: Core,
-    /// The way out where stages are split; elsewhere it is [`Connection::outgoing`].
-    pipeline: Option<Pipeline>,
-    deframer: Deframer,
+/// An RDMA stream over a lower layer.
+struct Running {
+    stream: StreamCell,
     queue_pair: Arc<QueuePair>,
-    crc: bool,
-    direct: Option<Direct>,
-    /// A frame that is being received, where stages are split.
-    incoming: Option<Incoming>,
-    /// Its ULPDU without markers, where that is a stage of its own.
-    flat: Option<Vec<u8>>,
-    /// A large frame was refused by its head. Nothing is said about it before the rest is here and the CRC was seen.
-    verdict_pending: bool,
     /// A turn has sent as much as one may: there may be more.
     cut_short: bool,
-    /// A large frame came not so many frames ago: read only as much as holds the next header, so that the rest can go straight into
-    /// place.
-    expect_large: u8,
     /// The peer has sent its last byte, or nothing it sends is of interest any more.
     input_over: bool,
     close_wanted: bool,
     send_closed: bool,
 }
 
-impl<P: Port> Connection<P> {
-    fn new(port: P, start: Start, deadline: Time) -> Self {
+impl<N: Carrier> Connection<N> {
+    fn new(lower: N::Lower, queue_pair: Option<Arc<QueuePair>>, deadline: Time) -> Self {
         Self {
-            port,
-            phase: Phase::Start(start),
-            staging: Staging::default(),
-            outgoing: Outgoing::default(),
+            lower,
+            phase: Phase::Start(queue_pair),
             deadline: Some(deadline),
+            waits_for_program: false,
             idle_looks: 0,
             is_hot: false,
             is_dozing: false,
@@ -158,7 +133,8 @@ impl<P: Port> Connection<P> {
         outcome
     }
 
-    /// Whether packets have come with requests that are to be answered: answers may be long, so what the packets give rise to goes first. [`Connection::answer`] must follow.
+    /// Whether packets have come with requests that are to be answered: answers may be long, so what the packets give
+    /// rise to goes first. [`Connection::answer`] must follow.
     pub(crate) fn answers_wait(&self) -> bool {
         self.answers_wait
     }
@@ -172,7 +148,7 @@ impl<P: Port> Connection<P> {
     }
 
     fn has_answers(&mut self) -> bool {
-        self.running().is_some_and(|(running, ..)| running.core.hold().stream.has_answers())
+        self.running().is_some_and(|(running, _)| running.stream.hold().has_answers())
     }
 
     /// The doorbell was rung: sends what was posted, and leaves receiving to the next turn.
@@ -186,9 +162,9 @@ impl<P: Port> Connection<P> {
 
     fn drive_running(&mut self, cx: &mut Context<'_>) -> Outcome {
         let mut progress = self.take_posted(cx);
-        let packets = cx.counters.passed_packets_received;
+        let packets = cx.io.counters.passed_packets_received;
         progress |= self.receive(cx);
-        self.answers_wait |= cx.counters.passed_packets_received != packets && self.has_answers();
+        self.answers_wait |= cx.io.counters.passed_packets_received != packets && self.has_answers();
         if !self.answers_wait {
             progress |= self.transmit(BYTES_PER_TURN, cx);
         }
@@ -199,66 +175,147 @@ impl<P: Port> Connection<P> {
         if progress { Outcome::Progress } else { Outcome::Idle }
     }
 
-    /// Whether the port should be watched for room to send.
+    // --- segments
+
+    /// Hands what was posted to the stream.
+    fn take_posted(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some((running, _)) = self.running() else { return false };
+        if !running.queue_pair.has_posted() {
+            return false;
+        }
+        running.queue_pair.move_posted(&mut running.stream.hold(), cx.io.registry)
+    }
+
+    /// Has the lower layer send until it takes no more, nothing is left, or `most` bytes were sent.
+    fn transmit(&mut self, most: usize, cx: &mut Context<'_>) -> bool {
+        let Some((running, lower)) = self.running() else { return false };
+        // Once the stream has ended nothing is accounted for any more; what is left is thrown away, or goes out while the
+        // connection drains.
+        if running.send_closed || state_has_ended(running.stream.hold().state()) {
+            return false;
+        }
+        match lower.transmit(&mut running.above(cx.packets), most, &mut cx.io) {
+            Ok(sent) => {
+                running.cut_short = sent.cut_short;
+                sent.progress
+            }
+            Err(error) => {
+                self.lose_sending(error, cx);
+                true
+            }
+        }
+    }
+
+    fn lose_sending(&mut self, error: SendError, cx: &mut Context<'_>) {
+        if let Some((running, _)) = self.running()
+            && matches!(error, SendError::Memory | SendError::Port(PortError::Memory(_)))
+        {
+            // Part of the segment may be on its way: no Terminate can follow.
+            running.stream.hold().fail(TerminateCode::ProtectionInvalidStag);
+        }
+        let SendError::Port(error) = error else { return self.lose(PortError::Reset, cx) };
+        // What the peer has said before still counts: it may have ended its program right behind it.
+        for _ in 0..LAST_READS {
+            if !self.receive(cx) {
+                break;
+            }
+        }
+        self.lose(error, cx);
+    }
+
+    /// Has a packet of at most `most` bytes written straight into its frame, as [`Lower::pass_packet`].
+    pub(crate) fn pass_packet(
+        &mut self,
+        most: usize,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> Passed {
+        let Some((running, lower)) = self.running() else { return Passed::Not };
+        if running.send_closed {
+            return Passed::Not;
+        }
+        lower.pass_packet(&mut running.above(cx.packets), most, &mut cx.io, write)
+    }
+
+    /// Receives once, and handles every segment that is whole then.
+    fn receive(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some((running, lower)) = self.running() else { return false };
+        if running.input_over {
+            return false;
+        }
+        match lower.receive(&mut running.above(cx.packets), &mut cx.io) {
+            Ok(Got::Nothing) => return false,
+            Ok(Got::Progress) => {}
+            Ok(Got::Over) => running.input_over = true,
+            Ok(Got::End { whole }) => {
+                running.input_over = true;
+                running.stream.hold().handle_closed(if whole { Closed::Graceful } else { Closed::MidFrame });
+                lower.clear_received(&mut cx.io);
+            }
+            Err(error) => self.stop(error, cx),
+        }
+        true
+    }
+
+    /// Nothing more can be received.
+    fn stop(&mut self, error: ReceiveError, cx: &mut Context<'_>) {
+        let Some((running, lower)) = self.running() else { return };
+        match error {
+            ReceiveError::Port(error) => return self.lose(error, cx),
+            ReceiveError::Broken(code) => running.stream.hold().fail(code),
+            // The stream has judged already, and has a Terminate to send.
+            ReceiveError::Judged => {}
+            ReceiveError::Memory => running.stream.hold().fail(TerminateCode::LocalCatastrophic),
+        }
+        running.input_over = true;
+        lower.clear_received(&mut cx.io);
+    }
+
+    /// The lower layer has failed under the stream.
+    fn lose(&mut self, error: PortError, cx: &mut Context<'_>) {
+        self.lower.clear_unsent(&mut cx.io);
+        self.lower.clear_received(&mut cx.io);
+        let Some((running, lower)) = self.running() else { return };
+        running.input_over = true;
+        running.send_closed = true;
+        running.stream.hold().handle_closed(match error {
+            PortError::TimedOut => Closed::TimedOut,
+            _ => Closed::Reset,
+        });
+        lower.abort();
+    }
+
+    // --- what it is watched for
+
+    /// Whether it should be watched for room to send.
     pub(crate) fn wants_room(&self) -> bool {
         let waits = match &self.phase {
-            Phase::Start(start) => start.is_connecting(),
+            Phase::Start(_) => self.lower.is_connecting(),
             Phase::Running(running) => running.cut_short,
             Phase::Draining => false,
         };
-        waits || self.has_unsent()
+        waits || self.lower.has_unsent()
     }
 
-    /// Whether the port should be watched for bytes.
+    /// Whether it should be watched for bytes.
     pub(crate) fn wants_bytes(&self) -> bool {
-        !matches!(&self.phase, Phase::Start(start) if start.is_connecting())
+        !matches!(&self.phase, Phase::Start(_) if self.lower.is_connecting())
     }
 
-    /// How many bytes must come before there is more to do than to place them: all that is missing of a long answer, but no more than [`MOST_AWAITED`]. 1 when
-    /// nothing of it has come since this was asked last.
+    /// How many bytes must come before there is more to do than to place them: all that is missing of a long answer, but
+    /// no more than [`MOST_AWAITED`]. 1 when nothing of it has come since this was asked last.
     pub(crate) fn least_bytes(&mut self) -> u32 {
         let Phase::Running(running) = &mut self.phase else { return 1 };
-        let missing = running.core.hold().stream.missing_of_answer();
-        let here = running.direct.as_ref().map_or(self.staging.filled().len() as u32, Direct::placed_bytes);
-        let missing = missing.saturating_sub(here);
+        let missing = running.stream.hold().missing_of_answer();
+        let missing = missing.saturating_sub(self.lower.received_bytes());
         let before = core::mem::replace(&mut self.missed, missing);
         if missing == before { 1 } else { missing.clamp(1, MOST_AWAITED) }
     }
 
-    /// Whether bytes wait for room.
-    fn has_unsent(&self) -> bool {
-        let staged = match &self.phase {
-            Phase::Running(running) => running.pipeline.as_ref().is_some_and(|pipeline| !pipeline.is_empty()),
-            _ => false,
-        };
-        staged || !self.outgoing.is_empty()
-    }
-
-    /// Throws away what has not been sent.
-    fn clear_unsent(&mut self, cx: &mut Context<'_>) {
-        self.outgoing.clear(cx.pool);
-        if let Phase::Running(running) = &mut self.phase
-            && let Some(pipeline) = &mut running.pipeline
-        {
-            pipeline.clear();
-        }
-    }
-
-    fn running(&mut self) -> Option<(&mut Running, &mut P, &mut Staging, &mut Outgoing)> {
+    fn running(&mut self) -> Option<(&mut Running, &mut N::Lower)> {
         match &mut self.phase {
-            Phase::Running(running) => Some((running, &mut self.port, &mut self.staging, &mut self.outgoing)),
+            Phase::Running(running) => Some((running, &mut self.lower)),
             _ => None,
         }
-    }
-
-    /// Sends what waits in `outgoing`, outside of a stream.
-    fn flush(&mut self, cx: &mut Context<'_>) -> Result<bool, PortError> {
-        if self.outgoing.is_empty() {
-            return Ok(false);
-        }
-        let (taken, _) = self.outgoing.send(&mut self.port, cx.pool)?;
-        cx.counters.sends += 1;
-        cx.counters.sent_wire_bytes += taken as u64;
-        Ok(taken > 0)
     }
 }

@@ -5,22 +5,22 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use slotmap::{DefaultKey, Key};
-use weft_base::{Clock, Interest, Listener, Network, Port as _, PortError, PortOptions, Time, Token};
-use weft_mpa::{Initiator, Offer, StartFrame};
+use weft_base::{Clock, Interest, Listener, Port as _, PortError, PortOptions, Time, Token};
 
-use super::{Endpoint, Engine, Patience, Route, Upper};
+use super::{Endpoint, Engine, Patience, Upper};
 use crate::connection::{Connection, Context, Ending, Outcome, within_limits};
-use crate::engine::listening::{Listening, PAUSE, RequestInfo, RequestKey, Waiting, Yielding};
+use crate::engine::listening::{Listening, PAUSE, RequestKey, Waiting, Yielding};
 use crate::error::Error;
 use crate::ids::ConnectionHandle;
+use crate::lower::{Carrier, Lower, Offer, Route};
 use crate::queues::queue_pair::QueuePair;
 
-impl<N: Network, C: Clock, U: Upper> Engine<N, C, U> {
+impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// Adds a connection that begins, with so much time as the settings say if not otherwise.
     fn add_connection(
         &mut self,
         timeout: Option<Duration>,
-        make: impl FnOnce(&mut N, Time) -> Result<Connection<N::Port>, Error>,
+        make: impl FnOnce(&mut N, Time) -> Result<Connection<N>, Error>,
     ) -> Result<DefaultKey, Error> {
         let limit = self.settings.limits.connections;
         if self.connections >= limit as usize {
@@ -45,15 +45,15 @@ impl<N: Network, C: Clock, U: Upper> Engine<N, C, U> {
         worker: usize,
         queue_pair: &Arc<QueuePair>,
         route: Route,
-        (initiator, request): (Initiator, StartFrame),
+        opening: <N::Lower as Lower<N>>::Opening,
         patience: Patience,
     ) -> Result<Option<SocketAddr>, Error> {
         let options = self.port_options(route.local);
         let mut local = None;
         let key = self.add_connection(patience.timeout, |network, deadline| {
-            let port = network.connect(route.remote, options)?;
-            local = port.local_address().ok();
-            let connection = Connection::initiate(port, Arc::clone(queue_pair), initiator, request, deadline);
+            let lower = N::Lower::connect(network, route.remote, options, opening)?;
+            local = lower.local_address();
+            let connection = Connection::initiate(lower, Arc::clone(queue_pair), deadline);
             Ok(if patience.for_program { connection.waiting_for_program() } else { connection })
         })?;
         queue_pair.begin(ConnectionHandle { worker, key });
@@ -71,39 +71,16 @@ impl<N: Network, C: Clock, U: Upper> Engine<N, C, U> {
         depths: Option<(u16, u16)>,
     ) -> Result<(), Error> {
         self.decide(request.0, |connection, cx| {
-            if connection.request().is_some() && connection.has_talked_early(cx) {
-                return (Err(Error::RequestGone), connection.talked_early(cx));
-            }
-            let Some(waiting) = connection.take_request() else { return (Err(Error::RequestGone), Outcome::Progress) };
-            let waiting = match depths {
-                Some((ird, ord)) => waiting.with_depths(ird, ord),
-                None => waiting,
-            };
-            match waiting.accept(private_data) {
-                Ok((agreement, reply)) => {
-                    queue_pair.begin(ConnectionHandle { worker, key: request.0 });
-                    connection.accept(Arc::clone(queue_pair), agreement, &reply, cx);
-                    (Ok(()), Outcome::Progress)
-                }
-                Err((waiting, misuse)) => {
-                    connection.put_back(waiting);
-                    (Err(Error::Start(misuse)), Outcome::Progress)
-                }
-            }
+            let begin = || queue_pair.begin(ConnectionHandle { worker, key: request.0 });
+            connection.accept(queue_pair, private_data, depths, begin, cx)
         })
     }
 
     /// Rejects an incoming connection.
     pub(crate) fn reject(&mut self, request: RequestKey, private_data: &[u8]) -> Result<(), Error> {
-        self.decide(request.0, |connection, cx| {
-            let Some(waiting) = connection.take_request() else { return (Err(Error::RequestGone), Outcome::Progress) };
-            match waiting.reject(private_data) {
-                Ok(reply) => (Ok(()), connection.reject(&reply, cx)),
-                Err((waiting, misuse)) => {
-                    connection.put_back(waiting);
-                    (Err(Error::Start(misuse)), Outcome::Progress)
-                }
-            }
+        self.decide(request.0, |connection, cx| match connection.reject(private_data, cx) {
+            Ok(outcome) => (Ok(()), outcome),
+            Err(undecided) => connection.undecided(undecided, cx),
         })
     }
 
@@ -114,12 +91,12 @@ impl<N: Network, C: Clock, U: Upper> Engine<N, C, U> {
     }
 
     /// Gives away a connection, to another engine.
-    pub(crate) fn detach(&mut self, key: DefaultKey) -> Option<Box<Connection<N::Port>>> {
+    pub(crate) fn detach(&mut self, key: DefaultKey) -> Option<Box<Connection<N>>> {
         let Some(Endpoint::Connection(_)) = self.endpoints.get(key) else { return None };
         let Some(Endpoint::Connection(mut connection)) = self.endpoints.remove(key) else { return None };
         // Whatever is still reported for it has a key that means nothing any more.
-        let _ = self.network.arm_port(
-            &mut connection.port,
+        let _ = connection.lower.arm(
+            &mut self.network,
             Token(key.data().as_ffi()),
             Interest { readable: false, writable: false, least: 1 },
         );
@@ -131,7 +108,7 @@ impl<N: Network, C: Clock, U: Upper> Engine<N, C, U> {
     }
 
     /// Takes a connection of another engine.
-    pub(crate) fn adopt(&mut self, connection: Box<Connection<N::Port>>) -> DefaultKey {
+    pub(crate) fn adopt(&mut self, connection: Box<Connection<N>>) -> DefaultKey {
         self.note_deadline(connection.deadline);
         self.connections += 1;
         self.note_peer_look();
@@ -235,7 +212,7 @@ impl<N: Network, C: Clock, U: Upper> Engine<N, C, U> {
     /// A request has come in whole.
     pub(super) fn announce(&mut self, listener: DefaultKey, request: DefaultKey) {
         let Some(Endpoint::Connection(connection)) = self.endpoints.get(request) else { return };
-        let Some(info) = RequestInfo::of(connection) else { return };
+        let Some(info) = connection.lower.request() else { return };
         match self.endpoints.get_mut(listener) {
             Some(Endpoint::Listener(listening)) => listening.announce(request, info),
             _ => self.end_connection(request, Ending::Abrupt),
@@ -246,7 +223,7 @@ impl<N: Network, C: Clock, U: Upper> Engine<N, C, U> {
     pub(crate) fn decide<R>(
         &mut self,
         key: DefaultKey,
-        act: impl FnOnce(&mut Connection<N::Port>, &mut Context<'_>) -> (Result<R, Error>, Outcome),
+        act: impl FnOnce(&mut Connection<N>, &mut Context<'_>) -> (Result<R, Error>, Outcome),
     ) -> Result<R, Error> {
         let mut result = Err(Error::RequestGone);
         let mut listener = None;

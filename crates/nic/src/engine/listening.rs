@@ -3,53 +3,20 @@
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use slotmap::DefaultKey;
-use weft_base::{Port, Time};
+use weft_base::Time;
 use weft_lock::{Mutex, Rank};
-use weft_mpa::Offer;
 
-use crate::connection::Connection;
 use crate::error::Error;
+use crate::lower::{Offer, RequestInfo};
 use crate::queues::event_count::EventCount;
 
 /// An incoming connection that waits to be accepted or rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestKey(pub(crate) DefaultKey);
-
-/// What an incoming connection says of itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestInfo {
-    /// Who asks.
-    pub remote: SocketAddr,
-    /// The address that was asked.
-    pub local: SocketAddr,
-    /// MPA revision.
-    pub revision: u8,
-    /// The peer's IRD, [`weft_mpa::startup::NOT_NEGOTIATED`] when it does not say (revisions 0 and 1).
-    pub peer_ird: u16,
-    /// The peer's ORD.
-    pub peer_ord: u16,
-    /// The peer application's private data.
-    pub private_data: Vec<u8>,
-}
-
-impl RequestInfo {
-    pub(crate) fn of<P: Port>(connection: &Connection<P>) -> Option<Self> {
-        let request = connection.request()?;
-        let remote = connection.port.remote_address();
-        Some(Self {
-            remote,
-            local: connection.port.local_address().unwrap_or(remote),
-            revision: request.revision(),
-            peer_ird: request.peer_ird(),
-            peer_ord: request.peer_ord(),
-            private_data: request.private_data().to_vec(),
-        })
-    }
-}
 
 /// Requests that have come in whole and wait for the application, oldest first. It lies outside the engine, so that whoever waits for
 /// one need not hold the engine.
@@ -203,6 +170,8 @@ impl<L> Listening<L> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use slotmap::SlotMap;
 
     use super::*;

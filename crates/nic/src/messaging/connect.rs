@@ -3,9 +3,9 @@
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use weft_base::{Clock, Network, PeerId, Stag, Time};
+use weft_base::{Clock, PeerId, Stag, Time};
 use weft_message::{Decision, Settings as MessageSettings, Standing, Terms, TieBreak};
-use weft_mpa::{Extensions, Initiator, Offer, ReadyKind, ReadyKinds, StartFailure};
+use weft_mpa::{Extensions, ReadyKind, ReadyKinds};
 use weft_rdmap::{Operation, Payload, RemoteTarget, SendRequest};
 use weft_wire::message::{Hello, HelloError, Refusal};
 
@@ -15,11 +15,13 @@ use super::link::{Link, Parts, Phase, Proving, Purpose};
 use super::peers::{Caller, Origin};
 use super::request::{Address, Attempt, AttemptFailure, Attempts, EndpointFailure};
 use crate::connection::{Ending, within_limits};
-use crate::engine::listening::{RequestInfo, RequestKey};
-use crate::engine::{Patience, Route};
+use crate::engine::Patience;
+use crate::engine::listening::RequestKey;
 use crate::error::{ConnectionError, Error};
 use crate::ids::LinkKey;
 use crate::ids::State;
+use crate::lower::Route;
+use crate::lower::{Carrier, Lower as _, Offer, RequestInfo, StartFailure};
 use crate::queues::queue_pair::ConnectionInfo;
 use crate::settings::Settings;
 
@@ -67,7 +69,7 @@ impl Core {
     // --- opening
 
     /// A connection to a peer is wanted.
-    pub(super) fn open<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
+    pub(super) fn open<N: Carrier, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
         let terms = self.terms();
         let Some(known) = self.host.peers.get_mut(peer) else { return };
         if known.is_self {
@@ -83,7 +85,7 @@ impl Core {
     }
 
     /// Tries a way to a peer, and then those after it until one does not fail at once.
-    fn try_way<N: Network, C: Clock>(&mut self, peer: PeerId, first: usize, engine: &mut Engine<N, C>) {
+    fn try_way<N: Carrier, C: Clock>(&mut self, peer: PeerId, first: usize, engine: &mut Engine<N, C>) {
         let Some(known) = self.host.peers.get(peer) else { return };
         let ways = known.address.ways.clone();
         for (way, remote) in ways.iter().enumerate().skip(first) {
@@ -102,7 +104,7 @@ impl Core {
         for_each.saturating_mul(1 << known.rounds.min(MOST_DOUBLINGS))
     }
 
-    fn start<N: Network, C: Clock>(
+    fn start<N: Carrier, C: Clock>(
         &mut self,
         peer: PeerId,
         way: usize,
@@ -117,7 +119,7 @@ impl Core {
         let key = self.add_link(peer, Phase::Opening(way)).map_err(|_| ConnectionError::Abandoned)?;
         let hello = bytes_of(&self.hello(self.host.peers.get(peer).map_or(0, |peer| peer.address.id)));
         let Some(link) = self.links.get_mut(key.0) else { return Ok(()) };
-        let started = Initiator::start(offer(&engine.settings), &hello)
+        let started = N::Lower::prepare(&offer(&engine.settings), &hello)
             .map_err(Error::Start)
             .and_then(|start| engine.connect(WORKER, &link.queue_pair, Route { local: None, remote }, start, patience));
         let local = match started {
@@ -181,7 +183,7 @@ impl Core {
     }
 
     /// No way has led to a peer. Where its host has taken the connection its program may be stopped, and answer later.
-    fn give_up<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
+    fn give_up<N: Carrier, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
         let Some(known) = self.host.peers.get_mut(peer) else { return };
         known.link = None;
         known.awaited = false;
@@ -195,7 +197,7 @@ impl Core {
     }
 
     /// Looks what has become of connections that are being opened.
-    pub(super) fn look_at_openings<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+    pub(super) fn look_at_openings<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = false;
         for key in core::mem::take(&mut self.opening) {
             let Some(link) = self.links.get(key.0) else { continue };
@@ -219,7 +221,7 @@ impl Core {
     }
 
     /// A connection that we have opened stands.
-    fn welcome<N: Network, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) {
+    fn welcome<N: Carrier, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) {
         let Some(link) = self.links.get(key.0) else { return };
         let (peer, Phase::Opening(way)) = (link.peer, link.phase) else { return };
         let Some(info) = link.queue_pair.info() else { return };
@@ -264,7 +266,7 @@ impl Core {
     }
 
     /// Ends a link that is not to stand.
-    pub(super) fn end_link<N: Network, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) {
+    pub(super) fn end_link<N: Carrier, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) {
         let Some(link) = self.links.get_mut(key.0) else { return };
         link.phase = Phase::Ending;
         if let Some(place) = link.queue_pair.connection() {
@@ -292,7 +294,7 @@ impl Core {
     }
 
     /// A connection that we wanted to open has come to nothing.
-    fn opening_failed<N: Network, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) {
+    fn opening_failed<N: Carrier, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) {
         let Some(link) = self.links.remove(key.0) else { return };
         let Phase::Opening(way) = link.phase else { return };
         let peer = link.peer;
@@ -316,7 +318,7 @@ impl Core {
         self.next_way(peer, way, failure, engine);
     }
 
-    pub(super) fn next_way<N: Network, C: Clock>(
+    pub(super) fn next_way<N: Carrier, C: Clock>(
         &mut self,
         peer: PeerId,
         way: usize,
@@ -351,7 +353,7 @@ impl Core {
     // --- from peers
 
     /// Decides about peers that want to connect.
-    pub(super) fn meet<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+    pub(super) fn meet<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = self.meet_doubted(engine);
         while self.has_room_for_caller(engine)
             && let Ok(Some((request, info))) = self.waiting.take()
@@ -362,14 +364,14 @@ impl Core {
         any
     }
 
-    fn meet_one<N: Network, C: Clock>(&mut self, request: RequestKey, info: RequestInfo, engine: &mut Engine<N, C>) {
+    fn meet_one<N: Carrier, C: Clock>(&mut self, request: RequestKey, info: RequestInfo, engine: &mut Engine<N, C>) {
         if let Err(refusal) = self.decide(request, info, engine) {
             // When it is gone already there is nobody to tell.
             let _ = engine.reject(request, &refusal.emit());
         }
     }
 
-    fn decide<N: Network, C: Clock>(
+    fn decide<N: Carrier, C: Clock>(
         &mut self,
         request: RequestKey,
         info: RequestInfo,
@@ -462,7 +464,7 @@ impl Core {
     }
 
     /// Decides about those that waited for the end of another connection.
-    fn meet_doubted<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+    fn meet_doubted<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let now = engine.now();
         let mut any = false;
         let mut at = 0;
@@ -496,7 +498,7 @@ impl Core {
     }
 
     /// Our own attempt makes way for the peer's.
-    pub(super) fn drop_opening<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
+    pub(super) fn drop_opening<N: Carrier, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
         let Some(key) = self.host.peers.get_mut(peer).and_then(|known| known.link.take()) else { return };
         self.opening.retain(|opening| *opening != key);
         if let Some(link) = self.links.get_mut(key.0) {
@@ -509,7 +511,7 @@ impl Core {
     }
 
     /// The peer has a new connection, so the old one is dead, though that has not shown yet.
-    pub(super) fn drop_old<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
+    pub(super) fn drop_old<N: Carrier, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
         let Some(key) = self.host.peers.get(peer).and_then(|known| known.link) else { return };
         if let Some(place) = self.links.get(key.0).and_then(|link| link.queue_pair.connection()) {
             engine.end_connection(place.key, Ending::Abrupt);
@@ -519,7 +521,7 @@ impl Core {
         self.reap(engine);
     }
 
-    fn accept<N: Network, C: Clock>(
+    fn accept<N: Carrier, C: Clock>(
         &mut self,
         request: RequestKey,
         peer: PeerId,
@@ -558,7 +560,7 @@ impl Core {
     // --- endings
 
     /// Both sides have agreed that a connection is not needed now.
-    pub(super) fn disconnect<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
+    pub(super) fn disconnect<N: Carrier, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
         let Some(key) = self.host.peers.get_mut(peer).and_then(|known| known.link.take()) else { return };
         if let Some(link) = self.links.get_mut(key.0) {
             link.phase = Phase::Ending;
@@ -570,7 +572,7 @@ impl Core {
     }
 
     /// Takes leave of connections that have ended, and of the peers behind them.
-    pub(super) fn reap<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+    pub(super) fn reap<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = false;
         for key in core::mem::take(&mut self.ending) {
             let Some(link) = self.links.get(key.0) else { continue };
@@ -612,7 +614,7 @@ impl Core {
     }
 
     /// What is overdue.
-    pub(super) fn expire<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+    pub(super) fn expire<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let now = engine.now();
         if self.wake_at.is_none_or(|at| at > now) {
             return false;

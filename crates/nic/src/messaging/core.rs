@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use slotmap::DefaultKey;
-use weft_base::{Clock, DomainId, Network, PeerId, Time};
+use weft_base::{Clock, DomainId, PeerId, Time};
 use weft_memory::{Access, Region, Registry};
 use weft_message::{Machine, Terms};
-use weft_mpa::Offer;
 use weft_rdmap::{CompletionKind, Status};
 
 use super::Engine;
@@ -28,6 +27,7 @@ use crate::engine::Upper;
 use crate::engine::listening::Waiting;
 use crate::error::{ConnectionError, Error};
 use crate::ids::LinkKey;
+use crate::lower::{Carrier, Offer};
 use crate::queues::completion_queue::{CompletionQueue, WorkCompletion};
 use crate::queues::event_count::EventCount;
 use crate::queues::queue_pair::QueuePair;
@@ -115,7 +115,7 @@ pub(crate) struct Opening<'a> {
 
 impl Core {
     /// Opens an endpoint on an engine. Returns its number there, and its address.
-    pub(crate) fn open_on<N: Network, C: Clock>(
+    pub(crate) fn open_on<N: Carrier, C: Clock>(
         engine: &mut Engine<N, C>,
         opening: Opening<'_>,
         attributes: &EndpointAttributes,
@@ -177,7 +177,7 @@ impl Core {
             || self.wake_at.is_some_and(|at| at <= now)
     }
 
-    fn attend_rounds<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+    fn attend_rounds<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         self.held_back = false;
         // What was kept until now has waited long enough.
         self.stalled.append(&mut self.patient);
@@ -389,7 +389,7 @@ impl Core {
     }
 
     /// Throws away the oldest unexpected message that matches.
-    pub(crate) fn discard<N: Network, C: Clock>(
+    pub(crate) fn discard<N: Carrier, C: Clock>(
         &mut self,
         source: Option<PeerId>,
         matching: Option<Match>,
@@ -401,7 +401,7 @@ impl Core {
     }
 
     /// Throws away the message that was set aside under this number.
-    pub(crate) fn discard_claimed<N: Network, C: Clock>(
+    pub(crate) fn discard_claimed<N: Carrier, C: Clock>(
         &mut self,
         claim: u64,
         engine: &mut Engine<N, C>,
@@ -429,7 +429,7 @@ impl Core {
         Ok(())
     }
 
-    pub(crate) fn send<N: Network, C: Clock>(
+    pub(crate) fn send<N: Carrier, C: Clock>(
         &mut self,
         mut post: SendPost,
         engine: &mut Engine<N, C>,
@@ -464,7 +464,7 @@ impl Core {
     }
 
     /// Whether this message should wait for others to go out with: the application posts many, and will look for completions soon.
-    fn is_in_burst<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &Engine<N, C>) -> bool {
+    fn is_in_burst<N: Carrier, C: Clock>(&mut self, peer: PeerId, engine: &Engine<N, C>) -> bool {
         if !engine.settings.progress.caller_runs() {
             return false;
         }
@@ -478,7 +478,7 @@ impl Core {
         link.burst.1 > BURST && !link.burst.1.is_multiple_of(TOGETHER)
     }
 
-    pub(crate) fn receive<N: Network, C: Clock>(
+    pub(crate) fn receive<N: Carrier, C: Clock>(
         &mut self,
         post: ReceivePost,
         claim: Option<u64>,
@@ -509,7 +509,7 @@ impl Core {
         Ok(())
     }
 
-    pub(crate) fn transfer<N: Network, C: Clock>(
+    pub(crate) fn transfer<N: Carrier, C: Clock>(
         &mut self,
         mut post: TransferPost,
         reads: bool,
@@ -548,7 +548,7 @@ impl Core {
         Ok(())
     }
 
-    pub(crate) fn atomic<N: Network, C: Clock>(
+    pub(crate) fn atomic<N: Carrier, C: Clock>(
         &mut self,
         post: AtomicPost,
         engine: &mut Engine<N, C>,
@@ -572,7 +572,7 @@ impl Core {
 
 impl Upper for Core {
     /// Does what there is to do. Returns whether there was anything.
-    fn attend<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+    fn attend<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         if !self.has_work(engine.now()) {
             return false;
         }

@@ -1,7 +1,7 @@
 //! How an endpoint ends, and what is told to the application when a peer, a message or a transfer has failed.
 
 use slotmap::DefaultKey;
-use weft_base::{Clock, Network, PeerId};
+use weft_base::{Clock, PeerId};
 
 use super::Engine;
 use super::core::Core;
@@ -11,6 +11,7 @@ use super::peers::Peer;
 use super::request::{Completed, EndpointFailure, Event, SendPost, Undelivered};
 use super::transfer::{Transfer, Work};
 use crate::connection::Ending;
+use crate::lower::Carrier;
 
 impl Core {
     /// From here on the application asks for nothing more. What fails is counted.
@@ -55,7 +56,7 @@ impl Core {
     }
 
     /// Ends all connections gracefully.
-    pub(crate) fn begin_end<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) {
+    pub(crate) fn begin_end<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) {
         self.closing = true;
         engine.remove_listener(self.listener);
         for place in self.places() {
@@ -70,7 +71,7 @@ impl Core {
     }
 
     /// Ends what is left: everything under way fails.
-    pub(crate) fn end<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) {
+    pub(crate) fn end<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) {
         for place in self.places() {
             engine.end_connection(place, Ending::Abrupt);
         }

@@ -3,7 +3,7 @@
 //! replaced: the caller is no peer, its packets wait, and it reaches no memory. Then who has been called decides about
 //! the connection, as it does without a key about a hello, and says so.
 
-use weft_base::{Clock, Network, PeerId};
+use weft_base::{Clock, PeerId};
 use weft_message::Decision;
 use weft_wire::message::{Confirmation, Hello, PROOF_LENGTH, Refusal, Verdict};
 
@@ -14,9 +14,10 @@ use super::link::{Answered, Phase, Proving};
 use super::peers::{Caller, Origin};
 use super::request::{Address, AttemptFailure};
 use crate::connection::Ending;
-use crate::engine::listening::{RequestInfo, RequestKey};
+use crate::engine::listening::RequestKey;
 use crate::error::ConnectionError;
 use crate::ids::LinkKey;
+use crate::lower::{Carrier, RequestInfo};
 use crate::queues::queue_pair::ConnectionInfo;
 
 /// The most callers that have been answered and have yet to prove something. Further ones wait to be answered; they
@@ -53,8 +54,9 @@ impl Core {
         true
     }
 
-    /// Looks whether the verdict is here. There is no clock for it: the peer is whom we want, and its host answers as long as the connection stands.
-    pub(super) fn hear_verdict<N: Network, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) -> bool {
+    /// Looks whether the verdict is here. There is no clock for it: the peer is whom we want, and its host answers as long
+    /// as the connection stands.
+    pub(super) fn hear_verdict<N: Carrier, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) -> bool {
         let Some(link) = self.links.get_mut(key.0) else { return false };
         let (peer, Phase::Opening(way)) = (link.peer, link.phase) else { return false };
         let Some(Proving::Confirmed(hello)) = &link.proving else { return false };
@@ -85,7 +87,7 @@ impl Core {
     }
 
     /// Both have proved it, and this is the connection between them.
-    fn stand<N: Network, C: Clock>(&mut self, key: LinkKey, peer: PeerId, hello: &Hello, engine: &mut Engine<N, C>) {
+    fn stand<N: Carrier, C: Clock>(&mut self, key: LinkKey, peer: PeerId, hello: &Hello, engine: &mut Engine<N, C>) {
         let Some(link) = self.links.get_mut(key.0) else { return };
         link.peer = peer;
         link.phase = Phase::Up;
@@ -107,7 +109,7 @@ impl Core {
     // --- who has been called
 
     /// Whether another caller may be answered.
-    pub(super) fn has_room_for_caller<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+    pub(super) fn has_room_for_caller<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         if self.unproven.len() < MOST_UNPROVEN {
             return true;
         }
@@ -127,7 +129,7 @@ impl Core {
     }
 
     /// Answers a caller with a proof, and waits for its own.
-    pub(super) fn challenge<N: Network, C: Clock>(
+    pub(super) fn challenge<N: Carrier, C: Clock>(
         &mut self,
         request: RequestKey,
         info: RequestInfo,
@@ -157,7 +159,7 @@ impl Core {
     }
 
     /// Looks what callers that have been answered have said since.
-    pub(super) fn look_at_unproven<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+    pub(super) fn look_at_unproven<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let now = engine.now();
         let mut any = false;
         for key in core::mem::take(&mut self.unproven) {
@@ -184,7 +186,7 @@ impl Core {
     }
 
     /// Decides about a caller that has proved that it has the key.
-    fn judge<N: Network, C: Clock>(&mut self, key: LinkKey, answered: Answered, engine: &mut Engine<N, C>) {
+    fn judge<N: Carrier, C: Clock>(&mut self, key: LinkKey, answered: Answered, engine: &mut Engine<N, C>) {
         let Answered { address, origin, hello, .. } = answered;
         match self.make_way(&address, origin, &hello, engine) {
             Ok(peer) => {
@@ -210,7 +212,7 @@ impl Core {
     }
 
     /// Gives a caller that has proved something the place that it is due. Returns which peer it is.
-    fn make_way<N: Network, C: Clock>(
+    fn make_way<N: Carrier, C: Clock>(
         &mut self,
         address: &Address,
         origin: Origin,

@@ -1,6 +1,6 @@
 //! What an endpoint's queue pairs are to send: packets of the messages' machine, and work requests of transfers, in their order.
 
-use weft_base::{Clock, Network, PeerId, Time};
+use weft_base::{Clock, PeerId, Time};
 use weft_rdmap::SendRequest;
 
 use super::Engine;
@@ -9,12 +9,12 @@ use super::host::send_of;
 use super::link::{Link, Phase, Purpose};
 use super::request::EndpointFailure;
 use super::transfer::{Transfer, Work};
-use crate::connection::Passed;
 use crate::ids::LinkKey;
+use crate::lower::{Carrier, Passed};
 
 impl Core {
     /// Posts what is to be posted, and has the engine send it.
-    pub(super) fn flush<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+    pub(super) fn flush<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = false;
         loop {
             let mut progress = self.host.has_asked() && self.follow(engine);
@@ -37,7 +37,7 @@ impl Core {
     }
 
     /// Does what the messages' machine has asked for.
-    fn follow<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+    fn follow<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = false;
         // A peer may be both: the old connection makes way for the new one.
         while let Some(peer) = self.host.to_disconnect.pop() {
@@ -237,7 +237,7 @@ impl Core {
         true
     }
 
-    fn send_packets<N: Network, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+    fn send_packets<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = false;
         // Those that stall again are put back behind.
         for _ in 0..self.stalled.len() {
@@ -259,7 +259,7 @@ impl Core {
     }
 
     /// Sends one packet to a peer. If there are more, the machine names it again. Returns whether there was one.
-    fn send_packet_to<N: Network, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) -> bool {
+    fn send_packet_to<N: Carrier, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) -> bool {
         let now = engine.now();
         let Some(known) = self.host.peers.get(peer) else { return false };
         if known.is_self {

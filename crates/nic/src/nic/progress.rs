@@ -3,10 +3,11 @@
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 
-use weft_base::{Clock, Network, Time};
+use weft_base::{Clock, Time};
 
 use super::Nic;
 use crate::ids::Runner;
+use crate::lower::Carrier;
 use crate::progress::spin::{Next, SpinPolicy};
 use crate::progress::worker::Ran;
 #[cfg(doc)]
@@ -22,7 +23,7 @@ const TURNS_BEFORE_SLEEP: u32 = 16;
 /// A thread that polls in vain lends its core to others once in so many times: it may be the very core that its peer waits for.
 const YIELD_EVERY_POLLS: u32 = 256;
 
-impl<N: Network, C: Clock + Clone> Nic<N, C> {
+impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     /// A calling thread polls in vain: it does what is its to do. Returns whether anything was.
     pub fn lend(&self) -> bool {
         match self.settings().split {

@@ -6,13 +6,14 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use slotmap::DefaultKey;
-use weft_base::{Clock, Network, Time, Waker, Watch};
+use weft_base::{Clock, Time, Waker, Watch};
 use weft_lock::{Mutex, MutexGuard, Rank};
 
 use crate::counters::Board;
 use crate::engine::doorbell::Doorbell;
 use crate::engine::{Engine, Upper};
 use crate::ids::Runner;
+use crate::lower::Carrier;
 use crate::progress::handover::{Event, Flag as _, Handover, Hold, Seat, SomethingToDo};
 use crate::progress::spin::{Next, SpinPolicy};
 use crate::queues::event_count::EventCount;
@@ -62,7 +63,7 @@ impl<C: Clock> Common<C> {
 }
 
 /// An engine and what stands around it.
-pub(crate) struct Worker<N: Network, C: Clock, U> {
+pub(crate) struct Worker<N: Carrier, C: Clock, U> {
     pub(crate) index: usize,
     engine: Mutex<Engine<N, C, U>>,
     pub(crate) doorbell: Arc<Doorbell>,
@@ -75,7 +76,7 @@ pub(crate) struct Worker<N: Network, C: Clock, U> {
     pub(crate) common: Arc<Common<C>>,
 }
 
-impl<N: Network, C: Clock, U: Upper> Worker<N, C, U> {
+impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
     pub(crate) fn new(
         index: usize,
         engine: Engine<N, C, U>,
@@ -242,7 +243,7 @@ pub(crate) enum Ran {
     Tired,
 }
 
-impl<N: Network, C: Clock, U: Upper> Seat for Worker<N, C, U> {
+impl<N: Carrier, C: Clock, U: Upper> Seat for Worker<N, C, U> {
     type Hold<'a>
         = WorkerGuard<'a, N, C, U>
     where
@@ -271,13 +272,13 @@ impl<N: Network, C: Clock, U: Upper> Seat for Worker<N, C, U> {
 }
 
 /// The engine, held by its thread.
-pub(crate) struct WorkerGuard<'a, N: Network, C: Clock, U: Upper> {
+pub(crate) struct WorkerGuard<'a, N: Carrier, C: Clock, U: Upper> {
     held: Held<'a, N, C, U>,
     worker: &'a Worker<N, C, U>,
     spin_policy: SpinPolicy<'a>,
 }
 
-impl<N: Network, C: Clock, U: Upper> Hold for WorkerGuard<'_, N, C, U> {
+impl<N: Carrier, C: Clock, U: Upper> Hold for WorkerGuard<'_, N, C, U> {
     fn turn(&mut self) -> bool {
         let progress = self.held.turn();
         matches!(self.spin_policy.after_turn(progress, self.held.now()), Next::Look)
@@ -318,7 +319,7 @@ impl<N: Network, C: Clock, U: Upper> Hold for WorkerGuard<'_, N, C, U> {
 }
 
 /// The engine, held by this thread. Letting go wakes whoever waits for it.
-pub(crate) struct Held<'a, N: Network, C: Clock, U: Upper> {
+pub(crate) struct Held<'a, N: Carrier, C: Clock, U: Upper> {
     guard: Option<MutexGuard<'a, Engine<N, C, U>>>,
     worker: &'a Worker<N, C, U>,
     runner: Runner,
@@ -331,7 +332,7 @@ pub(crate) struct Held<'a, N: Network, C: Clock, U: Upper> {
 /// One visit in so many is measured, and counts for all of them.
 const MEASURED_VISITS: u32 = 64;
 
-impl<'a, N: Network, C: Clock, U: Upper> Held<'a, N, C, U> {
+impl<'a, N: Carrier, C: Clock, U: Upper> Held<'a, N, C, U> {
     fn new(mut guard: MutexGuard<'a, Engine<N, C, U>>, worker: &'a Worker<N, C, U>, runner: Runner) -> Self {
         let measured = match runner {
             Runner::Visitor => guard.count_visit().is_multiple_of(MEASURED_VISITS),
@@ -382,7 +383,7 @@ impl<'a, N: Network, C: Clock, U: Upper> Held<'a, N, C, U> {
     }
 }
 
-impl<N: Network, C: Clock, U: Upper> Deref for Held<'_, N, C, U> {
+impl<N: Carrier, C: Clock, U: Upper> Deref for Held<'_, N, C, U> {
     type Target = Engine<N, C, U>;
 
     fn deref(&self) -> &Engine<N, C, U> {
@@ -390,13 +391,13 @@ impl<N: Network, C: Clock, U: Upper> Deref for Held<'_, N, C, U> {
     }
 }
 
-impl<N: Network, C: Clock, U: Upper> DerefMut for Held<'_, N, C, U> {
+impl<N: Carrier, C: Clock, U: Upper> DerefMut for Held<'_, N, C, U> {
     fn deref_mut(&mut self) -> &mut Engine<N, C, U> {
         self.guard.as_mut().expect("held until it is dropped")
     }
 }
 
-impl<N: Network, C: Clock, U: Upper> Drop for Held<'_, N, C, U> {
+impl<N: Carrier, C: Clock, U: Upper> Drop for Held<'_, N, C, U> {
     fn drop(&mut self) {
         self.settle();
         let worker = self.worker;

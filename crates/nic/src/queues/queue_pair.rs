@@ -10,7 +10,7 @@ use weft_base::{DomainId, passes_end};
 use weft_lock::{Mutex, Rank};
 use weft_memory::{LocalRight, Registry};
 use weft_mpa::{Extensions, MarkerSpacing, Role};
-use weft_rdmap::{Completion, CompletionKind, Operation, ReceiveRequest, SendRequest, Status};
+use weft_rdmap::{Completion, CompletionKind, Operation, ReceiveRequest, SendRequest, Status, Stream};
 
 use crate::error::{ConnectionError, PostError};
 use crate::ids::ConnectionHandle;
@@ -368,6 +368,25 @@ impl QueuePair {
     pub(crate) fn wants_assistance(&self) -> bool {
         self.assists.load(Ordering::Acquire)
             && self.life.lock().caller_stage.as_ref().is_some_and(|caller_stage| caller_stage.is_unfinished())
+    }
+
+    /// Hands what was posted to the stream. Returns whether there was anything.
+    pub(crate) fn move_posted(&self, stream: &mut Stream, registry: &Registry) -> bool {
+        let mut took = false;
+        let mut refused = None;
+        self.drain(|request| {
+            took = true;
+            if stream.state() != weft_rdmap::State::Established {
+                refused.get_or_insert_with(Vec::new).push(request);
+            } else if let Err(error) = stream.post(request) {
+                // The queue pair has made the same checks, so this can't be.
+                panic!("a request that was admitted is refused: {error}");
+            }
+        });
+        for request in refused.into_iter().flatten() {
+            self.flush_send(registry, &request);
+        }
+        took
     }
 
     /// Moves what was posted since the last call to `take`.

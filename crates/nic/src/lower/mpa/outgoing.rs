@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use arrayvec::ArrayVec;
 use weft_base::{Gather, Piece, Port, PortError, Slice};
 
-use crate::connection::staging::{BUFFER_BYTES, Pool};
+use crate::lower::mpa::staging::{BUFFER_BYTES, Pool};
 
 /// Entries of a gather list that one call hands to the port.
 const PIECES_PER_SEND: usize = 64;

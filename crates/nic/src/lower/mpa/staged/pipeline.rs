@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
-use weft_base::{Port, PortError};
+use weft_base::Port;
+use weft_lock::{Mutex, Rank};
 use weft_memory::MemoryError;
 
-use super::super::Context;
 use super::block::BlockRing;
 use super::checksum::Checksum;
 use super::fetch::{self, Processing};
-use super::protocol::Core;
 use super::sending::Sending;
+use super::stage::Stage;
+use crate::lower::{Above, Io, SendError};
 use crate::settings::{Coupling, Split};
 
 /// The way out of a connection whose NIC does part of its host's work.
-pub(in crate::connection) struct Pipeline {
+pub(super) struct Pipeline {
+    stage: Arc<Mutex<Stage>>,
     first: First,
     /// Woven frames with holes for their CRCs.
     block_ring: Arc<BlockRing>,
@@ -40,38 +42,33 @@ enum Turn {
     Send,
 }
 
-/// What went wrong in a pipeline.
-pub(in crate::connection) enum Broken {
-    /// The port.
-    Port(PortError),
-    /// Memory went away under a frame of which a part may have been sent.
-    Memory,
-}
-
-impl From<PortError> for Broken {
-    fn from(error: PortError) -> Self {
-        Self::Port(error)
-    }
-}
-
-impl From<MemoryError> for Broken {
+impl From<MemoryError> for SendError {
     fn from(_: MemoryError) -> Self {
         Self::Memory
     }
 }
 
 impl Pipeline {
-    /// The pipeline of a split; `None` where there is none.
-    pub(in crate::connection) fn of(split: Split) -> Option<Self> {
+    /// The pipeline of a split.
+    pub(super) fn new(split: Split, stage: Stage) -> Self {
         let first = match split {
-            Split::Host => return None,
-            Split::Offload(Coupling::Coupled) => First::Coupled,
+            Split::Host | Split::Offload(Coupling::Coupled) => First::Coupled,
             Split::Offload(Coupling::Decoupled) => {
                 First::Decoupled { runs: Box::default(), processing: Box::default() }
             }
             Split::Assist => First::Assisted,
         };
-        Some(Self { first, block_ring: Arc::default(), checksum: Checksum::default(), sending: Sending::default() })
+        Self {
+            stage: Arc::new(Mutex::new(Rank::Stage, stage)),
+            first,
+            block_ring: Arc::default(),
+            checksum: Checksum::default(),
+            sending: Sending::default(),
+        }
+    }
+
+    pub(super) fn stage(&self) -> &Arc<Mutex<Stage>> {
+        &self.stage
     }
 
     /// What stands between the first stage and the next.
@@ -80,29 +77,29 @@ impl Pipeline {
     }
 
     /// Whether finished blocks wait for the port.
-    pub(in crate::connection) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.sending.is_empty() && !self.block_ring.has_full()
     }
 
     /// Lets the tasks work until the port takes no more or nothing is left. Returns whether anything was done.
-    pub(in crate::connection) fn run<P: Port>(
+    pub(super) fn run<P: Port, A: Above>(
         &mut self,
-        core: &mut Core,
+        above: &mut A,
         port: &mut P,
-        cx: &mut Context<'_>,
-    ) -> Result<bool, Broken> {
+        io: &mut Io<'_>,
+    ) -> Result<bool, SendError> {
         self.block_ring.answer();
-        let mut protocol = core.hold();
-        if protocol.is_broken() {
-            return Err(Broken::Memory);
+        let mut stage = self.stage.lock();
+        if stage.is_broken() {
+            return Err(SendError::Memory);
         }
-        protocol.follow_path(port);
-        drop(protocol);
+        stage.follow_path(port);
+        drop(stage);
         let mut progress = false;
         let mut port_is_full = false;
-        while let Some(turn) = self.choose(core, port_is_full) {
+        while let Some(turn) = self.choose(above, port_is_full) {
             match turn {
-                Turn::Fetch => self.fetch(core, cx)?,
+                Turn::Fetch => self.fetch(above, io)?,
                 Turn::Process => {
                     if let First::Decoupled { runs, processing } = &mut self.first {
                         processing.process(runs, &self.block_ring);
@@ -110,7 +107,7 @@ impl Pipeline {
                 }
                 Turn::Sum => {
                     if let Some(mut block) = self.block_ring.pop() {
-                        self.checksum.pass(&mut block, &mut self.sending.frames, cx.counters);
+                        self.checksum.pass(&mut block, &mut self.sending.frames, io.counters);
                         self.sending.add(block);
                     }
                 }
@@ -118,10 +115,10 @@ impl Pipeline {
                     let (taken, frames) = self.sending.send(port, &self.block_ring)?;
                     port_is_full = taken == 0 && !self.sending.is_empty();
                     if frames > 0 {
-                        core.hold().stream.handle_sent(frames);
+                        above.stream().handle_sent(frames);
                     }
-                    cx.counters.sends += 1;
-                    cx.counters.sent_wire_bytes += taken as u64;
+                    io.counters.sends += 1;
+                    io.counters.sent_wire_bytes += taken as u64;
                     progress |= taken > 0;
                     continue;
                 }
@@ -131,8 +128,8 @@ impl Pipeline {
         Ok(progress)
     }
 
-    /// Looks at the belts. What is furthest on its way goes first once it is worth a call; before that, what can still be added to it.
-    fn choose(&self, core: &mut Core, port_is_full: bool) -> Option<Turn> {
+    /// Looks at the rings. What is furthest on its way goes first once it is worth a call; before that, what can still be added to it.
+    fn choose<A: Above>(&self, above: &mut A, port_is_full: bool) -> Option<Turn> {
         if self.sending.has_enough() && !port_is_full {
             return Some(Turn::Send);
         }
@@ -142,26 +139,31 @@ impl Pipeline {
         let (has_room, waits) = (self.block_ring.has_free(), !self.sending.is_empty());
         let turn = match &self.first {
             First::Decoupled { runs, processing } if has_room && processing.is_ready(runs) => Some(Turn::Process),
-            First::Decoupled { runs, .. } if runs.has_free() && core.hold().has_job() => Some(Turn::Fetch),
-            First::Coupled if has_room && core.hold().has_job() => Some(Turn::Fetch),
+            First::Decoupled { runs, .. } if runs.has_free() && self.stage.lock().has_job(&above.stream()) => {
+                Some(Turn::Fetch)
+            }
+            First::Coupled if has_room && self.stage.lock().has_job(&above.stream()) => Some(Turn::Fetch),
             // The caller's turn, unless it is not there: then nothing of it is on the way.
-            First::Assisted if has_room && !waits && core.hold().has_job() => Some(Turn::Fetch),
+            First::Assisted if has_room && !waits && self.stage.lock().has_job(&above.stream()) => Some(Turn::Fetch),
             _ => None,
         };
         turn.or_else(|| (waits && !port_is_full).then_some(Turn::Send))
     }
 
-    fn fetch(&mut self, core: &mut Core, cx: &mut Context<'_>) -> Result<(), MemoryError> {
-        let mut protocol = core.hold();
+    fn fetch<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> Result<(), MemoryError> {
+        let mut stage = self.stage.lock();
+        let mut stream = above.stream();
         match &self.first {
-            First::Decoupled { runs, .. } => fetch::fetch(&mut protocol, runs, cx.registry)?,
-            First::Coupled | First::Assisted => fetch::insert_markers(&mut protocol, &self.block_ring, cx.registry)?,
+            First::Decoupled { runs, .. } => fetch::fetch(&mut stage, &mut stream, runs, io.registry)?,
+            First::Coupled | First::Assisted => {
+                fetch::insert_markers(&mut stage, &mut stream, &self.block_ring, io.registry)?
+            }
         };
         Ok(())
     }
 
     /// Throws away what has not been sent.
-    pub(in crate::connection) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         if let First::Decoupled { runs, processing } = &mut self.first {
             processing.clear(runs);
             runs.clear();

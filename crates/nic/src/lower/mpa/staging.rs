@@ -2,7 +2,7 @@
 //!
 //! Buffers come from a pool of the engine and go back when they are empty, so a quiet connection holds none.
 
-use crate::connection::outgoing::Lists;
+use crate::lower::mpa::outgoing::Lists;
 
 /// Bytes of one staging buffer.
 pub(crate) const BUFFER_BYTES: usize = 256 * 1024;

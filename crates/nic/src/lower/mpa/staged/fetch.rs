@@ -11,43 +11,50 @@ use std::collections::VecDeque;
 use weft_base::Digest;
 use weft_memory::{MemoryError, Registry};
 use weft_mpa::{MarkerInserter, Source};
+use weft_rdmap::Stream;
 
-use super::Protocol;
 use super::block::{Block, BlockRing, FRAMES_PER_BLOCK, FrameRecord};
 use super::job::Job;
+use super::stage::Stage;
 
 /// Fetches payload straight to where it stands in the stream: one block of frames, or less if there is not so much. Returns whether there was
 /// anything.
 pub(super) fn insert_markers(
-    protocol: &mut Protocol,
+    stage: &mut Stage,
+    stream: &mut Stream,
     block_ring: &BlockRing,
     registry: &Registry,
 ) -> Result<bool, MemoryError> {
-    one_block(protocol, block_ring, registry, Job::insert_markers, Job::is_woven)
+    one_block((stage, stream), block_ring, registry, Job::insert_markers, Job::is_woven)
 }
 
 /// Fetches payload in one run: one block of it, or less. Returns whether there was anything.
-pub(super) fn fetch(protocol: &mut Protocol, runs: &BlockRing, registry: &Registry) -> Result<bool, MemoryError> {
-    one_block(protocol, runs, registry, Job::fetch, Job::is_fetched)
+pub(super) fn fetch(
+    stage: &mut Stage,
+    stream: &mut Stream,
+    runs: &BlockRing,
+    registry: &Registry,
+) -> Result<bool, MemoryError> {
+    one_block((stage, stream), runs, registry, Job::fetch, Job::is_fetched)
 }
 
 fn one_block(
-    protocol: &mut Protocol,
+    (stage, stream): (&mut Stage, &mut Stream),
     block_ring: &BlockRing,
     registry: &Registry,
     work: impl Fn(&mut Job, &Registry, &mut [u8]) -> Result<usize, MemoryError>,
     is_done: impl Fn(&Job) -> bool,
 ) -> Result<bool, MemoryError> {
-    if protocol.is_broken() || !protocol.has_job() {
+    if stage.is_broken() || !stage.has_job(stream) {
         return Ok(false);
     }
     let Some(mut block) = block_ring.take_free() else { return Ok(false) };
     while !block.is_full() {
-        let Some(mut job) = protocol.take_job() else { break };
+        let Some(mut job) = stage.take_job(stream) else { break };
         if job.is_new() {
             if job.check(registry).is_err() {
                 block.begin(FrameRecord { layout: None, payload: 0 });
-                protocol.cancel(&job);
+                stage.cancel(&job, stream);
                 continue;
             }
             block.begin(job.laid());
@@ -56,12 +63,12 @@ fn one_block(
             Ok(count) => block.fill(count),
             Err(error) => {
                 block_ring.give_back(block);
-                protocol.give_up();
+                stage.give_up();
                 return Err(error);
             }
         }
         if !is_done(&job) {
-            protocol.put_back(job);
+            stage.put_back(job);
         }
     }
     block_ring.push(block);

@@ -3,7 +3,7 @@
 use weft_mpa::{CrcDigest, FrameError, FrameHead, MarkerStripper};
 
 /// A frame that is being received, as far as it is here.
-pub(in crate::connection) struct Incoming {
+pub(super) struct Incoming {
     crc_digest: CrcDigest,
     marker_stripper: MarkerStripper,
     fed: usize,
@@ -11,13 +11,13 @@ pub(in crate::connection) struct Incoming {
 
 impl Incoming {
     /// Nothing of it has been looked at.
-    pub(in crate::connection) fn new(head: &FrameHead, crc: bool) -> Self {
+    pub(super) fn new(head: &FrameHead, crc: bool) -> Self {
         Self { crc_digest: CrcDigest::of_head(head, crc), marker_stripper: MarkerStripper::new(head), fed: 0 }
     }
 
     /// Takes what is new: `frame` are the bytes of the frame that are here, from its start. The ULPDU goes to `flat` without the markers, if there is
     /// such a place.
-    pub(in crate::connection) fn advance(&mut self, frame: &[u8], flat: Option<&mut Vec<u8>>) {
+    pub(super) fn advance(&mut self, frame: &[u8], flat: Option<&mut Vec<u8>>) {
         let new = &frame[self.fed..];
         self.fed = frame.len();
         self.crc_digest.feed(new);
@@ -28,7 +28,7 @@ impl Incoming {
     }
 
     /// All of it is here: whether it is good.
-    pub(in crate::connection) fn check(&self) -> Result<(), FrameError> {
+    pub(super) fn check(&self) -> Result<(), FrameError> {
         self.crc_digest.check()?;
         self.marker_stripper.check()
     }

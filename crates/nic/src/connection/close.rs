@@ -1,0 +1,119 @@
+//! How a connection ends: what has not finished is flushed, and the peer gets our last words.
+
+use weft_rdmap::Closed;
+
+use super::completion::has_ended;
+use super::{Connection, Context, Outcome, Phase};
+use crate::error::ConnectionError;
+use crate::lower::{Carrier, Drained, Lower, StartFailure};
+
+/// Why a connection is taken down from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The application closes: what was posted still goes out.
+    Graceful,
+    /// The application has destroyed the queue pair.
+    Abrupt,
+}
+
+impl From<Drained> for Outcome {
+    fn from(drained: Drained) -> Self {
+        match drained {
+            Drained::Idle => Self::Idle,
+            Drained::Progress => Self::Progress,
+            Drained::Over => Self::Over,
+        }
+    }
+}
+
+impl<N: Carrier> Connection<N> {
+    /// From here on: send what waits, tell the peer that this was all, throw away what still comes.
+    pub(super) fn drain(&mut self, cx: &mut Context<'_>) {
+        self.lower.clear_received(&mut cx.io);
+        self.phase = Phase::Draining;
+        self.deadline = Some(cx.io.now + cx.io.settings.close_timeout);
+    }
+
+    pub(super) fn drive_draining(&mut self, cx: &mut Context<'_>) -> Outcome {
+        self.lower.drain(&mut cx.io).into()
+    }
+
+    /// The application ends the connection.
+    pub(crate) fn end(&mut self, ending: Ending, cx: &mut Context<'_>) -> Outcome {
+        match (&mut self.phase, ending) {
+            (Phase::Start(_), _) => self.fail_start(ConnectionError::Abandoned, cx),
+            (Phase::Running(running), Ending::Graceful) => {
+                running.queue_pair.closing();
+                // What was posted before still goes out.
+                self.take_posted(cx);
+                if let Some((running, _)) = self.running() {
+                    running.stream.hold().close();
+                }
+                let outcome = self.drive(cx);
+                if self.answers_wait && outcome != Outcome::Over { self.answer(cx) } else { outcome }
+            }
+            (Phase::Running(running), Ending::Abrupt) => {
+                running.stream.hold().abort();
+                self.lower.clear_unsent(&mut cx.io);
+                self.lower.abort();
+                self.finish_abandoned(cx);
+                Outcome::Over
+            }
+            (Phase::Draining, _) => Outcome::Idle,
+        }
+    }
+
+    fn finish_abandoned(&mut self, cx: &mut Context<'_>) {
+        if let Some((running, _)) = self.running() {
+            running.stream.hold().handle_closed(Closed::Reset);
+        }
+        self.report(cx);
+        if let Some((running, _)) = self.running() {
+            running.queue_pair.finish(cx.io.registry, Some(ConnectionError::Abandoned));
+        }
+        self.lower.clear_received(&mut cx.io);
+    }
+
+    /// What was waited for has not come in time.
+    pub(crate) fn expire(&mut self, cx: &mut Context<'_>) -> Outcome {
+        self.deadline = None;
+        let waited_for = cx.io.settings.start_timeout;
+        match &mut self.phase {
+            Phase::Start(_) if self.lower.request().is_some() => match self.reject(&[], cx) {
+                Ok(outcome) => outcome,
+                Err(_) => self.fail_start(ConnectionError::Abandoned, cx),
+            },
+            Phase::Start(Some(_)) => {
+                let (remote, is_connected) = (self.lower.remote_address(), !self.lower.is_connecting());
+                self.fail_start(ConnectionError::NoAnswer { remote, waited_for, is_connected }, cx)
+            }
+            Phase::Start(None) => self.fail_start(ConnectionError::Start(StartFailure::TimedOut { waited_for }), cx),
+            Phase::Running(_) => self.expire_running(cx),
+            Phase::Draining => {
+                self.lower.abort();
+                Outcome::Over
+            }
+        }
+    }
+
+    /// The peer has not closed in time. While its host has not acknowledged everything it may be stopped, or slow, so we
+    /// wait on: a host that does not answer at all is found by the port ([`weft_base::PortOptions::peer_timeout`]). What
+    /// is acknowledged reaches the peer when the port is dropped, but might not if it were reset.
+    fn expire_running(&mut self, cx: &mut Context<'_>) -> Outcome {
+        let unsent = self.lower.has_unsent();
+        let Some((running, lower)) = self.running() else { return Outcome::Idle };
+        let closes = running.close_wanted && !has_ended(&running.stream.hold());
+        if closes && (unsent || lower.unacknowledged() > 0) {
+            self.deadline = Some(cx.io.now + cx.io.settings.close_timeout);
+            return Outcome::Idle;
+        }
+        running.stream.hold().abort();
+        if !closes {
+            lower.abort();
+        }
+        lower.clear_unsent(&mut cx.io);
+        lower.clear_received(&mut cx.io);
+        self.finish_queue_pair(cx);
+        Outcome::Over
+    }
+}

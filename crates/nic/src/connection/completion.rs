@@ -1,0 +1,125 @@
+//! What has finished is reported, and what the stream asks for is done.
+
+use weft_rdmap::{Action, Closed, State, Status, Stream};
+
+use super::{Connection, Context, Running};
+use crate::error::ConnectionError;
+use crate::lower::{Carrier, Lower};
+use crate::queues::queue_pair::QueuePair;
+
+impl<N: Carrier> Connection<N> {
+    /// Reports what has finished. Returns whether anything had.
+    pub(super) fn report(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some((running, _)) = self.running() else { return false };
+        let Running { stream, queue_pair, .. } = running;
+        let stream = &mut *stream.hold();
+        if has_ended(stream)
+            && let Some(error) = stream.error()
+        {
+            // Before the completions of what it has broken: who sees one of those may ask why.
+            queue_pair.blame(ConnectionError::Stream(error));
+        }
+        if has_ended(stream) {
+            // Nor shall it look as if more could be posted.
+            queue_pair.closing();
+        }
+        let mut any = false;
+        while let Some(completion) = stream.poll_send_completion() {
+            any = true;
+            // Those before it first: who sees this completion may rely on their places.
+            any |= report_silent(stream, queue_pair, cx);
+            cx.io.counters.sent_messages += u64::from(completion.status == Status::Success);
+            queue_pair.complete_send(completion);
+        }
+        any |= report_silent(stream, queue_pair, cx);
+        while let Some(completion) = stream.poll_receive_completion() {
+            any = true;
+            cx.io.counters.received_messages += u64::from(completion.status == Status::Success);
+            queue_pair.complete_receive(completion);
+        }
+        any
+    }
+
+    /// Does what the stream asks for. Returns whether the connection is over.
+    pub(super) fn follow(&mut self, cx: &mut Context<'_>) -> bool {
+        let nothing_waits = !self.lower.has_unsent();
+        let Some((running, lower)) = self.running() else { return false };
+        let mut stream = running.stream.hold();
+        while let Some(action) = stream.poll_action() {
+            match action {
+                Action::CloseSend => running.close_wanted = true,
+                Action::Abort => {
+                    lower.abort();
+                    running.send_closed = true;
+                    running.input_over = true;
+                }
+            }
+        }
+        if running.close_wanted && !running.send_closed && nothing_waits {
+            lower.close_send();
+            running.send_closed = true;
+        }
+        let leaving = running.close_wanted || has_ended(&stream);
+        drop(stream);
+        if leaving && self.deadline.is_none() {
+            self.deadline = Some(cx.io.now + cx.io.settings.close_timeout);
+        }
+        self.settle(cx)
+    }
+
+    /// Once the stream has ended, the queue pair is told; once both directions are closed, the connection is over.
+    fn settle(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some((running, _)) = self.running() else { return false };
+        let state = running.stream.hold().state();
+        if !state_has_ended(state) {
+            return false;
+        }
+        let closed = state == State::Closed;
+        if !closed {
+            // Our own Terminate has left before the stream failed; after the peer's, nothing more is to be sent.
+            self.lower.clear_unsent(&mut cx.io);
+        }
+        let nothing_waits = !self.lower.has_unsent();
+        let Some((running, _)) = self.running() else { return false };
+        let (sent, heard) = (running.send_closed || nothing_waits, running.input_over);
+        self.finish_queue_pair(cx);
+        if closed && sent && heard {
+            self.lower.close_send();
+            return true;
+        }
+        self.drain(cx);
+        false
+    }
+
+    pub(super) fn finish_queue_pair(&mut self, cx: &mut Context<'_>) {
+        if let Some((running, _)) = self.running() {
+            // From here on nothing reads or writes the stream's memory; the first error stays.
+            running.stream.hold().handle_closed(Closed::Reset);
+        }
+        self.report(cx);
+        let Some((running, _)) = self.running() else { return };
+        let error = running.stream.hold().error();
+        cx.io.counters.count_end(error.as_ref());
+        running.queue_pair.finish(cx.io.registry, error.map(ConnectionError::Stream));
+    }
+}
+
+/// Gives back the places of requests that nobody wants to hear of. Returns whether there were any.
+fn report_silent(stream: &mut Stream, queue_pair: &QueuePair, cx: &mut Context<'_>) -> bool {
+    let silent = stream.take_silent();
+    if silent == 0 {
+        return false;
+    }
+    cx.io.counters.sent_messages += silent as u64;
+    queue_pair.complete_silently(silent);
+    true
+}
+
+/// Whether nothing more is to be sent or taken by the stream itself.
+pub(super) fn has_ended(stream: &Stream) -> bool {
+    state_has_ended(stream.state())
+}
+
+pub(super) fn state_has_ended(state: State) -> bool {
+    matches!(state, State::Failed | State::Closed)
+}

@@ -1,0 +1,64 @@
+//! What a lower layer sees of the connection above it.
+
+use std::sync::Arc;
+
+use weft_rdmap::{Arrival, Placement, Status, Violation};
+
+use super::{PacketSinks, Running};
+use crate::counters::Counters;
+use crate::ids::State;
+use crate::lower::{Above, Io, StreamCell, StreamGuard};
+use crate::queues::queue_pair::QueuePair;
+
+/// The stream of a connection and who gets what comes on it.
+pub(super) struct Uplink<'a> {
+    stream: &'a mut StreamCell,
+    queue_pair: &'a Arc<QueuePair>,
+    packets: &'a mut dyn PacketSinks,
+}
+
+impl Running {
+    pub(super) fn above<'a>(&'a mut self, packets: &'a mut dyn PacketSinks) -> Uplink<'a> {
+        Uplink { stream: &mut self.stream, queue_pair: &self.queue_pair, packets }
+    }
+}
+
+impl Above for Uplink<'_> {
+    #[inline]
+    fn stream(&mut self) -> StreamGuard<'_> {
+        self.stream.hold()
+    }
+
+    #[inline]
+    fn locate(&mut self, arrival: Arrival, length: u32, head: &[u8]) -> Result<Placement, Violation> {
+        self.stream.hold().handle_segment(arrival, length, head, &mut self.queue_pair.receives().source())
+    }
+
+    fn placed(&mut self, placement: Placement, counters: &mut Counters) -> Result<(), Violation> {
+        let stream = &mut self.stream.hold();
+        let delivered = stream.handle_placed(placement);
+        // Also when it went wrong: what was delivered before is reported.
+        while let Some(completion) = stream.poll_receive_completion() {
+            counters.received_messages += u64::from(completion.status == Status::Success);
+            self.queue_pair.complete_receive(completion);
+        }
+        delivered
+    }
+
+    fn packet(&mut self, arrival: Arrival, ulpdu: &[u8], io: &mut Io<'_>) -> bool {
+        let Some(upper) = self.queue_pair.upper() else { return false };
+        let stream = &mut self.stream.hold();
+        let Some(start) = stream.find_whole_send(arrival, ulpdu) else { return false };
+        if !self.packets.take(upper, self.queue_pair, &ulpdu[start..], io.now) {
+            return false;
+        }
+        stream.take_whole_send(arrival);
+        io.counters.received_messages += 1;
+        io.counters.passed_packets_received += 1;
+        true
+    }
+
+    fn passes_packets(&self) -> bool {
+        !self.queue_pair.has_posted() && self.queue_pair.state() == State::Ready
+    }
+}

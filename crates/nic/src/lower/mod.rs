@@ -1,0 +1,414 @@
+//! Lower layer protocols (LLP, RFC 5041 section 2): what carries the DDP segments of one RDMA stream.
+//!
+//! The seam is the DDP segment. A lower layer takes segments from the stream within a budget, hands up what has arrived
+//! as position, header and payload, is told where the payload goes, places it, and says when it is there. It owns its
+//! ports, its framing, its timers and its integrity check; the stream above knows none of them. What it needs of the
+//! connection it has through [`Above`].
+//!
+//! Which lower layer a network's streams have is said by [`weft_base::Network::Stack`], a tag: [`Stack`] gives it a
+//! meaning, in this crate for those that exist, in others for their own.
+
+pub(crate) mod mpa;
+
+use core::ops::{Deref, DerefMut};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use weft_base::{Interest, Network, PortError, PortOptions, Random, Time, Token};
+use weft_lock::{Mutex, MutexGuard};
+use weft_memory::Registry;
+pub use weft_mpa::{Offer, Rejection, StartFailure, StartMisuse};
+use weft_rdmap::{Arrival, Placement, Stream, StreamConfig, Violation};
+use weft_wire::terminate::TerminateCode;
+
+use crate::counters::Counters;
+use crate::error::ConnectionError;
+use crate::lower::mpa::Mpa;
+use crate::lower::mpa::staging::Pool;
+use crate::queues::queue_pair::{ConnectionInfo, QueuePair};
+use crate::settings::Settings;
+
+/// What a lower layer may use while it is driven.
+pub struct Io<'a> {
+    pub(crate) pool: &'a mut Pool,
+    /// The memory that payload comes from and goes to.
+    pub registry: &'a Registry,
+    /// The NIC's settings.
+    pub settings: &'a Settings,
+    /// The engine's counters.
+    pub counters: &'a mut Counters,
+    /// Unguessable numbers, from the NIC's seed.
+    pub random: &'a mut Random,
+    /// The time of the present turn.
+    pub now: Time,
+}
+
+/// From where to where a connection is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    /// The local address. `None`: the operating system chooses.
+    pub local: Option<SocketAddr>,
+    /// The peer's address.
+    pub remote: SocketAddr,
+}
+
+/// What an incoming connection says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestInfo {
+    /// Who asks.
+    pub remote: SocketAddr,
+    /// The address that was asked.
+    pub local: SocketAddr,
+    /// MPA revision.
+    pub revision: u8,
+    /// The peer's IRD, [`weft_mpa::startup::NOT_NEGOTIATED`] when it does not say (revisions 0 and 1).
+    pub peer_ird: u16,
+    /// The peer's ORD.
+    pub peer_ord: u16,
+    /// The peer application's private data.
+    pub private_data: Vec<u8>,
+}
+
+/// What a set-up has agreed on.
+#[derive(Debug)]
+pub struct Terms {
+    /// What the stream is made with. Its domain and depth are the queue pair's, and are put in there.
+    pub stream: StreamConfig,
+    /// What the application is told.
+    pub info: ConnectionInfo,
+}
+
+/// How far a set-up has come.
+#[derive(Debug)]
+pub enum StartStep {
+    /// Nothing could be done.
+    Idle,
+    /// Something was done; it goes on.
+    Progress,
+    /// A request is here and waits for the application ([`Lower::accept`], [`Lower::reject`]).
+    Request,
+    /// The peer has accepted: [`Lower::establish`] is next.
+    Ready(Box<Terms>),
+}
+
+/// Why a decision on a request could not be carried out.
+#[derive(Debug)]
+pub enum Undecided {
+    /// It is gone, or was none.
+    Gone,
+    /// What the application wants is not possible. The request still waits.
+    Misuse(StartMisuse),
+    /// The peer has broken the rules meanwhile.
+    Failed(ConnectionError),
+}
+
+/// What a turn of sending has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Something was sent.
+    pub progress: bool,
+    /// As much was sent as one turn may: there may be more.
+    pub cut_short: bool,
+}
+
+/// Why sending can't go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// The port.
+    Port(PortError),
+    /// Memory went away under a segment of which a part may have been sent: no Terminate can follow.
+    Memory,
+}
+
+impl From<PortError> for SendError {
+    fn from(error: PortError) -> Self {
+        Self::Port(error)
+    }
+}
+
+/// What a turn of receiving has brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Got {
+    /// Nothing.
+    Nothing,
+    /// Something.
+    Progress,
+    /// The stream takes nothing more.
+    Over,
+    /// The peer sends no more: behind a whole segment, or in the middle of one.
+    End {
+        /// Nothing of a segment is missing.
+        whole: bool,
+    },
+}
+
+/// Why receiving can't go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiveError {
+    /// The peer broke a rule of the lower layer: it is told this.
+    Broken(TerminateCode),
+    /// A segment broke a rule of DDP or RDMAP, and was not damaged: the stream has judged, and has a Terminate to send.
+    Judged,
+    /// The memory that a segment was being read into is gone.
+    Memory,
+    /// The port.
+    Port(PortError),
+}
+
+/// What became of a packet that was to go out straight into its frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passed {
+    /// It is laid out, and goes with what is sent next.
+    Yes,
+    /// There was none.
+    Nothing,
+    /// Not now: something is to go before it, or there is no room.
+    Not,
+}
+
+/// What is left to do after the end of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// Nothing could be done.
+    Idle,
+    /// Something was sent, or thrown away.
+    Progress,
+    /// Both directions are closed, or the port has failed.
+    Over,
+}
+
+/// What a lower layer needs of the connection above it.
+pub trait Above {
+    /// The stream, held until this is dropped: for segments to be sent.
+    fn stream(&mut self) -> StreamGuard<'_>;
+
+    /// Where the payload of a segment belongs: `head` is its beginning, [`weft_rdmap::HEAD_LENGTH`] bytes of it or all.
+    ///
+    /// # Errors
+    /// It breaks a rule, or stands for nothing: the stream knows ([`ReceiveError::Judged`]).
+    fn locate(&mut self, arrival: Arrival, length: u32, head: &[u8]) -> Result<Placement, Violation>;
+
+    /// The payload is in place and its check was good.
+    ///
+    /// # Errors
+    /// What it completes breaks a rule: the stream knows ([`ReceiveError::Judged`]).
+    fn placed(&mut self, placement: Placement, counters: &mut Counters) -> Result<(), Violation>;
+
+    /// Offers a whole segment, whose check was good, to the message endpoint of this connection. Returns whether it has
+    /// taken it: then nothing else is to be done with it.
+    fn packet(&mut self, arrival: Arrival, ulpdu: &[u8], io: &mut Io<'_>) -> bool;
+
+    /// Whether a packet of a message endpoint may be sent before what is posted next.
+    fn passes_packets(&self) -> bool;
+}
+
+/// A lower layer under one connection. No call blocks.
+pub trait Lower<N: Network>: Sized {
+    /// What a connection is begun with.
+    type Opening;
+
+    // --- set-up
+
+    /// Prepares the first word of a connection that is begun here.
+    ///
+    /// # Errors
+    /// A setting is not possible.
+    fn prepare(offer: &Offer, private_data: &[u8]) -> Result<Self::Opening, StartMisuse>;
+
+    /// Begins to connect.
+    ///
+    /// # Errors
+    /// The address can't be used, or the operating system refused.
+    fn connect(
+        network: &mut N,
+        remote: SocketAddr,
+        options: PortOptions,
+        opening: Self::Opening,
+    ) -> Result<Self, PortError>;
+
+    /// A connection that a peer has begun.
+    fn respond(port: N::Port, offer: Offer) -> Self;
+
+    /// Goes on with the set-up.
+    ///
+    /// # Errors
+    /// It has failed; [`Lower::fail_start`] is next.
+    fn drive_start(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError>;
+
+    /// Whether the peer's host has not answered yet.
+    fn is_connecting(&self) -> bool;
+
+    /// The request that waits for a decision.
+    fn request(&self) -> Option<RequestInfo>;
+
+    /// Accepts the request that waits. `depths`: IRD and ORD, if they are to be others than offered.
+    ///
+    /// # Errors
+    /// It can't be accepted.
+    fn accept(
+        &mut self,
+        private_data: &[u8],
+        depths: Option<(u16, u16)>,
+        io: &mut Io<'_>,
+    ) -> Result<Box<Terms>, Undecided>;
+
+    /// Rejects the request that waits; [`Lower::drain`] sends the rest of the answer.
+    ///
+    /// # Errors
+    /// It can't be rejected.
+    fn reject(&mut self, private_data: &[u8], io: &mut Io<'_>) -> Result<Drained, Undecided>;
+
+    /// The set-up is over without a connection. Says what the peer is to be told, or breaks the port; what is not said
+    /// yet is for [`Lower::drain`].
+    fn fail_start(&mut self, error: &ConnectionError, io: &mut Io<'_>) -> Drained;
+
+    /// The connection stands: from here on segments of this stream go and come. Says how the stream is held.
+    fn establish(&mut self, stream: Stream, queue_pair: &QueuePair, settings: &Settings) -> StreamCell;
+
+    // --- segments
+
+    /// Takes segments and sends them until the port takes no more, nothing is left, or `most` bytes were sent.
+    ///
+    /// # Errors
+    /// It can't go on.
+    fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_>) -> Result<Sent, SendError>;
+
+    /// Receives once, and handles every segment that is whole then.
+    ///
+    /// # Errors
+    /// It can't go on.
+    fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> Result<Got, ReceiveError>;
+
+    /// Has a packet of at most `most` bytes written straight to where it is sent from. `write` says how long it has become, or
+    /// that there is none; it is asked only where a packet can go.
+    fn pass_packet<A: Above>(
+        &mut self,
+        _above: &mut A,
+        _most: usize,
+        _io: &mut Io<'_>,
+        _write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> Passed {
+        Passed::Not
+    }
+
+    /// Whether something that was taken from the stream waits to be sent.
+    fn has_unsent(&self) -> bool;
+
+    /// Throws away what has not been sent.
+    fn clear_unsent(&mut self, io: &mut Io<'_>);
+
+    /// Throws away what has been received of a segment.
+    fn clear_received(&mut self, io: &mut Io<'_>);
+
+    /// Bytes of the stream that are here but not handed up: of a segment of which the rest is missing.
+    fn received_bytes(&self) -> u32;
+
+    // --- the end, and the ports
+
+    /// Sends what was taken, then tells the peer that nothing more will come. Receiving goes on.
+    fn close_send(&mut self);
+
+    /// Breaks the connection at once.
+    fn abort(&mut self);
+
+    /// After the end of the stream: sends what waits, tells the peer that this was all, throws away what still comes.
+    fn drain(&mut self, io: &mut Io<'_>) -> Drained;
+
+    /// Bytes that the peer's host has not acknowledged, as [`weft_base::Port::unacknowledged`].
+    fn unacknowledged(&self) -> usize;
+
+    /// Looks whether the peer's host still answers, as [`weft_base::Port::check_peer`].
+    ///
+    /// # Errors
+    /// It does not.
+    fn check_peer(&mut self, now: Time) -> Result<(), PortError>;
+
+    /// The address of this end, where it is known.
+    fn local_address(&self) -> Option<SocketAddr>;
+
+    /// The address of the other end.
+    fn remote_address(&self) -> SocketAddr;
+
+    /// Asks the network to report `token` once when there is something to do.
+    ///
+    /// # Errors
+    /// The operating system refused: it is looked at instead.
+    fn arm(&mut self, network: &mut N, token: Token, interest: Interest) -> Result<(), PortError>;
+
+    /// When it must be driven though nothing has come: retransmissions, delayed acknowledgements, probes.
+    fn next_timeout(&self) -> Option<Time> {
+        None
+    }
+}
+
+/// Gives a tag of [`Network::Stack`] its meaning.
+pub trait Stack<N: Network> {
+    /// The lower layer of that network's connections.
+    type Lower: Lower<N>;
+}
+
+impl<N: Network> Stack<N> for weft_base::Iwarp {
+    type Lower = Mpa<N::Port>;
+}
+
+/// A network whose streams have a lower layer: each whose tag has a meaning.
+pub trait Carrier: Network + Sized {
+    /// The lower layer.
+    type Lower: Lower<Self>;
+}
+
+impl<N: Network> Carrier for N
+where
+    N::Stack: Stack<N>,
+{
+    type Lower = <N::Stack as Stack<N>>::Lower;
+}
+
+/// A stream: the engine's own, or shared with calling threads that do a stage of its way out.
+pub enum StreamCell {
+    /// The engine's own.
+    Own(Box<Stream>),
+    /// Shared.
+    Shared(Arc<Mutex<Stream>>),
+}
+
+impl StreamCell {
+    /// Holds it.
+    #[inline]
+    pub fn hold(&mut self) -> StreamGuard<'_> {
+        match self {
+            Self::Own(stream) => StreamGuard::Own(stream),
+            Self::Shared(stream) => StreamGuard::Shared(stream.lock()),
+        }
+    }
+}
+
+/// A stream, held.
+pub enum StreamGuard<'a> {
+    /// The engine's own.
+    Own(&'a mut Stream),
+    /// Shared.
+    Shared(MutexGuard<'a, Stream>),
+}
+
+impl Deref for StreamGuard<'_> {
+    type Target = Stream;
+
+    #[inline]
+    fn deref(&self) -> &Stream {
+        match self {
+            Self::Own(stream) => stream,
+            Self::Shared(stream) => stream,
+        }
+    }
+}
+
+impl DerefMut for StreamGuard<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Stream {
+        match self {
+            Self::Own(stream) => stream,
+            Self::Shared(stream) => stream,
+        }
+    }
+}

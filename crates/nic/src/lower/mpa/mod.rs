@@ -1,0 +1,279 @@
+//! MPA on a byte stream (RFC 5044): each segment is an FPDU of one TCP connection.
+//!
+//! `startup` sets up, `send` and `receive` move FPDUs, `packets` those of message endpoints. Where the work is split
+//! between the calling thread and the NIC's, [`staged`] moves them instead.
+
+mod held;
+pub(crate) mod outgoing;
+mod packets;
+mod receive;
+mod send;
+mod staged;
+pub(crate) mod staging;
+mod startup;
+
+use std::net::SocketAddr;
+
+use weft_base::{Interest, Network, Port, PortError, PortOptions, ReceivePiece, Received, Time, Token};
+use weft_mpa::{Deframer, Framer, Initiator};
+use weft_rdmap::Stream;
+
+use self::outgoing::Outgoing;
+use self::receive::Receiver;
+use self::send::Sender;
+use self::staged::Staged;
+use self::staging::{Pool, Staging};
+use self::startup::Start;
+use crate::error::ConnectionError;
+use crate::lower::{
+    Above, Drained, Got, Io, Lower, Offer, Passed, ReceiveError, RequestInfo, SendError, Sent, StartMisuse, StartStep,
+    StreamCell, Terms, Undecided,
+};
+use crate::queues::queue_pair::QueuePair;
+use crate::settings::{Settings, Split};
+
+/// What is read at a time when nobody wants it.
+const DRAIN_BYTES: usize = 16 * 1024;
+
+/// MPA over a port.
+pub struct Mpa<P: Port> {
+    bytes: Bytes<P>,
+    layer: Layer,
+}
+
+/// A port, and what waits on both sides of it.
+struct Bytes<P: Port> {
+    port: P,
+    staging: Staging,
+    outgoing: Outgoing,
+}
+
+/// What is made of the bytes.
+enum Layer {
+    /// Start-up frames.
+    Start(Start),
+    /// FPDUs, in as few passes over the bytes as there can be.
+    Plain(Box<Plain>),
+    /// FPDUs, by stages that may be on several threads.
+    Staged(Box<Staged>),
+    /// Nothing any more.
+    Draining,
+}
+
+/// FPDUs both ways.
+struct Plain {
+    sender: Sender,
+    receiver: Receiver,
+}
+
+/// How FPDUs are made and read, as the start-up has agreed.
+struct Framing {
+    framer: Framer,
+    deframer: Deframer,
+    crc: bool,
+    large_fpdus: bool,
+}
+
+impl<P: Port> Bytes<P> {
+    /// Sends what waits, outside of a stream.
+    fn flush(&mut self, io: &mut Io<'_>) -> Result<bool, PortError> {
+        if self.outgoing.is_empty() {
+            return Ok(false);
+        }
+        let (taken, _) = self.outgoing.send(&mut self.port, io.pool)?;
+        io.counters.sends += 1;
+        io.counters.sent_wire_bytes += taken as u64;
+        Ok(taken > 0)
+    }
+
+    /// Queues bytes that are no frame of the stream.
+    fn queue(&mut self, bytes: &[u8], pool: &mut Pool) {
+        self.outgoing.write(bytes.len(), pool, |out| {
+            out.copy_from_slice(bytes);
+            bytes.len()
+        });
+        self.outgoing.end_other(bytes.len());
+    }
+}
+
+impl<P: Port> Mpa<P> {
+    fn new(port: P, start: Start) -> Self {
+        let bytes = Bytes { port, staging: Staging::default(), outgoing: Outgoing::default() };
+        Self { bytes, layer: Layer::Start(start) }
+    }
+}
+
+impl<N: Network> Lower<N> for Mpa<N::Port> {
+    type Opening = startup::Opening;
+
+    fn prepare(offer: &Offer, private_data: &[u8]) -> Result<Self::Opening, StartMisuse> {
+        Initiator::start(*offer, private_data)
+    }
+
+    fn connect(
+        network: &mut N,
+        remote: SocketAddr,
+        options: PortOptions,
+        opening: Self::Opening,
+    ) -> Result<Self, PortError> {
+        Ok(Self::new(network.connect(remote, options)?, Start::connecting(opening)))
+    }
+
+    fn respond(port: N::Port, offer: Offer) -> Self {
+        Self::new(port, Start::responding(offer))
+    }
+
+    fn drive_start(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+        self.go_on(io)
+    }
+
+    fn is_connecting(&self) -> bool {
+        matches!(&self.layer, Layer::Start(start) if start.is_connecting())
+    }
+
+    fn request(&self) -> Option<RequestInfo> {
+        self.request_info()
+    }
+
+    fn accept(
+        &mut self,
+        private_data: &[u8],
+        depths: Option<(u16, u16)>,
+        io: &mut Io<'_>,
+    ) -> Result<Box<Terms>, Undecided> {
+        self.accept_request(private_data, depths, io)
+    }
+
+    fn reject(&mut self, private_data: &[u8], io: &mut Io<'_>) -> Result<Drained, Undecided> {
+        self.reject_request(private_data, io)
+    }
+
+    fn fail_start(&mut self, error: &ConnectionError, io: &mut Io<'_>) -> Drained {
+        self.give_up(error, io)
+    }
+
+    fn establish(&mut self, stream: Stream, queue_pair: &QueuePair, settings: &Settings) -> StreamCell {
+        let Some(framing) = self.take_framing() else { return StreamCell::Own(Box::new(stream)) };
+        if settings.split == Split::Host {
+            let segment_size = self.bytes.port.segment_size();
+            let sender = Sender::new(framing.framer, framing.large_fpdus, segment_size);
+            let receiver = Receiver::new(framing.deframer, framing.crc);
+            self.layer = Layer::Plain(Box::new(Plain { sender, receiver }));
+            return StreamCell::Own(Box::new(stream));
+        }
+        let segment_size = self.bytes.port.segment_size();
+        let (staged, cell) = Staged::new(settings.split, framing, segment_size, stream, queue_pair);
+        self.layer = Layer::Staged(Box::new(staged));
+        cell
+    }
+
+    fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_>) -> Result<Sent, SendError> {
+        match &mut self.layer {
+            // A refused frame is still coming: nothing goes out before the word on it.
+            Layer::Plain(plain) if plain.receiver.is_verdict_pending() => Ok(Sent::default()),
+            Layer::Plain(plain) => plain.sender.transmit(&mut self.bytes, above, most, io),
+            Layer::Staged(staged) => staged.transmit(&mut self.bytes, above, io),
+            Layer::Start(_) | Layer::Draining => Ok(Sent::default()),
+        }
+    }
+
+    fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> Result<Got, ReceiveError> {
+        let got = match &mut self.layer {
+            Layer::Plain(plain) => plain.receiver.receive(&mut self.bytes, above, io),
+            Layer::Staged(staged) => staged.receive(&mut self.bytes, above, io),
+            Layer::Start(_) | Layer::Draining => Ok(Got::Nothing),
+        };
+        self.bytes.staging.release(io.pool);
+        got
+    }
+
+    fn pass_packet<A: Above>(
+        &mut self,
+        above: &mut A,
+        most: usize,
+        io: &mut Io<'_>,
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> Passed {
+        match &mut self.layer {
+            Layer::Plain(plain) if !plain.receiver.is_verdict_pending() => {
+                plain.sender.pass_packet(&mut self.bytes.outgoing, above, most, io, write)
+            }
+            _ => Passed::Not,
+        }
+    }
+
+    fn has_unsent(&self) -> bool {
+        let staged = matches!(&self.layer, Layer::Staged(staged) if !staged.is_empty());
+        staged || !self.bytes.outgoing.is_empty()
+    }
+
+    fn clear_unsent(&mut self, io: &mut Io<'_>) {
+        self.bytes.outgoing.clear(io.pool);
+        if let Layer::Staged(staged) = &mut self.layer {
+            staged.clear();
+        }
+    }
+
+    fn clear_received(&mut self, io: &mut Io<'_>) {
+        self.bytes.staging.clear(io.pool);
+        if let Layer::Plain(plain) = &mut self.layer {
+            plain.receiver.clear();
+        }
+    }
+
+    fn received_bytes(&self) -> u32 {
+        let placed = match &self.layer {
+            Layer::Plain(plain) => plain.receiver.placed_bytes(),
+            _ => None,
+        };
+        placed.unwrap_or(self.bytes.staging.filled().len() as u32)
+    }
+
+    fn close_send(&mut self) {
+        self.bytes.port.close_send();
+    }
+
+    fn abort(&mut self) {
+        self.bytes.port.abort();
+    }
+
+    fn drain(&mut self, io: &mut Io<'_>) -> Drained {
+        self.layer = Layer::Draining;
+        let Ok(sent) = self.bytes.flush(io) else { return Drained::Over };
+        let Bytes { port, staging, outgoing } = &mut self.bytes;
+        if outgoing.is_empty() {
+            port.close_send();
+        }
+        let room = staging.room(DRAIN_BYTES, io.pool);
+        let received = port.receive(&mut [ReceivePiece::Staging(&mut room[..DRAIN_BYTES])]);
+        staging.release(io.pool);
+        match received {
+            Ok(Received::Bytes(_)) => Drained::Progress,
+            Ok(Received::Nothing) if sent => Drained::Progress,
+            Ok(Received::Nothing) => Drained::Idle,
+            Ok(Received::End) if outgoing.is_empty() => Drained::Over,
+            Ok(Received::End) => Drained::Idle,
+            Err(_) => Drained::Over,
+        }
+    }
+
+    fn unacknowledged(&self) -> usize {
+        self.bytes.port.unacknowledged()
+    }
+
+    fn check_peer(&mut self, now: Time) -> Result<(), PortError> {
+        self.bytes.port.check_peer(now)
+    }
+
+    fn local_address(&self) -> Option<SocketAddr> {
+        self.bytes.port.local_address().ok()
+    }
+
+    fn remote_address(&self) -> SocketAddr {
+        self.bytes.port.remote_address()
+    }
+
+    fn arm(&mut self, network: &mut N, token: Token, interest: Interest) -> Result<(), PortError> {
+        network.arm_port(&mut self.bytes.port, token, interest)
+    }
+}

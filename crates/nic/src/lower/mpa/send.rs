@@ -1,0 +1,255 @@
+//! The way out: segments become FPDUs, FPDUs go to the port.
+
+use weft_base::{Digest, Gather, Port};
+use weft_memory::{MemoryError, Registry};
+use weft_mpa::{Framer, Layout, Source};
+use weft_rdmap::{Segment, SegmentPayload, Stream};
+use weft_wire::Crc32c;
+use weft_wire::terminate::TerminateCode;
+
+use super::Bytes;
+use super::held::HeldGather;
+use super::outgoing::Outgoing;
+use super::staging::Pool;
+use crate::lower::{Above, Io, SendError, Sent};
+
+/// Bytes beyond header and payload that a frame may have in the buffer: length, pad, CRC.
+pub(super) const FRAME_OVERHEAD: usize = 16;
+/// Asking costs a system call, and paths change rarely.
+const ASK_PATH_EVERY_FRAMES: u32 = 4096;
+
+/// How long FPDUs may be: what fits a packet of the path, which may change (RFC 5044 section 4.5).
+pub(super) struct PathSize {
+    large_fpdus: bool,
+    pub(super) max_ulpdu: u32,
+    /// Frames laid out since the path was last asked for its packet size.
+    frames_since_asked: u32,
+}
+
+impl PathSize {
+    pub(super) fn new(framer: &Framer, large_fpdus: bool, segment_size: u32) -> Self {
+        Self { large_fpdus, max_ulpdu: framer.max_ulpdu(segment_size, large_fpdus), frames_since_asked: 0 }
+    }
+
+    /// One more frame is laid out.
+    #[inline]
+    pub(super) fn count_frame(&mut self) {
+        self.frames_since_asked += 1;
+    }
+
+    #[inline]
+    pub(super) fn follow<P: Port>(&mut self, framer: &Framer, port: &P) {
+        if self.frames_since_asked >= ASK_PATH_EVERY_FRAMES {
+            self.frames_since_asked = 0;
+            self.max_ulpdu = framer.max_ulpdu(port.segment_size(), self.large_fpdus);
+        }
+    }
+}
+
+/// Makes FPDUs and sends them.
+pub(super) struct Sender {
+    pub(super) framer: Framer,
+    pub(super) path: PathSize,
+}
+
+impl Sender {
+    pub(super) fn new(framer: Framer, large_fpdus: bool, segment_size: u32) -> Self {
+        let path = PathSize::new(&framer, large_fpdus, segment_size);
+        Self { framer, path }
+    }
+
+    /// Lays out frames and sends them until the port takes no more, nothing is left, or `most` bytes were sent.
+    pub(super) fn transmit<P: Port, A: Above>(
+        &mut self,
+        bytes: &mut Bytes<P>,
+        above: &mut A,
+        most: usize,
+        io: &mut Io<'_>,
+    ) -> Result<Sent, SendError> {
+        let mut sent = Sent::default();
+        let mut count = 0;
+        let mut stream = above.stream();
+        loop {
+            sent.cut_short = count >= most;
+            if sent.cut_short {
+                return Ok(sent);
+            }
+            self.path.follow(&self.framer, &bytes.port);
+            self.lay_out(&mut stream, &mut bytes.outgoing, io);
+            if bytes.outgoing.is_empty() {
+                return Ok(sent);
+            }
+            let (taken, frames) = bytes.outgoing.send(&mut bytes.port, io.pool)?;
+            if taken == 0 {
+                return Ok(sent);
+            }
+            io.counters.sends += 1;
+            io.counters.sent_wire_bytes += taken as u64;
+            count += taken;
+            if frames > 0 {
+                stream.handle_sent(frames);
+            }
+            sent.progress = true;
+        }
+    }
+
+    /// Turns segments into frames while there is room.
+    #[inline]
+    fn lay_out(&mut self, stream: &mut Stream, outgoing: &mut Outgoing, io: &mut Io<'_>) {
+        while outgoing.has_room(self.largest_copied(stream, io)) {
+            let Some(segment) = stream.poll_transmit(self.path.max_ulpdu) else { break };
+            let (framer, mark) = (self.framer.clone(), outgoing.mark());
+            let layout = self.framer.frame(segment.length);
+            let frame = FrameWriter { registry: io.registry, pool: io.pool, outgoing, crc: self.framer.crc() };
+            let gathered = frame.write(&layout, &segment, io.settings.gather_threshold, self.framer.markers());
+            let payload = u64::from(segment.length) - segment.header.len() as u64;
+            io.counters.sent_frames += 1;
+            self.path.count_frame();
+            match gathered {
+                Ok(true) => io.counters.sent_gathered_bytes += payload,
+                Ok(false) => io.counters.sent_copied_bytes += payload,
+                Err(_) => {
+                    // Remote access to the source of a read response has just been ended by another thread. What a
+                    // request of our own names is pinned and can't be gone. The frame is as if it had never been; the
+                    // Terminate takes its place.
+                    self.framer = framer;
+                    outgoing.take_back(mark);
+                    outgoing.end_frame(0);
+                    stream.fail(TerminateCode::ProtectionInvalidStag);
+                    continue;
+                }
+            }
+            outgoing.end_frame(layout.length());
+        }
+    }
+
+    /// The most bytes that the next frame can take up in the buffer.
+    fn largest_copied(&self, stream: &Stream, io: &Io<'_>) -> usize {
+        let ulpdu = self.path.max_ulpdu as usize;
+        if self.framer.markers() {
+            ulpdu + ulpdu / 127 + 2 * FRAME_OVERHEAD
+        } else if stream.has_answers() {
+            // Memory that its owner may change is copied, however much it is.
+            ulpdu + FRAME_OVERHEAD
+        } else {
+            ulpdu.min(io.settings.gather_threshold as usize + 128) + FRAME_OVERHEAD
+        }
+    }
+}
+
+struct FrameWriter<'a> {
+    registry: &'a Registry,
+    pool: &'a mut Pool,
+    outgoing: &'a mut Outgoing,
+    crc: bool,
+}
+
+impl FrameWriter<'_> {
+    /// Queues one frame. Returns whether its payload goes by reference.
+    fn write(
+        self,
+        layout: &Layout,
+        segment: &Segment<'_>,
+        gather_threshold: u32,
+        markers: bool,
+    ) -> Result<bool, MemoryError> {
+        match &segment.payload {
+            SegmentPayload::Gather(gather) if !markers && gather.length() >= gather_threshold => {
+                self.gather(layout, segment.header, gather).map(|()| true)
+            }
+            // Without a CRC, bytes that change meanwhile are torn and nothing else.
+            SegmentPayload::Exposed(gather) if !markers && !self.crc && gather.length() >= gather_threshold => {
+                self.gather(layout, segment.header, gather).map(|()| true)
+            }
+            SegmentPayload::Gather(gather) | SegmentPayload::Exposed(gather) if markers => {
+                let mut source = HeldSource(HeldGather::new(gather, self.registry)?);
+                // What is held can be copied.
+                let _ = self.copy(layout, segment.header, &mut source);
+                Ok(false)
+            }
+            SegmentPayload::Gather(gather) | SegmentPayload::Exposed(gather) => {
+                let mut source = MemorySource { registry: self.registry, gather: *gather };
+                self.copy(layout, segment.header, &mut source).map(|()| false)
+            }
+            SegmentPayload::Inline(bytes) => {
+                let mut source: &[u8] = bytes;
+                // Copying from a slice can't fail.
+                let _ = self.copy(layout, segment.header, &mut source);
+                Ok(false)
+            }
+            SegmentPayload::None => {
+                let mut source: &[u8] = &[];
+                let _ = self.copy(layout, segment.header, &mut source);
+                Ok(false)
+            }
+        }
+    }
+
+    fn copy<S: Source>(self, layout: &Layout, header: &[u8], payload: &mut S) -> Result<(), S::Error> {
+        let mut result = Ok(());
+        self.outgoing.write(layout.length(), self.pool, |out| {
+            result = layout.write(header, payload, out);
+            layout.length()
+        });
+        result
+    }
+
+    fn gather(self, layout: &Layout, header: &[u8], gather: &Gather) -> Result<(), MemoryError> {
+        let mut crc = Crc32c::new();
+        self.outgoing.write(header.len() + FRAME_OVERHEAD, self.pool, |out| {
+            let length = layout.write_head(header, out);
+            if self.crc {
+                crc.update(&out[..length]);
+            }
+            length
+        });
+        if self.crc {
+            for slice in gather.slices() {
+                self.registry.digest(slice, &mut crc)?;
+            }
+        }
+        self.outgoing.gather(gather);
+        self.outgoing.write(8, self.pool, |out| {
+            let mut tail = [0; 8];
+            let length = layout.write_tail(&crc, &mut tail);
+            out[..length].copy_from_slice(&tail[..length]);
+            length
+        });
+        Ok(())
+    }
+}
+
+/// The payload of a segment that is cut by markers.
+struct HeldSource(HeldGather);
+
+impl Source for HeldSource {
+    type Error = core::convert::Infallible;
+
+    fn copy<D: Digest>(&mut self, out: &mut [u8], digest: &mut D) -> Result<(), Self::Error> {
+        self.0.copy_out(out, digest);
+        Ok(())
+    }
+}
+
+/// The payload of a segment, copied out of its regions in one piece.
+struct MemorySource<'a> {
+    registry: &'a Registry,
+    gather: Gather,
+}
+
+impl Source for MemorySource<'_> {
+    type Error = MemoryError;
+
+    fn copy<D: Digest>(&mut self, out: &mut [u8], digest: &mut D) -> Result<(), MemoryError> {
+        let count = out.len() as u32;
+        let now = self.gather.part(0, count);
+        let mut rest = out;
+        for slice in now.slices() {
+            let (piece, others) = rest.split_at_mut(slice.length as usize);
+            self.registry.copy_out(slice, piece, digest)?;
+            rest = others;
+        }
+        self.gather = self.gather.part(count, self.gather.length() - count);
+        Ok(())
+    }
+}
