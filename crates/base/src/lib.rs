@@ -1,9 +1,10 @@
 //! Plain values that every layer of Weft shares: time, sequence numbers, ids, [`Slice`]s, seeded random numbers,
-//! and the traits behind which the operating system (or a simulation of it) stands: [`Clock`], [`Port`], [`Network`].
+//! and the traits behind which the operating system (or a simulation of it) stands: [`Clock`], [`Port`], [`DatagramPort`], [`Network`].
 //!
 //! Nothing here does I/O, and nothing here knows a protocol.
 #![forbid(unsafe_code)]
 
+mod datagram;
 mod digest;
 mod ids;
 mod network;
@@ -12,6 +13,10 @@ mod sequence;
 mod slice;
 mod time;
 
+pub use datagram::{
+    DatagramBatch, DatagramCounters, DatagramLimits, DatagramOptions, DatagramPort, DatagramSent, Ecn, Hint, HintKind,
+    LocalAddress, PortAddress, ReceivedDatagrams,
+};
 pub use digest::{Digest, NoDigest};
 pub use ids::{DomainId, PeerId, RegionId, Stag, Token};
 pub use network::{
