@@ -16,7 +16,7 @@ fn varied(seed: u64) -> Scenario {
     scenario.options.active.crc = bit(2);
     scenario.options.passive.crc = bit(3);
     scenario.options.active.extensions.large_fpdus = bit(4);
-    scenario.options.settings.verify = VERIFY[usize::from(seed % 3 != 0)];
+    scenario.options.settings.verify = VERIFY[usize::from(!seed.is_multiple_of(3))];
     scenario.options.settings.direct_threshold = if bit(5) { 2000 } else { 32 * 1024 };
     scenario.options.depth = if bit(6) { 64 } else { 5 };
     scenario.options.active.ord = if bit(7) { 1 } else { 16 };
