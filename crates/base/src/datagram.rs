@@ -1,4 +1,5 @@
-//! Ports that carry datagrams, each by itself: UDP, or a simulation of it. Beside the stream ports of [`network`](crate::network).
+//! Ports that carry datagrams, each by itself: UDP, or a simulation of it. Beside the stream ports of
+//! [`network`](crate::network).
 
 use core::fmt;
 use core::ops::Range;
@@ -6,7 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::{Piece, PortError};
 
-/// Where a datagram port, or a peer's, can be reached. More kinds may come (a name in shared memory): who needs IP asks for it.
+/// Where a datagram port, or a peer's, can be reached. More kinds may come (a name in shared memory): who needs IP asks
+/// for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum PortAddress {
@@ -43,8 +45,8 @@ impl fmt::Display for PortAddress {
 pub struct LocalAddress {
     /// The address.
     pub ip: IpAddr,
-    /// The number that the operating system gives the network interface. Received: the one a datagram came in by (0: nobody can tell). To send: the
-    /// one it must leave by; 0 lets the routes decide, and is what to answer with.
+    /// The number that the operating system gives the network interface. Received: the one a datagram came in by (0:
+    /// nobody can tell). To send: the one it must leave by; 0 lets the routes decide, and is what to answer with.
     pub interface: u32,
 }
 
@@ -104,7 +106,8 @@ pub struct DatagramBatch {
 pub enum DatagramSent {
     /// So many datagrams were taken, from the batch's first on. 0: there is no room now.
     Taken(u32),
-    /// Nothing was taken: the batch's first datagram is larger than the first link on the way carries, which is this many bytes if that is known.
+    /// Nothing was taken: the batch's first datagram is larger than the first link on the way carries, which is this
+    /// many bytes if that is known.
     TooLarge(Option<u32>),
 }
 
@@ -123,7 +126,8 @@ pub struct ReceivedDatagrams {
     pub ecn: Ecn,
 }
 
-/// What somebody on the way says about a datagram sent earlier (ICMP). It may be late, wrong or forged: a reason to look sooner, never a failure.
+/// What somebody on the way says about a datagram sent earlier (ICMP). It may be late, wrong or forged: a reason to
+/// look sooner, never a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hint {
     /// Where the datagram was to go.
@@ -148,9 +152,11 @@ pub enum HintKind {
 /// Settings of a new datagram port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramOptions {
-    /// Bytes of the send and of the receive buffer to ask for; [`DatagramLimits`] says what was granted. `None`: the operating system chooses.
+    /// Bytes of the send and of the receive buffer to ask for; [`DatagramLimits`] says what was granted. `None`: the
+    /// operating system chooses.
     pub buffer_bytes: Option<u32>,
-    /// Whether many datagrams may cross the operating system as one, both ways. Without it each is a call of its own to send.
+    /// Whether many datagrams may cross the operating system as one, both ways. Without it each is a call of its own to
+    /// send.
     pub offload: bool,
 }
 
@@ -160,7 +166,8 @@ impl Default for DatagramOptions {
     }
 }
 
-/// What a datagram port takes and brings at most. All but the buffers may shrink while it lives, when the operating system turns out to refuse something.
+/// What a datagram port takes and brings at most. All but the buffers may shrink while it lives, when the operating
+/// system turns out to refuse something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramLimits {
     /// Datagrams of one send. More are not taken.
@@ -182,26 +189,29 @@ pub struct DatagramLimits {
 /// What a datagram port has lost by itself since it was made, apart from what the network loses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatagramCounters {
-    /// Datagrams (or runs of them, where the operating system merges) that found the receive buffer full. Known with the next datagram that comes.
+    /// Datagrams (or runs of them, where the operating system merges) that found the receive buffer full. Known with
+    /// the next datagram that comes.
     pub overflowed: u64,
-    /// Datagrams of batches of which the operating system dropped some after it took them: the interface's queue was full.
+    /// Datagrams of batches of which the operating system dropped some after it took them: the interface's queue was
+    /// full.
     pub dropped: u64,
     /// Entries of a receive that did not fit into their part of the buffer, and were thrown away.
     pub cut: u64,
 }
 
-/// Sends and receives datagrams: each comes whole or not at all, in any order, perhaps twice. No call blocks; none fails for what one peer or the way to it does.
-/// Datagrams are never fragmented: the IP header's "don't fragment" is set (RFC 8899 section 3).
+/// Sends and receives datagrams: each comes whole or not at all, in any order, perhaps twice. No call blocks; none
+/// fails for what one peer or the way to it does. Datagrams are never fragmented: the IP header's "don't fragment" is
+/// set (RFC 8899 section 3).
 pub trait DatagramPort {
     /// Sends the batch's datagrams, as many as are taken now.
     ///
     /// # Errors
-    /// Nothing was sent; the port stands. No way is known to `to`, or it is forbidden; `from` is not of this host ([`PortError::AddressNotLocal`]); a piece names
-    /// memory that is gone.
+    /// Nothing was sent; the port stands. No way is known to `to`, or it is forbidden; `from` is not of this host
+    /// ([`PortError::AddressNotLocal`], where that can be told apart); a piece names memory that is gone.
     fn send(&mut self, batch: &DatagramBatch, pieces: &[Piece<'_>]) -> Result<DatagramSent, PortError>;
 
-    /// Receives what is there now: appends to `received`, and returns how many entries. `buffer` is cut into parts of [`DatagramLimits::receive_bytes`] (one
-    /// smaller part, if it has fewer), each for one entry.
+    /// Receives what is there now: appends to `received`, and returns how many entries. `buffer` is cut into parts of
+    /// [`DatagramLimits::receive_bytes`] (one smaller part, if it has fewer), each for one entry.
     ///
     /// # Errors
     /// The port is broken.

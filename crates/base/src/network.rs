@@ -1,14 +1,15 @@
 //! What the NIC needs from an operating system, or from a simulation of one.
 //!
-//! A [`Network`] makes [`Port`]s (one reliable byte stream each) and [`Listener`]s, and tells when they have something to do.
-//! `weft-driver` implements these over TCP sockets, `weft-simulate` over queues in virtual time: the same NIC runs on both.
+//! A [`Network`] makes [`Port`]s (one reliable byte stream each), [`Listener`]s and [`DatagramPort`]s, and tells when
+//! they have something to do. `weft-driver` implements these over TCP and UDP sockets, `weft-simulate` over queues in
+//! virtual time: the same NIC runs on both.
 
 use core::fmt;
 use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::{RegionId, Slice, Time, Token};
+use crate::{DatagramOptions, DatagramPort, RegionId, Slice, Time, Token};
 
 /// One entry of a gather list: what a port sends next.
 #[derive(Clone, Copy, Debug)]
@@ -212,6 +213,8 @@ pub trait Network {
     type Port: Port;
     /// The listeners it makes.
     type Listener: Listener<Port = Self::Port>;
+    /// The datagram ports it makes.
+    type Datagram: DatagramPort;
     /// Which lower layer protocol RDMA streams have on it: a tag, to which the NIC gives the meaning.
     type Stack;
 
@@ -232,6 +235,13 @@ pub trait Network {
         options: PortOptions,
     ) -> Result<Self::Listener, PortError>;
 
+    /// Makes a datagram port at an address of this host. Port number 0 takes a free one; an unspecified address takes
+    /// what comes to any.
+    ///
+    /// # Errors
+    /// The address cannot be used (taken, not of this machine, not permitted).
+    fn bind(&mut self, local: SocketAddr, options: DatagramOptions) -> Result<Self::Datagram, PortError>;
+
     /// Asks to report `token` once when the port is ready for `interest`. An earlier interest of the port is replaced.
     ///
     /// # Errors
@@ -248,6 +258,14 @@ pub trait Network {
     /// # Errors
     /// The operating system refused.
     fn arm_listener(&mut self, listener: &Self::Listener, token: Token) -> Result<(), PortError>;
+
+    /// Asks to report `token` once when the port is ready for `interest`: a datagram or a [`Hint`](crate::Hint) has
+    /// come, or a send may take something. Of [`Interest::least`] nothing is made. An earlier interest of the port is
+    /// replaced.
+    ///
+    /// # Errors
+    /// The operating system refused.
+    fn arm_datagram(&mut self, port: &mut Self::Datagram, token: Token, interest: Interest) -> Result<(), PortError>;
 
     /// Waits until something armed is ready, the waker was used, or `timeout` has passed (`None`: for ever; zero: only looks).
     /// Appends what is ready.

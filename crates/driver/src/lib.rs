@@ -1,7 +1,7 @@
-//! The operating system: TCP sockets, the clock, readiness and wake-ups. Linux.
+//! The operating system: TCP and UDP sockets, the clock, readiness and wake-ups. Linux.
 //!
-//! [`TcpNetwork`] is `weft-base`'s [`Network`](weft_base::Network) over the kernel's TCP. Its ports send from registered memory
-//! and receive into it without a copy in user space: a [`Slice`](weft_base::Slice) is resolved by the registry for just as long as
+//! [`TcpNetwork`] is `weft-base`'s [`Network`](weft_base::Network) over the kernel's TCP and UDP. Its ports send from
+//! registered memory, and streams receive into it, without a copy in user space: a [`Slice`](weft_base::Slice) is resolved by the registry for just as long as
 //! the system call takes.
 //!
 //! [`board`] shows a NIC's counters to other processes, [`fork`] tells a child from its parent.
@@ -24,6 +24,7 @@ mod port;
 mod pulse;
 mod socket;
 mod timer;
+mod udp;
 mod vectors;
 mod wait_set;
 mod waker;
@@ -33,6 +34,7 @@ pub use event::EventFd;
 pub use listener::TcpListener;
 pub use network::TcpNetwork;
 pub use port::TcpPort;
+pub use udp::UdpPort;
 pub use wait_set::WaitSet;
 
 #[cfg(test)]

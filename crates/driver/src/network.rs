@@ -6,18 +6,18 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use weft_base::{Backlog, Interest, Network, PortError, PortOptions, Readiness, Token, Waker, Watch};
+use weft_base::{Backlog, DatagramOptions, Interest, Network, PortError, PortOptions, Readiness, Token, Waker, Watch};
 use weft_memory::Registry;
 
 use crate::epoll::{Epoll, Events};
 use crate::epoll_watch::EpollWatch;
 use crate::waker::EpollWaker;
-use crate::{TcpListener, TcpPort, socket};
+use crate::{TcpListener, TcpPort, UdpPort, socket};
 
 /// The key of the waker among the tokens, which therefore go up to one less.
 const WAKER: u64 = u64::MAX;
 
-/// The kernel's TCP. Its ports resolve slices through one [`Registry`].
+/// The kernel's TCP, and its UDP. Its ports resolve slices through one [`Registry`].
 ///
 /// Tokens must be below `u64::MAX`, which means the waker.
 pub struct TcpNetwork {
@@ -44,11 +44,20 @@ impl TcpNetwork {
     pub fn poll_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
+
+    fn arm(&self, fd: BorrowedFd<'_>, token: Token, interest: Interest) -> Result<(), PortError> {
+        match event_bits(interest) {
+            // The kernel reports ends and errors even to who asks for nothing.
+            0 => self.epoll.forget(fd),
+            bits => self.epoll.watch(fd, token.0, bits | libc::EPOLLONESHOT as u32),
+        }
+    }
 }
 
 impl Network for TcpNetwork {
     type Port = TcpPort;
     type Listener = TcpListener;
+    type Datagram = UdpPort;
     type Stack = weft_base::Iwarp;
 
     fn connect(&mut self, remote: SocketAddr, options: PortOptions) -> Result<TcpPort, PortError> {
@@ -60,14 +69,17 @@ impl Network for TcpNetwork {
         TcpListener::new(socket::listen(local, backlog, &options)?, self.registry.clone(), options.peer_timeout)
     }
 
+    fn bind(&mut self, local: SocketAddr, options: DatagramOptions) -> Result<UdpPort, PortError> {
+        UdpPort::bind(local, self.registry.clone(), &options)
+    }
+
     fn arm_port(&mut self, port: &mut TcpPort, token: Token, interest: Interest) -> Result<(), PortError> {
         port.set_least(interest.least);
-        let fd = port.descriptor()?;
-        match event_bits(interest) {
-            // The kernel reports ends and errors even to who asks for nothing.
-            0 => self.epoll.forget(fd),
-            bits => self.epoll.watch(fd, token.0, bits | libc::EPOLLONESHOT as u32),
-        }
+        self.arm(port.descriptor()?, token, interest)
+    }
+
+    fn arm_datagram(&mut self, port: &mut UdpPort, token: Token, interest: Interest) -> Result<(), PortError> {
+        self.arm(port.descriptor(), token, interest)
     }
 
     fn looks_after_peers(&self) -> bool {

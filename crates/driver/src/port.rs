@@ -111,7 +111,7 @@ impl TcpPort {
 
     /// One system call's worth of pieces. `Ok` has how many bytes were taken, and how many there were.
     fn send_some(&mut self, pieces: &[Piece<'_>]) -> Result<(usize, usize), PortError> {
-        let mut outgoing = Vectors::new();
+        let mut outgoing: Vectors<'_> = Vectors::new();
         outgoing.gather(&self.registry, pieces)?;
         let bytes = outgoing.bytes();
         if bytes == 0 {
@@ -127,7 +127,7 @@ impl TcpPort {
 
     /// One system call's worth of pieces. `Ok` has what came, and how many bytes there was room for.
     fn receive_some(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<(Received, usize), PortError> {
-        let mut incoming = Vectors::new();
+        let mut incoming: Vectors<'_> = Vectors::new();
         incoming.scatter(&self.registry, pieces)?;
         let bytes = incoming.bytes();
         if bytes == 0 {

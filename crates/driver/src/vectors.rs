@@ -17,14 +17,14 @@ pub(crate) const PIECES: usize = 64;
 const NOBODY: *const libc::c_void = core::ptr::null();
 
 /// Addresses, and what keeps the memory behind them in place. It is large, so it is filled where it stands and never moved.
-pub(crate) struct Vectors<'a> {
-    list: ArrayVec<libc::iovec, PIECES>,
-    held: ArrayVec<RawSlice, PIECES>,
+pub(crate) struct Vectors<'a, const N: usize = PIECES> {
+    list: ArrayVec<libc::iovec, N>,
+    held: ArrayVec<RawSlice, N>,
     bytes: usize,
     pieces: PhantomData<&'a mut [u8]>,
 }
 
-impl<'a> Vectors<'a> {
+impl<'a, const N: usize> Vectors<'a, N> {
     #[inline]
     pub(crate) fn new() -> Self {
         Self { list: ArrayVec::new(), held: ArrayVec::new(), bytes: 0, pieces: PhantomData }
@@ -35,7 +35,7 @@ impl<'a> Vectors<'a> {
         self.bytes
     }
 
-    /// What to send: at most [`PIECES`] of them.
+    /// What to send: at most `N` of them.
     pub(crate) fn gather(&mut self, registry: &Registry, pieces: &'a [Piece<'_>]) -> Result<(), PortError> {
         for piece in pieces {
             match piece {
@@ -45,6 +45,62 @@ impl<'a> Vectors<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What to send as datagrams of `segment` bytes, of which the last may have fewer: as many whole ones as `N` pieces
+    /// hold, with no more than `most` bytes.
+    pub(crate) fn gather_segments(
+        &mut self,
+        registry: &Registry,
+        pieces: &'a [Piece<'_>],
+        segment: usize,
+        most: usize,
+    ) -> Result<(), PortError> {
+        let mut taken = 0;
+        for piece in pieces {
+            if self.list.is_full() || self.held.is_full() || self.bytes >= most {
+                break;
+            }
+            self.gather(registry, core::slice::from_ref(piece))?;
+            taken += 1;
+        }
+        if taken < pieces.len() || self.bytes > most {
+            self.truncate(self.bytes.min(most) / segment * segment);
+            // A datagram of more pieces than the port takes.
+            return if self.bytes > 0 { Ok(()) } else { Err(PortError::System(libc::EMSGSIZE)) };
+        }
+        Ok(())
+    }
+
+    /// The vectors. Valid as long as this is.
+    pub(crate) fn list(&mut self) -> &mut [libc::iovec] {
+        &mut self.list
+    }
+
+    /// Vectors of `length` bytes, or of those that are left, from `start` on. Valid as long as this is.
+    pub(crate) fn part(&self, mut start: usize, mut length: usize) -> ArrayVec<libc::iovec, N> {
+        let mut part = ArrayVec::new();
+        for vector in &self.list {
+            let take = vector.iov_len.saturating_sub(start).min(length);
+            if take > 0 {
+                let base = vector.iov_base.cast::<u8>().wrapping_add(start).cast();
+                part.push(libc::iovec { iov_base: base, iov_len: take });
+            }
+            start = start.saturating_sub(vector.iov_len);
+            length -= take;
+        }
+        part
+    }
+
+    fn truncate(&mut self, bytes: usize) {
+        while let Some(last) = self.list.last_mut().filter(|_| self.bytes > bytes) {
+            let cut = last.iov_len.min(self.bytes - bytes);
+            last.iov_len -= cut;
+            self.bytes -= cut;
+            if last.iov_len == 0 {
+                self.list.pop();
+            }
+        }
     }
 
     /// send(2), or sendmsg(2) for more than one vector. After [`Vectors::gather`].
@@ -62,7 +118,7 @@ impl<'a> Vectors<'a> {
         uninterrupted(|| unsafe { libc::syscall(libc::SYS_sendmsg, fd, &raw const message, flags) })
     }
 
-    /// What to fill: at most [`PIECES`] of them.
+    /// What to fill: at most `N` of them.
     pub(crate) fn scatter(&mut self, registry: &Registry, pieces: &'a mut [ReceivePiece<'_>]) -> Result<(), PortError> {
         for piece in pieces {
             match piece {
@@ -113,7 +169,7 @@ impl<'a> Vectors<'a> {
 }
 
 /// Calls without what the C library puts around send(2) and recv(2), so that threads can be canceled in them: two exchanges of a shared word each, and many a call brings nothing.
-fn uninterrupted(mut call: impl FnMut() -> libc::c_long) -> Result<usize, i32> {
+pub(crate) fn uninterrupted(mut call: impl FnMut() -> libc::c_long) -> Result<usize, i32> {
     loop {
         match usize::try_from(call()) {
             Ok(bytes) => return Ok(bytes),

@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weft_base::{
-    Backlog, Interest, Listener, Network, NoDigest, Piece, Port, PortError, PortOptions, Readiness, ReceivePiece,
-    Received, Token, Waker, Watch,
+    Backlog, DatagramBatch, DatagramCounters, DatagramLimits, DatagramOptions, DatagramPort, DatagramSent, Hint,
+    Interest, Listener, Network, NoDigest, Piece, Port, PortAddress, PortError, PortOptions, Readiness, ReceivePiece,
+    Received, ReceivedDatagrams, Token, Waker, Watch,
 };
 use weft_memory::{MemoryError, Registry};
 
@@ -54,6 +55,7 @@ impl Watch for NoWatch {
 impl Network for SimulatedNetwork {
     type Port = SimulatedPort;
     type Listener = SimulatedListener;
+    type Datagram = NoDatagrams;
     type Stack = weft_base::Iwarp;
 
     fn connect(&mut self, remote: SocketAddr, options: PortOptions) -> Result<SimulatedPort, PortError> {
@@ -105,6 +107,14 @@ impl Network for SimulatedNetwork {
         Ok(())
     }
 
+    fn bind(&mut self, _: SocketAddr, _: DatagramOptions) -> Result<NoDatagrams, PortError> {
+        Err(PortError::NotPermitted)
+    }
+
+    fn arm_datagram(&mut self, port: &mut NoDatagrams, _: Token, _: Interest) -> Result<(), PortError> {
+        match *port {}
+    }
+
     fn arm_listener(&mut self, listener: &SimulatedListener, token: Token) -> Result<(), PortError> {
         self.armed.insert(token, Watched::Listener(listener.local));
         Ok(())
@@ -137,6 +147,36 @@ impl Network for SimulatedNetwork {
 
     fn watch(&self) -> Result<Arc<dyn Watch>, PortError> {
         Ok(Arc::new(NoWatch))
+    }
+}
+
+/// Simulated networks carry no datagrams yet.
+#[derive(Debug)]
+pub enum NoDatagrams {}
+
+impl DatagramPort for NoDatagrams {
+    fn send(&mut self, _: &DatagramBatch, _: &[Piece<'_>]) -> Result<DatagramSent, PortError> {
+        match *self {}
+    }
+
+    fn receive(&mut self, _: &mut [u8], _: &mut Vec<ReceivedDatagrams>) -> Result<usize, PortError> {
+        match *self {}
+    }
+
+    fn poll_hint(&mut self) -> Option<Hint> {
+        match *self {}
+    }
+
+    fn limits(&self) -> DatagramLimits {
+        match *self {}
+    }
+
+    fn counters(&self) -> DatagramCounters {
+        match *self {}
+    }
+
+    fn local_address(&self) -> PortAddress {
+        match *self {}
     }
 }
 

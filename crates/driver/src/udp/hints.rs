@@ -1,0 +1,136 @@
+//! What ICMP says of datagrams that were sent: the socket's queue of errors (ip(7), IP_RECVERR).
+
+use core::mem;
+use std::collections::VecDeque;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use weft_base::{Hint, HintKind, PortAddress};
+
+use super::address::{self, Name, array};
+use super::control::Control;
+use crate::error::last_error;
+
+/// Hints that wait to be asked for. More are forgotten: hints may be lost on the way as well.
+const HINTS: usize = 32;
+/// `struct sock_extended_err`.
+const EXTENDED_ERROR: usize = 16;
+/// Bytes of the headers of IP (without options) and UDP.
+const HEADERS_IPV4: u32 = 28;
+const HEADERS_IPV6: u32 = 48;
+
+#[derive(Debug)]
+pub(crate) struct Hints {
+    waiting: VecDeque<Hint>,
+    /// The socket has told an error, so its queue may have something.
+    noticed: bool,
+}
+
+/// One entry of the queue.
+enum Entry {
+    /// A datagram was too large for the first link, which carries so many bytes. Not a hint: the call that sent it
+    /// fails.
+    TooLargeHere(u32),
+    Hint(Hint),
+    Other,
+}
+
+impl Hints {
+    pub(crate) fn new() -> Self {
+        Self { waiting: VecDeque::with_capacity(HINTS), noticed: false }
+    }
+
+    /// A call failed, though what it did gave no reason.
+    pub(crate) const fn notice(&mut self) {
+        self.noticed = true;
+    }
+
+    pub(crate) fn poll(&mut self, socket: BorrowedFd<'_>) -> Option<Hint> {
+        if self.waiting.is_empty() && mem::take(&mut self.noticed) {
+            self.drain(socket);
+        }
+        self.waiting.pop_front()
+    }
+
+    /// Takes all from the socket's queue. Returns the bytes that the first link carries, if a datagram was too large
+    /// for it.
+    pub(crate) fn drain(&mut self, socket: BorrowedFd<'_>) -> Option<u32> {
+        let mut largest = None;
+        while let Some(entry) = next(socket) {
+            match entry {
+                Entry::TooLargeHere(bytes) => largest = Some(bytes),
+                Entry::Hint(hint) if self.waiting.len() < HINTS => self.waiting.push_back(hint),
+                Entry::Hint(_) | Entry::Other => {}
+            }
+        }
+        largest
+    }
+}
+
+/// Takes one entry of the queue.
+fn next(socket: BorrowedFd<'_>) -> Option<Entry> {
+    let (mut name, mut control) = (Name::EMPTY, Control::EMPTY);
+    // SAFETY: All zero is a message header with no name, no vectors and no control data.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_name = name.pointer();
+    message.msg_namelen = Name::room();
+    message.msg_control = control.pointer();
+    message.msg_controllen = Control::room() as _;
+    loop {
+        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+        // SAFETY: Name and control data have as many bytes as said, and live longer than the call. No bytes of the
+        // datagram are asked for.
+        if unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) } >= 0 {
+            break;
+        }
+        if last_error() != libc::EINTR {
+            return None;
+        }
+    }
+    Some(read(&name, &control, message.msg_controllen as usize).unwrap_or(Entry::Other))
+}
+
+fn read(name: &Name, control: &Control, length: usize) -> Option<Entry> {
+    let to = PortAddress::from(name.address()?);
+    let of_error = |level, kind| {
+        matches!((level, kind), (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR))
+    };
+    let (_, _, data) = control.messages(length).find(|(level, kind, _)| of_error(*level, *kind))?;
+    let number = i32::from_ne_bytes(array(data, 0)?);
+    let origin = *data.get(4)?;
+    // Of the IP packet, in these entries.
+    let headers = if name.address()?.is_ipv4() { HEADERS_IPV4 } else { HEADERS_IPV6 };
+    let largest = u32::from_ne_bytes(array(data, 8)?).saturating_sub(headers);
+    let what = match (origin, number) {
+        (libc::SO_EE_ORIGIN_LOCAL, libc::EMSGSIZE) => return Some(Entry::TooLargeHere(largest)),
+        (libc::SO_EE_ORIGIN_LOCAL | libc::SO_EE_ORIGIN_ICMP | libc::SO_EE_ORIGIN_ICMP6, _) => kind(number, largest),
+        _ => return None,
+    };
+    let by = data.get(EXTENDED_ERROR..).and_then(address::parse).map(|by| by.ip());
+    Some(Entry::Hint(Hint { to, by, what }))
+}
+
+/// ICMP's types and codes have become error numbers.
+const fn kind(number: i32, largest: u32) -> HintKind {
+    match number {
+        libc::ECONNREFUSED => HintKind::Refused,
+        libc::EMSGSIZE => HintKind::TooLarge(largest),
+        _ => HintKind::Unreachable,
+    }
+}
+
+/// Whether a call may have failed for what ICMP said of an earlier one (icmp(7); `icmp_err_convert` in the kernel).
+pub(crate) const fn is_of_icmp(number: i32) -> bool {
+    matches!(
+        number,
+        libc::ECONNREFUSED
+            | libc::EHOSTUNREACH
+            | libc::ENETUNREACH
+            | libc::EHOSTDOWN
+            | libc::ENONET
+            | libc::ENOPROTOOPT
+            | libc::EOPNOTSUPP
+            | libc::EPROTO
+            | libc::EACCES
+            | libc::EMSGSIZE
+    )
+}

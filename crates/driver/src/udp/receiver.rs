@@ -1,0 +1,132 @@
+//! Receiving: several runs of datagrams with one system call (recvmmsg(2)), each a run of one sender's that the kernel
+//! has merged (udp(7), UDP_GRO).
+
+use core::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use weft_base::{PortError, ReceivedDatagrams};
+
+use super::address::Name;
+use super::control::{Arrival, Control};
+use super::hints::is_of_icmp;
+use super::{RECEIVE_BYTES, UdpPort};
+use crate::error::{from_number, would_block};
+use crate::vectors::uninterrupted;
+
+/// Runs of datagrams that one call brings at most.
+pub(crate) const RECEIVED: usize = 16;
+/// So often a call is made again that failed for what ICMP said. More is left for the next call.
+const TRIES: u32 = 8;
+
+/// Where the kernel writes what goes with each run.
+pub(crate) struct Receiver {
+    places: Box<[(Name, Control); RECEIVED]>,
+    /// What the socket said last of datagrams that found its buffer full.
+    overflowed: u32,
+}
+
+/// What the kernel said of one run.
+#[derive(Clone, Copy)]
+struct Filled {
+    bytes: usize,
+    control: usize,
+    is_cut: bool,
+}
+
+impl Receiver {
+    pub(crate) fn new() -> Self {
+        Self { places: Box::new([(Name::EMPTY, Control::EMPTY); RECEIVED]), overflowed: 0 }
+    }
+
+    /// recvmmsg(2) into parts of `part` bytes of the buffer, of which there are at least `parts`. Returns how many were
+    /// filled.
+    fn call(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        buffer: &mut [u8],
+        (part, parts): (usize, usize),
+        filled: &mut [Filled; RECEIVED],
+    ) -> Result<usize, i32> {
+        // SAFETY: All zero is a message header, or vector, of nothing.
+        let mut messages: [libc::mmsghdr; RECEIVED] = unsafe { mem::zeroed() };
+        // SAFETY: As above.
+        let mut vectors: [libc::iovec; RECEIVED] = unsafe { mem::zeroed() };
+        let places = self.places.iter_mut().zip(buffer.chunks_mut(part));
+        for (((message, vector), (place, bytes)), _) in messages.iter_mut().zip(&mut vectors).zip(places).zip(0..parts)
+        {
+            *vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+            let header = &mut message.msg_hdr;
+            header.msg_name = place.0.pointer();
+            header.msg_namelen = Name::room();
+            header.msg_iov = vector;
+            header.msg_iovlen = 1;
+            header.msg_control = place.1.pointer();
+            header.msg_controllen = Control::room() as _;
+        }
+        let (pointer, fd) = (messages.as_mut_ptr(), fd.as_raw_fd());
+        let (flags, no_timeout) = (libc::MSG_DONTWAIT, core::ptr::null_mut::<libc::timespec>());
+        // SAFETY: The first `parts` headers name places and parts of the buffer that are borrowed exclusively, as long
+        // as said.
+        let count =
+            uninterrupted(|| unsafe { libc::syscall(libc::SYS_recvmmsg, fd, pointer, parts, flags, no_timeout) })?;
+        for (filled, message) in filled.iter_mut().zip(&messages[..count]) {
+            *filled = Filled {
+                bytes: message.msg_len as usize,
+                control: message.msg_hdr.msg_controllen,
+                is_cut: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+            };
+        }
+        Ok(count)
+    }
+}
+
+impl UdpPort {
+    pub(crate) fn receive_into(
+        &mut self,
+        buffer: &mut [u8],
+        received: &mut Vec<ReceivedDatagrams>,
+    ) -> Result<usize, PortError> {
+        let part = buffer.len().min(RECEIVE_BYTES as usize);
+        let parts = buffer.len().checked_div(part).unwrap_or(0).min(RECEIVED);
+        if parts == 0 {
+            return Ok(0);
+        }
+        let mut filled = [Filled { bytes: 0, control: 0, is_cut: false }; RECEIVED];
+        for _ in 0..TRIES {
+            match self.receiver.call(self.socket.as_fd(), buffer, (part, parts), &mut filled) {
+                Ok(count) => {
+                    let before = received.len();
+                    for (index, filled) in filled[..count].iter().enumerate() {
+                        received.extend(self.read(index, *filled, index * part));
+                    }
+                    return Ok(received.len() - before);
+                }
+                Err(number) if would_block(number) => return Ok(0),
+                Err(number) if is_of_icmp(number) => self.hints.notice(),
+                Err(number) => return Err(from_number(number)),
+            }
+        }
+        Ok(0)
+    }
+
+    fn read(&mut self, index: usize, filled: Filled, start: usize) -> Option<ReceivedDatagrams> {
+        let (name, control) = &self.receiver.places[index];
+        let arrival = Arrival::read(control.messages(filled.control));
+        if let Some(count) = arrival.overflowed {
+            // The kernel's counter has 32 bits and goes round.
+            self.counters.overflowed += u64::from(count.wrapping_sub(self.receiver.overflowed));
+            self.receiver.overflowed = count;
+        }
+        if filled.is_cut {
+            self.counters.cut += 1;
+            return None;
+        }
+        Some(ReceivedDatagrams {
+            range: start..start + filled.bytes,
+            segment_size: arrival.segment_size.unwrap_or(filled.bytes as u32).max(1),
+            from: name.address()?.into(),
+            to: arrival.to,
+            ecn: arrival.ecn,
+        })
+    }
+}

@@ -1,0 +1,170 @@
+//! Sending: many datagrams as one where the kernel takes that (udp(7), UDP_SEGMENT), one by one where it does not.
+
+use core::mem;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
+
+use weft_base::{DatagramBatch, DatagramSent, Piece, PortError};
+
+use super::address::Name;
+use super::control::{Control, Writer};
+use super::hints::is_of_icmp;
+use super::{BATCH_BYTES, BATCH_DATAGRAMS, UdpPort};
+use crate::error::{from_number, would_block};
+use crate::vectors::{Vectors, uninterrupted};
+
+/// Pieces of one system call: a header and up to three runs of payload for each datagram of a full batch. The kernel
+/// takes up to 1024.
+pub(crate) const PIECES: usize = 256;
+/// So often a call is tried again that failed for what ICMP said of an earlier one. Each try tells the kernel that this
+/// is known.
+const TRIES: u32 = 8;
+
+/// What goes with each datagram of a batch beside its bytes.
+pub(crate) struct Head {
+    name: Name,
+    control: Control,
+    length: usize,
+    /// The kernel may refuse the address to send from.
+    has_source: bool,
+}
+
+impl Head {
+    pub(crate) fn new(batch: &DatagramBatch, to: SocketAddr, is_ipv6_socket: bool) -> Self {
+        let mut control = Control::EMPTY;
+        let mut writer = Writer::new(&mut control);
+        if batch.ecn.bits() != 0 {
+            writer.ecn(batch.ecn, to.is_ipv6() && to.ip().to_canonical().is_ipv6());
+        }
+        if let Some(from) = batch.from {
+            writer.from(from, is_ipv6_socket);
+        }
+        let length = writer.length();
+        Self { name: Name::new(to, is_ipv6_socket), control, length, has_source: batch.from.is_some() }
+    }
+
+    /// The header of a message of these bytes, which is one datagram or is cut into many. Valid as long as all of them
+    /// are where they are.
+    fn message(&mut self, list: &mut [libc::iovec], cut_into: Option<u16>) -> libc::msghdr {
+        let mut length = self.length;
+        if let Some(bytes) = cut_into {
+            let mut writer = Writer::after(&mut self.control, self.length);
+            writer.segment_size(bytes);
+            length = writer.length();
+        }
+        // SAFETY: All zero is a message header with no name, no vectors and no control data.
+        let mut message: libc::msghdr = unsafe { mem::zeroed() };
+        message.msg_name = self.name.pointer();
+        message.msg_namelen = self.name.length();
+        message.msg_iov = list.as_mut_ptr();
+        message.msg_iovlen = list.len() as _;
+        if length > 0 {
+            message.msg_control = self.control.pointer();
+            message.msg_controllen = length as _;
+        }
+        message
+    }
+}
+
+/// What came of one system call.
+enum Outcome {
+    Sent,
+    /// The interface's queue was full, and some of it is lost.
+    Dropped,
+    NoRoom,
+    TooLarge(Option<u32>),
+    Failed(i32),
+}
+
+impl UdpPort {
+    pub(crate) fn send_pieces(
+        &mut self,
+        batch: &DatagramBatch,
+        mut head: Head,
+        pieces: &[Piece<'_>],
+    ) -> Result<DatagramSent, PortError> {
+        let segment = batch.segment_size.max(1) as usize;
+        let most = (segment * BATCH_DATAGRAMS as usize).min(BATCH_BYTES as usize).max(segment);
+        let mut vectors: Vectors<'_, PIECES> = Vectors::new();
+        vectors.gather_segments(&self.registry, pieces, segment, most)?;
+        let count = vectors.bytes().div_ceil(segment);
+        if count > 1 && self.takes_many {
+            let message = head.message(vectors.list(), u16::try_from(segment).ok());
+            match self.attempt(&message) {
+                Outcome::Sent => return Ok(DatagramSent::Taken(count as u32)),
+                Outcome::Dropped => {
+                    self.counters.dropped += count as u64;
+                    return Ok(DatagramSent::Taken(count as u32));
+                }
+                Outcome::NoRoom => return Ok(DatagramSent::Taken(0)),
+                // Too large in a batch is one or the other, and not always says how much passes.
+                Outcome::TooLarge(_) => return self.send_one_by_one(&vectors, head, segment),
+                Outcome::Failed(libc::EINVAL | libc::EIO) => {
+                    let sent = self.send_one_by_one(&vectors, head, segment)?;
+                    // A datagram alone passes, so it was the batch that the kernel would not have.
+                    self.takes_many &= !matches!(sent, DatagramSent::Taken(1..));
+                    return Ok(sent);
+                }
+                Outcome::Failed(number) => return Err(failure(number, &head)),
+            }
+        }
+        self.send_one_by_one(&vectors, head, segment)
+    }
+
+    fn send_one_by_one(
+        &mut self,
+        vectors: &Vectors<'_, PIECES>,
+        mut head: Head,
+        segment: usize,
+    ) -> Result<DatagramSent, PortError> {
+        let mut taken = 0;
+        for start in (0..vectors.bytes()).step_by(segment) {
+            let mut list = vectors.part(start, segment);
+            let message = head.message(&mut list, None);
+            match self.attempt(&message) {
+                Outcome::Sent => {}
+                Outcome::Dropped => self.counters.dropped += 1,
+                Outcome::NoRoom => break,
+                // Both will be told by the next call.
+                Outcome::TooLarge(_) | Outcome::Failed(_) if taken > 0 => break,
+                Outcome::TooLarge(bytes) => return Ok(DatagramSent::TooLarge(bytes)),
+                Outcome::Failed(number) => return Err(failure(number, &head)),
+            }
+            taken += 1;
+        }
+        Ok(DatagramSent::Taken(taken))
+    }
+
+    /// Sends a message whose header names what is valid for reads during the call.
+    fn attempt(&mut self, message: &libc::msghdr) -> Outcome {
+        let fd = self.descriptor().as_raw_fd();
+        let mut number = 0;
+        for _ in 0..TRIES {
+            let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+            let pointer: *const libc::msghdr = message;
+            // SAFETY: The header names a name, control data and vectors that live as long as it is borrowed.
+            number = match uninterrupted(|| unsafe { libc::syscall(libc::SYS_sendmsg, fd, pointer, flags) }) {
+                Ok(_) => return Outcome::Sent,
+                Err(number) if would_block(number) => return Outcome::NoRoom,
+                // Only who reads the queue of errors is told so (udp(7)).
+                Err(libc::ENOBUFS) => return Outcome::Dropped,
+                Err(number) => number,
+            };
+            self.hints.notice();
+            match self.hints.drain(self.socket.as_fd()) {
+                Some(largest) if number == libc::EMSGSIZE => return Outcome::TooLarge(Some(largest)),
+                _ if is_of_icmp(number) => {}
+                _ => return Outcome::Failed(number),
+            }
+        }
+        if number == libc::EMSGSIZE { Outcome::TooLarge(None) } else { Outcome::Failed(number) }
+    }
+}
+
+const fn failure(number: i32, head: &Head) -> PortError {
+    match number {
+        // What the kernel says of a source that is not of this host.
+        libc::EINVAL if head.has_source => PortError::AddressNotLocal,
+        number => from_number(number),
+    }
+}

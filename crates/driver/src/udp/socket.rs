@@ -1,0 +1,82 @@
+//! Making UDP sockets, with the settings that all of them have.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+
+use socket2::{Domain, Protocol, Socket, Type};
+use weft_base::{DatagramOptions, PortError};
+
+use crate::error::{last_error, port_error};
+use crate::held::Held;
+
+/// A socket, and what the kernel says it can do for it.
+pub(crate) struct Made {
+    pub(crate) socket: Held,
+    /// It takes many datagrams as one (Linux 4.18).
+    pub(crate) takes_many: bool,
+}
+
+pub(crate) fn bind(local: SocketAddr, options: &DatagramOptions) -> Result<Made, PortError> {
+    make(local, options).map_err(|error| port_error(&error))
+}
+
+fn make(local: SocketAddr, options: &DatagramOptions) -> io::Result<Made> {
+    let kind = Type::DGRAM.nonblocking().cloexec();
+    let socket = Held::make(|| Socket::new_raw(Domain::for_address(local), kind, Some(Protocol::UDP)))?;
+    if let Some(bytes) = options.buffer_bytes {
+        // The kernel grants what the system's limits allow (socket(7), rmem_max), without an error.
+        socket.set_send_buffer_size(bytes as usize)?;
+        socket.set_recv_buffer_size(bytes as usize)?;
+    }
+    set_ipv4(&socket, local)?;
+    if local.is_ipv6() {
+        set_ipv6(&socket, local)?;
+    }
+    // Without it, what the kernel drops stays unknown, which is no harm.
+    let _ = set(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+    let takes_many = options.offload && set(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
+    if options.offload {
+        // Many datagrams may come as one (Linux 5.0). A system that has none of it brings them one by one.
+        let _ = set(&socket, libc::SOL_UDP, libc::UDP_GRO, 1);
+    }
+    socket.bind(&local.into())?;
+    Ok(Made { socket, takes_many })
+}
+
+/// Also for an IPv6 socket, which carries IPv4 too.
+fn set_ipv4(socket: &Socket, local: SocketAddr) -> io::Result<()> {
+    let set = |option, value| set(socket, libc::IPPROTO_IP, option, value);
+    // "Don't fragment", and what ICMP says of the path's MTU is for who looks for it, not for the kernel: it can be
+    // forged.
+    set(libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
+    if local.is_ipv4() {
+        set(libc::IP_PKTINFO, 1)?;
+    }
+    // A system that has none of these tells less.
+    let _ = set(libc::IP_RECVTOS, 1);
+    let _ = set(libc::IP_RECVERR, 1);
+    Ok(())
+}
+
+fn set_ipv6(socket: &Socket, local: SocketAddr) -> io::Result<()> {
+    let set = |option, value| set(socket, libc::IPPROTO_IPV6, option, value);
+    // `[::]` takes IPv4 too, as mapped addresses; others can't.
+    socket.set_only_v6(!local.ip().is_unspecified())?;
+    set(libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
+    set(libc::IPV6_DONTFRAG, 1)?;
+    set(libc::IPV6_RECVPKTINFO, 1)?;
+    let _ = set(libc::IPV6_RECVTCLASS, 1);
+    let _ = set(libc::IPV6_RECVERR, 1);
+    Ok(())
+}
+
+fn set(socket: &Socket, level: i32, option: i32, value: i32) -> io::Result<()> {
+    // SAFETY: The descriptor is open as long as `socket` is borrowed; the value is read during the call alone, and as
+    // long as said.
+    let done = unsafe {
+        let (value, length) = (&raw const value, size_of_val(&value) as libc::socklen_t);
+        libc::setsockopt(socket.as_raw_fd(), level, option, value.cast(), length)
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(last_error())) }
+}

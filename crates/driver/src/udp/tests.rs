@@ -1,0 +1,393 @@
+//! Over loopback, which loses nothing but what a receive buffer has no room for. Waiting is for events, with a limit
+//! that only a failure reaches.
+
+use core::time::Duration;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+
+use proptest::prelude::*;
+use weft_base::{
+    DatagramBatch, DatagramOptions, DatagramPort, DatagramSent, DomainId, Ecn, Hint, HintKind, Interest, LocalAddress,
+    Network, Piece, PortAddress, PortError, Readiness, ReceivedDatagrams, Token,
+};
+use weft_memory::{Access, Limits, Registry};
+
+use super::*;
+use crate::TcpNetwork;
+
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(120));
+const READ: Interest = Interest { readable: true, writable: false, least: 1 };
+const WRITE: Interest = Interest { readable: false, writable: true, least: 1 };
+const PLAIN: DatagramOptions = DatagramOptions { buffer_bytes: None, offload: false };
+
+struct Bench {
+    registry: Registry,
+    domain: DomainId,
+    network: TcpNetwork,
+    buffer: Vec<u8>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let registry = Registry::new(7, Limits::default());
+        let domain = registry.allocate_domain().unwrap();
+        let network = TcpNetwork::new(registry.clone()).unwrap();
+        Self { registry, domain, network, buffer: vec![0; 4 * RECEIVE_BYTES as usize] }
+    }
+
+    fn bind(&mut self, local: &str) -> UdpPort {
+        self.bind_with(local, DatagramOptions::default())
+    }
+
+    fn bind_with(&mut self, local: &str, options: DatagramOptions) -> UdpPort {
+        self.network.bind(local.parse().unwrap(), options).unwrap()
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> Vec<Readiness> {
+        let mut ready = Vec::new();
+        self.network.wait(timeout, &mut ready).unwrap();
+        ready
+    }
+
+    /// What a receive brings, once there is something.
+    fn receive(&mut self, port: &mut UdpPort) -> Vec<ReceivedDatagrams> {
+        let mut received = Vec::new();
+        while port.receive(&mut self.buffer, &mut received).unwrap() == 0 {
+            self.network.arm_datagram(port, Token(3), READ).unwrap();
+            assert!(!self.wait(PATIENCE).is_empty(), "nothing came");
+        }
+        received
+    }
+
+    /// So many datagrams, and how many of them came merged with others.
+    fn datagrams(&mut self, port: &mut UdpPort, count: usize) -> (Vec<Vec<u8>>, usize) {
+        let (mut datagrams, mut merged) = (Vec::new(), 0);
+        while datagrams.len() < count {
+            for run in self.receive(port) {
+                let bytes = &self.buffer[run.range];
+                let cut: Vec<_> = bytes.chunks(run.segment_size as usize).map(<[u8]>::to_vec).collect();
+                merged += if cut.len() > 1 { cut.len() } else { 0 };
+                datagrams.extend(cut);
+            }
+        }
+        (datagrams, merged)
+    }
+
+    fn hint(&mut self, port: &mut UdpPort) -> Hint {
+        loop {
+            assert_eq!(port.receive(&mut self.buffer, &mut Vec::new()), Ok(0), "a hint breaks nothing");
+            if let Some(hint) = port.poll_hint() {
+                return hint;
+            }
+            self.network.arm_datagram(port, Token(4), READ).unwrap();
+            assert!(!self.wait(PATIENCE).is_empty(), "nobody said anything");
+        }
+    }
+}
+
+fn batch(to: PortAddress, segment_size: u32) -> DatagramBatch {
+    DatagramBatch { to, from: None, segment_size, ecn: Ecn::NotCapable }
+}
+
+fn numbered(length: usize) -> Vec<u8> {
+    (0..length).map(|index| (index / 7) as u8).collect()
+}
+
+fn has_ipv6() -> bool {
+    let there = UdpSocket::bind("[::1]:0").is_ok();
+    if !there {
+        eprintln!("skipped: this machine has no IPv6 loopback address");
+    }
+    there
+}
+
+fn families() -> Vec<&'static str> {
+    let mut families = vec!["127.0.0.1:0"];
+    families.extend(has_ipv6().then_some("[::1]:0"));
+    families
+}
+
+fn loopback(port: &UdpPort, ip: &str) -> PortAddress {
+    SocketAddr::new(ip.parse().unwrap(), port.local_address().ip().unwrap().port()).into()
+}
+
+#[test]
+fn a_datagram_goes_and_comes() {
+    let mut bench = Bench::new();
+    for local in families() {
+        let (mut a, mut b) = (bench.bind(local), bench.bind(local));
+        assert_eq!(b.receive(&mut bench.buffer, &mut Vec::new()), Ok(0), "nothing is there");
+        assert_eq!(a.send(&batch(b.local_address(), 99), &[Piece::Bytes(b"hello")]), Ok(DatagramSent::Taken(1)));
+        let received = bench.receive(&mut b);
+        let [run] = &received[..] else { panic!("{received:?}") };
+        assert_eq!((run.from, run.segment_size, run.ecn), (a.local_address(), 5, Ecn::NotCapable));
+        assert_eq!(run.to.map(|to| to.ip), b.local_address().ip().map(|to| to.ip()));
+        assert_eq!(&bench.buffer[run.range.clone()], b"hello");
+    }
+}
+
+#[test]
+fn a_batch_is_one_call_and_comes_merged() {
+    let mut bench = Bench::new();
+    for local in families() {
+        let (mut a, mut b) = (bench.bind(local), bench.bind(local));
+        let bytes = numbered(10 * 1200 + 500);
+        assert_eq!(a.send(&batch(b.local_address(), 1200), &[Piece::Bytes(&bytes)]), Ok(DatagramSent::Taken(11)));
+        let (datagrams, merged) = bench.datagrams(&mut b, 11);
+        assert_eq!(datagrams, bytes.chunks(1200).map(<[u8]>::to_vec).collect::<Vec<_>>());
+        assert!(merged > 1 || !a.takes_many, "loopback keeps what is merged");
+    }
+}
+
+#[test]
+fn without_offload_each_goes_by_itself() {
+    let mut bench = Bench::new();
+    let (mut a, mut b) = (bench.bind_with("127.0.0.1:0", PLAIN), bench.bind_with("127.0.0.1:0", PLAIN));
+    let bytes = numbered(10 * 1200 + 500);
+    assert_eq!(a.send(&batch(b.local_address(), 1200), &[Piece::Bytes(&bytes)]), Ok(DatagramSent::Taken(11)));
+    let (datagrams, merged) = bench.datagrams(&mut b, 11);
+    assert_eq!(datagrams, bytes.chunks(1200).map(<[u8]>::to_vec).collect::<Vec<_>>());
+    assert_eq!(merged, 0);
+}
+
+#[test]
+fn a_kernel_that_refuses_batches_gets_none() {
+    let mut bench = Bench::new();
+    let (mut a, mut b) = (bench.bind("127.0.0.1:0"), bench.bind("127.0.0.1:0"));
+    // Batches must have checksums (udp_send_skb in the kernel), so without them it refuses.
+    let (fd, one) = (a.descriptor().as_raw_fd(), 1i32);
+    // SAFETY: The descriptor is open; the value is read during the call alone, and as long as said.
+    let done = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, (&raw const one).cast(), 4) };
+    assert_eq!(done, 0);
+    let had = a.takes_many;
+    let bytes = numbered(3000);
+    for _ in 0..2 {
+        assert_eq!(a.send(&batch(b.local_address(), 1000), &[Piece::Bytes(&bytes)]), Ok(DatagramSent::Taken(3)));
+        assert_eq!(bench.datagrams(&mut b, 3).0.concat(), bytes);
+        assert!(!a.takes_many || !had, "it is not tried again");
+    }
+}
+
+#[test]
+fn more_than_a_call_takes_is_left() {
+    let mut bench = Bench::new();
+    let (mut a, mut b) = (bench.bind("127.0.0.1:0"), bench.bind("127.0.0.1:0"));
+    let bytes = numbered(100 * 10);
+    let to = batch(b.local_address(), 10);
+    assert_eq!(a.send(&to, &[Piece::Bytes(&bytes)]), Ok(DatagramSent::Taken(64)));
+    assert_eq!(bench.datagrams(&mut b, 64).0.concat(), bytes[..640]);
+    // One piece for each byte: 25 datagrams have 250 of them.
+    let pieces: Vec<_> = bytes.chunks(1).map(Piece::Bytes).collect();
+    assert_eq!(a.send(&to, &pieces), Ok(DatagramSent::Taken(25)));
+    assert_eq!(bench.datagrams(&mut b, 25).0.concat(), bytes[..250]);
+    let large = batch(b.local_address(), 9000);
+    assert_eq!(a.send(&large, &[Piece::Bytes(&numbered(80_000))]), Ok(DatagramSent::Taken(7)));
+    assert_eq!(bench.datagrams(&mut b, 7).0.concat(), numbered(63_000));
+    let one = batch(b.local_address(), 1000);
+    assert_eq!(a.send(&one, &pieces), Err(PortError::System(libc::EMSGSIZE)), "a datagram has at most 256 pieces");
+    assert_eq!(a.send(&one, &[]), Ok(DatagramSent::Taken(0)), "of nothing, all");
+}
+
+#[test]
+fn payload_is_sent_from_where_it_is() {
+    let mut bench = Bench::new();
+    let (mut a, mut b) = (bench.bind("127.0.0.1:0"), bench.bind("127.0.0.1:0"));
+    let source = bench.registry.register(bench.domain, b"..payload..".to_vec(), Access::LOCAL_READ, 0).unwrap();
+    let payload = source.slice(2..9).unwrap();
+    let pieces = [Piece::Bytes(b"one"), Piece::Memory(payload), Piece::Bytes(b"two"), Piece::Memory(payload)];
+    assert_eq!(a.send(&batch(b.local_address(), 10), &pieces), Ok(DatagramSent::Taken(2)));
+    assert_eq!(bench.datagrams(&mut b, 2).0, [b"onepayload", b"twopayload"]);
+    drop(source);
+    let sent = a.send(&batch(b.local_address(), 10), &pieces);
+    assert_eq!(sent, Err(PortError::Memory(payload.region)));
+}
+
+#[test]
+fn ecn_goes_and_comes() {
+    let mut bench = Bench::new();
+    let mut ways: Vec<_> = families().into_iter().map(|local| (local, &local[..local.len() - 2])).collect();
+    if has_ipv6() {
+        // Either family over one socket.
+        ways.extend([("[::]:0", "127.0.0.1"), ("[::]:0", "[::1]")]);
+    }
+    for (local, to) in ways {
+        let (mut a, mut b) = (bench.bind(local), bench.bind(local));
+        let to = loopback(&b, to.trim_matches(['[', ']']));
+        for ecn in [Ecn::NotCapable, Ecn::Capable0, Ecn::Capable1, Ecn::Congested] {
+            let sent = a.send(&DatagramBatch { ecn, ..batch(to, 4) }, &[Piece::Bytes(b"onetwo")]);
+            assert_eq!(sent, Ok(DatagramSent::Taken(2)));
+            let received = bench.receive(&mut b);
+            assert!(received.iter().all(|run| run.ecn == ecn), "{local} {ecn:?}: {received:?}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_comes_from_where_the_question_went() {
+    let mut bench = Bench::new();
+    let mut wild = vec!["0.0.0.0:0"];
+    wild.extend(has_ipv6().then_some("[::]:0"));
+    for local in wild {
+        let (mut a, mut b) = (bench.bind("127.0.0.1:0"), bench.bind(local));
+        let there = loopback(&b, "127.0.0.2");
+        assert_eq!(a.send(&batch(there, 9), &[Piece::Bytes(b"question")]), Ok(DatagramSent::Taken(1)));
+        let question = bench.receive(&mut b).remove(0);
+        let to = question.to.unwrap();
+        assert_eq!((question.from, to.ip), (a.local_address(), there.ip().unwrap().ip()));
+        let from = Some(LocalAddress { interface: 0, ..to });
+        let answer = DatagramBatch { from, ..batch(question.from, 9) };
+        assert_eq!(b.send(&answer, &[Piece::Bytes(b"answer")]), Ok(DatagramSent::Taken(1)));
+        assert_eq!(bench.receive(&mut a)[0].from, there);
+        // TEST-NET-1 (RFC 5737) is nobody's.
+        let foreign = Some(LocalAddress { ip: "192.0.2.1".parse().unwrap(), interface: 0 });
+        let sent = b.send(&DatagramBatch { from: foreign, ..answer }, &[Piece::Bytes(b"x")]);
+        // The kernel calls it one or the other.
+        assert!(matches!(sent, Err(PortError::AddressNotLocal | PortError::Unreachable)), "{sent:?}");
+        assert_eq!(b.send(&answer, &[Piece::Bytes(b"again")]), Ok(DatagramSent::Taken(1)), "the port stands");
+    }
+}
+
+#[test]
+fn what_is_too_large_is_told_with_what_passes() {
+    let mut bench = Bench::new();
+    let (mut a, mut b) = (bench.bind("127.0.0.1:0"), bench.bind("127.0.0.1:0"));
+    let bytes = numbered(70_000);
+    let to = b.local_address();
+    assert!(matches!(a.send(&batch(to, 70_000), &[Piece::Bytes(&bytes)]), Ok(DatagramSent::TooLarge(_))));
+    assert_eq!(a.send(&batch(to, 100), &[Piece::Bytes(b"x")]), Ok(DatagramSent::Taken(1)), "the port stands");
+    assert_eq!(bench.datagrams(&mut b, 1).0, [b"x"]);
+    if has_ipv6() {
+        // Loopback carries 65 536 bytes, of which 48 are headers.
+        let (mut a, b) = (bench.bind("[::1]:0"), bench.bind("[::1]:0"));
+        let sent = a.send(&batch(b.local_address(), 65_500), &[Piece::Bytes(&bytes[..65_500])]);
+        assert_eq!(sent, Ok(DatagramSent::TooLarge(Some(65_488))));
+        assert_eq!(a.poll_hint(), None, "it was told");
+    }
+}
+
+#[test]
+fn that_nobody_is_there_is_a_hint() {
+    let mut bench = Bench::new();
+    for local in families() {
+        let mut a = bench.bind(local);
+        // Connected to another, so it takes nothing from here, and nobody else can get its number.
+        let holder = UdpSocket::bind(local).unwrap();
+        holder.connect(holder.local_addr().unwrap()).unwrap();
+        let to = holder.local_addr().unwrap().into();
+        assert_eq!(a.poll_hint(), None);
+        assert_eq!(a.send(&batch(to, 9), &[Piece::Bytes(b"hello")]), Ok(DatagramSent::Taken(1)));
+        let by = to.ip().map(|address| address.ip());
+        assert_eq!(bench.hint(&mut a), Hint { to, by, what: HintKind::Refused });
+        assert_eq!(a.poll_hint(), None);
+        // Unread, it fails nothing that is sent to others.
+        let mut b = bench.bind(local);
+        for round in 0..3 {
+            assert_eq!(a.send(&batch(to, 9), &[Piece::Bytes(b"hello")]), Ok(DatagramSent::Taken(1)));
+            let sent = a.send(&batch(b.local_address(), 2), &[Piece::Bytes(b"abcd")]);
+            assert_eq!(sent, Ok(DatagramSent::Taken(2)), "round {round}");
+            assert_eq!(bench.datagrams(&mut b, 2).0.concat(), b"abcd");
+        }
+        assert_eq!(a.poll_hint().map(|hint| hint.what), Some(HintKind::Refused));
+        assert!(a.takes_many || !bench.bind(local).takes_many, "it was no fault of the batch");
+    }
+}
+
+#[test]
+fn what_finds_the_buffer_full_is_counted() {
+    let mut bench = Bench::new();
+    let small = DatagramOptions { buffer_bytes: Some(8192), offload: false };
+    let (mut a, mut b) = (bench.bind_with("127.0.0.1:0", PLAIN), bench.bind_with("127.0.0.1:0", small));
+    let to = batch(b.local_address(), 1000);
+    let bytes = numbered(1000);
+    let sent = 100;
+    for _ in 0..sent {
+        assert_eq!(a.send(&to, &[Piece::Bytes(&bytes)]), Ok(DatagramSent::Taken(1)));
+    }
+    let mut received = Vec::new();
+    while b.receive(&mut bench.buffer, &mut received).unwrap() > 0 {}
+    // The next that comes tells.
+    assert_eq!(a.send(&to, &[Piece::Bytes(&bytes)]), Ok(DatagramSent::Taken(1)));
+    received.extend(bench.receive(&mut b));
+    let counters = b.counters();
+    assert!(counters.overflowed > 0);
+    assert_eq!(received.len() as u64 + counters.overflowed, sent + 1);
+}
+
+#[test]
+fn what_does_not_fit_into_its_part_is_cut_and_counted() {
+    let mut bench = Bench::new();
+    let (mut a, mut b) = (bench.bind("127.0.0.1:0"), bench.bind("127.0.0.1:0"));
+    for bytes in [&b"toolong"[..], b"fits"] {
+        assert_eq!(a.send(&batch(b.local_address(), 9), &[Piece::Bytes(bytes)]), Ok(DatagramSent::Taken(1)));
+    }
+    bench.buffer.truncate(4);
+    assert_eq!(bench.datagrams(&mut b, 1).0, [b"fits"]);
+    assert_eq!(b.counters().cut, 1);
+    assert_eq!(b.receive(&mut [], &mut Vec::new()), Ok(0));
+}
+
+#[test]
+fn interest_is_told_once() {
+    let mut bench = Bench::new();
+    let (mut a, mut b) = (bench.bind("127.0.0.1:0"), bench.bind("127.0.0.1:0"));
+    bench.network.arm_datagram(&mut b, Token(8), READ).unwrap();
+    bench.network.arm_datagram(&mut a, Token(9), WRITE).unwrap();
+    let ready = bench.wait(PATIENCE);
+    assert_eq!(ready, [Readiness { token: Token(9), readable: false, writable: true }]);
+    assert_eq!(a.send(&batch(b.local_address(), 9), &[Piece::Bytes(b"x")]), Ok(DatagramSent::Taken(1)));
+    let ready = bench.wait(PATIENCE);
+    assert_eq!(ready, [Readiness { token: Token(8), readable: true, writable: false }]);
+    assert_eq!(bench.wait(Some(Duration::ZERO)), [], "silent until it is armed again");
+}
+
+#[test]
+fn buffers_are_as_large_as_granted() {
+    let mut bench = Bench::new();
+    let limits = |bytes| DatagramOptions { buffer_bytes: Some(bytes), ..PLAIN };
+    let small = bench.bind_with("127.0.0.1:0", limits(16 << 10)).limits();
+    let huge = bench.bind_with("127.0.0.1:0", limits(1 << 30)).limits();
+    assert!(small.receive_buffer_bytes >= 16 << 10 && small.send_buffer_bytes >= 16 << 10);
+    assert!(huge.receive_buffer_bytes > small.receive_buffer_bytes);
+    assert!(huge.receive_buffer_bytes < 1 << 30 || std::fs::read_to_string("/proc/sys/net/core/rmem_max").is_err());
+}
+
+#[test]
+fn addresses_that_cannot_be_used() {
+    let mut bench = Bench::new();
+    let first = bench.bind("127.0.0.1:0");
+    let mut bind = |local: SocketAddr| bench.network.bind(local, DatagramOptions::default()).map(drop);
+    assert_eq!(bind(first.local_address().ip().unwrap()), Err(PortError::AddressInUse));
+    assert_eq!(bind("192.0.2.1:0".parse().unwrap()), Err(PortError::AddressNotLocal));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn however_the_bytes_are_cut_into_pieces(
+        cuts in proptest::collection::vec(0..3000usize, 1..40),
+        segment in 1..2000usize,
+        offload: bool,
+    ) {
+        let mut bench = Bench::new();
+        let options = DatagramOptions { offload, ..PLAIN };
+        let (mut a, mut b) = (bench.bind_with("127.0.0.1:0", options), bench.bind_with("127.0.0.1:0", options));
+        let bytes = numbered(cuts.iter().sum());
+        let mut rest = &bytes[..];
+        let pieces: Vec<_> = cuts.iter().map(|length| {
+            let (piece, later) = rest.split_at(*length);
+            rest = later;
+            Piece::Bytes(piece)
+        }).collect();
+        let DatagramSent::Taken(count) = a.send(&batch(b.local_address(), segment as u32), &pieces).unwrap() else {
+            panic!("too large");
+        };
+        let count = count as usize;
+        prop_assert_eq!(count, bytes.len().div_ceil(segment).min(64).min((BATCH_BYTES as usize / segment).max(1)));
+        if count > 0 {
+            let (datagrams, _) = bench.datagrams(&mut b, count);
+            let expected: Vec<_> = bytes.chunks(segment).take(count).map(<[u8]>::to_vec).collect();
+            prop_assert_eq!(datagrams, expected);
+        }
+    }
+}
