@@ -3,18 +3,22 @@
 mod arrivals;
 pub(crate) mod doorbell;
 pub(crate) mod listening;
+mod ports;
+mod timers;
 
 use core::time::Duration;
 use std::sync::Arc;
 
-use slotmap::{DefaultKey, Key, KeyData, SlotMap};
-use weft_base::{Clock, Interest, Random, Readiness, Time, Token};
+use slotmap::{DefaultKey, SlotMap};
+use weft_base::{Clock, Interest, Random, Readiness, Time};
 use weft_memory::Registry;
 
 use crate::connection::{Connection, Context, Outcome, PacketSinks};
 use crate::counters::Counters;
 use crate::engine::doorbell::Doorbell;
 use crate::engine::listening::Listening;
+use crate::engine::ports::{Owner, PortKeys, Ports, token};
+use crate::engine::timers::{Queued, Timed, Timers};
 use crate::ids::{LinkKey, Runner, UpperId};
 use crate::lower::mpa::staging::Pool;
 use crate::lower::{Carrier, Io, Lower, Passed};
@@ -28,7 +32,7 @@ const COOL_AFTER_LOOKS: u32 = 4;
 const FEW_HOT: usize = 2;
 /// Visits in which something was done, after which a caller that always finds something to do shows the counters.
 const SHOW_EVERY_VISITS: u32 = 64;
-/// The clock is looked at once in so many turns while nobody sleeps; deadlines are coarse.
+/// The clock is looked at once in so many turns while nobody sleeps and no lower layer measures time.
 const CLOCK_EVERY_TURNS: u32 = 16;
 /// The operating system is asked about what it watches once in so many turns while connections are looked at: about listeners, that is, and about other connections when
 /// none of those that are looked at lets the turn pass in vain.
@@ -52,20 +56,28 @@ pub(crate) trait Upper: Sized + Send {
     fn take_arrival(&mut self, link: LinkKey, queue_pair: &Arc<QueuePair>, packet: &[u8], now: Time) -> bool;
 }
 
-/// Those that stand on an engine, by their numbers. Each is taken out while it is attended to, for it uses the engine; those that are closed leave a gap.
-struct Uppers<U>(Vec<Option<Box<U>>>);
+/// Those that stand on an engine, by their numbers. Each is taken out while it is attended to, for it uses the engine; those
+/// that are closed leave a gap.
+struct Uppers<U>(Vec<(Option<Box<U>>, Queued)>);
 
 impl<U: Upper> PacketSinks for Uppers<U> {
     fn take(&mut self, id: UpperId, queue_pair: &Arc<QueuePair>, packet: &[u8], now: Time) -> bool {
-        let Some(Some(upper)) = self.0.get_mut(id.endpoint) else { return false };
+        let Some((Some(upper), _)) = self.0.get_mut(id.endpoint) else { return false };
         upper.take_arrival(id.link, queue_pair, packet, now)
     }
 }
 
 /// What an engine has a key for.
-enum Endpoint<N: Carrier> {
+enum Member<N: Carrier> {
     Connection(Box<Connection<N>>),
     Listener(Box<Listening<N::Listener>>),
+}
+
+/// A connection or listener, the keys of its ports, and when it stands in the queue of times.
+struct Entry<N: Carrier> {
+    member: Member<N>,
+    ports: PortKeys,
+    queued: Queued,
 }
 
 /// How long a connection that is opened here is waited for.
@@ -85,7 +97,9 @@ pub(crate) struct Engine<N: Carrier, C: Clock, U> {
     pub(crate) registry: Registry,
     pub(crate) settings: Settings,
     pub(crate) counters: Counters,
-    endpoints: SlotMap<DefaultKey, Endpoint<N>>,
+    entries: SlotMap<DefaultKey, Entry<N>>,
+    ports: Ports,
+    timers: Timers,
     connections: usize,
     listeners: usize,
     pool: Pool,
@@ -104,10 +118,8 @@ pub(crate) struct Engine<N: Carrier, C: Clock, U> {
     ready: Vec<Readiness>,
     /// The time of the present turn or command.
     now: Time,
-    /// How often it is to be seen to that peers' hosts still answer, and when it is due.
-    peer_looks: Option<(Duration, Time)>,
-    /// No deadline of any connection is earlier.
-    next_deadline: Option<Time>,
+    /// How often it is to be seen to that a peer's host still answers, if that is left to the engine.
+    peer_looks: Option<Duration>,
     turns: u32,
     /// Who runs it now.
     runner: Runner,
@@ -145,7 +157,9 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             registry,
             settings,
             counters: Counters::default(),
-            endpoints: SlotMap::new(),
+            entries: SlotMap::new(),
+            ports: Ports::default(),
+            timers: Timers::default(),
             connections: 0,
             listeners: 0,
             pool: Pool::default(),
@@ -158,8 +172,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             answering: Vec::with_capacity(64),
             ready: Vec::with_capacity(64),
             now,
-            peer_looks: peer_looks.map(|interval| (interval, now + interval)),
-            next_deadline: None,
+            peer_looks,
             turns: 0,
             runner: Runner::Visitor,
             visits: 0,
@@ -226,7 +239,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
 
     /// Time until something has to happen by itself. Connections that are hot when everybody sleeps are those that the operating system can't watch.
     pub(crate) fn until_deadline(&self) -> Option<Duration> {
-        let deadline = self.next_deadline.map(|deadline| deadline.since(self.now));
+        let deadline = self.timers.next().map(|at| at.since(self.now));
         let doze = if self.dozing.is_empty() { None } else { Some(self.dozing_until.since(self.now)) };
         let doze = if self.hot.is_empty() { doze } else { Some(LONGEST_DOZE) };
         [deadline, doze].into_iter().flatten().min()
@@ -239,7 +252,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             Runner::Visitor | Runner::Waiter => self.counters.caller_turns += 1,
             Runner::Thread => self.counters.thread_turns += 1,
         }
-        if self.turns.is_multiple_of(CLOCK_EVERY_TURNS) {
+        if N::Lower::MEASURES_TIME || self.turns.is_multiple_of(CLOCK_EVERY_TURNS) {
             self.look_at_clock();
         }
         if !self.dozing.is_empty() {
@@ -251,9 +264,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         if in_vain || self.hot.is_empty() || self.turns.is_multiple_of(ASK_EVERY_TURNS) {
             progress |= self.ask_system(Some(Duration::ZERO));
         }
-        if self.next_deadline.is_some() {
-            progress |= self.expire();
-        }
+        progress |= self.handle_times();
         if !self.uppers.0.is_empty() {
             progress |= self.attend_endpoints();
         }
@@ -282,32 +293,34 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
 
     /// Adds a message endpoint.
     pub(crate) fn add_endpoint(&mut self, upper: Box<U>) {
-        self.uppers.0.push(Some(upper));
+        self.uppers.0.push((Some(upper), Queued::default()));
     }
 
     /// Has an endpoint do something with the engine. `None` when it is gone.
     pub(crate) fn with_endpoint<R>(&mut self, number: usize, act: impl FnOnce(&mut U, &mut Self) -> R) -> Option<R> {
-        let mut upper = self.uppers.0.get_mut(number)?.take()?;
+        let mut upper = self.uppers.0.get_mut(number)?.0.take()?;
         let result = act(&mut upper, self);
-        self.note_deadline(upper.wake_at());
-        self.uppers.0[number] = Some(upper);
+        self.put_back(number, upper);
         Some(result)
     }
 
     /// Takes an endpoint away.
     pub(crate) fn remove_endpoint(&mut self, number: usize) -> Option<Box<U>> {
-        self.uppers.0.get_mut(number)?.take()
+        self.uppers.0.get_mut(number)?.0.take()
+    }
+
+    fn put_back(&mut self, number: usize, upper: Box<U>) {
+        let (place, queued) = &mut self.uppers.0[number];
+        self.timers.want(Timed::Upper(number), queued, upper.wake_at());
+        *place = Some(upper);
     }
 
     fn attend_endpoints(&mut self) -> bool {
         let mut any = false;
         for number in 0..self.uppers.0.len() {
-            let Some(mut upper) = self.uppers.0[number].take() else { continue };
-            if upper.attend(self) {
-                any = true;
-                self.note_deadline(upper.wake_at());
-            }
-            self.uppers.0[number] = Some(upper);
+            let Some(mut upper) = self.uppers.0[number].0.take() else { continue };
+            any |= upper.attend(self);
+            self.put_back(number, upper);
         }
         any
     }
@@ -316,10 +329,6 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         while let Some(key) = self.answering.pop() {
             self.with_connection(key, Connection::answer);
         }
-    }
-
-    fn note_deadline(&mut self, at: Option<Time>) {
-        self.next_deadline = [self.next_deadline, at].into_iter().flatten().min();
     }
 
     /// Does what the doorbell was rung for, and nothing else.
@@ -386,14 +395,11 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         if self.hot.len() <= FEW_HOT {
             return false;
         }
-        match self.endpoints.get(key) {
-            Some(Endpoint::Connection(connection)) => connection.idle_looks > COOL_AFTER_LOOKS,
-            _ => true,
-        }
+        self.connection(key).is_none_or(|connection| connection.idle_looks > COOL_AFTER_LOOKS)
     }
 
     fn warm(&mut self, key: DefaultKey) {
-        let Some(Endpoint::Connection(connection)) = self.endpoints.get_mut(key) else { return };
+        let Some(connection) = self.connection_mut(key) else { return };
         if connection.is_hot {
             return;
         }
@@ -432,7 +438,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     fn cool_each(&mut self, least: impl Fn(&mut Connection<N>) -> u32) {
         let mut hot = core::mem::take(&mut self.hot);
         for key in hot.drain(..) {
-            let Some(Endpoint::Connection(connection)) = self.endpoints.get_mut(key) else { continue };
+            let Some(connection) = self.connection_mut(key) else { continue };
             let least = least(connection);
             if least > 1 {
                 connection.is_dozing = true;
@@ -450,24 +456,28 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     }
 
     fn cool(&mut self, key: DefaultKey, least: u32) {
-        if let Some(Endpoint::Connection(connection)) = self.endpoints.get_mut(key) {
+        if let Some(connection) = self.connection_mut(key) {
             connection.is_hot = false;
         }
         self.arm(key, least);
     }
 
-    /// Asks the operating system to watch a connection or listener.
+    /// Asks the operating system to watch the ports of a connection or listener.
     fn arm(&mut self, key: DefaultKey, least: u32) {
-        let token = Token(key.data().as_ffi());
-        let armed = match self.endpoints.get_mut(key) {
-            Some(Endpoint::Connection(connection)) => {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let armed = match &mut entry.member {
+            Member::Connection(connection) => {
                 let (readable, writable) = (connection.wants_bytes(), connection.wants_room());
-                connection.lower.arm(&mut self.network, token, Interest { readable, writable, least })
+                let interest = Interest { readable, writable, least };
+                let (lower, network) = (&mut connection.lower, &mut self.network);
+                let mut ports = entry.ports.iter().enumerate();
+                ports.try_for_each(|(index, port)| lower.arm(network, index, token(*port), interest))
             }
-            Some(Endpoint::Listener(listening)) if listening.has_room() => {
-                self.network.arm_listener(&listening.listener, token)
+            Member::Listener(listening) if listening.has_room() => {
+                let mut ports = entry.ports.iter();
+                ports.try_for_each(|port| self.network.arm_listener(&listening.listener, token(*port)))
             }
-            _ => Ok(()),
+            Member::Listener(_) => Ok(()),
         };
         if armed.is_err() {
             // The system can't watch it, so it is looked at instead.
@@ -480,14 +490,17 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         // When waiting fails there is nothing better to do than to go on looking.
         let _ = self.network.wait(timeout, &mut ready);
         let progress = !ready.is_empty();
+        if progress {
+            // Whoever measures how long an answer takes is not to count how long we have slept.
+            self.look_at_clock();
+        }
         for readiness in ready.drain(..) {
-            let key = DefaultKey::from(KeyData::from_ffi(readiness.token.0));
-            match self.endpoints.get(key) {
-                Some(Endpoint::Connection(_)) => {
+            match self.ports.owner(readiness.token) {
+                Some(Owner::Connection(key, _)) => {
                     self.warm(key);
                     self.drive(key);
                 }
-                Some(Endpoint::Listener(_)) => self.accept_ports(key),
+                Some(Owner::Listener(key)) => self.accept_ports(key),
                 None => {}
             }
         }
@@ -511,7 +524,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
 
     /// A connection, and what it may use.
     fn split(&mut self, key: DefaultKey) -> Option<(&mut Connection<N>, Context<'_>)> {
-        let Some(Endpoint::Connection(connection)) = self.endpoints.get_mut(key) else { return None };
+        let Some(Entry { member: Member::Connection(connection), .. }) = self.entries.get_mut(key) else { return None };
         let io = Io {
             pool: &mut self.pool,
             registry: &self.registry,
@@ -543,8 +556,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     ) -> Option<Outcome> {
         let (connection, mut cx) = self.split(key)?;
         let outcome = act(connection, &mut cx);
-        let deadline = connection.deadline;
-        self.note_deadline(deadline);
+        self.queue(key);
         match outcome {
             Outcome::Over => self.remove(key),
             Outcome::Request(listener) => self.announce(listener, key),
@@ -554,7 +566,10 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     }
 
     fn remove(&mut self, key: DefaultKey) {
-        let Some(Endpoint::Connection(connection)) = self.endpoints.remove(key) else { return };
+        let Some(Entry { member: Member::Connection(connection), ports, .. }) = self.entries.remove(key) else {
+            return;
+        };
+        self.ports.remove(&ports);
         if connection.is_hot {
             self.hot.retain(|hot| *hot != key);
         }
@@ -567,89 +582,118 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
 
     /// A connection is decided, or gone: its listener has room for another.
     fn forget_pending(&mut self, listener: DefaultKey, key: DefaultKey) {
-        if let Some(Endpoint::Listener(listening)) = self.endpoints.get_mut(listener) {
+        if let Some(listening) = self.listening(listener) {
             listening.forget(key);
             self.arm(listener, 1);
         }
     }
 
-    fn expire(&mut self) -> bool {
+    // --- times
+
+    /// Puts a connection or listener into the queue of times, if it does not stand there early enough.
+    #[inline]
+    fn queue(&mut self, key: DefaultKey) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let at = match &entry.member {
+            Member::Connection(connection) => connection.wake_at(),
+            Member::Listener(listening) => listening.again_at,
+        };
+        self.timers.want(Timed::Key(key), &mut entry.queued, at);
+    }
+
+    /// Sees to those whose time has come. Returns whether there was anybody.
+    fn handle_times(&mut self) -> bool {
+        let mut any = false;
+        // Whoever wants to come up again at once does so in the next turn.
         let now = self.now;
-        if self.next_deadline.is_none_or(|deadline| deadline > now) {
+        let mut left = self.timers.length();
+        while left > 0
+            && let Some((at, whose)) = self.timers.pop(now)
+        {
+            left -= 1;
+            any |= match whose {
+                Timed::Key(key) => self.handle_time_of(key, at),
+                Timed::Upper(number) => self.handle_time_of_upper(number, at),
+            };
+        }
+        any
+    }
+
+    fn handle_time_of(&mut self, key: DefaultKey, at: Time) -> bool {
+        let Some(entry) = self.entries.get_mut(key) else { return false };
+        if !entry.queued.take(at) {
             return false;
         }
-        let due: Vec<DefaultKey> = self.keys_with(|connection| connection.deadline.is_some_and(|at| at <= now));
-        for key in due {
-            // What it says last is sent, and it is looked at until it is over.
-            self.warm(key);
-            self.with_connection(key, Connection::expire);
+        let wanted = match &entry.member {
+            Member::Connection(connection) => connection.wake_at(),
+            Member::Listener(listening) => listening.again_at,
+        };
+        if wanted.is_none_or(|wanted| wanted > self.now) {
+            self.queue(key);
+            return false;
         }
-        for key in self.listeners_due(now) {
-            self.accept_ports(key);
+        match &mut entry.member {
+            Member::Connection(connection) => {
+                let now = self.now;
+                let answers = connection.look_at_peer(now);
+                if connection.wake_at().is_some_and(|at| at <= now) {
+                    // What it says last is sent, and it is looked at until it is over.
+                    self.warm(key);
+                    self.with_connection(key, Connection::handle_time);
+                } else if answers == Some(false) {
+                    self.start_connection(key);
+                }
+                if answers.is_some() {
+                    self.look_at_peer_later(key);
+                }
+            }
+            Member::Listener(_) => self.accept_ports(key),
         }
-        self.look_after_peers();
-        self.next_deadline = self
-            .endpoints
-            .values()
-            .filter_map(|endpoint| match endpoint {
-                Endpoint::Connection(connection) => connection.deadline,
-                Endpoint::Listener(listening) => listening.again_at,
-            })
-            .chain(self.uppers.0.iter().flatten().filter_map(|upper| upper.wake_at()))
-            .min();
-        self.note_peer_look();
         true
     }
 
-    /// Ends the connections whose peers' hosts answer no more, when it is time to look.
-    fn look_after_peers(&mut self) {
-        let now = self.now;
-        let Some((interval, at)) = &mut self.peer_looks else { return };
-        if *at > now {
-            return;
-        }
-        *at = now + *interval;
-        let lost: Vec<DefaultKey> = self
-            .endpoints
-            .iter_mut()
-            .filter_map(|(key, endpoint)| match endpoint {
-                Endpoint::Connection(connection) => connection.lower.check_peer(now).is_err().then_some(key),
-                Endpoint::Listener(_) => None,
-            })
-            .collect();
-        for key in lost {
-            self.start_connection(key);
+    /// It is attended to in this turn, as all are.
+    fn handle_time_of_upper(&mut self, number: usize, at: Time) -> bool {
+        let Some((_, queued)) = self.uppers.0.get_mut(number) else { return false };
+        queued.take(at)
+    }
+
+    /// Has a connection look whether its peer's host still answers, when that is due for all: one wake-up is enough for them.
+    fn look_at_peer_later(&mut self, key: DefaultKey) {
+        let Some(interval) = self.peer_looks else { return };
+        let rounds = self.now.since(Time::ZERO).as_nanos() / interval.as_nanos();
+        let at = Time::ZERO + interval.saturating_mul(u32::try_from(rounds + 1).unwrap_or(u32::MAX));
+        if let Some(connection) = self.connection_mut(key) {
+            connection.set_peer_look(Some(at));
+            self.queue(key);
         }
     }
 
-    /// While there are connections it is looked after their peers.
-    fn note_peer_look(&mut self) {
-        if self.connections > 0
-            && let Some((_, at)) = self.peer_looks
-        {
-            self.note_deadline(Some(at));
+    // --- members
+
+    fn connection(&self, key: DefaultKey) -> Option<&Connection<N>> {
+        match self.entries.get(key) {
+            Some(Entry { member: Member::Connection(connection), .. }) => Some(connection),
+            _ => None,
         }
     }
 
-    /// Listeners at which it is time to look again.
-    fn listeners_due(&self, now: Time) -> Vec<DefaultKey> {
-        let is_due = |endpoint: &Endpoint<N>| match endpoint {
-            Endpoint::Listener(listening) => listening.again_at.is_some_and(|at| at <= now),
-            Endpoint::Connection(_) => false,
-        };
-        self.endpoints.iter().filter(|(_, endpoint)| is_due(endpoint)).map(|(key, _)| key).collect()
+    fn connection_mut(&mut self, key: DefaultKey) -> Option<&mut Connection<N>> {
+        match self.entries.get_mut(key) {
+            Some(Entry { member: Member::Connection(connection), .. }) => Some(connection),
+            _ => None,
+        }
     }
 
-    fn keys_with(&self, wanted: impl Fn(&Connection<N>) -> bool) -> Vec<DefaultKey> {
-        self.endpoints
-            .iter()
-            .filter(|(_, endpoint)| matches!(endpoint, Endpoint::Connection(connection) if wanted(connection)))
-            .map(|(key, _)| key)
-            .collect()
+    fn listening(&mut self, key: DefaultKey) -> Option<&mut Listening<N::Listener>> {
+        match self.entries.get_mut(key) {
+            Some(Entry { member: Member::Listener(listening), .. }) => Some(listening),
+            _ => None,
+        }
     }
 
     /// When something has to happen by itself next.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.next_deadline
+        self.timers.next()
     }
 }

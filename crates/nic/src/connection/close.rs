@@ -75,7 +75,7 @@ impl<N: Carrier> Connection<N> {
     }
 
     /// What was waited for has not come in time.
-    pub(crate) fn expire(&mut self, cx: &mut Context<'_>) -> Outcome {
+    pub(super) fn expire(&mut self, cx: &mut Context<'_>) -> Outcome {
         self.deadline = None;
         let waited_for = cx.io.settings.start_timeout;
         match &mut self.phase {

@@ -63,7 +63,9 @@ pub(crate) struct Connection<N: Carrier> {
     pub(crate) lower: N::Lower,
     phase: Phase,
     /// When to give up on what is being waited for.
-    pub(crate) deadline: Option<Time>,
+    deadline: Option<Time>,
+    /// When it is to be seen to that the peer's host still answers.
+    peer_look: Option<Time>,
     /// While it is set up, the deadline is for the peer's host alone.
     waits_for_program: bool,
     /// Looks in vain since the last time something came.
@@ -108,6 +110,7 @@ impl<N: Carrier> Connection<N> {
             lower,
             phase: Phase::Start(queue_pair),
             deadline: Some(deadline),
+            peer_look: None,
             waits_for_program: false,
             idle_looks: 0,
             is_hot: false,
@@ -131,6 +134,28 @@ impl<N: Carrier> Connection<N> {
             self.idle_looks = 0;
         }
         outcome
+    }
+
+    /// When it must be looked at though nothing has come.
+    #[inline]
+    pub(crate) fn wake_at(&self) -> Option<Time> {
+        [self.deadline, self.peer_look, self.lower.next_timeout()].into_iter().flatten().min()
+    }
+
+    /// It is to be seen to at this time that the peer's host still answers.
+    pub(crate) fn set_peer_look(&mut self, at: Option<Time>) {
+        self.peer_look = at;
+    }
+
+    /// Sees to it that the peer's host still answers, if it is time. Returns whether it does, if it was.
+    pub(crate) fn look_at_peer(&mut self, now: Time) -> Option<bool> {
+        self.peer_look.take_if(|at| *at <= now)?;
+        Some(self.lower.check_peer(now).is_ok())
+    }
+
+    /// It is later than [`Connection::wake_at`]: does what there is to do then.
+    pub(crate) fn handle_time(&mut self, cx: &mut Context<'_>) -> Outcome {
+        if self.deadline.is_some_and(|at| at <= cx.io.now) { self.expire(cx) } else { self.drive(cx) }
     }
 
     /// Whether packets have come with requests that are to be answered: answers may be long, so what the packets give

@@ -4,10 +4,12 @@ use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use slotmap::{DefaultKey, Key};
-use weft_base::{Clock, Interest, Listener, Port as _, PortError, PortOptions, Time, Token};
+use slotmap::DefaultKey;
+use weft_base::{Clock, Interest, Listener, Port as _, PortError, PortOptions, Time};
 
-use super::{Endpoint, Engine, Patience, Upper};
+use super::ports::{PortKeys, token};
+use super::timers::Queued;
+use super::{Engine, Entry, Member, Patience, Upper};
 use crate::connection::{Connection, Context, Ending, Outcome, within_limits};
 use crate::engine::listening::{Listening, PAUSE, RequestKey, Waiting, Yielding};
 use crate::error::Error;
@@ -30,12 +32,22 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         self.look_at_clock();
         let deadline = self.now + timeout.unwrap_or(self.settings.start_timeout);
         let connection = make(&mut self.network, deadline)?;
-        let key = self.endpoints.insert(Endpoint::Connection(Box::new(connection)));
+        Ok(self.insert(Box::new(connection)))
+    }
+
+    fn insert(&mut self, connection: Box<Connection<N>>) -> DefaultKey {
+        let count = connection.lower.ports();
+        let entry = Entry { member: Member::Connection(connection), ports: PortKeys::new(), queued: Queued::default() };
+        let key = self.entries.insert(entry);
+        let ports = self.ports.add_connection(key, count);
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.ports = ports;
+        }
         self.connections += 1;
         self.pool.prepare(self.connections);
-        self.note_deadline(Some(deadline));
-        self.note_peer_look();
-        Ok(key)
+        self.look_at_peer_later(key);
+        self.queue(key);
+        key
     }
 
     /// Begins to connect a queue pair, which was claimed for it or is nobody else's. Returns from where it
@@ -92,14 +104,16 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
 
     /// Gives away a connection, to another engine.
     pub(crate) fn detach(&mut self, key: DefaultKey) -> Option<Box<Connection<N>>> {
-        let Some(Endpoint::Connection(_)) = self.endpoints.get(key) else { return None };
-        let Some(Endpoint::Connection(mut connection)) = self.endpoints.remove(key) else { return None };
-        // Whatever is still reported for it has a key that means nothing any more.
-        let _ = connection.lower.arm(
-            &mut self.network,
-            Token(key.data().as_ffi()),
-            Interest { readable: false, writable: false, least: 1 },
-        );
+        self.connection(key)?;
+        let Entry { member: Member::Connection(mut connection), ports, .. } = self.entries.remove(key)? else {
+            return None;
+        };
+        let nothing = Interest { readable: false, writable: false, least: 1 };
+        for (index, port) in ports.iter().enumerate() {
+            // Whatever is still reported for it has a token that means nothing any more.
+            let _ = connection.lower.arm(&mut self.network, index, token(*port), nothing);
+        }
+        self.ports.remove(&ports);
         self.hot.retain(|hot| *hot != key);
         self.dozing.retain(|dozing| *dozing != key);
         (connection.is_hot, connection.is_dozing) = (false, false);
@@ -109,16 +123,12 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
 
     /// Takes a connection of another engine.
     pub(crate) fn adopt(&mut self, connection: Box<Connection<N>>) -> DefaultKey {
-        self.note_deadline(connection.deadline);
-        self.connections += 1;
-        self.note_peer_look();
-        self.pool.prepare(self.connections);
-        self.endpoints.insert(Endpoint::Connection(connection))
+        self.insert(connection)
     }
 
     /// The peer of a guarded queue pair reaches its domain's memory from now on.
     pub(crate) fn admit(&mut self, key: DefaultKey) {
-        if let Some(Endpoint::Connection(connection)) = self.endpoints.get_mut(key) {
+        if let Some(connection) = self.connection_mut(key) {
             connection.admit();
         }
     }
@@ -143,7 +153,12 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     ) -> DefaultKey {
         self.listeners += 1;
         let listening = Listening::new(listener, offer, backlog, waiting);
-        let key = self.endpoints.insert(Endpoint::Listener(Box::new(listening)));
+        let member = Member::Listener(Box::new(listening));
+        let key = self.entries.insert(Entry { member, ports: PortKeys::new(), queued: Queued::default() });
+        let port = self.ports.add_listener(key);
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.ports.push(port);
+        }
         self.arm(key, 1);
         key
     }
@@ -153,8 +168,11 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     }
 
     pub(crate) fn remove_listener(&mut self, key: DefaultKey) {
-        let Some(Endpoint::Listener(_)) = self.endpoints.get(key) else { return };
-        if let Some(Endpoint::Listener(listening)) = self.endpoints.remove(key) {
+        if self.listening(key).is_none() {
+            return;
+        }
+        if let Some(Entry { member: Member::Listener(listening), ports, .. }) = self.entries.remove(key) {
+            self.ports.remove(&ports);
             self.listeners -= 1;
             for pending in listening.close() {
                 self.end_connection(pending, Ending::Abrupt);
@@ -167,7 +185,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     pub(super) fn accept_ports(&mut self, key: DefaultKey) {
         loop {
             let now = self.now;
-            let Some(Endpoint::Listener(listening)) = self.endpoints.get_mut(key) else { return };
+            let Some(listening) = self.listening(key) else { return };
             listening.again_at = None;
             let port = if listening.has_room() { listening.listener.accept() } else { Err(PortError::Exhausted) };
             let port = match port {
@@ -190,10 +208,11 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
                 }
             };
             let remote = port.remote_address().ip();
-            let offer = within_limits(&listening.offer, &self.settings);
+            let offer = listening.offer;
+            let offer = within_limits(&offer, &self.settings);
             let added = self.add_connection(None, |_, deadline| Ok(Connection::respond(port, key, offer, deadline)));
             let Ok(connection) = added else { return self.look_again(key, now + PAUSE) };
-            if let Some(Endpoint::Listener(listening)) = self.endpoints.get_mut(key) {
+            if let Some(listening) = self.listening(key) {
                 listening.begin(connection, remote, now);
             }
             self.start_connection(connection);
@@ -203,19 +222,19 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
 
     /// Looks again then who waits at a listener.
     fn look_again(&mut self, key: DefaultKey, at: Time) {
-        if let Some(Endpoint::Listener(listening)) = self.endpoints.get_mut(key) {
+        if let Some(listening) = self.listening(key) {
             listening.again_at = Some(at);
-            self.note_deadline(Some(at));
+            self.queue(key);
         }
     }
 
     /// A request has come in whole.
     pub(super) fn announce(&mut self, listener: DefaultKey, request: DefaultKey) {
-        let Some(Endpoint::Connection(connection)) = self.endpoints.get(request) else { return };
+        let Some(connection) = self.connection(request) else { return };
         let Some(info) = connection.lower.request() else { return };
-        match self.endpoints.get_mut(listener) {
-            Some(Endpoint::Listener(listening)) => listening.announce(request, info),
-            _ => self.end_connection(request, Ending::Abrupt),
+        match self.listening(listener) {
+            Some(listening) => listening.announce(request, info),
+            None => self.end_connection(request, Ending::Abrupt),
         }
     }
 
@@ -268,7 +287,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
 
     /// Takes everything down: the NIC is being closed.
     pub(crate) fn close(&mut self) {
-        for key in self.keys_with(|_| true) {
+        let all: Vec<DefaultKey> = self.entries.keys().collect();
+        for key in all {
             self.end_connection(key, Ending::Abrupt);
         }
     }

@@ -206,6 +206,8 @@ pub trait Above {
 pub trait Lower<N: Network>: Sized {
     /// What a connection is begun with.
     type Opening;
+    /// It measures times, so [`Io::now`] must be of the very turn: else it may be some turns old.
+    const MEASURES_TIME: bool = false;
 
     // --- set-up
 
@@ -329,11 +331,16 @@ pub trait Lower<N: Network>: Sized {
     /// The address of the other end.
     fn remote_address(&self) -> SocketAddr;
 
-    /// Asks the network to report `token` once when there is something to do.
+    /// How many ports it has, which the network tells of one by one. At most 16, and always as many.
+    fn ports(&self) -> usize {
+        1
+    }
+
+    /// Asks the network to report `token` once when there is something to do at the port with this index.
     ///
     /// # Errors
     /// The operating system refused: it is looked at instead.
-    fn arm(&mut self, network: &mut N, token: Token, interest: Interest) -> Result<(), PortError>;
+    fn arm(&mut self, network: &mut N, index: usize, token: Token, interest: Interest) -> Result<(), PortError>;
 
     /// When it must be driven though nothing has come: retransmissions, delayed acknowledgements, probes.
     fn next_timeout(&self) -> Option<Time> {

@@ -273,7 +273,7 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
         self.bytes.port.remote_address()
     }
 
-    fn arm(&mut self, network: &mut N, token: Token, interest: Interest) -> Result<(), PortError> {
+    fn arm(&mut self, network: &mut N, _: usize, token: Token, interest: Interest) -> Result<(), PortError> {
         network.arm_port(&mut self.bytes.port, token, interest)
     }
 }
