@@ -1,5 +1,7 @@
 //! What became of the packets.
 
+use core::ops::Add;
+
 /// What became of a link's packets: `sent + duplicated == delivered + lost + overflowed + cut + too_large`, and those
 /// that are still [on the way](crate::Link::in_flight).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,4 +26,24 @@ pub struct Statistics {
     pub corrupted: u64,
     /// Of all: held back, so that others may overtake them.
     pub held_back: u64,
+}
+
+impl Add for Statistics {
+    type Output = Self;
+
+    /// Of several links together.
+    fn add(self, other: Self) -> Self {
+        Self {
+            sent: self.sent + other.sent,
+            duplicated: self.duplicated + other.duplicated,
+            delivered: self.delivered + other.delivered,
+            lost: self.lost + other.lost,
+            overflowed: self.overflowed + other.overflowed,
+            cut: self.cut + other.cut,
+            too_large: self.too_large + other.too_large,
+            marked: self.marked + other.marked,
+            corrupted: self.corrupted + other.corrupted,
+            held_back: self.held_back + other.held_back,
+        }
+    }
 }

@@ -4,9 +4,11 @@
 //! not. What happens follows from the seed alone, so a failure is a seed.
 #![forbid(unsafe_code)]
 
+mod datagram;
 mod hostile;
 mod messages;
 mod network;
+mod packets;
 mod pair;
 mod pipe;
 mod raw;
@@ -14,9 +16,11 @@ mod scenario;
 mod sequence;
 mod world;
 
+pub use datagram::SimulatedDatagramPort;
 pub use hostile::run_hostile;
 pub use messages::{MessageBreak, MessageReport, MessageScenario};
 pub use network::{SimulatedListener, SimulatedNetwork, SimulatedPort};
+pub use packets::PacketBehaviour;
 pub use pair::{End, Pair, PairOptions, with_split};
 pub use pipe::Behaviour;
 pub use raw::RawPeer;

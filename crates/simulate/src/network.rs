@@ -2,16 +2,16 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use weft_base::{
-    Backlog, DatagramBatch, DatagramCounters, DatagramLimits, DatagramOptions, DatagramPort, DatagramSent, Hint,
-    Interest, Listener, Network, NoDigest, Piece, Port, PortAddress, PortError, PortOptions, Readiness, ReceivePiece,
-    Received, ReceivedDatagrams, Token, Waker, Watch,
+    Backlog, DatagramOptions, Interest, Listener, Network, NoDigest, Piece, Port, PortError, PortOptions, Readiness,
+    ReceivePiece, Received, Token, Waker, Watch,
 };
 use weft_memory::{MemoryError, Registry};
 
+use crate::datagram::SimulatedDatagramPort;
 use crate::pipe::Ended;
 use crate::world::{Listening, World};
 
@@ -19,17 +19,21 @@ use crate::world::{Listening, World};
 pub struct SimulatedNetwork {
     world: World,
     registry: Registry,
+    host: usize,
     armed: BTreeMap<Token, Watched>,
 }
 
 enum Watched {
     Port { inbound: usize, outbound: usize, interest: Interest },
     Listener(SocketAddr),
+    Datagram { port: u64, interest: Interest },
 }
 
 impl SimulatedNetwork {
-    pub(crate) fn new(world: World, registry: Registry) -> Self {
-        Self { world, registry, armed: BTreeMap::new() }
+    /// The network of a host with these addresses; with none, it has whatever address it is asked to have.
+    pub(crate) fn new(world: World, registry: Registry, addresses: &[IpAddr]) -> Self {
+        let host = world.lock().packets.add_host(addresses);
+        Self { world, registry, host, armed: BTreeMap::new() }
     }
 }
 
@@ -55,7 +59,7 @@ impl Watch for NoWatch {
 impl Network for SimulatedNetwork {
     type Port = SimulatedPort;
     type Listener = SimulatedListener;
-    type Datagram = NoDatagrams;
+    type Datagram = SimulatedDatagramPort;
     type Stack = weft_base::Iwarp;
 
     fn connect(&mut self, remote: SocketAddr, options: PortOptions) -> Result<SimulatedPort, PortError> {
@@ -107,12 +111,18 @@ impl Network for SimulatedNetwork {
         Ok(())
     }
 
-    fn bind(&mut self, _: SocketAddr, _: DatagramOptions) -> Result<NoDatagrams, PortError> {
-        Err(PortError::NotPermitted)
+    fn bind(&mut self, local: SocketAddr, options: DatagramOptions) -> Result<SimulatedDatagramPort, PortError> {
+        SimulatedDatagramPort::bind(self.world.clone(), self.registry.clone(), self.host, local, options)
     }
 
-    fn arm_datagram(&mut self, port: &mut NoDatagrams, _: Token, _: Interest) -> Result<(), PortError> {
-        match *port {}
+    fn arm_datagram(
+        &mut self,
+        port: &mut SimulatedDatagramPort,
+        token: Token,
+        interest: Interest,
+    ) -> Result<(), PortError> {
+        self.armed.insert(token, Watched::Datagram { port: port.id, interest });
+        Ok(())
     }
 
     fn arm_listener(&mut self, listener: &SimulatedListener, token: Token) -> Result<(), PortError> {
@@ -122,13 +132,18 @@ impl Network for SimulatedNetwork {
 
     /// Never waits: time passes in [`World::run`] only.
     fn wait(&mut self, _: Option<Duration>, ready: &mut Vec<Readiness>) -> Result<(), PortError> {
-        let state = self.world.lock();
+        let mut state = self.world.lock();
+        let state = &mut *state;
+        state.packets.pump(state.now);
         self.armed.retain(|token, watched| {
             let (readable, writable) = match watched {
                 Watched::Port { inbound, outbound, interest } => (
                     interest.readable && state.pipes[*inbound].is_readable(interest.least, state.now, &state.behaviour),
                     interest.writable && state.pipes[*outbound].has_room(&state.behaviour),
                 ),
+                Watched::Datagram { port, interest } => {
+                    (interest.readable && state.packets.is_readable(*port), interest.writable)
+                }
                 Watched::Listener(local) => {
                     (state.listeners.get(local).is_some_and(|listening| !listening.waiting.is_empty()), false)
                 }
@@ -147,36 +162,6 @@ impl Network for SimulatedNetwork {
 
     fn watch(&self) -> Result<Arc<dyn Watch>, PortError> {
         Ok(Arc::new(NoWatch))
-    }
-}
-
-/// Simulated networks carry no datagrams yet.
-#[derive(Debug)]
-pub enum NoDatagrams {}
-
-impl DatagramPort for NoDatagrams {
-    fn send(&mut self, _: &DatagramBatch, _: &[Piece<'_>]) -> Result<DatagramSent, PortError> {
-        match *self {}
-    }
-
-    fn receive(&mut self, _: &mut [u8], _: &mut Vec<ReceivedDatagrams>) -> Result<usize, PortError> {
-        match *self {}
-    }
-
-    fn poll_hint(&mut self) -> Option<Hint> {
-        match *self {}
-    }
-
-    fn limits(&self) -> DatagramLimits {
-        match *self {}
-    }
-
-    fn counters(&self) -> DatagramCounters {
-        match *self {}
-    }
-
-    fn local_address(&self) -> PortAddress {
-        match *self {}
     }
 }
 
@@ -236,17 +221,7 @@ pub struct SimulatedPort {
 
 impl Port for SimulatedPort {
     fn send(&mut self, pieces: &[Piece<'_>]) -> Result<usize, PortError> {
-        let mut bytes = Vec::new();
-        for piece in pieces {
-            match piece {
-                Piece::Bytes(piece) => bytes.extend_from_slice(piece),
-                Piece::Memory(slice) => {
-                    let start = bytes.len();
-                    bytes.resize(start + slice.length as usize, 0);
-                    self.registry.copy_out(slice, &mut bytes[start..], &mut NoDigest).map_err(gone(slice.region))?;
-                }
-            }
-        }
+        let bytes = gather(&self.registry, pieces)?;
         let mut state = self.world.lock();
         let state = &mut *state;
         let pipe = &mut state.pipes[self.outbound];
@@ -320,6 +295,22 @@ impl Drop for SimulatedPort {
     fn drop(&mut self) {
         self.close_send();
     }
+}
+
+/// The bytes of all pieces.
+pub(crate) fn gather(registry: &Registry, pieces: &[Piece<'_>]) -> Result<Vec<u8>, PortError> {
+    let mut bytes = Vec::new();
+    for piece in pieces {
+        match piece {
+            Piece::Bytes(piece) => bytes.extend_from_slice(piece),
+            Piece::Memory(slice) => {
+                let start = bytes.len();
+                bytes.resize(start + slice.length as usize, 0);
+                registry.copy_out(slice, &mut bytes[start..], &mut NoDigest).map_err(gone(slice.region))?;
+            }
+        }
+    }
+    Ok(bytes)
 }
 
 fn gone(region: weft_base::RegionId) -> impl Fn(MemoryError) -> PortError {

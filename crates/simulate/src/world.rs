@@ -1,8 +1,9 @@
 //! The world of a simulation: its time, its dice, its wires.
 
+use core::ops::Range;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -11,6 +12,7 @@ use weft_memory::Registry;
 use weft_nic::{Nic, NicParts, Settings};
 
 use crate::network::SimulatedNetwork;
+use crate::packets::{PacketBehaviour, Packets};
 use crate::pipe::{Behaviour, Pipe};
 
 /// A NIC with busy connections looks at its listeners only once in so many turns.
@@ -31,6 +33,7 @@ pub(crate) struct State {
     pub(crate) behaviour: Behaviour,
     pub(crate) pipes: Vec<Pipe>,
     pub(crate) listeners: BTreeMap<SocketAddr, Listening>,
+    pub(crate) packets: Packets,
     next_port: u16,
 }
 
@@ -51,6 +54,8 @@ impl World {
             behaviour,
             pipes: Vec::new(),
             listeners: BTreeMap::new(),
+            // Dice of their own: what streams do does not depend on whether there are packets.
+            packets: Packets::new(Random::new(seed).fork()),
             next_port: 1024,
         };
         Self { state: Arc::new(Mutex::new(state)) }
@@ -62,12 +67,22 @@ impl World {
     /// When the settings don't go together, or ask for more than one engine.
     #[must_use]
     pub fn nic(&self, settings: Settings) -> SimulatedNic {
+        self.nic_at(settings, &[])
+    }
+
+    /// A NIC in this world, on a host with these addresses, as [`World::nic`] otherwise. A host without any has whatever
+    /// address it is asked to have.
+    ///
+    /// # Panics
+    /// As [`World::nic`].
+    #[must_use]
+    pub fn nic_at(&self, settings: Settings, addresses: &[IpAddr]) -> SimulatedNic {
         let (seed, nic_seed) = {
             let mut state = self.lock();
             (state.random.next_u64(), state.random.next_u64())
         };
         let registry = Registry::new(seed, weft_memory::Limits::default());
-        let network = SimulatedNetwork::new(self.clone(), registry.clone());
+        let network = SimulatedNetwork::new(self.clone(), registry.clone(), addresses);
         let machine = NicParts {
             networks: vec![network],
             clock: self.clock(),
@@ -94,6 +109,55 @@ impl World {
     /// Changes how the network behaves from now on.
     pub fn set_behaviour(&self, behaviour: Behaviour) {
         self.lock().behaviour = behaviour;
+    }
+
+    /// The network of a host without a NIC, for programs that use its ports themselves. Slices are of `registry`.
+    #[must_use]
+    pub fn network(&self, registry: Registry, addresses: &[IpAddr]) -> SimulatedNetwork {
+        SimulatedNetwork::new(self.clone(), registry, addresses)
+    }
+
+    /// Changes how hosts and links treat datagrams from now on; ways that were set apart stay as they are.
+    pub fn set_packets(&self, behaviour: PacketBehaviour) {
+        self.lock().packets.set_behaviour(behaviour);
+    }
+
+    /// How hosts and links treat datagrams.
+    #[must_use]
+    pub fn packets(&self) -> PacketBehaviour {
+        self.lock().packets.behaviour
+    }
+
+    /// Changes how links from one address to another, in this direction, treat packets from now on.
+    pub fn set_way(&self, from: IpAddr, to: IpAddr, settings: weft_emulate::Settings) {
+        self.lock().packets.set_way(from, to, settings);
+    }
+
+    /// Lets no packet pass from one address to another, in this direction, during this time.
+    pub fn cut(&self, from: IpAddr, to: IpAddr, span: Range<Time>) {
+        self.lock().packets.cut(from, to, &span);
+    }
+
+    /// Forgets all cuts.
+    pub fn mend(&self) {
+        self.lock().packets.mend();
+    }
+
+    /// What became of the packets of all links together, and how many of them are on the way.
+    #[must_use]
+    pub fn packet_statistics(&self) -> (weft_emulate::Statistics, usize) {
+        self.lock().packets.statistics()
+    }
+
+    /// Lets time pass until something comes over the network, at most so long. Returns whether something did.
+    pub fn advance(&self, limit: Duration) -> bool {
+        let end = self.now() + limit;
+        let next = self.next_event(&[]).filter(|next| *next <= end);
+        let mut state = self.lock();
+        state.now = next.unwrap_or(end);
+        let now = state.now;
+        state.packets.pump(now);
+        next.is_some()
     }
 
     /// A generator for what the scenario itself wants to choose.
@@ -132,9 +196,11 @@ impl World {
     }
 
     fn next_event(&self, nics: &[&SimulatedNic]) -> Option<Time> {
-        let state = self.lock();
+        let mut state = self.lock();
         let now = state.now;
+        state.packets.pump(now);
         let wires = state.pipes.iter().filter_map(|pipe| pipe.next_event(now)).min();
+        let wires = wires.into_iter().chain(state.packets.next_time()).min();
         drop(state);
         let deadlines =
             nics.iter().filter_map(|nic| nic.next_deadline()).map(|at| at.max(now + Duration::from_nanos(1)));
