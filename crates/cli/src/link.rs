@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use weft::verbs::{
     Access, CompletionQueue, ConnectOptions, ConnectionError, ConnectionInfo, Context, Error, Extensions,
-    IncomingConnection, ListenOptions, Listener, MarkerSpacing, MemoryRegion, PostError, ProtectionDomain, QueuePair,
-    QueuePairOptions, Settings, State, Status, StreamError, WorkCompletion, WorkRequest,
+    IncomingConnection, ListenOptions, Listener, MarkerSpacing, MemoryRegion, MpaOffer, Offer, PostError,
+    ProtectionDomain, QueuePair, QueuePairOptions, Settings, State, Status, StreamError, WorkCompletion, WorkRequest,
 };
 
 use crate::division::{Progress, Split};
@@ -156,16 +156,20 @@ impl Endpoint {
 
     /// Listens.
     pub(crate) fn listen(&self, address: SocketAddr) -> Result<Listener, Failure> {
-        let listen = ListenOptions {
+        let usual = ListenOptions::default();
+        let listen = ListenOptions { offer: self.offer(usual.offer), ..usual };
+        self.context.listen(address, &listen).map_err(failed(format!("cannot listen on {address}")))
+    }
+
+    fn offer(&self, usual: Offer) -> Offer {
+        let mpa = MpaOffer {
             crc: self.options.crc == Switch::On,
             markers: (self.options.markers == Switch::On).then_some(MarkerSpacing::Standard),
             revision: self.options.revision,
-            ird: self.depths.ird,
-            ord: self.depths.ord,
             extensions: self.options.extensions(),
-            ..ListenOptions::default()
+            ..usual.mpa
         };
-        self.context.listen(address, &listen).map_err(failed(format!("cannot listen on {address}")))
+        Offer { ird: self.depths.ird, ord: self.depths.ord, mpa }
     }
 
     /// Waits for a peer's request, as long as it takes.
@@ -226,16 +230,8 @@ impl Endpoint {
     /// Connects, from `local` if it is given.
     pub(crate) fn connect(&self, remote: SocketAddr, local: Option<SocketAddr>) -> Result<Link, Failure> {
         let link = Link::new(self)?;
-        let connect = ConnectOptions {
-            local,
-            crc: self.options.crc == Switch::On,
-            markers: (self.options.markers == Switch::On).then_some(MarkerSpacing::Standard),
-            revision: self.options.revision,
-            ird: self.depths.ird,
-            ord: self.depths.ord,
-            extensions: self.options.extensions(),
-            ..ConnectOptions::default()
-        };
+        let usual = ConnectOptions::default();
+        let connect = ConnectOptions { local, offer: self.offer(usual.offer), ..usual };
         let cannot = || failed(format!("cannot connect to {remote}"));
         link.queue_pair.start_connect(remote, &connect).map_err(cannot())?;
         self.glance_until_connected(&link.queue_pair)?;
@@ -243,7 +239,7 @@ impl Endpoint {
             Error::TimedOut(_) => cannot()(Error::TimedOut(self.options.timeout)),
             other => cannot()(other),
         })?;
-        if !info.extensions.any() {
+        if info.mpa().is_some_and(|mpa| !mpa.extensions.any()) {
             std::thread::sleep(SIW_PAUSE);
         }
         Ok(link)

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 
 use weft_base::PortError;
 use weft_memory::MemoryError;
-use weft_mpa::{StartFailure, StartMisuse};
 use weft_rdmap::StreamError;
 
 use crate::ids::State;
+use crate::offer::{MpaStartError, StartError, StartMisuse};
 use crate::settings::SettingsError;
 
 /// A command to the NIC was refused.
@@ -264,8 +264,8 @@ pub enum ConnectionError {
         /// Somebody has taken the TCP connection there, and then said nothing, or too little.
         is_connected: bool,
     },
-    /// MPA's start-up failed: rejected, incompatible, malformed, or too slow.
-    Start(StartFailure),
+    /// The set-up failed: rejected, incompatible, malformed, or too slow.
+    Start(StartError),
     /// The RDMA stream ended: by an error that was found here, by the peer's Terminate, or because the stream below was lost.
     Stream(StreamError),
     /// The application destroyed the queue pair or closed the NIC.
@@ -302,3 +302,9 @@ impl fmt::Display for ConnectionError {
 }
 
 impl std::error::Error for ConnectionError {}
+
+impl From<MpaStartError> for ConnectionError {
+    fn from(failure: MpaStartError) -> Self {
+        Self::Start(failure.into())
+    }
+}

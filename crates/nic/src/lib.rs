@@ -29,6 +29,7 @@ mod ids;
 pub mod lower;
 mod messaging;
 mod nic;
+pub mod offer;
 mod progress;
 mod queues;
 mod settings;
@@ -38,14 +39,17 @@ pub use endpoint::MessageEndpoint;
 pub use engine::listening::RequestKey;
 pub use error::{ConnectionError, Error, PostError, PostFailure};
 pub use ids::State;
-pub use lower::RequestInfo;
 pub use messaging::{
     Address, AtomicPost, Attempt, AttemptFailure, Attempts, Completed, Completions, EndpointAttributes, EndpointError,
     EndpointFailure, EndpointSettings, Event, JobKey, KeyError, Level, MAX_ADDRESSES, Match, Peek, ReceivePost,
     RemotePiece, RemotePlace, SendPost, TransferPost, Undelivered,
 };
 pub use nic::{Listener, Nic, NicParts};
+pub use offer::{
+    ConnectionInfo, LowerInfo, LowerStartError, MpaInfo, MpaOffer, Offer, RequestInfo, StartError, StartMisuse,
+    StartReason,
+};
 pub use queues::completion_queue::{Arm, CompletionQueue, QueuePairNumber, WorkCompletion};
-pub use queues::queue_pair::{ConnectionInfo, QueuePair, QueuePairAttributes};
+pub use queues::queue_pair::{QueuePair, QueuePairAttributes};
 pub use queues::receive_queue::ReceiveQueue;
 pub use settings::{Coupling, Limits, Progress, Settings, SettingsError, Split, Verify};

@@ -27,7 +27,7 @@ fn what_was_posted_and_not_taken_is_flushed_once_and_lets_go_of_its_memory() {
         shared_receives: None,
     };
     let queue_pair = nic.create_queue_pair(&attributes).unwrap();
-    let listener = nic.listen(SocketAddr::from(([127, 0, 0, 1], 0)), 4, Offer::default()).unwrap();
+    let listener = nic.listen(SocketAddr::from(([127, 0, 0, 1], 0)), 4, weft_nic::Offer::default()).unwrap();
     let mut peer = RawPeer::connect(&world, listener.local_address()).unwrap();
     let accept = || {
         if let Ok(Some((request, _))) = listener.next_request() {

@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every room, the lowest first: each may use those before it.
-const FLOORS: [&str; 12] = [
+const FLOORS: [&str; 13] = [
     "settings",
     "ids",
+    "offer",
     "error",
     "counters",
     "queues",
@@ -83,4 +84,14 @@ fn a_room_uses_only_rooms_below_it() {
         .map(|(room, other)| format!("{room} uses {other}"))
         .collect();
     assert!(wrong.is_empty(), "not below, or not a room (name the room, not what lib.rs makes public): {wrong:#?}");
+}
+
+#[test]
+fn only_its_lower_layer_knows_mpa() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let may = [root.join("lower/mpa"), root.join("offer.rs")];
+    let knows = |path: &PathBuf| code(&fs::read_to_string(path).expect("a source file")).contains("weft_mpa");
+    let others = sources(&root).into_iter().filter(|path| !may.iter().any(|may| path.starts_with(may)));
+    let wrong: Vec<PathBuf> = others.filter(knows).collect();
+    assert!(wrong.is_empty(), "a second lower layer is no business of theirs: {wrong:#?}");
 }

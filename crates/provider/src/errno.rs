@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::fmt;
 
 use weft::endpoint::{Attempt, AttemptFailure, Attempts, EndpointError, EndpointFailure};
-use weft::verbs::{Closed, ConnectionError, Error, MemoryError, PortError, StartFailure, StreamError};
+use weft::verbs::{Closed, ConnectionError, Error, MemoryError, PortError, StartReason, StreamError};
 use weft_libfabric::abi::errno::*;
 
 /// A positive code of `rdma/fi_errno.h`. Functions of the C interface return it negated.
@@ -114,10 +114,12 @@ fn of_connection(error: &ConnectionError) -> c_int {
     match error {
         ConnectionError::Port(error) | ConnectionError::Connect { error, .. } => of_port(error),
         ConnectionError::NoAnswer { .. } => FI_ETIMEDOUT,
-        ConnectionError::Start(StartFailure::Rejected(_)) => FI_ECONNREFUSED,
-        ConnectionError::Start(StartFailure::TimedOut { .. }) => FI_ETIMEDOUT,
-        ConnectionError::Start(StartFailure::ClosedEarly) => FI_ECONNRESET,
-        ConnectionError::Start(_) => FI_EPROTO,
+        ConnectionError::Start(error) => match error.reason {
+            StartReason::Rejected { .. } => FI_ECONNREFUSED,
+            StartReason::TimedOut { .. } => FI_ETIMEDOUT,
+            StartReason::ClosedEarly => FI_ECONNRESET,
+            _ => FI_EPROTO,
+        },
         ConnectionError::Stream(StreamError::Lost(Closed::TimedOut)) => FI_ETIMEDOUT,
         ConnectionError::Stream(StreamError::Lost(_)) => FI_ECONNRESET,
         ConnectionError::Stream(StreamError::Below(_)) => FI_ECRC,

@@ -15,6 +15,7 @@ use weft_wire::ddp::{Header, Target};
 use crate::pair::with_split;
 use crate::pipe::Behaviour;
 use crate::raw::RawPeer;
+use crate::raw::offer_of;
 use crate::world::World;
 
 const REGION: usize = 8192;
@@ -65,7 +66,7 @@ pub fn run_hostile(bytes: &[u8]) -> Result<(), String> {
         extensions: if bit(3) { Extensions::all() } else { Extensions::none() },
         ..Offer::default()
     };
-    let listener = nic.listen(SocketAddr::from(([127, 0, 0, 1], 0)), 1, offer).map_err(|e| text(&e))?;
+    let listener = nic.listen(SocketAddr::from(([127, 0, 0, 1], 0)), 1, offer_of(&offer)).map_err(|e| text(&e))?;
     let mut peer = RawPeer::connect(&world, listener.local_address()).map_err(|e| text(&e))?;
     let agreed =
         peer.start(&nic, Offer { receive_markers: bit(4).then_some(MarkerSpacing::Kilobyte), ..offer }, || {

@@ -23,7 +23,7 @@ pub use network::{SimulatedListener, SimulatedNetwork, SimulatedPort};
 pub use packets::PacketBehaviour;
 pub use pair::{End, Pair, PairOptions, with_split};
 pub use pipe::Behaviour;
-pub use raw::RawPeer;
+pub use raw::{RawPeer, offer_of};
 pub use scenario::{Break, Report, Scenario};
 pub use sequence::{SequenceReport, run_sequence};
 pub use world::{SimulatedClock, SimulatedNic, World};

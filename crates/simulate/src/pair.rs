@@ -5,8 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weft_base::DomainId;
-use weft_mpa::{Extensions, Offer};
-use weft_nic::{CompletionQueue, Progress, QueuePair, QueuePairAttributes, Settings, Split, State, WorkCompletion};
+use weft_nic::offer::Extensions;
+use weft_nic::{
+    CompletionQueue, MpaOffer, Offer, Progress, QueuePair, QueuePairAttributes, Settings, Split, State, WorkCompletion,
+};
 
 use crate::world::{SimulatedNic, World};
 
@@ -30,7 +32,8 @@ pub struct PairOptions {
 
 impl Default for PairOptions {
     fn default() -> Self {
-        let offer = Offer { extensions: Extensions::all(), ..Offer::default() };
+        let mpa = MpaOffer { extensions: Extensions::all(), ..MpaOffer::default() };
+        let offer = Offer { mpa, ..Offer::default() };
         Self { settings: Settings::default(), splits: [Split::Host; 2], active: offer, passive: offer, depth: 64 }
     }
 }

@@ -13,6 +13,17 @@ use weft_wire::terminate::Terminate;
 use crate::network::{SimulatedNetwork, SimulatedPort};
 use crate::world::{SimulatedNic, World};
 
+/// What a NIC has to offer so that its MPA wants this.
+#[must_use]
+pub fn offer_of(mpa: &Offer) -> weft_nic::Offer {
+    let Offer { receive_markers, crc, revision, ird, ord, negotiate_depths, ready_to_receive, extensions, .. } = *mpa;
+    let max_private_data = mpa.max_private_data;
+    let markers = receive_markers;
+    let mpa =
+        weft_nic::MpaOffer { crc, markers, revision, negotiate_depths, ready_to_receive, extensions, max_private_data };
+    weft_nic::Offer { ird, ord, mpa }
+}
+
 /// How long the raw peer waits in virtual time.
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -46,11 +46,11 @@ pub fn run_sequence(bytes: &[u8]) -> Result<SequenceReport, String> {
     let bit = |n: u8| switches >> n & 1 == 1;
     let world = World::new(u64::from(script.word()), behaviour);
     let mut options = PairOptions { depth: 1 + u32::from(script.byte() % 16), ..PairOptions::default() };
-    options.active.receive_markers = bit(0).then_some(MarkerSpacing::Standard);
-    options.passive.receive_markers = bit(1).then_some(MarkerSpacing::TwoKilobytes);
-    options.active.crc = bit(2);
-    options.passive.crc = bit(2);
-    options.passive.extensions.atomics_and_immediates = bit(3);
+    options.active.mpa.markers = bit(0).then_some(MarkerSpacing::Standard);
+    options.passive.mpa.markers = bit(1).then_some(MarkerSpacing::TwoKilobytes);
+    options.active.mpa.crc = bit(2);
+    options.passive.mpa.crc = bit(2);
+    options.passive.mpa.extensions.atomics_and_immediates = bit(3);
     options.settings.verify = if bit(4) { weft_nic::Verify::BeforePlace } else { weft_nic::Verify::LargeInPlace };
     options.settings.direct_threshold = if bit(5) { 500 } else { 32 * 1024 };
     let splits = script.byte();

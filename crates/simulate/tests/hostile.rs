@@ -12,7 +12,7 @@ use weft_nic::{
     CompletionQueue, ConnectionError, Listener, QueuePair, QueuePairAttributes, Settings, Split, State, Verify,
 };
 use weft_rdmap::{ReceiveRequest, Status, StreamError, Violation};
-use weft_simulate::{Behaviour, RawPeer, SimulatedNic, World, with_split};
+use weft_simulate::{Behaviour, RawPeer, SimulatedNic, World, offer_of, with_split};
 use weft_wire::ddp::{Header, Target};
 use weft_wire::rdmap::{Control, Opcode};
 use weft_wire::terminate::TerminateCode;
@@ -55,7 +55,7 @@ impl Victim {
             let sink = Gather::from(Slice { region: inbox.id(), offset: id * 100, length: 100 });
             nic.post_receive(&queue_pair, ReceiveRequest { id, sink }).unwrap();
         }
-        let listener = nic.listen(SocketAddr::from(([127, 0, 0, 1], 0)), 4, offer).unwrap();
+        let listener = nic.listen(SocketAddr::from(([127, 0, 0, 1], 0)), 4, offer_of(&offer)).unwrap();
         Self { world, nic, completions, queue_pair, listener, window, inbox }
     }
 

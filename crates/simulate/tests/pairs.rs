@@ -1,7 +1,7 @@
 //! Pairs of real NICs in virtual time. A failure names its seed.
 
-use weft_mpa::{Extensions, MarkerSpacing, Offer};
-use weft_nic::{Settings, Split, Verify};
+use weft_mpa::MarkerSpacing;
+use weft_nic::{Offer, Settings, Split, Verify};
 use weft_simulate::{Behaviour, Break, Scenario};
 
 const VERIFY: [Verify; 2] = [Verify::BeforePlace, Verify::LargeInPlace];
@@ -11,11 +11,11 @@ fn varied(seed: u64) -> Scenario {
     let mut scenario = Scenario::new(seed);
     let bit = |n: u64| seed >> n & 1 == 1;
     let spacing = |n: u64| MarkerSpacing::ALL[(seed / n % 3) as usize];
-    scenario.options.active.receive_markers = bit(0).then_some(spacing(64));
-    scenario.options.passive.receive_markers = bit(1).then_some(spacing(192));
-    scenario.options.active.crc = bit(2);
-    scenario.options.passive.crc = bit(3);
-    scenario.options.active.extensions.large_fpdus = bit(4);
+    scenario.options.active.mpa.markers = bit(0).then_some(spacing(64));
+    scenario.options.passive.mpa.markers = bit(1).then_some(spacing(192));
+    scenario.options.active.mpa.crc = bit(2);
+    scenario.options.passive.mpa.crc = bit(3);
+    scenario.options.active.mpa.extensions.large_fpdus = bit(4);
     scenario.options.settings.verify = VERIFY[usize::from(!seed.is_multiple_of(3))];
     scenario.options.settings.direct_threshold = if bit(5) { 2000 } else { 32 * 1024 };
     scenario.options.depth = if bit(6) { 64 } else { 5 };
@@ -68,7 +68,7 @@ fn every_request_ends_exactly_once_when_the_stream_breaks_anywhere() {
 fn every_request_ends_exactly_once_when_bytes_are_damaged() {
     for seed in 3000..3200 {
         let mut scenario = varied(seed);
-        scenario.options.active.crc = true;
+        scenario.options.active.mpa.crc = true;
         scenario.survives = false;
         scenario.behaviour.damage_one_in = 20_000;
         scenario.behaviour.break_after = Some(3_000_000);
@@ -96,7 +96,7 @@ fn the_checker_is_not_blind() {
 #[test]
 fn a_plain_peer_is_never_sent_extensions() {
     let mut scenario = Scenario::new(11);
-    scenario.options.passive = Offer { extensions: Extensions::none(), ..Offer::default() };
+    scenario.options.passive = Offer::default();
     scenario.options.settings = Settings::default();
     // The scenario posts atomics, which are refused; so it never comes to its end.
     let error = scenario.run().unwrap_err();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use common::{Kind, PATIENCE, Pair, each_kind};
 use weft::verbs::{
     ConnectOptions, ConnectionError, Context, Error, ListenOptions, PortError, Progress, QueuePair, QueuePairOptions,
-    ReadyKinds, Settings, StartFailure, State, WorkRequest,
+    ReadyKinds, Settings, StartError, StartReason, State, WorkRequest,
 };
 
 fn queue_pair(context: &Context) -> QueuePair {
@@ -27,7 +27,8 @@ fn private_data_reaches_both_applications() {
         let (active, passive) = (queue_pair(&context), queue_pair(&context));
         let listener = context.listen(kind.any(), &ListenOptions::default()).unwrap();
         assert_eq!(active.state(), State::Idle);
-        let options = ConnectOptions { private_data: b"may I?".to_vec(), ird: 3, ord: 4, ..ConnectOptions::default() };
+        let mut options = ConnectOptions { private_data: b"may I?".to_vec(), ..ConnectOptions::default() };
+        (options.offer.ird, options.offer.ord) = (3, 4);
         active.start_connect(listener.local_address(), &options).unwrap();
         assert_eq!(active.state(), State::Connecting);
         let incoming = listener.accept(PATIENCE).unwrap();
@@ -38,7 +39,7 @@ fn private_data_reaches_both_applications() {
         incoming.accept_with_depths(&passive, b"you may", 2, 1).unwrap();
         let info = active.wait_connected(PATIENCE).unwrap();
         assert_eq!((info.private_data.as_slice(), info.peer_ird, info.peer_ord), (&b"you may"[..], 2, 1));
-        assert!(info.ord == 2 && info.crc && info.extensions.atomics_and_immediates, "{info:?}");
+        assert!(info.ord == 2 && info.mpa().unwrap().crc && info.atomics_and_immediates, "{info:?}");
         assert_eq!(info.remote, listener.local_address());
         assert_eq!((active.state(), passive.state()), (State::Ready, State::Ready));
         // Each can be connected once.
@@ -56,8 +57,11 @@ fn a_rejection_comes_with_private_data() {
         active.start_connect(listener.local_address(), &ConnectOptions::default()).unwrap();
         listener.accept(PATIENCE).unwrap().reject(b"not today").unwrap();
         match active.wait_connected(PATIENCE) {
-            Err(Error::Connection(ConnectionError::Start(StartFailure::Rejected(rejection)))) => {
-                assert_eq!(*rejection.private_data, *b"not today");
+            Err(Error::Connection(ConnectionError::Start(StartError {
+                reason: StartReason::Rejected { private_data },
+                ..
+            }))) => {
+                assert_eq!(*private_data, *b"not today");
             }
             other => panic!("{other:?}"),
         }
@@ -75,7 +79,7 @@ fn an_incoming_connection_that_is_dropped_is_rejected() {
         drop(listener.accept(PATIENCE).unwrap());
         let failed = active.wait_connected(PATIENCE);
         assert!(
-            matches!(failed, Err(Error::Connection(ConnectionError::Start(StartFailure::Rejected(_))))),
+            matches!(&failed, Err(Error::Connection(ConnectionError::Start(error))) if rejects(error)),
             "{failed:?}"
         );
     });
@@ -95,6 +99,11 @@ fn nobody_listens() {
         };
         assert_eq!(remote.ip(), kind.address);
     });
+}
+
+/// Whether the peer does not want the connection.
+fn rejects(error: &StartError) -> bool {
+    matches!(error.reason, StartReason::Rejected { .. })
 }
 
 fn patient() -> ConnectOptions {
@@ -129,7 +138,10 @@ fn a_server_that_speaks_something_else() {
             let _ = stream.write_all(b"SSH-2.0-SomethingElse_1.0\r\n and more, and more, and more\r\n");
             read_out(&mut stream);
         });
-        assert!(matches!(failed, Error::Connection(ConnectionError::Start(StartFailure::Malformed(_)))), "{failed:?}");
+        assert!(
+            matches!(&failed, Error::Connection(ConnectionError::Start(error)) if error.reason == StartReason::Malformed),
+            "{failed:?}"
+        );
     });
 }
 
@@ -155,7 +167,8 @@ fn a_server_that_closes_at_once() {
             stream.shutdown(std::net::Shutdown::Write).unwrap();
             read_out(&mut stream);
         });
-        assert_eq!(failed, Error::Connection(ConnectionError::Start(StartFailure::ClosedEarly)));
+        let early = |error: &StartError| error.reason == StartReason::ClosedEarly;
+        assert!(matches!(&failed, Error::Connection(ConnectionError::Start(error)) if early(error)), "{failed:?}");
     });
 }
 
@@ -303,7 +316,8 @@ fn a_peer_that_left_before_it_was_accepted() {
 #[test]
 fn the_passive_side_may_speak_first_when_that_was_agreed() {
     each_kind(|kind| {
-        let connect = ConnectOptions { ready_to_receive: Some(ReadyKinds::all()), ..ConnectOptions::default() };
+        let mut connect = ConnectOptions::default();
+        connect.offer.mpa.ready_to_receive = Some(ReadyKinds::all());
         let pair = Pair::with(kind.context(), kind, &connect, &ListenOptions::default());
         let inbox = pair.empty(5);
         pair.active.queue_pair.post_receive(1, &[inbox.slice(..).unwrap()]).unwrap();

@@ -250,8 +250,9 @@ fn requests_that_are_wrong_are_refused_by_name() {
 #[test]
 fn what_was_not_agreed_is_refused() {
     each_kind(|kind| {
-        let mut connect = ConnectOptions { ord: 0, ..ConnectOptions::default() };
-        connect.extensions.atomics_and_immediates = false;
+        let mut connect = ConnectOptions::default();
+        connect.offer.ord = 0;
+        connect.offer.mpa.extensions.atomics_and_immediates = false;
         let pair = Pair::with(kind.context(), kind, &connect, &ListenOptions::default());
         let memory = pair.empty(8);
         let slice = memory.slice(..).unwrap();

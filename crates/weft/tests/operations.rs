@@ -64,10 +64,13 @@ fn frames_carry_the_same(kind: common::Kind) {
     for verify in [Verify::BeforePlace, Verify::LargeInPlace] {
         for (crc, markers, large) in (0..16).map(|bits| (bits & 1 != 0, MARKERS[bits >> 1 & 3], bits & 8 != 0)) {
             let context = weft::verbs::Context::with_settings(Settings { verify, ..kind.settings() }).unwrap();
-            let mut connect = ConnectOptions { crc, markers, ..ConnectOptions::default() };
-            connect.extensions.large_fpdus = large;
-            let pair = Pair::with(context, kind, &connect, &ListenOptions { crc, ..ListenOptions::default() });
-            let info = pair.active.queue_pair.info().unwrap();
+            let mut connect = ConnectOptions::default();
+            (connect.offer.mpa.crc, connect.offer.mpa.markers) = (crc, markers);
+            connect.offer.mpa.extensions.large_fpdus = large;
+            let mut listen = ListenOptions::default();
+            listen.offer.mpa.crc = crc;
+            let pair = Pair::with(context, kind, &connect, &listen);
+            let info = *pair.active.queue_pair.info().unwrap().mpa().unwrap();
             assert_eq!((info.crc, info.receive_markers, info.extensions.large_fpdus), (crc, markers, large));
             for size in [10, 5000, 100_001] {
                 let (from, to, window) = (pair.filled(size), pair.empty(size), pair.empty(size));
@@ -124,7 +127,7 @@ fn memory_may_change_while_it_is_read() {
             (common::End::new(&reader, &reading, &options), common::End::new(&owner, &owning, &options));
         let listener = owner.listen(kind.any(), &ListenOptions::default()).unwrap();
         let mut connect = ConnectOptions::default();
-        connect.extensions.large_fpdus = large_fpdus;
+        connect.offer.mpa.extensions.large_fpdus = large_fpdus;
         active.queue_pair.start_connect(listener.local_address(), &connect).unwrap();
         let incoming = listener.accept(common::PATIENCE).unwrap();
         incoming.accept(&passive.queue_pair, &[]).unwrap();
@@ -291,7 +294,8 @@ fn what_a_peer_may_not_touch_it_cannot() {
 #[test]
 fn many_reads_share_the_depth_that_was_agreed() {
     each_kind(|kind| {
-        let connect = ConnectOptions { ord: 2, ..ConnectOptions::default() };
+        let mut connect = ConnectOptions::default();
+        connect.offer.ord = 2;
         let pair = Pair::with(kind.context(), kind, &connect, &ListenOptions::default());
         assert_eq!(pair.active.queue_pair.info().unwrap().ord, 2);
         let (window, back) = (pair.filled(64 * 100), pair.empty(64 * 100));

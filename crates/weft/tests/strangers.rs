@@ -14,8 +14,8 @@ use weft::endpoint::{
     TransferPost,
 };
 use weft::verbs::{
-    CompletionQueue, ConnectOptions, ConnectionError, ConnectionInfo, Context, Error, Extensions, ListenOptions,
-    Progress, ProtectionDomain, QueuePair, QueuePairOptions, ReadyKind, ReadyKinds, Settings, Split, StartFailure,
+    CompletionQueue, ConnectOptions, ConnectionError, ConnectionInfo, Context, Error, ListenOptions, Progress,
+    ProtectionDomain, QueuePair, QueuePairOptions, ReadyKind, ReadyKinds, Settings, Split, StartError, StartReason,
 };
 use weft_wire::message::{Confirmation, Hello, MAX_HELLO_LENGTH, Refusal};
 
@@ -86,12 +86,8 @@ impl Stranger {
         let mut private_data = vec![0; MAX_HELLO_LENGTH];
         let length = hello.emit(&mut private_data);
         private_data.truncate(length);
-        let options = ConnectOptions {
-            private_data,
-            ready_to_receive: Some(ReadyKinds::only(ReadyKind::Write)),
-            extensions: Extensions::all(),
-            ..ConnectOptions::default()
-        };
+        let mut options = ConnectOptions { private_data, ..ConnectOptions::default() };
+        options.offer.mpa.ready_to_receive = Some(ReadyKinds::only(ReadyKind::Write));
         self.queue_pair.start_connect(to.endpoint.address().ways[0], &options).unwrap();
     }
 
@@ -99,9 +95,10 @@ impl Stranger {
     fn answer(&self) -> Result<Arc<ConnectionInfo>, Refusal> {
         match self.queue_pair.wait_connected(PATIENCE) {
             Ok(info) => Ok(info),
-            Err(Error::Connection(ConnectionError::Start(StartFailure::Rejected(rejection)))) => {
-                Err(Refusal::parse(&rejection.private_data).expect("a refusal"))
-            }
+            Err(Error::Connection(ConnectionError::Start(StartError {
+                reason: StartReason::Rejected { private_data },
+                ..
+            }))) => Err(Refusal::parse(&private_data).expect("a refusal")),
             Err(error) => panic!("{error}"),
         }
     }

@@ -77,8 +77,10 @@ fn the_data_path_allocates_nothing_once_it_is_warm() {
             (Verify::BeforePlace, Some(MarkerSpacing::Standard)),
         ] {
             let context = Context::with_settings(Settings { verify, ..kind.settings() }).unwrap();
-            let connect = ConnectOptions { markers, ..ConnectOptions::default() };
-            let listen = ListenOptions { markers, ..ListenOptions::default() };
+            let mut connect = ConnectOptions::default();
+            connect.offer.mpa.markers = markers;
+            let mut listen = ListenOptions::default();
+            listen.offer.mpa.markers = markers;
             let work = Work::new(Pair::with(context, kind, &connect, &listen));
             for size in SIZES {
                 let mut batch = Vec::with_capacity(64);

@@ -33,7 +33,7 @@ impl Report {
             what: source.name().to_owned(),
             bytes: source.length(),
             remote: info.as_ref().map(|info| info.remote.to_string()).unwrap_or_default(),
-            crc: info.is_some_and(|info| info.crc),
+            crc: info.is_some_and(|info| info.mpa().is_some_and(|mpa| mpa.crc)),
             peer_id,
             moved: None,
             measured: Measured::default(),

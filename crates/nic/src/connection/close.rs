@@ -5,7 +5,7 @@ use weft_rdmap::Closed;
 use super::completion::has_ended;
 use super::{Connection, Context, Outcome, Phase};
 use crate::error::ConnectionError;
-use crate::lower::{Carrier, Drained, Lower, StartFailure};
+use crate::lower::{Carrier, Drained, Lower};
 
 /// Why a connection is taken down from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl<N: Carrier> Connection<N> {
                 let (remote, is_connected) = (self.lower.remote_address(), !self.lower.is_connecting());
                 self.fail_start(ConnectionError::NoAnswer { remote, waited_for, is_connected }, cx)
             }
-            Phase::Start(None) => self.fail_start(ConnectionError::Start(StartFailure::TimedOut { waited_for }), cx),
+            Phase::Start(None) => self.fail_start(ConnectionError::Start(N::Lower::timed_out(waited_for)), cx),
             Phase::Running(_) => self.expire_running(cx),
             Phase::Draining => {
                 self.lower.abort();

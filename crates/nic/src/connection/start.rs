@@ -8,7 +8,8 @@ use weft_rdmap::{Stream, StreamConfig};
 
 use super::{Connection, Context, Outcome, Phase, Running};
 use crate::error::{ConnectionError, Error};
-use crate::lower::{Carrier, Drained, Lower, Offer, StartStep, Terms, Undecided};
+use crate::lower::{Carrier, Drained, Lower, StartStep, Terms, Undecided};
+use crate::offer::Offer;
 use crate::queues::queue_pair::QueuePair;
 use crate::settings::Settings;
 

@@ -14,7 +14,8 @@ use crate::connection::{Connection, Context, Ending, Outcome, within_limits};
 use crate::engine::listening::{Listening, PAUSE, RequestKey, Waiting, Yielding};
 use crate::error::Error;
 use crate::ids::ConnectionHandle;
-use crate::lower::{Carrier, Lower, Offer, Route};
+use crate::lower::{Carrier, Lower, Route};
+use crate::offer::Offer;
 use crate::queues::queue_pair::QueuePair;
 
 impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {

@@ -11,7 +11,7 @@ use weft_base::Time;
 use weft_lock::{Mutex, Rank};
 
 use crate::error::Error;
-use crate::lower::{Offer, RequestInfo};
+use crate::offer::{Offer, RequestInfo};
 use crate::queues::event_count::EventCount;
 
 /// An incoming connection that waits to be accepted or rejected.
@@ -187,7 +187,14 @@ mod tests {
 
     fn info() -> RequestInfo {
         let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
-        RequestInfo { remote: nowhere, local: nowhere, revision: 2, peer_ird: 0, peer_ord: 0, private_data: Vec::new() }
+        RequestInfo {
+            remote: nowhere,
+            local: nowhere,
+            mpa_revision: Some(2),
+            peer_ird: 0,
+            peer_ord: 0,
+            private_data: Vec::new(),
+        }
     }
 
     #[test]

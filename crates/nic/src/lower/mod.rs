@@ -11,13 +11,13 @@
 pub(crate) mod mpa;
 
 use core::ops::{Deref, DerefMut};
+use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weft_base::{Interest, Network, PortError, PortOptions, Random, Time, Token};
 use weft_lock::{Mutex, MutexGuard};
 use weft_memory::Registry;
-pub use weft_mpa::{Offer, Rejection, StartFailure, StartMisuse};
 use weft_rdmap::{Arrival, Placement, Stream, StreamConfig, Violation};
 use weft_wire::terminate::TerminateCode;
 
@@ -25,7 +25,8 @@ use crate::counters::Counters;
 use crate::error::ConnectionError;
 use crate::lower::mpa::Mpa;
 use crate::lower::mpa::staging::Pool;
-use crate::queues::queue_pair::{ConnectionInfo, QueuePair};
+use crate::offer::{ConnectionInfo, Offer, RequestInfo, StartError, StartMisuse};
+use crate::queues::queue_pair::QueuePair;
 use crate::settings::Settings;
 
 /// What a lower layer may use while it is driven.
@@ -50,23 +51,6 @@ pub struct Route {
     pub local: Option<SocketAddr>,
     /// The peer's address.
     pub remote: SocketAddr,
-}
-
-/// What an incoming connection says of itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestInfo {
-    /// Who asks.
-    pub remote: SocketAddr,
-    /// The address that was asked.
-    pub local: SocketAddr,
-    /// MPA revision.
-    pub revision: u8,
-    /// The peer's IRD, [`weft_mpa::startup::NOT_NEGOTIATED`] when it does not say (revisions 0 and 1).
-    pub peer_ird: u16,
-    /// The peer's ORD.
-    pub peer_ord: u16,
-    /// The peer application's private data.
-    pub private_data: Vec<u8>,
 }
 
 /// What a set-up has agreed on.
@@ -230,6 +214,9 @@ pub trait Lower<N: Network>: Sized {
 
     /// A connection that a peer has begun.
     fn respond(port: N::Port, offer: Offer) -> Self;
+
+    /// The peer has not said what is due within this time.
+    fn timed_out(waited_for: Duration) -> StartError;
 
     /// Goes on with the set-up.
     ///

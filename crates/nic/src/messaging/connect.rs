@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 
 use weft_base::{Clock, PeerId, Stag, Time};
 use weft_message::{Decision, Settings as MessageSettings, Standing, Terms, TieBreak};
-use weft_mpa::{Extensions, ReadyKind, ReadyKinds};
 use weft_rdmap::{Operation, Payload, RemoteTarget, SendRequest};
 use weft_wire::message::{Hello, HelloError, Refusal};
 
@@ -21,8 +20,10 @@ use crate::error::{ConnectionError, Error};
 use crate::ids::LinkKey;
 use crate::ids::State;
 use crate::lower::Route;
-use crate::lower::{Carrier, Lower as _, Offer, RequestInfo, StartFailure};
-use crate::queues::queue_pair::ConnectionInfo;
+use crate::lower::{Carrier, Lower as _};
+use crate::offer::{
+    ConnectionInfo, Extensions, MpaOffer, Offer, ReadyKind, ReadyKinds, RequestInfo, StartError, StartReason,
+};
 use crate::settings::Settings;
 
 /// Reads and atomics of a peer that are answered at a time, and own ones under way.
@@ -33,9 +34,11 @@ pub(crate) fn offer(settings: &Settings) -> Offer {
     let offer = Offer {
         ird: READ_DEPTH,
         ord: READ_DEPTH,
-        ready_to_receive: Some(ReadyKinds::only(ReadyKind::Write)),
-        extensions: Extensions::all(),
-        ..Offer::default()
+        mpa: MpaOffer {
+            ready_to_receive: Some(ReadyKinds::only(ReadyKind::Write)),
+            extensions: Extensions::all(),
+            ..MpaOffer::default()
+        },
     };
     within_limits(&offer, settings)
 }
@@ -303,7 +306,9 @@ impl Core {
             *waited_for = self.time_for_a_way(peer);
         }
         let refusal = match &error {
-            ConnectionError::Start(StartFailure::Rejected(rejection)) => Some(Refusal::parse(&rejection.private_data)),
+            ConnectionError::Start(StartError { reason: StartReason::Rejected { private_data }, .. }) => {
+                Some(Refusal::parse(private_data))
+            }
             _ => None,
         };
         let failure = match refusal {

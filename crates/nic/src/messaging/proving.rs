@@ -17,8 +17,9 @@ use crate::connection::Ending;
 use crate::engine::listening::RequestKey;
 use crate::error::ConnectionError;
 use crate::ids::LinkKey;
-use crate::lower::{Carrier, RequestInfo};
-use crate::queues::queue_pair::ConnectionInfo;
+use crate::lower::Carrier;
+use crate::offer::ConnectionInfo;
+use crate::offer::RequestInfo;
 
 /// The most callers that have been answered and have yet to prove something. Further ones wait to be answered; they
 /// take the places of those that have said nothing for an

@@ -3,53 +3,21 @@
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weft_base::{DomainId, passes_end};
 use weft_lock::{Mutex, Rank};
 use weft_memory::{LocalRight, Registry};
-use weft_mpa::{Extensions, MarkerSpacing, Role};
 use weft_rdmap::{Completion, CompletionKind, Operation, ReceiveRequest, SendRequest, Status, Stream};
 
 use crate::error::{ConnectionError, PostError};
 use crate::ids::ConnectionHandle;
 use crate::ids::State;
 use crate::ids::UpperId;
+use crate::offer::ConnectionInfo;
 use crate::queues::completion_queue::{CompletionQueue, QueuePairNumber, WorkCompletion};
 use crate::queues::event_count::EventCount;
 use crate::queues::receive_queue::ReceiveQueue;
-
-/// What the two ends of a connection have agreed on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConnectionInfo {
-    /// Who began.
-    pub role: Role,
-    /// This end.
-    pub local: SocketAddr,
-    /// The other end.
-    pub remote: SocketAddr,
-    /// MPA revision.
-    pub revision: u8,
-    /// Frames carry CRCs.
-    pub crc: bool,
-    /// Markers in what this end sends, so far apart.
-    pub send_markers: Option<MarkerSpacing>,
-    /// Markers in what this end receives, so far apart.
-    pub receive_markers: Option<MarkerSpacing>,
-    /// Reads and atomics that this end answers at a time.
-    pub ird: u16,
-    /// Reads and atomics that this end has under way at a time.
-    pub ord: u16,
-    /// The IRD as the peer stated it.
-    pub peer_ird: u16,
-    /// The ORD as the peer stated it.
-    pub peer_ord: u16,
-    /// What only two Weft peers do.
-    pub extensions: Extensions,
-    /// The peer application's private data.
-    pub private_data: Vec<u8>,
-}
 
 /// What a queue pair is made of.
 #[derive(Clone, Debug)]
@@ -328,7 +296,7 @@ impl QueuePair {
 
     pub(crate) fn establish(&self, info: ConnectionInfo) {
         let mut agreed = 0;
-        if info.extensions.atomics_and_immediates {
+        if info.atomics_and_immediates {
             agreed |= AGREED_EXTENSIONS;
         }
         if info.ord > 0 {

@@ -5,8 +5,8 @@ use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use weft_mpa::{Extensions, MarkerSpacing, Offer, ReadyKinds};
-use weft_nic::{Error, Listener as NicListener, RequestInfo, RequestKey};
+use weft_nic::offer::{Extensions, ReadyKinds};
+use weft_nic::{Error, Listener as NicListener, MpaOffer, Offer, RequestInfo, RequestKey};
 
 use super::context::Opened;
 use super::queue_pair::QueuePair;
@@ -20,52 +20,14 @@ pub struct ConnectOptions {
     pub private_data: Vec<u8>,
     /// How long [`QueuePair::connect`] waits. `None`: as long as the NIC's settings give a start-up.
     pub timeout: Option<Duration>,
-    /// CRCs on every frame. They are used when either side wants them.
-    pub crc: bool,
-    /// Ask the peer for markers in what it sends (RFC 5044 section 4.3). Linux siw rejects that. Other spacings than the standard's 512 bytes come
-    /// about only with a peer that is Weft too and agrees to [`Extensions::marker_spacing`]; any other peer is asked for the standard's.
-    pub markers: Option<MarkerSpacing>,
-    /// MPA revision: 2 (RFC 6581), 1 (RFC 5044) or 0.
-    pub revision: u8,
-    /// Reads and atomics of the peer that are answered at a time.
-    pub ird: u16,
-    /// Reads and atomics to have under way at a time.
-    pub ord: u16,
-    /// Peer-to-peer (RFC 6581): open with a message of one of these kinds, so that the passive side may send first.
-    pub ready_to_receive: Option<ReadyKinds>,
-    /// What to do beyond the standard with a peer that is Weft too. To offer this, 12 bytes are added at the end of the private data.
-    pub extensions: Extensions,
+    /// What to agree on with the peer. By default 16 reads each way; over MPA CRCs, and all that only two Weft peers do.
+    pub offer: Offer,
 }
 
 impl Default for ConnectOptions {
     fn default() -> Self {
-        Self {
-            local: None,
-            private_data: Vec::new(),
-            timeout: None,
-            crc: true,
-            markers: None,
-            revision: 2,
-            ird: 16,
-            ord: 16,
-            ready_to_receive: None,
-            extensions: Extensions::all(),
-        }
-    }
-}
-
-impl ConnectOptions {
-    pub(super) fn offer(&self) -> Offer {
-        Offer {
-            receive_markers: self.markers,
-            crc: self.crc,
-            revision: self.revision,
-            ird: self.ird,
-            ord: self.ord,
-            ready_to_receive: self.ready_to_receive,
-            extensions: self.extensions,
-            ..Offer::default()
-        }
+        let mpa = MpaOffer { extensions: Extensions::all(), ..MpaOffer::default() };
+        Self { local: None, private_data: Vec::new(), timeout: None, offer: Offer { mpa, ..Offer::default() } }
     }
 }
 
@@ -74,49 +36,16 @@ impl ConnectOptions {
 pub struct ListenOptions {
     /// Connections that may wait to be accepted; further ones wait in the operating system.
     pub backlog: u32,
-    /// CRCs on every frame. They are used when either side wants them.
-    pub crc: bool,
-    /// Ask peers for markers in what they send, so far apart as [`ConnectOptions::markers`] says.
-    pub markers: Option<MarkerSpacing>,
-    /// The highest MPA revision to answer.
-    pub revision: u8,
-    /// Reads and atomics of a peer that are answered at a time.
-    pub ird: u16,
-    /// Reads and atomics to have under way at a time.
-    pub ord: u16,
-    /// Peer-to-peer (RFC 6581): the kinds of opening message that are taken. `None`: peers that ask for it are rejected.
-    pub ready_to_receive: Option<ReadyKinds>,
-    /// What to do beyond the standard with peers that are Weft too.
-    pub extensions: Extensions,
+    /// What to agree on with peers. By default 16 reads each way; over MPA CRCs, peer-to-peer of any kind, and all that
+    /// only two Weft peers do.
+    pub offer: Offer,
 }
 
 impl Default for ListenOptions {
     fn default() -> Self {
-        Self {
-            backlog: 128,
-            crc: true,
-            markers: None,
-            revision: 2,
-            ird: 16,
-            ord: 16,
-            ready_to_receive: Some(ReadyKinds::all()),
-            extensions: Extensions::all(),
-        }
-    }
-}
-
-impl ListenOptions {
-    pub(super) fn offer(&self) -> Offer {
-        Offer {
-            receive_markers: self.markers,
-            crc: self.crc,
-            revision: self.revision,
-            ird: self.ird,
-            ord: self.ord,
-            ready_to_receive: self.ready_to_receive,
-            extensions: self.extensions,
-            ..Offer::default()
-        }
+        let ready_to_receive = Some(ReadyKinds::all());
+        let mpa = MpaOffer { extensions: Extensions::all(), ready_to_receive, ..MpaOffer::default() };
+        Self { backlog: 128, offer: Offer { mpa, ..Offer::default() } }
     }
 }
 

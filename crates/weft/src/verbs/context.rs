@@ -112,7 +112,7 @@ impl Context {
     /// # Errors
     /// The address can't be used, or a limit is reached.
     pub fn listen(&self, address: SocketAddr, options: &ListenOptions) -> Result<Listener, Error> {
-        let listener = self.nic().listen(address, options.backlog, options.offer())?;
+        let listener = self.nic().listen(address, options.backlog, options.offer)?;
         Ok(Listener::new(Arc::clone(&self.opened), listener))
     }
 

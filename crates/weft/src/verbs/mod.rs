@@ -46,7 +46,10 @@ pub use memory_region::{MemoryRegion, RemoteMemory};
 pub use queue_pair::{QueuePair, QueuePairOptions, SharedReceiveQueue};
 pub use weft_base::{MAX_GATHER, PortError, Slice, Stag, Waker};
 pub use weft_memory::{Access, MemoryError};
-pub use weft_mpa::{Extensions, MarkerSpacing, ReadyKind, ReadyKinds, StartFailure, StartMisuse};
+pub use weft_nic::offer::{
+    Extensions, LowerInfo, LowerStartError, MarkerSpacing, MpaInfo, MpaOffer, MpaStartError, MpaStartMisuse, Offer,
+    ReadyKind, ReadyKinds, StartError, StartMisuse, StartReason,
+};
 pub use weft_nic::{
     Arm, ConnectionError, ConnectionInfo, Counters, Coupling, Error, Limits, PostError, PostFailure, Progress,
     QueuePairNumber, RequestInfo, Settings, SettingsError, Split, State, Verify, WorkCompletion,

@@ -100,7 +100,7 @@ impl QueuePair {
     /// # Errors
     /// The queue pair has been connected before, a setting is not possible, or the operating system refuses.
     pub fn start_connect(&self, remote: SocketAddr, options: &ConnectOptions) -> Result<(), Error> {
-        self.domain.nic().connect(&self.queue_pair, remote, options.local, options.offer(), &options.private_data)
+        self.domain.nic().connect(&self.queue_pair, remote, options.local, options.offer, &options.private_data)
     }
 
     /// Waits until a connection that was begun, or accepted, stands.

@@ -12,6 +12,7 @@ mod staged;
 pub(crate) mod staging;
 mod startup;
 
+use core::time::Duration;
 use std::net::SocketAddr;
 
 use weft_base::{Interest, Network, Port, PortError, PortOptions, ReceivePiece, Received, Time, Token};
@@ -26,9 +27,9 @@ use self::staging::{Pool, Staging};
 use self::startup::Start;
 use crate::error::ConnectionError;
 use crate::lower::{
-    Above, Drained, Got, Io, Lower, Offer, Passed, ReceiveError, RequestInfo, SendError, Sent, StartMisuse, StartStep,
-    StreamCell, Terms, Undecided,
+    Above, Drained, Got, Io, Lower, Passed, ReceiveError, SendError, Sent, StartStep, StreamCell, Terms, Undecided,
 };
+use crate::offer::{MpaStartError, Offer, RequestInfo, StartError, StartMisuse};
 use crate::queues::queue_pair::QueuePair;
 use crate::settings::{Settings, Split};
 
@@ -107,7 +108,7 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
     type Opening = startup::Opening;
 
     fn prepare(offer: &Offer, private_data: &[u8]) -> Result<Self::Opening, StartMisuse> {
-        Initiator::start(*offer, private_data)
+        Ok(Initiator::start(startup::mpa_offer(offer), private_data)?)
     }
 
     fn connect(
@@ -121,6 +122,10 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
 
     fn respond(port: N::Port, offer: Offer) -> Self {
         Self::new(port, Start::responding(offer))
+    }
+
+    fn timed_out(waited_for: Duration) -> StartError {
+        MpaStartError::TimedOut { waited_for }.into()
     }
 
     fn drive_start(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {

@@ -1,9 +1,7 @@
 //! MPA's start-up: who connects, who answers, and what both have agreed on.
 
 use weft_base::{DomainId, MessageNumber, Port, PortError, ReceivePiece, Received};
-use weft_mpa::{
-    Agreement, Deframer, Framer, Initiator, Offer, Request, Responder, Role, StartFailure, StartFrame, Step,
-};
+use weft_mpa::{Agreement, Deframer, Framer, Initiator, Request, Responder, Role, StartFailure, StartFrame, Step};
 use weft_rdmap::StreamConfig;
 use weft_wire::ddp;
 use weft_wire::rdmap::{Control, Opcode, queue};
@@ -11,8 +9,8 @@ use weft_wire::terminate::Terminate;
 
 use super::{Framing, Layer, Mpa};
 use crate::error::ConnectionError;
-use crate::lower::{Drained, Io, RequestInfo, StartStep, Terms, Undecided};
-use crate::queues::queue_pair::ConnectionInfo;
+use crate::lower::{Drained, Io, StartStep, Terms, Undecided};
+use crate::offer::{ConnectionInfo, LowerInfo, LowerStartError, MpaInfo, Offer, RequestInfo};
 
 /// A start-up frame is at most 532 bytes, and nothing may follow a request before it is answered: that much is read,
 /// and a little more so that a peer that talks too early is noticed.
@@ -43,7 +41,7 @@ impl Start {
     }
 
     pub(super) fn responding(offer: Offer) -> Self {
-        Self::Responding { responder: Responder::new(offer) }
+        Self::Responding { responder: Responder::new(mpa_offer(&offer)) }
     }
 
     pub(super) fn is_connecting(&self) -> bool {
@@ -65,7 +63,7 @@ impl<P: Port> Mpa<P> {
             Ok((false, Received::Nothing)) => Ok(StartStep::Idle),
             Ok((_, Received::Bytes(_))) => self.advance(),
             // Who does not know what to make of the request may break the stream as well.
-            Ok((_, Received::End)) | Err(PortError::Reset) => Err(ConnectionError::Start(StartFailure::ClosedEarly)),
+            Ok((_, Received::End)) | Err(PortError::Reset) => Err(StartFailure::ClosedEarly.into()),
             Err(error) => Err(ConnectionError::Port(error)),
         }
     }
@@ -112,7 +110,7 @@ impl<P: Port> Mpa<P> {
                     staging.consume(consumed);
                     Ok(StartStep::Ready(self.agree(&agreement)))
                 }
-                Step::Failed(failure) => Err(ConnectionError::Start(failure)),
+                Step::Failed(failure) => Err(failure.into()),
             },
             Start::Responding { responder } => match responder.handle(staging.filled()) {
                 Step::More(responder) => {
@@ -127,7 +125,7 @@ impl<P: Port> Mpa<P> {
                     *start = Start::Deciding { request };
                     Ok(StartStep::Request)
                 }
-                Step::Failed(failure) => Err(ConnectionError::Start(failure)),
+                Step::Failed(failure) => Err(failure.into()),
             },
             Start::Deciding { .. } => Err(talked_early()),
             other => {
@@ -163,16 +161,19 @@ impl<P: Port> Mpa<P> {
             role: agreement.role,
             local: self.bytes.port.local_address().unwrap_or(remote),
             remote,
-            revision: agreement.revision,
-            crc: agreement.crc,
-            send_markers: agreement.send_markers,
-            receive_markers: agreement.receive_markers,
             ird: agreement.ird,
             ord: agreement.ord,
             peer_ird: agreement.peer_ird,
             peer_ord: agreement.peer_ord,
-            extensions: agreement.extensions,
+            atomics_and_immediates: agreement.extensions.atomics_and_immediates,
             private_data: agreement.private_data().to_vec(),
+            lower: LowerInfo::Mpa(MpaInfo {
+                revision: agreement.revision,
+                crc: agreement.crc,
+                send_markers: agreement.send_markers,
+                receive_markers: agreement.receive_markers,
+                extensions: agreement.extensions,
+            }),
         }
     }
 
@@ -184,7 +185,7 @@ impl<P: Port> Mpa<P> {
         Some(RequestInfo {
             remote,
             local: self.bytes.port.local_address().unwrap_or(remote),
-            revision: request.revision(),
+            mpa_revision: Some(request.revision()),
             peer_ird: request.peer_ird(),
             peer_ord: request.peer_ord(),
             private_data: request.private_data().to_vec(),
@@ -224,7 +225,7 @@ impl<P: Port> Mpa<P> {
             }
             Err((request, misuse)) => {
                 self.layer = Layer::Start(Start::Deciding { request });
-                Err(Undecided::Misuse(misuse))
+                Err(Undecided::Misuse(misuse.into()))
             }
         }
     }
@@ -240,7 +241,7 @@ impl<P: Port> Mpa<P> {
             }
             Err((request, misuse)) => {
                 self.layer = Layer::Start(Start::Deciding { request });
-                Err(Undecided::Misuse(misuse))
+                Err(Undecided::Misuse(misuse.into()))
             }
         }
     }
@@ -258,7 +259,10 @@ impl<P: Port> Mpa<P> {
         self.bytes.staging.clear(io.pool);
         self.layer = Layer::Draining;
         let last_words = match error {
-            ConnectionError::Start(failure) => last_words(failure),
+            ConnectionError::Start(error) => match &error.lower {
+                LowerStartError::Mpa(failure) => last_words(failure),
+                LowerStartError::Other(_) => None,
+            },
             _ => None,
         };
         match last_words {
@@ -287,9 +291,24 @@ impl<P: Port> Mpa<P> {
     }
 }
 
+/// What MPA makes of an offer.
+pub(super) fn mpa_offer(offer: &Offer) -> weft_mpa::Offer {
+    weft_mpa::Offer {
+        receive_markers: offer.mpa.markers,
+        crc: offer.mpa.crc,
+        revision: offer.mpa.revision,
+        ird: offer.ird,
+        ord: offer.ord,
+        negotiate_depths: offer.mpa.negotiate_depths,
+        ready_to_receive: offer.mpa.ready_to_receive,
+        extensions: offer.mpa.extensions,
+        max_private_data: offer.mpa.max_private_data,
+    }
+}
+
 /// Nothing may come before the reply (RFC 5044 section 7.1.2).
 fn talked_early() -> ConnectionError {
-    ConnectionError::Start(StartFailure::TalkedEarly)
+    StartFailure::TalkedEarly.into()
 }
 
 fn stream_config(agreement: &Agreement) -> StreamConfig {

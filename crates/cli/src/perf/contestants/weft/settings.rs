@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weft::verbs::{self, ConnectOptions, Extensions, ListenOptions, MarkerSpacing};
+use weft::verbs::{self, ConnectOptions, Extensions, ListenOptions, MarkerSpacing, MpaOffer, Offer};
 
 use super::super::super::job::{Job, Switch};
 use super::super::super::stack::{Fpdu, Markers, Stack, Verify};
@@ -49,26 +49,20 @@ impl Settings {
 
     /// Of the active side.
     pub(super) fn of_connection(&self) -> ConnectOptions {
-        ConnectOptions {
-            crc: self.0.crc == Switch::On,
-            markers: self.markers(),
-            extensions: self.extensions(),
-            ird: READS,
-            ord: READS,
-            ..ConnectOptions::default()
-        }
+        let usual = ConnectOptions::default();
+        ConnectOptions { offer: self.offer(usual.offer), ..usual }
     }
 
     /// Of the passive side.
     pub(super) fn of_listener(&self) -> ListenOptions {
-        ListenOptions {
-            crc: self.0.crc == Switch::On,
-            markers: self.markers(),
-            extensions: self.extensions(),
-            ird: READS,
-            ord: READS,
-            ..ListenOptions::default()
-        }
+        let usual = ListenOptions::default();
+        ListenOptions { offer: self.offer(usual.offer), ..usual }
+    }
+
+    fn offer(&self, usual: Offer) -> Offer {
+        let crc = self.0.crc == Switch::On;
+        let mpa = MpaOffer { crc, markers: self.markers(), extensions: self.extensions(), ..usual.mpa };
+        Offer { ird: READS, ord: READS, mpa }
     }
 
     fn markers(&self) -> Option<MarkerSpacing> {
@@ -111,8 +105,8 @@ mod tests {
 
     #[test]
     fn markers_are_as_far_apart_as_told() {
-        assert_eq!(settings("markers=1K").unwrap().of_connection().markers, Some(MarkerSpacing::Kilobyte));
-        assert_eq!(settings("markers=on").unwrap().of_listener().markers, Some(MarkerSpacing::Standard));
-        assert_eq!(settings("crc=off").unwrap().of_listener().markers, None);
+        assert_eq!(settings("markers=1K").unwrap().of_connection().offer.mpa.markers, Some(MarkerSpacing::Kilobyte));
+        assert_eq!(settings("markers=on").unwrap().of_listener().offer.mpa.markers, Some(MarkerSpacing::Standard));
+        assert_eq!(settings("crc=off").unwrap().of_listener().offer.mpa.markers, None);
     }
 }
