@@ -42,6 +42,24 @@ impl fmt::Display for Stag {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(pub u64);
 
-/// A peer of a message endpoint, numbered by that endpoint as they become known. It never goes on the wire.
+/// A peer of a message endpoint, numbered by that endpoint as they become known. It never goes on the wire. When a peer is forgotten its place
+/// is another one's, with another number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(pub u32);
+
+impl PeerId {
+    /// How many places there can be.
+    pub const PLACES: u32 = 1 << 20;
+
+    /// Its place.
+    #[must_use]
+    pub const fn place(self) -> usize {
+        (self.0 % Self::PLACES) as usize
+    }
+
+    /// The number of who has its place after it. The same number comes again after 4096 of them.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.wrapping_add(Self::PLACES))
+    }
+}

@@ -167,7 +167,7 @@ impl<H: Host> Machine<H> {
             self.complete(&incoming, destination, host);
             return;
         }
-        let key = self.incoming.insert(incoming);
+        let key = self.note(incoming);
         self.incoming[key].body = Body::Short(self.pool.take(bytes));
         self.keep(arrival, key);
     }
@@ -189,7 +189,7 @@ impl<H: Host> Machine<H> {
         }
         let acknowledge = (delivery || reads).then_some(id);
         let body = if reads { Body::Source(Reading::new(source)) } else { Body::Asked { id } };
-        let key = self.incoming.insert(Incoming::new(arrival.peer, envelope, length, acknowledge, body));
+        let key = self.note(Incoming::new(arrival.peer, envelope, length, acknowledge, body));
         if let Some(posted) = self.matcher.find_posted(arrival.peer, envelope.tag) {
             let destination = self.assign_posted(posted, length);
             self.land(key, destination, host);
@@ -198,6 +198,12 @@ impl<H: Host> Machine<H> {
         self.keep(arrival, key);
         self.allocate(key, host);
         Ok(())
+    }
+
+    /// A message is noted, until it is forgotten.
+    pub(super) fn note(&mut self, incoming: Incoming) -> IncomingKey {
+        self.peers.at(incoming.peer).messages += 1;
+        self.incoming.insert(incoming)
     }
 
     /// Nobody waits for a message: it is kept, as far as it can be, else in place of the packet's credit.

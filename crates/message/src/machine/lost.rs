@@ -122,6 +122,18 @@ impl<H: Host> Machine<H> {
         self.release_places(had_place.into());
     }
 
+    /// Forgets a peer of which nothing is left: it is not connected, nothing is under way with it, and no message of it is kept. From then on its place is
+    /// that of [`PeerId::next`]. There must be no receive for it alone. Returns whether it is so.
+    pub fn forget_peer(&mut self, peer: PeerId) -> bool {
+        self.peers.forget(peer)
+    }
+
+    /// Whether a receive waits for messages of this peer alone. Looks at all that are posted.
+    #[must_use]
+    pub fn has_receives_for(&self, peer: PeerId) -> bool {
+        !self.matcher.posted_for(peer).is_empty()
+    }
+
     /// Something else than messages is under way with a peer, so that its connection is not idle. To be undone by [`Machine::release`].
     pub fn hold(&mut self, peer: PeerId) {
         self.peers.at(peer).under_way += 1;

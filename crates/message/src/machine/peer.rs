@@ -64,8 +64,9 @@ pub(super) struct Control {
     pub(super) has_place: bool,
 }
 
-#[derive(Default)]
 pub(super) struct Peer {
+    /// Who it is at this place.
+    pub(super) id: PeerId,
     pub(super) link: Link,
     pub(super) packet_bytes: u32,
     pub(super) data: Allowance,
@@ -88,6 +89,8 @@ pub(super) struct Peer {
     pub(super) under_way: usize,
     /// Messages of it that are on their way into our memory.
     pub(super) arriving: usize,
+    /// Messages of it that are noted here, wherever they are.
+    pub(super) messages: usize,
     /// One of them, which has begun to come in packets and goes on in the next ones.
     pub(super) streaming: Option<IncomingKey>,
     /// Bytes of messages from it that are kept beyond the budget, whether it is connected or not.
@@ -100,6 +103,38 @@ pub(super) struct Peer {
 }
 
 impl Peer {
+    fn new(id: PeerId) -> Self {
+        Self {
+            id,
+            link: Link::Apart,
+            packet_bytes: 0,
+            data: Allowance::default(),
+            control: Allowance::default(),
+            data_debt: CreditsOwed::default(),
+            control_debt: CreditsOwed::default(),
+            is_scarce: false,
+            queue: VecDeque::new(),
+            controls: VecDeque::new(),
+            calls: VecDeque::new(),
+            answering: 0,
+            answer_bytes: 0,
+            reserving: false,
+            under_way: 0,
+            arriving: 0,
+            messages: 0,
+            streaming: None,
+            beyond: 0,
+            left_behind: 0,
+            last_active: Time::ZERO,
+            flagged: false,
+        }
+    }
+
+    /// Whether nothing here has to do with it.
+    fn is_over(&self) -> bool {
+        self.link == Link::Apart && !self.is_busy() && self.messages == 0 && self.calls.is_empty() && !self.flagged
+    }
+
     pub(super) const fn is_connected(&self) -> bool {
         matches!(self.link, Link::Open | Link::Closing | Link::Agreed)
     }
@@ -158,7 +193,7 @@ impl Peer {
     }
 }
 
-/// All peers. Their numbers are small: they are indices.
+/// All peers, by their places.
 #[derive(Default)]
 pub(super) struct Peers {
     slots: Vec<Peer>,
@@ -168,23 +203,36 @@ pub(super) struct Peers {
 impl Peers {
     /// A peer, which is apart if it was never named before.
     pub(super) fn at(&mut self, peer: PeerId) -> &mut Peer {
-        let index = peer.0 as usize;
+        let index = peer.place();
         if index >= self.slots.len() {
-            self.slots.resize_with(index + 1, Peer::default);
+            let new = self.slots.len()..=index;
+            self.slots.extend(new.map(|place| Peer::new(PeerId(place as u32))));
         }
-        &mut self.slots[index]
+        let entry = &mut self.slots[index];
+        debug_assert_eq!(entry.id, peer, "a peer that was forgotten");
+        entry
     }
 
     pub(super) fn get(&self, peer: PeerId) -> Option<&Peer> {
-        self.slots.get(peer.0 as usize)
+        self.slots.get(peer.place()).filter(|entry| entry.id == peer)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (PeerId, &Peer)> {
-        (0..).map(PeerId).zip(&self.slots)
+        self.slots.iter().map(|entry| (entry.id, entry))
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (PeerId, &mut Peer)> {
-        (0..).map(PeerId).zip(&mut self.slots)
+        self.slots.iter_mut().map(|entry| (entry.id, entry))
+    }
+
+    /// Gives its place to the next, if nothing here has to do with it. Returns whether it is so.
+    pub(super) fn forget(&mut self, peer: PeerId) -> bool {
+        let entry = self.at(peer);
+        let is_over = entry.is_over();
+        if is_over {
+            *entry = Peer::new(peer.next());
+        }
+        is_over
     }
 
     /// The peer's state has changed: perhaps it can send now.

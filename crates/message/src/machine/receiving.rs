@@ -290,6 +290,7 @@ impl<H: Host> Machine<H> {
     pub(super) fn forget(&mut self, key: IncomingKey, host: &mut H) -> Option<Incoming> {
         self.stop_keeping(key);
         let mut incoming = self.incoming.remove(key)?;
+        self.peers.at(incoming.peer).messages -= 1;
         match core::mem::replace(&mut incoming.body, Body::Empty) {
             Body::Short(bytes) | Body::Partial { bytes, .. } => self.pool.give_back(bytes),
             Body::Buffer { buffer, .. } => host.free(buffer),

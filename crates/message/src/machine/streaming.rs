@@ -19,12 +19,12 @@ impl<H: Host> Machine<H> {
         host: &mut H,
     ) -> Result<(), Violation> {
         let peer = arrival.peer;
-        let entry = self.peers.at(peer);
-        if entry.streaming.is_some() {
+        if self.peers.at(peer).streaming.is_some() {
             return Err(Violation("a message begins before the one before it is whole"));
         }
         let body = Body::Partial { bytes: Vec::new(), here: 0 };
-        let key = self.incoming.insert(Incoming::new(peer, envelope, length, acknowledge, body));
+        let key = self.note(Incoming::new(peer, envelope, length, acknowledge, body));
+        let entry = self.peers.at(peer);
         entry.streaming = Some(key);
         entry.arriving += 1;
         if let Some(posted) = self.matcher.find_posted(peer, envelope.tag) {

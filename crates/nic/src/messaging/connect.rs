@@ -196,6 +196,7 @@ impl Core {
             return self.try_way(peer, 0, engine);
         }
         let attempts = Attempts(core::mem::take(&mut known.attempts));
+        self.host.peers.leave(peer);
         self.fail_all(peer, EndpointFailure::Unreachable(attempts.into()), true);
     }
 
@@ -420,9 +421,13 @@ impl Core {
         }
         let peer = match known {
             Some(known) => known,
-            None => self.host.peers.add_caller(address).map_err(|_| Refusal::Full)?,
+            None => self.add_caller(address)?,
         };
-        self.accept(request, peer, &hello, origin, engine)
+        let accepted = self.accept(request, peer, &hello, origin, engine);
+        if self.host.peers.get(peer).is_some_and(|known| known.link.is_none()) {
+            self.host.peers.leave(peer);
+        }
+        accepted
     }
 
     pub(super) fn tie_break(&self, known: Option<PeerId>, hello: &Hello, origin: Origin) -> TieBreak {
@@ -567,6 +572,7 @@ impl Core {
     /// Both sides have agreed that a connection is not needed now.
     pub(super) fn disconnect<N: Carrier, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
         let Some(key) = self.host.peers.get_mut(peer).and_then(|known| known.link.take()) else { return };
+        self.host.peers.leave(peer);
         if let Some(link) = self.links.get_mut(key.0) {
             link.phase = Phase::Ending;
             if let Some(place) = link.queue_pair.connection() {
@@ -610,6 +616,7 @@ impl Core {
             return;
         }
         known.link = None;
+        self.host.peers.leave(peer);
         let error = link.queue_pair.error();
         // Where both sides have agreed to close it nothing was under way, however it ends.
         match error.filter(|_| self.machine.is_open(peer)) {

@@ -377,6 +377,7 @@ impl Core {
 
     /// The number of the peer with this address, which is new or known.
     pub(crate) fn find_peer(&mut self, address: &Address) -> Result<PeerId, EndpointError> {
+        self.forget_some();
         self.host.peers.find_or_add(address)
     }
 
@@ -488,12 +489,12 @@ impl Core {
         if self.closing {
             return Err(EndpointError::Closed);
         }
-        if let Some(source) = post.source
-            && self.host.peers.get(source).is_none()
-        {
-            return Err(EndpointError::UnknownPeer(source));
+        let full = self.host.receives_posted >= self.settings.receive_depth as usize;
+        if let Some(source) = post.source {
+            let known = self.host.peers.get_mut(source).ok_or(EndpointError::UnknownPeer(source))?;
+            known.has_receives |= !full;
         }
-        if self.host.receives_posted >= self.settings.receive_depth as usize {
+        if full {
             return Err(EndpointError::Again);
         }
         self.host.receives_posted += 1;

@@ -8,6 +8,7 @@ mod core;
 mod ending;
 mod host;
 mod key;
+mod leaving;
 mod link;
 mod loopback;
 mod peers;
@@ -45,7 +46,8 @@ pub struct EndpointSettings {
     pub announced_depth: u32,
     /// Receives posted, at most.
     pub receive_depth: u32,
-    /// Peers known, at most.
+    /// Peers known, at most, and no more than 1 048 575. Callers that nobody has named are forgotten some time after they have left: when more than a
+    /// quarter of all have, or another one needs the place. Then their numbers mean nobody.
     pub peers: u32,
     /// How long to try to reach a peer's host, all its ways together. Its program may take longer, as long as that host answers.
     pub connect_timeout: Duration,

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
+use arrayvec::ArrayVec;
 use weft_base::PeerId;
 
 use super::request::{Address, Attempt, EndpointError, EndpointFailure};
@@ -11,14 +12,19 @@ use crate::ids::LinkKey;
 
 /// A peer.
 pub(super) struct Peer {
+    number: PeerId,
     /// As the application has named it: whoever is there, if without an id.
     pub(super) address: Address,
     /// Who it was when it was connected last; 0 before.
     pub(super) id: u64,
     /// The application has named it. Else it has called by itself, and where it is stands on its own word.
-    is_named: bool,
+    pub(super) is_named: bool,
+    /// It stands among those that have left.
+    has_left: bool,
     /// The application has asked for something with it.
     pub(super) is_asked: bool,
+    /// The application has posted a receive for it alone.
+    pub(super) has_receives: bool,
     /// Where it was when it was connected last, as its packets said; whether it had proved that it has our key.
     met: Option<(IpAddr, bool)>,
     /// This endpoint itself.
@@ -53,12 +59,15 @@ impl Peer {
         self.is_named || self.is_asked
     }
 
-    fn new(address: Address, is_self: bool) -> Self {
+    fn new(number: PeerId, address: Address, is_self: bool) -> Self {
         Self {
+            number,
             address,
             id: 0,
             is_named: true,
+            has_left: false,
             is_asked: false,
+            has_receives: false,
             met: None,
             is_self,
             link: None,
@@ -105,22 +114,36 @@ pub(super) struct Peers {
     own: u64,
     by_id: HashMap<u64, PeerId>,
     by_way: HashMap<SocketAddr, PeerId>,
+    /// Numbers for those that come next, at the places of some that were forgotten, the oldest first.
+    free: VecDeque<PeerId>,
+    /// Callers that have left, the first to leave at the front. Some may have come back.
+    left: VecDeque<PeerId>,
 }
+
+/// So large a part of all peers may be callers that have left, before the first of them are forgotten: what they have said may not have been read yet.
+const LEFT_PART: usize = 4;
 
 impl Peers {
     pub(super) fn new(own: &Address, most: u32) -> Self {
-        let mut peers =
-            Self { all: Vec::new(), most: most as usize, own: own.id, by_id: HashMap::new(), by_way: HashMap::new() };
+        let mut peers = Self {
+            all: Vec::new(),
+            most: most.min(PeerId::PLACES - 1) as usize,
+            own: own.id,
+            by_id: HashMap::new(),
+            by_way: HashMap::new(),
+            free: VecDeque::new(),
+            left: VecDeque::new(),
+        };
         peers.add(own.clone());
         peers
     }
 
     pub(super) fn get(&self, peer: PeerId) -> Option<&Peer> {
-        self.all.get(peer.0 as usize)
+        self.all.get(peer.place()).filter(|known| known.number == peer)
     }
 
     pub(super) fn get_mut(&mut self, peer: PeerId) -> Option<&mut Peer> {
-        self.all.get_mut(peer.0 as usize)
+        self.all.get_mut(peer.place()).filter(|known| known.number == peer)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Peer> {
@@ -128,7 +151,7 @@ impl Peers {
     }
 
     pub(super) fn ids(&self) -> impl Iterator<Item = PeerId> + use<> {
-        (0..self.all.len() as u32).map(PeerId)
+        self.all.iter().map(|known| known.number).collect::<Vec<_>>().into_iter()
     }
 
     /// The peer with this address, known or new. One that is known by where it is, and not by who it is, is taken for the same.
@@ -139,17 +162,24 @@ impl Peers {
         if let Some(known) = self.find(address) {
             return Ok(known);
         }
-        if self.all.len() >= self.most {
-            let limit = self.most as u64;
-            return Err(crate::error::Error::Limit { name: "peers", limit }.into());
-        }
+        self.check_room()?;
         Ok(self.add(address.clone()))
+    }
+
+    fn check_room(&self) -> Result<(), EndpointError> {
+        let limit = self.most as u64;
+        if self.is_full() { Err(crate::error::Error::Limit { name: "peers", limit }.into()) } else { Ok(()) }
+    }
+
+    /// Whether there is no room for another one.
+    pub(super) fn is_full(&self) -> bool {
+        self.free.is_empty() && self.all.len() >= self.most
     }
 
     fn find(&mut self, address: &Address) -> Option<PeerId> {
         if address.id != 0 {
             let known = *self.by_id.get(&address.id)?;
-            let peer = &mut self.all[known.0 as usize];
+            let peer = &mut self.all[known.place()];
             if !peer.is_named {
                 if peer.met.is_some_and(|(met, is_proven)| !is_proven && !has_ip(address, met)) {
                     // Somebody has called who only says so: the application knows where that peer is.
@@ -165,7 +195,7 @@ impl Peers {
             return Some(known);
         }
         let known = *address.ways.iter().find_map(|way| self.by_way.get(way))?;
-        let peer = &mut self.all[known.0 as usize];
+        let peer = &mut self.all[known.place()];
         if !peer.is_self {
             if !peer.is_named {
                 peer.is_named = true;
@@ -178,7 +208,7 @@ impl Peers {
     }
 
     fn add(&mut self, address: Address) -> PeerId {
-        let peer = PeerId(self.all.len() as u32);
+        let peer = self.free.pop_front().unwrap_or(PeerId(self.all.len() as u32));
         let is_self = address.id == self.own;
         if address.id != 0 {
             self.by_id.insert(address.id, peer);
@@ -186,8 +216,53 @@ impl Peers {
         if address.id == 0 || is_self {
             self.note_ways(&address, peer);
         }
-        self.all.push(Peer::new(address, is_self));
+        let known = Peer::new(peer, address, is_self);
+        match self.all.get_mut(peer.place()) {
+            Some(place) => *place = known,
+            None => self.all.push(known),
+        }
         peer
+    }
+
+    /// The connection to a peer is over. A caller that nobody has named may be forgotten from now on.
+    pub(super) fn leave(&mut self, peer: PeerId) {
+        let Some(known) = self.get_mut(peer) else { return };
+        if !known.is_named && !known.has_left {
+            known.has_left = true;
+            self.left.push_back(peer);
+        }
+    }
+
+    /// Whether more callers have left than are to be remembered.
+    pub(super) fn have_many_left(&self) -> bool {
+        self.left.len() > self.most / LEFT_PART
+    }
+
+    /// The caller that has left first; it is to be forgotten, or [leaves](Self::leave) again.
+    pub(super) fn next_left(&mut self) -> Option<PeerId> {
+        let peer = self.left.pop_front()?;
+        if let Some(known) = self.get_mut(peer) {
+            known.has_left = false;
+        }
+        Some(peer)
+    }
+
+    /// Forgets a caller. Its place gets another number.
+    pub(super) fn forget(&mut self, peer: PeerId) {
+        let vacant = Peer::new(peer.next(), Address { id: 0, ways: ArrayVec::new() }, false);
+        let Some(place) = self.get_mut(peer) else { return };
+        let known = core::mem::replace(place, vacant);
+        for id in [known.id, known.address.id] {
+            if self.by_id.get(&id) == Some(&peer) {
+                self.by_id.remove(&id);
+            }
+        }
+        for way in &known.address.ways {
+            if self.by_way.get(way) == Some(&peer) {
+                self.by_way.remove(way);
+            }
+        }
+        self.free.push_back(peer.next());
     }
 
     fn note_ways(&mut self, address: &Address, peer: PeerId) {
@@ -198,7 +273,7 @@ impl Peers {
 
     /// A peer is connected, and says who it is: it may be another one than before.
     pub(super) fn meet(&mut self, peer: PeerId, id: u64, remote: IpAddr, is_proven: bool) {
-        let Some(known) = self.all.get_mut(peer.0 as usize) else { return };
+        let Some(known) = self.get_mut(peer) else { return };
         known.met = Some((remote, is_proven));
         let mut address = known.address.clone();
         if !known.is_named && !is_proven {
@@ -222,7 +297,7 @@ impl Peers {
             return if self.may_be(*known, origin) { Caller::Known(*known) } else { Caller::Elsewhere };
         }
         let successor = |known: &&PeerId| {
-            let known = &self.all[known.0 as usize];
+            let known = &self.all[known.place()];
             !known.is_self && (known.address.id == 0 || known.address.ways == address.ways)
         };
         let is_from = |way: &&SocketAddr| origin.is_proven || self.is_at(&[**way], origin);
@@ -240,7 +315,7 @@ impl Peers {
 
     /// Whether this may be that peer, by where it is.
     fn may_be(&self, peer: PeerId, origin: Origin) -> bool {
-        let known = &self.all[peer.0 as usize];
+        let known = &self.all[peer.place()];
         let was_there = known.met.is_some_and(|(met, _)| is_same(met, origin.remote));
         origin.is_proven || was_there || self.is_at(&known.address.ways, origin)
     }
@@ -257,12 +332,9 @@ impl Peers {
 
     /// A peer that has called, and is new.
     pub(super) fn add_caller(&mut self, address: Address) -> Result<PeerId, EndpointError> {
-        if self.all.len() >= self.most {
-            let limit = self.most as u64;
-            return Err(crate::error::Error::Limit { name: "peers", limit }.into());
-        }
+        self.check_room()?;
         let peer = self.add(address);
-        self.all[peer.0 as usize].is_named = false;
+        self.all[peer.place()].is_named = false;
         Ok(peer)
     }
 }
@@ -379,6 +451,34 @@ mod tests {
         let four = address(4, &["10.0.0.4:5000"]);
         let fourth = call(&mut peers, &four, from("10.0.0.4"));
         assert_eq!(peers.find_or_add(&four), Ok(fourth));
+    }
+
+    #[test]
+    fn what_is_known_of_callers_stays_as_much_however_many_there_are() {
+        let mut peers = Peers::new(&address(1, &["10.0.0.1:5000"]), 1 << 16);
+        let mut last = None;
+        for number in 0..70_000u32 {
+            let (port, host) = (1024 + number % 60_000, format!("10.0.1.{}", number / 60_000));
+            let caller = address(u64::from(number) + 2, &[&format!("{host}:{port}")]);
+            let peer = call(&mut peers, &caller, from(&host));
+            assert_eq!(peers.get(peer).map(|known| known.id), Some(caller.id));
+            peers.leave(peer);
+            peers.leave(peer);
+            assert!(!peers.is_full());
+            if peers.have_many_left() {
+                let first = peers.next_left().unwrap();
+                assert!(peers.get(first).is_some());
+                peers.forget(first);
+                assert!(peers.get(first).is_none() && peers.get(first.next()).is_some_and(|place| place.id == 0));
+            }
+            last = Some((peer, caller));
+        }
+        let few = (1 << 14) + 2;
+        let tables = [peers.all.len(), peers.by_id.len(), peers.by_way.len(), peers.left.len()];
+        assert!(tables.iter().all(|length| *length <= few), "{tables:?}");
+        // Who comes back while it is remembered is the same.
+        let (peer, caller) = last.unwrap();
+        assert_eq!(call(&mut peers, &caller, from("10.0.1.1")), peer);
     }
 
     #[test]

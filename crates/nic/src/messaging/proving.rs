@@ -234,6 +234,6 @@ impl Core {
             (_, Some(known)) => self.drop_opening(known, engine),
             (_, None) => {}
         }
-        known.map_or_else(|| self.host.peers.add_caller(address.clone()).map_err(|_| Refusal::Full), Ok)
+        known.map_or_else(|| self.add_caller(address.clone()), Ok)
     }
 }

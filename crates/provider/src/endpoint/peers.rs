@@ -27,7 +27,8 @@ struct Known {
     /// Of the address vector. When that has changed, nothing here counts.
     generation: u64,
     peers: Vec<Option<PeerId>>,
-    addresses: Vec<Option<fi_addr_t>>,
+    /// By the peers' places, which may have been others' before.
+    addresses: Vec<Option<(PeerId, fi_addr_t)>>,
 }
 
 impl Peers {
@@ -64,8 +65,12 @@ impl Peers {
     fn find_address(&self, peer: PeerId) -> fi_addr_t {
         let generation = self.vector.generation();
         let found = self.endpoint.peer_address(peer).and_then(|address| self.vector.index_of(&address));
+        // Whom the application knows stays known: callers that nobody has named are forgotten some time after they have left.
+        if let Some(entry) = found.and_then(|index| self.vector.address(index)) {
+            let _ = self.endpoint.peer(&entry);
+        }
         let address = found.unwrap_or(FI_ADDR_NOTAVAIL);
-        self.learn(generation, |known| put(&mut known.addresses, peer.0 as usize, address));
+        self.learn(generation, |known| put(&mut known.addresses, peer.place(), (peer, address)));
         address
     }
 
@@ -86,7 +91,8 @@ impl Sources for Peers {
         }
         let known = self.known.read();
         if known.generation == self.vector.generation()
-            && let Some(Some(address)) = known.addresses.get(peer.0 as usize)
+            && let Some(Some((of, address))) = known.addresses.get(peer.place())
+            && *of == peer
         {
             return *address;
         }

@@ -286,6 +286,31 @@ fn a_peer_that_comes_and_goes_leaves_no_more_than_it_may() {
     }
 }
 
+/// More callers than there are places, one after the other at the same one.
+#[test]
+fn callers_that_are_forgotten_leave_nothing() {
+    let mut world = victim();
+    let mut caller = PeerId(3);
+    for number in 0..70_000 {
+        let Node { machine, host } = &mut world.nodes[1];
+        machine.handle_connected(caller, TERMS, Time::ZERO, host);
+        assert!(!machine.forget_peer(caller), "it is connected");
+        assert_eq!(feed(&mut world, caller, &packet(Class::Data, (0, 0), &[short(), request(300, &[])])), Ok(()));
+        let Node { machine, host } = &mut world.nodes[1];
+        while machine.next_ready().is_some() {}
+        machine.handle_lost(caller, number % 2 == 0, host);
+        assert!(!machine.forget_peer(caller), "a message of it is kept");
+        let tag = Some(crate::Match { tag: 1, ignore: 0 });
+        assert_eq!(machine.discard(Some(caller), tag, host).map(|found| found.length), Some(1));
+        assert!(machine.forget_peer(caller));
+        let gone = caller;
+        caller = gone.next();
+        assert_eq!(caller.place(), gone.place());
+        assert!(!machine.is_busy(gone) && machine.peers.get(gone).is_none());
+        assert_eq!((machine.incoming.len(), machine.packets.len(), machine.peers.iter().count()), (0, 0, 4));
+    }
+}
+
 fn record() -> impl Strategy<Value = Record> {
     // Ids of first keys, so that some of them are known.
     let id = || prop_oneof![Just((1 << 32) | 1_u64), Just((1 << 32) | 2), Just((3 << 32) | 1), any::<u64>()];
