@@ -265,6 +265,48 @@ fn what_is_too_large_is_told_with_what_passes() {
     }
 }
 
+/// In a network namespace of its own, whose loopback carries no more than Ethernet does.
+#[test]
+fn on_a_link_as_small_as_ethernets() {
+    const NAME: &str = "udp::tests::on_a_link_as_small_as_ethernets";
+    const INSIDE: &str = "WEFT_TEST_INSIDE";
+    if std::env::var_os(INSIDE).is_some() {
+        return large_and_small_on_a_small_link();
+    }
+    let namespace = |script: &str| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["-Urn", "sh", "-c", script]).arg(std::env::current_exe().unwrap()).env(INSIDE, "1");
+        command.output().ok().map(|output| (output.status.success(), output))
+    };
+    let make = "ip link set lo up mtu 1500 && ip -6 addr show dev lo | grep -q ::1";
+    if !namespace(make).is_some_and(|(is_made, _)| is_made) {
+        return eprintln!("skipped: this system makes no network namespaces");
+    }
+    let (passed, output) = namespace(&format!("{make} && exec \"$0\" --exact {NAME}")).unwrap();
+    assert!(passed, "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+}
+
+fn large_and_small_on_a_small_link() {
+    for (local, largest) in [("127.0.0.1:0", 1472), ("[::1]:0", 1452)] {
+        for options in [DatagramOptions::default(), PLAIN] {
+            let mut bench = Bench::new();
+            let (mut a, mut b) = (bench.bind_with(local, options), bench.bind_with(local, options));
+            let to = b.local_address();
+            let bytes = numbered(10 * largest);
+            for count in [1, 5] {
+                let large = &bytes[..count * (largest + 1)];
+                let sent = a.send(&batch(to, largest as u32 + 1), &[Piece::Bytes(large)]);
+                assert_eq!(sent, Ok(DatagramSent::TooLarge(Some(largest as u32))), "{local}, {count}, {options:?}");
+            }
+            assert_eq!(a.takes_many, options.offload, "that was no fault of the batches");
+            assert_eq!(a.send(&batch(to, largest as u32), &[Piece::Bytes(&bytes)]), Ok(DatagramSent::Taken(10)));
+            assert_eq!(bench.datagrams(&mut b, 10).0.concat(), bytes);
+            assert_eq!(a.poll_hint(), None);
+        }
+    }
+}
+
 #[test]
 fn that_nobody_is_there_is_a_hint() {
     let mut bench = Bench::new();
