@@ -12,6 +12,8 @@ use crate::error::last_error;
 
 /// Hints that wait to be asked for. More are forgotten: hints may be lost on the way as well.
 const HINTS: usize = 32;
+/// Entries taken from the socket's queue at once: somebody may fill it as fast as it is emptied.
+const ENTRIES: usize = 256;
 /// `struct sock_extended_err`.
 const EXTENDED_ERROR: usize = 16;
 /// Bytes of the headers of IP (without options) and UDP.
@@ -21,8 +23,8 @@ const HEADERS_IPV6: u32 = 48;
 #[derive(Debug)]
 pub(crate) struct Hints {
     waiting: VecDeque<Hint>,
-    /// The socket has told an error, so its queue may have something.
-    noticed: bool,
+    /// The socket's queue may have more.
+    is_more: bool,
 }
 
 /// One entry of the queue.
@@ -36,16 +38,11 @@ enum Entry {
 
 impl Hints {
     pub(crate) fn new() -> Self {
-        Self { waiting: VecDeque::with_capacity(HINTS), noticed: false }
-    }
-
-    /// A call failed, though what it did gave no reason.
-    pub(crate) const fn notice(&mut self) {
-        self.noticed = true;
+        Self { waiting: VecDeque::with_capacity(HINTS), is_more: false }
     }
 
     pub(crate) fn poll(&mut self, socket: BorrowedFd<'_>) -> Option<Hint> {
-        if self.waiting.is_empty() && mem::take(&mut self.noticed) {
+        if self.waiting.is_empty() && mem::take(&mut self.is_more) {
             self.drain(socket);
         }
         self.waiting.pop_front()
@@ -55,13 +52,15 @@ impl Hints {
     /// for it.
     pub(crate) fn drain(&mut self, socket: BorrowedFd<'_>) -> Option<u32> {
         let mut largest = None;
-        while let Some(entry) = next(socket) {
+        for _ in 0..ENTRIES {
+            let Some(entry) = next(socket) else { return largest };
             match entry {
                 Entry::TooLargeHere(bytes) => largest = Some(bytes),
                 Entry::Hint(hint) if self.waiting.len() < HINTS => self.waiting.push_back(hint),
                 Entry::Hint(_) | Entry::Other => {}
             }
         }
+        self.is_more = true;
         largest
     }
 }

@@ -102,7 +102,10 @@ impl UdpPort {
                     return Ok(received.len() - before);
                 }
                 Err(number) if would_block(number) => return Ok(0),
-                Err(number) if is_of_icmp(number) => self.hints.notice(),
+                // What waits in the queue of errors takes room from what is to be received.
+                Err(number) if is_of_icmp(number) => {
+                    self.hints.drain(self.socket.as_fd());
+                }
                 Err(number) => return Err(from_number(number)),
             }
         }

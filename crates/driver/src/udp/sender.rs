@@ -150,7 +150,6 @@ impl UdpPort {
                 Err(libc::ENOBUFS) => return Outcome::Dropped,
                 Err(number) => number,
             };
-            self.hints.notice();
             match self.hints.drain(self.socket.as_fd()) {
                 Some(largest) if number == libc::EMSGSIZE => return Outcome::TooLarge(Some(largest)),
                 _ if is_of_icmp(number) => {}
