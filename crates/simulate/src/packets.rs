@@ -312,10 +312,13 @@ impl Packets {
         self.links.values_mut().for_each(Link::mend);
     }
 
-    /// What became of the packets of all links together.
-    pub(crate) fn statistics(&self) -> (Statistics, usize) {
-        let sum = self.links.values().fold(Statistics::default(), |sum, link| sum + link.statistics());
-        (sum, self.links.values().map(Link::in_flight).sum())
+    /// What became of the packets of all links from one address to another (`None`: any) together.
+    pub(crate) fn statistics(&self, pair: Option<(IpAddr, IpAddr)>) -> (Statistics, usize) {
+        let of_pair = |(_, from, to): &Way| pair.is_none_or(|pair| pair == (*from, *to));
+        let links = self.links.iter().filter(|(way, _)| of_pair(way)).map(|(_, link)| link);
+        links.fold((Statistics::default(), 0), |(sum, on_the_way), link| {
+            (sum + link.statistics(), on_the_way + link.in_flight())
+        })
     }
 }
 

@@ -146,7 +146,13 @@ impl World {
     /// What became of the packets of all links together, and how many of them are on the way.
     #[must_use]
     pub fn packet_statistics(&self) -> (weft_emulate::Statistics, usize) {
-        self.lock().packets.statistics()
+        self.lock().packets.statistics(None)
+    }
+
+    /// As [`World::packet_statistics`], of the links from one address to another in this direction.
+    #[must_use]
+    pub fn way_statistics(&self, from: IpAddr, to: IpAddr) -> (weft_emulate::Statistics, usize) {
+        self.lock().packets.statistics(Some((from, to)))
     }
 
     /// Lets time pass until something comes over the network, at most so long. Returns whether something did.

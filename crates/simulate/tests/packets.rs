@@ -356,6 +356,8 @@ fn each_direction_and_each_way_is_a_link_of_its_own() {
     assert_eq!((datagrams(&mut a).len(), world.now() - begun), (1, Duration::from_micros(100)));
     world.advance(LONG);
     assert_eq!((datagrams(&mut b).len(), world.now() - begun), (1, Duration::from_millis(50)));
+    assert_eq!(world.way_statistics(ip(A), ip(B)).0.delivered, 1);
+    assert_eq!(world.packet_statistics().0.delivered, 2);
     // What was set apart stays when the rest changes.
     with_links(&world, Settings { delay: Duration::from_millis(1), ..slow });
     assert_eq!(a.send(&batch(b.local_address(), 9), &[Piece::Bytes(b"x")]), Ok(DatagramSent::Taken(1)));
