@@ -2,13 +2,16 @@
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use weft::verbs::{
     Access, CompletionQueue, ConnectOptions, ConnectionError, ConnectionInfo, Context, Error, Extensions,
     IncomingConnection, ListenOptions, Listener, MarkerSpacing, MemoryRegion, MpaOffer, Offer, PostError,
-    ProtectionDomain, QueuePair, QueuePairOptions, Settings, State, Status, StreamError, WorkCompletion, WorkRequest,
+    ProtectionDomain, QueuePair, QueuePairOptions, RefusedStart, Settings, State, Status, StreamError, WorkCompletion,
+    WorkRequest,
 };
 
 use crate::division::{Progress, Split};
@@ -39,6 +42,8 @@ const SIW_PAUSE: Duration = Duration::from_millis(20);
 
 /// How long a rejection may take to go out.
 const LAST_WORDS: Duration = Duration::from_millis(300);
+/// So many callers that are refused get a line.
+const MOST_REFUSED: u64 = 100;
 
 /// A feature that is on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -144,6 +149,8 @@ pub(crate) struct Endpoint {
     options: StreamOptions,
     depths: Depths,
     interrupt: Interrupt,
+    /// Callers that were refused.
+    refused: Arc<AtomicU64>,
 }
 
 impl Endpoint {
@@ -151,7 +158,8 @@ impl Endpoint {
         let settings = options.settings();
         settings.check().map_err(|error| Failure::Usage(error.to_string()))?;
         let context = Context::with_settings(settings).map_err(failed("cannot open the NIC"))?;
-        Ok(Self { context, options: options.clone(), depths, interrupt: interrupt.clone() })
+        let (options, interrupt) = (options.clone(), interrupt.clone());
+        Ok(Self { context, options, depths, interrupt, refused: Arc::default() })
     }
 
     /// Listens.
@@ -187,11 +195,29 @@ impl Endpoint {
         listener: &Listener,
         longest: Option<Duration>,
     ) -> Result<Option<IncomingConnection>, Failure> {
-        match listener.accept(Some(longest.unwrap_or(GLANCE))) {
+        let accepted = listener.accept(Some(longest.unwrap_or(GLANCE)));
+        self.tell_refused(listener);
+        match accepted {
             Ok(request) => Ok(Some(request)),
             Err(Error::TimedOut(_)) if self.interrupt.has_come() => Err(Failure::Interrupted),
             Err(Error::TimedOut(_)) => Ok(None),
             Err(error) => Err(Failure::Runtime(format!("cannot accept: {error}"))),
+        }
+    }
+
+    /// A line for each caller that was refused before there was a request, as far as there are not too many of them.
+    fn tell_refused(&self, listener: &Listener) {
+        let (refused, more) = listener.take_refused();
+        let (new, told) = (refused.len() as u64 + more, self.refused.load(Ordering::Relaxed));
+        if new == 0 {
+            return;
+        }
+        self.refused.store(told + new, Ordering::Relaxed);
+        for RefusedStart { remote, error } in refused.iter().take(MOST_REFUSED.saturating_sub(told) as usize) {
+            complain(format_args!("weft: refused {remote}: {error}"));
+        }
+        if told < MOST_REFUSED && told + new > MOST_REFUSED {
+            complain("weft: further callers are refused without a line");
         }
     }
 

@@ -2,6 +2,9 @@
 
 mod running;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use running::{Running, weft, words};
 
 /// A server and a client, with options for each. Both must end well; returns what they wrote.
@@ -211,6 +214,26 @@ fn a_write_to_a_wrong_stag_is_terminated() {
     let server = server.end();
     assert_eq!(server.code, Some(1));
     assert!(server.text.contains("0xdeadbeef") && server.text.contains("STag"), "{}", server.text);
+}
+
+#[test]
+fn a_server_says_whom_it_has_refused_and_why() {
+    for many in [false, true] {
+        let persistent: &[&str] = if many { &["-P"] } else { &[] };
+        let server = Running::start(&[&["rping", "-s", "-a", "127.0.0.1", "-p", "0"], persistent].concat());
+        let port = server.port();
+        let mut stranger = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+        stranger.write_all(b"GET / HTTP/1.1\r\nHost: anybody\r\n\r\n").unwrap();
+        let address = stranger.local_addr().unwrap();
+        // It gets no answer, and goes.
+        let _ = stranger.read(&mut [0; 64]);
+        drop(stranger);
+        server.await_text(&format!("weft: refused {address}: the peer does not speak MPA"));
+        let client = Running::start(&["rping", "-c", "-a", "127.0.0.1", "-p", &port, "-C", "3", "-V"]).end();
+        assert_eq!(client.code, Some(0), "client: {}", client.text);
+        server.interrupt();
+        server.end();
+    }
 }
 
 #[test]

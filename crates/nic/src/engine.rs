@@ -575,6 +575,11 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         }
         self.connections -= 1;
         if let Some(listener) = connection.listener {
+            if let Some(refused) = connection.refused
+                && let Some(listening) = self.listening(listener)
+            {
+                listening.refuse(*refused);
+            }
             self.forget_pending(listener, key);
         }
         self.event_count.turn();

@@ -308,3 +308,12 @@ impl From<MpaStartError> for ConnectionError {
         Self::Start(failure.into())
     }
 }
+
+/// A caller whose set-up has failed before there was anything to decide: it said nothing in time, something that is none, or more than it may.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedStart {
+    /// Who it was.
+    pub remote: SocketAddr,
+    /// What was wrong.
+    pub error: ConnectionError,
+}

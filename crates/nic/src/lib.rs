@@ -37,7 +37,7 @@ mod settings;
 pub use counters::{Board, Counters};
 pub use endpoint::MessageEndpoint;
 pub use engine::listening::RequestKey;
-pub use error::{ConnectionError, Error, PostError, PostFailure};
+pub use error::{ConnectionError, Error, PostError, PostFailure, RefusedStart};
 pub use ids::State;
 pub use messaging::{
     Address, AtomicPost, Attempt, AttemptFailure, Attempts, Completed, Completions, EndpointAttributes, EndpointError,

@@ -19,7 +19,7 @@ use crate::engine::Engine;
 use crate::engine::Patience;
 use crate::engine::doorbell::Doorbell;
 use crate::engine::listening::{RequestKey, Waiting};
-use crate::error::{Error, PostError, PostFailure};
+use crate::error::{Error, PostError, PostFailure, RefusedStart};
 use crate::ids::ConnectionHandle;
 use crate::ids::State;
 use crate::lower::{Carrier, Lower, Route};
@@ -99,6 +99,13 @@ impl Listener {
     /// The listener is closed.
     pub fn next_request(&self) -> Result<Option<(RequestKey, RequestInfo)>, Error> {
         self.waiting.take()
+    }
+
+    /// Callers whose set-up has failed since this was asked last, the oldest first, 64 at most; and how many more there were. It may be told some
+    /// seconds later, when they have got their last words.
+    #[must_use]
+    pub fn take_refused(&self) -> (Vec<RefusedStart>, u64) {
+        self.waiting.take_refused()
     }
 }
 

@@ -16,6 +16,7 @@ use weft_rdmap::Closed;
 use weft_wire::terminate::TerminateCode;
 
 use self::completion::state_has_ended;
+use crate::error::RefusedStart;
 use crate::ids::UpperId;
 use crate::lower::{Carrier, Got, Io, Lower, Passed, ReceiveError, SendError, StreamCell};
 use crate::queues::queue_pair::QueuePair;
@@ -80,6 +81,8 @@ pub(crate) struct Connection<N: Carrier> {
     answers_wait: bool,
     /// The listener that it came through, until it is decided.
     pub(crate) listener: Option<DefaultKey>,
+    /// Who came through it and has failed before anything could be decided, and why.
+    pub(crate) refused: Option<Box<RefusedStart>>,
 }
 
 enum Phase {
@@ -118,6 +121,7 @@ impl<N: Carrier> Connection<N> {
             missed: 0,
             answers_wait: false,
             listener: None,
+            refused: None,
         }
     }
 

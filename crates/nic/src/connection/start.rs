@@ -7,7 +7,7 @@ use weft_base::{DomainId, Time};
 use weft_rdmap::{Stream, StreamConfig};
 
 use super::{Connection, Context, Outcome, Phase, Running};
-use crate::error::{ConnectionError, Error};
+use crate::error::{ConnectionError, Error, RefusedStart};
 use crate::lower::{Carrier, Drained, Lower, StartStep, Terms, Undecided};
 use crate::offer::Offer;
 use crate::queues::queue_pair::QueuePair;
@@ -143,6 +143,8 @@ impl<N: Carrier> Connection<N> {
         self.drain(cx);
         if let Some(queue_pair) = queue_pair {
             queue_pair.finish(cx.io.registry, Some(error));
+        } else if error != ConnectionError::Abandoned {
+            self.refused = Some(Box::new(RefusedStart { remote: self.lower.remote_address(), error }));
         }
         drained.into()
     }

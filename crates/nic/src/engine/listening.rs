@@ -10,13 +10,16 @@ use slotmap::DefaultKey;
 use weft_base::Time;
 use weft_lock::{Mutex, Rank};
 
-use crate::error::Error;
+use crate::error::{Error, RefusedStart};
 use crate::offer::{Offer, RequestInfo};
 use crate::queues::event_count::EventCount;
 
 /// An incoming connection that waits to be accepted or rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestKey(pub(crate) DefaultKey);
+
+/// So many of them are kept until somebody asks. Further ones are counted.
+const MOST_REFUSED: usize = 64;
 
 /// Requests that have come in whole and wait for the application, oldest first. It lies outside the engine, so that whoever waits for
 /// one need not hold the engine.
@@ -26,12 +29,33 @@ pub(crate) struct Waiting {
     requests: Mutex<Option<VecDeque<(RequestKey, RequestInfo)>>>,
     /// How many there may be: looked at without the lock.
     count: AtomicUsize,
+    /// Those that came to nothing, and how many more there were.
+    refused: Mutex<(Vec<RefusedStart>, u64)>,
     event_count: Arc<EventCount>,
 }
 
 impl Waiting {
     pub(crate) fn new(event_count: Arc<EventCount>) -> Self {
-        Self { requests: Mutex::new(Rank::Listening, Some(VecDeque::new())), count: AtomicUsize::new(0), event_count }
+        Self {
+            requests: Mutex::new(Rank::Listening, Some(VecDeque::new())),
+            count: AtomicUsize::new(0),
+            refused: Mutex::new(Rank::Listening, (Vec::new(), 0)),
+            event_count,
+        }
+    }
+
+    /// Those that came to nothing since this was asked last, and how many more there were.
+    pub(crate) fn take_refused(&self) -> (Vec<RefusedStart>, u64) {
+        core::mem::take(&mut *self.refused.lock())
+    }
+
+    fn refuse(&self, refused: RefusedStart) {
+        let (kept, more) = &mut *self.refused.lock();
+        if kept.len() < MOST_REFUSED {
+            kept.push(refused);
+        } else {
+            *more += 1;
+        }
     }
 
     pub(crate) fn take(&self) -> Result<Option<(RequestKey, RequestInfo)>, Error> {
@@ -155,6 +179,11 @@ impl<L> Listening<L> {
         self.waiting.add(connection, info);
     }
 
+    /// A set-up has failed.
+    pub(crate) fn refuse(&self, refused: RefusedStart) {
+        self.waiting.refuse(refused);
+    }
+
     /// A connection is decided, or gone.
     pub(crate) fn forget(&mut self, connection: DefaultKey) {
         self.pending.retain(|pending| pending.key != connection);
@@ -212,6 +241,18 @@ mod tests {
         assert_eq!(listening.yielding(at(1000)), Yielding::At(at(1010)));
         listening.forget(two);
         assert_eq!(listening.yielding(at(5000)), Yielding::Never);
+    }
+
+    #[test]
+    fn those_that_were_refused_are_kept_until_somebody_asks_and_no_more_than_a_few() {
+        let waiting = Waiting::new(Arc::new(EventCount::default()));
+        let refused = |port| RefusedStart {
+            remote: SocketAddr::from(([10, 0, 0, 1], port)),
+            error: crate::error::ConnectionError::Protocol,
+        };
+        (0..70).for_each(|port| waiting.refuse(refused(port)));
+        assert_eq!(waiting.take_refused(), ((0..64).map(refused).collect(), 6));
+        assert_eq!(waiting.take_refused(), (Vec::new(), 0));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weft_nic::offer::{Extensions, ReadyKinds};
-use weft_nic::{Error, Listener as NicListener, MpaOffer, Offer, RequestInfo, RequestKey};
+use weft_nic::{Error, Listener as NicListener, MpaOffer, Offer, RefusedStart, RequestInfo, RequestKey};
 
 use super::context::Opened;
 use super::queue_pair::QueuePair;
@@ -79,6 +79,13 @@ impl Listener {
         });
         let (key, info) = next?.ok_or(Error::TimedOut(timeout.unwrap_or_default()))?;
         Ok(IncomingConnection { opened: Arc::clone(&self.opened), key, info, decided: false })
+    }
+
+    /// Callers that were refused before there was anything to accept, since this was asked last: the oldest 64 of them, and how many more there
+    /// were. It may be told some seconds later, when they have got their last words.
+    #[must_use]
+    pub fn take_refused(&self) -> (Vec<RefusedStart>, u64) {
+        self.listener.take_refused()
     }
 }
 
