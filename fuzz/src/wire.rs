@@ -144,6 +144,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         data_credits: 5,
         control_credits: 6,
         addresses: ["192.0.2.1:7".parse(), "[2001:db8::1]:8".parse()].into_iter().flatten().collect(),
+        host: Some(weft_base::HostId { boot: [8; 16], network: 9 }),
         nonce: Some([9; 16]),
         proof: Some([10; 32]),
     };

@@ -63,3 +63,12 @@ impl PeerId {
         Self(self.0.wrapping_add(Self::PLACES))
     }
 }
+
+/// Which host something runs on: equal for two programs that can share memory, and for no others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HostId {
+    /// The machine, and the boot that it is from: another one after each start.
+    pub boot: [u8; 16],
+    /// The network namespace, within that boot: containers and virtual hosts on one machine are hosts of their own.
+    pub network: u64,
+}

@@ -18,7 +18,7 @@ pub use datagram::{
     LocalAddress, PortAddress, ReceivedDatagrams,
 };
 pub use digest::{Digest, NoDigest};
-pub use ids::{DomainId, PeerId, RegionId, Stag, Token};
+pub use ids::{DomainId, HostId, PeerId, RegionId, Stag, Token};
 pub use network::{
     Backlog, Interest, Iwarp, Listener, Network, Piece, Port, PortError, PortOptions, Readiness, ReceivePiece,
     Received, Waker, Watch,

@@ -188,6 +188,7 @@ impl End {
             bind: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), PORT),
             ways: ways.map(|way| way.parse().unwrap()).collect(),
             settings: EndpointSettings { connect_timeout: CONNECT_TIMEOUT, ..EndpointSettings::default() },
+            engine: None,
             key: None,
         };
         let endpoint = Endpoint::open(&domain, &attributes, Arc::new(events.clone())).unwrap();

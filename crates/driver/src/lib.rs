@@ -18,6 +18,7 @@ mod error;
 mod event;
 pub mod fork;
 mod held;
+mod host;
 mod listener;
 mod network;
 mod port;
@@ -31,6 +32,7 @@ mod waker;
 
 pub use clock::MonotonicClock;
 pub use event::EventFd;
+pub use host::host_id;
 pub use listener::TcpListener;
 pub use network::TcpNetwork;
 pub use port::TcpPort;

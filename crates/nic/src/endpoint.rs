@@ -13,11 +13,13 @@ use crate::messaging::{
     Address, AtomicPost, Completions, EndpointAttributes, EndpointEngine, EndpointError, EndpointSettings, Engine,
     Match, Opening, Peek, ReceivePost, SendPost, TransferPost, Undelivered, offer,
 };
-use crate::nic::Nic;
+use crate::nic::{Nic, Worker};
 
 /// A message endpoint of a NIC.
 pub struct MessageEndpoint<N: Carrier, C: Clock> {
     nic: Nic<N, C>,
+    /// The number of its engine.
+    engine: usize,
     number: usize,
     address: Address,
     linger: Option<Duration>,
@@ -37,12 +39,21 @@ impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
         completions: Arc<dyn Completions>,
     ) -> Result<Self, Error> {
         nic.check_owner()?;
-        let parts =
-            Opening { registry: nic.registry(), event_count: nic.event_count(), domain, offer: offer(nic.settings()) };
+        let worker = match attributes.engine {
+            None => nic.front(),
+            Some(number) => nic.engine(number).ok_or(Error::NoEngine { asked: number, engines: nic.engines() })?,
+        };
+        let parts = Opening {
+            registry: nic.registry(),
+            event_count: nic.event_count(),
+            domain,
+            offer: offer(nic.settings()),
+            host: nic.host(),
+        };
         let (number, address) =
-            EndpointEngine::open_on(&mut nic.front().command(), parts, attributes, (id, seed), completions)?;
-        let linger = attributes.settings.linger;
-        Ok(Self { nic: nic.clone(), number, address, linger, closed: AtomicBool::new(false) })
+            EndpointEngine::open_on(&mut worker.command(), parts, attributes, (id, seed), completions)?;
+        let (linger, engine) = (attributes.settings.linger, worker.index);
+        Ok(Self { nic: nic.clone(), engine, number, address, linger, closed: AtomicBool::new(false) })
     }
 
     /// Its address, for peers.
@@ -63,6 +74,13 @@ impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
     #[must_use]
     pub fn peer_address(&self, peer: PeerId) -> Option<Address> {
         self.with(|core, _| Ok(core.peer_address(peer))).ok()?
+    }
+
+    /// Whether a peer runs on this host: the same boot of the same machine, in the same network namespace. `None` while
+    /// the peer has not said where it runs, or nobody can tell.
+    #[must_use]
+    pub fn is_on_this_host(&self, peer: PeerId) -> Option<bool> {
+        self.with(|core, _| Ok(core.is_on_this_host(peer))).ok()?
     }
 
     /// Sends a message.
@@ -173,9 +191,13 @@ impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
         self.nic.wait_until_slowly(Some(untaken), || self.ask(|core, _| core.has_ended(false)).unwrap_or(true));
         self.ask(|core, engine| core.end(engine));
         let undelivered = self.ask(|core, _| core.undelivered()).flatten();
-        let removed = self.nic.front().command().remove_endpoint(self.number);
+        let removed = self.worker().command().remove_endpoint(self.number);
         drop(removed);
         undelivered.map_or(Ok(()), Err)
+    }
+
+    fn worker(&self) -> &Worker<N, C> {
+        self.nic.engine(self.engine).unwrap_or(self.nic.front())
     }
 
     /// Does something with the endpoint, and with what follows from it.
@@ -193,7 +215,7 @@ impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
     }
 
     fn ask<R>(&self, act: impl FnOnce(&mut EndpointEngine, &mut Engine<N, C>) -> R) -> Option<R> {
-        let worker = self.nic.front();
+        let worker = self.worker();
         // Where callers run the engine they take it if nobody has it; else its thread must be told, for it may sleep.
         let visited = self.nic.settings().progress.caller_runs().then(|| worker.visit(Runner::Visitor)).flatten();
         let mut held = visited.unwrap_or_else(|| worker.command());

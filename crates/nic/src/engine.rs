@@ -92,6 +92,8 @@ pub(crate) struct Patience {
 
 /// All connections and listeners of a NIC, and the loop that moves them.
 pub(crate) struct Engine<N: Carrier, C: Clock, U> {
+    /// Its number in the NIC.
+    index: usize,
     pub(crate) network: N,
     clock: C,
     pub(crate) registry: Registry,
@@ -139,7 +141,9 @@ pub(crate) struct Engine<N: Carrier, C: Clock, U> {
 }
 
 impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
+    #[expect(clippy::too_many_arguments, reason = "each is of its own type, and only the NIC calls this")]
     pub(crate) fn new(
+        index: usize,
         network: N,
         clock: C,
         registry: Registry,
@@ -152,6 +156,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let looks = network.looks_after_peers().then_some(settings.peer_timeout).flatten();
         let peer_looks = looks.map(|timeout| (timeout / LOOKS_PER_PEER_TIMEOUT).max(SHORTEST_PEER_LOOK));
         Self {
+            index,
             network,
             clock,
             registry,

@@ -57,6 +57,13 @@ pub enum Error {
     Port(PortError),
     /// The registry refused.
     Memory(MemoryError),
+    /// The NIC has no engine of this number.
+    NoEngine {
+        /// The number, from 0.
+        asked: usize,
+        /// Engines that it has.
+        engines: usize,
+    },
     /// Nothing happened within the time given.
     TimedOut(Duration),
     /// The connection came to nothing, or ended.
@@ -88,6 +95,9 @@ impl fmt::Display for Error {
             Self::Start(misuse) => write!(f, "{misuse}"),
             Self::Port(error) => write!(f, "{error}"),
             Self::Memory(error) => write!(f, "{error}"),
+            Self::NoEngine { asked, engines } => {
+                write!(f, "there is no engine {asked}: the NIC has {engines}, counted from 0 (Settings::engines)")
+            }
             Self::TimedOut(after) => write!(f, "nothing happened within {after:?}"),
             Self::Connection(error) => write!(f, "{error}"),
         }

@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use slotmap::DefaultKey;
-use weft_base::{Clock, DomainId, Random, Waker};
+use weft_base::{Clock, DomainId, HostId, Random, Waker};
 use weft_lock::{Mutex, Rank};
 use weft_memory::Registry;
 use weft_rdmap::{ReceiveRequest, SendRequest};
@@ -49,6 +49,8 @@ pub struct NicParts<N, C> {
     pub seed: u64,
     /// A number that another process than the one that made the NIC has another one of, though it was made by `fork`.
     pub process: fn() -> u64,
+    /// The host that this runs on, if that is known: message endpoints tell their peers.
+    pub host: Option<HostId>,
     /// Where the counters are shown.
     pub board: Option<Arc<dyn Board>>,
 }
@@ -76,6 +78,7 @@ struct Shared<N: Carrier, C: Clock> {
     unfinished: Mutex<Vec<Arc<QueuePair>>>,
     process: fn() -> u64,
     maker: u64,
+    host: Option<HostId>,
 }
 
 /// A listener of a NIC, and the requests that wait at it.
@@ -121,7 +124,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     pub fn new(machine: NicParts<N, C>, settings: Settings) -> Result<Self, Error> {
         settings.check()?;
         assert_eq!(machine.networks.len(), settings.engines, "a network for each engine");
-        let NicParts { networks, clock, registry, seed, process, board } = machine;
+        let NicParts { networks, clock, registry, seed, process, host, board } = machine;
         let common = Arc::new(Common::new(clock.clone(), settings.clone(), board));
         let mut random = Random::new(seed);
         let mut workers = Vec::with_capacity(networks.len());
@@ -129,6 +132,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
             let doorbell = Arc::new(Doorbell::new(network.waker()));
             let watch = network.watch()?;
             let engine = Engine::new(
+                index,
                 network,
                 clock.clone(),
                 registry.clone(),
@@ -150,6 +154,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
             unfinished: Mutex::new(Rank::Unfinished, Vec::new()),
             process,
             maker: process(),
+            host,
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -283,7 +288,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         queue_pair.claim().map_err(|state| Error::State { state, wanted: "idle" })?;
         let worker = self.least_loaded();
         let route = Route { local, remote };
-        let connected = worker.command().connect(worker.index, queue_pair, route, opening, Patience::default());
+        let connected = worker.command().connect(queue_pair, route, opening, Patience::default());
         if connected.is_err() {
             queue_pair.reset();
         }
@@ -343,7 +348,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         self.check_owner()?;
         queue_pair.claim().map_err(|state| Error::State { state, wanted: "idle" })?;
         let place = ConnectionHandle { worker: self.front().index, key: request.0 };
-        let accepted = self.front().command().accept(place.worker, request, queue_pair, private_data, depths);
+        let accepted = self.front().command().accept(request, queue_pair, private_data, depths);
         match accepted {
             Ok(()) => self.relocate(queue_pair, place),
             Err(_) => queue_pair.reset(),
@@ -452,6 +457,20 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     /// Where listeners and the start-ups at them are.
     pub(crate) fn front(&self) -> &Worker<N, C> {
         &self.shared.workers[0]
+    }
+
+    /// How many engines it has.
+    pub(crate) fn engines(&self) -> usize {
+        self.shared.workers.len()
+    }
+
+    /// The engine with this number.
+    pub(crate) fn engine(&self, number: usize) -> Option<&Worker<N, C>> {
+        self.shared.workers.get(number).map(|worker| &**worker)
+    }
+
+    pub(crate) fn host(&self) -> Option<HostId> {
+        self.shared.host
     }
 
     pub(crate) fn event_count(&self) -> Arc<EventCount> {

@@ -145,6 +145,7 @@ fn hello(here: &Side, address: &Address, serial: u64) -> Vec<u8> {
         data_credits: 16,
         control_credits: 8,
         addresses: address.ways.clone(),
+        host: None,
         nonce: None,
         proof: None,
     };

@@ -89,6 +89,7 @@ impl World {
             registry,
             seed: nic_seed,
             process: || 0,
+            host: None,
             board: None,
         };
         Nic::new(machine, settings).expect("a simulated network has all that a NIC needs, and the settings go together")

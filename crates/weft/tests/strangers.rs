@@ -119,6 +119,7 @@ fn as_if(from: &Address, to: &End) -> Hello {
         data_credits: 16,
         control_credits: 16,
         addresses: from.ways.clone(),
+        host: None,
         nonce: None,
         proof: None,
     }

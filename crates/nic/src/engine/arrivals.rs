@@ -55,7 +55,6 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// connects, if that is known.
     pub(crate) fn connect(
         &mut self,
-        worker: usize,
         queue_pair: &Arc<QueuePair>,
         route: Route,
         opening: <N::Lower as Lower<N>>::Opening,
@@ -69,7 +68,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             let connection = Connection::initiate(lower, Arc::clone(queue_pair), deadline);
             Ok(if patience.for_program { connection.waiting_for_program() } else { connection })
         })?;
-        queue_pair.begin(ConnectionHandle { worker, key });
+        queue_pair.begin(ConnectionHandle { worker: self.index, key });
         self.start_connection(key);
         Ok(local)
     }
@@ -77,12 +76,12 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// Accepts an incoming connection on a queue pair, which was claimed for it or is nobody else's.
     pub(crate) fn accept(
         &mut self,
-        worker: usize,
         request: RequestKey,
         queue_pair: &Arc<QueuePair>,
         private_data: &[u8],
         depths: Option<(u16, u16)>,
     ) -> Result<(), Error> {
+        let worker = self.index;
         self.decide(request.0, |connection, cx| {
             let begin = || queue_pair.begin(ConnectionHandle { worker, key: request.0 });
             connection.accept(queue_pair, private_data, depths, begin, cx)

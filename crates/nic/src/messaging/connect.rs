@@ -55,9 +55,6 @@ pub(super) const ASKED_TIMES: u32 = 8;
 const MOST_DOUBTED: usize = 4;
 const MOST_DOUBTED_OF_ALL: usize = 64;
 
-/// Endpoints and their connections belong to the first engine.
-pub(super) const WORKER: usize = 0;
-
 /// A caller that says it is whom we are connected with. It is decided when that connection has turned out to be dead, or to live.
 pub(super) struct Doubted {
     request: RequestKey,
@@ -124,7 +121,7 @@ impl Core {
         let Some(link) = self.links.get_mut(key.0) else { return Ok(()) };
         let started = N::Lower::prepare(&offer(&engine.settings), &hello)
             .map_err(Error::Start)
-            .and_then(|start| engine.connect(WORKER, &link.queue_pair, Route { local: None, remote }, start, patience));
+            .and_then(|start| engine.connect(&link.queue_pair, Route { local: None, remote }, start, patience));
         let local = match started {
             Ok(local) => local,
             Err(error) => {
@@ -174,6 +171,7 @@ impl Core {
             data_credits,
             control_credits,
             addresses: self.address.ways.clone(),
+            host: self.host_id,
             nonce,
             proof: None,
         }
@@ -285,6 +283,7 @@ impl Core {
             known.awaited = false;
             known.failure = None;
             known.attempts.clear();
+            known.host = hello.host;
         }
         let terms = Terms {
             packet_bytes: hello.packet_bytes.min(self.settings.messages.packet_bytes),
@@ -544,7 +543,7 @@ impl Core {
         let Some(link) = self.links.get_mut(key.0) else { return Err(Refusal::Full) };
         link.peer_serial = theirs.serial;
         let queue_pair = std::sync::Arc::clone(&link.queue_pair);
-        if engine.accept(WORKER, request, &queue_pair, &hello, None).is_err() {
+        if engine.accept(request, &queue_pair, &hello, None).is_err() {
             // It has gone: nobody is to be told.
             self.links.remove(key.0);
             return Ok(());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use slotmap::DefaultKey;
-use weft_base::{Clock, DomainId, PeerId, Time};
+use weft_base::{Clock, DomainId, HostId, PeerId, Time};
 use weft_memory::{Access, Region, Registry};
 use weft_message::{Machine, Terms};
 use weft_rdmap::{CompletionKind, Status};
@@ -87,6 +87,8 @@ pub(crate) struct Core {
     pub(super) closing: bool,
     /// Of the last hello.
     pub(super) serial: u64,
+    /// The host that this runs on.
+    pub(super) host_id: Option<HostId>,
 }
 
 /// Memory for the answers of atomic work requests.
@@ -112,6 +114,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) domain: DomainId,
     /// What this side wants of every connection.
     pub(crate) offer: Offer,
+    /// The host that this runs on.
+    pub(crate) host: Option<HostId>,
 }
 
 impl Core {
@@ -123,8 +127,8 @@ impl Core {
         (id, seed): (u64, u64),
         sink: Arc<dyn Completions>,
     ) -> Result<(usize, Address), Error> {
-        let EndpointAttributes { bind, ways, settings, key } = attributes;
-        let Opening { registry, event_count, domain, offer } = opening;
+        let EndpointAttributes { bind, ways, settings, key, .. } = attributes;
+        let Opening { registry, event_count, domain, offer, host: host_id } = opening;
         let region = registry.register_zeroed(domain, CELLS as usize * 8, Access::LOCAL_WRITE, 0)?;
         let waiting = Arc::new(Waiting::new(Arc::clone(&event_count)));
         let completions = Arc::new(CompletionQueue::growing(COMPLETIONS, Arc::clone(&event_count)));
@@ -160,6 +164,7 @@ impl Core {
             wake_at: None,
             closing: false,
             serial: 0,
+            host_id,
         };
         engine.add_endpoint(Box::new(core));
         Ok((number, address))
@@ -383,6 +388,11 @@ impl Core {
 
     pub(crate) fn peer_address(&self, peer: PeerId) -> Option<Address> {
         self.host.peers.get(peer).map(|peer| peer.address.clone())
+    }
+
+    /// Whether a peer runs on this host, once it has said where it runs.
+    pub(crate) fn is_on_this_host(&self, peer: PeerId) -> Option<bool> {
+        Some(self.host.peers.get(peer)?.host? == self.host_id?)
     }
 
     /// The oldest unexpected message that matches. With `claim` it is set aside under that number.

@@ -97,6 +97,8 @@ pub struct EndpointAttributes {
     pub ways: Vec<std::net::IpAddr>,
     /// Sizes and limits.
     pub settings: EndpointSettings,
+    /// The engine of the NIC that it belongs to, from 0; its connections are there too. `None`: the first.
+    pub engine: Option<usize>,
     /// What all endpoints of the job have, and nobody else: those without it are not let in. `None`: whoever reaches the port is.
     pub key: Option<JobKey>,
 }
@@ -105,6 +107,6 @@ impl EndpointAttributes {
     /// An endpoint at this address alone, with default settings.
     #[must_use]
     pub fn at(bind: SocketAddr) -> Self {
-        Self { bind, ways: Vec::new(), settings: EndpointSettings::default(), key: None }
+        Self { bind, ways: Vec::new(), settings: EndpointSettings::default(), engine: None, key: None }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use arrayvec::ArrayVec;
-use weft_base::PeerId;
+use weft_base::{HostId, PeerId};
 
 use super::request::{Address, Attempt, EndpointError, EndpointFailure};
 use super::transfer::Work;
@@ -31,6 +31,8 @@ pub(super) struct Peer {
     pub(super) is_self: bool,
     /// The connection that is being opened, or stands.
     pub(super) link: Option<LinkKey>,
+    /// The host that it runs on, as it has said.
+    pub(super) host: Option<HostId>,
     /// From where the connection is being opened, if that is known.
     pub(super) from: Option<SocketAddr>,
     /// The ways that were tried since a connection was wanted, all in vain.
@@ -71,6 +73,7 @@ impl Peer {
             met: None,
             is_self,
             link: None,
+            host: None,
             from: None,
             attempts: Vec::new(),
             awaited: false,

@@ -8,7 +8,7 @@ use weft_message::Decision;
 use weft_wire::message::{Confirmation, Hello, PROOF_LENGTH, Refusal, Verdict};
 
 use super::Engine;
-use super::connect::{ASKED_TIMES, WORKER};
+use super::connect::ASKED_TIMES;
 use super::core::Core;
 use super::link::{Answered, Phase, Proving};
 use super::peers::{Caller, Origin};
@@ -145,7 +145,7 @@ impl Core {
         own.proof = Some(job.reply(&info.private_data, own.before_proof(&reply)));
         own.emit(&mut reply);
         let queue_pair = std::sync::Arc::clone(&link.queue_pair);
-        if engine.accept(WORKER, request, &queue_pair, &reply, None).is_err() {
+        if engine.accept(request, &queue_pair, &reply, None).is_err() {
             // It has gone: nobody is to be told.
             self.links.remove(key.0);
             return Ok(());

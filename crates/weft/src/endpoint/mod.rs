@@ -110,6 +110,13 @@ impl Endpoint {
         self.endpoint.peer_address(peer)
     }
 
+    /// Whether a peer runs on this host: the same boot of the same machine, in the same network namespace. `None` while
+    /// the peer has not said where it runs, or nobody can tell.
+    #[must_use]
+    pub fn is_on_this_host(&self, peer: PeerId) -> Option<bool> {
+        self.endpoint.is_on_this_host(peer)
+    }
+
     /// Sends a message.
     ///
     /// # Errors

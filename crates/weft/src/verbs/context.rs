@@ -81,6 +81,7 @@ impl Context {
             registry,
             seed,
             process: weft_driver::fork::generation,
+            host: weft_driver::host_id(),
             board,
         };
         let nic = Nic::new(machine, settings)?;

@@ -3,6 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use arrayvec::ArrayVec;
+use weft_base::HostId;
 
 use super::{MIN_PACKET_BYTES, VERSION};
 use crate::bytes::{read_u16, read_u32, read_u64, write_u16, write_u32, write_u64};
@@ -11,11 +12,13 @@ use crate::bytes::{read_u16, read_u32, read_u64, write_u16, write_u32, write_u64
 pub const MAX_ADDRESSES: usize = 4;
 /// Bytes of a [`Hello::nonce`].
 pub const NONCE_LENGTH: usize = 16;
+/// Bytes of a [`Hello::host`].
+const HOST_LENGTH: usize = 24;
 /// Bytes of a [`Hello::proof`], and of the one that answers it.
 pub const PROOF_LENGTH: usize = 32;
 /// The most bytes of a [`Hello`].
 pub const MAX_HELLO_LENGTH: usize =
-    at::ADDRESSES + MAX_ADDRESSES * at::ADDRESS_LENGTH + (at::VALUE + NONCE_LENGTH) + (at::VALUE + PROOF_LENGTH);
+    at::ADDRESSES + MAX_ADDRESSES * at::ADDRESS_LENGTH + at::VALUE * 3 + HOST_LENGTH + NONCE_LENGTH + PROOF_LENGTH;
 /// Bytes of a [`Refusal`].
 pub const REFUSAL_LENGTH: usize = 5;
 /// Bytes of a [`Confirmation`].
@@ -57,6 +60,7 @@ mod kind {
     pub(super) const MUST: u16 = 0x8000;
     pub(super) const NONCE: u16 = MUST | 1;
     pub(super) const PROOF: u16 = MUST | 2;
+    pub(super) const HOST: u16 = 3;
 }
 
 /// What both ends of a connection say of themselves, in MPA's private data.
@@ -76,6 +80,8 @@ pub struct Hello {
     pub control_credits: u16,
     /// Where it listens, the best first.
     pub addresses: ArrayVec<SocketAddr, MAX_ADDRESSES>,
+    /// The host that it runs on, and the boot that this is from.
+    pub host: Option<HostId>,
     /// Of who has a job key: never the same twice.
     pub nonce: Option<[u8; NONCE_LENGTH]>,
     /// In the answer to a hello with a nonce: that who answers has the key. It is over both hellos, up to itself, and
@@ -120,7 +126,7 @@ impl Hello {
             return Err(HelloError::Malformed);
         }
         let (addresses, extensions) = rest.split_at(count * at::ADDRESS_LENGTH);
-        let (nonce, proof) = parse_extensions(extensions)?;
+        let Extensions { host, nonce, proof } = parse_extensions(extensions)?;
         let addresses = addresses.chunks_exact(at::ADDRESS_LENGTH).map(parse_address).collect::<Option<_>>();
         let this = Self {
             id: read_u64(bytes, at::ID),
@@ -130,6 +136,7 @@ impl Hello {
             data_credits: read_u16(bytes, at::DATA_CREDITS),
             control_credits: read_u16(bytes, at::CONTROL_CREDITS),
             addresses: addresses.ok_or(HelloError::Malformed)?,
+            host,
             nonce,
             proof,
         };
@@ -141,9 +148,10 @@ impl Hello {
     /// Bytes of this hello.
     #[must_use]
     pub const fn length(&self) -> usize {
+        let host = if self.host.is_some() { at::VALUE + HOST_LENGTH } else { 0 };
         let nonce = if self.nonce.is_some() { at::VALUE + NONCE_LENGTH } else { 0 };
         let proof = if self.proof.is_some() { at::VALUE + PROOF_LENGTH } else { 0 };
-        at::ADDRESSES + self.addresses.len() * at::ADDRESS_LENGTH + nonce + proof
+        at::ADDRESSES + self.addresses.len() * at::ADDRESS_LENGTH + host + nonce + proof
     }
 
     /// Writes it at the start of `bytes` and returns its length.
@@ -165,6 +173,12 @@ impl Hello {
             emit_address(address, at);
         }
         let mut rest = &mut bytes[at::ADDRESSES + self.addresses.len() * at::ADDRESS_LENGTH..];
+        if let Some(host) = &self.host {
+            let mut value = [0; HOST_LENGTH];
+            value[..16].copy_from_slice(&host.boot);
+            write_u64(&mut value, 16, host.network);
+            rest = emit_extension(kind::HOST, &value, rest);
+        }
         if let Some(nonce) = &self.nonce {
             rest = emit_extension(kind::NONCE, nonce, rest);
         }
@@ -182,27 +196,41 @@ impl Hello {
     }
 }
 
-type Proofs = (Option<[u8; NONCE_LENGTH]>, Option<[u8; PROOF_LENGTH]>);
+#[derive(Default)]
+struct Extensions {
+    host: Option<HostId>,
+    nonce: Option<[u8; NONCE_LENGTH]>,
+    proof: Option<[u8; PROOF_LENGTH]>,
+}
 
 /// What follows the addresses: each with its kind and length. Each kind once, and nothing after a proof.
-fn parse_extensions(mut bytes: &[u8]) -> Result<Proofs, HelloError> {
-    let (mut nonce, mut proof) = (None, None);
+fn parse_extensions(mut bytes: &[u8]) -> Result<Extensions, HelloError> {
+    let mut found = Extensions::default();
     while !bytes.is_empty() {
-        if bytes.len() < at::VALUE || proof.is_some() {
+        if bytes.len() < at::VALUE || found.proof.is_some() {
             return Err(HelloError::Malformed);
         }
         let (kind, length) = (read_u16(bytes, at::KIND), usize::from(read_u16(bytes, at::LENGTH)));
         let (value, rest) = bytes[at::VALUE..].split_at_checked(length).ok_or(HelloError::Malformed)?;
         match kind {
-            kind::NONCE if nonce.is_none() => nonce = Some(value.try_into().map_err(|_| HelloError::Malformed)?),
-            kind::NONCE => return Err(HelloError::Malformed),
-            kind::PROOF => proof = Some(value.try_into().map_err(|_| HelloError::Malformed)?),
+            kind::HOST if found.host.is_none() => found.host = Some(parse_host(value)?),
+            kind::NONCE if found.nonce.is_none() => {
+                found.nonce = Some(value.try_into().map_err(|_| HelloError::Malformed)?);
+            }
+            kind::HOST | kind::NONCE => return Err(HelloError::Malformed),
+            kind::PROOF => found.proof = Some(value.try_into().map_err(|_| HelloError::Malformed)?),
             other if other & kind::MUST != 0 => return Err(HelloError::Extension(other)),
             _ => {}
         }
         bytes = rest;
     }
-    Ok((nonce, proof))
+    Ok(found)
+}
+
+fn parse_host(value: &[u8]) -> Result<HostId, HelloError> {
+    let (boot, network) = value.split_first_chunk().ok_or(HelloError::Malformed)?;
+    let network = network.try_into().map_err(|_| HelloError::Malformed)?;
+    Ok(HostId { boot: *boot, network: u64::from_be_bytes(network) })
 }
 
 /// Writes an extension and returns what is left of `bytes`.
@@ -397,6 +425,7 @@ mod tests {
             ]
             .into_iter()
             .collect(),
+            host: None,
             nonce: None,
             proof: None,
         }
@@ -473,7 +502,8 @@ mod tests {
             let parsed = Hello::parse(&expected[..shorter]);
             assert_eq!(parsed.is_ok(), shorter == before_proof.len(), "{shorter}: {parsed:?}");
         }
-        let longest = Hello { addresses: [example().addresses[0]; MAX_ADDRESSES].into(), ..hello };
+        let host = Some(HostId { boot: [3; 16], network: 4 });
+        let longest = Hello { addresses: [example().addresses[0]; MAX_ADDRESSES].into(), host, ..hello };
         assert_eq!(longest.length(), MAX_HELLO_LENGTH);
     }
 
@@ -530,17 +560,11 @@ mod tests {
 
     fn hellos() -> impl Strategy<Value = Hello> {
         let numbers = (1u64.., any::<u64>(), any::<u64>(), MIN_PACKET_BYTES.., 1u16.., 1u16..);
-        (numbers, addresses(), any::<Option<[u8; 16]>>(), any::<Option<[u8; 32]>>()).prop_map(
-            |((id, wanted, serial, packet_bytes, data_credits, control_credits), addresses, nonce, proof)| Hello {
-                id,
-                wanted,
-                serial,
-                packet_bytes,
-                data_credits,
-                control_credits,
-                addresses,
-                nonce,
-                proof,
+        let host = any::<Option<([u8; 16], u64)>>();
+        let host = host.prop_map(|host| host.map(|(boot, network)| HostId { boot, network }));
+        (numbers, addresses(), host, any::<Option<[u8; 16]>>(), any::<Option<[u8; 32]>>()).prop_map(
+            |((id, wanted, serial, packet_bytes, data_credits, control_credits), addresses, host, nonce, proof)| {
+                Hello { id, wanted, serial, packet_bytes, data_credits, control_credits, addresses, host, nonce, proof }
             },
         )
     }
@@ -553,7 +577,7 @@ mod tests {
 
         #[test]
         fn what_is_not_known_is_skipped_wherever_it_stands(
-            hello in hellos(), kind in 1u16..0x8000, value: [u8; 9], length in 0usize..9,
+            hello in hellos(), kind in 4u16..0x8000, value: [u8; 9], length in 0usize..9,
         ) {
             let without = Hello { nonce: None, proof: None, ..hello.clone() };
             let (before, after) = (bytes_of(&without), bytes_of(&hello)[without.length()..].to_vec());
@@ -581,5 +605,21 @@ mod tests {
             let _ = Confirmation::parse(&bytes);
             let _ = Verdict::parse(&bytes);
         }
+    }
+
+    #[test]
+    fn the_host_stands_in_it_once_or_not_at_all() {
+        let host = Some(HostId { boot: *b"what boot it was", network: 0x0102_0304_0506_0708 });
+        let hello = Hello { host, nonce: Some([7; NONCE_LENGTH]), ..example() };
+        let bytes = bytes_of(&hello);
+        assert_eq!(Hello::parse(&bytes), Ok(hello.clone()));
+        let without = bytes_of(&example()).len();
+        assert_eq!(bytes[without..without + 20], *b"\0\x03\0\x18what boot it was");
+        let twice = [&bytes[..], &bytes[without..without + 28]].concat();
+        assert_eq!(Hello::parse(&twice), Err(HelloError::Malformed));
+        let mut short = bytes_of(&Hello { host, ..example() });
+        short.pop();
+        short[without + 3] -= 1;
+        assert_eq!(Hello::parse(&short), Err(HelloError::Malformed));
     }
 }
