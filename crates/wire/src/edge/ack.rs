@@ -24,7 +24,8 @@ pub struct EcnCounts {
     pub ce: u32,
 }
 
-/// An acknowledgement of packets of one rail. What stands here is placed, its checksum was good, and it is never withdrawn.
+/// An acknowledgement of packets of one rail. What stands here is placed, its checksum was good, and it is never
+/// withdrawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack<'a> {
     /// The rail whose packets these are.
@@ -45,7 +46,8 @@ pub struct Ack<'a> {
     pub more: MoreRanges<'a>,
 }
 
-/// The ranges of an acknowledgement below the first, as they stand on the wire: pairs of `gap` (packet numbers that are missing, less
+/// The ranges of an acknowledgement below the first, as they stand on the wire: pairs of `gap` (packet numbers that
+/// are missing, less
 /// one) and `length` (acknowledged below them, less one).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MoreRanges<'a>(&'a [u8]);

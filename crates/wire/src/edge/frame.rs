@@ -5,7 +5,8 @@ use super::reader::Reader;
 use super::{EdgeError, PROOF_LENGTH};
 use crate::ddp;
 
-/// Bytes of a segment's frame beside the segment, when the segment reaches to the end of the packet: type, position, CRC.
+/// Bytes of a segment's frame beside the segment, when the segment reaches to the end of the packet: type, position,
+/// CRC.
 pub const SEGMENT_OVERHEAD: usize = 11;
 /// The same with a length, so that more frames can follow.
 pub const COUNTED_SEGMENT_OVERHEAD: usize = 13;
@@ -215,7 +216,8 @@ impl Frame<'_> {
     /// Writes the frame at the end of `out`.
     ///
     /// # Panics
-    /// Of a segment, which [`super::packet::Builder`] writes, since its payload is elsewhere; and of a frame of later versions.
+    /// Of a segment, which [`super::packet::Builder`] writes, since its payload is elsewhere; and of a frame of later
+    /// versions.
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
         match self {
             Self::Padding => out.push(kind::PADDING),

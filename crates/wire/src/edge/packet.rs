@@ -71,14 +71,15 @@ impl<'a> Packet<'a> {
         Ok(Self { header, bytes: datagram })
     }
 
-    /// Makes the packet number whole (the one closest to `expected`), and checks everything but the payloads: each frame's form and the
+    /// Makes the packet number whole (the one closest to `expected`), and checks everything but the payloads: each
+    /// frame's form and the
     /// header check. After that [`Packet::frames`] can be acted on.
     ///
     /// # Errors
     /// Something in it is not as it was sent, or of a kind that this version does not have.
     pub fn verify(mut self, expected: u64) -> Result<Self, EdgeError> {
         self.header.number = frame::expand(self.header.number, expected, NUMBER_BITS);
-        let mut check = begin_check(self.header.number, &self.bytes[..CHECK]);
+        let mut check = Crc32c::new();
         let mut rest = &self.bytes[HEADER_LENGTH..];
         while !rest.is_empty() {
             let (_, covered, after) = frame::split(rest)?;
@@ -86,7 +87,11 @@ impl<'a> Packet<'a> {
             rest = after;
         }
         let stands = &self.bytes[CHECK..HEADER_LENGTH];
-        if check.value().to_be_bytes() == *stands { Ok(self) } else { Err(EdgeError::Check) }
+        if end_check(check, self.header.number, &self.bytes[..CHECK]) == *stands {
+            Ok(self)
+        } else {
+            Err(EdgeError::Check)
+        }
     }
 
     /// The frames, in order. It ends early where there is none: never after a good [`Packet::verify`].
@@ -100,12 +105,13 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The check covers the whole number, so that a packet is not taken for one that is 2^32 older.
-fn begin_check(number: u64, header: &[u8]) -> Crc32c {
-    let mut check = Crc32c::new();
+/// The header comes last, since whether the acknowledgement is waited for is known last. The whole number is covered,
+/// so that a
+/// packet is not taken for one that is 2^32 older.
+fn end_check(mut check: Crc32c, number: u64, header: &[u8]) -> [u8; CRC_LENGTH] {
     check.update(&number.to_be_bytes());
     check.update(header);
-    check
+    check.value().to_be_bytes()
 }
 
 /// Writes a packet, but for payload that is gathered later: that goes between what two calls have written.
@@ -113,6 +119,7 @@ fn begin_check(number: u64, header: &[u8]) -> Crc32c {
 pub struct Builder<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
+    number: u64,
     check: Crc32c,
 }
 
@@ -128,9 +135,8 @@ impl<'a> Builder<'a> {
         out.push(header.rail);
         out.extend_from_slice(&header.destination.0.to_be_bytes());
         out.extend_from_slice(&(header.number as u32).to_be_bytes());
-        let check = begin_check(header.number, &out[start..]);
         out.extend_from_slice(&[0; HEADER_LENGTH - CHECK]);
-        Self { out, start, check }
+        Self { out, start, number: header.number, check: Crc32c::new() }
     }
 
     /// Writes any frame but a segment.
@@ -143,7 +149,8 @@ impl<'a> Builder<'a> {
         self.cover(at);
     }
 
-    /// Writes a segment up to its payload. The payload and its CRC must follow: [`Builder::payload`], or from elsewhere.
+    /// Writes a segment up to its payload. The payload and its CRC must follow: [`Builder::payload`], or from
+    /// elsewhere.
     /// `counted` is the length of the whole ULPDU when more frames follow it in the packet.
     ///
     /// # Panics
@@ -167,6 +174,11 @@ impl<'a> Builder<'a> {
         self.out.extend_from_slice(&crc);
     }
 
+    /// Writes the first bytes of a payload whose rest, and whose CRC, come from elsewhere.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+
     /// Fills with padding, which nothing may follow, until what was written of this packet has `length` bytes.
     pub fn pad(&mut self, length: usize) {
         if self.out.len() - self.start < length {
@@ -181,10 +193,16 @@ impl<'a> Builder<'a> {
         self.out.len()
     }
 
+    /// Says that the acknowledgement is waited for.
+    pub fn ack_now(&mut self) {
+        self.out[self.start] |= ACK_NOW;
+    }
+
     /// Writes the header check.
     pub fn finish(self) {
         let at = self.start + CHECK;
-        self.out[at..at + CRC_LENGTH].copy_from_slice(&self.check.value().to_be_bytes());
+        let check = end_check(self.check, self.number, &self.out[self.start..at]);
+        self.out[at..at + CRC_LENGTH].copy_from_slice(&check);
     }
 
     fn cover(&mut self, from: usize) {

@@ -209,7 +209,8 @@ impl<'a> Setup<'a> {
         Ok(Self { destination, source, message })
     }
 
-    /// Writes the packet at the end of `out`, padded with zeros to at least `pad_to` bytes. An accept's proof is made by
+    /// Writes the packet at the end of `out`, padded with zeros to at least `pad_to` bytes. An accept's proof is made
+    /// by
     /// `prove` from what stands before it, if it has one.
     ///
     /// # Panics
@@ -427,7 +428,8 @@ impl<'a> Offer<'a> {
     }
 }
 
-/// Where in an accept with a proof the proof stands. What it proves is all that stands before it but the header check.
+/// Where in an accept with a proof the proof stands. What it proves is all that stands before it but the header
+/// check.
 #[must_use]
 pub fn proof_place(accept: &Accept<'_>) -> usize {
     HEADER_LENGTH + 16 + 16 + 12 + 6 + 1 + 2 + accept.terms.private_data.len() + 2 + accept.terms.offers.0.len() + 1

@@ -1,0 +1,233 @@
+//! Packets of a rail that arrived: which are acknowledged, and when.
+
+use core::time::Duration;
+
+use arrayvec::ArrayVec;
+use weft_base::Time;
+use weft_wire::edge::ack::{Ack, EcnCounts, MAX_MORE_RANGES, MoreRanges, RANGE_LENGTH, pack_range};
+
+/// Ranges of numbers that are remembered. What is below the lowest counts as arrived, for good.
+const MAX_RANGES: usize = MAX_MORE_RANGES + 1;
+/// A range is told so often after it has grown, so that acknowledgements may be lost.
+const TELL: u8 = 4;
+/// A gap this far back is told at once (RFC 9002 section 6.1.1).
+const REORDERING: u64 = 3;
+
+/// Room for the packed ranges of one acknowledgement.
+pub(crate) type Packed = ArrayVec<u8, { MAX_MORE_RANGES * RANGE_LENGTH }>;
+
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    low: u64,
+    high: u64,
+    tell: u8,
+}
+
+/// What asks for an acknowledgement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish {
+    pub(crate) at_once: bool,
+    pub(crate) every: u32,
+    pub(crate) delay: Duration,
+}
+
+/// The packets of a rail that arrived.
+#[derive(Debug, Default)]
+pub(crate) struct Received {
+    /// Lowest first.
+    ranges: ArrayVec<Range, { MAX_RANGES + 1 }>,
+    /// What is lower is not taken any more.
+    floor: u64,
+    /// The number after the highest that was seen.
+    next: u64,
+    largest_at: Time,
+    ecn: EcnCounts,
+    unsaid: u32,
+    due: Option<Time>,
+    /// The gap that was told at once.
+    told_gap: u64,
+}
+
+impl Received {
+    /// The number that is likely to come next.
+    pub(crate) fn expected(&self) -> u64 {
+        self.next
+    }
+
+    /// Whether a packet was taken before, or is so old that nobody knows.
+    pub(crate) fn is_repeat(&self, number: u64) -> bool {
+        number < self.floor || self.ranges.iter().any(|range| (range.low..=range.high).contains(&number))
+    }
+
+    /// A packet came, whatever becomes of it.
+    pub(crate) fn see(&mut self, number: u64) {
+        self.next = self.next.max(number + 1);
+    }
+
+    /// All of a packet is placed and good. `ecn`: the two bits of its IP header.
+    pub(crate) fn take(&mut self, number: u64, ecn: u8, now: Time) {
+        match ecn & 3 {
+            1 => self.ecn.ect1 = self.ecn.ect1.wrapping_add(1),
+            2 => self.ecn.ect0 = self.ecn.ect0.wrapping_add(1),
+            3 => self.ecn.ce = self.ecn.ce.wrapping_add(1),
+            _ => {}
+        }
+        if self.ranges.last().is_none_or(|last| number > last.high) {
+            self.largest_at = now;
+        }
+        self.insert(number);
+    }
+
+    fn insert(&mut self, number: u64) {
+        let above = self.ranges.iter().rposition(|range| range.low <= number).map_or(0, |index| index + 1);
+        let joins_below = above > 0 && self.ranges[above - 1].high + 1 == number;
+        let joins_above = self.ranges.get(above).is_some_and(|range| range.low == number + 1);
+        match (joins_below, joins_above) {
+            (true, true) => {
+                let upper = self.ranges.remove(above);
+                self.grow(above - 1, self.ranges[above - 1].low, upper.high);
+            }
+            (true, false) => self.grow(above - 1, self.ranges[above - 1].low, number),
+            (false, true) => self.grow(above, number, self.ranges[above].high),
+            (false, false) => self.ranges.insert(above, Range { low: number, high: number, tell: TELL }),
+        }
+        if self.ranges.len() > MAX_RANGES {
+            self.floor = self.ranges.remove(0).high + 1;
+        }
+    }
+
+    fn grow(&mut self, index: usize, low: u64, high: u64) {
+        self.ranges[index] = Range { low, high, tell: TELL };
+    }
+
+    /// The sender wants to hear of packet `number`.
+    pub(crate) fn wish(&mut self, number: u64, wish: Wish, now: Time) {
+        self.unsaid += 1;
+        let late = number + 1 < self.next;
+        if wish.at_once || late || self.unsaid >= wish.every || self.sees_gap() {
+            self.due = Some(now);
+        } else if self.due.is_none() {
+            self.due = Some(now + wish.delay);
+        }
+    }
+
+    /// Whether the newest gap is so far back that it is loss rather than disorder, and was not told yet.
+    fn sees_gap(&mut self) -> bool {
+        let Some(last) = self.ranges.last() else { return false };
+        let is_new = last.low > self.floor && last.low > self.told_gap && self.next >= last.low + REORDERING;
+        if is_new {
+            self.told_gap = last.low;
+        }
+        is_new
+    }
+
+    /// When an acknowledgement is to leave.
+    pub(crate) fn due(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// Whether there is something that was not said.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.unsaid > 0
+    }
+
+    /// The acknowledgement that leaves now.
+    pub(crate) fn say<'a>(&mut self, rail: u8, credit: u32, now: Time, packed: &'a mut Packed) -> Option<Ack<'a>> {
+        let largest = *self.ranges.last()?;
+        (self.unsaid, self.due) = (0, None);
+        packed.clear();
+        let mut low = first_low(&largest);
+        for range in self.ranges.iter_mut().rev().filter(|range| range.tell > 0) {
+            range.tell -= 1;
+            let (gap, length) = (low.saturating_sub(range.high + 1), range.high - range.low + 1);
+            if range.high == largest.high {
+                continue;
+            }
+            let (Ok(gap), Ok(length)) = (u32::try_from(gap), u32::try_from(length)) else { break };
+            if packed.try_extend_from_slice(&pack_range(gap, length)).is_err() {
+                break;
+            }
+            low = range.low;
+        }
+        Some(Ack {
+            rail,
+            largest: largest.high,
+            first: (largest.high - first_low(&largest)) as u32,
+            delay_us: u32::try_from(now.since(self.largest_at).as_micros()).unwrap_or(u32::MAX),
+            ecn: self.ecn,
+            credit,
+            overflows: 0,
+            more: MoreRanges::packed(packed),
+        })
+    }
+}
+
+/// The lowest number of the first range that fits into its field.
+fn first_low(range: &Range) -> u64 {
+    range.low.max(range.high.saturating_sub(u64::from(u32::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn received(numbers: &[u64]) -> Received {
+        let mut received = Received::default();
+        for number in numbers {
+            received.see(*number);
+            received.take(*number, 2, Time::ZERO);
+        }
+        received
+    }
+
+    fn said(received: &mut Received) -> Vec<(u64, u64)> {
+        let mut packed = Packed::new();
+        let ack = received.say(0, 0, Time::ZERO, &mut packed).unwrap();
+        ack.ranges().map(|range| (*range.start(), *range.end())).collect()
+    }
+
+    #[test]
+    fn ranges_join() {
+        let mut received = received(&[0, 2, 1, 7, 5, 4, 9]);
+        assert_eq!(said(&mut received), [(9, 9), (7, 7), (4, 5), (0, 2)]);
+        assert!(received.is_repeat(5) && !received.is_repeat(6) && !received.is_repeat(10));
+    }
+
+    #[test]
+    fn what_was_told_often_is_not_told_again() {
+        let mut received = received(&[0, 2, 4]);
+        (0..TELL).for_each(|_| assert_eq!(said(&mut received).len(), 3));
+        assert_eq!(said(&mut received), [(4, 4)]);
+        received.take(1, 0, Time::ZERO);
+        assert_eq!(said(&mut received), [(4, 4), (0, 2)]);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_taken_again() {
+        let numbers: Vec<u64> = (0..100).map(|n| 2 * n).collect();
+        let mut received = received(&numbers);
+        assert_eq!(said(&mut received).len(), MAX_RANGES);
+        assert!(received.is_repeat(1) && received.is_repeat(133) && !received.is_repeat(137));
+    }
+
+    #[test]
+    fn at_once_for_a_gap_else_later() {
+        let mut received = Received::default();
+        let wish = Wish { at_once: false, every: 8, delay: Duration::from_millis(1) };
+        let now = Time::from_nanos(5_000_000);
+        for (number, at_once) in [(0, false), (1, false), (3, false), (4, false), (5, true)] {
+            received.see(number);
+            received.take(number, 0, now);
+            received.wish(number, wish, now);
+            assert_eq!(received.due() == Some(now), at_once, "{number}");
+        }
+        said(&mut received);
+        for number in 6..14 {
+            assert_eq!(received.due(), (number > 6).then_some(now + wish.delay));
+            received.see(number);
+            received.take(number, 0, now);
+            received.wish(number, wish, now);
+        }
+        assert_eq!(received.due(), Some(now), "every eighth");
+    }
+}

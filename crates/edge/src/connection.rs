@@ -1,0 +1,229 @@
+//! An established connection.
+
+mod receiving;
+mod sending;
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use arrayvec::ArrayVec;
+use weft_base::{Random, Time};
+use weft_wire::edge::frame::NotReady;
+use weft_wire::edge::{BASE_DATAGRAM, ConnectionId, PROOF_LENGTH, RESET_TOKEN_LENGTH};
+
+use crate::counters::Counters;
+use crate::life::{Closing, Event, Phase};
+use crate::outgoing::Outgoing;
+use crate::rail::Rail;
+use crate::sent::Packet;
+use crate::settings::Settings;
+
+/// Refusals that wait to be told. What does not fit comes again.
+const MAX_REFUSALS: usize = 64;
+
+/// Frames that are sent until they have arrived, as bits.
+pub(crate) mod control {
+    pub(crate) const PING: u8 = 0x01;
+    pub(crate) const GO_ON: u8 = 0x02;
+    pub(crate) const CLOSE: u8 = 0x04;
+    pub(crate) const CONFIRM: u8 = 0x08;
+}
+
+/// The third message of set-up, from this side's point of view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confirmation {
+    /// This side has called: it stands in each packet until one has arrived.
+    Say([u8; PROOF_LENGTH]),
+    /// This side was called: nothing is taken, and nothing sent, before it has come.
+    Expect([u8; PROOF_LENGTH]),
+    /// It is done.
+    Done,
+}
+
+/// What set-up has agreed on.
+#[derive(Clone, Debug)]
+pub struct Established {
+    /// What this side calls the connection: packets to it carry that.
+    pub local: ConnectionId,
+    /// What the peer calls it.
+    pub remote: ConnectionId,
+    /// Where the peer is.
+    pub to: SocketAddr,
+    /// Bytes of datagrams that the peer lets be under way at first.
+    pub peer_credit: u32,
+    /// How long the peer may put an acknowledgement off.
+    pub peer_ack_delay: Duration,
+    /// The largest datagram that the peer takes.
+    pub peer_max_datagram: u16,
+    /// What the peer shows if it has forgotten the connection.
+    pub reset_token: [u8; RESET_TOKEN_LENGTH],
+    /// What becomes of the third message.
+    pub confirmation: Confirmation,
+    /// Random, from the operating system.
+    pub seed: u64,
+}
+
+/// What is known of a datagram beside its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Meta {
+    /// Where it came from.
+    pub from: SocketAddr,
+    /// The two ECN bits of its IP header.
+    pub ecn: u8,
+    /// When it came.
+    pub now: Time,
+}
+
+/// An established connection.
+///
+/// **Driving it.** After anything that changes it ([`receive`](Self::receive),
+/// [`handle_timeout`](Self::handle_timeout),
+/// a new segment in the source, [`close`](Self::close), [`abort`](Self::abort),
+/// [`receives_posted`](Self::receives_posted)) call [`transmit`](Self::transmit) until it says that there is no more,
+/// then
+/// look at [`poll_event`](Self::poll_event), [`acknowledged`](Self::acknowledged) and
+/// [`next_timeout`](Self::next_timeout).
+#[derive(Debug)]
+pub struct Connection {
+    pub(crate) settings: Settings,
+    local: ConnectionId,
+    remote: ConnectionId,
+    pub(crate) reset_token: [u8; RESET_TOKEN_LENGTH],
+    confirmation: Confirmation,
+    pub(crate) peer_ack_delay: Duration,
+    random: Random,
+    /// One, until there is striping. Never empty.
+    pub(crate) rails: Vec<Rail>,
+    pub(crate) outgoing: Outgoing,
+    /// Control frames to be sent.
+    pub(crate) pending: u8,
+    refusals: ArrayVec<NotReady, MAX_REFUSALS>,
+    /// A challenge that the peer waits for, and where it came from.
+    response: Option<([u8; 8], SocketAddr)>,
+    say_close_ack: bool,
+    /// Counts the times that receives were posted after a refusal.
+    round: u32,
+    has_refused: bool,
+    /// The peer's count, as far as it is known.
+    peer_round: u32,
+    /// The highest position after a segment that came: what short positions are near to.
+    peer_position: u64,
+    overflows: u32,
+    pub(crate) last_heard: Time,
+    pub(crate) phase: Phase,
+    pub(crate) closing: Closing,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) counters: Counters,
+    /// Packets that were just settled: kept, so that nothing is allocated.
+    scratch: Vec<Packet>,
+}
+
+impl Connection {
+    /// A connection as set-up has agreed on it.
+    #[must_use]
+    pub fn new(established: &Established, settings: &Settings, now: Time) -> Self {
+        let limit = usize::from(settings.max_datagram.min(established.peer_max_datagram)).max(BASE_DATAGRAM);
+        let credit = established.peer_credit;
+        Self {
+            settings: *settings,
+            local: established.local,
+            remote: established.remote,
+            reset_token: established.reset_token,
+            confirmation: established.confirmation,
+            peer_ack_delay: established.peer_ack_delay,
+            random: Random::new(established.seed),
+            rails: vec![Rail::new(0, established.to, limit, credit, settings)],
+            outgoing: Outgoing::new(settings.sent_segments, settings.inline_bytes.max(4 * limit)),
+            pending: if matches!(established.confirmation, Confirmation::Say(_)) { control::CONFIRM } else { 0 },
+            refusals: ArrayVec::new(),
+            response: None,
+            say_close_ack: false,
+            round: 0,
+            has_refused: false,
+            peer_round: 0,
+            peer_position: 0,
+            overflows: 0,
+            last_heard: now,
+            phase: Phase::Open,
+            closing: Closing::default(),
+            events: VecDeque::with_capacity(16),
+            counters: Counters::default(),
+            scratch: Vec::with_capacity(settings.sent_packets),
+        }
+    }
+
+    /// What this side calls it.
+    #[must_use]
+    pub fn id(&self) -> ConnectionId {
+        self.local
+    }
+
+    /// What the peer calls it, which a reset names.
+    #[must_use]
+    pub fn remote_id(&self) -> ConnectionId {
+        self.remote
+    }
+
+    /// Where the peer is.
+    #[must_use]
+    pub fn peer_address(&self) -> SocketAddr {
+        self.rails[0].to
+    }
+
+    /// All positions below this are placed at the peer, and their payload was good. It never falls.
+    #[must_use]
+    pub fn acknowledged(&self) -> u64 {
+        self.outgoing.acknowledged()
+    }
+
+    /// The position of the next segment that is taken from the source.
+    #[must_use]
+    pub fn next_position(&self) -> u64 {
+        self.outgoing.end()
+    }
+
+    /// Bytes above UDP that a datagram may have now.
+    #[must_use]
+    pub fn datagram_size(&self) -> usize {
+        self.rails[0].mtu.current()
+    }
+
+    /// The round trip, smoothed.
+    #[must_use]
+    pub fn round_trip(&self) -> Duration {
+        self.rails[0].trip.smoothed()
+    }
+
+    /// Bytes that may be under way.
+    #[must_use]
+    pub fn window(&self) -> u64 {
+        self.rails[0].limit()
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Receives were posted: what was refused for want of one may come again.
+    pub fn receives_posted(&mut self) {
+        if core::mem::take(&mut self.has_refused) {
+            self.round = self.round.wrapping_add(1);
+            self.pending |= control::GO_ON;
+        }
+    }
+
+    /// What the socket has dropped for want of room, in all, and how many bytes the peer may have under way from now
+    /// on.
+    pub fn set_socket(&mut self, overflows: u32, credit: u32) {
+        self.overflows = overflows;
+        self.settings.credit = credit;
+    }
+
+    /// Whether segments may be sent and taken.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        !matches!(self.confirmation, Confirmation::Expect(_))
+    }
+}

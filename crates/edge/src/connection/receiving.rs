@@ -1,0 +1,347 @@
+//! What arrives.
+
+use core::time::Duration;
+
+use arrayvec::ArrayVec;
+use weft_base::Time;
+use weft_wire::edge::PROOF_LENGTH;
+use weft_wire::edge::ack::Ack;
+use weft_wire::edge::frame::{self, Close, Frame, NotReady, Segment};
+use weft_wire::edge::packet::Packet as Bytes;
+
+use super::{Confirmation, Connection, Meta, control};
+use crate::acks::Wish;
+use crate::life::{Ending, Event, Phase};
+use crate::rail::Candidate;
+use crate::sent::Packet;
+use crate::{Sink, Verdict};
+
+/// What came of a packet's frames.
+#[derive(Clone, Copy, Debug)]
+struct Outcome {
+    eliciting: bool,
+    /// All its segments are placed.
+    good: bool,
+}
+
+impl Connection {
+    /// Takes a datagram that [`weft_wire::edge::destination`] says is for this connection. What is not good is
+    /// counted and
+    /// dropped.
+    pub fn receive(&mut self, datagram: &[u8], meta: &Meta, sink: &mut impl Sink) {
+        let Some(packet) = self.admit(datagram) else { return };
+        let number = packet.header.number;
+        let now = meta.now;
+        self.counters.packets_received += 1;
+        self.last_heard = now;
+        let newest = number >= self.rails[0].received.expected();
+        self.rails[0].received.see(number);
+        if newest && meta.from != self.rails[0].to {
+            self.seen_elsewhere(meta);
+        }
+        let outcome = self.frames(&packet, meta, sink);
+        let rail = &mut self.rails[0];
+        if outcome.good {
+            rail.received.take(number, meta.ecn, now);
+        }
+        if outcome.eliciting && outcome.good {
+            let delay = self.settings.max_ack_delay.min(rail.trip.smoothed() / 4);
+            let at_once = packet.header.ack_now || meta.ecn & 3 == 3;
+            rail.received.wish(number, Wish { at_once, every: self.settings.ack_every, delay }, now);
+        }
+    }
+
+    /// A packet that is whole, of this connection, new, and from somebody who may speak.
+    fn admit<'a>(&mut self, datagram: &'a [u8]) -> Option<Bytes<'a>> {
+        let Ok(packet) = Bytes::parse(datagram) else {
+            self.counters.unreadable += 1;
+            return None;
+        };
+        if packet.header.destination != self.local || usize::from(packet.header.rail) >= self.rails.len() {
+            self.counters.astray += 1;
+            return None;
+        }
+        let received = &mut self.rails[0].received;
+        let Ok(packet) = packet.verify(received.expected()) else {
+            self.counters.unreadable += 1;
+            return None;
+        };
+        if received.is_repeat(packet.header.number) {
+            self.counters.repeated += 1;
+            return None;
+        }
+        if self.phase == Phase::Over || !self.confirm(&packet) {
+            self.counters.early += 1;
+            return None;
+        }
+        Some(packet)
+    }
+
+    /// Whether the caller has confirmed, before or in this packet.
+    fn confirm(&mut self, packet: &Bytes<'_>) -> bool {
+        let Confirmation::Expect(expected) = self.confirmation else { return true };
+        let said = packet.frames().find_map(|frame| match frame {
+            Frame::Confirm(proof) => Some(proof),
+            _ => None,
+        });
+        let right = said.is_some_and(|proof| is_equal(&proof, &expected));
+        if right {
+            self.confirmation = Confirmation::Done;
+            self.tell(Event::Confirmed);
+        }
+        right
+    }
+
+    fn frames(&mut self, packet: &Bytes<'_>, meta: &Meta, sink: &mut impl Sink) -> Outcome {
+        let mut outcome = Outcome { eliciting: false, good: true };
+        for frame in packet.frames() {
+            outcome.eliciting |= frame.wants_ack();
+            match frame {
+                Frame::Segment(segment) => outcome.good &= self.segment(&segment, packet, sink),
+                Frame::Ack(ack) => self.on_ack(&ack, meta.now),
+                Frame::NotReady(refused) => self.on_not_ready(&refused),
+                Frame::GoOn { round } => self.on_go_on(round),
+                Frame::Close(close) => self.on_close(&close, meta.now),
+                Frame::CloseAck => self.on_close_ack(meta.now),
+                Frame::Challenge(bytes) => self.response = Some((bytes, meta.from)),
+                Frame::Response(bytes) => self.on_response(&bytes, meta),
+                Frame::Ping | Frame::Confirm(_) | Frame::Skipped(_) | Frame::Padding => {}
+            }
+        }
+        outcome
+    }
+
+    /// A segment. True when it is in its place.
+    fn segment(&mut self, segment: &Segment<'_>, packet: &Bytes<'_>, sink: &mut impl Sink) -> bool {
+        if self.phase != Phase::Open {
+            return self.closing.peer_end.is_some();
+        }
+        let position = frame::expand_position(segment.position, self.peer_position);
+        let takes = segment.payload().len() as u64 + u64::from(segment.ulpdu[0] & 0x40 != 0);
+        if self.closing.peer_end.is_some_and(|end| position + takes > end) {
+            self.counters.false_frames += 1;
+            return false;
+        }
+        let verdict = sink.segment(position, segment.ulpdu, segment.crc);
+        match verdict {
+            Verdict::Placed => {}
+            Verdict::Duplicate => self.counters.duplicates += 1,
+            Verdict::Later => self.counters.put_off += 1,
+            Verdict::BadPayload => self.counters.bad_payloads += 1,
+            Verdict::NotReady => self.refuse(position, packet.header.number),
+            Verdict::Fatal => {}
+        }
+        let good = matches!(verdict, Verdict::Placed | Verdict::Duplicate);
+        if good {
+            self.peer_position = self.peer_position.max(position + takes);
+        }
+        good
+    }
+
+    fn refuse(&mut self, position: u64, number: u64) {
+        self.counters.not_ready += 1;
+        self.has_refused = true;
+        let refused = NotReady { rail: self.rails[0].id, number, position, round: self.round };
+        // What does not fit is as if it had never come, and comes again.
+        let _ = self.refusals.try_push(refused);
+    }
+
+    fn on_ack(&mut self, ack: &Ack<'_>, now: Time) {
+        let Some(rail) = self.rails.get_mut(usize::from(ack.rail)) else {
+            self.counters.false_acks += 1;
+            return;
+        };
+        let mut settled = core::mem::take(&mut self.scratch);
+        settled.clear();
+        if ack.ranges().all(|range| rail.sent.acknowledge(*range.start(), *range.end(), &mut settled)) {
+            let is_newest = rail.peer_largest.is_none_or(|largest| ack.largest >= largest);
+            self.on_acked(&settled, ack, now);
+            if is_newest {
+                self.on_receiver_state(ack, &settled, now);
+            }
+            self.rails[0].was_full = false;
+            self.scratch = settled;
+            self.detect_loss(now);
+            self.end_if_closed(now);
+        } else {
+            self.counters.false_acks += 1;
+            self.scratch = settled;
+        }
+    }
+
+    /// Packets have arrived.
+    fn on_acked(&mut self, settled: &[Packet], ack: &Ack<'_>, now: Time) {
+        let rail = &mut self.rails[0];
+        if let Some(newest) = settled.first().filter(|packet| packet.number == ack.largest) {
+            let delay = Duration::from_micros(u64::from(ack.delay_us)).min(self.peer_ack_delay);
+            rail.trip.sample(now.since(newest.sent), delay);
+        }
+        if !settled.is_empty() {
+            rail.backoff = 0;
+        }
+        let (datagram, was_full) = (rail.mtu.current() as u64, rail.was_full);
+        for packet in settled {
+            let rail = &mut self.rails[0];
+            rail.window.on_ack(u64::from(packet.bytes), packet.sent, datagram, was_full);
+            rail.mtu.on_acked(packet.number, packet.bytes as usize, now);
+            if packet.was_lost {
+                rail.sent.on_spurious(packet.number);
+                rail.window.on_spurious(packet.sent);
+                self.counters.spurious_losses += 1;
+            }
+            self.on_arrived(packet);
+        }
+    }
+
+    fn on_arrived(&mut self, packet: &Packet) {
+        self.outgoing.on_acked(&packet.contents);
+        let controls = packet.contents.controls;
+        if controls & control::CONFIRM != 0 {
+            self.confirmation = Confirmation::Done;
+            self.pending &= !control::CONFIRM;
+        }
+        if controls & control::CLOSE != 0 {
+            self.closing.heard = true;
+        }
+    }
+
+    /// What the receiver says about itself and the network: credit, drops of its socket, marks.
+    fn on_receiver_state(&mut self, ack: &Ack<'_>, settled: &[Packet], now: Time) {
+        let rail = &mut self.rails[0];
+        rail.peer_largest = Some(ack.largest);
+        rail.credit = u64::from(ack.credit);
+        let dropped = ack.overflows.wrapping_sub(rail.peer_overflows);
+        rail.peer_overflows = ack.overflows;
+        self.counters.peer_overflows += u64::from(dropped);
+        let marks = ack.ecn.ce.wrapping_sub(rail.peer_ecn.ce);
+        let counted = marks.wrapping_add(ack.ecn.ect0.wrapping_sub(rail.peer_ecn.ect0));
+        let sent = settled.iter().filter(|packet| packet.ect).count() as u32;
+        rail.peer_ecn = ack.ecn;
+        // RFC 9000 section 13.4.2.1: who counts fewer than have arrived does not see the marks, or the network clears
+        // them.
+        if counted < sent {
+            rail.ecn = false;
+        } else if marks > 0 && rail.ecn {
+            self.counters.congestion_marks += u64::from(marks);
+            if let Some(newest) = settled.first() {
+                rail.window.on_congestion(newest.sent, now);
+            }
+        }
+    }
+
+    /// Gives up what must be lost: it is sent again.
+    pub(crate) fn detect_loss(&mut self, now: Time) {
+        let mut lost = core::mem::take(&mut self.scratch);
+        lost.clear();
+        let delay = self.rails[0].trip.loss_delay();
+        self.rails[0].sent.detect(now, delay, &mut lost);
+        for packet in &lost {
+            self.on_lost(packet, now);
+        }
+        self.scratch = lost;
+    }
+
+    fn on_lost(&mut self, packet: &Packet, now: Time) {
+        let rail = &mut self.rails[0];
+        let black_hole = rail.mtu.on_lost(packet.number, packet.bytes as usize, now);
+        self.counters.black_holes += u64::from(black_hole);
+        if packet.contents.is_probe {
+            // It says something about sizes, nothing about congestion (RFC 8899 section 3).
+            return;
+        }
+        self.counters.packets_lost += 1;
+        rail.window.on_congestion(packet.sent, now);
+        self.outgoing.on_lost(&packet.contents);
+        if matches!(self.phase, Phase::Open | Phase::Aborting) {
+            self.pending |= packet.contents.controls & !control::PING;
+        }
+    }
+
+    /// The peer has no receive for a segment: it is held. The packet is neither lost nor acknowledged.
+    fn on_not_ready(&mut self, refused: &NotReady) {
+        let Some(rail) = self.rails.get_mut(usize::from(refused.rail)) else {
+            self.counters.false_frames += 1;
+            return;
+        };
+        if refused.number >= rail.sent.next_number() || refused.position >= self.outgoing.end() {
+            self.counters.false_frames += 1;
+            return;
+        }
+        let packet = rail.sent.settle(refused.number);
+        rail.backoff = 0;
+        if let Some(packet) = packet {
+            self.counters.held += 1;
+            if packet.was_lost {
+                rail.window.on_spurious(packet.sent);
+                self.counters.spurious_losses += 1;
+            }
+            self.outgoing.on_lost(&packet.contents);
+            self.pending |= packet.contents.controls & !control::PING;
+        }
+        // A round that is over was ended by a "go on" that has overtaken this.
+        if refused.round.wrapping_sub(self.peer_round) < u32::MAX / 2 {
+            self.peer_round = refused.round;
+            self.outgoing.hold(refused.position);
+        }
+    }
+
+    fn on_go_on(&mut self, round: u32) {
+        if round.wrapping_sub(self.peer_round).wrapping_sub(1) < u32::MAX / 2 {
+            self.peer_round = round;
+            self.outgoing.release();
+        }
+    }
+
+    fn on_close(&mut self, close: &Close<'_>, now: Time) {
+        self.say_close_ack = true;
+        if close.abortive {
+            let reason = close.reason.iter().copied().collect::<ArrayVec<_, _>>();
+            self.end(Ending::PeerAborted(reason), now);
+        } else if self.closing.peer_end.is_none() && matches!(self.phase, Phase::Open | Phase::Aborting) {
+            if close.end < self.peer_position {
+                self.counters.false_frames += 1;
+                return;
+            }
+            self.closing.peer_end = Some(close.end);
+            self.tell(Event::PeerClosed);
+        }
+        self.end_if_closed(now);
+    }
+
+    fn on_close_ack(&mut self, now: Time) {
+        if self.closing.said || self.phase == Phase::Aborting {
+            self.closing.heard = true;
+            self.end_if_closed(now);
+        } else if self.phase == Phase::Open {
+            self.counters.false_frames += 1;
+        }
+    }
+
+    /// A new packet came from another address: it is moved to only when somebody there has answered a challenge.
+    fn seen_elsewhere(&mut self, meta: &Meta) {
+        let known = self.rails[0].candidate.is_some_and(|candidate| candidate.address == meta.from);
+        // One at a time: whoever sends from many addresses gets no more than one challenge's worth out.
+        if !known && self.rails[0].candidate.is_none() && self.phase == Phase::Open {
+            let challenge = self.random.fork().next_u64().to_be_bytes();
+            self.rails[0].candidate = Some(Candidate::new(meta.from, challenge, meta.now));
+        }
+    }
+
+    fn on_response(&mut self, bytes: &[u8; 8], meta: &Meta) {
+        let rail = &mut self.rails[0];
+        let proved = rail.candidate.filter(|asked| asked.address == meta.from && asked.challenge == *bytes);
+        if let Some(candidate) = proved {
+            rail.to = candidate.address;
+            rail.candidate = None;
+            self.counters.moves += 1;
+            self.tell(Event::Moved(meta.from));
+        } else {
+            self.counters.false_frames += 1;
+        }
+    }
+}
+
+/// In a time that does not depend on where they differ.
+fn is_equal(a: &[u8; PROOF_LENGTH], b: &[u8; PROOF_LENGTH]) -> bool {
+    a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+}

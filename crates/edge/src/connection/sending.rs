@@ -1,0 +1,422 @@
+//! What leaves: packets, in the order of what is urgent.
+
+use weft_base::Time;
+use weft_wire::edge::ack::{Ack, MAX_MORE_RANGES, RANGE_LENGTH};
+use weft_wire::edge::frame::{COUNTED_SEGMENT_OVERHEAD, Close, Frame, SEGMENT_OVERHEAD};
+use weft_wire::edge::packet::{Builder, HEADER_LENGTH, Header};
+use weft_wire::edge::setup::RESET_LENGTH;
+
+use super::{Confirmation, Connection, control};
+use crate::acks::Packed;
+use crate::batch::{Batch, Datagram, Piece};
+use crate::life::Phase;
+use crate::outgoing::{MOST_IN_PACKET, Source};
+use crate::sent::Contents;
+
+/// With less room than this no further segment is put into a packet, so that bulk is not cut small.
+const LEAST_ROOM: usize = 256;
+/// A ping is as long as this at least: who knows nothing of the connection answers with a reset only if that is
+/// shorter.
+const LEAST_PING: usize = RESET_LENGTH + 1;
+/// What an acknowledgement takes at most.
+const MOST_ACK: usize = weft_wire::edge::ack::ACK_LENGTH + MAX_MORE_RANGES * RANGE_LENGTH;
+
+/// Refusals in one packet.
+const MOST_REFUSALS: usize = 24;
+/// What a confirmation takes.
+const CONFIRM_LENGTH: usize = 1 + weft_wire::edge::PROOF_LENGTH;
+
+/// A packet in the making.
+struct Draft<'a> {
+    builder: Builder<'a>,
+    pieces: &'a mut Vec<Piece>,
+    /// Where the packet begins in the batch's bytes, and where those begin that are in no piece yet.
+    start: usize,
+    run: usize,
+    /// Bytes that come from elsewhere.
+    gathered: usize,
+    contents: Contents,
+    eliciting: bool,
+    is_empty: bool,
+    to_end: bool,
+}
+
+impl<'a> Draft<'a> {
+    fn new(bytes: &'a mut Vec<u8>, pieces: &'a mut Vec<Piece>, header: &Header) -> Self {
+        let start = bytes.len();
+        let builder = Builder::new(bytes, header);
+        Self {
+            builder,
+            pieces,
+            start,
+            run: start,
+            gathered: 0,
+            contents: Contents::default(),
+            eliciting: false,
+            is_empty: true,
+            to_end: false,
+        }
+    }
+
+    fn frame(&mut self, frame: &Frame<'_>) {
+        self.builder.frame(frame);
+        self.eliciting |= frame.wants_ack();
+        self.is_empty = false;
+    }
+
+    fn control(&mut self, bit: u8, frame: &Frame<'_>) {
+        self.frame(frame);
+        self.contents.controls |= bit;
+    }
+
+    fn length(&self) -> usize {
+        self.builder.at() - self.start + self.gathered
+    }
+
+    /// Puts what is in no piece yet into one.
+    fn end_run(&mut self) {
+        let at = self.builder.at();
+        if at > self.run {
+            self.pieces.push(Piece::Bytes { start: self.run as u32, length: (at - self.run) as u32 });
+            self.run = at;
+        }
+    }
+}
+
+impl Connection {
+    /// Writes datagrams that are to leave now to the end of `out`, with segments of `source` if there is room for
+    /// them on
+    /// the way. True when there are more for the next batch; else what is left waits for an acknowledgement, or for
+    /// [`Connection::next_timeout`].
+    ///
+    /// What a piece gathers must be gathered before the source, or this, is told that positions are acknowledged.
+    pub fn transmit(&mut self, source: &mut impl Source, now: Time, out: &mut Batch) -> bool {
+        if self.phase == Phase::Over {
+            return false;
+        }
+        self.challenge(now, out);
+        self.respond(now, out);
+        while !out.is_full(self.rails[0].mtu.current()) {
+            if !self.datagram(source, now, out) {
+                self.probe_path(now, out);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn header(&self) -> Header {
+        let rail = &self.rails[0];
+        let number = rail.sent.next_number();
+        Header { ack_now: false, key_phase: false, rail: rail.id, destination: self.remote, number }
+    }
+
+    /// One datagram. False when there is nothing to send.
+    fn datagram(&mut self, source: &mut impl Source, now: Time, out: &mut Batch) -> bool {
+        // Nobody is spoken to who has not confirmed: the address may be false.
+        if !self.is_confirmed() {
+            return false;
+        }
+        self.make_room();
+        let size = self.rails[0].mtu.current();
+        let header = self.header();
+        let Batch { bytes, pieces, .. } = out;
+        let mut draft = Draft::new(bytes, pieces, &header);
+        // Refusals come first: the peer would take what is not acknowledged for lost.
+        self.controls(&mut draft);
+        if self.refusals.is_empty() && self.rails[0].received.due().is_some_and(|due| due <= now) {
+            self.acknowledge(&mut draft, now);
+        }
+        if self.may_send_segments(now) {
+            self.segments(source, &mut draft, size);
+            self.close_if_done(&mut draft);
+        }
+        if self.rails[0].probes > 0 && !draft.eliciting {
+            draft.control(control::PING, &Frame::Ping);
+        }
+        // What leaves anyway takes the acknowledgement with it, if there is room.
+        let pending = self.rails[0].received.is_pending() && self.refusals.is_empty();
+        if pending && !draft.is_empty && !draft.to_end && draft.length() + MOST_ACK <= size {
+            self.acknowledge(&mut draft, now);
+        }
+        if draft.is_empty {
+            out.bytes.truncate(out.bytes.len() - HEADER_LENGTH);
+            return false;
+        }
+        self.finish(draft, now, &mut out.datagrams)
+    }
+
+    /// When all places are taken, the oldest packet is given up: there must always be a way to say something.
+    fn make_room(&mut self) {
+        if let Some(packet) = self.rails[0].sent.make_room() {
+            self.outgoing.on_lost(&packet.contents);
+            self.pending |= packet.contents.controls & !control::PING;
+        }
+    }
+
+    fn may_send_segments(&mut self, now: Time) -> bool {
+        let rail = &mut self.rails[0];
+        rail.paced_until = None;
+        if self.phase != Phase::Open || !rail.sent.has_room(true) {
+            return false;
+        }
+        if !rail.window_is_open() {
+            rail.was_full = true;
+            return false;
+        }
+        let free_at = rail.pacer.free_at(self.settings.batch_time);
+        if rail.probes == 0 && free_at > now {
+            rail.paced_until = Some(free_at);
+            return false;
+        }
+        true
+    }
+
+    fn acknowledge(&mut self, draft: &mut Draft<'_>, now: Time) {
+        let (credit, overflows) = (self.settings.credit, self.overflows);
+        let rail = &mut self.rails[0];
+        let mut packed = Packed::new();
+        if let Some(ack) = rail.received.say(rail.id, credit, now, &mut packed) {
+            draft.frame(&Frame::Ack(Ack { overflows, ..ack }));
+        }
+    }
+
+    fn controls(&mut self, draft: &mut Draft<'_>) {
+        let pending = core::mem::take(&mut self.pending);
+        // The rest goes with the next packet.
+        let fit = self.refusals.len().min(MOST_REFUSALS);
+        for refused in self.refusals.drain(..fit) {
+            draft.frame(&Frame::NotReady(refused));
+        }
+        if core::mem::take(&mut self.say_close_ack) {
+            draft.frame(&Frame::CloseAck);
+        }
+        if pending & control::GO_ON != 0 {
+            draft.control(control::GO_ON, &Frame::GoOn { round: self.round });
+        }
+        if pending & control::CLOSE != 0 {
+            self.say_close(draft);
+        }
+        if pending & control::PING != 0 {
+            draft.control(control::PING, &Frame::Ping);
+        }
+        // Until one has arrived each packet has it, since a packet without it would be dropped. Alone it leaves when
+        // it is due.
+        if pending & control::CONFIRM != 0 || !draft.is_empty {
+            self.say_confirm(draft);
+        }
+    }
+
+    fn say_confirm(&self, draft: &mut Draft<'_>) {
+        if let Confirmation::Say(proof) = self.confirmation
+            && draft.contents.controls & control::CONFIRM == 0
+        {
+            draft.control(control::CONFIRM, &Frame::Confirm(proof));
+        }
+    }
+
+    fn say_close(&self, draft: &mut Draft<'_>) {
+        let abortive = self.phase == Phase::Aborting;
+        let close = Close { abortive, end: self.outgoing.end(), reason: &self.closing.reason };
+        draft.control(control::CLOSE, &Frame::Close(close));
+    }
+
+    /// Puts segments into the packet: those that are to be sent again first, then new ones.
+    fn segments(&mut self, source: &mut impl Source, draft: &mut Draft<'_>, size: usize) {
+        while usize::from(draft.contents.count) < MOST_IN_PACKET && !draft.to_end {
+            let count = draft.contents.count;
+            let reserve = self.confirm_length(draft);
+            let room = size.saturating_sub(draft.length() + reserve);
+            if count > 0 && room < LEAST_ROOM {
+                return;
+            }
+            let next = draft.contents.first + u64::from(count);
+            let may_take = count == 0 || next == self.outgoing.end_serial();
+            let Some((serial, part)) = self.next_segment(source, room, may_take) else { return };
+            let follows = count == 0 || (serial == next && part.is_none());
+            if !follows || !self.put_segment(serial, part, draft, room) {
+                return;
+            }
+            if part.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// Bytes that a confirmation will take that is not in the packet yet.
+    fn confirm_length(&self, draft: &Draft<'_>) -> usize {
+        let missing =
+            matches!(self.confirmation, Confirmation::Say(_)) && draft.contents.controls & control::CONFIRM == 0;
+        if missing { CONFIRM_LENGTH } else { 0 }
+    }
+
+    /// The next segment that may be sent, taken from the source if there is none waiting.
+    fn next_segment(&mut self, source: &mut impl Source, room: usize, may_take: bool) -> Option<(u64, Option<u8>)> {
+        loop {
+            if let Some(found) = self.outgoing.next_waiting(0) {
+                return Some(found);
+            }
+            let budget = u32::try_from(room.checked_sub(SEGMENT_OVERHEAD)?).ok()?;
+            if !may_take || budget < LEAST_ROOM as u32 / 2 || !self.outgoing.has_room(budget) {
+                return None;
+            }
+            self.outgoing.push(&source.next(budget)?);
+        }
+    }
+
+    /// Writes one segment, or a part of it. False when it does not fit.
+    fn put_segment(&mut self, serial: u64, part: Option<u8>, draft: &mut Draft<'_>, room: usize) -> bool {
+        let mut part = part;
+        let mut length = self.outgoing.get(serial).ulpdu();
+        if part.is_none() && SEGMENT_OVERHEAD + length > room {
+            // It was made for a larger datagram. With acknowledgements before it there may just be too little room
+            // now.
+            let confirms = if draft.contents.controls & control::CONFIRM == 0 { 0 } else { CONFIRM_LENGTH };
+            if draft.length() > HEADER_LENGTH + confirms {
+                return false;
+            }
+            self.outgoing.cut(serial);
+            part = Some(0);
+        }
+        self.say_confirm(draft);
+        let stored = self.outgoing.get(serial);
+        let ack_now = stored.ack_now;
+        let sendable = self.outgoing.sendable(serial, part);
+        length = sendable.ddp.len() + sendable.inline.len() + sendable.gather.length() as usize;
+        if SEGMENT_OVERHEAD + length > room {
+            return false;
+        }
+        draft.to_end = COUNTED_SEGMENT_OVERHEAD + length > room;
+        let counted = (!draft.to_end).then_some(length as u16);
+        draft.builder.segment(sendable.position, counted, &sendable.ddp);
+        draft.payload(sendable.inline, sendable.gather);
+        if ack_now {
+            draft.builder.ack_now();
+        }
+        draft.eliciting = true;
+        draft.is_empty = false;
+        if draft.contents.count == 0 {
+            draft.contents.first = serial;
+        }
+        draft.contents.count += 1;
+        draft.contents.part = part;
+        self.counters.segments_sent += 1;
+        self.counters.segments_repeated += u64::from(self.outgoing.on_sent(serial, part));
+        true
+    }
+
+    /// When nothing is left to send and all is acknowledged, the peer is told.
+    fn close_if_done(&mut self, draft: &mut Draft<'_>) {
+        let done = self.closing.wanted && !self.closing.said && self.outgoing.is_empty();
+        if done && draft.contents.count == 0 {
+            self.closing.said = true;
+            self.say_close(draft);
+            self.say_confirm(draft);
+        }
+    }
+
+    /// The packet leaves.
+    fn finish(&mut self, mut draft: Draft<'_>, now: Time, datagrams: &mut Vec<Datagram>) -> bool {
+        let rail = &mut self.rails[0];
+        if !draft.to_end && draft.contents.count == 0 && draft.eliciting {
+            draft.builder.pad(LEAST_PING);
+        }
+        let length = draft.length();
+        let in_flight = if draft.eliciting { length as u32 } else { 0 };
+        let fills = rail.sent.in_flight() + u64::from(in_flight) + length as u64 > rail.limit();
+        let is_probe = draft.eliciting && core::mem::take(&mut rail.probes) > 0;
+        if draft.eliciting && (fills || is_probe || draft.contents.controls & control::CLOSE != 0) {
+            draft.builder.ack_now();
+        }
+        rail.was_full |= fills;
+        draft.end_run();
+        let Draft { builder, contents, eliciting, .. } = draft;
+        builder.finish();
+        rail.sent.push(now, in_flight, contents, rail.ecn && eliciting);
+        if eliciting && rail.trip.is_known() {
+            rail.pacer.on_sent(length as u64, rail.limit(), rail.trip.smoothed(), now);
+        }
+        let first = datagrams.last().map_or(0, |last| last.pieces.end);
+        let ecn = if rail.ecn && eliciting { 2 } else { 0 };
+        let end = draft.pieces.len();
+        datagrams.push(Datagram { to: rail.to, pieces: first..end, length, ecn, rail: rail.id });
+        self.counters.packets_sent += 1;
+        true
+    }
+
+    /// Finds out whether a larger datagram passes.
+    fn probe_path(&mut self, now: Time, out: &mut Batch) {
+        let rail = &self.rails[0];
+        let Some(size) = rail.mtu.wanted() else { return };
+        let open = self.phase == Phase::Open && matches!(self.confirmation, Confirmation::Done);
+        // Nothing is to wait for a probe: it goes when the peer is known to answer.
+        if !open || rail.peer_largest.is_none() || rail.backoff > 0 || !rail.sent.has_room(true) || out.is_full(size) {
+            return;
+        }
+        let header = self.header();
+        let mut draft = Draft::new(&mut out.bytes, &mut out.pieces, &header);
+        draft.frame(&Frame::Ping);
+        draft.builder.pad(size);
+        draft.builder.ack_now();
+        draft.contents.is_probe = true;
+        draft.to_end = true;
+        let probes = self.rails[0].probes;
+        self.finish(draft, now, &mut out.datagrams);
+        let rail = &mut self.rails[0];
+        rail.probes = probes;
+        rail.mtu.on_probe_sent(header.number, size);
+    }
+
+    /// Asks whether the peer is where it was seen.
+    fn challenge(&mut self, now: Time, out: &mut Batch) {
+        let wait = self.rails[0].trip.probe_timeout() * 2;
+        let Some(candidate) = self.rails[0].candidate.as_mut().filter(|candidate| candidate.due <= now) else { return };
+        if candidate.left == 0 {
+            self.rails[0].candidate = None;
+            return;
+        }
+        candidate.left -= 1;
+        candidate.due = now + wait;
+        let (address, frame) = (candidate.address, Frame::Challenge(candidate.challenge));
+        self.aside(&frame, address, now, out);
+    }
+
+    /// Answers a challenge where it came from.
+    fn respond(&mut self, now: Time, out: &mut Batch) {
+        if let Some((bytes, address)) = self.response.take() {
+            self.aside(&Frame::Response(bytes), address, now, out);
+        }
+    }
+
+    /// One frame in a packet to some address, which nobody has to acknowledge: who waits for it asks again.
+    fn aside(&mut self, frame: &Frame<'_>, to: std::net::SocketAddr, now: Time, out: &mut Batch) {
+        if out.is_full(LEAST_PING) {
+            return;
+        }
+        self.make_room();
+        let header = self.header();
+        let mut draft = Draft::new(&mut out.bytes, &mut out.pieces, &header);
+        draft.frame(frame);
+        draft.eliciting = false;
+        self.finish(draft, now, &mut out.datagrams);
+        if let Some(datagram) = out.datagrams.last_mut() {
+            datagram.to = to;
+        }
+    }
+}
+
+impl Draft<'_> {
+    /// Payload and its CRC: at hand, or to be gathered.
+    fn payload(&mut self, inline: &[u8], gather: weft_base::Gather) {
+        if gather.is_empty() {
+            self.builder.payload(inline);
+            return;
+        }
+        self.end_run();
+        let start = self.builder.at();
+        self.builder.raw(inline);
+        self.run = self.builder.at();
+        self.pieces.push(Piece::Payload { start: start as u32, length: inline.len() as u32, gather });
+        self.gathered += gather.length() as usize + weft_wire::edge::frame::CRC_LENGTH;
+    }
+}

@@ -1,0 +1,230 @@
+//! How a connection lives and ends: probes, the peer time-out, closing, a peer that moves.
+
+use arrayvec::ArrayVec;
+use std::net::SocketAddr;
+
+use weft_base::Time;
+use weft_wire::edge::RESET_TOKEN_LENGTH;
+use weft_wire::edge::frame::MAX_REASON;
+
+use crate::connection::{Connection, control};
+
+/// After so many probes without an answer large datagrams are given up.
+const SILENT_PROBES: u32 = 3;
+/// An abort is told so often.
+const ABORT_PROBES: u32 = 4;
+/// The most events that wait to be taken. Each kind but `Moved` comes once; of that no more are kept than fit.
+const MAX_EVENTS: usize = 8;
+
+/// Something that the user should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The caller has confirmed, and has the key if there is one: what it sends is taken from now on.
+    Confirmed,
+    /// The peer has sent all that it will ever send, and all of it is placed.
+    PeerClosed,
+    /// The peer is now found at this address.
+    Moved(SocketAddr),
+    /// The connection is over.
+    Ended(Ending),
+}
+
+/// How a connection ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Both sides have closed, and all is acknowledged.
+    Closed,
+    /// This side has given it up, and the peer knows.
+    Aborted,
+    /// The peer has given it up.
+    PeerAborted(ArrayVec<u8, MAX_REASON>),
+    /// The peer knows nothing of it any more: it was started anew.
+    Reset,
+    /// The peer has not said a word for the peer time-out.
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Open,
+    /// This side has given up; the peer is told.
+    Aborting,
+    /// It is over; a peer that has not heard the last word is answered until then.
+    Lingering(Time),
+    Over,
+}
+
+/// Where closing stands.
+#[derive(Debug, Default)]
+pub(crate) struct Closing {
+    pub(crate) wanted: bool,
+    pub(crate) said: bool,
+    pub(crate) heard: bool,
+    pub(crate) peer_end: Option<u64>,
+    pub(crate) reason: ArrayVec<u8, MAX_REASON>,
+}
+
+impl Connection {
+    /// Closes gracefully: what the source still has is sent, and when all is acknowledged the peer is told. The
+    /// connection is over when the peer
+    /// has closed too.
+    pub fn close(&mut self) {
+        self.closing.wanted = true;
+    }
+
+    /// Gives the connection up at once. The peer is told why: `reason` is cut to 128 bytes.
+    pub fn abort(&mut self, reason: &[u8]) {
+        if self.phase == Phase::Open {
+            self.closing.reason = reason.iter().copied().take(MAX_REASON).collect();
+            self.phase = Phase::Aborting;
+            self.outgoing.abandon();
+            self.pending |= control::CLOSE;
+            self.rails[0].backoff = 0;
+        }
+    }
+
+    /// A packet came from the peer's port that says that nobody knows the connection. True when the token is the one
+    /// that was agreed: it is over.
+    pub fn receive_reset(&mut self, token: &[u8; RESET_TOKEN_LENGTH], now: Time) -> bool {
+        let differ = token.iter().zip(&self.reset_token).fold(0, |differ, (a, b)| differ | (a ^ b));
+        if differ != 0 {
+            self.counters.false_frames += 1;
+            return false;
+        }
+        let finished = self.closing.said && self.outgoing.is_empty() && self.closing.peer_end.is_some();
+        self.end(if finished { Ending::Closed } else { Ending::Reset }, now);
+        self.phase = Phase::Over;
+        true
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Whether nothing more will come of it: it can be forgotten.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
+    /// Somebody on the way says that the peer can't be reached, which may be false: it is probed sooner.
+    pub fn hint_unreachable(&mut self) {
+        if self.phase == Phase::Open && self.rails[0].probes == 0 && self.rails[0].backoff == 0 {
+            self.probe_rail();
+        }
+    }
+
+    /// A datagram of this many bytes does not pass: the interface, or somebody on the way, says so.
+    pub fn hint_too_large(&mut self, bytes: usize, now: Time) {
+        if bytes > weft_wire::edge::BASE_DATAGRAM {
+            self.rails[0].mtu.too_large(bytes, now);
+        }
+    }
+
+    /// When [`Connection::handle_timeout`] is to be called, if nothing happens before.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Time> {
+        let rail = &self.rails[0];
+        match self.phase {
+            Phase::Over => return None,
+            Phase::Lingering(until) => return Some(rail.received.due().map_or(until, |due| due.min(until))),
+            Phase::Open | Phase::Aborting => {}
+        }
+        let timers = [
+            rail.received.due(),
+            rail.sent.loss_at(),
+            rail.probe_at(self.peer_ack_delay, self.settings.max_probe_interval),
+            rail.paced_until,
+            rail.mtu.timeout(),
+            rail.candidate.map(|candidate| candidate.due),
+            (!rail.sent.is_flying() && self.is_confirmed()).then(|| self.keep_alive_at()),
+            Some(self.last_heard + self.settings.peer_timeout),
+        ];
+        timers.into_iter().flatten().min()
+    }
+
+    /// A quarter of the time-out without a word: asks whether the peer is there.
+    fn keep_alive_at(&self) -> Time {
+        self.last_heard.max(self.rails[0].sent.last_sent()) + self.settings.peer_timeout / 4
+    }
+
+    /// Time has passed. [`Connection::transmit`] sends what follows from it.
+    pub fn handle_timeout(&mut self, now: Time) {
+        match self.phase {
+            Phase::Lingering(until) if until <= now => self.phase = Phase::Over,
+            Phase::Over | Phase::Lingering(_) => {}
+            Phase::Open | Phase::Aborting if self.last_heard + self.settings.peer_timeout <= now => {
+                self.end(Ending::Gone, now);
+                self.phase = Phase::Over;
+            }
+            Phase::Open | Phase::Aborting => self.handle_timers(now),
+        }
+    }
+
+    fn handle_timers(&mut self, now: Time) {
+        let rail = &mut self.rails[0];
+        rail.mtu.on_timeout(now);
+        if rail.sent.loss_at().is_some_and(|at| at <= now) {
+            self.detect_loss(now);
+        }
+        let rail = &self.rails[0];
+        let probe_at = rail.probe_at(self.peer_ack_delay, self.settings.max_probe_interval);
+        if probe_at.is_some_and(|at| at <= now) {
+            self.on_silence(now);
+        } else if !rail.sent.is_flying() && self.is_confirmed() && self.keep_alive_at() <= now {
+            self.pending |= control::PING;
+        }
+    }
+
+    /// Nothing was acknowledged in time.
+    fn on_silence(&mut self, now: Time) {
+        self.probe_rail();
+        let rail = &mut self.rails[0];
+        rail.backoff += 1;
+        if rail.backoff == SILENT_PROBES {
+            rail.window.collapse(now);
+            self.counters.black_holes += u64::from(rail.mtu.on_silence(now));
+        }
+        if self.phase == Phase::Aborting && self.rails[0].backoff >= ABORT_PROBES {
+            self.end(Ending::Aborted, now);
+        }
+    }
+
+    /// Sends the oldest packet's contents again, beyond the window, or a ping, so that something is acknowledged (RFC
+    /// 9002
+    /// section 6.2.4).
+    fn probe_rail(&mut self) {
+        let rail = &mut self.rails[0];
+        rail.probes = 1;
+        self.counters.probes += 1;
+        let contents = rail.sent.oldest().map(|packet| packet.contents).unwrap_or_default();
+        self.outgoing.on_lost(&contents);
+        self.pending |= contents.controls;
+    }
+
+    /// The connection is over, once.
+    pub(crate) fn end(&mut self, ending: Ending, now: Time) {
+        if matches!(self.phase, Phase::Open | Phase::Aborting) {
+            self.phase = Phase::Lingering(now + self.settings.linger);
+            self.outgoing.abandon();
+            self.pending = 0;
+            self.tell(Event::Ended(ending));
+        }
+    }
+
+    pub(crate) fn tell(&mut self, event: Event) {
+        if self.events.len() < MAX_EVENTS || matches!(event, Event::Ended(_)) {
+            self.events.push_back(event);
+        }
+    }
+
+    /// Both sides have closed: over, without a word to wait for.
+    pub(crate) fn end_if_closed(&mut self, now: Time) {
+        match self.phase {
+            Phase::Aborting if self.closing.heard => self.end(Ending::Aborted, now),
+            Phase::Open if self.closing.heard && self.closing.peer_end.is_some() => self.end(Ending::Closed, now),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Segments that are to be sent, or were sent and are not acknowledged.
+
+use std::collections::VecDeque;
+
+use arrayvec::ArrayVec;
+use weft_base::Gather;
+use weft_wire::ddp::{self, Header, Target};
+use weft_wire::edge::frame::ddp_header_length;
+
+use crate::sent::Contents;
+
+/// The most segments in one packet.
+pub(crate) const MOST_IN_PACKET: usize = 16;
+/// A segment that does not fit any more is cut into parts of so many bytes of payload, which fit into every datagram;
+/// the
+/// largest segment gives 64.
+pub(crate) const PART: u32 = 1024;
+
+/// A segment to be sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment<'a> {
+    /// Its DDP header, and what follows it at once.
+    pub header: &'a [u8],
+    /// Payload that is copied now.
+    pub bytes: &'a [u8],
+    /// The rest of the payload, which is gathered when the segment is sent, and again when it is sent again: it stays
+    /// until
+    /// the segment's positions are acknowledged.
+    pub gather: Gather,
+    /// Somebody waits for the acknowledgement: the end of a signalled message, a fence.
+    pub ack_now: bool,
+}
+
+/// Where segments come from.
+pub trait Source {
+    /// The next one, with a ULPDU of at most `budget` bytes (never asked with less than 128). `None`: there is none
+    /// now.
+    fn next(&mut self, budget: u32) -> Option<Segment<'_>>;
+}
+
+/// A segment that is kept.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) position: u64,
+    pub(crate) ddp: ArrayVec<u8, { ddp::UNTAGGED_LENGTH }>,
+    /// Inline payload, in the ring.
+    start: u64,
+    inline: u32,
+    gather: Gather,
+    pub(crate) ack_now: bool,
+    pub(crate) was_sent: bool,
+    cut: bool,
+    /// Parts that are to be sent.
+    waiting: u64,
+    acked: u64,
+}
+
+/// A whole segment or a part of it, as it is to be sent now.
+#[derive(Debug)]
+pub(crate) struct Sendable<'a> {
+    pub(crate) position: u64,
+    pub(crate) ddp: ArrayVec<u8, { ddp::UNTAGGED_LENGTH }>,
+    pub(crate) inline: &'a [u8],
+    pub(crate) gather: Gather,
+}
+
+impl Stored {
+    pub(crate) fn payload(&self) -> u32 {
+        self.inline + self.gather.length()
+    }
+
+    fn is_tagged(&self) -> bool {
+        self.ddp[0] & 0x80 != 0
+    }
+
+    fn takes(&self) -> u64 {
+        u64::from(self.payload()) + u64::from(self.ddp[0] & 0x40 != 0)
+    }
+
+    /// All its parts.
+    fn all(&self) -> u64 {
+        let parts = if self.cut { self.payload().div_ceil(PART).max(1) } else { 1 };
+        u64::MAX >> (64 - parts.min(64))
+    }
+
+    fn is_acked(&self) -> bool {
+        self.acked == self.all()
+    }
+
+    /// Bytes of the whole as a ULPDU.
+    pub(crate) fn ulpdu(&self) -> usize {
+        self.ddp.len() + self.payload() as usize
+    }
+
+    fn bits(&self, part: Option<u8>) -> u64 {
+        match part {
+            Some(part) if self.cut => 1 << part,
+            _ => self.all(),
+        }
+    }
+}
+
+/// The segments: a ring in order of position.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    ring: VecDeque<Stored>,
+    first: u64,
+    most: usize,
+    next: u64,
+    /// Segments with something to send.
+    waiting: usize,
+    /// None before this one has anything to send.
+    from: u64,
+    /// Untagged segments from this position on are held: the peer has no receive for them.
+    held_from: Option<u64>,
+    bytes: Bytes,
+}
+
+impl Outgoing {
+    pub(crate) fn new(most: usize, inline: usize) -> Self {
+        Self {
+            ring: VecDeque::with_capacity(most),
+            first: 0,
+            most,
+            next: 0,
+            waiting: 0,
+            from: 0,
+            held_from: None,
+            bytes: Bytes::new(inline),
+        }
+    }
+
+    /// All positions below this are acknowledged.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.ring.front().map_or(self.next, |front| front.position)
+    }
+
+    /// The position that the next segment gets.
+    pub(crate) fn end(&self) -> u64 {
+        self.next
+    }
+
+    /// The serial that the next segment gets.
+    pub(crate) fn end_serial(&self) -> u64 {
+        self.first + self.ring.len() as u64
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    /// Whether a segment of any kind with a ULPDU of `budget` bytes can be kept.
+    pub(crate) fn has_room(&self, budget: u32) -> bool {
+        self.ring.len() < self.most && self.bytes.has_room(budget as usize)
+    }
+
+    /// Keeps a segment that is to be sent.
+    ///
+    /// # Panics
+    /// When it has no DDP header, or there is no room: bugs of the source.
+    pub(crate) fn push(&mut self, segment: &Segment<'_>) {
+        let (ddp, behind) = segment.header.split_at(ddp_header_length(segment.header[0]));
+        let start = self.bytes.push(behind, segment.bytes);
+        let stored = Stored {
+            position: self.next,
+            ddp: ddp.iter().copied().collect(),
+            start,
+            inline: (behind.len() + segment.bytes.len()) as u32,
+            gather: segment.gather,
+            ack_now: segment.ack_now,
+            was_sent: false,
+            cut: false,
+            waiting: 1,
+            acked: 0,
+        };
+        assert!(stored.payload() <= 64 * PART, "a segment of {} bytes is longer than a datagram", stored.payload());
+        self.next += stored.takes();
+        self.waiting += 1;
+        self.ring.push_back(stored);
+    }
+
+    pub(crate) fn get(&self, serial: u64) -> &Stored {
+        &self.ring[(serial - self.first) as usize]
+    }
+
+    /// The lowest segment from `serial` on that has something to send and is not held, and of it the first part, if
+    /// it is cut.
+    pub(crate) fn next_waiting(&mut self, serial: u64) -> Option<(u64, Option<u8>)> {
+        if self.waiting == 0 {
+            return None;
+        }
+        let skip = serial.max(self.from).max(self.first) - self.first;
+        let mut candidates = (self.first + skip..).zip(self.ring.iter().skip(skip as usize));
+        let held = self.held_from;
+        let may = |stored: &Stored| stored.is_tagged() || held.is_none_or(|from| stored.position < from);
+        let (found, stored) = candidates.find(|(_, stored)| stored.waiting != 0 && may(stored))?;
+        if held.is_none() && serial <= self.from {
+            self.from = found;
+        }
+        Some((found, stored.cut.then(|| stored.waiting.trailing_zeros() as u8)))
+    }
+
+    /// The segment, or a part of it, leaves. False: it is left again.
+    pub(crate) fn on_sent(&mut self, serial: u64, part: Option<u8>) -> bool {
+        let stored = &mut self.ring[(serial - self.first) as usize];
+        stored.waiting &= !stored.bits(part);
+        if stored.waiting == 0 {
+            self.waiting -= 1;
+        }
+        core::mem::replace(&mut stored.was_sent, true)
+    }
+
+    /// The segment is sent in parts from now on.
+    pub(crate) fn cut(&mut self, serial: u64) {
+        let stored = &mut self.ring[(serial - self.first) as usize];
+        if !stored.cut {
+            stored.cut = true;
+            stored.waiting = stored.all();
+        }
+    }
+
+    /// What is to be sent of a segment, or of a part of it: RFC 5041 section 5.2.
+    pub(crate) fn sendable(&self, serial: u64, part: Option<u8>) -> Sendable<'_> {
+        let stored = self.get(serial);
+        let whole = stored.payload();
+        let (skip, length) = part.map_or((0, whole), |part| {
+            let skip = u32::from(part) * PART;
+            (skip, PART.min(whole - skip))
+        });
+        let inline = self.bytes.get(stored.start, stored.inline);
+        let from = skip.min(stored.inline);
+        let to = (skip + length).min(stored.inline);
+        let gather = stored.gather.part(skip - from, length - (to - from));
+        let ddp =
+            if length == whole { stored.ddp.clone() } else { part_header(&stored.ddp, skip, skip + length == whole) };
+        let inline = &inline[from as usize..to as usize];
+        Sendable { position: stored.position + u64::from(skip), ddp, inline, gather }
+    }
+
+    /// What these contents say has arrived.
+    pub(crate) fn on_acked(&mut self, contents: &Contents) {
+        for serial in contents.first..contents.first + u64::from(contents.count) {
+            let Some(index) = serial.checked_sub(self.first) else { continue };
+            let stored = &mut self.ring[index as usize];
+            let was_waiting = stored.waiting != 0;
+            let bits = stored.bits(contents.part);
+            stored.acked |= bits;
+            stored.waiting &= !bits;
+            if was_waiting && stored.waiting == 0 {
+                self.waiting -= 1;
+            }
+        }
+        while self.ring.front().is_some_and(Stored::is_acked) {
+            self.pop();
+        }
+    }
+
+    fn pop(&mut self) {
+        if let Some(stored) = self.ring.pop_front() {
+            self.bytes.free(stored.start, stored.inline);
+            self.first += 1;
+        }
+    }
+
+    /// What these contents say is to be sent again, as far as it has not arrived.
+    pub(crate) fn on_lost(&mut self, contents: &Contents) {
+        for serial in contents.first..contents.first + u64::from(contents.count) {
+            let Some(index) = serial.checked_sub(self.first) else { continue };
+            let stored = &mut self.ring[index as usize];
+            let was_waiting = stored.waiting != 0;
+            stored.waiting |= stored.bits(contents.part) & !stored.acked;
+            if !was_waiting && stored.waiting != 0 {
+                self.waiting += 1;
+            }
+            self.from = self.from.min(serial);
+        }
+    }
+
+    /// The peer has no receive for the untagged segment at `position`. False when there is no such position.
+    pub(crate) fn hold(&mut self, position: u64) -> bool {
+        let known = position < self.next;
+        if known {
+            self.held_from = Some(self.held_from.map_or(position, |held| held.min(position)));
+        }
+        known
+    }
+
+    /// Nothing is held any more.
+    pub(crate) fn release(&mut self) {
+        self.held_from = None;
+        self.from = self.first;
+    }
+
+    /// Nothing is to be sent any more.
+    pub(crate) fn abandon(&mut self) {
+        self.next = self.acknowledged();
+        self.first += self.ring.len() as u64;
+        self.ring.clear();
+        self.waiting = 0;
+    }
+}
+
+/// The DDP header of a part: its offset moved, and Last only on the last one.
+fn part_header(whole: &[u8], skip: u32, is_last: bool) -> ArrayVec<u8, { ddp::UNTAGGED_LENGTH }> {
+    let mut bytes = [0; ddp::UNTAGGED_LENGTH];
+    let Ok(mut header) = Header::parse(whole) else { return whole.iter().copied().collect() };
+    match &mut header.target {
+        Target::Tagged { offset, .. } => *offset = offset.wrapping_add(u64::from(skip)),
+        Target::Untagged { offset, .. } => *offset = offset.wrapping_add(skip),
+    }
+    header.last &= is_last;
+    let length = header.emit(&mut bytes);
+    bytes[..length].iter().copied().collect()
+}
+
+/// Inline payload, in the order in which it came: a ring of bytes, each run in one piece.
+#[derive(Debug)]
+struct Bytes {
+    ring: Box<[u8]>,
+    head: u64,
+    tail: u64,
+}
+
+impl Bytes {
+    fn new(length: usize) -> Self {
+        // A run may have to begin anew at the ring's start: the longest must fit twice.
+        Self { ring: vec![0; length.max(4096)].into(), head: 0, tail: 0 }
+    }
+
+    /// Where a run of `length` bytes would begin.
+    fn place(&self, length: usize) -> Option<u64> {
+        let size = self.ring.len() as u64;
+        let to_end = size - self.tail % size;
+        let start = if to_end >= length as u64 { self.tail } else { self.tail + to_end };
+        (start + length as u64 - self.head <= size).then_some(start)
+    }
+
+    fn has_room(&self, length: usize) -> bool {
+        self.place(length).is_some()
+    }
+
+    fn push(&mut self, one: &[u8], two: &[u8]) -> u64 {
+        let length = one.len() + two.len();
+        if length == 0 {
+            return self.tail;
+        }
+        let start = self.place(length).expect("room was asked for");
+        let at = (start % self.ring.len() as u64) as usize;
+        self.ring[at..at + one.len()].copy_from_slice(one);
+        self.ring[at + one.len()..at + length].copy_from_slice(two);
+        self.tail = start + length as u64;
+        start
+    }
+
+    fn get(&self, start: u64, length: u32) -> &[u8] {
+        let at = (start % self.ring.len() as u64) as usize;
+        if length == 0 { &[] } else { &self.ring[at..at + length as usize] }
+    }
+
+    fn free(&mut self, start: u64, length: u32) {
+        if length > 0 {
+            self.head = start + u64::from(length);
+        }
+        if self.head == self.tail {
+            (self.head, self.tail) = (0, 0);
+        }
+    }
+}

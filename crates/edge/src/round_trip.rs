@@ -1,0 +1,73 @@
+//! The round trip of a rail (RFC 9002 section 5).
+
+use core::time::Duration;
+
+/// Timers are not finer than this.
+const GRANULARITY: Duration = Duration::from_micros(100);
+
+/// What is known of a rail's round trip.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RoundTrip {
+    smoothed: Duration,
+    variation: Duration,
+    latest: Duration,
+    least: Option<Duration>,
+}
+
+impl RoundTrip {
+    pub(crate) fn new(assumed: Duration) -> Self {
+        Self { smoothed: assumed, variation: assumed / 2, latest: assumed, least: None }
+    }
+
+    /// A packet was acknowledged after `sample`, of which the peer has waited `delay`.
+    pub(crate) fn sample(&mut self, sample: Duration, delay: Duration) {
+        self.latest = sample;
+        let Some(least) = self.least else {
+            *self = Self { smoothed: sample, variation: sample / 2, latest: sample, least: Some(sample) };
+            return;
+        };
+        let least = least.min(sample);
+        self.least = Some(least);
+        // RFC 9002 section 5.3: the delay is left out unless that would give less than the least.
+        let adjusted = if sample >= least + delay { sample - delay } else { sample };
+        self.variation = (self.variation * 3 + self.smoothed.abs_diff(adjusted)) / 4;
+        self.smoothed = (self.smoothed * 7 + adjusted) / 8;
+    }
+
+    /// Whether it was measured.
+    pub(crate) fn is_known(&self) -> bool {
+        self.least.is_some()
+    }
+
+    pub(crate) fn smoothed(&self) -> Duration {
+        self.smoothed
+    }
+
+    /// How long to wait for an acknowledgement before the peer is probed, without its own delay (RFC 9002 section
+    /// 6.2.1).
+    pub(crate) fn probe_timeout(&self) -> Duration {
+        self.smoothed + (self.variation * 4).max(GRANULARITY)
+    }
+
+    /// How much later than a younger one a packet may arrive before it counts as lost (RFC 9002 section 6.1.2).
+    pub(crate) fn loss_delay(&self) -> Duration {
+        let base = self.smoothed.max(self.latest);
+        (base + base / 8).max(GRANULARITY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn it_settles_on_what_is_measured() {
+        let mut trip = RoundTrip::new(MS * 100);
+        trip.sample(MS * 10, Duration::ZERO);
+        assert_eq!((trip.smoothed(), trip.probe_timeout()), (MS * 10, MS * 30));
+        (0..100).for_each(|_| trip.sample(MS * 12, MS * 2));
+        assert!(trip.smoothed().abs_diff(MS * 10) < MS / 10, "{trip:?}");
+    }
+}

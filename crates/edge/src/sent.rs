@@ -1,0 +1,270 @@
+//! Packets of a rail that were sent and are not settled: which are acknowledged, which are lost (RFC 9002 section
+//! 6.1).
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use weft_base::Time;
+
+/// How far behind a younger one that has arrived a packet may be at first before it is lost (RFC 9002 section 6.1.1).
+const REORDERING: u64 = 3;
+/// It grows up to this, where packets turn out to have been only late.
+const MAX_REORDERING: u64 = 256;
+/// Places that only packets without segments may use.
+const RESERVE: usize = 16;
+
+/// What a packet carries that must arrive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Contents {
+    /// The first segment's serial.
+    pub(crate) first: u64,
+    /// Segments, one behind the other; 0 for none.
+    pub(crate) count: u16,
+    /// Only this part of the one segment.
+    pub(crate) part: Option<u8>,
+    /// Frames, as bits of [`crate::connection::control`].
+    pub(crate) controls: u8,
+    /// It only finds out whether a datagram of its size passes.
+    pub(crate) is_probe: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Flying,
+    Lost,
+    Done,
+}
+
+/// A packet that was sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packet {
+    pub(crate) number: u64,
+    pub(crate) sent: Time,
+    pub(crate) bytes: u32,
+    pub(crate) contents: Contents,
+    /// It had been given up when it was acknowledged.
+    pub(crate) was_lost: bool,
+    /// It was marked as able to carry congestion marks.
+    pub(crate) ect: bool,
+    state: State,
+}
+
+/// The packets, by number: a ring without gaps.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    packets: VecDeque<Packet>,
+    first: u64,
+    most: usize,
+    flying: usize,
+    in_flight: u64,
+    largest_acked: Option<u64>,
+    reordering: u64,
+    loss_at: Option<Time>,
+    last_sent: Time,
+}
+
+impl Sent {
+    pub(crate) fn new(most: usize) -> Self {
+        let most = most.max(2 * RESERVE);
+        Self {
+            packets: VecDeque::with_capacity(most),
+            first: 0,
+            most,
+            flying: 0,
+            in_flight: 0,
+            largest_acked: None,
+            reordering: REORDERING,
+            loss_at: None,
+            last_sent: Time::ZERO,
+        }
+    }
+
+    pub(crate) fn next_number(&self) -> u64 {
+        self.first + self.packets.len() as u64
+    }
+
+    /// Whether one more may be sent, with segments or without.
+    pub(crate) fn has_room(&self, segments: bool) -> bool {
+        self.packets.len() < self.most - if segments { RESERVE } else { 0 }
+    }
+
+    /// Frees a place when none is left. What it held, if that was still under way, is to be sent again.
+    pub(crate) fn make_room(&mut self) -> Option<Packet> {
+        if self.has_room(false) {
+            return None;
+        }
+        let lost = self.settle(self.first).filter(|packet| !packet.was_lost);
+        self.packets.pop_front();
+        self.first += 1;
+        lost
+    }
+
+    /// Bytes under way.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// Whether anything waits for its acknowledgement.
+    pub(crate) fn is_flying(&self) -> bool {
+        self.flying > 0
+    }
+
+    /// When the last packet left that is to be acknowledged.
+    pub(crate) fn last_sent(&self) -> Time {
+        self.last_sent
+    }
+
+    /// When the next packet is lost, if nothing comes before.
+    pub(crate) fn loss_at(&self) -> Option<Time> {
+        self.loss_at
+    }
+
+    /// A packet leaves. `bytes` are 0 when nobody will acknowledge it.
+    pub(crate) fn push(&mut self, now: Time, bytes: u32, contents: Contents, ect: bool) {
+        let state = if bytes == 0 { State::Done } else { State::Flying };
+        let number = self.next_number();
+        self.packets.push_back(Packet { number, sent: now, bytes, contents, was_lost: false, ect, state });
+        if bytes > 0 {
+            self.flying += 1;
+            self.in_flight += u64::from(bytes);
+            self.last_sent = now;
+        }
+        self.pop_settled(now, Duration::MAX);
+    }
+
+    /// The peer says that these have arrived; those that it had not said before are put into `settled`. False when
+    /// one was
+    /// never sent.
+    pub(crate) fn acknowledge(&mut self, low: u64, high: u64, settled: &mut Vec<Packet>) -> bool {
+        if high >= self.next_number() {
+            return false;
+        }
+        for number in (low.max(self.first)..=high).rev() {
+            settled.extend(self.settle(number));
+        }
+        self.largest_acked = self.largest_acked.max(Some(high));
+        true
+    }
+
+    /// Takes one packet out of flight, whether or not it had been given up.
+    pub(crate) fn settle(&mut self, number: u64) -> Option<Packet> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        let packet = self.packets.get_mut(index)?;
+        match core::mem::replace(&mut packet.state, State::Done) {
+            State::Done => return None,
+            State::Lost => packet.was_lost = true,
+            State::Flying => {
+                self.flying -= 1;
+                self.in_flight -= u64::from(packet.bytes);
+            }
+        }
+        Some(*packet)
+    }
+
+    /// A packet came so far behind that it was given up: from now on more patience.
+    pub(crate) fn on_spurious(&mut self, number: u64) {
+        let behind = self.largest_acked.map_or(0, |largest| largest.saturating_sub(number));
+        self.reordering = self.reordering.max(behind + 1).min(MAX_REORDERING);
+    }
+
+    /// Puts packets that must be lost into `lost`: by number, or because a younger one has arrived and `delay` is
+    /// over.
+    pub(crate) fn detect(&mut self, now: Time, delay: Duration, lost: &mut Vec<Packet>) {
+        self.loss_at = None;
+        let Some(largest) = self.largest_acked else { return };
+        let older = self.packets.iter_mut().take_while(|packet| packet.number < largest);
+        for packet in older.filter(|packet| packet.state == State::Flying) {
+            let due = packet.sent + delay;
+            if packet.number + self.reordering <= largest || due <= now {
+                packet.state = State::Lost;
+                self.flying -= 1;
+                self.in_flight -= u64::from(packet.bytes);
+                lost.push(*packet);
+            } else if self.loss_at.is_none_or(|at| due < at) {
+                self.loss_at = Some(due);
+            }
+        }
+        self.pop_settled(now, delay * 4);
+    }
+
+    /// What was sent first of all that is under way.
+    pub(crate) fn oldest(&self) -> Option<&Packet> {
+        self.packets.iter().find(|packet| packet.state == State::Flying)
+    }
+
+    /// Forgets what is settled. What was given up stays a while: it may still arrive, and then the loss was none.
+    fn pop_settled(&mut self, now: Time, keep: Duration) {
+        let crowded = self.packets.len() > self.most / 2;
+        while let Some(front) = self.packets.front() {
+            let settled = match front.state {
+                State::Done => true,
+                State::Flying => false,
+                State::Lost => crowded || front.sent + keep < now,
+            };
+            if !settled {
+                return;
+            }
+            self.packets.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::from_nanos(ms * 1_000_000)
+    }
+
+    fn sent(count: u64) -> Sent {
+        let mut sent = Sent::new(64);
+        (0..count).for_each(|ms| sent.push(at(ms), 100, Contents::default(), false));
+        sent
+    }
+
+    #[test]
+    fn lost_by_number_then_by_time() {
+        let mut sent = sent(6);
+        let (mut settled, mut lost) = (vec![], vec![]);
+        assert!(sent.acknowledge(4, 4, &mut settled));
+        sent.detect(at(10), Duration::from_millis(9), &mut lost);
+        assert_eq!(lost.iter().map(|packet| packet.number).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!((sent.in_flight(), sent.loss_at()), (300, Some(at(11))));
+        sent.detect(at(11), Duration::from_millis(9), &mut lost);
+        assert_eq!(lost.len(), 3);
+        assert_eq!(sent.oldest().map(|packet| packet.number), Some(3));
+    }
+
+    #[test]
+    fn a_late_acknowledgement_makes_it_patient() {
+        let mut sent = sent(10);
+        let (mut settled, mut lost) = (vec![], vec![]);
+        sent.acknowledge(9, 9, &mut settled);
+        sent.detect(at(10), Duration::from_secs(1), &mut lost);
+        assert_eq!(lost.len(), 7);
+        settled.clear();
+        sent.acknowledge(0, 0, &mut settled);
+        assert!(settled[0].was_lost);
+        sent.on_spurious(0);
+        assert_eq!(sent.reordering, 10);
+    }
+
+    #[test]
+    fn never_sent_and_acknowledged_twice() {
+        let mut sent = sent(3);
+        let mut settled = vec![];
+        assert!(!sent.acknowledge(0, 3, &mut settled) && settled.is_empty());
+        assert!(sent.acknowledge(0, 2, &mut settled) && sent.acknowledge(0, 2, &mut settled));
+        assert_eq!((settled.len(), sent.in_flight(), sent.is_flying()), (3, 0, false));
+        sent.push(at(9), 0, Contents::default(), false);
+        assert_eq!((sent.next_number(), sent.packets.len()), (4, 0), "nobody acknowledges that one");
+    }
+
+    #[test]
+    fn full() {
+        let sent = sent(48);
+        assert!(!sent.has_room(true) && sent.has_room(false));
+    }
+}

@@ -1,0 +1,186 @@
+//! Two connections over a bad network, in virtual time.
+
+mod world;
+
+use core::time::Duration;
+
+use weft_base::Random;
+use weft_edge::{Ending, Event, Settings};
+use world::{Faults, World, address};
+
+fn settings(random: &mut Random) -> Settings {
+    Settings {
+        max_datagram: [1200, 1472, 8972, 65_507][random.below(4) as usize],
+        sent_segments: 16 + random.below(200) as usize,
+        sent_packets: 64 + random.below(300) as usize,
+        credit: 1200 + random.below(100_000) as u32,
+        ack_every: 1 + random.below(10) as u32,
+        ..Settings::default()
+    }
+}
+
+fn faults(random: &mut Random) -> Faults {
+    let mut one_in = |values: [u64; 3]| values[random.below(3) as usize];
+    Faults {
+        lose: one_in([0, 5, 30]),
+        copy: one_in([0, 3, 20]),
+        damage: one_in([0, 20, 100]),
+        delay_us: one_in([5, 50, 5000]),
+        jitter_us: one_in([0, 20, 3000]),
+        carries: one_in([65_507, 1472, 1300]) as usize,
+        put_off: one_in([0, 10, 50]),
+        receives: one_in([0, 1, 3]),
+        partition: false,
+    }
+}
+
+#[test]
+fn everything_arrives_once_under_all_faults() {
+    for seed in 0..1500 {
+        let mut random = Random::new(seed);
+        let (settings, faults) = (settings(&mut random), faults(&mut random));
+        let messages = [random.below(20) as u32, random.below(10) as u32];
+        let longest = [100, 3000, 20_000][random.below(3) as usize];
+        let mut world = World::new(&settings, faults, messages, longest, seed);
+        let run = std::panic::AssertUnwindSafe(|| world.finish());
+        if let Err(error) = std::panic::catch_unwind(run) {
+            eprintln!("seed {seed}");
+            std::panic::resume_unwind(error);
+        }
+    }
+}
+
+/// The test of the tests: a receiver that says "placed" about one segment that it has not placed is noticed.
+#[test]
+#[should_panic(expected = "placed")]
+fn a_receiver_that_lies_is_noticed() {
+    let mut world = World::new(&Settings::default(), Faults::none(), [20, 0], 3000, 1);
+    world.sides[1].sink.lies = true;
+    world.finish();
+}
+
+#[test]
+fn without_faults_nothing_is_sent_twice() {
+    for datagram in [1200, 8972, 65_507] {
+        let settings = Settings { max_datagram: datagram, credit: 1 << 20, ..Settings::default() };
+        let mut world = World::new(&settings, Faults::none(), [200, 0], 30_000, 3);
+        world.finish();
+        let counters = world.sides[0].connection.counters();
+        assert_eq!((counters.segments_repeated, counters.packets_lost), (0, 0), "{counters:?}");
+        assert_eq!(world.sides[0].largest_sent, usize::from(datagram));
+        assert_eq!(world.sides[1].connection.counters().duplicates, 0);
+    }
+}
+
+#[test]
+fn a_segment_without_a_receive_costs_neither_window_nor_life() {
+    let faults = Faults { receives: 1, ..Faults::none() };
+    let mut world = World::new(&Settings::default(), faults, [60, 0], 3000, 5);
+    world.finish();
+    let counters = *world.sides[0].connection.counters();
+    assert!(counters.held > 10, "{counters:?}");
+    assert_eq!(counters.packets_lost - counters.spurious_losses, 0, "{counters:?}");
+}
+
+#[test]
+fn a_black_hole_falls_to_the_base_and_larger_datagrams_come_back() {
+    let settings =
+        Settings { max_datagram: 8972, raise_after: Duration::from_secs(5), credit: 1 << 20, ..Settings::default() };
+    let mut world = World::new(&settings, Faults::none(), [3000, 0], 3000, 5);
+    world.run(100_000, |world| world.sides[0].connection.datagram_size() == 8972);
+    world.faults.carries = 1400;
+    world.run(100_000, |world| world.sides[0].connection.datagram_size() <= 1400);
+    assert_eq!(world.sides[0].connection.counters().black_holes, 1);
+    world.run(100_000, World::all_acknowledged);
+    world.faults.carries = 65_507;
+    world.run(100_000, |world| world.sides[0].connection.datagram_size() == 8972);
+    world.finish();
+}
+
+#[test]
+fn a_peer_that_is_silent_is_slow_then_gone() {
+    // The probes of 75 s don't fit into so few places.
+    let settings = Settings { sent_packets: 40, ..Settings::default() };
+    let mut world = World::new(&settings, Faults::none(), [1000, 0], 3000, 5);
+    world.run_for(Duration::from_millis(2));
+    world.sides[1].stopped = true;
+    world.run_for(Duration::from_secs(75));
+    world.sides[1].stopped = false;
+    assert_eq!(world.ending(0), None);
+    world.run(100_000, World::all_acknowledged);
+    world.faults.partition = true;
+    let begin = world.now;
+    world.run(10_000, |world| world.ending(0).is_some() && world.ending(1).is_some());
+    assert_eq!((world.ending(0), world.ending(1)), (Some(&Ending::Gone), Some(&Ending::Gone)));
+    let took = world.now - begin;
+    assert!(took <= Settings::default().peer_timeout + Duration::from_secs(1), "{took:?}");
+    assert!(world.sides[0].connection.counters().probes >= 1);
+}
+
+#[test]
+fn an_idle_connection_lives() {
+    let mut world = World::new(&Settings::default(), Faults::none(), [1, 1], 3000, 5);
+    world.run_for(Duration::from_secs(1000));
+    world.finish();
+}
+
+#[test]
+fn an_abort_says_why() {
+    for lose in [0, 3] {
+        let faults = Faults { lose, ..Faults::none() };
+        let mut world = World::new(&Settings::default(), faults, [1000, 1000], 3000, 5);
+        world.run_for(Duration::from_millis(5));
+        world.sides[0].connection.abort(b"terminate");
+        world.transmit(0);
+        world.run(10_000, |world| world.ending(0).is_some() && world.ending(1).is_some());
+        assert_eq!(world.ending(0), Some(&Ending::Aborted));
+        assert_eq!(world.ending(1), Some(&Ending::PeerAborted(b"terminate".iter().copied().collect())));
+        world.run(10_000, |world| world.sides.iter().all(|side| side.connection.is_over()));
+    }
+}
+
+#[test]
+fn one_side_may_close_first() {
+    let mut world = World::new(&Settings::default(), Faults::none(), [10, 300], 3000, 5);
+    world.sides[0].connection.close();
+    world.run(10_000, |world| world.sides[1].events.contains(&Event::PeerClosed));
+    world.finish();
+}
+
+#[test]
+fn a_token_that_was_agreed_ends_it_and_another_does_not() {
+    let mut world = World::new(&Settings::default(), Faults::none(), [10, 0], 3000, 5);
+    let now = world.now;
+    let connection = &mut world.sides[0].connection;
+    assert!(!connection.receive_reset(&[9; 16], now));
+    assert!(connection.receive_reset(&[0; 16], now) && connection.is_over());
+    assert_eq!(connection.poll_event(), Some(Event::Ended(Ending::Reset)));
+}
+
+#[test]
+fn a_peer_that_moves_is_challenged_first() {
+    let mut world = World::new(&Settings::default(), Faults::none(), [3000, 3000], 3000, 5);
+    world.run_for(Duration::from_millis(2));
+    world.sides[0].address = address(5);
+    world.run(10_000, |world| world.sides[1].events.contains(&Event::Moved(address(5))));
+    assert_eq!(world.sides[1].connection.peer_address(), address(5));
+    world.finish();
+}
+
+/// A packet that was recorded and comes again from elsewhere moves nothing.
+#[test]
+fn a_replay_from_elsewhere_moves_nothing() {
+    let mut world = World::new(&Settings::default(), Faults::none(), [100, 100], 3000, 5);
+    world.run_for(Duration::from_millis(1));
+    for seed in 0..200 {
+        let mut bytes = vec![0; 18 + seed as usize];
+        Random::new(seed).fill(&mut bytes);
+        bytes[..2].copy_from_slice(&[0x41, 0]);
+        bytes[2..10].copy_from_slice(&101u64.to_be_bytes());
+        world.inject(1, bytes, address(9), address(1), Duration::ZERO);
+    }
+    world.run_for(Duration::from_millis(1));
+    assert!(world.sides[1].connection.counters().unreadable >= 200);
+    assert_eq!(world.sides[1].connection.peer_address(), address(0));
+    world.finish();
+}

@@ -1,0 +1,493 @@
+//! Two connections, a network between them that loses, copies, delays, damages and cuts off, in virtual time, and
+//! checkers that stand apart.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use weft_base::{Gather, Random, RegionId, Slice, Time};
+use weft_edge::{
+    Batch, Confirmation, Connection, Ending, Established, Event, Meta, Piece, Segment, Settings, Sink, Source, Verdict,
+};
+use weft_wire::Crc32c;
+use weft_wire::ddp::{Header, Target};
+use weft_wire::edge::{ConnectionId, setup};
+
+/// What the network does.
+#[derive(Clone, Debug)]
+pub(crate) struct Faults {
+    /// One datagram in so many, of each kind; 0 for none.
+    pub(crate) lose: u64,
+    pub(crate) copy: u64,
+    pub(crate) damage: u64,
+    /// In microseconds.
+    pub(crate) delay_us: u64,
+    pub(crate) jitter_us: u64,
+    /// Larger datagrams vanish.
+    pub(crate) carries: usize,
+    /// One segment in so many is put off.
+    pub(crate) put_off: u64,
+    /// Receives are posted so many at a time; 0 for all at once.
+    pub(crate) receives: u64,
+    /// Everything is lost.
+    pub(crate) partition: bool,
+}
+
+impl Faults {
+    pub(crate) fn none() -> Self {
+        Self {
+            lose: 0,
+            copy: 0,
+            damage: 0,
+            delay_us: 50,
+            jitter_us: 0,
+            carries: 65_507,
+            put_off: 0,
+            receives: 0,
+            partition: false,
+        }
+    }
+}
+
+fn hit(random: &mut Random, one_in: u64) -> bool {
+    one_in > 0 && random.one_in(one_in)
+}
+
+/// What one side sends: messages, tagged and gathered, or untagged and inline.
+pub(crate) struct Sender {
+    /// Bytes left of the message under way, how far it is, and whether it is tagged.
+    message: Option<(u32, u32, bool)>,
+    pub(crate) left: u32,
+    longest: u64,
+    offset: u64,
+    number: u32,
+    header: Vec<u8>,
+    inline: Vec<u8>,
+    random: Random,
+    pub(crate) end: u64,
+}
+
+/// The byte at an offset of what is written, or of a message.
+pub(crate) fn byte(number: u64, offset: u64) -> u8 {
+    let mixed = (number ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    (mixed >> 56) as u8
+}
+
+impl Sender {
+    pub(crate) fn new(messages: u32, longest: u64, seed: u64) -> Self {
+        let random = Random::new(seed);
+        Self {
+            message: None,
+            left: messages,
+            longest,
+            offset: 0,
+            number: 0,
+            header: vec![],
+            inline: vec![],
+            random,
+            end: 0,
+        }
+    }
+
+    fn begin(&mut self) -> Option<()> {
+        if self.message.is_none() {
+            self.left = self.left.checked_sub(1)?;
+            let tagged = !self.random.one_in(3);
+            let most = if tagged { self.longest } else { 600 };
+            self.message = Some((self.random.below(most + 1) as u32, 0, tagged));
+            self.number += u32::from(!tagged);
+        }
+        Some(())
+    }
+}
+
+impl Source for Sender {
+    fn next(&mut self, budget: u32) -> Option<Segment<'_>> {
+        assert!(budget >= 128);
+        self.begin()?;
+        let (length, done, tagged) = self.message?;
+        let take = (length - done).min(budget - if tagged { 14 } else { 18 });
+        let last = done + take == length;
+        let target = if tagged {
+            Target::Tagged { stag: weft_base::Stag(7), offset: self.offset }
+        } else {
+            Target::Untagged { word: 0, queue: 0, number: weft_base::MessageNumber(self.number), offset: done }
+        };
+        let mut header = [0; 18];
+        let header_length = Header { last, control: 0x40, target }.emit(&mut header);
+        self.header.clear();
+        self.header.extend_from_slice(&header[..header_length]);
+        self.inline.clear();
+        let mut gather = Gather::empty();
+        if tagged {
+            gather = Slice { region: RegionId { index: 0, generation: 0 }, offset: self.offset, length: take }.into();
+            self.offset += u64::from(take);
+        } else {
+            self.inline.extend((done..done + take).map(|at| byte(u64::from(self.number), u64::from(at))));
+        }
+        self.message = (!last).then_some((length, done + take, tagged));
+        self.end += u64::from(take) + u64::from(last);
+        let ack_now = last && self.random.one_in(2);
+        // What RDMAP puts behind the header is payload to DDP.
+        let behind = self.inline.len().min(9);
+        self.header.extend(self.inline.drain(..behind));
+        Some(Segment { header: &self.header, bytes: &self.inline, gather, ack_now })
+    }
+}
+
+/// What one side has received, and the rules about it.
+pub(crate) struct Receiver {
+    /// Placed positions: runs that do not touch, by start.
+    runs: BTreeMap<u64, u64>,
+    pub(crate) placed: u64,
+    /// Untagged messages for which receives are posted.
+    posted: u32,
+    /// Says "placed" about what was not: for the test of the tests.
+    pub(crate) lies: bool,
+    put_off: u64,
+    random: Random,
+    pub(crate) wants_receives: bool,
+}
+
+impl Receiver {
+    fn new(faults: &Faults, seed: u64) -> Self {
+        let posted = if faults.receives == 0 { u32::MAX } else { faults.receives as u32 };
+        let random = Random::new(seed);
+        let runs = BTreeMap::new();
+        Self { runs, placed: 0, posted, lies: false, put_off: faults.put_off, random, wants_receives: false }
+    }
+
+    /// All positions below this are placed.
+    pub(crate) fn in_place(&self) -> u64 {
+        self.runs.get(&0).copied().unwrap_or(0)
+    }
+
+    /// Adds a run; false when all of it was there.
+    fn add(&mut self, start: u64, end: u64) -> bool {
+        let before = self.runs.range(..=start).next_back().map(|(from, to)| (*from, *to));
+        if before.is_some_and(|(_, to)| to >= end) {
+            return false;
+        }
+        let (mut from, mut to) = (start, end);
+        let touching: Vec<u64> =
+            self.runs.range(..=end).filter(|(_, to)| **to >= start).map(|(from, _)| *from).collect();
+        let mut there = 0;
+        for old in touching {
+            let old_to = self.runs.remove(&old).unwrap();
+            there += old_to.min(end).saturating_sub(old.max(start));
+            (from, to) = (from.min(old), to.max(old_to));
+        }
+        self.runs.insert(from, to);
+        self.placed += end - start - there;
+        true
+    }
+}
+
+impl Sink for Receiver {
+    fn segment(&mut self, position: u64, ulpdu: &[u8], crc: u32) -> Verdict {
+        let header = Header::parse(ulpdu).expect("a header that passed the check");
+        let payload = &ulpdu[header.length()..];
+        let end = position + payload.len() as u64 + u64::from(header.last);
+        if self.lies && position > 2000 {
+            self.lies = false;
+            return Verdict::Placed;
+        }
+        let known = self.runs.range(..=position).next_back().is_some_and(|(_, to)| *to >= end && end > position);
+        if known {
+            return Verdict::Duplicate;
+        }
+        if Crc32c::of(payload) != crc {
+            return Verdict::BadPayload;
+        }
+        if hit(&mut self.random, self.put_off) {
+            return Verdict::Later;
+        }
+        let (number, offset) = match header.target {
+            Target::Tagged { offset, .. } => (0, offset),
+            Target::Untagged { number, offset, .. } => {
+                if number.0 > self.posted {
+                    self.wants_receives = true;
+                    return Verdict::NotReady;
+                }
+                (u64::from(number.0), u64::from(offset))
+            }
+        };
+        for (at, value) in (offset..).zip(payload) {
+            assert_eq!(*value, byte(number, at), "byte {at} of message {number}");
+        }
+        if self.add(position, end) || end == position { Verdict::Placed } else { Verdict::Duplicate }
+    }
+}
+
+/// One end.
+pub(crate) struct Side {
+    pub(crate) connection: Connection,
+    pub(crate) source: Sender,
+    pub(crate) sink: Receiver,
+    pub(crate) address: SocketAddr,
+    pub(crate) events: Vec<Event>,
+    pub(crate) largest_sent: usize,
+    /// Its program does not run: nothing is taken or sent.
+    pub(crate) stopped: bool,
+}
+
+/// To which side, what, from where, to where.
+type Flying = (usize, Vec<u8>, SocketAddr, SocketAddr);
+
+/// Both ends and what is under way.
+pub(crate) struct World {
+    pub(crate) now: Time,
+    pub(crate) sides: [Side; 2],
+    pub(crate) faults: Faults,
+    flying: BTreeMap<(Time, u64), Flying>,
+    serial: u64,
+    pub(crate) random: Random,
+    batch: Batch,
+}
+
+pub(crate) fn address(side: usize) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1 + side as u8], 4791))
+}
+
+pub(crate) fn established(side: usize, settings: &Settings) -> Established {
+    let confirmation = if side == 0 { Confirmation::Say([7; 32]) } else { Confirmation::Expect([7; 32]) };
+    Established {
+        local: ConnectionId(100 + side as u64),
+        remote: ConnectionId(101 - side as u64),
+        to: address(1 - side),
+        peer_credit: settings.credit,
+        peer_ack_delay: settings.max_ack_delay,
+        peer_max_datagram: settings.max_datagram,
+        reset_token: [side as u8; 16],
+        confirmation,
+        seed: 9 + side as u64,
+    }
+}
+
+impl World {
+    pub(crate) fn new(settings: &Settings, faults: Faults, messages: [u32; 2], longest: u64, seed: u64) -> Self {
+        let now = Time::from_nanos(1_000_000_000);
+        let side = |side: usize| Side {
+            connection: Connection::new(&established(side, settings), settings, now),
+            source: Sender::new(messages[side], longest, seed + side as u64),
+            sink: Receiver::new(&faults, seed + 2 + side as u64),
+            address: address(side),
+            events: vec![],
+            largest_sent: 0,
+            stopped: false,
+        };
+        let mut world = Self {
+            now,
+            sides: [side(0), side(1)],
+            flying: BTreeMap::new(),
+            serial: 0,
+            random: Random::new(seed ^ 0xe4),
+            batch: Batch::new(16, 1 << 18),
+            faults,
+        };
+        world.transmit(0);
+        world
+    }
+
+    /// Lets a side send what it can.
+    pub(crate) fn transmit(&mut self, side: usize) {
+        if self.sides[side].stopped {
+            return;
+        }
+        loop {
+            self.batch.clear();
+            let Side { connection, source, address, .. } = &mut self.sides[side];
+            let from = *address;
+            let more = connection.transmit(source, self.now, &mut self.batch);
+            let capacity = self.batch.bytes.capacity();
+            let datagrams: Vec<_> =
+                self.batch.datagrams.iter().map(|datagram| (datagram.to, self.gather(datagram))).collect();
+            assert_eq!(capacity, 1 << 18, "nothing is allocated");
+            for (to, bytes) in datagrams {
+                self.sides[side].largest_sent = self.sides[side].largest_sent.max(bytes.len());
+                self.carry(side, bytes, from, to);
+            }
+            if !more {
+                break;
+            }
+        }
+        while let Some(event) = self.sides[side].connection.poll_event() {
+            self.sides[side].events.push(event);
+        }
+    }
+
+    /// What a NIC does with a datagram of a batch.
+    fn gather(&self, datagram: &weft_edge::Datagram) -> Vec<u8> {
+        let mut bytes = vec![];
+        for piece in &self.batch.pieces[datagram.pieces.clone()] {
+            match piece {
+                Piece::Bytes { start, length } => {
+                    bytes.extend_from_slice(&self.batch.bytes[*start as usize..][..*length as usize]);
+                }
+                Piece::Payload { start, length, gather } => {
+                    let from = bytes.len();
+                    bytes.extend_from_slice(&self.batch.bytes[*start as usize..][..*length as usize]);
+                    for slice in gather.slices() {
+                        bytes.extend((slice.offset..slice.offset + u64::from(slice.length)).map(|at| byte(0, at)));
+                    }
+                    let crc = Crc32c::of(&bytes[from..]);
+                    bytes.extend_from_slice(&crc.to_be_bytes());
+                }
+            }
+        }
+        assert_eq!(bytes.len(), datagram.length);
+        bytes
+    }
+
+    fn carry(&mut self, side: usize, bytes: Vec<u8>, from: SocketAddr, to: SocketAddr) {
+        let faults = self.faults.clone();
+        let random = &mut self.random;
+        if faults.partition || bytes.len() > faults.carries || hit(random, faults.lose) {
+            return;
+        }
+        let copies = 1 + u64::from(hit(random, faults.copy));
+        for _ in 0..copies {
+            let mut bytes = bytes.clone();
+            if hit(&mut self.random, faults.damage) {
+                let at = self.random.below(bytes.len() as u64) as usize;
+                bytes[at] ^= 1 << self.random.below(8);
+            }
+            if hit(&mut self.random, faults.damage) {
+                bytes.truncate(self.random.below(bytes.len() as u64) as usize);
+            }
+            let delay = faults.delay_us * 1000 + self.random.below(faults.jitter_us * 1000 + 1);
+            self.inject(1 - side, bytes, from, to, Duration::from_nanos(delay));
+        }
+    }
+
+    /// Something arrives at a side.
+    pub(crate) fn inject(&mut self, side: usize, bytes: Vec<u8>, from: SocketAddr, to: SocketAddr, after: Duration) {
+        self.serial += 1;
+        self.flying.insert((self.now + after, self.serial), (side, bytes, from, to));
+    }
+
+    /// The next thing happens. False when nothing ever will.
+    pub(crate) fn step(&mut self) -> bool {
+        let timer = |side: &Side| side.connection.next_timeout().filter(|_| !side.stopped);
+        let timers = [timer(&self.sides[0]), timer(&self.sides[1])];
+        let arrival = self.flying.first_key_value().map(|((at, _), _)| *at);
+        let Some(next) = timers.into_iter().flatten().chain(arrival).min() else { return false };
+        self.now = self.now.max(next);
+        while let Some(entry) = self.flying.first_entry().filter(|entry| entry.key().0 <= self.now) {
+            let (side, bytes, from, to) = entry.remove();
+            self.arrive(side, &bytes, from, to);
+        }
+        for (side, timer) in timers.into_iter().enumerate() {
+            if timer.is_some_and(|at| at <= self.now) {
+                self.sides[side].connection.handle_timeout(self.now);
+            }
+            self.post_receives(side);
+            self.transmit(side);
+        }
+        self.check();
+        true
+    }
+
+    fn arrive(&mut self, side: usize, bytes: &[u8], from: SocketAddr, to: SocketAddr) {
+        let Side { connection, sink, address, stopped, .. } = &mut self.sides[side];
+        // Who has moved is not found where it was.
+        if to != *address || *stopped {
+            return;
+        }
+        if let Ok(token) = setup::reset_token(bytes) {
+            connection.receive_reset(&token, self.now);
+        } else if !connection.is_over() {
+            connection.receive(bytes, &Meta { from, ecn: 2, now: self.now }, sink);
+        } else if bytes.len() > setup::RESET_LENGTH {
+            // It is forgotten, and who still asks is told so.
+            let reset = setup::reset(connection.id(), &[1 - side as u8; 16]);
+            self.carry(side, reset.to_vec(), to, from);
+        }
+    }
+
+    fn post_receives(&mut self, side: usize) {
+        let Side { connection, sink, .. } = &mut self.sides[side];
+        if sink.wants_receives && self.random.one_in(4) {
+            sink.wants_receives = false;
+            sink.posted = sink.posted.saturating_add(self.faults.receives as u32);
+            connection.receives_posted();
+        }
+    }
+
+    /// What must hold at any time.
+    fn check(&self) {
+        for (side, other) in [(0, 1), (1, 0)] {
+            let acknowledged = self.sides[side].connection.acknowledged();
+            let placed = self.sides[other].sink.in_place();
+            assert!(acknowledged <= placed, "{acknowledged} acknowledged, {placed} placed");
+        }
+    }
+
+    /// Runs until `done`, or fails after so many steps.
+    pub(crate) fn run(&mut self, most: u32, mut done: impl FnMut(&Self) -> bool) {
+        for _ in 0..most {
+            if done(self) {
+                return;
+            }
+            assert!(self.step(), "nothing ever happens again");
+        }
+        panic!("not done after {most} steps, at {:?}: {}", self.now, self.brief());
+    }
+
+    /// What a failure says about both sides.
+    fn brief(&self) -> String {
+        let side = |side: &Side| {
+            let connection = &side.connection;
+            format!(
+                "\n{} of {} acknowledged, {} placed, window {}, datagram {}, timer {:?}, {:?}\n{:?}",
+                connection.acknowledged(),
+                side.source.end,
+                side.sink.placed,
+                connection.window(),
+                connection.datagram_size(),
+                connection.next_timeout(),
+                side.events,
+                connection.counters()
+            )
+        };
+        self.sides.iter().map(side).collect()
+    }
+
+    /// Runs for some time.
+    pub(crate) fn run_for(&mut self, time: Duration) {
+        let until = self.now + time;
+        let mut most = 1_000_000;
+        while self.now < until && self.step() {
+            most -= 1;
+            assert!(most > 0, "it turns without end at {:?}: {}", self.now, self.brief());
+        }
+    }
+
+    pub(crate) fn all_acknowledged(&self) -> bool {
+        self.sides.iter().all(|side| {
+            side.source.left == 0 && side.source.message.is_none() && side.connection.acknowledged() == side.source.end
+        })
+    }
+
+    pub(crate) fn ending(&self, side: usize) -> Option<&Ending> {
+        self.sides[side].events.iter().find_map(|event| match event {
+            Event::Ended(ending) => Some(ending),
+            _ => None,
+        })
+    }
+
+    /// Closes both sides and checks that all was placed once.
+    pub(crate) fn finish(&mut self) {
+        self.run(200_000, Self::all_acknowledged);
+        for (side, other) in [(0, 1), (1, 0)] {
+            assert_eq!(self.sides[other].sink.placed, self.sides[side].source.end, "each position once");
+            self.sides[side].connection.close();
+            self.transmit(side);
+        }
+        self.run(20_000, |world| world.sides.iter().all(|side| side.connection.is_over()));
+        for side in 0..2 {
+            assert_eq!(self.ending(side), Some(&Ending::Closed));
+        }
+    }
+}
