@@ -278,6 +278,8 @@ pub enum ConnectionError {
     Start(StartError),
     /// The RDMA stream ended: by an error that was found here, by the peer's Terminate, or because the stream below was lost.
     Stream(StreamError),
+    /// This side could not begin it: a limit was reached, for example.
+    Local(Box<Error>),
     /// The application destroyed the queue pair or closed the NIC.
     Abandoned,
     /// The peer has closed the connection.
@@ -304,6 +306,7 @@ impl fmt::Display for ConnectionError {
             ),
             Self::Start(failure) => write!(f, "{failure}"),
             Self::Stream(error) => write!(f, "{error}"),
+            Self::Local(error) => write!(f, "{error}"),
             Self::Abandoned => f.write_str("the queue pair was destroyed"),
             Self::Closed => f.write_str("the peer has closed the connection"),
             Self::Protocol => f.write_str("the peer has broken the rules of the messages' protocol"),

@@ -114,6 +114,7 @@ fn of_connection(error: &ConnectionError) -> c_int {
     match error {
         ConnectionError::Port(error) | ConnectionError::Connect { error, .. } => of_port(error),
         ConnectionError::NoAnswer { .. } => FI_ETIMEDOUT,
+        ConnectionError::Local(error) => of_error(error),
         ConnectionError::Start(error) => match error.reason {
             StartReason::Rejected { .. } => FI_ECONNREFUSED,
             StartReason::TimedOut { .. } => FI_ETIMEDOUT,

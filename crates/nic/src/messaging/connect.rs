@@ -116,7 +116,8 @@ impl Core {
             // Where there are other ways this one may lead to somebody who never answers.
             for_program: self.host.peers.get(peer).is_some_and(|known| known.address.ways.len() == 1),
         };
-        let key = self.add_link(peer, Phase::Opening(way)).map_err(|_| ConnectionError::Abandoned)?;
+        let local = |error: Error| ConnectionError::Local(Box::new(error));
+        let key = self.add_link(peer, Phase::Opening(way)).map_err(|error| local(error.into()))?;
         let hello = bytes_of(&self.hello(self.host.peers.get(peer).map_or(0, |peer| peer.address.id)));
         let Some(link) = self.links.get_mut(key.0) else { return Ok(()) };
         let started = N::Lower::prepare(&offer(&engine.settings), &hello)
@@ -128,7 +129,7 @@ impl Core {
                 self.links.remove(key.0);
                 return Err(match error {
                     Error::Port(error) => ConnectionError::Connect { remote, error },
-                    _ => ConnectionError::Abandoned,
+                    error => ConnectionError::Local(Box::new(error)),
                 });
             }
         };
@@ -281,7 +282,6 @@ impl Core {
         self.host.peers.meet(peer, hello.id, origin.remote, origin.is_proven);
         if let Some(known) = self.host.peers.get_mut(peer) {
             known.awaited = false;
-            known.failure = None;
             known.attempts.clear();
             known.host = hello.host;
         }
@@ -301,7 +301,7 @@ impl Core {
         let Some(link) = self.links.remove(key.0) else { return };
         let Phase::Opening(way) = link.phase else { return };
         let peer = link.peer;
-        let mut error = link.queue_pair.error().unwrap_or(ConnectionError::Abandoned);
+        let mut error = link.queue_pair.error().unwrap_or(ConnectionError::Closed);
         if let ConnectionError::NoAnswer { waited_for, .. } = &mut error {
             *waited_for = self.time_for_a_way(peer);
         }

@@ -9,7 +9,7 @@ use slotmap::DefaultKey;
 use weft_base::{Clock, DomainId, HostId, PeerId, Time};
 use weft_memory::{Access, Region, Registry};
 use weft_message::{Machine, Terms};
-use weft_rdmap::{CompletionKind, Status};
+use weft_rdmap::{CompletionKind, Status, StreamError};
 
 use super::Engine;
 use super::connect::Doubted;
@@ -305,7 +305,7 @@ impl Core {
     }
 
     fn take_transfer(&mut self, key: LinkKey, number: u32, status: Status) {
-        let lost = self.links.get(key.0).and_then(|link| link.queue_pair.error());
+        let failure = failure_of(status, || self.why_ended(key));
         match self.host.transfers.get_mut(number) {
             Some(Transfer::Protocol(ticket)) => {
                 let ticket = *ticket;
@@ -316,20 +316,28 @@ impl Core {
             }
             Some(Transfer::User(transfer)) => {
                 transfer.under_way -= 1;
-                let lost = || EndpointFailure::Lost(lost.unwrap_or(ConnectionError::Abandoned));
-                if let Some(failure) = failure_of(status, lost) {
+                if let Some(failure) = failure {
                     transfer.failure.get_or_insert(failure);
                 }
                 if transfer.under_way == 0 && (transfer.is_posted || transfer.failure.is_some()) {
                     self.finish_transfer(number);
                 }
             }
-            Some(Transfer::Atomic(_)) => {
-                let lost = || EndpointFailure::Lost(lost.unwrap_or(ConnectionError::Abandoned));
-                let outcome = failure_of(status, lost).map_or(Ok(()), Err);
-                self.finish_native_atomic(number, outcome);
-            }
+            Some(Transfer::Atomic(_)) => self.finish_native_atomic(number, failure.map_or(Ok(()), Err)),
             None => {}
+        }
+    }
+
+    /// Why what was under way on a link has failed.
+    fn why_ended(&self, key: LinkKey) -> EndpointFailure {
+        let link = self.links.get(key.0);
+        match link.and_then(|link| link.queue_pair.error()) {
+            // It was ended here.
+            None | Some(ConnectionError::Abandoned | ConnectionError::Stream(StreamError::Aborted)) if self.closing => {
+                EndpointFailure::Closed
+            }
+            Some(error) => EndpointFailure::Lost(error),
+            None => self.host.why_lost(link.map(|link| link.peer)),
         }
     }
 

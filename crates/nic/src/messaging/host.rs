@@ -254,7 +254,7 @@ impl NicHost {
     pub(super) fn why_lost(&self, peer: Option<PeerId>) -> EndpointFailure {
         peer.and_then(|peer| self.peers.get(peer))
             .and_then(|peer| peer.failure.clone())
-            .unwrap_or(EndpointFailure::Lost(crate::error::ConnectionError::Abandoned))
+            .unwrap_or(EndpointFailure::Lost(crate::error::ConnectionError::Closed))
     }
 }
 

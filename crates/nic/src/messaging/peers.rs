@@ -51,7 +51,7 @@ pub(super) struct Peer {
     pub(super) under_way: usize,
     /// Atomics of these that are calls.
     pub(super) calls: usize,
-    /// Why what is under way fails, when it does.
+    /// Why it was lost, or could not be reached, last.
     pub(super) failure: Option<EndpointFailure>,
 }
 

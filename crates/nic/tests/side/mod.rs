@@ -47,6 +47,10 @@ impl Side {
 
     pub(crate) fn guarded(world: &World, id: u64, settings: EndpointSettings, key: Option<JobKey>) -> Self {
         let nic = world.nic(Settings { progress: Progress::Caller, ..Settings::default() });
+        Self::on(nic, id, settings, key)
+    }
+
+    pub(crate) fn on(nic: SimulatedNic, id: u64, settings: EndpointSettings, key: Option<JobKey>) -> Self {
         let domain = nic.registry().allocate_domain().unwrap();
         let exposed = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
         let window = nic.registry().register_zeroed(domain, WINDOW, exposed, 0).unwrap();

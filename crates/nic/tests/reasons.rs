@@ -1,0 +1,74 @@
+//! What fails says why.
+
+mod side;
+
+use core::time::Duration;
+
+use side::{LIMIT, Side, connect};
+use weft_nic::{
+    ConnectionError, EndpointFailure, EndpointSettings, Level, Limits, Match, Progress, ReceivePost, SendPost,
+    Settings, TransferPost,
+};
+use weft_simulate::{Behaviour, World};
+
+fn world() -> World {
+    World::new(1, Behaviour { delay: Duration::from_micros(10), ..Behaviour::default() })
+}
+
+fn side(world: &World, id: u64) -> Side {
+    Side::with(world, id, EndpointSettings::default())
+}
+
+#[test]
+fn a_limit_of_this_side_is_named() {
+    let world = world();
+    let limits = Limits { connections: 1, ..Limits::default() };
+    let nic = world.nic(Settings { progress: Progress::Caller, limits, ..Settings::default() });
+    let here = Side::on(nic, 1, EndpointSettings::default(), None);
+    let (first, second) = (side(&world, 2), side(&world, 3));
+    connect(&world, &here, &first);
+    here.endpoint.send(SendPost::new(here.peer(&second), vec![1])).unwrap();
+    assert!(world.run(&[&here.nic], LIMIT, || here.count() == 1));
+    let failure = here.take().remove(0).outcome.expect_err("there is no room for another connection");
+    assert!(failure.to_string().contains("limit `connections` of 1 is reached"), "{failure}");
+}
+
+#[test]
+fn what_closing_ends_was_closed() {
+    for reads in [false, true] {
+        let world = world();
+        let (here, there) = (side(&world, 1), side(&world, 2));
+        let peer = connect(&world, &here, &there);
+        let post = TransferPost::new(peer, vec![1; 64], there.place(0)).level(Level::Delivered);
+        if reads { here.endpoint.read(post) } else { here.endpoint.write(post) }.unwrap();
+        let _ = here.endpoint.close();
+        let events = here.take();
+        assert_eq!(events.len(), 1);
+        assert_eq!(events[0].outcome, Err(EndpointFailure::Closed), "reads: {reads}");
+    }
+}
+
+/// It is asked for when its sender is connected again.
+#[test]
+fn a_message_that_was_set_aside_says_why_its_sender_was_lost() {
+    let world = world();
+    let (here, there) = (side(&world, 1), side(&world, 2));
+    let peer = there.peer(&here);
+    // Too long to be kept.
+    there.endpoint.send(SendPost::new(peer, vec![1; 1 << 20]).tag(5)).unwrap();
+    let matching = Match { tag: 5, ignore: 0 };
+    let claim = || here.endpoint.peek(None, Some(matching), Some(9)).unwrap().is_some();
+    assert!(world.run(&[&here.nic, &there.nic], LIMIT, claim));
+    world.set_behaviour(Behaviour { break_after: Some(1), ..Behaviour::default() });
+    there.endpoint.send(SendPost::new(peer, vec![1])).unwrap();
+    world.run(&[&here.nic, &there.nic], LIMIT, || false);
+    world.set_behaviour(Behaviour::default());
+    drop(there);
+    world.run(&[&here.nic], LIMIT, || false);
+    connect(&world, &here, &side(&world, 2));
+    here.endpoint.receive_claimed(9, ReceivePost::new(vec![0; 1 << 20])).unwrap();
+    assert!(world.run(&[&here.nic], LIMIT, || here.count() == 1));
+    let outcome = here.take().remove(0).outcome;
+    let Err(EndpointFailure::Lost(error)) = outcome else { panic!("{outcome:?}") };
+    assert!(matches!(error, ConnectionError::Stream(_)), "{error:?}");
+}
