@@ -83,7 +83,7 @@ pub(super) enum Proving {
     /// Our own hello, whose answer is to prove that the peer has the key.
     Asked(Vec<u8>),
     /// The peer has proved it, and so have we; its verdict is awaited.
-    Confirmed(Hello),
+    Confirmed(Box<Hello>),
     /// A caller, who has been answered.
     Answered(Box<Answered>),
 }

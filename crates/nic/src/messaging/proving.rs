@@ -48,7 +48,7 @@ impl Core {
         let Some(link) = self.links.get_mut(key.0) else { return true };
         let Some(Proving::Asked(request)) = &link.proving else { return true };
         let proof = job.confirmation(request, &info.private_data);
-        link.proving = Some(Proving::Confirmed(hello.clone()));
+        link.proving = Some(Proving::Confirmed(Box::new(hello.clone())));
         link.post_first(&Confirmation(proof).emit());
         Self::ring(&mut self.rung, link);
         self.opening.push(key);
