@@ -171,6 +171,35 @@ fn a_large_frame_with_a_bad_crc_delivers_nothing() {
     }
 }
 
+/// It is there already when the rest of the large frame is read into its place, and its own header has not been looked at.
+#[test]
+fn what_comes_behind_a_large_frame_goes_to_no_region_before_its_header_is_seen() {
+    const LENGTH: usize = 40_000;
+    for settings in all_verify() {
+        let victim = Victim::new(settings.clone(), Offer::default());
+        let mut peer = victim.connected(Offer::default());
+        let mut bytes = peer.frame(&write_segment(victim.window.stag(), 0, &[9; LENGTH]));
+        for number in 1..=2 {
+            bytes.extend(peer.frame(&send_segment(number, &[7; 50])));
+        }
+        peer.send(&victim.nic, &bytes);
+        let mut taken = 0;
+        let done = || {
+            taken += usize::from(victim.completions.take().is_some());
+            taken == 2
+        };
+        assert!(victim.world.run(&[&victim.nic], Duration::from_secs(1), done), "{:?}", settings.verify);
+        let window = victim.window.to_vec();
+        assert!(window[..LENGTH].iter().all(|byte| *byte == 9));
+        assert!(window[LENGTH..].iter().all(|byte| *byte == FILL), "read too far, {:?}", settings.verify);
+        let inbox = victim.inbox.to_vec();
+        for start in [0, 100] {
+            assert!(inbox[start..start + 50].iter().all(|byte| *byte == 7));
+            assert!(inbox[start + 50..start + 100].iter().all(|byte| *byte == FILL));
+        }
+    }
+}
+
 /// RFC 5041 section 7.1: nothing is placed for an STag that was not granted; also when the frame is large.
 #[test]
 fn an_invalid_stag_places_nothing() {
