@@ -6,11 +6,13 @@
 //! To add a target: a function here, a row in [`TARGETS`], a five-line file in `fuzz_targets`, a `[[bin]]` in `Cargo.toml`.
 #![forbid(unsafe_code)]
 
+mod edge;
 mod messages;
 mod mpa;
 mod pair;
 mod wire;
 
+pub use edge::{edge_connection, edge_packet};
 pub use messages::messages;
 pub use mpa::mpa_stream;
 pub use pair::{hostile, pair};
@@ -32,5 +34,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "mpa_stream", run: mpa_stream, seeds: mpa::seeds },
     Target { name: "pair", run: pair, seeds: pair::seeds },
     Target { name: "hostile", run: hostile, seeds: pair::seeds },
+    Target { name: "edge_packet", run: edge_packet, seeds: edge::packets },
+    Target { name: "edge_connection", run: edge_connection, seeds: edge::scripts },
     Target { name: "messages", run: messages, seeds: messages::seeds },
 ];

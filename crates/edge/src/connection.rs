@@ -22,6 +22,9 @@ use crate::settings::Settings;
 /// Refusals that wait to be told. What does not fit comes again.
 const MAX_REFUSALS: usize = 64;
 
+/// A peer that says that it gives up sooner is not taken at its word.
+const LEAST_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Frames that are sent until they have arrived, as bits.
 pub(crate) mod control {
     pub(crate) const PING: u8 = 0x01;
@@ -56,12 +59,32 @@ pub struct Established {
     pub peer_ack_delay: Duration,
     /// The largest datagram that the peer takes.
     pub peer_max_datagram: u16,
+    /// After how long without a word the peer gives this side up.
+    pub peer_timeout: Duration,
     /// What the peer shows if it has forgotten the connection.
     pub reset_token: [u8; RESET_TOKEN_LENGTH],
     /// What becomes of the third message.
     pub confirmation: Confirmation,
     /// Random, from the operating system.
     pub seed: u64,
+}
+
+impl Established {
+    /// A peer of which nothing is known but where it is: as this side is.
+    pub(crate) fn unknown(to: SocketAddr, seed: u64, settings: &Settings) -> Self {
+        Self {
+            local: ConnectionId::default(),
+            remote: ConnectionId::default(),
+            to,
+            peer_credit: settings.credit,
+            peer_ack_delay: settings.max_ack_delay,
+            peer_max_datagram: settings.max_datagram,
+            peer_timeout: settings.peer_timeout,
+            reset_token: [0; RESET_TOKEN_LENGTH],
+            confirmation: Confirmation::Done,
+            seed,
+        }
+    }
 }
 
 /// What is known of a datagram beside its bytes.
@@ -92,6 +115,8 @@ pub struct Connection {
     pub(crate) reset_token: [u8; RESET_TOKEN_LENGTH],
     confirmation: Confirmation,
     pub(crate) peer_ack_delay: Duration,
+    /// Silence after which one side or the other asks whether its peer is there.
+    pub(crate) keep_alive: Duration,
     random: Random,
     /// One, until there is striping. Never empty.
     pub(crate) rails: Vec<Rail>,
@@ -132,6 +157,8 @@ impl Connection {
             reset_token: established.reset_token,
             confirmation: established.confirmation,
             peer_ack_delay: established.peer_ack_delay,
+            // Not more often than makes sense, whatever the peer says.
+            keep_alive: settings.peer_timeout.min(established.peer_timeout.max(LEAST_TIMEOUT)) / 4,
             random: Random::new(established.seed),
             rails: vec![Rail::new(0, established.to, limit, credit, settings)],
             outgoing: Outgoing::new(settings.sent_segments, settings.inline_bytes.max(4 * limit)),

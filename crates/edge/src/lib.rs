@@ -20,6 +20,7 @@ mod rail;
 mod round_trip;
 mod sent;
 mod settings;
+pub mod setup;
 mod window;
 
 pub use batch::{Batch, Datagram, Piece};

@@ -146,7 +146,7 @@ impl Connection {
 
     /// A quarter of the time-out without a word: asks whether the peer is there.
     fn keep_alive_at(&self) -> Time {
-        self.last_heard.max(self.rails[0].sent.last_sent()) + self.settings.peer_timeout / 4
+        self.last_heard.max(self.rails[0].sent.last_sent()) + self.keep_alive
     }
 
     /// Time has passed. [`Connection::transmit`] sends what follows from it.

@@ -259,6 +259,7 @@ pub(crate) fn established(side: usize, settings: &Settings) -> Established {
         peer_credit: settings.credit,
         peer_ack_delay: settings.max_ack_delay,
         peer_max_datagram: settings.max_datagram,
+        peer_timeout: settings.peer_timeout,
         reset_token: [side as u8; 16],
         confirmation,
         seed: 9 + side as u64,
@@ -267,9 +268,22 @@ pub(crate) fn established(side: usize, settings: &Settings) -> Established {
 
 impl World {
     pub(crate) fn new(settings: &Settings, faults: Faults, messages: [u32; 2], longest: u64, seed: u64) -> Self {
+        let both = [established(0, settings), established(1, settings)];
+        Self::of(&both, settings, faults, messages, longest, seed)
+    }
+
+    /// Of two sides that set-up has made.
+    pub(crate) fn of(
+        both: &[Established; 2],
+        settings: &Settings,
+        faults: Faults,
+        messages: [u32; 2],
+        longest: u64,
+        seed: u64,
+    ) -> Self {
         let now = Time::from_nanos(1_000_000_000);
         let side = |side: usize| Side {
-            connection: Connection::new(&established(side, settings), settings, now),
+            connection: Connection::new(&both[side], settings, now),
             source: Sender::new(messages[side], longest, seed + side as u64),
             sink: Receiver::new(&faults, seed + 2 + side as u64),
             address: address(side),

@@ -1,0 +1,126 @@
+//! A call that was let in, until the caller has confirmed.
+
+use std::net::SocketAddr;
+
+use weft_wire::edge::setup::{self as wire, Accept, MAX_PRIVATE_DATA, Message, Reject, Setup};
+use weft_wire::edge::{ConnectionId, PROOF_LENGTH};
+
+use super::door::{Door, Visit};
+use super::key::{Key, Use, confirmation, proved};
+use super::{Fresh, Heard, Words, established, terms};
+use crate::connection::{Confirmation, Established};
+use crate::settings::Settings;
+
+/// A call that was let in. The answer may take its time, is given once, and is said again when the hello comes again;
+/// so nothing
+/// here has a timer. It is kept until the connection says [`Event::Confirmed`](crate::Event::Confirmed) or ends.
+#[derive(Debug)]
+pub struct Answering {
+    fresh: Fresh,
+    remote: ConnectionId,
+    from: SocketAddr,
+    /// Without its cookie.
+    hello: Vec<u8>,
+    answer: Vec<u8>,
+    key: Option<Key>,
+    reset_token: [u8; 16],
+}
+
+impl Answering {
+    /// Lets a call in.
+    #[must_use]
+    pub fn new(visit: &Visit<'_>, door: &Door, fresh: Fresh) -> Self {
+        Self {
+            fresh,
+            remote: visit.id,
+            from: visit.from,
+            hello: visit.plain(),
+            answer: vec![],
+            key: door.settings().key.clone(),
+            reset_token: door.reset_token(fresh.id),
+        }
+    }
+
+    /// What this side calls the connection.
+    #[must_use]
+    pub fn id(&self) -> ConnectionId {
+        self.fresh.id
+    }
+
+    /// Whose call it is: address, and what the caller calls the connection. A hello with both is this one again.
+    #[must_use]
+    pub fn caller(&self) -> (SocketAddr, ConnectionId) {
+        (self.from, self.remote)
+    }
+
+    /// What the caller's application said.
+    #[must_use]
+    pub fn heard(&self) -> Heard {
+        match Setup::parse(&self.hello).map(|setup| setup.message) {
+            Ok(Message::Hello(hello)) => Heard::of(&hello.terms),
+            _ => unreachable!("it was read when it came"),
+        }
+    }
+
+    /// Accepts. The answer is written to the end of `out`; it goes to [`Answering::caller`].
+    ///
+    /// # Panics
+    /// When private data are longer than 512 bytes, or it was answered before: bugs of the caller.
+    pub fn accept(&mut self, words: &Words<'_>, settings: &Settings, out: &mut Vec<u8>) -> Established {
+        assert!(self.answer.is_empty(), "a call is answered once");
+        assert!(words.private_data.len() <= MAX_PRIVATE_DATA, "private data of {} bytes", words.private_data.len());
+        let terms = terms(&self.fresh, self.reset_token, words, settings, false);
+        let accept = Accept { terms, proof: self.key.is_some().then_some([0; PROOF_LENGTH]) };
+        self.say(Message::Accept(accept));
+        if let Some(key) = &self.key {
+            let place = wire::proof_place(&accept);
+            let [head, body] = proved(&self.answer, place);
+            let proof = key.prove(Use::Accept, &[&self.hello, head, body]);
+            wire::put_proof(&mut self.answer, place, &proof);
+        }
+        out.extend_from_slice(&self.answer);
+        self.established(settings)
+    }
+
+    fn established(&self, settings: &Settings) -> Established {
+        let Ok(Message::Hello(hello)) = Setup::parse(&self.hello).map(|setup| setup.message) else {
+            unreachable!("it was read when it came")
+        };
+        let expected = confirmation(self.key.as_ref(), &self.hello, &self.answer);
+        let like = Established {
+            local: self.fresh.id,
+            remote: self.remote,
+            confirmation: Confirmation::Expect(expected),
+            ..Established::unknown(self.from, self.fresh.seed, settings)
+        };
+        established(like, &hello.terms)
+    }
+
+    /// Rejects.
+    ///
+    /// # Panics
+    /// As [`Answering::accept`].
+    pub fn reject(&mut self, reason: Reject, private_data: &[u8], out: &mut Vec<u8>) {
+        assert!(self.answer.is_empty(), "a call is answered once");
+        self.say(Message::Reject { reason, private_data });
+        out.extend_from_slice(&self.answer);
+    }
+
+    fn say(&mut self, message: Message<'_>) {
+        Setup { destination: self.remote, source: self.fresh.id, message }.emit(&mut self.answer, 0);
+    }
+
+    /// The hello has come again: the answer, too, or that it takes time, is written to the end of `out`. False when
+    /// it is
+    /// another hello under the same name, which is dropped.
+    pub fn repeat(&self, visit: &Visit<'_>, out: &mut Vec<u8>) -> bool {
+        if visit.plain() != self.hello {
+            return false;
+        }
+        if self.answer.is_empty() {
+            Setup { destination: self.remote, source: self.fresh.id, message: Message::Wait }.emit(out, 0);
+        }
+        out.extend_from_slice(&self.answer);
+        true
+    }
+}

@@ -1,0 +1,276 @@
+//! Who calls.
+
+use core::time::Duration;
+use std::net::SocketAddr;
+
+use weft_base::Time;
+use weft_wire::edge::setup::{
+    self as wire, Accept, Hello, MAX_COOKIE, MAX_PRIVATE_DATA, Message, Reject, Setup, Versions,
+};
+use weft_wire::edge::{BASE_DATAGRAM, ConnectionId, VERSION};
+
+use arrayvec::ArrayVec;
+
+use super::key::{Key, Use, confirmation, proved};
+use super::{Fresh, Heard, Words, established, objection, terms};
+use crate::connection::{Confirmation, Established};
+use crate::settings::Settings;
+
+/// So often a caller lets itself be sent for a cookie.
+const MAX_RETRIES: u32 = 3;
+
+/// How patient a caller is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetupTimes {
+    /// A hello is said again after this, then after twice as long, and so on.
+    pub first_repeat: Duration,
+    /// But at the latest after this.
+    pub longest_repeat: Duration,
+    /// Without a word for so long the call has failed.
+    pub silence: Duration,
+    /// Who is told to wait waits so long in all.
+    pub answer: Duration,
+}
+
+impl Default for SetupTimes {
+    fn default() -> Self {
+        Self {
+            first_repeat: Duration::from_millis(100),
+            longest_repeat: Duration::from_secs(1),
+            silence: Duration::from_secs(10),
+            answer: Duration::from_secs(120),
+        }
+    }
+}
+
+/// Whom to call, and as whom.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// Where.
+    pub to: SocketAddr,
+    /// As whom.
+    pub fresh: Fresh,
+    /// The job's key, if it has one.
+    pub key: Option<&'a Key>,
+    /// From which reset tokens are made, as in [`DoorSettings`](super::DoorSettings).
+    pub host: &'a Key,
+    /// What the application says.
+    pub words: Words<'a>,
+    /// How patient it is.
+    pub times: SetupTimes,
+}
+
+/// What comes of a call.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// It is accepted.
+    Accepted(Box<Established>, Heard),
+    /// It is not.
+    Rejected {
+        /// Why.
+        reason: Reject,
+        /// What the application there says.
+        private_data: Vec<u8>,
+    },
+    /// They speak only these versions there.
+    Versions(ArrayVec<u32, { wire::MAX_VERSIONS }>),
+    /// Nobody answers. `heard`: somebody had said that it takes time.
+    Silence {
+        /// Whether somebody was there.
+        heard: bool,
+    },
+}
+
+/// A call under way.
+#[derive(Debug)]
+pub struct Caller {
+    to: SocketAddr,
+    fresh: Fresh,
+    key: Option<Key>,
+    reset_token: [u8; 16],
+    private_data: ArrayVec<u8, MAX_PRIVATE_DATA>,
+    reads: (u16, u16),
+    times: SetupTimes,
+    settings: Settings,
+    cookie: ArrayVec<u8, MAX_COOKIE>,
+    hello: Vec<u8>,
+    /// The hello without a cookie, which is what is proved.
+    plain: Vec<u8>,
+    retries: u32,
+    repeat_at: Time,
+    repeat_after: Duration,
+    begun: Time,
+    heard_at: Option<Time>,
+    is_over: bool,
+    /// Datagrams that were dropped: damaged, forged, not of this call.
+    dropped: u64,
+}
+
+impl Caller {
+    /// Calls. [`Caller::transmit`] says the hello.
+    ///
+    /// # Panics
+    /// When private data are longer than 512 bytes: a bug of the user.
+    #[must_use]
+    pub fn new(call: &Call<'_>, settings: &Settings, now: Time) -> Self {
+        let mut caller = Self {
+            to: call.to,
+            fresh: call.fresh,
+            key: call.key.cloned(),
+            reset_token: call.host.reset_token(call.fresh.id),
+            private_data: call.words.private_data.iter().copied().collect(),
+            reads: (call.words.inbound_reads, call.words.outbound_reads),
+            times: call.times,
+            settings: *settings,
+            cookie: ArrayVec::new(),
+            hello: Vec::with_capacity(BASE_DATAGRAM),
+            plain: vec![],
+            retries: 0,
+            repeat_at: now,
+            repeat_after: call.times.first_repeat,
+            begun: now,
+            heard_at: None,
+            is_over: false,
+            dropped: 0,
+        };
+        caller.write_hello();
+        caller.plain.clone_from(&caller.hello);
+        caller
+    }
+
+    fn write_hello(&mut self) {
+        let (inbound_reads, outbound_reads) = self.reads;
+        let words = Words { private_data: &self.private_data, inbound_reads, outbound_reads };
+        let terms = terms(&self.fresh, self.reset_token, &words, &self.settings, self.key.is_some());
+        let message = Message::Hello(Hello { terms, versions: Versions::OURS, cookie: &self.cookie });
+        self.hello.clear();
+        let packet = Setup { destination: ConnectionId::default(), source: self.fresh.id, message };
+        packet.emit(&mut self.hello, BASE_DATAGRAM);
+    }
+
+    /// What this side calls the connection.
+    #[must_use]
+    pub fn id(&self) -> ConnectionId {
+        self.fresh.id
+    }
+
+    /// Where the hello goes.
+    #[must_use]
+    pub fn to(&self) -> SocketAddr {
+        self.to
+    }
+
+    /// Datagrams that were dropped.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Writes the hello to the end of `out` if it is due. True when it did.
+    pub fn transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        if self.is_over || self.repeat_at > now {
+            return false;
+        }
+        out.extend_from_slice(&self.hello);
+        self.repeat_at = now + self.repeat_after;
+        self.repeat_after = (self.repeat_after * 2).min(self.times.longest_repeat);
+        true
+    }
+
+    /// When [`Caller::handle_timeout`] and [`Caller::transmit`] are to be called.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Time> {
+        (!self.is_over).then(|| self.repeat_at.min(self.ends_at()))
+    }
+
+    fn ends_at(&self) -> Time {
+        match self.heard_at {
+            None => self.begun + self.times.silence,
+            Some(heard) => (heard + self.times.silence).min(self.begun + self.times.answer),
+        }
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Time) -> Option<Outcome> {
+        if self.is_over || now < self.ends_at() {
+            return None;
+        }
+        self.end(Outcome::Silence { heard: self.heard_at.is_some() })
+    }
+
+    fn end(&mut self, outcome: Outcome) -> Option<Outcome> {
+        self.is_over = true;
+        Some(outcome)
+    }
+
+    /// Takes a datagram of set-up for this call. What is not good is counted and dropped.
+    pub fn receive(&mut self, datagram: &[u8], from: SocketAddr, now: Time) -> Option<Outcome> {
+        let Some(setup) = Setup::parse(datagram).ok().filter(|setup| self.is_mine(setup, from)) else {
+            self.dropped += 1;
+            return None;
+        };
+        match setup.message {
+            Message::Wait => self.heard_at = Some(now),
+            Message::Retry { cookie } => self.on_retry(cookie, now),
+            Message::Reject { reason, private_data } => {
+                return self.end(Outcome::Rejected { reason, private_data: private_data.to_vec() });
+            }
+            Message::Versions(versions) => return self.on_versions(&versions),
+            Message::Accept(accept) => return self.on_accept(&accept, setup.source, datagram),
+            Message::Hello(_) => self.dropped += 1,
+        }
+        None
+    }
+
+    fn is_mine(&self, setup: &Setup<'_>, from: SocketAddr) -> bool {
+        !self.is_over && setup.destination == self.fresh.id && from == self.to
+    }
+
+    fn on_retry(&mut self, cookie: &[u8], now: Time) {
+        if self.retries == MAX_RETRIES {
+            self.dropped += 1;
+            return;
+        }
+        self.retries += 1;
+        self.cookie = cookie.iter().copied().collect();
+        self.write_hello();
+        self.repeat_at = now;
+    }
+
+    /// A list with the version that was asked for is a lie of somebody in between.
+    fn on_versions(&mut self, versions: &Versions<'_>) -> Option<Outcome> {
+        if versions.iter().any(|version| version == VERSION) {
+            self.dropped += 1;
+            return None;
+        }
+        self.end(Outcome::Versions(versions.iter().collect()))
+    }
+
+    fn on_accept(&mut self, accept: &Accept<'_>, remote: ConnectionId, datagram: &[u8]) -> Option<Outcome> {
+        // The answer repeats no offer that was made: what it must have understood, it has.
+        let strange = objection(&accept.terms.offers, false).is_some() || remote == ConnectionId::default();
+        if strange || !self.is_proved(accept, datagram) {
+            self.dropped += 1;
+            return None;
+        }
+        let like = Established {
+            local: self.fresh.id,
+            remote,
+            confirmation: Confirmation::Say(confirmation(self.key.as_ref(), &self.plain, datagram)),
+            ..Established::unknown(self.to, self.fresh.seed, &self.settings)
+        };
+        let established = established(like, &accept.terms);
+        self.end(Outcome::Accepted(Box::new(established), Heard::of(&accept.terms)))
+    }
+
+    fn is_proved(&self, accept: &Accept<'_>, datagram: &[u8]) -> bool {
+        match (&self.key, &accept.proof) {
+            (None, None) => true,
+            (Some(key), Some(proof)) => {
+                let [head, body] = proved(datagram, wire::proof_place(accept));
+                key.is_proof(Use::Accept, &[&self.plain, head, body], proof)
+            }
+            _ => false,
+        }
+    }
+}

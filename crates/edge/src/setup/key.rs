@@ -1,0 +1,84 @@
+//! HMAC-SHA-256: proofs of a job's key, cookies, reset tokens.
+
+use core::fmt;
+
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+use weft_wire::edge::{ConnectionId, PROOF_LENGTH, RESET_TOKEN_LENGTH};
+
+/// A secret. It is not shown, and does not go over the wire.
+#[derive(Clone)]
+pub struct Key(Hmac<Sha256>);
+
+/// What a code is for, so that none is taken for another one.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+pub(super) enum Use {
+    Accept = 1,
+    Confirm = 2,
+    Cookie = 3,
+    Reset = 4,
+    Epoch = 5,
+}
+
+impl Key {
+    /// The fewest bytes of a key.
+    pub const SHORTEST: usize = 16;
+
+    /// This key. `None` when it has fewer than [`Key::SHORTEST`] bytes: it could be guessed.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        Hmac::new_from_slice(bytes).ok().filter(|_| bytes.len() >= Self::SHORTEST).map(Self)
+    }
+
+    fn code(&self, what: Use, parts: &[&[u8]]) -> Hmac<Sha256> {
+        let mut code = self.0.clone();
+        code.update(b"Weft Edge 1 ");
+        code.update(&[what as u8]);
+        for part in parts {
+            // Where one ends and the next begins is part of it.
+            code.update(&(part.len() as u32).to_be_bytes());
+            code.update(part);
+        }
+        code
+    }
+
+    pub(super) fn prove(&self, what: Use, parts: &[&[u8]]) -> [u8; PROOF_LENGTH] {
+        self.code(what, parts).finalize().into_bytes().into()
+    }
+
+    /// In a time that does not depend on where they differ.
+    pub(super) fn is_proof(&self, what: Use, parts: &[&[u8]], proof: &[u8]) -> bool {
+        self.code(what, parts).verify_truncated_left(proof).is_ok()
+    }
+
+    /// A key for a part of what this one is for.
+    pub(super) fn derive(&self, number: u64) -> Self {
+        let bytes = self.prove(Use::Epoch, &[&number.to_be_bytes()]);
+        Self(Hmac::new_from_slice(&bytes).expect("HMAC takes a key of any length"))
+    }
+
+    /// What a process with this key shows when it has forgotten the connection that it called `id`.
+    #[must_use]
+    pub fn reset_token(&self, id: ConnectionId) -> [u8; RESET_TOKEN_LENGTH] {
+        let code = self.prove(Use::Reset, &[&id.0.to_be_bytes()]);
+        core::array::from_fn(|at| code[at])
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(not shown)")
+    }
+}
+
+/// The parts of an answer that are proved: all but its header check, up to `end`.
+pub(super) fn proved(answer: &[u8], end: usize) -> [&[u8]; 2] {
+    [&answer[..21], &answer[25..end]]
+}
+
+/// What confirms: over both hellos, all of them.
+pub(super) fn confirmation(key: Option<&Key>, hello: &[u8], answer: &[u8]) -> [u8; PROOF_LENGTH] {
+    let [head, body] = proved(answer, answer.len());
+    key.map_or([0; PROOF_LENGTH], |key| key.prove(Use::Confirm, &[hello, head, body]))
+}

@@ -1,0 +1,117 @@
+//! Set-up over a bad network, and a connection that comes of it.
+
+mod world;
+
+use core::time::Duration;
+use std::net::SocketAddr;
+
+use weft_base::{Random, Time};
+use weft_edge::setup::{Answering, Call, Caller, Door, DoorSettings, Fresh, Key, Knock, Outcome, SetupTimes, Words};
+use weft_edge::{Established, Event, Settings};
+use weft_wire::edge::{ConnectionId, setup};
+use world::{Faults, World, address};
+
+/// Who is called, as a NIC would do it.
+struct Called {
+    door: Door,
+    call: Option<Answering>,
+    established: Option<Established>,
+    /// The application thinks about it so long.
+    answers_at: Time,
+    crowded: bool,
+    let_in: u32,
+}
+
+impl Called {
+    fn receive(&mut self, bytes: &[u8], from: SocketAddr, now: Time, out: &mut Vec<u8>) {
+        let name = setup::invariant(bytes).map(|invariant| (from, invariant.source));
+        let is_known = self.call.as_ref().is_some_and(|call| Ok(call.caller()) == name);
+        let Knock::Call(visit) = self.door.knock(bytes, from, self.crowded && !is_known, now, out) else { return };
+        match &mut self.call {
+            Some(call) if call.caller() == (visit.from, visit.id) => {
+                if self.established.is_none() && now >= self.answers_at {
+                    let words = Words { private_data: b"welcome", inbound_reads: 1, outbound_reads: 1 };
+                    self.established = Some(call.accept(&words, &Settings::default(), out));
+                } else {
+                    assert!(call.repeat(&visit, out));
+                }
+            }
+            _ => {
+                let fresh = Fresh { id: ConnectionId(200), nonce: [2; 16], seed: 2 };
+                self.call = Some(Answering::new(&visit, &self.door, fresh));
+                self.let_in += 1;
+            }
+        }
+    }
+}
+
+fn set_up(key: Option<Key>, faults: &Faults, crowded: bool, seed: u64) -> [Established; 2] {
+    let mut random = Random::new(seed);
+    let secret = |byte| Key::new(&[byte; 16]).unwrap();
+    let cookie_lifetime = Duration::from_secs(10);
+    let door = Door::new(DoorSettings { key: key.clone(), host: secret(1), secret: secret(2), cookie_lifetime });
+    let mut now = Time::from_nanos(500_000_000_000);
+    let answers_at = now + Duration::from_millis(random.below(5000));
+    let mut called = Called { door, call: None, established: None, answers_at, crowded, let_in: 0 };
+    let fresh = Fresh { id: ConnectionId(100), nonce: [1; 16], seed: 1 };
+    let words = Words { private_data: b"please", inbound_reads: 1, outbound_reads: 1 };
+    let times = SetupTimes { silence: Duration::from_secs(60), ..SetupTimes::default() };
+    let call = Call { to: address(1), fresh, key: key.as_ref(), host: &secret(3), words, times };
+    let mut caller = Caller::new(&call, &Settings::default(), now);
+    let mut arrives = |bytes: &mut Vec<u8>| {
+        if faults.damage > 0 && random.one_in(faults.damage) {
+            let at = random.below(bytes.len() as u64) as usize;
+            bytes[at] ^= 1 << random.below(8);
+        }
+        faults.lose == 0 || !random.one_in(faults.lose)
+    };
+    loop {
+        now = now.max(caller.next_timeout().expect("it goes on"));
+        assert!(caller.handle_timeout(now).is_none(), "seed {seed}");
+        let (mut hello, mut answer) = (vec![], vec![]);
+        if !caller.transmit(now, &mut hello) || !arrives(&mut hello) {
+            continue;
+        }
+        called.receive(&hello, address(0), now, &mut answer);
+        assert!(answer.len() <= hello.len());
+        if answer.is_empty() || !arrives(&mut answer) {
+            continue;
+        }
+        if let Some(outcome) = caller.receive(&answer, address(1), now) {
+            let Outcome::Accepted(ours, heard) = outcome else { panic!("{outcome:?}") };
+            assert_eq!(heard.private_data, b"welcome");
+            assert_eq!(called.let_in, 1, "one hello, one call");
+            return [*ours, called.established.expect("it has accepted")];
+        }
+    }
+}
+
+#[test]
+fn set_up_and_data_over_a_bad_network() {
+    for seed in 0..300 {
+        let mut faults = Faults { lose: 4, damage: 10, jitter_us: 200, ..Faults::none() };
+        if seed % 3 == 0 {
+            faults = Faults::none();
+        }
+        let key = (seed % 2 == 0).then(|| Key::new(b"the key of this job").unwrap());
+        let both = set_up(key, &faults, seed % 5 == 0, seed);
+        let mut world = World::of(&both, &Settings::default(), faults, [6, 6], 5000, seed);
+        world.finish();
+        assert_eq!(world.sides[1].events.first(), Some(&Event::Confirmed));
+    }
+}
+
+/// Before the caller has confirmed nothing is taken from it, and it is sent nothing.
+#[test]
+fn who_has_not_confirmed_gets_nothing_in_or_out() {
+    let key = Key::new(b"the key of this job");
+    let mut both = set_up(key, &Faults::none(), false, 1);
+    both[0].confirmation = weft_edge::Confirmation::Say([9; 32]);
+    let mut world = World::of(&both, &Settings::default(), Faults::none(), [6, 6], 5000, 1);
+    world.run_for(Duration::from_secs(100));
+    assert_eq!(world.sides[1].sink.placed, 0);
+    assert_eq!(world.sides[1].connection.counters().packets_sent, 0);
+    assert!(world.sides[1].connection.counters().early > 50);
+    world.run_for(Duration::from_secs(50));
+    assert!(world.sides.iter().all(|side| side.connection.is_over()));
+}
