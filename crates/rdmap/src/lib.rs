@@ -30,12 +30,12 @@ mod untagged;
 mod violation;
 
 pub use completion::{Completion, CompletionKind, Status};
-pub use config::{ReadyKind, Role, StreamConfig};
+pub use config::{LowerTraits, ReadyKind, Role, StreamConfig};
 pub use lifecycle::{Action, Closed, State, StreamError};
 pub use request::{
     MAX_INLINE, Operation, Payload, PostError, ReceiveQueue, ReceiveRequest, ReceiveSource, RemoteTarget, SendRequest,
 };
-pub use segment::{Arrival, MIN_ULPDU, Placement, Segment, SegmentPayload};
+pub use segment::{Arrival, Later, MIN_ULPDU, Placement, Segment, SegmentPayload, Verdict};
 pub use stream::Stream;
 pub use violation::{HEAD_LENGTH, Violation};
 pub use weft_wire::rdmap::AtomicCode;

@@ -4,14 +4,26 @@ use std::collections::VecDeque;
 
 use crate::segment::Arrival;
 
-/// Which segments were placed, and what is kept of those whose turn has not come.
+/// Which positions were placed, and what is kept of those whose turn has not come. Its memory grows with what is kept at a
+/// time, and stays.
 #[derive(Debug)]
 pub(crate) struct Order<T> {
     /// Everything before this was placed and has had its turn.
     next: u64,
-    /// Placed before their turn, by position.
-    early: VecDeque<(Arrival, T)>,
+    /// Placed before their turn, by position. They do not overlap.
+    early: VecDeque<Kept>,
+    /// What they are.
+    segments: Vec<Option<T>>,
+    /// Places in `segments` that are free.
+    free: Vec<u32>,
     limit: usize,
+}
+
+/// A segment that was placed before its turn. Small, for one that comes between others moves some of them.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    arrival: Arrival,
+    place: u32,
 }
 
 /// Whether it is a segment's turn.
@@ -19,15 +31,17 @@ pub(crate) struct Order<T> {
 pub(crate) enum Turn {
     Now,
     Early,
-    /// It, or a part of it, was placed before. A segment is placed at most once.
+    /// All of it was placed before. A position is placed at most once.
     Duplicate,
+    /// A part of it was placed before. This is the first part that was not.
+    Partial(Arrival),
     /// Its turn has not come, and as many early ones as may be are kept already.
     Full,
 }
 
 impl<T> Order<T> {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { next: 0, early: VecDeque::with_capacity(limit), limit }
+        Self { next: 0, early: VecDeque::new(), segments: Vec::new(), free: Vec::new(), limit }
     }
 
     pub(crate) fn turn(&self, arrival: Arrival) -> Turn {
@@ -35,27 +49,33 @@ impl<T> Order<T> {
     }
 
     /// Whether it is a segment's turn, and none was placed before its own.
+    #[inline]
     pub(crate) fn is_next(&self, arrival: Arrival) -> bool {
         arrival.start == self.next && self.early.is_empty() && arrival.end > arrival.start
     }
 
     fn turn_among_early(&self, arrival: Arrival) -> Turn {
-        let at = self.position(arrival);
-        let overlaps = self.early.get(at).is_some_and(|(later, _)| later.start < arrival.end)
-            || at.checked_sub(1).and_then(|before| self.early.get(before)).is_some_and(|(b, _)| b.end > arrival.start);
-        if arrival.end <= arrival.start || arrival.start < self.next || overlaps {
-            Turn::Duplicate
-        } else if arrival.start == self.next {
-            Turn::Now
-        } else if self.early.len() >= self.limit {
-            Turn::Full
-        } else {
-            Turn::Early
+        match self.first_missing(arrival) {
+            None => Turn::Duplicate,
+            Some(run) if run != arrival => Turn::Partial(run),
+            Some(_) if arrival.start == self.next => Turn::Now,
+            Some(_) if self.early.len() >= self.limit => Turn::Full,
+            Some(_) => Turn::Early,
         }
     }
 
-    fn position(&self, arrival: Arrival) -> usize {
-        self.early.partition_point(|(other, _)| other.start < arrival.start)
+    /// The first run of positions in a segment that was not placed.
+    fn first_missing(&self, Arrival { start, end }: Arrival) -> Option<Arrival> {
+        let mut from = start.max(self.next);
+        let mut at = self.early.partition_point(|kept| kept.arrival.end <= from);
+        while let Some(Kept { arrival, .. }) = self.early.get(at)
+            && arrival.start <= from
+        {
+            from = arrival.end;
+            at += 1;
+        }
+        let to = self.early.get(at).map_or(end, |later| end.min(later.arrival.start));
+        (from < to).then_some(Arrival { start: from, end: to })
     }
 
     /// The segment whose turn it was has been placed.
@@ -66,23 +86,34 @@ impl<T> Order<T> {
 
     /// Keeps a segment that was placed before its turn. [`Order::turn`] has said [`Turn::Early`].
     pub(crate) fn keep(&mut self, arrival: Arrival, segment: T) {
-        self.early.insert(self.position(arrival), (arrival, segment));
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.segments.push(None);
+            self.segments.len() as u32 - 1
+        });
+        self.segments[place as usize] = Some(segment);
+        // Mostly the last: what is late fills a gap, and that is its turn.
+        let at = self.early.partition_point(|kept| kept.arrival.start < arrival.start);
+        self.early.insert(at, Kept { arrival, place });
     }
 
     /// The early segment whose turn has come, if one's has.
+    #[inline]
     pub(crate) fn pop_due(&mut self) -> Option<T> {
-        let (arrival, _) = self.early.front()?;
+        let Kept { arrival, place } = *self.early.front()?;
         if arrival.start != self.next {
             return None;
         }
-        let (arrival, segment) = self.early.pop_front()?;
+        self.early.pop_front();
+        self.free.push(place);
         self.next = arrival.end;
-        Some(segment)
+        self.segments[place as usize].take()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn at(start: u64, end: u64) -> Arrival {
@@ -118,10 +149,56 @@ mod tests {
         let mut order = Order::new(4);
         order.advance(at(0, 10));
         order.keep(at(20, 30), ());
-        for (start, end) in [(0, 10), (5, 12), (20, 30), (25, 40), (15, 21), (29, 30), (10, 21), (11, 11), (10, 10)] {
+        for (start, end) in [(0, 10), (20, 30), (29, 30), (11, 11), (10, 10)] {
             assert_eq!(order.turn(at(start, end)), Turn::Duplicate, "{start}..{end}");
+        }
+        for ((start, end), missing) in [
+            ((5, 12), (10, 12)),
+            ((25, 40), (30, 40)),
+            ((15, 21), (15, 20)),
+            ((10, 21), (10, 20)),
+            ((0, 99), (10, 20)),
+            ((20, 99), (30, 99)),
+        ] {
+            let missing = Turn::Partial(at(missing.0, missing.1));
+            assert_eq!(order.turn(at(start, end)), missing, "{start}..{end}");
         }
         assert_eq!(order.turn(at(10, 20)), Turn::Now);
         assert_eq!(order.turn(at(30, 31)), Turn::Early);
+    }
+
+    proptest! {
+        /// Against a model that knows of each position whether it was placed.
+        #[test]
+        fn what_is_missing_is_what_no_segment_has_brought(
+            segments in prop::collection::vec((0..60_u64, 1..20_u64), 1..40),
+        ) {
+            let mut order = Order::new(64);
+            let mut placed = [false; 80];
+            for (start, length) in segments {
+                let whole = at(start, start + length);
+                loop {
+                    let first = (whole.start..whole.end).find(|position| !placed[*position as usize]);
+                    let Some(first) = first else { break };
+                    let end = (first..whole.end).find(|position| placed[*position as usize]).unwrap_or(whole.end);
+                    let run = at(first, end);
+                    match order.turn(whole) {
+                        Turn::Partial(missing) => prop_assert_eq!(missing, run),
+                        Turn::Now | Turn::Early => prop_assert_eq!(whole, run),
+                        other => prop_assert!(false, "{other:?} for {whole:?}"),
+                    }
+                    placed[first as usize..end as usize].fill(true);
+                    if order.turn(run) == Turn::Now {
+                        order.advance(run);
+                        while order.pop_due().is_some() {}
+                    } else {
+                        order.keep(run, ());
+                    }
+                }
+                prop_assert_eq!(order.turn(whole), Turn::Duplicate);
+            }
+            let in_order = placed.iter().take_while(|placed| **placed).count() as u64;
+            prop_assert_eq!(order.next, in_order);
+        }
     }
 }

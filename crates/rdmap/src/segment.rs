@@ -33,8 +33,10 @@ pub enum SegmentPayload<'a> {
     Inline(&'a [u8]),
 }
 
-/// A segment's place in the order of the stream below: from `start` up to, but not including, `end`. The first segment starts at 0, and
-/// each starts where the one before it ends. Byte positions will do, and so will running numbers.
+/// A segment's place in the order of the stream below: from `start` up to, but not including, `end`. The first segment starts
+/// at 0, and each starts where the one before it ends. Byte positions will do, and so will running numbers. Where segments
+/// may come again cut in other places ([`LowerTraits::cuts_again`](crate::LowerTraits)) a position is a byte of payload, and a
+/// segment with the DDP Last flag has one more: position `start + n` is byte `n` of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Where it starts.
@@ -43,15 +45,55 @@ pub struct Arrival {
     pub end: u64,
 }
 
-/// Where the payload of a segment belongs. Nothing has been delivered: give it to [`Stream::handle_placed`](crate::Stream::handle_placed)
-/// when the bytes are there and the CRC is good, or drop it.
+impl Arrival {
+    /// Whether they have a position in common.
+    pub(crate) const fn overlaps(self, other: Self) -> bool {
+        self.start < other.end && other.start < self.end
+    }
+}
+
+/// What is to be done with a segment.
+#[derive(Debug)]
+#[must_use = "a segment without a placement may not be placed"]
+pub enum Verdict {
+    /// It is good, or a part of it is that was missing: bring the payload to its place.
+    Place(Placement),
+    /// All of it was placed before. Nothing is to be touched, and it is to be acknowledged again.
+    Drop,
+    /// It can't be taken now: as if it had never come. To be brought again.
+    Later(Later),
+    /// It breaks a rule, or the stream takes nothing any more: nothing is to be placed. A violation with a
+    /// [`code`](crate::Violation::code) has ended the stream: its Terminate comes from
+    /// [`Stream::poll_transmit`](crate::Stream::poll_transmit). If the CRC of the segment turns out bad, say so by
+    /// [`Stream::fail`](crate::Stream::fail), which then is told instead.
+    Fatal(crate::Violation),
+}
+
+/// Why a segment can't be taken now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Later {
+    /// Its turn has not come, and what comes before it may make it right; or as many early ones as may be are kept; or
+    /// some of it is being placed just now.
+    Early,
+    /// No receive is posted for it.
+    NotReady,
+    /// Completions must be polled first.
+    Unpolled,
+}
+
+/// Where the payload of a segment belongs. Nothing has been delivered: give it to
+/// [`Stream::handle_placed`](crate::Stream::handle_placed) when the bytes are there and the CRC is good, or to
+/// [`Stream::abandon`](crate::Stream::abandon).
 #[derive(Debug)]
 #[must_use = "a segment that is not handed back counts for nothing"]
 pub struct Placement {
-    /// Where in the ULPDU the payload starts.
+    /// Where in the ULPDU the bytes start that are to be placed.
     pub header_length: u32,
-    /// Where it goes: exactly the bytes of the ULPDU that follow the header, or empty when there is nothing to place.
+    /// Where they go: so many bytes of the ULPDU, all that follow unless a part was placed before; or empty when there is
+    /// nothing to place.
     pub sink: Gather,
+    /// More of the segment is missing behind: bring it again when this is placed.
+    pub is_partial: bool,
     pub(crate) serial: u64,
     pub(crate) arrival: Arrival,
     pub(crate) received: Received,

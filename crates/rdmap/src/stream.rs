@@ -26,6 +26,7 @@ use crate::sent::InFlight;
 use crate::untagged::Receives;
 use crate::violation::Violation;
 use outgoing::Outgoing;
+use receive::Placing;
 
 /// One RDMAP stream. The crate's page says which calls there are, and in which order.
 pub struct Stream {
@@ -58,8 +59,7 @@ pub struct Stream {
     written: Written,
     /// The next message may be the zero-length Send that says ready-to-receive.
     awaits_ready_send: bool,
-    /// The running number of the last placement that was given out. Only that one may come back.
-    placements: u64,
+    placing: Placing,
     /// Unsignaled successes that nobody has asked about yet.
     silent: usize,
 }
@@ -96,7 +96,7 @@ impl Stream {
             receives: Receives::new(config.receive_depth),
             written: Written::default(),
             awaits_ready_send: config.role == Role::Responder && config.ready_to_receive == Some(ReadyKind::Send),
-            placements: 0,
+            placing: Placing::new(config.lower.placements),
             silent: 0,
             config,
             registry,

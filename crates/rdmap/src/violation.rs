@@ -19,24 +19,17 @@ pub const HEAD_LENGTH: usize = 96;
 /// The first three blame nobody and change nothing. All others end the stream, and have a [`Violation::code`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Violation {
-    // --- Nobody's fault: the segment is not to be placed, and that is all.
-    /// It was placed before.
-    Duplicate {
+    /// The stream takes no segments any more (RFC 5041 section 7.1: they are dropped silently).
+    NotReceiving(State),
+
+    // --- Malformed: the segment cannot be read.
+    /// It overlaps others that came before, and is of a kind that is never cut.
+    Overlap {
         /// Where it starts.
         start: u64,
         /// Where the next starts.
         end: u64,
     },
-    /// It came before its turn, and cannot be checked or kept now: too many are, or something before it has yet to come. It may be brought
-    /// again; when its turn has come it is taken, or found wrong.
-    Deferred {
-        /// Where it starts.
-        start: u64,
-    },
-    /// The stream takes no segments any more (RFC 5041 section 7.1: they are dropped silently).
-    NotReceiving(State),
-
-    // --- Malformed: the segment cannot be read.
     /// Shorter than its own header.
     Short {
         /// Its bytes.
@@ -202,9 +195,9 @@ impl Violation {
     #[must_use]
     pub fn code(&self) -> Option<Code> {
         Some(match *self {
-            Self::Duplicate { .. } | Self::Deferred { .. } | Self::NotReceiving(_) => return None,
+            Self::NotReceiving(_) => return None,
             // No code of RFC 5041 section 7.2 speaks of a header that is cut short.
-            Self::Short { .. } => Code::OperationUnspecified,
+            Self::Short { .. } | Self::Overlap { .. } => Code::OperationUnspecified,
             Self::DdpVersion { tagged: true, .. } => Code::TaggedVersion,
             Self::DdpVersion { tagged: false, .. } => Code::UntaggedVersion,
             Self::RdmapVersion(_) => Code::OperationVersion,
@@ -286,8 +279,9 @@ fn invalidate_code(fault: RemoteFault) -> Code {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Duplicate { start, end } => write!(f, "segment {start}..{end} was placed before"),
-            Self::Deferred { start } => write!(f, "segment at {start} cannot be taken before its turn; bring it again"),
+            Self::Overlap { start, end } => {
+                write!(f, "segment {start}..{end} overlaps others, and is of a kind that comes whole")
+            }
             Self::NotReceiving(state) => write!(f, "no segments are taken: the stream is {state}"),
             Self::Short { length } => write!(f, "a segment of {length} bytes is shorter than its header"),
             Self::DdpVersion { version, .. } => write!(f, "DDP version {version}, only 1 is known"),

@@ -2,11 +2,11 @@
 
 mod pair;
 
-use pair::{Area, Flying, Pair, Rights, Side, config, inline, target};
+use pair::{Area, Flying, Pair, Refused, Rights, Side, config, inline, target};
 use proptest::prelude::*;
 use weft_base::{Gather, Random, Stag};
 use weft_rdmap::{
-    AtomicCode, Closed, CompletionKind, Operation, Payload, Role, SendRequest, State, Status, StreamConfig, Violation,
+    AtomicCode, Closed, CompletionKind, Operation, Payload, Role, SendRequest, State, Status, StreamConfig,
 };
 
 /// The most operations of one side.
@@ -202,7 +202,7 @@ enum Travel {
     Lied(u64),
 }
 
-fn run(scripts: &[Vec<Step>; 2], travel: Travel) -> Result<Outcome, Violation> {
+fn run(scripts: &[Vec<Step>; 2], travel: Travel) -> Result<Outcome, Refused> {
     let depth = |role| StreamConfig { reorder_limit: 12, ird: 2, ord: 2, ..config(role) };
     let mut pair = Pair::with(depth(Role::Initiator), depth(Role::Responder));
     let lands = [Land::new(&pair, 10), Land::new(&pair, 20)];
@@ -259,7 +259,7 @@ struct Path {
     unsent: usize,
 }
 
-fn shuffle(pair: &mut Pair, seed: u64, lies: bool) -> Result<(), Violation> {
+fn shuffle(pair: &mut Pair, seed: u64, lies: bool) -> Result<(), Refused> {
     let Pair { a, b } = pair;
     let mut random = Random::new(seed);
     let mut paths = [Path::default(), Path::default()];
@@ -293,7 +293,7 @@ fn depart(from: &mut Side, path: &mut Path, random: &mut Random) {
 }
 
 /// Some segments arrive, any of those on their way, and sometimes one that had arrived before.
-fn arrive(to: &mut Side, path: &mut Path, random: &mut Random, lies: bool) -> Result<(), Violation> {
+fn arrive(to: &mut Side, path: &mut Path, random: &mut Random, lies: bool) -> Result<(), Refused> {
     for _ in 0..random.below(6) {
         if path.flying.is_empty() {
             break;
@@ -304,14 +304,13 @@ fn arrive(to: &mut Side, path: &mut Path, random: &mut Random, lies: bool) -> Re
         }
         match to.take(&flying) {
             Ok(()) => path.taken.push(flying),
-            Err(Violation::Deferred { .. }) => path.flying.push(flying),
+            Err(Refused::Later(_)) => path.flying.push(flying),
             Err(violation) => return Err(violation),
         }
     }
     if !path.taken.is_empty() && random.one_in(4) {
         let again = &path.taken[random.below(path.taken.len() as u64) as usize];
-        let (start, end) = (again.arrival.start, again.arrival.end);
-        assert_eq!(to.take(again), Err(Violation::Duplicate { start, end }));
+        assert_eq!(to.take(again), Err(Refused::Drop));
     }
     Ok(())
 }
@@ -397,7 +396,7 @@ proptest! {
     #[test]
     fn any_order_of_arrival_does_what_the_model_says(a in script(), b in script(), seed in any::<u64>()) {
         let scripts = [a, b];
-        let outcome = run(&scripts, Travel::Shuffled(seed)).map_err(|violation| TestCaseError::fail(violation.to_string()))?;
+        let outcome = run(&scripts, Travel::Shuffled(seed)).map_err(|refused| TestCaseError::fail(format!("{refused:?}")))?;
         let expected = model(&scripts);
         prop_assert_eq!(&outcome.sent, &expected.sent);
         prop_assert_eq!(&outcome.received, &expected.received);

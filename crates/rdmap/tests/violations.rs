@@ -3,10 +3,10 @@
 
 mod pair;
 
-use pair::{Area, DOMAIN, Flying, Rights, Side, config, inline, memory, send, target};
+use pair::{Area, DOMAIN, Flying, Refused, Rights, Side, config, inline, memory, send, target};
 use weft_base::{MessageNumber, Stag};
 use weft_rdmap::{
-    Action, Arrival, AtomicCode, Closed, Operation, ReadyKind, Role, State, Status, StreamConfig, StreamError,
+    Action, Arrival, AtomicCode, Closed, Later, Operation, ReadyKind, Role, State, Status, StreamConfig, StreamError,
     Violation,
 };
 use weft_wire::ddp::{Header, Target};
@@ -35,7 +35,7 @@ impl Victim {
     }
 
     /// The next segment in order.
-    fn feed(&mut self, bytes: &[u8]) -> Result<(), Violation> {
+    fn feed(&mut self, bytes: &[u8]) -> Result<(), Refused> {
         let arrival = Arrival { start: self.position, end: self.position + 1 };
         self.position += 1;
         self.side.take(&Flying { arrival, bytes: bytes.to_vec() })
@@ -63,7 +63,8 @@ impl Victim {
 
     #[track_caller]
     fn refuse_with(&mut self, bytes: &[u8], expected: Terminate) -> Violation {
-        let violation = self.feed(bytes).expect_err("the segment was taken");
+        let refused = self.feed(bytes).expect_err("the segment was taken");
+        let Refused::Violation(violation) = refused else { panic!("{refused:?}") };
         assert_eq!(violation.code(), Some(expected.code), "{violation}");
         assert!(!violation.to_string().is_empty());
         self.check_terminate(expected);
@@ -89,7 +90,7 @@ impl Victim {
         assert!(self.side.transmit(1500).is_none());
         // RFC 5041 section 7.1: whatever comes later is dropped.
         let after = self.feed(&untagged(Opcode::Send, queue::SEND, 1, 0, b""));
-        assert_eq!(after, Err(Violation::NotReceiving(State::Failed)));
+        assert_eq!(after, Err(Refused::Violation(Violation::NotReceiving(State::Failed))));
     }
 }
 
@@ -701,7 +702,7 @@ fn duplicate_is_refused_and_blames_nobody() {
     victim.accept(&bytes);
     victim.position = 0;
     let violation = victim.feed(&tagged(Opcode::Write, area.stag, area.base, b"xxxx")).unwrap_err();
-    assert_eq!((violation, violation.code()), (Violation::Duplicate { start: 0, end: 1 }, None));
+    assert_eq!((violation, violation.code()), (Refused::Drop, None));
     assert_eq!(victim.side.stream.state(), State::Established);
     assert_eq!(&area.bytes()[..4], b"abcd");
 }
@@ -712,7 +713,7 @@ fn early_segments_wait_for_judgement_until_their_turn() {
     victim.position = 1;
     let bad = tagged(Opcode::Write, Stag(1), 0, b"x");
     let violation = victim.feed(&bad).unwrap_err();
-    assert_eq!((violation, violation.code()), (Violation::Deferred { start: 1 }, None));
+    assert_eq!((violation, violation.code()), (Refused::Later(Later::Early), None));
     victim.position = 0;
     victim.accept(&tagged(Opcode::Write, Stag(1), 0, b""));
     victim.refuse(&bad, Code::TaggedInvalidStag);
@@ -724,7 +725,7 @@ fn early_response_outside_of_its_sink_is_deferred() {
         let (mut victim, sink, stag) = reader();
         victim.position = 1;
         let bytes = tagged(Opcode::ReadResponse, stag, offset, &vec![7; length]);
-        assert_eq!(victim.feed(&bytes), Err(Violation::Deferred { start: 1 }));
+        assert_eq!(victim.feed(&bytes), Err(Refused::Later(Later::Early)));
         assert_eq!(sink.bytes(), [0; 64]);
         victim.position = 0;
         victim.accept(&tagged(Opcode::Write, Stag(0), 0, b""));
@@ -740,7 +741,7 @@ fn early_send_outside_of_its_receive_is_deferred() {
         victim.side.post_receive(1, area.slice(0, 5));
         victim.position = 1;
         let bytes = untagged(Opcode::Send, queue::SEND, number, offset, &vec![7; length]);
-        assert_eq!(victim.feed(&bytes), Err(Violation::Deferred { start: 1 }));
+        assert_eq!(victim.feed(&bytes), Err(Refused::Later(Later::Early)));
         assert_eq!(area.bytes(), [0; 64]);
         assert_eq!(victim.side.stream.state(), State::Established);
     }
@@ -753,7 +754,7 @@ fn more_early_segments_than_the_limit_are_deferred() {
     victim.position = 1;
     victim.accept(&empty);
     victim.accept(&empty);
-    assert_eq!(victim.feed(&empty), Err(Violation::Deferred { start: 3 }));
+    assert_eq!(victim.feed(&empty), Err(Refused::Later(Later::Early)));
     victim.position = 0;
     victim.accept(&empty);
     victim.position = 3;
@@ -771,10 +772,10 @@ fn too_many_unpolled_receives_defer() {
         let bytes = untagged(Opcode::Send, queue::SEND, number, 0, b"");
         let placement = victim.side.locate(&Flying { arrival, bytes })?;
         victim.position += 1;
-        victim.side.stream.handle_placed(placement)
+        Ok::<_, Refused>(victim.side.stream.handle_placed(placement)?)
     };
     placed(&mut victim, 1).unwrap();
-    assert_eq!(placed(&mut victim, 2), Err(Violation::Deferred { start: 1 }));
+    assert_eq!(placed(&mut victim, 2), Err(Refused::Later(Later::Unpolled)));
     victim.side.poll();
     placed(&mut victim, 2).unwrap();
 }

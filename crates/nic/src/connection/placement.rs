@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weft_rdmap::{Arrival, Placement, Status, Violation};
+use weft_rdmap::{Arrival, Placement, Status, Verdict, Violation};
 
 use super::{PacketSinks, Running};
 use crate::counters::Counters;
@@ -30,7 +30,7 @@ impl Above for Uplink<'_> {
     }
 
     #[inline]
-    fn locate(&mut self, arrival: Arrival, length: u32, head: &[u8]) -> Result<Placement, Violation> {
+    fn locate(&mut self, arrival: Arrival, length: u32, head: &[u8]) -> Verdict {
         self.stream.hold().handle_segment(arrival, length, head, &mut self.queue_pair.receives().source())
     }
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use weft_base::{Interest, Network, PortError, PortOptions, Random, Time, Token};
 use weft_lock::{Mutex, MutexGuard};
 use weft_memory::Registry;
-use weft_rdmap::{Arrival, Placement, Stream, StreamConfig, Violation};
+use weft_rdmap::{Arrival, Placement, Stream, StreamConfig, Verdict, Violation};
 use weft_wire::terminate::TerminateCode;
 
 use crate::counters::Counters;
@@ -167,10 +167,7 @@ pub trait Above {
     fn stream(&mut self) -> StreamGuard<'_>;
 
     /// Where the payload of a segment belongs: `head` is its beginning, [`weft_rdmap::HEAD_LENGTH`] bytes of it or all.
-    ///
-    /// # Errors
-    /// It breaks a rule, or stands for nothing: the stream knows ([`ReceiveError::Judged`]).
-    fn locate(&mut self, arrival: Arrival, length: u32, head: &[u8]) -> Result<Placement, Violation>;
+    fn locate(&mut self, arrival: Arrival, length: u32, head: &[u8]) -> Verdict;
 
     /// The payload is in place and its check was good.
     ///

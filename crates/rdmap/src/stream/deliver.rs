@@ -19,7 +19,7 @@ impl Stream {
     /// # Errors
     /// It, or an early one behind it, turned out wrong, which has ended the stream.
     pub fn handle_placed(&mut self, placement: Placement) -> Result<(), Violation> {
-        if !self.state.receives() || placement.serial != self.placements {
+        if !self.placing.end(placement.serial) || !self.state.receives() {
             return Ok(());
         }
         let Placement { arrival, ref received, .. } = placement;
@@ -29,7 +29,7 @@ impl Stream {
                 self.order.keep(arrival, *received);
                 return Ok(());
             }
-            Turn::Duplicate | Turn::Full => return Ok(()),
+            Turn::Duplicate | Turn::Partial(_) | Turn::Full => return Ok(()),
         }
         self.outgoing.speak();
         self.deliver(received)?;

@@ -11,9 +11,9 @@ use weft_wire::terminate::Terminate;
 use super::Stream;
 use crate::order::Turn;
 use crate::request::ReceiveSource;
-use crate::segment::{Arrival, Context, Effect, Part, Placement, Received, ResponsePart};
+use crate::segment::{Arrival, Context, Effect, Later, Part, Placement, Received, ResponsePart, Verdict};
 use crate::untagged::Missing;
-use crate::violation::Violation;
+use crate::violation::{HEAD_LENGTH, Violation};
 
 /// A segment whose header was read.
 struct Head<'a> {
@@ -25,58 +25,203 @@ struct Head<'a> {
     payload: u32,
 }
 
+/// A segment comes before its turn.
+#[derive(Clone, Copy)]
+struct Early;
+
+/// A part of a segment, as a segment of its own.
+struct Cut {
+    /// Its header, and nothing behind it.
+    head: [u8; HEAD_LENGTH],
+    header: usize,
+    /// Bytes of it with its header.
+    length: u32,
+    /// Bytes of payload before it.
+    skip: u32,
+}
+
+impl Cut {
+    /// The part of `whole` that is `run`. Only messages that lie in memory are ever cut (RFC 5041 section 5.2).
+    fn of(whole: Arrival, run: Arrival, length: u32, head: &[u8]) -> Result<Self, Violation> {
+        let overlap = Violation::Overlap { start: whole.start, end: whole.end };
+        let mut header = Header::parse(head).map_err(|_| Violation::Short { length })?;
+        let is_memory = match header.target {
+            Target::Tagged { .. } => true,
+            Target::Untagged { queue, .. } => {
+                let opcode = Control::parse(header.control).map(|control| control.opcode);
+                queue == queue::SEND && opcode.is_ok_and(|opcode| !is_immediate(opcode))
+            }
+        };
+        let payload = length - header.length() as u32;
+        let positions = u64::from(payload) + u64::from(header.last);
+        if !is_memory || whole.end - whole.start != positions {
+            return Err(overlap);
+        }
+        let skip = (run.start - whole.start).min(payload.into()) as u32;
+        let end = (run.end - whole.start).min(payload.into()) as u32;
+        header.last &= run.end == whole.end;
+        match &mut header.target {
+            Target::Tagged { offset, .. } => *offset = offset.wrapping_add(skip.into()),
+            Target::Untagged { offset, .. } => *offset = offset.wrapping_add(skip),
+        }
+        let mut bytes = [0; HEAD_LENGTH];
+        let header = header.emit(&mut bytes);
+        Ok(Self { head: bytes, header, length: header as u32 + end - skip, skip })
+    }
+}
+
+/// Which placements are out.
+#[derive(Debug)]
+pub(super) struct Placing {
+    /// The running number of the last one.
+    last: u64,
+    /// Of each that is out, if there may be several: its number, and its positions.
+    out: Vec<(u64, Arrival)>,
+    /// None but the last counts.
+    is_single: bool,
+}
+
+impl Placing {
+    pub(super) fn new(most: usize) -> Self {
+        let is_single = most <= 1;
+        Self { last: 0, out: Vec::with_capacity(if is_single { 0 } else { most }), is_single }
+    }
+
+    /// Whether a placement of these positions must wait for others.
+    #[inline]
+    fn is_crowded(&self, arrival: Arrival, most: usize) -> bool {
+        !self.is_single && (self.out.len() >= most || self.out.iter().any(|(_, other)| other.overlaps(arrival)))
+    }
+
+    #[inline]
+    fn begin(&mut self, arrival: Arrival, most: usize) -> u64 {
+        self.last += 1;
+        if most > 1 {
+            self.out.push((self.last, arrival));
+        }
+        self.last
+    }
+
+    #[inline]
+    fn is_under_way(&self, serial: u64) -> bool {
+        if self.is_single { serial == self.last } else { self.out.iter().any(|(out, _)| *out == serial) }
+    }
+
+    /// A placement is back. Returns whether it was out.
+    #[inline]
+    pub(super) fn end(&mut self, serial: u64) -> bool {
+        if self.is_single {
+            return serial == self.last;
+        }
+        let at = self.out.iter().position(|(out, _)| *out == serial);
+        at.map(|at| self.out.swap_remove(at)).is_some()
+    }
+}
+
 impl Stream {
-    /// Checks a segment and says where its payload belongs. Nothing is delivered by this, and nothing may be placed unless this says so.
+    /// Checks a segment and says where its payload belongs. Nothing is delivered by this, and nothing may be placed unless
+    /// this says so.
     ///
-    /// `length` is the length of the whole ULPDU, `head` at least its first `min(length, HEAD_LENGTH)` bytes. Only the last placement that was
-    /// given out counts: the next call of this makes an earlier one worthless.
-    ///
-    /// # Errors
-    /// The segment must not be placed. A violation with a [`code`](Violation::code) has ended the stream: its Terminate comes from
-    /// [`Stream::poll_transmit`]. If the CRC of the segment turns out bad, say so by [`Stream::fail`], which then is told instead.
+    /// `length` is the length of the whole ULPDU, `head` at least its first `min(length, HEAD_LENGTH)` bytes.
     pub fn handle_segment(
         &mut self,
         arrival: Arrival,
         length: u32,
         head: &[u8],
         receives: &mut dyn ReceiveSource,
-    ) -> Result<Placement, Violation> {
+    ) -> Verdict {
         if !self.state.receives() {
-            return Err(Violation::NotReceiving(self.state));
+            return Verdict::Fatal(Violation::NotReceiving(self.state));
         }
-        let Arrival { start, end } = arrival;
-        let is_early = match self.order.turn(arrival) {
-            Turn::Now => false,
-            Turn::Early => true,
-            Turn::Duplicate => return Err(Violation::Duplicate { start, end }),
-            Turn::Full => return Err(Violation::Deferred { start }),
+        match self.order.turn(arrival) {
+            Turn::Now => self.find_place(arrival, None, length, head, receives),
+            Turn::Early => self.find_place(arrival, Some(Early), length, head, receives),
+            Turn::Duplicate => Verdict::Drop,
+            Turn::Full => Verdict::Later(Later::Early),
+            Turn::Partial(run) => self.handle_part(arrival, run, length, head, receives),
+        }
+    }
+
+    /// Of a segment only this run of positions was not placed before.
+    fn handle_part(
+        &mut self,
+        whole: Arrival,
+        run: Arrival,
+        length: u32,
+        head: &[u8],
+        receives: &mut dyn ReceiveSource,
+    ) -> Verdict {
+        if !self.config.lower.cuts_again {
+            // Never of a lower layer that keeps segments as they were sent: whatever this is, it is no news.
+            return Verdict::Drop;
+        }
+        let cut = match Cut::of(whole, run, length, head) {
+            Ok(cut) => cut,
+            Err(violation) => {
+                let context = Context { header: Header::parse(head).ok(), length };
+                self.raise(violation, &context, None);
+                self.is_provisional = self.terminate.is_some();
+                return Verdict::Fatal(violation);
+            }
         };
+        let early = match self.order.turn(run) {
+            Turn::Now => None,
+            Turn::Early => Some(Early),
+            _ => return Verdict::Later(Later::Early),
+        };
+        match self.find_place(run, early, cut.length, &cut.head[..cut.header], receives) {
+            Verdict::Place(placement) => {
+                let header_length = placement.header_length + cut.skip;
+                Verdict::Place(Placement { header_length, is_partial: run.end < whole.end, ..placement })
+            }
+            verdict => verdict,
+        }
+    }
+
+    fn find_place(
+        &mut self,
+        arrival: Arrival,
+        early: Option<Early>,
+        length: u32,
+        head: &[u8],
+        receives: &mut dyn ReceiveSource,
+    ) -> Verdict {
+        if self.placing.is_crowded(arrival, self.config.lower.placements) {
+            return Verdict::Later(Later::Early);
+        }
         let mut context = Context { header: None, length };
-        let located = self.locate(&mut context, head, is_early, receives);
-        let (sink, effect) = match located {
+        let (sink, effect) = match self.locate(&mut context, head, early.is_some(), receives) {
             Ok(located) => located,
+            Err(Missing::Unpolled) => return Verdict::Later(Later::Unpolled),
+            Err(Missing::Violation(Violation::NoBuffer { .. })) if self.config.lower.holds_back => {
+                return Verdict::Later(Later::NotReady);
+            }
             // Whatever is wrong with it, judgement waits for its turn: what comes before it may make it right.
-            Err(_) if is_early => return Err(Violation::Deferred { start }),
-            Err(Missing::Unpolled) => return Err(Violation::Deferred { start }),
+            Err(Missing::Violation(_)) if early.is_some() => return Verdict::Later(Later::Early),
             Err(Missing::Violation(violation)) => {
                 self.raise(violation, &context, None);
                 self.is_provisional = self.terminate.is_some();
-                return Err(violation);
+                return Verdict::Fatal(violation);
             }
         };
-        self.placements += 1;
-        let header_length = length - sink.length();
-        Ok(Placement { header_length, sink, serial: self.placements, arrival, received: Received { context, effect } })
+        let serial = self.placing.begin(arrival, self.config.lower.placements);
+        let (header_length, received) = (length - sink.length(), Received { context, effect });
+        Verdict::Place(Placement { header_length, sink, is_partial: false, serial, arrival, received })
     }
 
-    /// Whether the sink of a placement is still granted: to be asked when placing takes several steps, before each further one, and when
-    /// the memory refuses.
+    /// The payload of a segment will not be placed after all: as if it had never come.
+    pub fn abandon(&mut self, placement: &Placement) {
+        self.placing.end(placement.serial);
+    }
+
+    /// Whether the sink of a placement is still granted: to be asked when placing takes several steps, before each further one,
+    /// and when the memory refuses.
     ///
     /// # Errors
-    /// It is not: drop the placement. The stream has ended with this, unless it is [`Violation::Deferred`].
-    pub fn recheck(&mut self, placement: &Placement) -> Result<(), Violation> {
-        if !self.state.receives() || placement.serial != self.placements {
-            return Err(Violation::NotReceiving(self.state));
+    /// It is not: drop the placement. Unless this says [`Verdict::Later`], the stream has ended.
+    pub fn recheck(&mut self, placement: &Placement) -> Result<(), Verdict> {
+        if !self.state.receives() || !self.placing.is_under_way(placement.serial) {
+            return Err(Verdict::Fatal(Violation::NotReceiving(self.state)));
         }
         let context = placement.received.context;
         let Some(Header { target: Target::Tagged { stag, offset }, .. }) = context.header else { return Ok(()) };
@@ -91,11 +236,12 @@ impl Stream {
             Err(fault) => fault,
         };
         if self.order.turn(placement.arrival) != Turn::Now {
-            return Err(Violation::Deferred { start: placement.arrival.start });
+            self.placing.end(placement.serial);
+            return Err(Verdict::Later(Later::Early));
         }
         let violation = Violation::WriteTarget { stag, offset, length, fault };
         self.raise(violation, &context, None);
-        Err(violation)
+        Err(Verdict::Fatal(violation))
     }
 
     fn locate(

@@ -4,14 +4,40 @@
 use weft_base::{DomainId, Gather, NoDigest, Slice, Stag};
 use weft_memory::{LocalRight, Registry};
 use weft_rdmap::{
-    Action, Arrival, Closed, Completion, HEAD_LENGTH, Operation, Payload, Placement, PostError, ReceiveQueue,
-    ReceiveRequest, RemoteTarget, Role, SegmentPayload, SendRequest, Status, Stream, StreamConfig, Violation,
+    Action, Arrival, Closed, Completion, HEAD_LENGTH, Later, LowerTraits, Operation, Payload, Placement, PostError,
+    ReceiveQueue, ReceiveRequest, RemoteTarget, Role, SegmentPayload, SendRequest, Status, Stream, StreamConfig,
+    Verdict, Violation,
 };
+use weft_wire::terminate::TerminateCode;
 
 pub(crate) mod memory;
 pub(crate) use memory::{Area, Rights};
 
 pub(crate) const DOMAIN: DomainId = memory::DOMAIN;
+
+/// Why a segment was not taken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Refused {
+    Drop,
+    Later(Later),
+    Violation(Violation),
+}
+
+impl From<Violation> for Refused {
+    fn from(violation: Violation) -> Self {
+        Self::Violation(violation)
+    }
+}
+
+impl Refused {
+    /// What the peer is told; `None`: nothing, and the stream goes on.
+    pub(crate) fn code(&self) -> Option<TerminateCode> {
+        match self {
+            Self::Violation(violation) => violation.code(),
+            _ => None,
+        }
+    }
+}
 
 /// What most tests start with.
 pub(crate) fn config(role: Role) -> StreamConfig {
@@ -23,6 +49,7 @@ pub(crate) fn config(role: Role) -> StreamConfig {
         ird: 4,
         ord: 4,
         extensions: true,
+        lower: LowerTraits::default(),
         reorder_limit: 64,
         ready_to_receive: None,
         responder_waits: false,
@@ -115,23 +142,38 @@ impl Side {
     }
 
     /// Takes a segment: checks, places, delivers, and collects what comes of it.
-    pub(crate) fn take(&mut self, flying: &Flying) -> Result<(), Violation> {
-        let result = self.locate(flying).and_then(|placement| {
-            self.place(flying, &placement);
-            self.stream.handle_placed(placement)
-        });
+    pub(crate) fn take(&mut self, flying: &Flying) -> Result<(), Refused> {
+        let result = self.take_unpolled(flying);
         self.poll();
         result
     }
 
-    pub(crate) fn locate(&mut self, flying: &Flying) -> Result<Placement, Violation> {
+    fn take_unpolled(&mut self, flying: &Flying) -> Result<(), Refused> {
+        loop {
+            let placement = self.locate(flying)?;
+            self.place(flying, &placement);
+            let is_partial = placement.is_partial;
+            self.stream.handle_placed(placement)?;
+            if !is_partial {
+                return Ok(());
+            }
+        }
+    }
+
+    pub(crate) fn locate(&mut self, flying: &Flying) -> Result<Placement, Refused> {
         let head = &flying.bytes[..flying.bytes.len().min(HEAD_LENGTH)];
-        self.stream.handle_segment(flying.arrival, flying.bytes.len() as u32, head, &mut self.receives)
+        match self.stream.handle_segment(flying.arrival, flying.bytes.len() as u32, head, &mut self.receives) {
+            Verdict::Place(placement) => Ok(placement),
+            Verdict::Drop => Err(Refused::Drop),
+            Verdict::Later(why) => Err(Refused::Later(why)),
+            Verdict::Fatal(violation) => Err(Refused::Violation(violation)),
+        }
     }
 
     pub(crate) fn place(&self, flying: &Flying, placement: &Placement) {
         let mut payload = &flying.bytes[placement.header_length as usize..];
-        assert!(placement.sink.is_empty() || placement.sink.length() as usize == payload.len());
+        let length = placement.sink.length() as usize;
+        assert!(length <= payload.len(), "{length} bytes of a payload of {}", payload.len());
         for slice in placement.sink.slices() {
             let (now, later) = payload.split_at(slice.length as usize);
             self.registry.copy_in(slice, now, &mut NoDigest).unwrap();

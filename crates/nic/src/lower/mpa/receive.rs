@@ -9,8 +9,9 @@ use core::ops::Range;
 use weft_base::{Digest, Gather, NoDigest, Port, PortError, ReceivePiece, Received};
 use weft_memory::{MemoryError, Registry};
 use weft_mpa::{Deframer, Frame, FrameError, FrameHead, Peek, check_tail};
-use weft_rdmap::{Arrival, HEAD_LENGTH, Placement, Violation};
+use weft_rdmap::{Arrival, HEAD_LENGTH, Placement, Verdict};
 use weft_wire::Crc32c;
+use weft_wire::terminate::TerminateCode;
 
 use super::Bytes;
 use super::held::HeldGather;
@@ -228,10 +229,13 @@ impl Receiver {
         {
             return Ok(());
         }
-        let Ok(placement) = locate(above, head, bytes) else {
-            // What is wrong with a frame that is damaged is the damage.
-            frame.verify()?;
-            return Err(ReceiveError::Judged);
+        let placement = match locate(above, head, bytes) {
+            Ok(placement) => placement,
+            Err(unplaced) => {
+                // What is wrong with a frame that is damaged is the damage.
+                frame.verify()?;
+                return Err(unplaced.into());
+            }
         };
         let copied = if in_one_pass {
             copy_and_verify(frame, &placement, io.registry)?
@@ -365,11 +369,32 @@ fn arrival_of(head: &FrameHead) -> Arrival {
     Arrival { start: head.start.0, end: head.end.0 }
 }
 
+/// Why a segment of an ordered stream is not to be placed.
+pub(super) enum Unplaced {
+    /// The stream has judged.
+    Judged,
+    /// It has come before its turn, or again: on a byte stream that is an error of ours.
+    Disorder,
+}
+
+impl From<Unplaced> for ReceiveError {
+    fn from(unplaced: Unplaced) -> Self {
+        match unplaced {
+            Unplaced::Judged => Self::Judged,
+            Unplaced::Disorder => Self::Broken(TerminateCode::LocalCatastrophic),
+        }
+    }
+}
+
 /// Asks the stream where a segment belongs.
-pub(super) fn locate<A: Above>(above: &mut A, head: &FrameHead, bytes: &[u8]) -> Result<Placement, Violation> {
+pub(super) fn locate<A: Above>(above: &mut A, head: &FrameHead, bytes: &[u8]) -> Result<Placement, Unplaced> {
     let mut scratch = [0; HEAD_LENGTH];
     let start = head.head(bytes, &mut scratch);
-    above.locate(arrival_of(head), head.ulpdu_length, start)
+    match above.locate(arrival_of(head), head.ulpdu_length, start) {
+        Verdict::Place(placement) => Ok(placement),
+        Verdict::Fatal(_) => Err(Unplaced::Judged),
+        Verdict::Drop | Verdict::Later(_) => Err(Unplaced::Disorder),
+    }
 }
 
 /// The memory has refused. If the peer may not write there any more, it is told so.

@@ -167,7 +167,7 @@ impl Staged {
         if let Some(incoming) = self.incoming.take() {
             incoming.check()?;
         }
-        let placement = locate(above, head, bytes).map_err(|_| ReceiveError::Judged)?;
+        let placement = locate(above, head, bytes)?;
         if self.copy(frame, &placement, io.registry).is_err() {
             return Err(blame(above, &placement));
         }
