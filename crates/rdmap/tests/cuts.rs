@@ -204,13 +204,13 @@ proptest! {
 
 #[test]
 fn several_placements_are_out_at_a_time_and_come_back_in_any_order() {
-    let lower = LowerTraits { placements: 3, ..CUTS };
+    let lower = LowerTraits { placements: 4, ..CUTS };
     let mut receiver = Receiver::new(&[(false, 400), (true, 300)], lower, 7);
     receiver.post(1);
     let parts =
         [receiver.messages[0].part(0, 100), receiver.messages[0].part(100, 400), receiver.messages[1].part(0, 300)];
     let mut out: Vec<_> = parts.iter().map(|part| receiver.side.locate(part).unwrap()).collect();
-    // A fourth must wait, and so must what is being placed already.
+    // What is being placed already must wait.
     let again = receiver.messages[0].part(50, 150);
     assert_eq!(receiver.side.locate(&again).unwrap_err(), Refused::Later(Later::Early));
     // One is given up: its range is free again.
