@@ -228,6 +228,8 @@ pub(crate) struct Side {
     pub(crate) address: SocketAddr,
     pub(crate) events: Vec<Event>,
     pub(crate) largest_sent: usize,
+    /// The token that it shows when it has forgotten the connection.
+    shows: [u8; 16],
     /// Its program does not run: nothing is taken or sent.
     pub(crate) stopped: bool,
 }
@@ -289,6 +291,7 @@ impl World {
             address: address(side),
             events: vec![],
             largest_sent: 0,
+            shows: both[1 - side].reset_token,
             stopped: false,
         };
         let mut world = Self {
@@ -404,7 +407,7 @@ impl World {
     }
 
     fn arrive(&mut self, side: usize, bytes: &[u8], from: SocketAddr, to: SocketAddr) {
-        let Side { connection, sink, address, stopped, .. } = &mut self.sides[side];
+        let Side { connection, sink, address, stopped, shows, .. } = &mut self.sides[side];
         // Who has moved is not found where it was.
         if to != *address || *stopped {
             return;
@@ -415,7 +418,7 @@ impl World {
             connection.receive(bytes, &Meta { from, ecn: 2, now: self.now }, sink);
         } else if bytes.len() > setup::RESET_LENGTH {
             // It is forgotten, and who still asks is told so.
-            let reset = setup::reset(connection.id(), &[1 - side as u8; 16]);
+            let reset = setup::reset(connection.id(), shows);
             self.carry(side, reset.to_vec(), to, from);
         }
     }
