@@ -194,6 +194,10 @@ pub trait Watch: Send + Sync {
         false
     }
 
+    /// The calling thread, which must be the NIC's own, does all that the NIC does, and little each time that it is
+    /// woken: as far as the system lets it, it runs at once then, also where another thread computes.
+    fn be_prompt(&self) {}
+
     /// Whether threads stand in line for the processors now, as far as can be known: who is away then may only wait for its turn.
     fn is_crowded(&self) -> bool {
         false

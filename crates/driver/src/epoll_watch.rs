@@ -9,6 +9,7 @@ use weft_base::{PortError, Waker, Watch};
 use crate::cpu_affinity::{CpuAffinity, processor};
 use crate::cpu_pressure::CpuPressure;
 use crate::epoll::{Epoll, Events};
+use crate::time_slice::shorten_slice;
 use crate::timer::TimerFd;
 use crate::waker::EpollWaker;
 
@@ -80,6 +81,11 @@ impl Watch for EpollWatch {
 
     fn follow(&self, processor: Option<u32>) -> bool {
         self.cpu_affinity.follow(processor, || self.cpu_pressure.is_full())
+    }
+
+    fn be_prompt(&self) {
+        // A system that does not know of it lets the thread wait as any other.
+        let _ = shorten_slice();
     }
 
     fn is_crowded(&self) -> bool {

@@ -24,6 +24,7 @@ mod network;
 mod port;
 mod pulse;
 mod socket;
+mod time_slice;
 mod timer;
 mod udp;
 mod vectors;
