@@ -8,7 +8,8 @@ use core::time::Duration;
 pub enum Progress {
     /// The calling thread, while it posts, polls or waits. Nothing moves while the application computes.
     Caller,
-    /// A thread of the NIC: it spins while there is work, then sleeps until packets or the application wake it.
+    /// A thread of the NIC: it spins while there is work and callers wait for it, then sleeps until packets or the
+    /// application wake it.
     Thread,
     /// The calling thread while it posts, polls or waits, and no packet wakes anybody meanwhile. When it has been away for a while
     /// ([`Settings::away`]) a thread of the NIC carries on, woken by packets and timers, until the caller comes back.

@@ -48,11 +48,13 @@ impl Doorbell {
         core::mem::swap(&mut *rung, out);
     }
 
-    /// Wakes the engine if it sleeps.
-    pub(crate) fn wake(&self) {
-        if self.parked.load(Ordering::SeqCst) {
+    /// Wakes the engine if it sleeps. Returns whether it did.
+    pub(crate) fn wake(&self) -> bool {
+        let sleeps = self.parked.load(Ordering::SeqCst);
+        if sleeps {
             self.waker.wake();
         }
+        sleeps
     }
 
     /// The engine is about to sleep. Returns whether it may: nobody has rung and nobody wants its lock.

@@ -26,9 +26,18 @@ const YIELD_EVERY_POLLS: u32 = 256;
 impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     /// A calling thread polls in vain: it does what is its to do. Returns whether anything was.
     pub fn lend(&self) -> bool {
+        self.want();
         match self.settings().split {
             Split::Assist => self.finish_one(),
             _ => self.settings().progress.caller_runs() && self.progress(),
+        }
+    }
+
+    /// The calling thread waits. Threads of the NIC that do all the work spin then; which of them it waits for is not
+    /// known.
+    fn want(&self) {
+        if !self.settings().progress.caller_runs() {
+            self.shared.workers.iter().for_each(|worker| worker.want());
         }
     }
 
@@ -148,6 +157,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         match spin_policy.after_turn(false, self.shared.common.clock.now()) {
             Next::GiveUp => Some(false),
             Next::Look => {
+                self.want();
                 core::hint::spin_loop();
                 None
             }

@@ -1,6 +1,6 @@
 //! How long a waiting thread looks in vain before it sleeps.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 
 use weft_base::Time;
@@ -10,6 +10,36 @@ const PREEMPTED_AFTER: Duration = Duration::from_millis(1);
 /// So long after that the machine counts as crowded.
 const CROWDED_FOR: Duration = Duration::from_millis(100);
 
+/// A caller that looked counts as waiting for so long. It looks far more often while it waits.
+const WANTED_FOR: Duration = Duration::from_micros(10);
+
+/// Whether callers wait for what a thread of the NIC does. Only then is it worth a processor that the thread spins.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted(AtomicBool);
+
+impl Wanted {
+    /// A caller has looked in vain. While it goes on, this costs a load.
+    #[inline]
+    pub(crate) fn look(&self) {
+        if !self.0.load(Ordering::Relaxed) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A caller has posted: that it waited before says nothing of what it does next.
+    #[inline]
+    pub(crate) fn forget(&self) {
+        if self.0.load(Ordering::Relaxed) {
+            self.0.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a caller has looked since this was asked last.
+    fn ask(&self) -> bool {
+        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
 /// How long to look in vain before sleeping, and how long to wait at all.
 pub(crate) struct SpinPolicy<'a> {
     until: Option<Time>,
@@ -18,6 +48,8 @@ pub(crate) struct SpinPolicy<'a> {
     /// `None` after a sleep: that time has passed then says nothing.
     last_look: Option<Time>,
     crowded_until: &'a AtomicU64,
+    /// Of a thread that spins only while callers wait for it; and until when it takes that for granted.
+    wanted: Option<(&'a Wanted, Time)>,
 }
 
 /// What to do after a turn.
@@ -40,7 +72,13 @@ impl<'a> SpinPolicy<'a> {
             idle_since: None,
             last_look: Some(now),
             crowded_until,
+            wanted: None,
         }
+    }
+
+    /// Spins only while callers wait for what this thread does.
+    pub(crate) fn while_wanted(self, now: Time, wanted: &'a Wanted) -> Self {
+        Self { wanted: Some((wanted, now)), ..self }
     }
 
     /// How long to wait yet; `None`: for ever.
@@ -61,11 +99,20 @@ impl<'a> SpinPolicy<'a> {
             return Next::Look;
         }
         let idle_since = *self.idle_since.get_or_insert(now);
-        if now.since(idle_since) < self.spin && self.crowded_until.load(Ordering::Relaxed) <= now.as_nanos() {
+        let patient = now.since(idle_since) < self.spin;
+        if patient && self.crowded_until.load(Ordering::Relaxed) <= now.as_nanos() && self.is_wanted(now) {
             return Next::Look;
         }
         self.last_look = None;
         Next::Sleep(self.left(now))
+    }
+
+    fn is_wanted(&mut self, now: Time) -> bool {
+        let Some((wanted, until)) = &mut self.wanted else { return true };
+        if *until <= now && wanted.ask() {
+            *until = now + WANTED_FOR;
+        }
+        now < *until
     }
 }
 
@@ -91,6 +138,30 @@ mod tests {
         assert_eq!(spin_policy.after_turn(false, at(800_002)), Next::Look, "something had come");
         assert_eq!(spin_policy.after_turn(false, at(900_000)), Next::GiveUp);
         assert_eq!(crowded.into_inner(), 0, "sleeping is not being pushed aside");
+    }
+
+    #[test]
+    fn a_thread_spins_only_while_a_caller_waits() {
+        let (crowded, wanted) = (AtomicU64::new(0), Wanted::default());
+        let thread = |now| SpinPolicy::new(at(now), None, SPIN, &crowded).while_wanted(at(now), &wanted);
+        assert_eq!(thread(0).after_turn(false, at(0)), Next::Sleep(None), "nobody waits");
+        wanted.look();
+        let mut spin_policy = thread(10);
+        assert_eq!(spin_policy.after_turn(false, at(10)), Next::Look);
+        assert_eq!(spin_policy.after_turn(false, at(19)), Next::Look);
+        wanted.look();
+        assert_eq!(spin_policy.after_turn(false, at(20)), Next::Look, "it still looks");
+        assert_eq!(spin_policy.after_turn(false, at(30)), Next::Sleep(None), "it has turned to something else");
+        wanted.look();
+        wanted.forget();
+        assert_eq!(thread(40).after_turn(false, at(40)), Next::Sleep(None), "it has posted, and computes");
+        let mut spin_policy = thread(50);
+        for now in (50..100).step_by(5) {
+            wanted.look();
+            assert_eq!(spin_policy.after_turn(false, at(now)), Next::Look);
+        }
+        wanted.look();
+        assert_eq!(spin_policy.after_turn(false, at(100)), Next::Sleep(None), "no longer than any other");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::engine::{Engine, Upper};
 use crate::ids::Runner;
 use crate::lower::Carrier;
 use crate::progress::handover::{Event, Flag as _, Handover, Hold, Seat, SomethingToDo};
-use crate::progress::spin::{Next, SpinPolicy};
+use crate::progress::spin::{Next, SpinPolicy, Wanted};
 use crate::queues::event_count::EventCount;
 use crate::settings::{Progress, Settings};
 
@@ -55,10 +55,12 @@ impl<C: Clock> Common<C> {
         SpinPolicy::new(self.clock.now(), timeout, self.settings.spin, &self.crowded_until)
     }
 
-    /// The spin policy of a NIC's thread. One that takes turns with callers does not spin: the caller computes, perhaps on this very core.
-    fn thread_spin_policy(&self) -> SpinPolicy<'_> {
+    /// The spin policy of a NIC's thread. One that takes turns with callers does not spin: the caller computes, perhaps
+    /// on this very core. One that does all the work spins while callers wait for it.
+    fn thread_spin_policy<'a>(&'a self, wanted: &'a Wanted) -> SpinPolicy<'a> {
+        let now = self.clock.now();
         let spin = if self.settings.progress.caller_runs() { Duration::ZERO } else { self.settings.spin };
-        SpinPolicy::new(self.clock.now(), None, spin, &self.crowded_until)
+        SpinPolicy::new(now, None, spin, &self.crowded_until).while_wanted(now, wanted)
     }
 }
 
@@ -73,6 +75,8 @@ pub(crate) struct Worker<N: Carrier, C: Clock, U> {
     last_visit: AtomicU64,
     /// On which processor; [`NO_PROCESSOR`] if that is not known.
     last_processor: AtomicU32,
+    /// Whether callers wait for the thread, if it does all the work.
+    wanted: Wanted,
     pub(crate) common: Arc<Common<C>>,
 }
 
@@ -87,16 +91,8 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
         let away = if common.settings.progress.caller_runs() { common.settings.away } else { Duration::ZERO };
         let handover = Handover::new(away);
         let (last_visit, last_processor) = (AtomicU64::new(0), AtomicU32::new(NO_PROCESSOR));
-        Self {
-            index,
-            engine: Mutex::new(Rank::Engine, engine),
-            doorbell,
-            watch,
-            handover,
-            last_visit,
-            last_processor,
-            common,
-        }
+        let (engine, wanted) = (Mutex::new(Rank::Engine, engine), Wanted::default());
+        Self { index, engine, doorbell, watch, handover, last_visit, last_processor, wanted, common }
     }
 
     /// A calling thread takes the engine, if nobody has it.
@@ -149,8 +145,18 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
             self.doorbell.ring(connection);
             return self.attend();
         }
+        self.wanted.forget();
         self.doorbell.ring(connection);
-        self.doorbell.wake();
+        if self.doorbell.wake() && !self.common.settings.progress.caller_runs() {
+            // The thread may be on this very processor, and the caller computes next: without this the work would wait
+            // for a tick of the system's clock that finds the caller has had its turn.
+            std::thread::yield_now();
+        }
+    }
+
+    /// A caller waits for what the thread does.
+    pub(crate) fn want(&self) {
+        self.wanted.look();
     }
 
     /// Does what the doorbell was rung for, unless somebody else holds the engine: who lets go of it looks at the doorbell.
@@ -160,7 +166,10 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
             AtomicBool::fence();
             match self.engine.try_lock() {
                 Some(guard) => Held::new(guard, self, Runner::Visitor).attend_doorbell(),
-                None => return self.doorbell.wake(),
+                None => {
+                    self.doorbell.wake();
+                    return;
+                }
             }
         }
     }
@@ -210,6 +219,9 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
 
     /// What the worker's thread does before anybody may use the NIC.
     pub(crate) fn prepare(&self) {
+        if !self.common.settings.progress.caller_runs() {
+            self.watch.be_prompt();
+        }
         // What locks keep for each thread that ever waits for one is made now, and not while data moves.
         weft_lock::prepare_thread();
     }
@@ -263,7 +275,7 @@ impl<N: Carrier, C: Clock, U: Upper> Seat for Worker<N, C, U> {
         let guard = self.engine.try_lock()?;
         let mut held = Held::new(guard, self, Runner::Thread);
         held.look_at_clock();
-        Some(WorkerGuard { spin_policy: self.common.thread_spin_policy(), held, worker: self })
+        Some(WorkerGuard { spin_policy: self.common.thread_spin_policy(&self.wanted), held, worker: self })
     }
 
     fn stopped(&self) -> bool {
