@@ -6,6 +6,9 @@ use core::time::Duration;
 
 use weft_base::Random;
 use weft_edge::{Ending, Event, Settings};
+use weft_wire::edge::ConnectionId;
+use weft_wire::edge::frame::Frame;
+use weft_wire::edge::packet::{Builder, Header};
 use world::{Faults, World, address};
 
 fn settings(random: &mut Random) -> Settings {
@@ -140,11 +143,16 @@ fn an_abort_says_why() {
 }
 
 #[test]
-fn one_side_may_close_first() {
-    let mut world = World::new(&Settings::default(), Faults::none(), [10, 300], 3000, 5);
-    world.sides[0].connection.close();
-    world.run(10_000, |world| world.sides[1].events.contains(&Event::PeerClosed));
-    world.finish();
+fn one_side_may_close_first_and_says_so_when_all_is_placed() {
+    for seed in 0..50 {
+        let faults = Faults { lose: 5, jitter_us: 300, ..Faults::none() };
+        let mut world = World::new(&Settings::default(), faults, [10, 100], 3000, seed);
+        world.sides[0].connection.close();
+        world.run(20_000, |world| world.sides[1].events.contains(&Event::PeerClosed));
+        let (sent, placed) = (&world.sides[0].source, &world.sides[1].sink);
+        assert_eq!((sent.left, placed.in_place()), (0, sent.end));
+        world.finish();
+    }
 }
 
 #[test]
@@ -182,5 +190,61 @@ fn a_replay_from_elsewhere_moves_nothing() {
     world.run_for(Duration::from_millis(1));
     assert!(world.sides[1].connection.counters().unreadable >= 200);
     assert_eq!(world.sides[1].connection.peer_address(), address(0));
+    world.finish();
+}
+
+/// A frame of the peer's, which somebody else has made who has seen its packets.
+fn forged(number: u64, frame: &Frame<'_>) -> Vec<u8> {
+    let mut bytes = vec![];
+    let destination = ConnectionId(101);
+    let header = Header { ack_now: false, key_phase: false, rail: 0, destination, number };
+    let mut builder = Builder::new(&mut bytes, &header);
+    builder.frame(frame);
+    builder.finish();
+    bytes
+}
+
+#[test]
+fn who_can_not_answer_a_challenge_moves_nothing() {
+    let mut world = World::new(&Settings::default(), Faults::none(), [10, 10], 3000, 5);
+    world.run_for(Duration::from_millis(50));
+    let events = world.sides[1].events.clone();
+    for (number, frame) in [(5000, Frame::Ping), (5001, Frame::Response([0; 8])), (5002, Frame::Ping)] {
+        world.inject(1, forged(number, &frame), address(9), address(1), Duration::ZERO);
+        world.step();
+        assert_eq!(world.sides[1].connection.peer_address(), address(0));
+    }
+    world.run_for(Duration::from_secs(10));
+    assert_eq!(world.sides[1].connection.peer_address(), address(0));
+    assert_eq!((&world.sides[1].events, world.sides[1].connection.counters().false_frames), (&events, 1));
+}
+
+#[test]
+fn no_more_is_under_way_than_the_credit() {
+    let settings = Settings { credit: 6000, ..Settings::default() };
+    let faults = Faults { delay_us: 5000, ..Faults::none() };
+    let mut world = World::new(&settings, faults, [100, 0], 3000, 5);
+    let mut most = 0;
+    for _ in 0..2000 {
+        world.step();
+        most = most.max(world.under_way(1));
+    }
+    // A probe of the path and acknowledgements are not held back.
+    assert!((4800..6000 + 1472 + 200).contains(&most), "{most}");
+    world.finish();
+}
+
+#[test]
+fn what_is_held_is_not_sent_again_and_again() {
+    let faults = Faults { receives: 1, ..Faults::none() };
+    let mut world = World::new(&Settings::default(), faults, [60, 0], 3000, 5);
+    world.no_receives = true;
+    world.run_for(Duration::from_secs(100));
+    let counters = *world.sides[0].connection.counters();
+    assert!((1..100).contains(&counters.segments_repeated), "{counters:?}");
+    assert_eq!(world.ending(0), None);
+    world.no_receives = false;
+    // Who wants receives was not heard when there were none.
+    world.run(10_000, World::all_acknowledged);
     world.finish();
 }

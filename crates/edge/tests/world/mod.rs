@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use weft_base::{Gather, Random, RegionId, Slice, Time};
@@ -66,6 +66,8 @@ pub(crate) struct Sender {
     inline: Vec<u8>,
     random: Random,
     pub(crate) end: u64,
+    /// Positions after the last segments of messages.
+    ends: BTreeSet<u64>,
 }
 
 /// The byte at an offset of what is written, or of a message.
@@ -87,6 +89,7 @@ impl Sender {
             inline: vec![],
             random,
             end: 0,
+            ends: BTreeSet::new(),
         }
     }
 
@@ -128,6 +131,9 @@ impl Source for Sender {
         }
         self.message = (!last).then_some((length, done + take, tagged));
         self.end += u64::from(take) + u64::from(last);
+        if last {
+            self.ends.insert(self.end);
+        }
         let ack_now = last && self.random.one_in(2);
         // What RDMAP puts behind the header is payload to DDP.
         let behind = self.inline.len().min(9);
@@ -141,6 +147,8 @@ pub(crate) struct Receiver {
     /// Placed positions: runs that do not touch, by start.
     runs: BTreeMap<u64, u64>,
     pub(crate) placed: u64,
+    /// Positions after segments with the Last flag.
+    ends: BTreeSet<u64>,
     /// Untagged messages for which receives are posted.
     posted: u32,
     /// Says "placed" about what was not: for the test of the tests.
@@ -154,8 +162,8 @@ impl Receiver {
     fn new(faults: &Faults, seed: u64) -> Self {
         let posted = if faults.receives == 0 { u32::MAX } else { faults.receives as u32 };
         let random = Random::new(seed);
-        let runs = BTreeMap::new();
-        Self { runs, placed: 0, posted, lies: false, put_off: faults.put_off, random, wants_receives: false }
+        let (runs, ends) = (BTreeMap::new(), BTreeSet::new());
+        Self { runs, ends, placed: 0, posted, lies: false, put_off: faults.put_off, random, wants_receives: false }
     }
 
     /// All positions below this are placed.
@@ -216,6 +224,9 @@ impl Sink for Receiver {
         for (at, value) in (offset..).zip(payload) {
             assert_eq!(*value, byte(number, at), "byte {at} of message {number}");
         }
+        if header.last {
+            self.ends.insert(end);
+        }
         if self.add(position, end) || end == position { Verdict::Placed } else { Verdict::Duplicate }
     }
 }
@@ -246,6 +257,8 @@ pub(crate) struct World {
     serial: u64,
     pub(crate) random: Random,
     batch: Batch,
+    /// Receives are not posted, whoever wants them.
+    pub(crate) no_receives: bool,
 }
 
 pub(crate) fn address(side: usize) -> SocketAddr {
@@ -302,6 +315,7 @@ impl World {
             random: Random::new(seed ^ 0xe4),
             batch: Batch::new(16, 1 << 18),
             faults,
+            no_receives: false,
         };
         world.transmit(0);
         world
@@ -378,6 +392,11 @@ impl World {
         }
     }
 
+    /// Bytes on the way to a side.
+    pub(crate) fn under_way(&self, side: usize) -> usize {
+        self.flying.values().filter(|(to, ..)| *to == side).map(|(_, bytes, ..)| bytes.len()).sum()
+    }
+
     /// Something arrives at a side.
     pub(crate) fn inject(&mut self, side: usize, bytes: Vec<u8>, from: SocketAddr, to: SocketAddr, after: Duration) {
         self.serial += 1;
@@ -425,7 +444,7 @@ impl World {
 
     fn post_receives(&mut self, side: usize) {
         let Side { connection, sink, .. } = &mut self.sides[side];
-        if sink.wants_receives && self.random.one_in(4) {
+        if sink.wants_receives && !self.no_receives && self.random.one_in(4) {
             sink.wants_receives = false;
             sink.posted = sink.posted.saturating_add(self.faults.receives as u32);
             connection.receives_posted();
@@ -499,6 +518,7 @@ impl World {
         self.run(200_000, Self::all_acknowledged);
         for (side, other) in [(0, 1), (1, 0)] {
             assert_eq!(self.sides[other].sink.placed, self.sides[side].source.end, "each position once");
+            assert_eq!(self.sides[other].sink.ends, self.sides[side].source.ends, "where messages end");
             self.sides[side].connection.close();
             self.transmit(side);
         }
