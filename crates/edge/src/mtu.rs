@@ -11,8 +11,11 @@ use weft_wire::edge::BASE_DATAGRAM;
 const MAX_PROBES: u32 = 3;
 /// Sizes that are closer than this are not told apart.
 const STEP: usize = 32;
-/// So many large datagrams lost, and none arrived in between: a black hole.
+/// So many large datagrams lost, over so many round trips, and none arrived in between: a black hole. Of disorder
+/// much seems lost, too,
+/// but not for long.
 const MAX_VANISHED: u32 = 8;
+const VANISHED_ROUND_TRIPS: u32 = 3;
 
 /// The search on one rail.
 #[derive(Clone, Debug)]
@@ -27,6 +30,8 @@ pub(crate) struct Mtu {
     probe: Option<(u64, usize)>,
     failures: u32,
     vanished: u32,
+    /// Since when.
+    vanished_at: Option<Time>,
     raise_at: Option<Time>,
     raise_after: Duration,
 }
@@ -35,7 +40,17 @@ impl Mtu {
     pub(crate) fn new(limit: usize, raise_after: Duration) -> Self {
         let limit = limit.max(BASE_DATAGRAM);
         let current = BASE_DATAGRAM;
-        Self { current, high: limit, limit, probe: None, failures: 0, vanished: 0, raise_at: None, raise_after }
+        Self {
+            current,
+            high: limit,
+            limit,
+            probe: None,
+            failures: 0,
+            vanished: 0,
+            vanished_at: None,
+            raise_at: None,
+            raise_after,
+        }
     }
 
     /// Bytes above UDP that datagrams may have.
@@ -72,7 +87,7 @@ impl Mtu {
     /// A packet of `bytes` has arrived.
     pub(crate) fn on_acked(&mut self, number: u64, bytes: usize, now: Time) {
         if bytes > BASE_DATAGRAM {
-            self.vanished = 0;
+            (self.vanished, self.vanished_at) = (0, None);
         }
         if let Some((probe, size)) = self.probe.filter(|(probe, _)| *probe == number) {
             debug_assert_eq!(probe, number);
@@ -84,7 +99,7 @@ impl Mtu {
     }
 
     /// A packet of `bytes` is lost. True when that shows that larger datagrams do not pass any more.
-    pub(crate) fn on_lost(&mut self, number: u64, bytes: usize, now: Time) -> bool {
+    pub(crate) fn on_lost(&mut self, number: u64, bytes: usize, round_trip: Duration, now: Time) -> bool {
         if let Some((_, size)) = self.probe.filter(|(probe, _)| *probe == number) {
             self.probe = None;
             self.failures += 1;
@@ -97,7 +112,9 @@ impl Mtu {
             return false;
         }
         self.vanished += 1;
-        self.vanished >= MAX_VANISHED && self.fall(now)
+        let since = *self.vanished_at.get_or_insert(now);
+        let long = now.since(since) >= round_trip * VANISHED_ROUND_TRIPS;
+        self.vanished >= MAX_VANISHED && long && self.fall(now)
     }
 
     /// Nothing comes back, again and again.
@@ -140,7 +157,7 @@ mod tests {
             if size <= carries {
                 mtu.on_acked(number, size, Time::ZERO);
             } else {
-                assert!(!mtu.on_lost(number, size, Time::ZERO));
+                assert!(!mtu.on_lost(number, size, RAISE, Time::ZERO));
             }
             number += 1;
         }
@@ -168,13 +185,19 @@ mod tests {
     fn a_black_hole_and_up_again() {
         let mut mtu = Mtu::new(8972, RAISE);
         search(&mut mtu, 8972);
-        (1..MAX_VANISHED).for_each(|_| assert!(!mtu.on_lost(99, 8972, Time::ZERO)));
+        let lose = |mtu: &mut Mtu, count: u64| {
+            (0..count)
+                .fold(false, |_, ms| mtu.on_lost(99, 8972, Duration::from_millis(2), Time::from_nanos(ms * 1_000_000)))
+        };
+        assert!(!lose(&mut mtu, 7));
         mtu.on_acked(100, 8972, Time::ZERO);
-        (1..MAX_VANISHED).for_each(|_| assert!(!mtu.on_lost(99, 8972, Time::ZERO)));
-        assert!(mtu.on_lost(99, 8972, Time::ZERO));
+        assert!(!lose(&mut mtu, 7) && mtu.current() == 8972);
+        assert!(!lose(&mut mtu, 1), "not yet for long");
+        assert!(lose(&mut mtu, 7));
         assert_eq!((mtu.current(), mtu.wanted()), (1200, None));
-        mtu.on_timeout(Time::ZERO + RAISE);
+        mtu.on_timeout(Time::ZERO + RAISE + RAISE);
         search(&mut mtu, 8972);
         assert_eq!(mtu.current(), 8972);
+        assert!((0..100).all(|_| !mtu.on_lost(99, 8972, RAISE, Time::ZERO)), "all at one time");
     }
 }

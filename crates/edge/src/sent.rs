@@ -10,6 +10,8 @@ use weft_base::Time;
 const REORDERING: u64 = 3;
 /// It grows up to this, where packets turn out to have been only late.
 const MAX_REORDERING: u64 = 256;
+/// So much more patience in time at most: eighths of a round trip (RFC 8985 section 6.2 step 4: up to one).
+const MAX_PATIENCE: u32 = 8;
 /// Places that only packets without segments may use.
 const RESERVE: usize = 16;
 
@@ -59,6 +61,7 @@ pub(crate) struct Sent {
     in_flight: u64,
     largest_acked: Option<u64>,
     reordering: u64,
+    patience: u32,
     loss_at: Option<Time>,
     last_sent: Time,
 }
@@ -74,6 +77,7 @@ impl Sent {
             in_flight: 0,
             largest_acked: None,
             reordering: REORDERING,
+            patience: 0,
             loss_at: None,
             last_sent: Time::ZERO,
         }
@@ -165,6 +169,12 @@ impl Sent {
     pub(crate) fn on_spurious(&mut self, number: u64) {
         let behind = self.largest_acked.map_or(0, |largest| largest.saturating_sub(number));
         self.reordering = self.reordering.max(behind + 1).min(MAX_REORDERING);
+        self.patience = (self.patience + 1).min(MAX_PATIENCE);
+    }
+
+    /// How many eighths of a round trip more a packet may take than one that is not late.
+    pub(crate) fn patience(&self) -> u32 {
+        self.patience
     }
 
     /// Puts packets that must be lost into `lost`: by number, or because a younger one has arrived and `delay` is

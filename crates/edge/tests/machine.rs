@@ -248,3 +248,19 @@ fn what_is_held_is_not_sent_again_and_again() {
     world.run(10_000, World::all_acknowledged);
     world.finish();
 }
+
+/// A network that only changes the order costs no window, once it is known.
+#[test]
+fn disorder_is_no_loss() {
+    let settings = Settings { credit: 1 << 20, ..Settings::default() };
+    let faults = Faults { jitter_us: 300, ..Faults::none() };
+    let mut world = World::new(&settings, faults, [400, 0], 20_000, 5);
+    world.run(100_000, World::all_acknowledged);
+    let counters = world.sides[0].connection.counters();
+    let window = world.sides[0].connection.window();
+    // What was given up so long ago that it is forgotten can't be taken back.
+    assert!(counters.packets_lost > 0 && counters.packets_lost - counters.spurious_losses <= 2, "{counters:?}");
+    assert_eq!(counters.black_holes, 0, "{counters:?}");
+    assert!(window > 50_000, "{window} {counters:?}");
+    world.finish();
+}

@@ -233,7 +233,8 @@ impl Connection {
     pub(crate) fn detect_loss(&mut self, now: Time) {
         let mut lost = core::mem::take(&mut self.scratch);
         lost.clear();
-        let delay = self.rails[0].trip.loss_delay();
+        let rail = &self.rails[0];
+        let delay = rail.trip.loss_delay() + rail.trip.smoothed() * rail.sent.patience() / 8;
         self.rails[0].sent.detect(now, delay, &mut lost);
         for packet in &lost {
             self.on_lost(packet, now);
@@ -243,7 +244,7 @@ impl Connection {
 
     fn on_lost(&mut self, packet: &Packet, now: Time) {
         let rail = &mut self.rails[0];
-        let black_hole = rail.mtu.on_lost(packet.number, packet.bytes as usize, now);
+        let black_hole = rail.mtu.on_lost(packet.number, packet.bytes as usize, rail.trip.smoothed(), now);
         self.counters.black_holes += u64::from(black_hole);
         if packet.contents.is_probe {
             // It says something about sizes, nothing about congestion (RFC 8899 section 3).

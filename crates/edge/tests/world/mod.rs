@@ -420,6 +420,7 @@ impl World {
             }
             self.post_receives(side);
             self.transmit(side);
+            self.settle(side);
         }
         self.check();
         true
@@ -449,6 +450,17 @@ impl World {
             sink.posted = sink.posted.saturating_add(self.faults.receives as u32);
             connection.receives_posted();
         }
+    }
+
+    /// What came may have made a timer shorter. When that was handled, a timer that is over would turn the event loop without
+    /// end.
+    fn settle(&mut self, side: usize) {
+        let late = |side: &Side, now: Time| !side.stopped && side.connection.next_timeout().is_some_and(|at| at <= now);
+        if late(&self.sides[side], self.now) {
+            self.sides[side].connection.handle_timeout(self.now);
+            self.transmit(side);
+        }
+        assert!(!late(&self.sides[side], self.now), "a timer is over at {:?}: {}", self.now, self.brief());
     }
 
     /// What must hold at any time.
