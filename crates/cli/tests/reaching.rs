@@ -1,4 +1,4 @@
-//! How endpoints find a way to each other when most of what they are told leads nowhere, between hosts of a lab.
+//! How endpoints find a path to each other when most of what they are told leads nowhere, between hosts of a lab.
 //!
 //! Each host has, besides its link: an address that the other has too (as docker gives one to every host), and a network of its own in which
 //! nobody answers. Endpoints name all of these, the good one last.
@@ -22,7 +22,7 @@ use weft_lab::{Host, Lab, Plan};
 const PORT: u16 = 7000;
 /// The address that every host has.
 const SHARED: IpAddr = IpAddr::V4(Ipv4Addr::new(172, 17, 0, 1));
-/// How long an endpoint tries to reach a peer, all ways together.
+/// How long an endpoint tries to reach a peer, all paths together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// A machine may be busy with other things. A connection attempt of the kernel that nobody gives up takes longer than this.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -35,11 +35,11 @@ fn lonely(host: usize) -> IpAddr {
 #[test]
 fn a_message_finds_the_way_that_is_one() {
     let Some(lab) = lab() else { return };
-    let ways = |host: &Host| vec![SHARED, lonely(host.index()), host.address(0)];
+    let paths = |host: &Host| vec![SHARED, lonely(host.index()), host.address(0)];
     // Only the first knows the other beforehand.
-    let mut second = Worker::start(lab.host(1), &format!("answer {}", words(&ways(lab.host(1)))));
+    let mut second = Worker::start(lab.host(1), &format!("answer {}", words(&paths(lab.host(1)))));
     let address = second.line();
-    let mut first = Worker::start(lab.host(0), &format!("ask {address} {}", words(&ways(lab.host(0)))));
+    let mut first = Worker::start(lab.host(0), &format!("ask {address} {}", words(&paths(lab.host(0)))));
     assert_eq!(first.line(), "heard: hello back");
     assert_eq!(second.line(), "heard: hello");
     lab.down().unwrap();
@@ -49,8 +49,8 @@ fn a_message_finds_the_way_that_is_one() {
 fn without_a_way_all_that_were_tried_are_named_in_time() {
     let Some(lab) = lab() else { return };
     // The last: where nobody listens.
-    let ways = [SHARED, lonely(1), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), lab.host(1).address(0)];
-    let address = Address { id: 7, ways: ways.iter().map(|ip| SocketAddr::new(*ip, PORT)).collect() };
+    let paths = [SHARED, lonely(1), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), lab.host(1).address(0)];
+    let address = Address { id: 7, paths: paths.iter().map(|ip| SocketAddr::new(*ip, PORT)).collect() };
     let role = format!("ask {} {}", written(&address), words(&[SHARED, lab.host(0).address(0)]));
     let began = Instant::now();
     let said = Worker::start(lab.host(0), &role).line();
@@ -60,8 +60,8 @@ fn without_a_way_all_that_were_tried_are_named_in_time() {
     let expected = [
         (SHARED, Some(SHARED), "this endpoint itself listens there"),
         (lonely(1), Some(lonely(0)), "within 5s"),
-        (ways[2], None, "no route"),
-        (ways[3], Some(lab.host(0).address(0)), "refused"),
+        (paths[2], None, "no route"),
+        (paths[3], Some(lab.host(0).address(0)), "refused"),
     ];
     assert_eq!(attempts.len(), expected.len(), "{said}");
     for (attempt, (to, from, why)) in attempts.iter().zip(expected) {
@@ -180,13 +180,13 @@ struct End {
 
 impl End {
     /// One that names these addresses.
-    fn open<'a>(ways: impl Iterator<Item = &'a str>) -> Self {
+    fn open<'a>(paths: impl Iterator<Item = &'a str>) -> Self {
         let context = Context::open().unwrap();
         let domain = context.allocate_protection_domain().unwrap();
         let events = EventQueue::new(&context).unwrap();
         let attributes = EndpointAttributes {
             bind: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), PORT),
-            ways: ways.map(|way| way.parse().unwrap()).collect(),
+            paths: paths.map(|path| path.parse().unwrap()).collect(),
             settings: EndpointSettings { connect_timeout: CONNECT_TIMEOUT, ..EndpointSettings::default() },
             engine: None,
             key: None,
@@ -210,8 +210,8 @@ impl End {
     }
 }
 
-fn words(ways: &[IpAddr]) -> String {
-    ways.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(" ")
+fn words(paths: &[IpAddr]) -> String {
+    paths.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(" ")
 }
 
 /// An address as one word: who, and then each way.
@@ -220,6 +220,6 @@ fn written(address: &Address) -> String {
 }
 
 fn read(text: &str) -> Address {
-    let (id, ways) = text.split_once(',').unwrap();
-    Address { id: id.parse().unwrap(), ways: ways.split(',').map(|way| way.parse().unwrap()).collect() }
+    let (id, paths) = text.split_once(',').unwrap();
+    Address { id: id.parse().unwrap(), paths: paths.split(',').map(|path| path.parse().unwrap()).collect() }
 }

@@ -65,7 +65,7 @@ impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
     /// The number of the peer with this address, which is new or known.
     ///
     /// # Errors
-    /// The address has no way in it, or there are as many peers as there may be.
+    /// The address has no path in it, or there are as many peers as there may be.
     pub fn peer(&self, address: &Address) -> Result<PeerId, EndpointError> {
         self.with(|core, _| core.find_peer(address))
     }

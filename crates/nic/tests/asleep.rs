@@ -73,14 +73,14 @@ fn a_message_waits_for_a_verdict_that_is_late() {
     arrives(&world, &here, &there);
 }
 
-/// One of the ways leads to somebody who never answers: the others are tried, again and again.
+/// One of the paths leads to somebody who never answers: the others are tried, again and again.
 #[test]
 fn with_several_ways_each_gets_its_turn_until_the_peer_wakes() {
     for ports in [[503, 502, 9], [502, 503, 9]] {
         let world = world();
         let [here, there, _silent] = [1, 2, 3].map(|id| side(&world, id, false));
-        let ways = ports.map(|port| SocketAddr::from(([10, 0, 0, 1], port)));
-        let peer = here.endpoint.peer(&Address { id: 2, ways: ways.into_iter().collect() }).unwrap();
+        let paths = ports.map(|port| SocketAddr::from(([10, 0, 0, 1], port)));
+        let peer = here.endpoint.peer(&Address { id: 2, paths: paths.into_iter().collect() }).unwrap();
         here.endpoint.send(SendPost::new(peer, vec![7; 8])).unwrap();
         sleep(&world, &here);
         arrives(&world, &here, &there);
@@ -95,8 +95,8 @@ fn with_several_ways_each_gets_its_turn_until_the_peer_wakes() {
 fn a_call_that_was_given_up_is_not_answered() {
     let world = world();
     let [here, there, _silent] = [1, 2, 3].map(|id| side(&world, id, false));
-    let ways = [502, 503].map(|port| SocketAddr::from(([10, 0, 0, 1], port)));
-    let peer = here.endpoint.peer(&Address { id: 2, ways: ways.into_iter().collect() }).unwrap();
+    let paths = [502, 503].map(|port| SocketAddr::from(([10, 0, 0, 1], port)));
+    let peer = here.endpoint.peer(&Address { id: 2, paths: paths.into_iter().collect() }).unwrap();
     here.endpoint.send(SendPost::new(peer, vec![7; 8])).unwrap();
     let given_up = EndpointSettings::default().connect_timeout / 2 + Duration::from_millis(500);
     world.run(&[&here.nic], given_up, || false);
@@ -114,7 +114,7 @@ fn what_is_begun_after_a_sleep_has_its_whole_time() {
     here.endpoint.send(SendPost::new(here.peer(&there), vec![7; 8])).unwrap();
     arrives(&world, &here, &there);
     let sleeper = side(&world, 3, false);
-    let _slow = RawPeer::connect(&world, sleeper.endpoint.address().ways[0]).unwrap();
+    let _slow = RawPeer::connect(&world, sleeper.endpoint.address().paths[0]).unwrap();
     sleep(&world, &here);
     world.run(&[&sleeper.nic], Duration::from_secs(1), || false);
     assert_eq!(sleeper.nic.counters().failed_starts, 0, "it may still say what it wants");

@@ -122,7 +122,7 @@ fn an_old_hello_of_a_peer_that_answered_since_is_refused_at_once() {
     for (serial, is_old) in [(1, true), (1000, false)] {
         let (world, here, there) = usual();
         connect(&world, &here, &there);
-        let mut raw = RawPeer::connect(&world, here.endpoint.address().ways[0]).unwrap();
+        let mut raw = RawPeer::connect(&world, here.endpoint.address().paths[0]).unwrap();
         let bytes = hello(&here, there.endpoint.address(), serial);
         let (_, request) = Initiator::start(Offer::default(), &bytes).unwrap();
         let before = world.now();
@@ -144,7 +144,7 @@ fn hello(here: &Side, address: &Address, serial: u64) -> Vec<u8> {
         packet_bytes: 16_512,
         data_credits: 16,
         control_credits: 8,
-        addresses: address.ways.clone(),
+        addresses: address.paths.clone(),
         host: None,
         nonce: None,
         proof: None,
@@ -163,7 +163,7 @@ fn a_peer_that_breaks_the_protocol_ends_each_request_once() {
     let peer = here.endpoint.peer(&address).unwrap();
     const EACH: u64 = 30;
     for round in 1..=20 {
-        let mut raw = RawPeer::connect(&world, here.endpoint.address().ways[0]).unwrap();
+        let mut raw = RawPeer::connect(&world, here.endpoint.address().paths[0]).unwrap();
         let words = hello(&here, &address, round);
         let offer = Offer { extensions: Extensions::all(), ..Offer::default() };
         raw.start_saying(&here.nic, offer, &words, || ()).expect("it is let in");

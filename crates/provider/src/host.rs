@@ -49,7 +49,7 @@ pub(crate) fn complain_once(text: &str) {
     SAID.call_once(|| complain(text));
 }
 
-/// Says on stderr which ways to a peer were tried in vain, for the first such peer of this process: few programs print what `fi_cq_strerror` says.
+/// Says on stderr which paths to a peer were tried in vain, for the first such peer of this process: few programs print what `fi_cq_strerror` says.
 pub(crate) fn complain_of_first_unreachable_peer(text: &str) {
     static SAID: Once = Once::new();
     SAID.call_once(|| complain(&format!("{}: {text}", own_name(|name| std::env::var(name).ok(), host_name()))));

@@ -371,7 +371,7 @@ fn receives_can_be_canceled_once() {
 }
 
 #[test]
-fn a_peer_that_cannot_be_reached_is_an_error_that_names_the_way() {
+fn a_peer_that_cannot_be_reached_is_an_error_that_names_the_path() {
     let group = Group::new(Kind::plain(Progress::Hybrid), 1);
     let end = &group.ends[0];
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -392,8 +392,8 @@ fn somebody_else_at_the_address_is_not_taken_for_the_peer() {
     let kind = Kind::plain(Progress::Hybrid);
     let group = Group::new(kind, 2);
     let [a, b] = &group.ends[..] else { panic!() };
-    let way: SocketAddr = b.endpoint.address().ways[0];
-    let ghost = Address { id: b.endpoint.address().id ^ 1, ..Address::from(way) };
+    let path: SocketAddr = b.endpoint.address().paths[0];
+    let ghost = Address { id: b.endpoint.address().id ^ 1, ..Address::from(path) };
     let context = kind.context();
     let domain = context.allocate_protection_domain().unwrap();
     let other = End::open(&context, &domain, &EndpointAttributes::at(kind.any()));
@@ -402,7 +402,7 @@ fn somebody_else_at_the_address_is_not_taken_for_the_peer() {
     let text = other.next().outcome.unwrap_err().to_string();
     assert!(text.contains("another endpoint listens there"), "{text}");
     // A peer of which only the place is known is whoever is there.
-    let known = other.endpoint.peer(&Address::from(way)).unwrap();
+    let known = other.endpoint.peer(&Address::from(path)).unwrap();
     other.endpoint.send(SendPost::new(known, vec![1]).context(2)).unwrap();
     b.endpoint.receive(ReceivePost::new(vec![0; 1]).context(3)).unwrap();
     b.done(3);
@@ -419,7 +419,7 @@ fn of_several_ways_the_one_that_answers_is_taken() {
     let end = End::open(&context, &domain, &EndpointAttributes::at(kind.any()));
     let mut address = there.clone();
     let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    address.ways.insert(0, refused);
+    address.paths.insert(0, refused);
     let peer = end.endpoint.peer(&address).unwrap();
     group.ends[0].endpoint.receive(ReceivePost::new(vec![0; 4]).context(1)).unwrap();
     end.endpoint.send(SendPost::new(peer, b"weft".to_vec()).context(2)).unwrap();
@@ -436,7 +436,7 @@ fn a_peer_that_comes_again_is_reached_again() {
         let context = kind.context();
         let domain = context.allocate_protection_domain().unwrap();
         let other = End::open(&context, &domain, &EndpointAttributes::at(bind));
-        bind = other.endpoint.address().ways[0];
+        bind = other.endpoint.address().paths[0];
         // Known by its place alone, as with sockaddr.
         let peer = end.endpoint.peer(&Address::from(bind)).unwrap();
         end.endpoint.send(SendPost::new(peer, vec![round]).context(1)).unwrap();
@@ -797,7 +797,7 @@ fn an_acknowledgement_goes_with_the_answer() {
             }
         }
     };
-    let one_way = |from: &End, to: &End, peer: usize| {
+    let one_path = |from: &End, to: &End, peer: usize| {
         to.endpoint.receive(ReceivePost::new(vec![0; 8]).matching(exactly(1))).unwrap();
         from.endpoint.send(SendPost::new(from.peers[peer], bytes(8, 1)).tag(1).level(Level::Delivered)).unwrap();
         poll(to);
@@ -805,8 +805,8 @@ fn an_acknowledgement_goes_with_the_answer() {
     let packets_of_a_batch = || {
         let before = group.context.counters().endpoint_packets;
         for _ in 0..ROUNDS {
-            one_way(a, b, 1);
-            one_way(b, a, 0);
+            one_path(a, b, 1);
+            one_path(b, a, 0);
         }
         group.context.counters().endpoint_packets - before
     };
@@ -825,7 +825,7 @@ fn packets_of(group: &Group, messages: u64) -> [u64; 3] {
         let counters = group.context.counters();
         [counters.endpoint_packets, counters.passed_packets_sent, counters.passed_packets_received]
     };
-    let one_way = |from: usize, to: usize, number: u64| {
+    let one_path = |from: usize, to: usize, number: u64| {
         let [from_end, to_end] = [&group.ends[from], &group.ends[to]];
         let content = bytes(1000, number);
         to_end.endpoint.receive(ReceivePost::new(vec![0; 1000]).context(number)).unwrap();
@@ -835,12 +835,12 @@ fn packets_of(group: &Group, messages: u64) -> [u64; 3] {
         from_end.done(number);
     };
     // The first ones open the connection.
-    one_way(0, 1, 0);
-    one_way(1, 0, 0);
+    one_path(0, 1, 0);
+    one_path(1, 0, 0);
     let before = counts();
     for number in 0..messages {
-        one_way(0, 1, number);
-        one_way(1, 0, number);
+        one_path(0, 1, number);
+        one_path(1, 0, number);
     }
     let after = counts();
     core::array::from_fn(|at| after[at] - before[at])
@@ -868,7 +868,7 @@ fn a_thread_that_sleeps_is_woken_for_a_message_that_another_one_has_received() {
     const ROUNDS: u64 = 100;
     let group = Group::new(Kind::plain(Progress::Caller), 3);
     let [sender, idle, receiver] = &group.ends[..] else { panic!() };
-    let one_way = |number: u64| {
+    let one_path = |number: u64| {
         receiver.endpoint.receive(ReceivePost::new(vec![0; 8]).context(number)).unwrap();
         let waits = || {
             let start = Instant::now();
@@ -892,6 +892,6 @@ fn a_thread_that_sleeps_is_woken_for_a_message_that_another_one_has_received() {
     };
     // Who is not woken looks by itself every half second. The first of them may be lucky, and on a machine that is slow many may take as long.
     let is_woken = |waited: &Duration| *waited < Duration::from_millis(400);
-    let woken = (0..ROUNDS).map(one_way).filter(is_woken).take(3).count();
+    let woken = (0..ROUNDS).map(one_path).filter(is_woken).take(3).count();
     assert_eq!(woken, 3, "in {ROUNDS} rounds");
 }

@@ -88,7 +88,7 @@ impl Stranger {
         private_data.truncate(length);
         let mut options = ConnectOptions { private_data, ..ConnectOptions::default() };
         options.offer.mpa.ready_to_receive = Some(ReadyKinds::only(ReadyKind::Write));
-        self.queue_pair.start_connect(to.endpoint.address().ways[0], &options).unwrap();
+        self.queue_pair.start_connect(to.endpoint.address().paths[0], &options).unwrap();
     }
 
     /// What it is answered.
@@ -118,7 +118,7 @@ fn as_if(from: &Address, to: &End) -> Hello {
         packet_bytes: 4096,
         data_credits: 16,
         control_credits: 16,
-        addresses: from.ways.clone(),
+        addresses: from.paths.clone(),
         host: None,
         nonce: None,
         proof: None,

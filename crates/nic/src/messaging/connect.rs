@@ -1,4 +1,4 @@
-//! How an endpoint's connections come about and end: opened when they are needed, tried one way after the other, accepted from peers, given up.
+//! How an endpoint's connections come about and end: opened when they are needed, tried one path after the other, accepted from peers, given up.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -46,7 +46,7 @@ pub(crate) fn offer(settings: &Settings) -> Offer {
 /// A peer that has said that it is connecting to us is awaited so often, in the time that there is for connecting, and then we try again.
 const AWAITED_TIMES: u32 = 4;
 
-/// All ways are tried again, each for twice as long, so often; then for no longer.
+/// All paths are tried again, each for twice as long, so often; then for no longer.
 const MOST_DOUBLINGS: u32 = 3;
 
 /// A connection that stands has such a part of the time that there is for connecting to turn out dead, when somebody else wants its place.
@@ -81,15 +81,15 @@ impl Core {
         known.attempts.clear();
         known.times_awaited = 0;
         known.rounds = 0;
-        self.try_way(peer, 0, engine);
+        self.try_path(peer, 0, engine);
     }
 
-    /// Tries a way to a peer, and then those after it until one does not fail at once.
-    fn try_way<N: Carrier, C: Clock>(&mut self, peer: PeerId, first: usize, engine: &mut Engine<N, C>) {
+    /// Tries a path to a peer, and then those after it until one does not fail at once.
+    fn try_path<N: Carrier, C: Clock>(&mut self, peer: PeerId, first: usize, engine: &mut Engine<N, C>) {
         let Some(known) = self.host.peers.get(peer) else { return };
-        let ways = known.address.ways.clone();
-        for (way, remote) in ways.iter().enumerate().skip(first) {
-            match self.start(peer, way, *remote, engine) {
+        let paths = known.address.paths.clone();
+        for (path, remote) in paths.iter().enumerate().skip(first) {
+            match self.start(peer, path, *remote, engine) {
                 Ok(()) => return,
                 Err(error) => self.note_attempt(peer, None, *remote, AttemptFailure::Connection(error)),
             }
@@ -97,27 +97,27 @@ impl Core {
         self.give_up(peer, engine);
     }
 
-    /// How long one of the ways to a peer is tried: all together get the time that there is for connecting, and more of it in each further round.
-    fn time_for_a_way(&self, peer: PeerId) -> Duration {
+    /// How long one of the paths to a peer is tried: all together get the time that there is for connecting, and more of it in each further round.
+    fn time_for_a_path(&self, peer: PeerId) -> Duration {
         let Some(known) = self.host.peers.get(peer) else { return self.settings.connect_timeout };
-        let for_each = self.settings.connect_timeout / known.address.ways.len().max(1) as u32;
+        let for_each = self.settings.connect_timeout / known.address.paths.len().max(1) as u32;
         for_each.saturating_mul(1 << known.rounds.min(MOST_DOUBLINGS))
     }
 
     fn start<N: Carrier, C: Clock>(
         &mut self,
         peer: PeerId,
-        way: usize,
+        path: usize,
         remote: SocketAddr,
         engine: &mut Engine<N, C>,
     ) -> Result<(), ConnectionError> {
         let patience = Patience {
-            timeout: Some(self.time_for_a_way(peer)),
-            // Where there are other ways this one may lead to somebody who never answers.
-            for_program: self.host.peers.get(peer).is_some_and(|known| known.address.ways.len() == 1),
+            timeout: Some(self.time_for_a_path(peer)),
+            // Where there are other paths this one may lead to somebody who never answers.
+            for_program: self.host.peers.get(peer).is_some_and(|known| known.address.paths.len() == 1),
         };
         let local = |error: Error| ConnectionError::Local(Box::new(error));
-        let key = self.add_link(peer, Phase::Opening(way)).map_err(|error| local(error.into()))?;
+        let key = self.add_link(peer, Phase::Opening(path)).map_err(|error| local(error.into()))?;
         let hello = bytes_of(&self.hello(self.host.peers.get(peer).map_or(0, |peer| peer.address.id)));
         let Some(link) = self.links.get_mut(key.0) else { return Ok(()) };
         let started = N::Lower::prepare(&offer(&engine.settings), &hello)
@@ -171,7 +171,7 @@ impl Core {
             packet_bytes,
             data_credits,
             control_credits,
-            addresses: self.address.ways.clone(),
+            addresses: self.address.paths.clone(),
             host: self.host_id,
             nonce,
             proof: None,
@@ -184,7 +184,7 @@ impl Core {
         }
     }
 
-    /// No way has led to a peer. Where its host has taken the connection its program may be stopped, and answer later.
+    /// No path has led to a peer. Where its host has taken the connection its program may be stopped, and answer later.
     fn give_up<N: Carrier, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
         let Some(known) = self.host.peers.get_mut(peer) else { return };
         known.link = None;
@@ -192,7 +192,7 @@ impl Core {
         if !self.closing && known.attempts.iter().any(is_silent) {
             known.attempts.clear();
             known.rounds += 1;
-            return self.try_way(peer, 0, engine);
+            return self.try_path(peer, 0, engine);
         }
         let attempts = Attempts(core::mem::take(&mut known.attempts));
         self.host.peers.leave(peer);
@@ -226,7 +226,7 @@ impl Core {
     /// A connection that we have opened stands.
     fn welcome<N: Carrier, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) {
         let Some(link) = self.links.get(key.0) else { return };
-        let (peer, Phase::Opening(way)) = (link.peer, link.phase) else { return };
+        let (peer, Phase::Opening(path)) = (link.peer, link.phase) else { return };
         let Some(info) = link.queue_pair.info() else { return };
         let origin = Origin { remote: info.remote.ip(), local: info.local.ip(), is_proven: self.key.is_some() };
         match self.judge_answer(key, peer, &info, origin) {
@@ -242,7 +242,7 @@ impl Core {
             }
             Err(failure) => {
                 self.end_link(key, engine);
-                self.next_way(peer, way, failure, engine);
+                self.next_path(peer, path, failure, engine);
             }
         }
     }
@@ -299,11 +299,11 @@ impl Core {
     /// A connection that we wanted to open has come to nothing.
     fn opening_failed<N: Carrier, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) {
         let Some(link) = self.links.remove(key.0) else { return };
-        let Phase::Opening(way) = link.phase else { return };
+        let Phase::Opening(path) = link.phase else { return };
         let peer = link.peer;
         let mut error = link.queue_pair.error().unwrap_or(ConnectionError::Closed);
         if let ConnectionError::NoAnswer { waited_for, .. } = &mut error {
-            *waited_for = self.time_for_a_way(peer);
+            *waited_for = self.time_for_a_path(peer);
         }
         let refusal = match &error {
             ConnectionError::Start(StartError { reason: StartReason::Rejected { private_data }, .. }) => {
@@ -320,25 +320,25 @@ impl Core {
             Some(Err(_)) => AttemptFailure::Foreign,
             _ => AttemptFailure::Connection(error),
         };
-        self.next_way(peer, way, failure, engine);
+        self.next_path(peer, path, failure, engine);
     }
 
-    pub(super) fn next_way<N: Carrier, C: Clock>(
+    pub(super) fn next_path<N: Carrier, C: Clock>(
         &mut self,
         peer: PeerId,
-        way: usize,
+        path: usize,
         failure: AttemptFailure,
         engine: &mut Engine<N, C>,
     ) {
         let Some(known) = self.host.peers.get_mut(peer) else { return };
         known.link = None;
-        let Some(remote) = known.address.ways.get(way).copied() else { return self.give_up(peer, engine) };
+        let Some(remote) = known.address.paths.get(path).copied() else { return self.give_up(peer, engine) };
         let local = known.from.take();
         self.note_attempt(peer, local, remote, failure);
         if self.closing {
             return self.give_up(peer, engine);
         }
-        self.try_way(peer, way + 1, engine);
+        self.try_path(peer, path + 1, engine);
     }
 
     /// The peer has said that it is connecting to us.
@@ -400,11 +400,11 @@ impl Core {
         }
         // Where there is a key it is decided as if it were proven, and nothing follows from that until it is.
         let origin = Origin { remote: info.remote.ip(), local: info.local.ip(), is_proven: self.key.is_some() };
-        let mut ways = hello.addresses.clone();
-        if ways.is_empty() {
-            ways.push(info.remote);
+        let mut paths = hello.addresses.clone();
+        if paths.is_empty() {
+            paths.push(info.remote);
         }
-        let address = Address { id: hello.id, ways };
+        let address = Address { id: hello.id, paths };
         let known = match self.host.peers.find_caller(&address, origin) {
             Caller::Known(known) => Some(known),
             Caller::New => None,
@@ -648,10 +648,10 @@ impl Core {
             known.times_awaited += 1;
             if known.times_awaited < AWAITED_TIMES {
                 // Its attempt may have been lost.
-                self.try_way(peer, 0, engine);
+                self.try_path(peer, 0, engine);
                 continue;
             }
-            if let Some(remote) = known.address.ways.first().copied() {
+            if let Some(remote) = known.address.paths.first().copied() {
                 let waited_for = self.settings.connect_timeout;
                 let error = ConnectionError::NoAnswer { remote, waited_for, is_connected: false };
                 self.note_attempt(peer, None, remote, AttemptFailure::Connection(error));

@@ -127,13 +127,13 @@ impl Core {
         (id, seed): (u64, u64),
         sink: Arc<dyn Completions>,
     ) -> Result<(usize, Address), Error> {
-        let EndpointAttributes { bind, ways, settings, key, .. } = attributes;
+        let EndpointAttributes { bind, paths, settings, key, .. } = attributes;
         let Opening { registry, event_count, domain, offer, host: host_id } = opening;
         let region = registry.register_zeroed(domain, CELLS as usize * 8, Access::LOCAL_WRITE, 0)?;
         let waiting = Arc::new(Waiting::new(Arc::clone(&event_count)));
         let completions = Arc::new(CompletionQueue::growing(COMPLETIONS, Arc::clone(&event_count)));
         let (listener, local) = engine.listen_for(*bind, BACKLOG, offer, Arc::clone(&waiting))?;
-        let address = address_of(id, local, ways);
+        let address = address_of(id, local, paths);
         let number = engine.next_endpoint();
         let core = Self {
             number,
@@ -637,13 +637,13 @@ fn check_injected(inject: bool, length: usize, settings: &EndpointSettings) -> R
     Ok(())
 }
 
-fn address_of(id: u64, local: SocketAddr, ways: &[IpAddr]) -> Address {
+fn address_of(id: u64, local: SocketAddr, paths: &[IpAddr]) -> Address {
     let mut all: ArrayVec<SocketAddr, MAX_ADDRESSES> = ArrayVec::new();
-    for way in ways.iter().take(MAX_ADDRESSES) {
-        all.push(SocketAddr::new(*way, local.port()));
+    for path in paths.iter().take(MAX_ADDRESSES) {
+        all.push(SocketAddr::new(*path, local.port()));
     }
     if all.is_empty() {
         all.push(local);
     }
-    Address { id: id.max(1), ways: all }
+    Address { id: id.max(1), paths: all }
 }

@@ -61,7 +61,7 @@ impl Purpose {
 /// Where a link is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Being opened, by us, this way.
+    /// Being opened, by us, over this path.
     Opening(usize),
     /// It stands.
     Up,

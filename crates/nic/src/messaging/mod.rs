@@ -49,7 +49,7 @@ pub struct EndpointSettings {
     /// Peers known, at most, and no more than 1 048 575. Callers that nobody has named are forgotten some time after they have left: when more than a
     /// quarter of all have, or another one needs the place. Then their numbers mean nobody.
     pub peers: u32,
-    /// How long to try to reach a peer's host, all its ways together. Its program may take longer, as long as that host answers.
+    /// How long to try to reach a peer's host, all its paths together. Its program may take longer, as long as that host answers.
     pub connect_timeout: Duration,
     /// How long closing waits until what was accepted is delivered. `None`: as long as the peers' hosts answer, and [`Self::UNTAKEN`] for messages that
     /// peers know of, but have posted no receive for.
@@ -94,7 +94,7 @@ pub struct EndpointAttributes {
     /// Where to listen. Port 0 takes a free one.
     pub bind: SocketAddr,
     /// Under which addresses peers reach it, the best first, if it listens on all of the machine's. The port is put in.
-    pub ways: Vec<std::net::IpAddr>,
+    pub paths: Vec<std::net::IpAddr>,
     /// Sizes and limits.
     pub settings: EndpointSettings,
     /// The engine of the NIC that it belongs to, from 0; its connections are there too. `None`: the first.
@@ -107,6 +107,6 @@ impl EndpointAttributes {
     /// An endpoint at this address alone, with default settings.
     #[must_use]
     pub fn at(bind: SocketAddr) -> Self {
-        Self { bind, ways: Vec::new(), settings: EndpointSettings::default(), engine: None, key: None }
+        Self { bind, paths: Vec::new(), settings: EndpointSettings::default(), engine: None, key: None }
     }
 }

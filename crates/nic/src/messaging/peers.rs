@@ -35,13 +35,13 @@ pub(super) struct Peer {
     pub(super) host: Option<HostId>,
     /// From where the connection is being opened, if that is known.
     pub(super) from: Option<SocketAddr>,
-    /// The ways that were tried since a connection was wanted, all in vain.
+    /// The paths that were tried since a connection was wanted, all in vain.
     pub(super) attempts: Vec<Attempt>,
     /// Whether the peer was told that it shall connect to us: its connection is awaited.
     pub(super) awaited: bool,
     /// How often that was in vain.
     pub(super) times_awaited: u32,
-    /// How often all ways were tried in vain, though the host has taken the connection on one of them.
+    /// How often all paths were tried in vain, though the host has taken the connection on one of them.
     pub(super) rounds: u32,
     /// One-sided work that could not be posted yet, in order.
     pub(super) work: VecDeque<Work>,
@@ -116,7 +116,7 @@ pub(super) struct Peers {
     most: usize,
     own: u64,
     by_id: HashMap<u64, PeerId>,
-    by_way: HashMap<SocketAddr, PeerId>,
+    by_path: HashMap<SocketAddr, PeerId>,
     /// Numbers for those that come next, at the places of some that were forgotten, the oldest first.
     free: VecDeque<PeerId>,
     /// Callers that have left, the first to leave at the front. Some may have come back.
@@ -133,7 +133,7 @@ impl Peers {
             most: most.min(PeerId::PLACES - 1) as usize,
             own: own.id,
             by_id: HashMap::new(),
-            by_way: HashMap::new(),
+            by_path: HashMap::new(),
             free: VecDeque::new(),
             left: VecDeque::new(),
         };
@@ -159,8 +159,8 @@ impl Peers {
 
     /// The peer with this address, known or new. One that is known by where it is, and not by who it is, is taken for the same.
     pub(super) fn find_or_add(&mut self, address: &Address) -> Result<PeerId, EndpointError> {
-        if address.ways.is_empty() {
-            return Err(EndpointError::Invalid("an address without any way to reach the peer"));
+        if address.paths.is_empty() {
+            return Err(EndpointError::Invalid("an address without any path to reach the peer"));
         }
         if let Some(known) = self.find(address) {
             return Ok(known);
@@ -197,7 +197,7 @@ impl Peers {
             }
             return Some(known);
         }
-        let known = *address.ways.iter().find_map(|way| self.by_way.get(way))?;
+        let known = *address.paths.iter().find_map(|path| self.by_path.get(path))?;
         let peer = &mut self.all[known.place()];
         if !peer.is_self {
             if !peer.is_named {
@@ -217,7 +217,7 @@ impl Peers {
             self.by_id.insert(address.id, peer);
         }
         if address.id == 0 || is_self {
-            self.note_ways(&address, peer);
+            self.note_paths(&address, peer);
         }
         let known = Peer::new(peer, address, is_self);
         match self.all.get_mut(peer.place()) {
@@ -252,7 +252,7 @@ impl Peers {
 
     /// Forgets a caller. Its place gets another number.
     pub(super) fn forget(&mut self, peer: PeerId) {
-        let vacant = Peer::new(peer.next(), Address { id: 0, ways: ArrayVec::new() }, false);
+        let vacant = Peer::new(peer.next(), Address { id: 0, paths: ArrayVec::new() }, false);
         let Some(place) = self.get_mut(peer) else { return };
         let known = core::mem::replace(place, vacant);
         for id in [known.id, known.address.id] {
@@ -260,17 +260,17 @@ impl Peers {
                 self.by_id.remove(&id);
             }
         }
-        for way in &known.address.ways {
-            if self.by_way.get(way) == Some(&peer) {
-                self.by_way.remove(way);
+        for path in &known.address.paths {
+            if self.by_path.get(path) == Some(&peer) {
+                self.by_path.remove(path);
             }
         }
         self.free.push_back(peer.next());
     }
 
-    fn note_ways(&mut self, address: &Address, peer: PeerId) {
-        for way in &address.ways {
-            self.by_way.insert(*way, peer);
+    fn note_paths(&mut self, address: &Address, peer: PeerId) {
+        for path in &address.paths {
+            self.by_path.insert(*path, peer);
         }
     }
 
@@ -280,18 +280,18 @@ impl Peers {
         known.met = Some((remote, is_proven));
         let mut address = known.address.clone();
         if !known.is_named && !is_proven {
-            // Other ways may be somebody else's.
-            address.ways.retain(|way| is_same(way.ip(), remote));
+            // Other paths may be somebody else's.
+            address.paths.retain(|path| is_same(path.ip(), remote));
         }
         let before = core::mem::replace(&mut known.id, id);
         if before != id && self.by_id.get(&before) == Some(&peer) {
             self.by_id.remove(&before);
         }
         self.by_id.insert(id, peer);
-        self.note_ways(&address, peer);
+        self.note_paths(&address, peer);
     }
 
-    /// Who calls: who is known, or was known at the same ways before it was started again, or else is new. One common way does not make it another one's successor:
+    /// Who calls: who is known, or was known at the same paths before it was started again, or else is new. One common path does not make it another one's successor:
     /// hosts have addresses in common, those of containers for example, and so may this endpoint and the caller.
     ///
     /// What a caller says of itself is only believed as far as it comes from where it says, or has proved something.
@@ -301,10 +301,10 @@ impl Peers {
         }
         let successor = |known: &&PeerId| {
             let known = &self.all[known.place()];
-            !known.is_self && (known.address.id == 0 || known.address.ways == address.ways)
+            !known.is_self && (known.address.id == 0 || known.address.paths == address.paths)
         };
-        let is_from = |way: &&SocketAddr| origin.is_proven || self.is_at(&[**way], origin);
-        let known = address.ways.iter().filter(is_from).filter_map(|way| self.by_way.get(way)).find(successor);
+        let is_from = |path: &&SocketAddr| origin.is_proven || self.is_at(&[**path], origin);
+        let known = address.paths.iter().filter(is_from).filter_map(|path| self.by_path.get(path)).find(successor);
         known.map_or(Caller::New, |known| Caller::Known(*known))
     }
 
@@ -320,13 +320,13 @@ impl Peers {
     fn may_be(&self, peer: PeerId, origin: Origin) -> bool {
         let known = &self.all[peer.place()];
         let was_there = known.met.is_some_and(|(met, _)| is_same(met, origin.remote));
-        origin.is_proven || was_there || self.is_at(&known.address.ways, origin)
+        origin.is_proven || was_there || self.is_at(&known.address.paths, origin)
     }
 
     /// Whether packets from there may come from one of these addresses. What comes from this host itself may have any of its addresses.
-    fn is_at(&self, ways: &[SocketAddr], origin: Origin) -> bool {
+    fn is_at(&self, paths: &[SocketAddr], origin: Origin) -> bool {
         let is_owner_process = is_same(origin.remote, origin.local) || origin.remote.to_canonical().is_loopback();
-        ways.iter().map(SocketAddr::ip).any(|ip| {
+        paths.iter().map(SocketAddr::ip).any(|ip| {
             let ours =
                 || ip.to_canonical().is_loopback() || is_same(ip, origin.local) || has_ip(&self.all[0].address, ip);
             is_same(ip, origin.remote) || (is_owner_process && ours())
@@ -348,7 +348,7 @@ fn is_same(one: IpAddr, other: IpAddr) -> bool {
 }
 
 fn has_ip(address: &Address, ip: IpAddr) -> bool {
-    address.ways.iter().any(|way| is_same(way.ip(), ip))
+    address.paths.iter().any(|path| is_same(path.ip(), ip))
 }
 
 #[cfg(test)]
@@ -358,8 +358,8 @@ mod tests {
     /// What each host has as well, and so an endpoint that listens on the same port.
     const SHARED: &str = "172.17.0.1:5000";
 
-    fn address(id: u64, ways: &[&str]) -> Address {
-        Address { id, ways: ways.iter().map(|way| way.parse().unwrap()).collect() }
+    fn address(id: u64, paths: &[&str]) -> Address {
+        Address { id, paths: paths.iter().map(|path| path.parse().unwrap()).collect() }
     }
 
     fn from(remote: &str) -> Origin {
@@ -399,12 +399,12 @@ mod tests {
     #[test]
     fn a_caller_that_was_started_again_is_the_same_peer() {
         let mut peers = peers();
-        let ways = [SHARED, "10.0.0.2:5000"];
-        let before = call(&mut peers, &address(2, &ways), from("10.0.0.2"));
-        assert_eq!(peers.find_caller(&address(20, &ways), from("10.0.0.2")), Caller::Known(before));
-        let by_way = peers.find_or_add(&address(0, &["10.0.0.3:5000"])).unwrap();
+        let paths = [SHARED, "10.0.0.2:5000"];
+        let before = call(&mut peers, &address(2, &paths), from("10.0.0.2"));
+        assert_eq!(peers.find_caller(&address(20, &paths), from("10.0.0.2")), Caller::Known(before));
+        let by_path = peers.find_or_add(&address(0, &["10.0.0.3:5000"])).unwrap();
         let three = address(3, &[SHARED, "10.0.0.3:5000"]);
-        assert_eq!(peers.find_caller(&three, from("10.0.0.3")), Caller::Known(by_way));
+        assert_eq!(peers.find_caller(&three, from("10.0.0.3")), Caller::Known(by_path));
     }
 
     #[test]
@@ -419,10 +419,10 @@ mod tests {
         assert_eq!(peers.find_caller(&two, proven("10.0.0.66")), Caller::Known(second));
         // Its address alone does it no better, from there.
         assert_eq!(peers.find_caller(&address(66, &["10.0.0.2:5000"]), from("10.0.0.66")), Caller::New);
-        let by_way = peers.find_or_add(&address(0, &["10.0.0.3:5000"])).unwrap();
+        let by_path = peers.find_or_add(&address(0, &["10.0.0.3:5000"])).unwrap();
         let three = address(3, &["10.0.0.3:5000"]);
         assert_eq!(peers.find_caller(&three, from("10.0.0.66")), Caller::New);
-        assert_eq!(peers.find_caller(&three, from("10.0.0.3")), Caller::Known(by_way));
+        assert_eq!(peers.find_caller(&three, from("10.0.0.3")), Caller::Known(by_path));
     }
 
     #[test]
@@ -477,7 +477,7 @@ mod tests {
             last = Some((peer, caller));
         }
         let few = (1 << 14) + 2;
-        let tables = [peers.all.len(), peers.by_id.len(), peers.by_way.len(), peers.left.len()];
+        let tables = [peers.all.len(), peers.by_id.len(), peers.by_path.len(), peers.left.len()];
         assert!(tables.iter().all(|length| *length <= few), "{tables:?}");
         // Who comes back while it is remembered is the same.
         let (peer, caller) = last.unwrap();

@@ -59,7 +59,7 @@ impl Core {
     /// as the connection stands.
     pub(super) fn hear_verdict<N: Carrier, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) -> bool {
         let Some(link) = self.links.get_mut(key.0) else { return false };
-        let (peer, Phase::Opening(way)) = (link.peer, link.phase) else { return false };
+        let (peer, Phase::Opening(path)) = (link.peer, link.phase) else { return false };
         let Some(Proving::Confirmed(hello)) = &link.proving else { return false };
         let hello = hello.clone();
         let failure = match link.take_first(Verdict::parse) {
@@ -83,7 +83,7 @@ impl Core {
             Some(Err(_)) => AttemptFailure::Connection(ConnectionError::Protocol),
         };
         self.end_link(key, engine);
-        self.next_way(peer, way, failure, engine);
+        self.next_path(peer, path, failure, engine);
         true
     }
 
@@ -189,7 +189,7 @@ impl Core {
     /// Decides about a caller that has proved that it has the key.
     fn judge<N: Carrier, C: Clock>(&mut self, key: LinkKey, answered: Answered, engine: &mut Engine<N, C>) {
         let Answered { address, origin, hello, .. } = answered;
-        match self.make_way(&address, origin, &hello, engine) {
+        match self.make_path(&address, origin, &hello, engine) {
             Ok(peer) => {
                 self.serial += 1;
                 let serial = self.serial;
@@ -213,7 +213,7 @@ impl Core {
     }
 
     /// Gives a caller that has proved something the place that it is due. Returns which peer it is.
-    fn make_way<N: Carrier, C: Clock>(
+    fn make_path<N: Carrier, C: Clock>(
         &mut self,
         address: &Address,
         origin: Origin,

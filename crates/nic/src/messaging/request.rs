@@ -11,7 +11,7 @@ pub use weft_message::{Match, Peek};
 
 use crate::error::ConnectionError;
 
-/// The most ways to reach one endpoint.
+/// The most paths to reach one endpoint.
 pub const MAX_ADDRESSES: usize = 4;
 
 /// How an endpoint is named: to whom that name is given, it can be reached.
@@ -19,21 +19,22 @@ pub const MAX_ADDRESSES: usize = 4;
 pub struct Address {
     /// Who it is: chosen at random by each endpoint, so that nobody else at the same address is taken for it. 0: not known.
     pub id: u64,
-    /// Where it listens, the best first. They are tried one after the other.
-    pub ways: ArrayVec<SocketAddr, MAX_ADDRESSES>,
+    /// The paths that lead to it: a set, of which a lower layer uses one or all. Where it uses one, it takes the first that
+    /// leads there.
+    pub paths: ArrayVec<SocketAddr, MAX_ADDRESSES>,
 }
 
 impl From<SocketAddr> for Address {
-    fn from(way: SocketAddr) -> Self {
-        Self { id: 0, ways: [way].into_iter().collect() }
+    fn from(path: SocketAddr) -> Self {
+        Self { id: 0, paths: [path].into_iter().collect() }
     }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, way) in self.ways.iter().enumerate() {
+        for (number, path) in self.paths.iter().enumerate() {
             let comma = if number == 0 { "" } else { "," };
-            write!(f, "{comma}{way}")?;
+            write!(f, "{comma}{path}")?;
         }
         Ok(())
     }
@@ -341,7 +342,7 @@ pub enum EndpointFailure {
     },
     /// The application canceled it.
     Canceled,
-    /// No connection to the peer could be had. Lists every way that was tried, and what became of it.
+    /// No connection to the peer could be had. Lists every path that was tried, and what became of it.
     Unreachable(Arc<Attempts>),
     /// The connection to the peer was lost.
     Lost(ConnectionError),
@@ -361,7 +362,7 @@ pub enum EndpointFailure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempts(pub Vec<Attempt>);
 
-/// One way that was tried.
+/// One path that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// From where, if that is known.
@@ -372,7 +373,7 @@ pub struct Attempt {
     pub failure: AttemptFailure,
 }
 
-/// Why a way to a peer was no good.
+/// Why a path to a peer was no good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptFailure {
     /// No connection.

@@ -14,7 +14,7 @@ pub(super) struct Entries {
     free: Vec<usize>,
     /// An address may have several places: the oldest that is left counts.
     by_id: HashMap<u64, Vec<usize>>,
-    by_way: HashMap<SocketAddr, Vec<usize>>,
+    by_path: HashMap<SocketAddr, Vec<usize>>,
 }
 
 impl Entries {
@@ -32,7 +32,7 @@ impl Entries {
             let id = self.addresses[**index].as_ref().map_or(0, |entry| entry.id);
             id == 0 || address.id == 0 || id == address.id
         };
-        let index = address.ways.iter().filter_map(|way| self.by_way.get(way)).flatten().find(same)?;
+        let index = address.paths.iter().filter_map(|path| self.by_path.get(path)).flatten().find(same)?;
         Some(*index as fi_addr_t)
     }
 
@@ -45,8 +45,8 @@ impl Entries {
         if address.id != 0 {
             self.by_id.entry(address.id).or_default().push(index);
         }
-        for way in &address.ways {
-            self.by_way.entry(*way).or_default().push(index);
+        for path in &address.paths {
+            self.by_path.entry(*path).or_default().push(index);
         }
         self.addresses[index] = Some(address);
         index as fi_addr_t
@@ -57,8 +57,8 @@ impl Entries {
         let index = usize::try_from(index).ok()?;
         let address = self.addresses.get_mut(index)?.take()?;
         forget(&mut self.by_id, &address.id, index);
-        for way in &address.ways {
-            forget(&mut self.by_way, way, index);
+        for path in &address.paths {
+            forget(&mut self.by_path, path, index);
         }
         self.free.push(index);
         Some(address)
@@ -81,8 +81,8 @@ mod tests {
 
     use super::*;
 
-    fn address(id: u64, ways: &[&str]) -> Address {
-        Address { id, ways: ways.iter().map(|way| way.parse().unwrap()).collect() }
+    fn address(id: u64, paths: &[&str]) -> Address {
+        Address { id, paths: paths.iter().map(|path| path.parse().unwrap()).collect() }
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //!
 //! | format | what stands in it |
 //! |---|---|
-//! | `FI_SOCKADDR_IN`, `FI_SOCKADDR_IN6`, `FI_SOCKADDR` | one way to the endpoint, and not who it is |
-//! | `FI_ADDR_STR` | `fi_sockaddr_in://192.0.2.1:5000?also=198.51.100.1,2001:db8::1&id=1f`: all ways, and who it is |
-//! | Weft's own ([`packed`]) | 64 bytes: up to four ways, and who it is |
+//! | `FI_SOCKADDR_IN`, `FI_SOCKADDR_IN6`, `FI_SOCKADDR` | one path to the endpoint, and not who it is |
+//! | `FI_ADDR_STR` | `fi_sockaddr_in://192.0.2.1:5000?also=198.51.100.1,2001:db8::1&id=1f`: all paths, and who it is |
+//! | Weft's own ([`packed`]) | 64 bytes: up to four paths, and who it is |
 
 mod entries;
 pub(crate) mod packed;
@@ -55,12 +55,12 @@ impl Format {
         }
     }
 
-    /// The bytes of an address in this format, as `fi_getname` gives them. `None` when the address can't be written so: it has no way of that family.
+    /// The bytes of an address in this format, as `fi_getname` gives them. `None` when the address can't be written so: it has no path of that family.
     pub(crate) fn bytes(self, address: &Address) -> Option<Vec<u8>> {
         match self {
-            Self::Ip4 => address.ways.iter().find(|way| way.is_ipv4()).map(sockaddr::bytes),
-            Self::Ip6 => address.ways.iter().find(|way| way.is_ipv6()).map(sockaddr::bytes),
-            Self::Ip => address.ways.first().map(sockaddr::bytes),
+            Self::Ip4 => address.paths.iter().find(|path| path.is_ipv4()).map(sockaddr::bytes),
+            Self::Ip6 => address.paths.iter().find(|path| path.is_ipv6()).map(sockaddr::bytes),
+            Self::Ip => address.paths.first().map(sockaddr::bytes),
             Self::Text => text::write(address).map(|text| [text.as_bytes(), &[0]].concat()),
             Self::Packed => packed::write(address).map(|bytes| bytes.to_vec()),
         }
@@ -106,7 +106,9 @@ impl Format {
         // SAFETY: Not NULL, so it is the beginning of an address; each reads as much as its format has.
         let address = unsafe {
             match self {
-                Self::Ip4 | Self::Ip6 | Self::Ip => sockaddr::read(at).filter(|way| self.takes(way)).map(Address::from),
+                Self::Ip4 | Self::Ip6 | Self::Ip => {
+                    sockaddr::read(at).filter(|path| self.takes(path)).map(Address::from)
+                }
                 Self::Text => CStr::from_ptr(at.cast::<c_char>()).to_str().ok().and_then(text::read),
                 Self::Packed => packed::read(&at.cast::<[u8; packed::LENGTH]>().read()),
             }
@@ -133,10 +135,10 @@ impl Format {
     }
 
     /// Whether it can write such an address.
-    pub(crate) const fn takes(self, way: &SocketAddr) -> bool {
+    pub(crate) const fn takes(self, path: &SocketAddr) -> bool {
         match self {
-            Self::Ip4 => way.is_ipv4(),
-            Self::Ip6 => way.is_ipv6(),
+            Self::Ip4 => path.is_ipv4(),
+            Self::Ip6 => path.is_ipv6(),
             _ => true,
         }
     }
@@ -148,7 +150,7 @@ pub(crate) struct Place {
     /// Where to listen.
     pub(crate) bind: SocketAddr,
     /// Under which addresses peers reach it. Empty when it listens on one.
-    pub(crate) ways: Vec<IpAddr>,
+    pub(crate) paths: Vec<IpAddr>,
 }
 
 impl Place {
@@ -173,20 +175,20 @@ impl Place {
 
     /// Of an address.
     pub(crate) fn of_address(address: &Address) -> Self {
-        match address.ways.as_slice() {
+        match address.paths.as_slice() {
             [] => Self::anywhere(0, interfaces::addresses()),
             [one] if one.ip().is_unspecified() => Self::anywhere(one.port(), interfaces::addresses()),
-            [one] => Self { bind: *one, ways: Vec::new() },
-            [first, ..] => Self::anywhere(first.port(), address.ways.iter().map(SocketAddr::ip).collect()),
+            [one] => Self { bind: *one, paths: Vec::new() },
+            [first, ..] => Self::anywhere(first.port(), address.paths.iter().map(SocketAddr::ip).collect()),
         }
     }
 
-    fn anywhere(port: u16, ways: Vec<IpAddr>) -> Self {
-        let any = if ways.iter().any(IpAddr::is_ipv6) {
+    fn anywhere(port: u16, paths: Vec<IpAddr>) -> Self {
+        let any = if paths.iter().any(IpAddr::is_ipv6) {
             IpAddr::V6(Ipv6Addr::UNSPECIFIED)
         } else {
             IpAddr::V4(Ipv4Addr::UNSPECIFIED)
         };
-        Self { bind: SocketAddr::new(any, port), ways }
+        Self { bind: SocketAddr::new(any, port), paths }
     }
 }

@@ -20,16 +20,16 @@ pub(crate) const LENGTH: usize = 64;
 const MARK: [u8; 3] = *b"we\x01";
 const HEADER: usize = 16;
 
-/// The bytes of an address. IPv6 addresses for which there is no room any more are left out; so is what has another port than the first. `None` without a way.
+/// The bytes of an address. IPv6 addresses for which there is no room any more are left out; so is what has another port than the first. `None` without a path.
 pub(crate) fn write(address: &Address) -> Option<[u8; LENGTH]> {
-    let port = address.ways.first()?.port();
+    let port = address.paths.first()?.port();
     let mut bytes = [0; LENGTH];
     bytes[..3].copy_from_slice(&MARK);
     bytes[4..6].copy_from_slice(&port.to_be_bytes());
     bytes[8..HEADER].copy_from_slice(&address.id.to_be_bytes());
     let mut at = HEADER;
-    for way in address.ways.iter().filter(|way| way.port() == port) {
-        let entry = match way.ip() {
+    for path in address.paths.iter().filter(|path| path.port() == port) {
+        let entry = match path.ip() {
             IpAddr::V4(four) => [&[4][..], &four.octets()].concat(),
             IpAddr::V6(six) => [&[6][..], &six.octets()].concat(),
         };
@@ -49,7 +49,7 @@ pub(crate) fn read(bytes: &[u8; LENGTH]) -> Option<Address> {
     }
     let port = u16::from_be_bytes([bytes[4], bytes[5]]);
     let (id, mut rest) = bytes[8..].split_first_chunk::<8>()?;
-    let mut address = Address { id: u64::from_be_bytes(*id), ways: Default::default() };
+    let mut address = Address { id: u64::from_be_bytes(*id), paths: Default::default() };
     for _ in 0..bytes[3] {
         let (family, behind) = rest.split_first()?;
         let (ip, behind) = match family {
@@ -57,10 +57,10 @@ pub(crate) fn read(bytes: &[u8; LENGTH]) -> Option<Address> {
             6 => behind.split_first_chunk::<16>().map(|(six, behind)| (IpAddr::from(Ipv6Addr::from(*six)), behind))?,
             _ => return None,
         };
-        address.ways.push(SocketAddr::new(ip, port));
+        address.paths.push(SocketAddr::new(ip, port));
         rest = behind;
     }
-    (!address.ways.is_empty()).then_some(address)
+    (!address.paths.is_empty()).then_some(address)
 }
 
 #[cfg(test)]
@@ -69,8 +69,8 @@ mod tests {
 
     use super::*;
 
-    fn address(id: u64, ways: &[&str]) -> Address {
-        Address { id, ways: ways.iter().map(|way| way.parse().unwrap()).collect() }
+    fn address(id: u64, paths: &[&str]) -> Address {
+        Address { id, paths: paths.iter().map(|path| path.parse().unwrap()).collect() }
     }
 
     #[test]
@@ -84,12 +84,12 @@ mod tests {
 
     #[test]
     fn there_and_back() {
-        for ways in [
+        for paths in [
             &["192.0.2.1:5000"][..],
             &["192.0.2.1:5000", "192.0.2.2:5000", "192.0.2.3:5000", "192.0.2.4:5000"],
             &["[2001:db8::1]:5000", "[2001:db8::2]:5000", "192.0.2.2:5000"],
         ] {
-            let address = address(u64::MAX, ways);
+            let address = address(u64::MAX, paths);
             assert_eq!(read(&write(&address).unwrap()), Some(address));
         }
     }
@@ -97,8 +97,8 @@ mod tests {
     #[test]
     fn what_has_no_room_is_left_out() {
         let four = ["[2001:db8::1]:7", "[2001:db8::2]:7", "[2001:db8::3]:7", "192.0.2.2:7"];
-        let ways = read(&write(&address(1, &four)).unwrap()).unwrap().ways;
-        assert_eq!(ways.as_slice(), &address(1, &[four[0], four[1], four[3]]).ways[..]);
+        let paths = read(&write(&address(1, &four)).unwrap()).unwrap().paths;
+        assert_eq!(paths.as_slice(), &address(1, &[four[0], four[1], four[3]]).paths[..]);
     }
 
     proptest! {
@@ -125,7 +125,7 @@ mod tests {
         ) {
             let four = four.into_iter().map(|bits| IpAddr::V4(bits.into()));
             let six = six.into_iter().map(|bits| IpAddr::V6(bits.into()));
-            let address = Address { id, ways: six.chain(four).map(|ip| SocketAddr::new(ip, port)).collect() };
+            let address = Address { id, paths: six.chain(four).map(|ip| SocketAddr::new(ip, port)).collect() };
             prop_assert_eq!(read(&write(&address).unwrap()), Some(address));
         }
     }

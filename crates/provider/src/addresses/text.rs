@@ -9,9 +9,9 @@ const FOUR: &str = "fi_sockaddr_in://";
 const SIX: &str = "fi_sockaddr_in6://";
 const ANY: &str = "fi_sockaddr://";
 
-/// The text of an address: the first way as libfabric writes it, then, if there are more, the others' addresses (`also`) and who it is (`id`, hexadecimal). `None` without a way.
+/// The text of an address: the first path as libfabric writes it, then, if there are more, the others' addresses (`also`) and who it is (`id`, hexadecimal). `None` without a path.
 pub(crate) fn write(address: &Address) -> Option<String> {
-    let (first, others) = address.ways.split_first()?;
+    let (first, others) = address.paths.split_first()?;
     let mut text = format!("{}{first}", if first.is_ipv4() { FOUR } else { SIX });
     let mut mark = '?';
     for (number, other) in others.iter().enumerate() {
@@ -27,8 +27,8 @@ pub(crate) fn write(address: &Address) -> Option<String> {
 
 /// An address from its text. `None` when it is none.
 pub(crate) fn read(text: &str) -> Option<Address> {
-    let (way, options) = text.split_once('?').unwrap_or((text, ""));
-    let first = first(way)?;
+    let (path, options) = text.split_once('?').unwrap_or((text, ""));
+    let first = first(path)?;
     let mut address = Address::from(first);
     for option in options.split('&').filter(|option| !option.is_empty()) {
         match option.split_once('=')? {
@@ -36,7 +36,7 @@ pub(crate) fn read(text: &str) -> Option<Address> {
             ("also", others) => {
                 for other in others.split(',') {
                     let ip: IpAddr = other.parse().ok()?;
-                    address.ways.try_push(SocketAddr::new(ip, first.port())).ok()?;
+                    address.paths.try_push(SocketAddr::new(ip, first.port())).ok()?;
                 }
             }
             _ => return None,

@@ -59,7 +59,7 @@ impl AddressVector {
         self.entries.read().get(index).cloned()
     }
 
-    /// The place of an address: of an entry that says it is the same endpoint, or else of one with a way in common, if the two do not say that they are different
+    /// The place of an address: of an entry that says it is the same endpoint, or else of one with a path in common, if the two do not say that they are different
     /// endpoints. `None` when nobody has inserted it.
     pub(crate) fn index_of(&self, address: &Address) -> Option<fi_addr_t> {
         self.entries.read().find(address)
@@ -231,8 +231,8 @@ impl<'a> Results<'a> {
 
 /// An address that can be connected to.
 fn reachable(address: Address) -> Result<Address, c_int> {
-    let good = |way: &SocketAddr| !way.ip().is_unspecified() && way.port() != 0;
-    if !address.ways.is_empty() && address.ways.iter().all(good) { Ok(address) } else { Err(FI_EADDRNOTAVAIL) }
+    let good = |path: &SocketAddr| !path.ip().is_unspecified() && path.port() != 0;
+    if !address.paths.is_empty() && address.paths.iter().all(good) { Ok(address) } else { Err(FI_EADDRNOTAVAIL) }
 }
 
 unsafe extern "C" fn insert(
@@ -323,9 +323,9 @@ fn named(format: Format, node: Option<&CStr>, service: Option<&CStr>) -> Result<
     if let Some(address) = node.to_str().ok().filter(|node| text::is_address(node)) {
         return if service.is_none() { text::read(address).ok_or(FI_EINVAL) } else { Err(FI_EINVAL) };
     }
-    let fits = |way: &SocketAddr| format.takes(way);
-    let way = resolve(Some(node), service, Lookup::default()).into_iter().find(fits).ok_or(FI_EADDRNOTAVAIL)?;
-    Ok(Address::from(way))
+    let fits = |path: &SocketAddr| format.takes(path);
+    let path = resolve(Some(node), service, Lookup::default()).into_iter().find(fits).ok_or(FI_EADDRNOTAVAIL)?;
+    Ok(Address::from(path))
 }
 
 /// The node that is so many after this one: the next address, or the name with the next number at its end.
@@ -414,14 +414,14 @@ unsafe extern "C" fn describe(
 mod tests {
     use super::*;
 
-    fn address(id: u64, ways: &[&str]) -> Address {
-        Address { id, ways: ways.iter().map(|way| way.parse().unwrap()).collect() }
+    fn address(id: u64, paths: &[&str]) -> Address {
+        Address { id, paths: paths.iter().map(|path| path.parse().unwrap()).collect() }
     }
 
     #[test]
     fn addresses_that_nobody_can_have_are_refused() {
-        for ways in [&[][..], &["0.0.0.0:7"], &["192.0.2.1:0"], &["192.0.2.1:7", "[::]:7"]] {
-            assert_eq!(reachable(address(0, ways)), Err(FI_EADDRNOTAVAIL), "{ways:?}");
+        for paths in [&[][..], &["0.0.0.0:7"], &["192.0.2.1:0"], &["192.0.2.1:7", "[::]:7"]] {
+            assert_eq!(reachable(address(0, paths)), Err(FI_EADDRNOTAVAIL), "{paths:?}");
         }
         assert!(reachable(address(0, &["192.0.2.1:7"])).is_ok());
     }

@@ -207,7 +207,7 @@ impl Core {
         let mut settings = self.domain.settings().clone();
         settings.send_depth = settings.send_depth.max(self.capabilities.transmit_size.try_into().unwrap_or(u32::MAX));
         let mut attributes =
-            EndpointAttributes { bind: place.bind, ways: place.ways, settings, engine: None, key: None };
+            EndpointAttributes { bind: place.bind, paths: place.paths, settings, engine: None, key: None };
         attributes.key = parameters::get().ok().and_then(|parameters| parameters.key.clone());
         let open = |attributes: &EndpointAttributes| {
             let report = Arc::clone(report) as Arc<dyn weft::endpoint::Completions>;

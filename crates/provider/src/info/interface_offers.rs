@@ -38,7 +38,7 @@ pub(super) struct InterfaceOffer {
 
 /// All infos that there are for these wishes, the best first.
 pub(super) fn interface_offers(wanted: &Wanted, machine: Vec<Interface>) -> Vec<InterfaceOffer> {
-    let destination = wanted.destination.first().and_then(|address| address.ways.first());
+    let destination = wanted.destination.first().and_then(|address| address.paths.first());
     let near = destination.and_then(local_address);
     let machine = nearest_first(machine, near);
     let wide = wide(wanted, &machine);
@@ -61,16 +61,16 @@ fn wide(wanted: &Wanted, machine: &[Interface]) -> Option<InterfaceOffer> {
         Some(_) => return None,
     };
     let source = match &wanted.source {
-        Some(address) if address.ways.len() > 1 => address.clone(),
+        Some(address) if address.paths.len() > 1 => address.clone(),
         Some(address) if format == Format::Packed && wanted.format.is_some() && !is_any(address) => address.clone(),
         Some(address) if !is_any(address) => return None,
         other => {
-            let port = other.as_ref().and_then(|address| address.ways.first()).map_or(0, SocketAddr::port);
-            let ways = interfaces::reachable(machine).into_iter().take(MAX_ADDRESSES);
-            Address { id: 0, ways: ways.map(|ip| SocketAddr::new(ip, port)).collect() }
+            let port = other.as_ref().and_then(|address| address.paths.first()).map_or(0, SocketAddr::port);
+            let paths = interfaces::reachable(machine).into_iter().take(MAX_ADDRESSES);
+            Address { id: 0, paths: paths.map(|ip| SocketAddr::new(ip, port)).collect() }
         }
     };
-    if source.ways.len() < least {
+    if source.paths.len() < least {
         return None;
     }
     let number = if format == Format::Packed { OWN } else { FI_ADDR_STR };
@@ -99,14 +99,14 @@ impl InterfaceOffer {
 fn narrow(wanted: &Wanted, interface: &Interface) -> Option<InterfaceOffer> {
     let mut own = interface.address;
     if let Some(source) = &wanted.source {
-        let [way] = source.ways.as_slice() else { return None };
-        if !way.ip().is_unspecified() && !is_at(way.ip(), interface) {
+        let [path] = source.paths.as_slice() else { return None };
+        if !path.ip().is_unspecified() && !is_at(path.ip(), interface) {
             return None;
         }
-        if !way.ip().is_unspecified() {
-            own.set_ip(way.ip());
+        if !path.ip().is_unspecified() {
+            own.set_ip(path.ip());
         }
-        own.set_port(way.port());
+        own.set_port(path.port());
     }
     let format = match wanted.format {
         None => {
@@ -122,7 +122,7 @@ fn narrow(wanted: &Wanted, interface: &Interface) -> Option<InterfaceOffer> {
     if !format.takes(&own) {
         return None;
     }
-    let peer = |address: &&Address| address.ways.iter().any(|way| way.is_ipv4() == own.is_ipv4());
+    let peer = |address: &&Address| address.paths.iter().any(|path| path.is_ipv4() == own.is_ipv4());
     let destination = match (wanted.destination.is_empty(), wanted.destination.iter().find(peer)) {
         (true, _) => Vec::new(),
         (false, Some(address)) => format.bytes(address)?,
@@ -148,7 +148,7 @@ fn is_at(ip: IpAddr, interface: &Interface) -> bool {
 }
 
 fn is_any(address: &Address) -> bool {
-    address.ways.iter().all(|way| way.ip().is_unspecified())
+    address.paths.iter().all(|path| path.ip().is_unspecified())
 }
 
 /// The interface with this address, and then the others.
@@ -183,8 +183,8 @@ mod tests {
         vec![interface("eth0", "192.0.2.5", 24), interface("eth0", "2001:db8::5", 64), interface("lo", "127.0.0.1", 8)]
     }
 
-    fn address(way: &str) -> Address {
-        Address::from(way.parse::<SocketAddr>().unwrap())
+    fn address(path: &str) -> Address {
+        Address::from(path.parse::<SocketAddr>().unwrap())
     }
 
     fn show(wanted: &Wanted) -> Vec<String> {

@@ -125,10 +125,10 @@ fn named(
         let address = text::read(address).filter(|_| service.is_none()).ok_or(Errno::INVALID)?;
         return Ok(Some(vec![address]));
     }
-    let mut ways = resolve(node, service, Lookup { numeric, passive: own });
-    ways.retain(|way| format.is_none_or(|Wish(format)| format.takes(way)));
-    if ways.is_empty() {
+    let mut paths = resolve(node, service, Lookup { numeric, passive: own });
+    paths.retain(|path| format.is_none_or(|Wish(format)| format.takes(path)));
+    if paths.is_empty() {
         return Err(Errno::NO_DATA.into());
     }
-    Ok(Some(ways.into_iter().map(Address::from).collect()))
+    Ok(Some(paths.into_iter().map(Address::from).collect()))
 }

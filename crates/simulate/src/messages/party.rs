@@ -149,7 +149,7 @@ impl Party {
     /// Which of them a peer is.
     pub(super) fn who(&self, peer: PeerId) -> Option<usize> {
         let address = self.endpoint.peer_address(peer)?;
-        Some(usize::from(address.ways.first()?.port() - FIRST_PORT))
+        Some(usize::from(address.paths.first()?.port() - FIRST_PORT))
     }
 
     /// Where in its window another has this slot.

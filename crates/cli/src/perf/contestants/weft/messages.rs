@@ -100,9 +100,9 @@ struct Link {
 
 impl Side for Link {
     fn address(&self) -> String {
-        let Address { id, ways } = self.endpoint.address();
-        let ways: Vec<_> = ways.iter().map(SocketAddr::to_string).collect();
-        format!("{id}@{}", ways.join(","))
+        let Address { id, paths } = self.endpoint.address();
+        let paths: Vec<_> = paths.iter().map(SocketAddr::to_string).collect();
+        format!("{id}@{}", paths.join(","))
     }
 
     fn run(&mut self, job: &Job, addresses: &[String]) -> Result<Measured, String> {
@@ -112,9 +112,9 @@ impl Side for Link {
 }
 
 fn read_address(text: &str) -> Option<Address> {
-    let (id, ways) = text.split_once('@')?;
-    let ways: Vec<SocketAddr> = ways.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
-    Some(Address { id: id.parse().ok()?, ways: ways.as_slice().try_into().ok()? })
+    let (id, paths) = text.split_once('@')?;
+    let paths: Vec<SocketAddr> = paths.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
+    Some(Address { id: id.parse().ok()?, paths: paths.as_slice().try_into().ok()? })
 }
 
 impl Link {
@@ -295,8 +295,8 @@ mod tests {
     #[test]
     fn addresses_survive_the_way() {
         let address = read_address("77@127.0.0.1:80,[::1]:90").unwrap();
-        assert_eq!((address.id, address.ways.len()), (77, 2));
-        assert_eq!(address.ways[1].port(), 90);
+        assert_eq!((address.id, address.paths.len()), (77, 2));
+        assert_eq!(address.paths[1].port(), 90);
         for damaged in ["", "77", "x@127.0.0.1:80", "77@127.0.0.1", "77@"] {
             assert!(read_address(damaged).is_none(), "{damaged:?}");
         }
