@@ -39,7 +39,9 @@ fn faults(random: &mut Random) -> Faults {
 
 #[test]
 fn everything_arrives_once_under_all_faults() {
-    for seed in 0..1500 {
+    let first: u64 = std::env::var("WEFT_EDGE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
+    let count: u64 = std::env::var("WEFT_EDGE_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(1500);
+    for seed in first..first + count {
         let mut random = Random::new(seed);
         let (settings, faults) = (settings(&mut random), faults(&mut random));
         let messages = [random.below(20) as u32, random.below(10) as u32];

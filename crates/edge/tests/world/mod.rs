@@ -452,7 +452,8 @@ impl World {
         }
     }
 
-    /// What came may have made a timer shorter. When that was handled, a timer that is over would turn the event loop without
+    /// What came may have made a timer shorter. When that was handled, a timer that is over would turn the event loop
+    /// without
     /// end.
     fn settle(&mut self, side: usize) {
         let late = |side: &Side, now: Time| !side.stopped && side.connection.next_timeout().is_some_and(|at| at <= now);
