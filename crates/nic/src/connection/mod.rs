@@ -221,6 +221,7 @@ impl<N: Carrier> Connection<N> {
         // Once the stream has ended nothing is accounted for any more; what is left is thrown away, or goes out while the
         // connection drains.
         if running.send_closed || state_has_ended(running.stream.hold().state()) {
+            running.cut_short = false;
             return false;
         }
         match lower.transmit(&mut running.above(cx.packets), most, &mut cx.io) {
