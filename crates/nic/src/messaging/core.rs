@@ -252,9 +252,10 @@ impl Core {
             return link.early.push_back(*completion);
         }
         let peer = link.peer;
-        if !link.is_heard() {
+        if !link.is_heard() || self.is_leaving(key, peer) {
             return;
         }
+        let Some(link) = self.links.get_mut(key.0) else { return };
         let handled = if completion.kind == CompletionKind::ReceiveImmediate {
             self.report_remote_write(peer, u64::from(completion.length), completion.immediate);
             Some(self.machine.handle_other_packet(peer))
@@ -271,6 +272,14 @@ impl Core {
             // without a word.)
             self.break_link(key);
         }
+    }
+
+    /// Whether what has come before in this turn has agreed to close this connection. Nothing that comes behind it is heard:
+    /// credits that the peer gave back before it knew may be there already, and for the machine there is no connection, or
+    /// the next one.
+    fn is_leaving(&self, key: LinkKey, peer: PeerId) -> bool {
+        self.host.to_disconnect.contains(&peer)
+            && self.host.peers.get(peer).is_some_and(|known| known.link == Some(key))
     }
 
     pub(super) fn break_link(&mut self, key: LinkKey) {
@@ -618,10 +627,12 @@ impl Upper for Core {
         let Some(link) = self.links.get(key.0).filter(|link| link.takes(queue_pair, packet.len())) else {
             return false;
         };
-        if !link.is_heard() {
+        let peer = link.peer;
+        if !link.is_heard() || self.is_leaving(key, peer) {
             return true;
         }
-        if self.machine.handle_packet(link.peer, packet, now, &mut self.host).is_err() {
+        let handled = self.machine.handle_packet(peer, packet, now, &mut self.host);
+        if handled.is_err() {
             // As above.
             self.break_link(key);
         }
