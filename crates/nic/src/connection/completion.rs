@@ -85,7 +85,9 @@ impl<N: Carrier> Connection<N> {
         self.finish_queue_pair(cx);
         if closed && sent && heard {
             self.lower.close_send();
-            return true;
+            if !self.lower.has_unsent() {
+                return true;
+            }
         }
         self.drain(cx);
         false

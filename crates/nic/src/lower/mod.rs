@@ -5,6 +5,14 @@
 //! ports, its framing, its timers and its integrity check; the stream above knows none of them. What it needs of the
 //! connection it has through [`Above`].
 //!
+//! A layer that does more than a byte stream does keeps to these:
+//! - each [`Arrival`] starts where the one before ends, and is as long as its segment's payload, one more with DDP's Last flag;
+//! - [`weft_rdmap::Stream::handle_sent`] counts segments in the order in which they were taken, once the layer needs them no more;
+//! - what the stream refuses without blame ends nothing: what it knows is acknowledged again, what it can't take now is
+//!   offered again later;
+//! - acknowledgements are taken in [`Lower::transmit`] as well, for after an error, or [`Got::Over`], nothing is received;
+//! - [`Got::End`] comes when everything before the peer's last word is in place.
+//!
 //! Which lower layer a network's streams have is said by [`weft_base::Network::Stack`], a tag: [`Stack`] gives it a
 //! meaning, in this crate for those that exist, in others for their own.
 
@@ -277,7 +285,7 @@ pub trait Lower<N: Network>: Sized {
         Passed::Not
     }
 
-    /// Whether something that was taken from the stream waits to be sent.
+    /// Whether something that was taken from the stream waits to be sent, or to be acknowledged where the layer sends again.
     fn has_unsent(&self) -> bool;
 
     /// Throws away what has not been sent.
@@ -291,7 +299,8 @@ pub trait Lower<N: Network>: Sized {
 
     // --- the end, and the ports
 
-    /// Sends what was taken, then tells the peer that nothing more will come. Receiving goes on.
+    /// Sends what was taken, then tells the peer that nothing more will come. Receiving goes on. What of that can't be
+    /// sent at once counts in [`Lower::has_unsent`].
     fn close_send(&mut self);
 
     /// Breaks the connection at once.
@@ -320,7 +329,8 @@ pub trait Lower<N: Network>: Sized {
         1
     }
 
-    /// Asks the network to report `token` once when there is something to do at the port with this index.
+    /// Asks the network to report `token` once when there is something to do at the port with this index. Room is asked for
+    /// whenever [`Lower::has_unsent`] says so; a layer that waits for something else leaves that out.
     ///
     /// # Errors
     /// The operating system refused: it is looked at instead.
