@@ -1,26 +1,35 @@
 //! The network, ports and listeners of a simulated world.
 
+use core::marker::PhantomData;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use weft_base::{
-    Backlog, DatagramOptions, Interest, Listener, Network, NoDigest, Piece, Port, PortError, PortOptions, Readiness,
-    ReceivePiece, Received, Token, Waker, Watch,
+    Backlog, DatagramOptions, Interest, Iwarp, Listener, Network, NoDigest, Piece, Port, PortError, PortOptions,
+    Random, Readiness, ReceivePiece, Received, Token, Waker, Watch,
 };
 use weft_memory::{MemoryError, Registry};
+use weft_nic::lower::Stack;
 
 use crate::datagram::SimulatedDatagramPort;
 use crate::pipe::Ended;
+use crate::shuffle::Disorder;
 use crate::world::{Listening, World};
 
-/// The network of one simulated host.
-pub struct SimulatedNetwork {
+/// A tag that says which lower layer the streams of a simulated network have: [`Iwarp`], [`Shuffle`](crate::Shuffle), or one's own.
+pub trait Tag: Stack<SimulatedNetwork<Self>> + Sized {}
+
+impl<T: Stack<SimulatedNetwork<T>>> Tag for T {}
+
+/// The network of one simulated host, whose streams have the lower layer of this tag.
+pub struct SimulatedNetwork<T = Iwarp> {
     world: World,
     registry: Registry,
     host: usize,
     armed: BTreeMap<Token, Watched>,
+    tag: PhantomData<fn() -> T>,
 }
 
 enum Watched {
@@ -29,11 +38,11 @@ enum Watched {
     Datagram { port: u64, interest: Interest },
 }
 
-impl SimulatedNetwork {
+impl<T> SimulatedNetwork<T> {
     /// The network of a host with these addresses; with none, it has whatever address it is asked to have.
     pub(crate) fn new(world: World, registry: Registry, addresses: &[IpAddr]) -> Self {
         let host = world.lock().packets.add_host(addresses);
-        Self { world, registry, host, armed: BTreeMap::new() }
+        Self { world, registry, host, armed: BTreeMap::new(), tag: PhantomData }
     }
 }
 
@@ -56,11 +65,11 @@ impl Watch for NoWatch {
     fn wake(&self) {}
 }
 
-impl Network for SimulatedNetwork {
+impl<T> Network for SimulatedNetwork<T> {
     type Port = SimulatedPort;
     type Listener = SimulatedListener;
     type Datagram = SimulatedDatagramPort;
-    type Stack = weft_base::Iwarp;
+    type Stack = T;
 
     fn connect(&mut self, remote: SocketAddr, options: PortOptions) -> Result<SimulatedPort, PortError> {
         let mut state = self.world.lock();
@@ -217,6 +226,14 @@ pub struct SimulatedPort {
     local: SocketAddr,
     remote: SocketAddr,
     refused: bool,
+}
+
+impl SimulatedPort {
+    /// How much disorder a lower layer makes that has any, and its dice.
+    pub(crate) fn disorder(&self) -> (Disorder, Random) {
+        let mut state = self.world.lock();
+        (state.disorder, state.disorder_random.fork())
+    }
 }
 
 impl Port for SimulatedPort {

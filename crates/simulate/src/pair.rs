@@ -4,12 +4,13 @@ use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use weft_base::DomainId;
+use weft_base::{DomainId, Iwarp};
 use weft_nic::offer::Extensions;
 use weft_nic::{
     CompletionQueue, MpaOffer, Offer, Progress, QueuePair, QueuePairAttributes, Settings, Split, State, WorkCompletion,
 };
 
+use crate::network::Tag;
 use crate::world::{SimulatedNic, World};
 
 /// How long connecting may take in virtual time.
@@ -46,9 +47,9 @@ pub fn with_split(settings: Settings, split: Split) -> Settings {
 }
 
 /// One end of a pair.
-pub struct End {
+pub struct End<T: Tag = Iwarp> {
     /// Its NIC.
-    pub nic: SimulatedNic,
+    pub nic: SimulatedNic<T>,
     /// The protection domain of its queue pair.
     pub domain: DomainId,
     /// Where its sends complete.
@@ -59,9 +60,9 @@ pub struct End {
     pub queue_pair: Arc<QueuePair>,
 }
 
-impl End {
+impl<T: Tag> End<T> {
     fn new(world: &World, options: &PairOptions, split: Split) -> Self {
-        let nic = world.nic(with_split(options.settings.clone(), split));
+        let nic = world.nic_over(with_split(options.settings.clone(), split), &[]);
         let domain = nic.registry().allocate_domain().expect("a new NIC has room for a domain");
         let queue = || nic.create_completion_queue(options.depth as usize).expect("within the limits");
         let (sends, receives) = (queue(), queue());
@@ -89,16 +90,16 @@ impl End {
 }
 
 /// Two NICs of one world, and a connection between them.
-pub struct Pair {
+pub struct Pair<T: Tag = Iwarp> {
     /// The world they are in.
     pub world: World,
     /// The end that connects.
-    pub active: End,
+    pub active: End<T>,
     /// The end that accepts.
-    pub passive: End,
+    pub passive: End<T>,
 }
 
-impl Pair {
+impl<T: Tag> Pair<T> {
     /// Two ends that are not connected yet.
     #[must_use]
     pub fn unconnected(world: &World, options: &PairOptions) -> Self {

@@ -44,7 +44,7 @@ impl RawPeer {
     /// Nobody listens there.
     pub fn connect(world: &World, address: SocketAddr) -> Result<Self, PortError> {
         let registry = Registry::new(1u64, weft_memory::Limits::default());
-        let mut network = SimulatedNetwork::new(world.clone(), registry, &[]);
+        let mut network = SimulatedNetwork::<weft_base::Iwarp>::new(world.clone(), registry, &[]);
         let mut port = network.connect(address, PortOptions::default())?;
         port.poll_connected()?;
         Ok(Self {

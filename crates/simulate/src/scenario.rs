@@ -2,18 +2,22 @@
 //!
 //! Each end sends, writes to, reads from and atomically changes a window of the other end, while it receives and is written to itself. The model
 //! applies the same operations to plain vectors. Writes and atomics that follow a read are fenced, so that what the read returns is determined
-//! (RFC 5040 section 5.5).
+//! (RFC 5040 section 5.5). Where the lower layer keeps no order, writes may be placed in another order than they were posted in: there one
+//! that meets bytes of another that is still under way is kept behind it by a read and a fence.
 
+use core::ops::Range;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use weft_base::{Gather, NoDigest, Random, Slice};
+use weft_base::{Gather, Iwarp, NoDigest, Random, Slice};
 use weft_memory::{Access, Region};
 use weft_nic::WorkCompletion;
 use weft_rdmap::{AtomicCode, Operation, Payload, ReceiveRequest, RemoteTarget, SendRequest, Status};
 
+use crate::network::Tag;
 use crate::pair::{End, Pair, PairOptions};
 use crate::pipe::Behaviour;
+use crate::shuffle::ShuffleFault;
 use crate::world::World;
 
 /// Bytes of the window that the peer may use.
@@ -64,6 +68,10 @@ pub struct Scenario {
     pub survives: bool,
     /// Falsification.
     pub sabotage: Break,
+    /// A mistake of the lower layer, where it can make any.
+    pub fault: ShuffleFault,
+    /// Whether the lower layer brings segments in the order of sending.
+    pub keeps_order: bool,
 }
 
 /// What a run has come to.
@@ -88,20 +96,31 @@ impl Scenario {
             options: PairOptions::default(),
             survives: true,
             sabotage: Break::Nothing,
+            fault: ShuffleFault::Nothing,
+            keeps_order: true,
         }
     }
 
-    /// Runs it and checks everything.
+    /// Runs it over iWARP and checks everything.
     ///
     /// # Errors
     /// What does not hold, with the seed.
     pub fn run(&self) -> Result<Report, String> {
-        self.run_unnamed().map_err(|text| format!("seed {}: {text}", self.seed))
+        self.run_over::<Iwarp>()
     }
 
-    fn run_unnamed(&self) -> Result<Report, String> {
+    /// Runs it over the lower layer of this tag and checks everything.
+    ///
+    /// # Errors
+    /// What does not hold, with the seed.
+    pub fn run_over<T: Tag>(&self) -> Result<Report, String> {
+        self.run_unnamed::<T>().map_err(|text| format!("seed {}: {text}", self.seed))
+    }
+
+    fn run_unnamed<T: Tag>(&self) -> Result<Report, String> {
         let world = World::new(self.seed, self.behaviour);
-        let pair = Pair::unconnected(&world, &self.options);
+        world.set_fault(self.fault);
+        let pair = Pair::<T>::unconnected(&world, &self.options);
         if !pair.connect(&self.options) {
             return if self.survives {
                 Err(format!("not connected: {:?}", pair.active.queue_pair.error()))
@@ -113,6 +132,7 @@ impl Scenario {
             Side::new(&pair.active, world.fork_random(), self.operations)?,
             Side::new(&pair.passive, world.fork_random(), self.operations)?,
         ];
+        sides.iter_mut().for_each(|side| side.keeps_order = self.keeps_order);
         let inboxes = sides.each_ref().map(|side| side.plan.iter().filter(|step| step.is_send()).count());
         sides[0].prepare_receives(&pair.active, inboxes[1])?;
         sides[1].prepare_receives(&pair.passive, inboxes[0])?;
@@ -238,6 +258,11 @@ struct Side {
     sent: Vec<WorkCompletion>,
     received: Vec<WorkCompletion>,
     must_fence: bool,
+    keeps_order: bool,
+    /// What writes under way touch, if no read or atomic was posted behind them ...
+    open: Vec<Range<u64>>,
+    /// ... and what those touch that a fence waits for.
+    answered: Vec<Range<u64>>,
     window: Region,
     guard: Region,
     source: Region,
@@ -249,7 +274,7 @@ struct Side {
 }
 
 impl Side {
-    fn new(end: &End, mut random: Random, operations: usize) -> Result<Self, String> {
+    fn new<T: Tag>(end: &End<T>, mut random: Random, operations: usize) -> Result<Self, String> {
         let registry = end.nic.registry().clone();
         let register = |length: usize, fill: u8, access| {
             registry.register(end.domain, vec![fill; length], access, 0).map_err(|error| error.to_string())
@@ -269,6 +294,9 @@ impl Side {
             sent: Vec::new(),
             received: Vec::new(),
             must_fence: false,
+            keeps_order: true,
+            open: Vec::new(),
+            answered: Vec::new(),
             window: register(WINDOW as usize, 0, exposed)?,
             guard: register(GUARD, GUARD_BYTE, Access::LOCAL_READ)?,
             source: register(payload.max(1), 0, Access::LOCAL_READ)?,
@@ -284,7 +312,7 @@ impl Side {
         RemoteTarget { stag: self.window.stag(), offset: self.window.base() }
     }
 
-    fn prepare_receives(&mut self, end: &End, count: usize) -> Result<(), String> {
+    fn prepare_receives<T: Tag>(&mut self, end: &End<T>, count: usize) -> Result<(), String> {
         self.expected_receives = count;
         for index in 0..count {
             let sink = Slice { region: self.inbox.id(), offset: index as u64 * u64::from(INBOX), length: INBOX };
@@ -295,17 +323,53 @@ impl Side {
     }
 
     /// Posts as much as there is room for, and takes what has completed.
-    fn step(&mut self, end: &End, remote: RemoteTarget) {
+    fn step<T: Tag>(&mut self, end: &End<T>, remote: RemoteTarget) {
         self.collect(end);
-        while let Some(step) = self.plan.front().cloned() {
+        while let Some(step) = self.plan.front().cloned().map(|step| self.behind_a_read(step)) {
             let signaled = !self.next_id.is_multiple_of(3) || self.plan.len() == 1;
             let operation = self.operation(&step, remote);
-            let fence = self.must_fence && step.changes_window();
+            let fence = self.must_fence && step.changes_window() || self.meets(&step, &self.answered);
             let request = SendRequest { id: self.next_id, operation, signaled, fence };
             if end.nic.post_send(&end.queue_pair, core::iter::once(request)).is_err() {
                 return;
             }
+            self.note_order(&step, fence);
             self.commit(&step, signaled);
+        }
+    }
+
+    /// Puts a read before a step that must wait for writes under way.
+    fn behind_a_read(&mut self, step: Step) -> Step {
+        if !self.meets(&step, &self.open) {
+            return step;
+        }
+        let read = Step::Read { offset: 0, length: 0 };
+        self.plan.push_front(read.clone());
+        read
+    }
+
+    /// Whether a step writes, and to bytes of these. Atomics need no care: they are done in the order of delivery.
+    fn meets(&self, step: &Step, under_way: &[Range<u64>]) -> bool {
+        let writes = matches!(step, Step::Write { .. } | Step::WriteImmediate { .. });
+        let place = step.place();
+        writes && under_way.iter().any(|other| other.start < place.end && place.start < other.end)
+    }
+
+    /// Notes what the step that was posted touches.
+    fn note_order(&mut self, step: &Step, fence: bool) {
+        if self.keeps_order {
+            return;
+        }
+        if fence {
+            self.answered.clear();
+        }
+        match step {
+            Step::Write { .. } | Step::WriteImmediate { .. } => self.open.push(step.place()),
+            Step::Add { .. } | Step::Swap { .. } | Step::Read { .. } => {
+                self.answered.append(&mut self.open);
+                self.answered.push(step.place());
+            }
+            Step::Send { .. } => {}
         }
     }
 
@@ -393,7 +457,7 @@ impl Side {
         self.expected_reads.push((slice, bytes));
     }
 
-    fn collect(&mut self, end: &End) {
+    fn collect<T: Tag>(&mut self, end: &End<T>) {
         end.take_sends(&mut self.sent);
         end.take_receives(&mut self.received);
     }
@@ -488,6 +552,18 @@ impl Side {
 }
 
 impl Step {
+    /// What it touches of the window.
+    fn place(&self) -> Range<u64> {
+        match self {
+            Self::Send { .. } => 0..0,
+            Self::Write { offset, bytes, .. } | Self::WriteImmediate { offset, bytes, .. } => {
+                *offset..*offset + bytes.len() as u64
+            }
+            Self::Read { offset, length } => *offset..*offset + u64::from(*length),
+            Self::Add { word, .. } | Self::Swap { word, .. } => *word..*word + 8,
+        }
+    }
+
     fn payload(&self) -> &[u8] {
         match self {
             Self::Send { bytes, inline: false }

@@ -55,7 +55,7 @@ pub fn run_sequence(bytes: &[u8]) -> Result<SequenceReport, String> {
     options.settings.direct_threshold = if bit(5) { 500 } else { 32 * 1024 };
     let splits = script.byte();
     options.splits = [splits, splits >> 2].map(|bits| Split::ALL[usize::from(bits & 3)]);
-    let pair = Pair::unconnected(&world, &options);
+    let pair = Pair::<weft_base::Iwarp>::unconnected(&world, &options);
     if !pair.connect(&options) {
         return Err(format!("not connected: {:?}", pair.active.queue_pair.error()));
     }

@@ -7,19 +7,20 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use weft_base::{Clock, Random, Time};
+use weft_base::{Clock, Iwarp, Random, Time};
 use weft_memory::Registry;
 use weft_nic::{Nic, NicParts, Settings};
 
-use crate::network::SimulatedNetwork;
+use crate::network::{SimulatedNetwork, Tag};
 use crate::packets::{PacketBehaviour, Packets};
 use crate::pipe::{Behaviour, Pipe};
+use crate::shuffle::{Disorder, ShuffleFault};
 
 /// A NIC with busy connections looks at its listeners only once in so many turns.
 const TURNS_IN_VAIN: u32 = 32;
 
-/// A NIC in a simulated world.
-pub type SimulatedNic = Nic<SimulatedNetwork, SimulatedClock>;
+/// A NIC in a simulated world, whose streams have the lower layer of this tag.
+pub type SimulatedNic<T = Iwarp> = Nic<SimulatedNetwork<T>, SimulatedClock>;
 
 /// A simulated world. Clones are the same world.
 #[derive(Clone)]
@@ -31,6 +32,8 @@ pub(crate) struct State {
     pub(crate) now: Time,
     pub(crate) random: Random,
     pub(crate) behaviour: Behaviour,
+    pub(crate) disorder: Disorder,
+    pub(crate) disorder_random: Random,
     pub(crate) pipes: Vec<Pipe>,
     pub(crate) listeners: BTreeMap<SocketAddr, Listening>,
     pub(crate) packets: Packets,
@@ -52,6 +55,9 @@ impl World {
             now: Time::from_nanos(1),
             random: Random::new(seed),
             behaviour,
+            disorder: Disorder::of_seed(seed),
+            // The dice of a world fall as they do without disorder.
+            disorder_random: Random::new(!seed),
             pipes: Vec::new(),
             listeners: BTreeMap::new(),
             // Dice of their own: what streams do does not depend on whether there are packets.
@@ -61,7 +67,7 @@ impl World {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// A NIC in this world. It has no thread: [`World::run`] runs it, whoever would do so otherwise.
+    /// A NIC in this world that speaks iWARP. It has no thread: [`World::run`] runs it, whoever would do so otherwise.
     ///
     /// # Panics
     /// When the settings don't go together, or ask for more than one engine.
@@ -77,6 +83,15 @@ impl World {
     /// As [`World::nic`].
     #[must_use]
     pub fn nic_at(&self, settings: Settings, addresses: &[IpAddr]) -> SimulatedNic {
+        self.nic_over(settings, addresses)
+    }
+
+    /// As [`World::nic_at`], with the lower layer of this tag.
+    ///
+    /// # Panics
+    /// As [`World::nic`].
+    #[must_use]
+    pub fn nic_over<T: Tag>(&self, settings: Settings, addresses: &[IpAddr]) -> SimulatedNic<T> {
         let (seed, nic_seed) = {
             let mut state = self.lock();
             (state.random.next_u64(), state.random.next_u64())
@@ -159,12 +174,22 @@ impl World {
     /// Lets time pass until something comes over the network, at most so long. Returns whether something did.
     pub fn advance(&self, limit: Duration) -> bool {
         let end = self.now() + limit;
-        let next = self.next_event(&[]).filter(|next| *next <= end);
+        let next = self.next_event::<Iwarp>(&[]).filter(|next| *next <= end);
         let mut state = self.lock();
         state.now = next.unwrap_or(end);
         let now = state.now;
         state.packets.pump(now);
         next.is_some()
+    }
+
+    /// What connections that begin from now on have of disorder, where their lower layer makes any ([`Shuffle`](crate::Shuffle)).
+    pub fn set_disorder(&self, disorder: Disorder) {
+        self.lock().disorder = disorder;
+    }
+
+    /// The mistake that connections make that begin from now on.
+    pub(crate) fn set_fault(&self, fault: ShuffleFault) {
+        self.lock().disorder.fault = fault;
     }
 
     /// A generator for what the scenario itself wants to choose.
@@ -174,7 +199,7 @@ impl World {
     }
 
     /// Lets the NICs work, and time pass while they have nothing to do, until `done` or until `limit` has passed. Returns whether `done`.
-    pub fn run(&self, nics: &[&SimulatedNic], limit: Duration, mut done: impl FnMut() -> bool) -> bool {
+    pub fn run<T: Tag>(&self, nics: &[&SimulatedNic<T>], limit: Duration, mut done: impl FnMut() -> bool) -> bool {
         let end = self.now() + limit;
         let mut turns_in_vain = 0;
         loop {
@@ -202,7 +227,7 @@ impl World {
         self.lock().listeners.values().any(|listening| !listening.waiting.is_empty())
     }
 
-    fn next_event(&self, nics: &[&SimulatedNic]) -> Option<Time> {
+    fn next_event<T: Tag>(&self, nics: &[&SimulatedNic<T>]) -> Option<Time> {
         let mut state = self.lock();
         let now = state.now;
         state.packets.pump(now);

@@ -8,6 +8,7 @@ use weft_nic::{Completed, EndpointFailure, Event, Level, Match, SendPost};
 
 use super::party::{Name, Party, SLOT};
 use super::{Arrivals, MessageBreak, MessageReport};
+use crate::network::Tag;
 
 /// Messages up to so many bytes may be injected.
 const INJECTED: u64 = 300;
@@ -292,7 +293,7 @@ impl Ledger {
     // --- what comes of it
 
     /// Takes what has completed at one of them.
-    pub(super) fn collect(&mut self, party: &Party, parties: &[Party]) -> Result<(), String> {
+    pub(super) fn collect<T: Tag>(&mut self, party: &Party<T>, parties: &[Party<T>]) -> Result<(), String> {
         for event in party.take() {
             match self.sabotage {
                 MessageBreak::LoseCompletion if event.last => self.sabotage = MessageBreak::Nothing,
@@ -308,7 +309,7 @@ impl Ledger {
         Ok(())
     }
 
-    fn take(&mut self, party: &Party, parties: &[Party], mut event: Event) -> Result<(), String> {
+    fn take<T: Tag>(&mut self, party: &Party<T>, parties: &[Party<T>], mut event: Event) -> Result<(), String> {
         if event.completed == Completed::RemoteWrite {
             return self.take_remote_write(party, &event);
         }
@@ -326,11 +327,11 @@ impl Ledger {
         outcome
     }
 
-    fn judge(
+    fn judge<T: Tag>(
         &mut self,
         request: &mut Request,
-        party: &Party,
-        parties: &[Party],
+        party: &Party<T>,
+        parties: &[Party<T>],
         event: &mut Event,
     ) -> Result<(), String> {
         let is_receive = matches!(request.kind, Kind::Receive(_));
@@ -386,11 +387,11 @@ impl Ledger {
         }
     }
 
-    fn take_receive(
+    fn take_receive<T: Tag>(
         &mut self,
         context: u64,
         posted: &mut Posted,
-        party: &Party,
+        party: &Party<T>,
         event: &mut Event,
     ) -> Result<(), String> {
         if event.completed != Completed::Receive || event.tagged != posted.matching.is_some() {
@@ -465,7 +466,7 @@ impl Ledger {
         Ok(())
     }
 
-    fn take_one_sided(&mut self, done: &OneSided, parties: &[Party], event: &Event) -> Result<(), String> {
+    fn take_one_sided<T: Tag>(&mut self, done: &OneSided, parties: &[Party<T>], event: &Event) -> Result<(), String> {
         let slot = self.slots.get_mut(&done.name()).ok_or("a slot that there is not")?;
         let wanted = match done.act {
             Act::Write => Completed::Write,
@@ -512,7 +513,7 @@ impl Ledger {
     }
 
     /// A peer's write with immediate data has come, which is the number of the request.
-    fn take_remote_write(&mut self, party: &Party, event: &Event) -> Result<(), String> {
+    fn take_remote_write<T: Tag>(&mut self, party: &Party<T>, event: &Event) -> Result<(), String> {
         let request = event.data.and_then(|context| self.requests.get_mut(&context));
         let Some(Request { kind: Kind::OneSided(done), is_over, .. }) = request else {
             return Err(format!("a write that nobody has done: {event:?}"));

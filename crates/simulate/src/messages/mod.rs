@@ -8,12 +8,14 @@ mod steps;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use weft_base::{PeerId, Random};
+use weft_base::{Iwarp, PeerId, Random};
 use weft_nic::{Level, Progress, ReceivePost, Settings, Verify};
 
 use self::ledger::{Ledger, Request};
 use self::party::{Habits, Party};
+use crate::network::Tag;
 use crate::pipe::Behaviour;
+use crate::shuffle::ShuffleFault;
 use crate::world::{SimulatedNic, World};
 
 /// The longest virtual time that anything may take to end.
@@ -53,6 +55,8 @@ pub struct MessageScenario {
     pub faults: bool,
     /// Falsification.
     pub sabotage: MessageBreak,
+    /// A mistake of the lower layer, where it can make any.
+    pub fault: ShuffleFault,
 }
 
 /// What a run has come to.
@@ -72,15 +76,23 @@ impl MessageScenario {
     /// A scenario over a network that behaves.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        Self { seed, steps: 120, faults: false, sabotage: MessageBreak::Nothing }
+        Self { seed, steps: 120, faults: false, sabotage: MessageBreak::Nothing, fault: ShuffleFault::Nothing }
     }
 
-    /// Runs it and checks everything.
+    /// Runs it over iWARP and checks everything.
     ///
     /// # Errors
     /// What does not hold, with the seed.
     pub fn run(&self) -> Result<MessageReport, String> {
-        Run::new(self)
+        self.run_over::<Iwarp>()
+    }
+
+    /// Runs it over the lower layer of this tag and checks everything.
+    ///
+    /// # Errors
+    /// What does not hold, with the seed.
+    pub fn run_over<T: Tag>(&self) -> Result<MessageReport, String> {
+        Run::<T>::new(self)
             .and_then(|mut run| {
                 (0..self.steps).try_for_each(|_| run.step())?;
                 run.finish()
@@ -90,11 +102,11 @@ impl MessageScenario {
 }
 
 /// A run under way.
-struct Run {
+struct Run<T: Tag> {
     world: World,
     random: Random,
-    nics: Vec<SimulatedNic>,
-    parties: Vec<Party>,
+    nics: Vec<SimulatedNic<T>>,
+    parties: Vec<Party<T>>,
     ledger: Ledger,
     behaviour: Behaviour,
     faults: bool,
@@ -107,7 +119,7 @@ fn settings(random: &mut Random) -> Settings {
     Settings { progress: Progress::Caller, verify, direct_threshold, ..Settings::default() }
 }
 
-impl Run {
+impl<T: Tag> Run<T> {
     fn new(scenario: &MessageScenario) -> Result<Self, String> {
         let mut random = Random::new(scenario.seed);
         let behaviour = Behaviour {
@@ -118,8 +130,9 @@ impl Run {
             ..Behaviour::default()
         };
         let world = World::new(random.next_u64(), behaviour);
+        world.set_fault(scenario.fault);
         let count = 2 + random.below(3) as usize;
-        let nics: Vec<_> = (0..count).map(|_| world.nic(settings(&mut random))).collect();
+        let nics: Vec<SimulatedNic<T>> = (0..count).map(|_| world.nic_over(settings(&mut random), &[])).collect();
         let by_name = random.one_in(2);
         let parties: Result<Vec<_>, _> = nics
             .iter()
@@ -132,7 +145,7 @@ impl Run {
 
     /// Lets time pass, at most for `limit`, until `done` says so of the ledger.
     fn pass(&mut self, limit: Duration, done: impl Fn(&Ledger) -> bool) -> Result<bool, String> {
-        let nics: Vec<&SimulatedNic> = self.nics.iter().collect();
+        let nics: Vec<&SimulatedNic<T>> = self.nics.iter().collect();
         let (parties, ledger, world) = (&self.parties, &mut self.ledger, &self.world);
         let mut outcome = Ok(());
         let (mut turns, mut now) = (0, world.now());

@@ -11,7 +11,7 @@ use weft_nic::{
     Address, Completions, EndpointAttributes, EndpointSettings, Event, Match, MessageEndpoint, RemotePlace,
 };
 
-use crate::network::SimulatedNetwork;
+use crate::network::{SimulatedNetwork, Tag};
 use crate::world::{SimulatedClock, SimulatedNic};
 
 /// Who it is: its number, and how often it was opened before.
@@ -102,18 +102,18 @@ impl Completions for Inbox {
 }
 
 /// An endpoint.
-pub(super) struct Party {
+pub(super) struct Party<T: Tag> {
     pub(super) name: Name,
     pub(super) habits: Habits,
     pub(super) domain: DomainId,
-    pub(super) endpoint: MessageEndpoint<SimulatedNetwork, SimulatedClock>,
+    pub(super) endpoint: MessageEndpoint<SimulatedNetwork<T>, SimulatedClock>,
     pub(super) window: Region,
     inbox: Arc<Inbox>,
 }
 
-impl Party {
+impl<T: Tag> Party<T> {
     pub(super) fn open(
-        nic: &SimulatedNic,
+        nic: &SimulatedNic<T>,
         number: usize,
         generation: usize,
         habits: Habits,
@@ -153,7 +153,7 @@ impl Party {
     }
 
     /// Where in its window another has this slot.
-    pub(super) const fn offset_of_slot(writer: Name, slot: usize) -> u64 {
+    pub(super) fn offset_of_slot(writer: Name, slot: usize) -> u64 {
         (((writer.0 * GENERATIONS + writer.1) * SLOTS + slot) * SLOT) as u64
     }
 

@@ -8,6 +8,7 @@ use weft_nic::{AtomicPost, EndpointError, Level, Match, ReceivePost, SendPost, T
 use super::Run;
 use super::ledger::{Act, Kind, Message, OneSided, Posted, content};
 use super::party::{GENERATIONS, Party, SLOT, SLOTS};
+use crate::network::Tag;
 use crate::pipe::Behaviour;
 
 /// Tags are below this.
@@ -15,7 +16,7 @@ const TAGS: u64 = 4;
 /// Messages are not longer than this, in bytes.
 const LONGEST: u64 = 5000;
 
-impl Run {
+impl<T: Tag> Run<T> {
     /// Does one thing, and lets some time pass.
     pub(super) fn step(&mut self) -> Result<(), String> {
         let at = self.random.below(self.parties.len() as u64) as usize;
