@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use weft_base::{Clock, DomainId, PeerId};
 
+use crate::callback::in_callback;
 use crate::error::Error;
 use crate::ids::Runner;
 use crate::lower::Carrier;
 use crate::messaging::{
-    Address, AtomicPost, Completions, EndpointAttributes, EndpointEngine, EndpointError, EndpointSettings, Engine,
-    Match, Opening, Peek, ReceivePost, SendPost, TransferPost, Undelivered, offer,
+    Address, AtomicPost, Completions, EndpointAttributes, EndpointEngine, EndpointError, EndpointFailure,
+    EndpointSettings, Engine, Match, Opening, Peek, ReceivePost, SendPost, TransferPost, Undelivered, offer,
 };
 use crate::nic::{Nic, Worker};
 
@@ -30,7 +31,7 @@ impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
     /// Opens an endpoint whose peers reach memory of `domain`, and whose completions go to `completions`. `id` and `seed` should be random.
     ///
     /// # Errors
-    /// The address can't be used, or a limit is reached.
+    /// The address can't be used, or a limit is reached; [`Error::InCallback`].
     pub fn open(
         nic: &Nic<N, C>,
         domain: DomainId,
@@ -38,7 +39,7 @@ impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
         (id, seed): (u64, u64),
         completions: Arc<dyn Completions>,
     ) -> Result<Self, Error> {
-        nic.check_owner()?;
+        nic.check_callable()?;
         let worker = match attributes.engine {
             None => nic.front(),
             Some(number) => nic.engine(number).ok_or(Error::NoEngine { asked: number, engines: nic.engines() })?,
@@ -70,14 +71,14 @@ impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
         self.with(|core, _| core.find_peer(address))
     }
 
-    /// The address of a peer.
+    /// The address of a peer. `None` in a callback.
     #[must_use]
     pub fn peer_address(&self, peer: PeerId) -> Option<Address> {
         self.with(|core, _| Ok(core.peer_address(peer))).ok()?
     }
 
     /// Whether a peer runs on this host: the same boot of the same machine, in the same network namespace. `None` while
-    /// the peer has not said where it runs, or nobody can tell.
+    /// the peer has not said where it runs, or nobody can tell; and in a callback.
     #[must_use]
     pub fn is_on_this_host(&self, peer: PeerId) -> Option<bool> {
         self.with(|core, _| Ok(core.is_on_this_host(peer))).ok()?
@@ -161,23 +162,26 @@ impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
     }
 
     /// Cancels the oldest receive with this context that no message has matched, or else the oldest send of which nothing was sent. It completes as
-    /// canceled. Returns whether there was one.
+    /// canceled. Returns whether there was one; in a callback it cancels nothing.
     pub fn cancel(&self, context: u64) -> bool {
         self.with(|core, _| Ok(core.cancel(context))).unwrap_or(false)
     }
 
-    /// Whether it has no connection, and needs none now.
+    /// Whether it has no connection, and needs none now. No in a callback.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.with(|core, _| Ok(core.is_idle())).unwrap_or(true)
+        self.with(|core, _| Ok(core.is_idle())).unwrap_or_else(|error| error != EndpointError::InCallback)
     }
 
     /// Closes it. What was accepted still goes out, to peers that are not connected yet too, and this waits until the peers' hosts have it
     /// ([`EndpointSettings::linger`]); what is under way then fails.
     ///
     /// # Errors
-    /// Not everything was delivered.
+    /// Not everything was delivered. In a callback it stays open, and the reason is [`EndpointFailure::InCallback`].
     pub fn close(&self) -> Result<(), Undelivered> {
+        if in_callback() {
+            return Err(Undelivered { requests: 0, reason: Some(EndpointFailure::InCallback) });
+        }
         if !self.nic.is_owner_process() || self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
@@ -208,12 +212,16 @@ impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
         if !self.nic.is_owner_process() {
             return Err(Error::Forked.into());
         }
+        if in_callback() {
+            return Err(EndpointError::InCallback);
+        }
         if self.closed.load(Ordering::Acquire) {
             return Err(EndpointError::Closed);
         }
         self.ask(act).unwrap_or(Err(EndpointError::Closed))
     }
 
+    /// As [`MessageEndpoint::with`], for an endpoint that is being closed. Not in a callback.
     fn ask<R>(&self, act: impl FnOnce(&mut EndpointEngine, &mut Engine<N, C>) -> R) -> Option<R> {
         let worker = self.worker();
         // Where callers run the engine they take it if nobody has it; else its thread must be told, for it may sleep.

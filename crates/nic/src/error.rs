@@ -12,6 +12,10 @@ use crate::ids::State;
 use crate::offer::{MpaStartError, StartError, StartMisuse};
 use crate::settings::SettingsError;
 
+/// What a call from a callback is told.
+const IN_CALLBACK: &str =
+    "called from a callback, which holds the NIC: note there what is to be done, and do it when the callback is over";
+
 /// A command to the NIC was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -51,6 +55,8 @@ pub enum Error {
     Settings(SettingsError),
     /// This process is a child of the one that opened the NIC, by `fork`: it owns nothing of it.
     Forked,
+    /// Called from a callback ([`crate::Completions::complete`] says what that is), which must not use a NIC.
+    InCallback,
     /// A setting of the connection is not possible.
     Start(StartMisuse),
     /// The operating system refused.
@@ -92,6 +98,7 @@ impl fmt::Display for Error {
             Self::Forked => {
                 f.write_str("this process is a child, by fork, of the one that opened the NIC; open another one here")
             }
+            Self::InCallback => f.write_str(IN_CALLBACK),
             Self::Start(misuse) => write!(f, "{misuse}"),
             Self::Port(error) => write!(f, "{error}"),
             Self::Memory(error) => write!(f, "{error}"),
@@ -154,6 +161,8 @@ pub enum PostError {
     NotReady(State),
     /// This process is a child of the one that opened the NIC, by `fork`: it owns nothing of it.
     Forked,
+    /// Called from a callback ([`crate::Completions::complete`] says what that is), which must not use a NIC.
+    InCallback,
     /// The queue pair has ended; nothing can be posted to it any more. [`QueuePair::error`] tells why; nothing, if
     /// it was closed in order.
     ///
@@ -205,6 +214,7 @@ impl fmt::Display for PostError {
             Self::Forked => {
                 f.write_str("this process is a child, by fork, of the one that opened the NIC; open another one here")
             }
+            Self::InCallback => f.write_str(IN_CALLBACK),
             Self::NotReady(state) => write!(f, "the queue pair is {state}; connect it first"),
             Self::Ended => {
                 f.write_str("the queue pair has ended (its `error()` tells why); nothing can be posted to it any more")

@@ -17,9 +17,11 @@
 //! | leaves | completion queue, doorbell, a queue pair's info and error, listener, event count, ... | nothing |
 //!
 //! Calling threads try the engine's lock where they can do without it (to lend themselves, to start what they have posted), and
-//! wait for it to give a command.
+//! wait for it to give a command. Code of the application that runs under it can't: a flag of the thread sees to that
+//! (`callback`).
 #![forbid(unsafe_code)]
 
+mod callback;
 mod connection;
 mod counters;
 mod endpoint;
@@ -34,6 +36,7 @@ mod progress;
 mod queues;
 mod settings;
 
+pub use callback::in_callback;
 pub use counters::{Board, Counters};
 pub use endpoint::MessageEndpoint;
 pub use engine::listening::RequestKey;

@@ -13,6 +13,7 @@ use weft_lock::{Mutex, Rank};
 use weft_memory::Registry;
 use weft_rdmap::{ReceiveRequest, SendRequest};
 
+use crate::callback::in_callback;
 use crate::connection::{Ending, within_limits};
 use crate::counters::{Board, Counters};
 use crate::engine::Engine;
@@ -170,6 +171,16 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         if self.is_owner_process() { Ok(()) } else { Err(Error::Forked) }
     }
 
+    /// Whether this thread may wait for an engine.
+    pub(crate) fn check_callable(&self) -> Result<(), Error> {
+        self.check_owner()?;
+        if in_callback() { Err(Error::InCallback) } else { Ok(()) }
+    }
+
+    fn is_callable(&self) -> bool {
+        self.check_callable().is_ok()
+    }
+
     /// The memory table.
     #[must_use]
     pub fn registry(&self) -> &Registry {
@@ -182,11 +193,11 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         &self.shared.common.settings
     }
 
-    /// What it has done so far.
+    /// What it has done so far. In a callback nothing but zeros: it can't ask the engines.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
-        if self.is_owner_process() {
+        if self.is_callable() {
             self.shared.workers.iter().for_each(|worker| sum += worker.command().counters);
         }
         sum
@@ -256,9 +267,9 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     }
 
     /// Ends a queue pair: its connection is broken if it has one, and what is under way is flushed. To close gracefully, call
-    /// [`Nic::close`] before and wait.
+    /// [`Nic::close`] before and wait. Does nothing in a callback.
     pub fn destroy_queue_pair(&self, queue_pair: &QueuePair) {
-        if !self.is_owner_process() {
+        if !self.is_callable() {
             return;
         }
         self.end(queue_pair, Ending::Abrupt);
@@ -282,7 +293,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         offer: Offer,
         private_data: &[u8],
     ) -> Result<(), Error> {
-        self.check_owner()?;
+        self.check_callable()?;
         let offer = within_limits(&offer, &self.shared.common.settings);
         let opening = N::Lower::prepare(&offer, private_data)?;
         queue_pair.claim().map_err(|state| Error::State { state, wanted: "idle" })?;
@@ -295,16 +306,17 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         connected.map(drop)
     }
 
-    /// Gives up a connection that is being set up.
+    /// Gives up a connection that is being set up. Does nothing in a callback.
     pub fn abandon(&self, queue_pair: &QueuePair) {
-        if self.is_owner_process() && queue_pair.state() == State::Connecting {
+        if self.is_callable() && queue_pair.state() == State::Connecting {
             self.end(queue_pair, Ending::Abrupt);
         }
     }
 
     /// Closes the connection of a queue pair gracefully: what was posted still goes out, then the peer is told.
+    /// Does nothing in a callback.
     pub fn close(&self, queue_pair: &QueuePair) {
-        if self.is_owner_process() {
+        if self.is_callable() {
             self.end(queue_pair, Ending::Graceful);
         }
     }
@@ -319,7 +331,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     /// # Errors
     /// A limit is reached, or the address can't be used.
     pub fn listen(&self, address: SocketAddr, backlog: u32, offer: Offer) -> Result<Listener, Error> {
-        self.check_owner()?;
+        self.check_callable()?;
         let limits = &self.shared.common.settings.limits;
         check_depth("listener backlog", backlog as usize, limits.connections)?;
         let waiting = Arc::new(Waiting::new(Arc::clone(&self.shared.common.event_count)));
@@ -327,9 +339,9 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         Ok(Listener { key, address, waiting })
     }
 
-    /// Stops listening. Connections that wait to be accepted are broken.
+    /// Stops listening. Connections that wait to be accepted are broken. Does nothing in a callback.
     pub fn close_listener(&self, listener: &Listener) {
-        if self.is_owner_process() {
+        if self.is_callable() {
             self.front().command().remove_listener(listener.key);
         }
     }
@@ -345,7 +357,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         private_data: &[u8],
         depths: Option<(u16, u16)>,
     ) -> Result<(), Error> {
-        self.check_owner()?;
+        self.check_callable()?;
         queue_pair.claim().map_err(|state| Error::State { state, wanted: "idle" })?;
         let place = ConnectionHandle { worker: self.front().index, key: request.0 };
         let accepted = self.front().command().accept(request, queue_pair, private_data, depths);
@@ -375,7 +387,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     /// # Errors
     /// The connection is gone, or the private data is too long: then the request still waits.
     pub fn reject(&self, request: RequestKey, private_data: &[u8]) -> Result<(), Error> {
-        self.check_owner()?;
+        self.check_callable()?;
         self.front().command().reject(request, private_data)
     }
 
@@ -392,6 +404,9 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     ) -> Result<(), PostFailure> {
         if !self.is_owner_process() {
             return Err(PostFailure { posted: 0, error: PostError::Forked });
+        }
+        if in_callback() {
+            return Err(PostFailure { posted: 0, error: PostError::InCallback });
         }
         let (posted, failure, ring) = queue_pair.submit(&self.shared.registry, requests);
         if self.settings().split == Split::Assist && posted > 0 {
@@ -530,9 +545,9 @@ where
 }
 
 impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
-    /// Breaks all connections, flushes what is under way and ends the NIC's threads.
+    /// Breaks all connections, flushes what is under way and ends the NIC's threads. Does nothing in a callback.
     pub fn shut_down(&self) {
-        if !self.is_owner_process() {
+        if !self.is_callable() {
             return;
         }
         self.shared.common.stop.store(true, Ordering::SeqCst);

@@ -49,7 +49,7 @@ impl From<EndpointError> for Errno {
             EndpointError::UnknownPeer(_) | EndpointError::Invalid(_) => FI_EINVAL,
             EndpointError::TooLong { .. } => FI_EMSGSIZE,
             EndpointError::NotClaimed(_) => FI_ENOMSG,
-            EndpointError::Closed => FI_EOPBADSTATE,
+            EndpointError::Closed | EndpointError::InCallback => FI_EOPBADSTATE,
             EndpointError::Nic(error) => of_error(error),
         })
     }
@@ -72,6 +72,7 @@ pub(crate) fn of_failure(failure: &EndpointFailure) -> c_int {
         EndpointFailure::Operation => FI_EOPNOTSUPP,
         EndpointFailure::NoMemory => FI_ENOMEM,
         EndpointFailure::Refused => FI_EREMOTEIO,
+        EndpointFailure::InCallback => FI_EOPBADSTATE,
     }
 }
 
@@ -100,7 +101,7 @@ fn of_error(error: &Error) -> c_int {
         | Error::CompletionQueueMismatch
         | Error::Settings(_)
         | Error::Start(_) => FI_EINVAL,
-        Error::State { .. } | Error::ListenerGone | Error::Forked => FI_EOPBADSTATE,
+        Error::State { .. } | Error::ListenerGone | Error::Forked | Error::InCallback => FI_EOPBADSTATE,
         Error::RequestGone => FI_ECONNABORTED,
         Error::Port(error) => of_port(error),
         Error::Memory(error) => of_memory(error),
@@ -184,6 +185,16 @@ mod tests {
         let lost = |error| of_failure(&EndpointFailure::Lost(error));
         assert_eq!(lost(ConnectionError::Closed), FI_ECONNRESET);
         assert_eq!(lost(ConnectionError::Protocol), FI_EPROTO);
+    }
+
+    #[test]
+    fn a_call_from_a_callback_comes_at_the_wrong_time() {
+        let codes = [
+            Errno::from(EndpointError::InCallback),
+            Error::InCallback.into(),
+            EndpointError::Nic(Error::InCallback).into(),
+        ];
+        assert_eq!(codes, [Errno(FI_EOPBADSTATE); 3]);
     }
 
     #[test]

@@ -291,7 +291,7 @@ impl Core {
     }
 
     pub(super) fn report_remote_write(&self, peer: PeerId, length: u64, data: Option<u64>) {
-        self.host.sink.complete(Event {
+        self.host.complete(Event {
             completed: Completed::RemoteWrite,
             context: 0,
             op_flags: 0,

@@ -12,6 +12,7 @@ use super::buffer_pool::BufferPool;
 use super::peers::Peers;
 use super::request::{Completed, Completions, EndpointFailure, Event, Level, ReceivePost, SendPost, Undelivered};
 use super::transfer::{Numbered, Transfer, Work, ensure_registered, gather_of, parts_of};
+use crate::callback;
 use crate::counters::Counters;
 
 /// Injected messages up to so many bytes are kept in the request itself.
@@ -145,7 +146,7 @@ pub(super) struct Answered {
 pub(super) struct NicHost {
     pub(super) registry: Registry,
     pub(super) domain: DomainId,
-    pub(super) sink: Arc<dyn Completions>,
+    sink: Arc<dyn Completions>,
     pub(super) peers: Peers,
     pub(super) transfers: Numbered<Transfer>,
     /// With the ids of the peers that may write there; 0: not known.
@@ -236,7 +237,12 @@ impl NicHost {
             undelivered.requests += 1;
             undelivered.reason.get_or_insert_with(|| failure.clone());
         }
-        self.sink.complete(event);
+        self.complete(event);
+    }
+
+    /// Tells the application. Whoever runs the NIC holds the engine meanwhile.
+    pub(super) fn complete(&self, event: Event) {
+        callback::run(|| self.sink.complete(event));
     }
 
     /// What a failure of the messages' protocol means to the application.
@@ -454,7 +460,7 @@ impl Host for NicHost {
         } else {
             None
         };
-        self.sink.complete(Event {
+        self.complete(Event {
             completed: Completed::Receive,
             context: receive.context,
             op_flags: receive.op_flags,

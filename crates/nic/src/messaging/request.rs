@@ -51,6 +51,9 @@ pub struct Undelivered {
 
 impl fmt::Display for Undelivered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.reason == Some(EndpointFailure::InCallback) {
+            return write!(f, "not closed: {}", EndpointFailure::InCallback);
+        }
         let requests = if self.requests == 1 { "request" } else { "requests" };
         write!(f, "closed with {} {requests} not delivered", self.requests)?;
         match &self.reason {
@@ -356,6 +359,8 @@ pub enum EndpointFailure {
     Refused,
     /// The endpoint was closed.
     Closed,
+    /// Nothing was closed: the call came from a callback ([`Completions::complete`] says what that is).
+    InCallback,
 }
 
 /// What was tried to reach a peer, and what became of each.
@@ -425,6 +430,8 @@ pub enum EndpointError {
     NotClaimed(u64),
     /// The endpoint is closed.
     Closed,
+    /// Called from a callback ([`Completions::complete`] says what that is), which must not use an endpoint.
+    InCallback,
     /// The NIC.
     Nic(crate::error::Error),
 }
@@ -500,6 +507,7 @@ impl fmt::Display for EndpointFailure {
             Self::NoMemory => f.write_str("this side's memory table is full"),
             Self::Refused => f.write_str("the peer could not take part: it has no memory for it"),
             Self::Closed => f.write_str("the endpoint was closed"),
+            Self::InCallback => crate::error::Error::InCallback.fmt(f),
         }
     }
 }
@@ -515,6 +523,7 @@ impl fmt::Display for EndpointError {
             Self::Invalid(what) => f.write_str(what),
             Self::NotClaimed(number) => write!(f, "no message was set aside under {number:#x}"),
             Self::Closed => f.write_str("the endpoint is closed"),
+            Self::InCallback => crate::error::Error::InCallback.fmt(f),
             Self::Nic(error) => error.fmt(f),
         }
     }
@@ -528,8 +537,21 @@ impl From<crate::error::Error> for EndpointError {
     }
 }
 
-/// Where an endpoint's completions go. Called by whoever runs the NIC, which it must not call, and not for long.
+/// Where an endpoint's completions go.
 pub trait Completions: Send + Sync {
     /// Something has completed.
+    ///
+    /// Called by whoever runs the NIC, under the lock of the engine: nothing else of that engine moves until it returns,
+    /// so it should only note what has happened, and wake who does the rest. It can't use an endpoint or a NIC, neither
+    /// this one nor another one, from this thread:
+    /// - posting, opening, closing, connecting and listening fail: [`EndpointError::InCallback`],
+    ///   [`Error::InCallback`](crate::Error::InCallback), [`PostError::InCallback`](crate::PostError::InCallback);
+    /// - calls that wait do not: they take what is there and return;
+    /// - calls that report no error do nothing, and answer no, none or zero.
+    ///
+    /// Receives may be posted to queue pairs and shared receive queues. What is dropped here and needs the NIC for its
+    /// end (an endpoint, a queue pair, a listener, the last handle of a NIC) ends on another thread, soon after.
+    ///
+    /// The same holds for what [`Nic::wait_until`](crate::Nic::wait_until) asks.
     fn complete(&self, event: Event);
 }

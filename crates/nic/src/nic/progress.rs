@@ -6,6 +6,7 @@ use core::time::Duration;
 use weft_base::{Clock, Time};
 
 use super::Nic;
+use crate::callback::{self, in_callback};
 use crate::ids::Runner;
 use crate::lower::Carrier;
 use crate::progress::spin::{Next, SpinPolicy};
@@ -26,6 +27,9 @@ const YIELD_EVERY_POLLS: u32 = 256;
 impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     /// A calling thread polls in vain: it does what is its to do. Returns whether anything was.
     pub fn lend(&self) -> bool {
+        if !self.is_callable() {
+            return false;
+        }
         self.want();
         match self.settings().split {
             Split::Assist => self.finish_one(),
@@ -43,15 +47,15 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
 
     /// Goes on where a post had left some of the caller's stage.
     fn finish_one(&self) -> bool {
-        let queue_pair = if self.is_owner_process() { self.shared.unfinished.lock().pop() } else { None };
-        let Some(queue_pair) = queue_pair else { return false };
+        let Some(queue_pair) = self.shared.unfinished.lock().pop() else { return false };
         self.assist(&queue_pair);
         true
     }
 
-    /// Lends the calling thread to the event loop for one turn, if nobody else runs it. Returns whether anything was done.
+    /// Lends the calling thread to the event loop for one turn, if nobody else runs it. Returns whether anything
+    /// was done: nothing is in a callback.
     pub fn progress(&self) -> bool {
-        if !self.is_owner_process() {
+        if !self.is_callable() {
             return false;
         }
         let worker = &self.shared.workers[self.home()];
@@ -66,9 +70,9 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
 
     /// A thread is about to sleep on descriptors: something else must run the event loop. With [`Progress::Hybrid`] the NIC's thread
     /// takes over at once. Without such a thread the operating system watches all connections, and the network's own descriptor becomes
-    /// readable when one of them has something to do.
+    /// readable when one of them has something to do. Does nothing in a callback: whoever runs the event loop is in it.
     pub fn watch(&self) {
-        if !self.is_owner_process() {
+        if !self.is_callable() {
             return;
         }
         for worker in &self.shared.workers {
@@ -88,29 +92,41 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     }
 
     /// Has threads that wait in [`Nic::wait_until`] ask again whether they are done: something has changed that the event loop knows nothing of.
+    /// In a callback only those that sleep are told: the one that runs the callback asks again after it.
     pub fn nudge(&self) {
         if !self.is_owner_process() {
             return;
         }
-        for worker in &self.shared.workers {
-            drop(worker.command());
+        if !in_callback() {
+            self.shared.workers.iter().for_each(|worker| drop(worker.command()));
         }
         self.shared.common.event_count.turn();
     }
 
-    /// When something has to happen by itself next: for a simulation, which lets time jump to it.
+    /// When something has to happen by itself next: for a simulation, which lets time jump to it. `None` in a callback.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
+        if !self.is_callable() {
+            return None;
+        }
         self.shared.workers.iter().filter_map(|worker| worker.command().next_deadline()).min()
     }
 
     /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the event loop meanwhile if nobody else does. Returns
     /// whether `done`.
+    ///
+    /// `done` runs in a callback: it can't use a NIC or an endpoint ([`crate::Completions::complete`] says more). In a
+    /// callback this asks `done` once and does not wait.
     pub fn wait_until(&self, timeout: Option<Duration>, mut done: impl FnMut() -> bool) -> bool {
         // In a child by fork `done` might wait for a lock that nobody holds.
         if !self.is_owner_process() {
             return false;
         }
+        if in_callback() {
+            return done();
+        }
+        // Often it is asked under the lock of an engine, so it always is a callback: what it may do depends on nothing.
+        let mut done = || callback::run(&mut done);
         if done() {
             return true;
         }
@@ -136,12 +152,12 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         }
     }
 
-    /// As [`Nic::wait_until`], for a `done` that uses the engine itself: it is asked now and then.
+    /// As [`Nic::wait_until`], for a `done` that uses the engine itself: it is asked now and then. Not in a callback.
     pub(crate) fn wait_until_slowly(&self, timeout: Option<Duration>, mut done: impl FnMut() -> bool) -> bool {
         let clock = &self.shared.common.clock;
         let end = timeout.map(|timeout| clock.now() + timeout);
         while !done() {
-            if end.is_some_and(|end| clock.now() >= end) || !self.is_owner_process() {
+            if end.is_some_and(|end| clock.now() >= end) || !self.is_callable() {
                 return false;
             }
             self.wait_until(Some(SLOWLY), || false);

@@ -107,7 +107,8 @@ impl From<&EndpointFailure> for Failure {
             EndpointFailure::Operation => Kind::Operation,
             EndpointFailure::NoMemory => Kind::NoMemory,
             EndpointFailure::Refused => Kind::Refused,
-            EndpointFailure::Closed => Kind::Closed,
+            // No request fails with the latter: only a close does.
+            EndpointFailure::Closed | EndpointFailure::InCallback => Kind::Closed,
         };
         let overflow = match failure {
             EndpointFailure::Truncated { length, room } => length.saturating_sub(*room),

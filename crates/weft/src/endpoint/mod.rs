@@ -59,10 +59,11 @@ use crate::verbs::{Error, MemoryError, Opened, ProtectionDomain};
 
 /// An endpoint. Many peers reach it under one address; connections open when they are needed.
 ///
-/// Dropping it closes it, as [`Endpoint::close`] does.
+/// Dropping it closes it, as [`Endpoint::close`] does; in a callback ([`Completions::complete`]) on another thread, soon
+/// after.
 pub struct Endpoint {
     // Before the domain, which it uses.
-    endpoint: MessageEndpoint<weft_driver::TcpNetwork, weft_driver::MonotonicClock>,
+    endpoint: Arc<MessageEndpoint<weft_driver::TcpNetwork, weft_driver::MonotonicClock>>,
     domain: ProtectionDomain,
 }
 
@@ -70,7 +71,7 @@ impl Endpoint {
     /// Opens an endpoint whose peers reach memory of `domain`, and whose completions go to `completions`.
     ///
     /// # Errors
-    /// The address can't be used, or a limit is reached.
+    /// The address can't be used, or a limit is reached; [`Error::InCallback`].
     pub fn open(
         domain: &ProtectionDomain,
         attributes: &EndpointAttributes,
@@ -79,7 +80,7 @@ impl Endpoint {
         let random = || getrandom::u64().map_err(|_| MemoryError::NoRandomness);
         let seeds = (random()?, random()?);
         let endpoint = MessageEndpoint::open(&domain.opened().nic, domain.id(), attributes, seeds, completions)?;
-        Ok(Self { endpoint, domain: domain.clone() })
+        Ok(Self { endpoint: Arc::new(endpoint), domain: domain.clone() })
     }
 
     /// Its address, for peers.
@@ -104,14 +105,14 @@ impl Endpoint {
         addresses.into_iter().map(|address| self.peer(address)).collect()
     }
 
-    /// The address of a peer.
+    /// The address of a peer. `None` in a callback.
     #[must_use]
     pub fn peer_address(&self, peer: PeerId) -> Option<Address> {
         self.endpoint.peer_address(peer)
     }
 
     /// Whether a peer runs on this host: the same boot of the same machine, in the same network namespace. `None` while
-    /// the peer has not said where it runs, or nobody can tell.
+    /// the peer has not said where it runs, or nobody can tell; and in a callback.
     #[must_use]
     pub fn is_on_this_host(&self, peer: PeerId) -> Option<bool> {
         self.endpoint.is_on_this_host(peer)
@@ -195,7 +196,7 @@ impl Endpoint {
     }
 
     /// Cancels the oldest receive with this context that no message has matched, or else the oldest send of which nothing was sent. It completes as
-    /// canceled. Returns whether there was one.
+    /// canceled. Returns whether there was one; in a callback it cancels nothing.
     pub fn cancel(&self, context: u64) -> bool {
         self.endpoint.cancel(context)
     }
@@ -206,7 +207,7 @@ impl Endpoint {
     }
 
     /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the NIC meanwhile if nobody else does. Returns whether `done`, which is asked
-    /// whenever the NIC has done something, and must not use the endpoint.
+    /// whenever the NIC has done something, and can't use an endpoint or a NIC: it is a callback ([`Completions::complete`]).
     pub fn wait_until(&self, timeout: Option<Duration>, done: impl FnMut() -> bool) -> bool {
         self.opened().nic.wait_until(timeout, done)
     }
@@ -217,7 +218,7 @@ impl Endpoint {
     }
 
     /// Whether it has no connection, and needs none now: connections open when they are needed, and close when they are idle for as long as
-    /// [`MessageSettings::idle_timeout`] says.
+    /// [`MessageSettings::idle_timeout`] says. No in a callback.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.endpoint.is_idle()
@@ -227,7 +228,7 @@ impl Endpoint {
     /// they answer ([`EndpointSettings::linger`]); what is under way then fails.
     ///
     /// # Errors
-    /// Not everything was delivered.
+    /// Not everything was delivered. In a callback it stays open, and the reason is [`EndpointFailure::InCallback`].
     pub fn close(&self) -> Result<(), Undelivered> {
         self.endpoint.close()
     }
@@ -239,8 +240,12 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        // Who wants to know calls `close`.
-        let _ = self.close();
+        let (endpoint, domain) = (Arc::clone(&self.endpoint), self.domain.clone());
+        self.domain.opened().end(move |_| {
+            // Who wants to know calls `close`.
+            let _ = endpoint.close();
+            drop(domain);
+        });
     }
 }
 

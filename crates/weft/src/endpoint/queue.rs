@@ -56,7 +56,8 @@ impl EventQueue {
         self.take()
     }
 
-    /// Waits for the next completion, at most for `timeout` (`None`: for ever).
+    /// Waits for the next completion, at most for `timeout` (`None`: for ever). In a callback
+    /// ([`Completions::complete`]) it does not wait.
     #[must_use]
     pub fn wait(&self, timeout: Option<Duration>) -> Option<Event> {
         let mut taken = self.take();

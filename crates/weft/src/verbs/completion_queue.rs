@@ -76,7 +76,7 @@ impl CompletionQueue {
         self.queue.take_into(out, most)
     }
 
-    /// Waits for the next completion, at most for `timeout` (`None`: for ever).
+    /// Waits for the next completion, at most for `timeout` (`None`: for ever). Does not wait in a callback.
     pub fn wait(&self, timeout: Option<Duration>) -> Option<WorkCompletion> {
         let mut taken = self.take();
         if taken.is_none() {

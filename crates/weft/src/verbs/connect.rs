@@ -71,7 +71,7 @@ impl Listener {
     /// # Errors
     /// None came in time.
     pub fn accept(&self, timeout: Option<Duration>) -> Result<IncomingConnection, Error> {
-        self.opened.here()?;
+        self.opened.may_wait()?;
         let mut next = Ok(None);
         self.opened.nic.wait_until(timeout, || {
             next = self.listener.next_request();
@@ -91,7 +91,8 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.opened.nic.close_listener(&self.listener);
+        let listener = self.listener.clone();
+        self.opened.end(move |nic| nic.close_listener(&listener));
     }
 }
 
@@ -157,8 +158,9 @@ impl IncomingConnection {
 impl Drop for IncomingConnection {
     fn drop(&mut self) {
         if !self.decided {
+            let key = self.key;
             // When the peer is gone already, there is nobody to tell.
-            let _ = self.opened.nic.reject(self.key, &[]);
+            self.opened.end(move |nic| drop(nic.reject(key, &[])));
         }
     }
 }

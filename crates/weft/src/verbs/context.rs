@@ -11,7 +11,7 @@ use weft_driver::{MonotonicClock, TcpNetwork};
 use weft_memory::{Access, MemoryError, Registry, unguessable_seed};
 #[cfg(doc)]
 use weft_nic::Progress;
-use weft_nic::{Counters, Error, Nic, NicParts, QueuePairAttributes, Settings};
+use weft_nic::{Counters, Error, Nic, NicParts, QueuePairAttributes, Settings, in_callback};
 
 use super::completion_queue::CompletionQueue;
 use super::connect::{ListenOptions, Listener};
@@ -32,12 +32,37 @@ impl Opened {
     pub(crate) fn here(&self) -> Result<(), Error> {
         if self.nic.is_owner_process() { Ok(()) } else { Err(Error::Forked) }
     }
+
+    /// Whether this thread may wait for it.
+    pub(super) fn may_wait(&self) -> Result<(), Error> {
+        self.here()?;
+        if in_callback() { Err(Error::InCallback) } else { Ok(()) }
+    }
+
+    /// Ends something of the NIC that is being dropped: in a callback on another thread, for this one can't use the NIC.
+    pub(crate) fn end(self: &Arc<Self>, end: impl FnOnce(&SystemNic) + Send + 'static) {
+        if !in_callback() || !self.nic.is_owner_process() {
+            return end(&self.nic);
+        }
+        let opened = Arc::clone(self);
+        later(move || end(&opened.nic));
+    }
+}
+
+/// Does something on a thread of its own. Where there is no thread to be had it is not done: the process ends it.
+fn later(act: impl FnOnce() + Send + 'static) {
+    let _ = std::thread::Builder::new().name("weft-end".into()).spawn(act);
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
         if self.nic.is_owner_process() {
-            self.nic.shut_down();
+            if in_callback() {
+                let nic = self.nic.clone();
+                later(move || nic.shut_down());
+            } else {
+                self.nic.shut_down();
+            }
         } else {
             // A child by fork: connections and descriptors are its parent's, and so are the threads that may have held locks then. What
             // is never dropped touches nothing.
@@ -131,7 +156,8 @@ impl Context {
     }
 
     /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the NIC meanwhile if nobody else does. Returns whether `done`, which is
-    /// asked whenever the NIC has done something, and after [`Context::nudge`].
+    /// asked whenever the NIC has done something, and after [`Context::nudge`]. It can't use a NIC or an endpoint: it is a
+    /// callback ([`Completions::complete`](crate::endpoint::Completions::complete) says more).
     pub fn wait_until(&self, timeout: Option<Duration>, done: impl FnMut() -> bool) -> bool {
         self.nic().wait_until(timeout, done)
     }
@@ -146,7 +172,7 @@ impl Context {
         self.nic().watch();
     }
 
-    /// What the NIC has done so far.
+    /// What the NIC has done so far; zeros in a callback.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.nic().counters()

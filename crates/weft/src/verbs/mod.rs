@@ -27,6 +27,10 @@
 //! when the caller has been away for 200 us, or longer on a crowded machine (see [`Settings::away`]); with [`Progress::Caller`] nobody does then; with [`Progress::Thread`] that thread does all the work.
 //! [`Split`] says which stages of the path run on which side, for those who study that; [`Settings::engines`] spreads connections over cores.
 //!
+//! # Callbacks
+//! Code that the NIC calls ([`Completions::complete`](crate::endpoint::Completions::complete), what
+//! [`Context::wait_until`] asks) can't use a NIC: calls fail with [`Error::InCallback`] there, or do nothing, and waits end at once.
+//!
 //! # fork
 //! A child made by `fork` owns nothing of its parent's NICs: calls fail with [`Error::Forked`], polling finds nothing, and its end sends
 //! nothing. It may open a NIC of its own.

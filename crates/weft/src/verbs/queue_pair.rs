@@ -108,7 +108,7 @@ impl QueuePair {
     /// # Errors
     /// It came to nothing, or not within `timeout` (`None`: the time that the NIC's settings give a start-up); then it is given up.
     pub fn wait_connected(&self, timeout: Option<Duration>) -> Result<Arc<ConnectionInfo>, Error> {
-        self.domain.here()?;
+        self.domain.opened().may_wait()?;
         let nic = self.domain.nic();
         let done = nic.wait_until(timeout, || self.state() != State::Connecting);
         if !done {
@@ -154,7 +154,7 @@ impl QueuePair {
     /// # Errors
     /// The connection ended by an error instead, or not in time.
     pub fn disconnect(&self, timeout: Option<Duration>) -> Result<(), Error> {
-        self.domain.here()?;
+        self.domain.opened().may_wait()?;
         self.start_disconnect();
         if !self.domain.nic().wait_until(timeout, || self.state().has_ended() || self.state() == State::Idle) {
             return Err(Error::TimedOut(timeout.unwrap_or_default()));
@@ -162,7 +162,7 @@ impl QueuePair {
         self.error().map_or(Ok(()), |error| Err(Error::Connection(error)))
     }
 
-    /// Begins to close the connection.
+    /// Begins to close the connection. Does nothing in a callback.
     pub fn start_disconnect(&self) {
         self.domain.nic().close(&self.queue_pair);
     }
@@ -170,7 +170,11 @@ impl QueuePair {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        self.domain.nic().destroy_queue_pair(&self.queue_pair);
+        let (queue_pair, domain) = (Arc::clone(&self.queue_pair), self.domain.clone());
+        self.domain.opened().end(move |nic| {
+            nic.destroy_queue_pair(&queue_pair);
+            drop(domain);
+        });
     }
 }
 
