@@ -55,6 +55,7 @@ impl Arrival {
 /// What is to be done with a segment.
 #[derive(Debug)]
 #[must_use = "a segment without a placement may not be placed"]
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once, and a box would be allocated per segment")]
 pub enum Verdict {
     /// It is good, or a part of it is that was missing: bring the payload to its place.
     Place(Placement),

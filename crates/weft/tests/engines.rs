@@ -48,7 +48,7 @@ fn endpoints_of_different_engines_talk_to_each_other() {
 #[test]
 fn an_engine_that_is_not_there_is_an_error_that_says_so() {
     let (context, domain) = two_engines();
-    let error = open(&context, &domain, 2).err().expect("there are two");
+    let Err(error) = open(&context, &domain, 2) else { panic!("there are two") };
     assert_eq!(error, Error::NoEngine { asked: 2, engines: 2 });
     assert!(error.to_string().contains("no engine 2"), "{error}");
 }

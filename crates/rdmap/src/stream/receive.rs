@@ -218,10 +218,11 @@ impl Stream {
     /// and when the memory refuses.
     ///
     /// # Errors
-    /// It is not: drop the placement. Unless this says [`Verdict::Later`], the stream has ended.
-    pub fn recheck(&mut self, placement: &Placement) -> Result<(), Verdict> {
+    /// It is not: drop the placement. The stream has ended with this violation; without one it goes on, and the segment is to
+    /// be brought again.
+    pub fn recheck(&mut self, placement: &Placement) -> Result<(), Option<Violation>> {
         if !self.state.receives() || !self.placing.is_under_way(placement.serial) {
-            return Err(Verdict::Fatal(Violation::NotReceiving(self.state)));
+            return Err(Some(Violation::NotReceiving(self.state)));
         }
         let context = placement.received.context;
         let Some(Header { target: Target::Tagged { stag, offset }, .. }) = context.header else { return Ok(()) };
@@ -237,11 +238,11 @@ impl Stream {
         };
         if self.order.turn(placement.arrival) != Turn::Now {
             self.placing.end(placement.serial);
-            return Err(Verdict::Later(Later::Early));
+            return Err(None);
         }
         let violation = Violation::WriteTarget { stag, offset, length, fault };
         self.raise(violation, &context, None);
-        Err(Verdict::Fatal(violation))
+        Err(Some(violation))
     }
 
     fn locate(

@@ -199,7 +199,7 @@ impl Receiver {
         if copy(&held.ulpdu, &placement, io).is_err() {
             return match above.stream().recheck(&placement) {
                 Ok(()) => Err(ReceiveError::Memory),
-                Err(Verdict::Later(_)) => Ok(Fate::Later),
+                Err(None) => Ok(Fate::Later),
                 Err(_) => Err(ReceiveError::Judged),
             };
         }
