@@ -4,9 +4,9 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::thread::available_parallelism;
 
-/// So many threads that want to run for each processor are no pressure on the processors: a program and its NIC's thread;
+/// Runnable threads above 2 per CPU + 2 mean the machine is oversubscribed. Per CPU: a program and its NIC's thread.
 const EACH: usize = 2;
-/// nor are so many more of all together: what the system itself does at that moment.
+/// For all CPUs together: what the system itself does at that moment.
 const MORE: usize = 2;
 
 /// The kernel's count of threads that run or want to.
@@ -15,7 +15,7 @@ pub(crate) struct CpuPressure {
     load: Option<File>,
     /// Of the whole machine, as the count is.
     processors: usize,
-    /// So many threads are none.
+    /// The most runnable threads without pressure.
     most: usize,
 }
 

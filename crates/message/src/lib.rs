@@ -1,4 +1,6 @@
-//! Messages between many peers, without I/O: tag matching, protocols by size, credits (papers.md section 1: MPI-BIP, MPI-BIPng).
+//! Messages between many peers, without I/O: tag matching, protocols by size, credits. The protocols are those of
+//! MPI-BIP (Prylli, Tourancheau, Westrelin: The Design for a High-Performance MPI Implementation on the Myrinet Network,
+//! EuroPVM/MPI 1999), matched on the NIC as in MPI-BIPng (Prylli, Geoffray, Tourancheau, Westrelin).
 //!
 //! [`Machine`] is one endpoint's state. It never touches a connection or an application's memory: what it wants done it asks of its [`Host`],
 //! the NIC. Whoever drives it calls

@@ -48,9 +48,23 @@ impl Settings {
     /// What a message that nobody waits for takes at most, beside what `unexpected_bytes` counts: what is noted of it, in tables that double when they are full, and up to 256 bytes.
     pub const MESSAGE_BYTES: u64 = 1536;
 
-    /// The most bytes that a machine keeps because of what its peers send, when so many of them are connected at a time. What the application has posted, and peers as such, are not counted.
-    /// That is the places of messages, their bytes within the budget and beyond it, what lost connections have left behind, memory that is kept to be used again; and for each connection
-    /// what its packets brought that are held, and what waits to be sent to it. A NIC keeps more beside it: packets that come and go, and buffers.
+    /// The most bytes that a machine keeps because of what its peers send, with `connections` of them at a time:
+    /// ```text
+    ///   unexpected_messages x MESSAGE_BYTES    messages that nobody waits for
+    /// + 2 x unexpected_bytes                   their bytes: the budget, and as much beyond it
+    /// + 16 x held                              left behind by lost connections
+    /// + 2 MiB                                  memory kept to be used again
+    /// + connections x (
+    ///     held                                 packets whose credits are kept back
+    ///   + 2 x answers                          answers to calls that the peer does not take
+    ///   + records x 512                        other records that it does not take
+    ///   )
+    /// held    = data_credits x (2 x packet_bytes + 256 x MESSAGE_BYTES)
+    /// answers = 64 KiB + 32 x short_bytes
+    /// records = 512 + 256 x data_credits
+    /// ```
+    /// Not counted: what the application has posted, peers as such, and what a NIC keeps beside it (packets that come
+    /// and go, buffers).
     #[must_use]
     pub fn most_kept(&self, connections: u64) -> u64 {
         let places = u64::from(self.unexpected_messages) * Self::MESSAGE_BYTES;

@@ -34,8 +34,8 @@ const FEW_HOT: usize = 2;
 const SHOW_EVERY_VISITS: u32 = 64;
 /// The clock is looked at once in so many turns while nobody sleeps and no lower layer measures time.
 const CLOCK_EVERY_TURNS: u32 = 16;
-/// The operating system is asked about what it watches once in so many turns while connections are looked at: about listeners, that is, and about other connections when
-/// none of those that are looked at lets the turn pass in vain.
+/// While hot connections make progress, the operating system is polled (epoll: listeners and cold connections) only
+/// every 32nd turn.
 const ASK_EVERY_TURNS: u32 = 32;
 
 /// How often a port is asked whether its peer's host still answers ([`weft_base::Port::check_peer`]).

@@ -48,7 +48,7 @@ pub struct NicParts<N, C> {
     pub registry: Registry,
     /// Should be unguessable: from it come the STags under which peers answer reads.
     pub seed: u64,
-    /// A number that another process than the one that made the NIC has another one of, though it was made by `fork`.
+    /// Identifies the process; differs in a forked child.
     pub process: fn() -> u64,
     /// The host that this runs on, if that is known: message endpoints tell their peers.
     pub host: Option<HostId>,

@@ -16,8 +16,8 @@ pub enum Progress {
     #[default]
     Hybrid,
     /// As `Caller`; and when something has waited for longer than [`Settings::away`] while the caller was away, the NIC's thread calls for it
-    /// ([`crate::Nic::set_summons`]), and does no more: the selective interrupt that MPI-BIPng weighed against matching on the NIC
-    /// (papers.md, section 1). For measurements.
+    /// ([`crate::Nic::set_summons`]), and does no more: the selective interrupt that MPI-BIPng (Prylli, Geoffray,
+    /// Tourancheau, Westrelin) weighed against matching on the NIC. For measurements.
     Summon,
 }
 

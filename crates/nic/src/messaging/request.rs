@@ -541,9 +541,9 @@ impl From<crate::error::Error> for EndpointError {
 pub trait Completions: Send + Sync {
     /// Something has completed.
     ///
-    /// Called by whoever runs the NIC, under the lock of the engine: nothing else of that engine moves until it returns,
-    /// so it should only note what has happened, and wake who does the rest. It can't use an endpoint or a NIC, neither
-    /// this one nor another one, from this thread:
+    /// Called by whoever runs the NIC, under the lock of the engine: nothing else of that engine moves until it
+    /// returns, so it should only note what has happened, and wake who does the rest. It can't use an endpoint or a NIC,
+    /// neither this one nor another one, from this thread:
     /// - posting, opening, closing, connecting and listening fail: [`EndpointError::InCallback`],
     ///   [`Error::InCallback`](crate::Error::InCallback), [`PostError::InCallback`](crate::PostError::InCallback);
     /// - calls that wait do not: they take what is there and return;

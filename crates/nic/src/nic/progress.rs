@@ -21,11 +21,12 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 const SLOWLY: Duration = Duration::from_micros(200);
 /// Turns at most before a thread sleeps on descriptors.
 const TURNS_BEFORE_SLEEP: u32 = 16;
-/// A thread that polls in vain lends its core to others once in so many times: it may be the very core that its peer waits for.
+/// A thread yields its core after this many empty polls: its peer may wait for that very core.
 const YIELD_EVERY_POLLS: u32 = 256;
 
 impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
-    /// A calling thread polls in vain: it does what is its to do. Returns whether anything was.
+    /// Called when a poll was empty: runs one turn, or the caller's stage with [`Split::Assist`]. Returns whether
+    /// anything was done.
     pub fn lend(&self) -> bool {
         if !self.is_callable() {
             return false;

@@ -12,9 +12,10 @@
 //! A look costs a timer and a wake-up, on the core that the caller was polling on: 40 us and more in a virtual machine, where setting a timer leaves it. So while
 //! callers come without a pause, the looks become rarer: down to [`Handover::set_patrol`], and further the longer they have come so. The promise then is that long.
 //!
-//! Where threads stand in line for the processors ([`Watch::is_crowded`]), a caller is away whenever others have their turn. A thread that took over then would
-//! take a turn of its own for what the caller does by itself in its next one, and be in its way. So callers may be away for [`AWAY_IN_A_CROWD`] there, and are not
-//! looked after more often: looks alone, every 5 ms, made 16 ranks on two processors several times slower (`docs/architecture.md`).
+//! Where runnable threads outnumber the processors ([`Watch::is_crowded`]), a caller that is away is only descheduled;
+//! taking over spends a time slice on work that it does itself when it runs again. So callers may be away for
+//! [`AWAY_IN_A_CROWD`] there, and are not looked after more often: looks alone, every 5 ms, made 16 ranks on two
+//! processors several times slower (`docs/architecture.md`).
 //!
 //! Before the thread takes the engine it goes where its callers were, if the machine is full ([`Watch::follow`]), and looks again whether they are there then.
 //!

@@ -6,7 +6,7 @@ use weft_lock::{Mutex, Rank};
 
 use super::op_flags::OpFlags;
 
-/// Has what an endpoint begins counted in the order in which it was begun, to whichever peers.
+/// Counts one-sided completions in posting order, across peers.
 ///
 /// libfabric promises no order. But Intel MPI waits in `MPI_Win_flush` until as many are done as had been begun when the wait began, and goes on reading
 /// active messages meanwhile, whose reads count as well. Counted as they end, a read that was begun later stands in for one that is waited for, and the

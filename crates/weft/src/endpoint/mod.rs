@@ -59,8 +59,8 @@ use crate::verbs::{Error, MemoryError, Opened, ProtectionDomain};
 
 /// An endpoint. Many peers reach it under one address; connections open when they are needed.
 ///
-/// Dropping it closes it, as [`Endpoint::close`] does; in a callback ([`Completions::complete`]) on another thread, soon
-/// after.
+/// Dropping it closes it, as [`Endpoint::close`] does; in a callback ([`Completions::complete`]) on another
+/// thread, soon after.
 pub struct Endpoint {
     // Before the domain, which it uses.
     endpoint: Arc<MessageEndpoint<weft_driver::TcpNetwork, weft_driver::MonotonicClock>>,
@@ -207,7 +207,8 @@ impl Endpoint {
     }
 
     /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the NIC meanwhile if nobody else does. Returns whether `done`, which is asked
-    /// whenever the NIC has done something, and can't use an endpoint or a NIC: it is a callback ([`Completions::complete`]).
+    /// whenever the NIC has done something, and can't use an endpoint or a NIC: it is a callback
+    /// ([`Completions::complete`]).
     pub fn wait_until(&self, timeout: Option<Duration>, done: impl FnMut() -> bool) -> bool {
         self.opened().nic.wait_until(timeout, done)
     }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use weft_base::{DomainId, PortError, Waker};
 use weft_driver::{MonotonicClock, TcpNetwork};
 use weft_memory::{Access, MemoryError, Registry, unguessable_seed};
-#[cfg(doc)]
-use weft_nic::Progress;
 use weft_nic::{Counters, Error, Nic, NicParts, QueuePairAttributes, Settings, in_callback};
+#[cfg(doc)]
+use weft_nic::{Progress, Split};
 
 use super::completion_queue::CompletionQueue;
 use super::connect::{ListenOptions, Listener};
@@ -39,7 +39,7 @@ impl Opened {
         if in_callback() { Err(Error::InCallback) } else { Ok(()) }
     }
 
-    /// Ends something of the NIC that is being dropped: in a callback on another thread, for this one can't use the NIC.
+    /// Ends something of the NIC that is being dropped: in a callback on another thread, as this one can't use the NIC.
     pub(crate) fn end(self: &Arc<Self>, end: impl FnOnce(&SystemNic) + Send + 'static) {
         if !in_callback() || !self.nic.is_owner_process() {
             return end(&self.nic);
@@ -149,7 +149,8 @@ impl Context {
         self.nic().progress()
     }
 
-    /// A thread has polled in vain: it does what is its to do in the NIC. Returns whether anything was. Cheaper than [`Context::progress`] where
+    /// Called when a poll was empty: runs one turn of the NIC, or the caller's stage with [`Split::Assist`]. Returns
+    /// whether anything was done. Cheaper than [`Context::progress`] where
     /// threads of the NIC do everything.
     pub fn lend(&self) -> bool {
         self.nic().lend()

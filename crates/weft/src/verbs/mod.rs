@@ -29,7 +29,8 @@
 //!
 //! # Callbacks
 //! Code that the NIC calls ([`Completions::complete`](crate::endpoint::Completions::complete), what
-//! [`Context::wait_until`] asks) can't use a NIC: calls fail with [`Error::InCallback`] there, or do nothing, and waits end at once.
+//! [`Context::wait_until`] asks) can't use a NIC: calls fail with [`Error::InCallback`] there, or do nothing, and waits
+//! end at once.
 //!
 //! # fork
 //! A child made by `fork` owns nothing of its parent's NICs: calls fail with [`Error::Forked`], polling finds nothing, and its end sends

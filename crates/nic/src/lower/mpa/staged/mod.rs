@@ -1,6 +1,7 @@
 //! The stages of a NIC that does part of the work of its host: small tasks joined by bounded rings of blocks.
 //!
-//! What runs where is [`crate::Split`], after Balaji et al. (SC 2007; papers.md, section 0). On the way out:
+//! What runs where is [`crate::Split`], after Balaji, Feng, Bhagvat, Panda, Thakur and Gropp (out-of-order iWARP, SC
+//! 2007). On the way out:
 //!
 //! | split | on the caller | on the NIC's thread |
 //! |---|---|---|
@@ -8,8 +9,9 @@
 //! | offload, decoupled | post | [`fetch::fetch`] -> [`fetch::Processing`] -> [`checksum`] -> [`sending`] |
 //! | assist | post, [`fetch::insert_markers`] | [`checksum`] -> [`sending`] |
 //!
-//! Each task looks at what the one before has done so far, does one block of it, and returns: the heart of BIPng (papers.md, section 1). So
-//! a large message is cut through, and nothing ever blocks. [`Pipeline::run`] picks whose turn it is by looking at the rings. On the way in,
+//! Each task looks at what the one before has done so far, does one block of it, and returns: the event loop of BIPng
+//! (Prylli, Geoffray, Tourancheau, Westrelin). So a large message is cut through, and nothing ever blocks.
+//! [`Pipeline::run`] picks whose turn it is by looking at the rings. On the way in,
 //! [`incoming`] does the same with what the socket has brought.
 //!
 //! Without a split none of this is used: there a frame is made in as few passes as there can be ([`super::send`]).
