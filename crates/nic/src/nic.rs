@@ -208,7 +208,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         if !self.is_owner_process() {
             return;
         }
-        *self.shared.common.summons.lock() = Some(summons);
+        self.shared.common.summons.set(summons);
     }
 
     /// Makes a completion queue with room for `capacity` completions.

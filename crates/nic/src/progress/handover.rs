@@ -124,7 +124,7 @@ pub(crate) enum Event {
 /// The state of the hand-over of one engine.
 pub(crate) struct Handover<F = AtomicBool> {
     /// A caller has been here since the thread took the engine last.
-    present: F,
+    pub(super) present: F,
     /// Who lets go of the engine next must see to it that the thread's sleep ends.
     recall: F,
     /// How long callers may be away, in nanoseconds.
@@ -228,46 +228,8 @@ impl<F: Flag> Handover<F> {
         }
     }
 
-    /// The life of a thread that only calls for the callers: with `call`, when something has waited for longer than they may be away.
-    pub(crate) fn call<S: Seat>(&self, seat: &S, watch: &dyn Watch, call: impl Fn()) {
-        // Nothing waits before the first caller comes, who leaves a timer behind.
-        let mut longest = None;
-        while !seat.stopped() {
-            watch.sleep(longest);
-            longest = self.patrol(seat.quiet_for(), watch);
-            if longest.is_some() {
-                watch.set_packets(false);
-                continue;
-            }
-            let Some(mut hold) = self.try_take(seat) else {
-                watch.set_packets(false);
-                continue;
-            };
-            hold.note(Event::Woken);
-            if self.present.swap(false)
-                && let Some(guarded) = self.guard(&mut hold, watch)
-            {
-                longest = guarded;
-                continue;
-            }
-            drop(hold);
-            // Something is there.
-            watch.set_packets(false);
-            watch.sleep(Some(self.away()));
-            match self.try_take(seat) {
-                Some(mut hold) if !self.present.get() => {
-                    hold.note(Event::Called);
-                    drop(hold);
-                    call();
-                }
-                // A caller is here. This sleep may have used up the timer that it leaves behind, so another one follows.
-                _ => longest = Some(self.away()),
-            }
-        }
-    }
-
     /// When to look again, while callers are here. `None` when they have been away for too long.
-    fn patrol(&self, quiet: Duration, watch: &dyn Watch) -> Option<Duration> {
+    pub(super) fn patrol(&self, quiet: Duration, watch: &dyn Watch) -> Option<Duration> {
         let away = self.away();
         let present = self.present.get();
         if present && quiet < AWAY_IN_A_CROWD && watch.is_crowded() {
@@ -339,7 +301,7 @@ impl<F: Flag> Handover<F> {
         }
     }
 
-    fn try_take<'a, S: Seat>(&self, seat: &'a S) -> Option<S::Hold<'a>> {
+    pub(super) fn try_take<'a, S: Seat>(&self, seat: &'a S) -> Option<S::Hold<'a>> {
         seat.try_take().or_else(|| {
             self.recall.set(true);
             F::fence();
@@ -349,7 +311,7 @@ impl<F: Flag> Handover<F> {
     }
 
     /// There is nothing to do: packets shall end the sleep that follows. `None` when there is something all the same.
-    fn guard<H: Hold>(&self, hold: &mut H, watch: &dyn Watch) -> Option<Option<Duration>> {
+    pub(super) fn guard<H: Hold>(&self, hold: &mut H, watch: &dyn Watch) -> Option<Option<Duration>> {
         hold.arm();
         watch.set_packets(true);
         let longest = hold.may_sleep();

@@ -2,5 +2,6 @@
 //! it sleeps.
 
 pub(crate) mod handover;
+mod selective_interrupt;
 pub(crate) mod spin;
 pub(crate) mod worker;

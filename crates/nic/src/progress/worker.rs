@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use slotmap::DefaultKey;
-use weft_base::{Clock, Time, Waker, Watch};
+use weft_base::{Clock, Time, Watch};
 use weft_lock::{Mutex, MutexGuard, Rank};
 
 use crate::counters::Board;
@@ -15,6 +15,7 @@ use crate::engine::{Engine, Upper};
 use crate::ids::Runner;
 use crate::lower::Carrier;
 use crate::progress::handover::{Event, Flag as _, Handover, Hold, Seat, SomethingToDo};
+use crate::progress::selective_interrupt::Summons;
 use crate::progress::spin::{Next, SpinPolicy, Wanted};
 use crate::queues::event_count::EventCount;
 use crate::settings::{Progress, Settings};
@@ -33,7 +34,7 @@ pub(crate) struct Common<C> {
     pub(crate) event_count: Arc<EventCount>,
     pub(crate) stop: AtomicBool,
     pub(crate) board: Option<Arc<dyn Board>>,
-    pub(crate) summons: Mutex<Option<Arc<dyn Waker>>>,
+    pub(crate) summons: Summons,
     /// Until when the machine counts as crowded, as [`Time`] in nanoseconds: threads that wait sleep at once then.
     crowded_until: AtomicU64,
 }
@@ -46,7 +47,7 @@ impl<C: Clock> Common<C> {
             event_count: Arc::new(EventCount::default()),
             stop: AtomicBool::new(false),
             board,
-            summons: Mutex::new(Rank::Summons, None),
+            summons: Summons::default(),
             crowded_until: AtomicU64::new(0),
         }
     }
@@ -69,8 +70,8 @@ pub(crate) struct Worker<N: Carrier, C: Clock, U> {
     pub(crate) index: usize,
     engine: Mutex<Engine<N, C, U>>,
     pub(crate) doorbell: Arc<Doorbell>,
-    watch: Arc<dyn Watch>,
-    handover: Handover,
+    pub(super) watch: Arc<dyn Watch>,
+    pub(super) handover: Handover,
     /// When a caller was here last, as [`Time`] in nanoseconds.
     last_visit: AtomicU64,
     /// On which processor; [`NO_PROCESSOR`] if that is not known.
@@ -230,13 +231,7 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
     pub(crate) fn serve(&self) {
         self.handover.set_patrol(self.cost_of_a_timer().saturating_mul(TIMERS_PER_LOOK).min(LONGEST_PATROL));
         match self.common.settings.progress {
-            Progress::Summon => self.handover.call(self, &*self.watch, || {
-                // Not under the lock: what it calls may set another one.
-                let summons = self.common.summons.lock().clone();
-                if let Some(summons) = summons {
-                    summons.wake();
-                }
-            }),
+            Progress::Summon => self.serve_by_calling(),
             _ => self.handover.serve(self, &*self.watch),
         }
     }
