@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every room, the lowest first: each may use those before it.
-const FLOORS: [&str; 13] = [
+const FLOORS: [&str; 14] = [
     "settings",
+    "callback",
     "ids",
     "offer",
     "error",
