@@ -2,6 +2,7 @@
 
 mod deliver;
 mod outgoing;
+mod placing;
 mod receive;
 mod transmit;
 mod whole;
@@ -26,7 +27,7 @@ use crate::sent::InFlight;
 use crate::untagged::Receives;
 use crate::violation::Violation;
 use outgoing::Outgoing;
-use receive::Placing;
+use placing::Placing;
 
 /// One RDMAP stream. The crate's page says which calls there are, and in which order.
 pub struct Stream {

@@ -9,11 +9,12 @@ use weft_wire::rdmap::{
 use weft_wire::terminate::Terminate;
 
 use super::Stream;
+use super::placing::{Cut, is_immediate};
 use crate::order::Turn;
 use crate::request::ReceiveSource;
 use crate::segment::{Arrival, Context, Effect, Later, Part, Placement, Received, ResponsePart, Verdict};
 use crate::untagged::Missing;
-use crate::violation::{HEAD_LENGTH, Violation};
+use crate::violation::Violation;
 
 /// A segment whose header was read.
 struct Head<'a> {
@@ -28,95 +29,6 @@ struct Head<'a> {
 /// A segment comes before its turn.
 #[derive(Clone, Copy)]
 struct Early;
-
-/// A part of a segment, as a segment of its own.
-struct Cut {
-    /// Its header, and nothing behind it.
-    head: [u8; HEAD_LENGTH],
-    header: usize,
-    /// Bytes of it with its header.
-    length: u32,
-    /// Bytes of payload before it.
-    skip: u32,
-}
-
-impl Cut {
-    /// The part of `whole` that is `run`. Only messages that lie in memory are ever cut (RFC 5041 section 5.2).
-    fn of(whole: Arrival, run: Arrival, length: u32, head: &[u8]) -> Result<Self, Violation> {
-        let overlap = Violation::Overlap { start: whole.start, end: whole.end };
-        let mut header = Header::parse(head).map_err(|_| Violation::Short { length })?;
-        let is_memory = match header.target {
-            Target::Tagged { .. } => true,
-            Target::Untagged { queue, .. } => {
-                let opcode = Control::parse(header.control).map(|control| control.opcode);
-                queue == queue::SEND && opcode.is_ok_and(|opcode| !is_immediate(opcode))
-            }
-        };
-        let payload = length - header.length() as u32;
-        let positions = u64::from(payload) + u64::from(header.last);
-        if !is_memory || whole.end - whole.start != positions {
-            return Err(overlap);
-        }
-        let skip = (run.start - whole.start).min(payload.into()) as u32;
-        let end = (run.end - whole.start).min(payload.into()) as u32;
-        header.last &= run.end == whole.end;
-        match &mut header.target {
-            Target::Tagged { offset, .. } => *offset = offset.wrapping_add(skip.into()),
-            Target::Untagged { offset, .. } => *offset = offset.wrapping_add(skip),
-        }
-        let mut bytes = [0; HEAD_LENGTH];
-        let header = header.emit(&mut bytes);
-        Ok(Self { head: bytes, header, length: header as u32 + end - skip, skip })
-    }
-}
-
-/// Which placements are out.
-#[derive(Debug)]
-pub(super) struct Placing {
-    /// The running number of the last one.
-    last: u64,
-    /// Of each that is out, if there may be several: its number, and its positions.
-    out: Vec<(u64, Arrival)>,
-    /// None but the last counts.
-    is_single: bool,
-}
-
-impl Placing {
-    pub(super) fn new(most: usize) -> Self {
-        let is_single = most <= 1;
-        Self { last: 0, out: Vec::with_capacity(if is_single { 0 } else { most }), is_single }
-    }
-
-    /// Whether a placement of these positions must wait for others.
-    #[inline]
-    fn is_crowded(&self, arrival: Arrival, most: usize) -> bool {
-        !self.is_single && (self.out.len() >= most || self.out.iter().any(|(_, other)| other.overlaps(arrival)))
-    }
-
-    #[inline]
-    fn begin(&mut self, arrival: Arrival, most: usize) -> u64 {
-        self.last += 1;
-        if most > 1 {
-            self.out.push((self.last, arrival));
-        }
-        self.last
-    }
-
-    #[inline]
-    fn is_under_way(&self, serial: u64) -> bool {
-        if self.is_single { serial == self.last } else { self.out.iter().any(|(out, _)| *out == serial) }
-    }
-
-    /// A placement is back. Returns whether it was out.
-    #[inline]
-    pub(super) fn end(&mut self, serial: u64) -> bool {
-        if self.is_single {
-            return serial == self.last;
-        }
-        let at = self.out.iter().position(|(out, _)| *out == serial);
-        at.map(|at| self.out.swap_remove(at)).is_some()
-    }
-}
 
 impl Stream {
     /// Checks a segment and says where its payload belongs. Nothing is delivered by this, and nothing may be placed unless
@@ -428,10 +340,6 @@ fn check_terminate(head: &Head<'_>, number: MessageNumber) -> Result<(Gather, Ef
 
 fn is_extension(opcode: Opcode) -> bool {
     matches!(opcode, Opcode::Immediate | Opcode::ImmediateSolicited | Opcode::AtomicRequest | Opcode::AtomicResponse)
-}
-
-fn is_immediate(opcode: Opcode) -> bool {
-    matches!(opcode, Opcode::Immediate | Opcode::ImmediateSolicited)
 }
 
 /// The ready-to-receive Send of RFC 6581 section 9.2: message 1, of length zero. It is none of the user's.
