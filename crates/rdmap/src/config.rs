@@ -42,6 +42,15 @@ pub struct StreamConfig {
     /// The most segments that are placed before their turn. At the limit further ones wait
     /// ([`Later::Early`](crate::Later)).
     pub reorder_limit: usize,
+    /// Whether memory ends as if all Writes and atomics of the peer had come in order, and a flag is never seen before
+    /// what was written earlier, whatever the order of arrival. A late Write then leaves out what newer ones have
+    /// placed, and Writes of at most 8 bytes, which may be polled, wait for their turn as atomics do. Positions count
+    /// bytes of payload ([`Arrival`](crate::Arrival)).
+    ///
+    /// Two limits: bytes are told apart by STag and offset, so two STags of the same memory are not seen to be; and an
+    /// atomic whose word a newer Write has placed already answers with what that left. Where that was a part of the
+    /// word only, the rest of it is made of the new bytes too.
+    pub ordered_writes: bool,
     /// What else the lower layer does to segments.
     pub lower: LowerTraits,
     /// The ready-to-receive message that was agreed (RFC 6581). An initiator sends it first; a responder takes it for what it is.

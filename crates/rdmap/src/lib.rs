@@ -15,6 +15,7 @@
 //! After [`Stream::new`] nothing is allocated.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod completion;
 mod config;
 mod lifecycle;

@@ -44,6 +44,11 @@ impl<T> Order<T> {
         Self { next: 0, early: VecDeque::new(), segments: Vec::new(), free: Vec::new(), limit }
     }
 
+    /// Everything before this position has had its turn.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
     pub(crate) fn turn(&self, arrival: Arrival) -> Turn {
         if self.is_next(arrival) { Turn::Now } else { self.turn_among_early(arrival) }
     }

@@ -5,6 +5,8 @@ use weft_wire::ddp;
 use weft_wire::rdmap::{AtomicRequest, AtomicResponse, Opcode, ReadRequest};
 use weft_wire::terminate::Terminate;
 
+use crate::ahead::Extent;
+
 /// The least ULPDU a stream below may ask for: with fewer bytes the messages that fit into one segment would not
 /// (RFC 5044 section 5.1: a MULPDU is never less than 128). Less is taken for this.
 pub const MIN_ULPDU: u32 = 128;
@@ -35,8 +37,8 @@ pub enum SegmentPayload<'a> {
 
 /// A segment's place in the order of the stream below: from `start` up to, but not including, `end`. The first segment starts
 /// at 0, and each starts where the one before it ends. Byte positions will do, and so will running numbers. Where segments
-/// may come again cut in other places ([`LowerTraits::cuts_again`](crate::LowerTraits)) a position is a byte of payload, and a
-/// segment with the DDP Last flag has one more: position `start + n` is byte `n` of the payload.
+/// may come again cut in other places ([`LowerTraits::cuts_again`](crate::LowerTraits)), and where Writes are ordered
+/// ([`StreamConfig::ordered_writes`](crate::StreamConfig)), a position is a byte of payload, and a segment with the DDP Last flag has one more: position `start + n` is byte `n` of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Where it starts.
@@ -74,7 +76,7 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Later {
     /// Its turn has not come, and what comes before it may make it right; or as many early ones as may be are kept; or
-    /// some of it is being placed just now.
+    /// some of it is being placed just now; or it would change bytes that another one waits to change before it.
     Early,
     /// No receive is posted for it.
     NotReady,
@@ -145,6 +147,8 @@ impl Written {
 pub(crate) enum Effect {
     /// Nothing: a Write is not delivered (RFC 5040 section 5.1).
     Write,
+    /// One that has waited for its turn: its bytes are written then.
+    SmallWrite(SmallWrite),
     Send(Part),
     Immediate {
         part: Part,
@@ -166,6 +170,28 @@ pub(crate) enum Effect {
     Terminate(Terminate),
     /// The zero-length Send that says ready-to-receive.
     ReadySend,
+}
+
+/// The most bytes of a Write that may be polled as one: a word.
+pub(crate) const SMALL: usize = 8;
+
+/// A Write of a few bytes, with its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SmallWrite {
+    pub(crate) stag: Stag,
+    pub(crate) offset: u64,
+    pub(crate) length: u8,
+    pub(crate) bytes: [u8; SMALL],
+}
+
+impl SmallWrite {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+
+    pub(crate) fn extent(&self) -> Extent {
+        Extent { stag: self.stag, offset: self.offset, length: self.length.into() }
+    }
 }
 
 /// A piece of a message on queue 0.

@@ -1,6 +1,7 @@
 //! One stream: what its parts are, how it is created, commanded and ended.
 
 mod deliver;
+mod ordered;
 mod outgoing;
 mod placing;
 mod receive;
@@ -14,6 +15,7 @@ use weft_memory::Registry;
 use weft_wire::rdmap::ReadRequest;
 use weft_wire::terminate::{Terminate, TerminateCode};
 
+use crate::ahead::Ahead;
 use crate::completion::{Completion, Status};
 use crate::config::{ReadyKind, Role, StreamConfig};
 use crate::lifecycle::{Action, Closed, Event, State, StreamError};
@@ -55,6 +57,8 @@ pub struct Stream {
     abandoned: Option<Slice>,
 
     order: Order<Received>,
+    /// What Writes have placed before their turn, where their order was promised.
+    ahead: Ahead,
     receives: Receives,
     /// The Write that immediate data may belong to.
     written: Written,
@@ -94,6 +98,7 @@ impl Stream {
             in_flight: InFlight::new(most_runs),
             abandoned: None,
             order: Order::new(config.reorder_limit),
+            ahead: Ahead::default(),
             receives: Receives::new(config.receive_depth),
             written: Written::default(),
             awaits_ready_send: config.role == Role::Responder && config.ready_to_receive == Some(ReadyKind::Send),

@@ -35,9 +35,11 @@ pub(crate) struct Receives {
     first: Option<(Opcode, u32)>,
 }
 
-/// Why there is no buffer.
+/// Why there is no place.
 pub(crate) enum Missing {
     Violation(Violation),
+    /// Something else comes first.
+    Early,
     /// Completions must be polled first.
     Unpolled,
 }

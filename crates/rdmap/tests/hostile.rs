@@ -46,8 +46,9 @@ impl Scene {
         let area = |rights| Area::new(&registry, 512, rights);
         let extensions = !random.one_in(8);
         let reorder_limit = random.below(8) as usize;
-        let config =
-            StreamConfig { receive_depth: 4, ird: 2, ord: 8, extensions, reorder_limit, ..config(Role::Responder) };
+        let ordered_writes = random.one_in(2);
+        let limits = StreamConfig { receive_depth: 4, ird: 2, ord: 8, ..config(Role::Responder) };
+        let config = StreamConfig { extensions, reorder_limit, ordered_writes, ..limits };
         let mut scene = Self {
             side: Side::new(&registry, config),
             window: area(Rights::Write),

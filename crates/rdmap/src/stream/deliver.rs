@@ -5,11 +5,12 @@ use weft_memory::{AtomicOperation, MemoryError, RemoteFault, RemoteRight};
 use weft_wire::rdmap::{AtomicCode, AtomicRequest, AtomicResponse, Opcode, ReadRequest};
 
 use super::Stream;
+use crate::ahead::Extent;
 use crate::completion::{Completion, CompletionKind, Status};
 use crate::order::Turn;
 use crate::request::Operation;
 use crate::responder::Inbound;
-use crate::segment::{Context, Effect, Part, Placement, Received, Written};
+use crate::segment::{Context, Effect, Part, Placement, Received, SmallWrite, Written};
 use crate::violation::Violation;
 
 impl Stream {
@@ -27,6 +28,9 @@ impl Stream {
             Turn::Now => self.order.advance(arrival),
             Turn::Early => {
                 self.order.keep(arrival, *received);
+                if self.config.ordered_writes {
+                    self.note_early(&placement);
+                }
                 return Ok(());
             }
             Turn::Duplicate | Turn::Partial(_) | Turn::Full => return Ok(()),
@@ -36,6 +40,9 @@ impl Stream {
         while self.state.receives() {
             let Some(received) = self.order.pop_due() else { break };
             self.deliver(&received)?;
+        }
+        if self.config.ordered_writes {
+            self.ahead.retire(self.order.next());
         }
         self.check_drained();
         Ok(())
@@ -60,6 +67,10 @@ impl Stream {
                 self.written.add(context);
                 Ok(())
             }
+            Effect::SmallWrite(small) => {
+                self.written.add(context);
+                self.deliver_small(small)
+            }
             Effect::Send(part) => self.deliver_send(part),
             Effect::Immediate { part, immediate } => self.deliver_immediate(part, *immediate),
             Effect::ReadRequest { number, request } => self.deliver_read(*number, *request),
@@ -80,6 +91,17 @@ impl Stream {
                 Ok(())
             }
         }
+    }
+
+    /// A Write that has waited for its turn. Its rights may have gone meanwhile, and it is judged as if it came now.
+    #[inline(never)]
+    fn deliver_small(&mut self, small: &SmallWrite) -> Result<(), Violation> {
+        let (stag, offset, length) = (small.stag, small.offset, small.length.into());
+        let refused = |fault| Violation::WriteTarget { stag, offset, length, fault };
+        let target = self.registry.check_remote(self.config.domain, stag, offset, length, RemoteRight::Write);
+        let written = self.write_beneath(target.map_err(refused)?, small.bytes(), small.extent());
+        // It has gone since the check.
+        written.map_err(|_| refused(RemoteFault::InvalidStag))
     }
 
     fn deliver_send(&mut self, part: &Part) -> Result<(), Violation> {
@@ -154,11 +176,13 @@ impl Stream {
             .registry
             .check_remote(self.config.domain, stag, offset, 8, RemoteRight::Atomic)
             .map_err(|fault| Violation::AtomicTarget { stag, offset, fault })?;
-        let original = self.registry.atomic(&target, atomic_operation(request)).map_err(|error| match error {
-            MemoryError::Misaligned { .. } => Violation::AtomicAlignment { stag, offset },
-            // It has gone since the check.
-            _ => Violation::AtomicTarget { stag, offset, fault: RemoteFault::InvalidStag },
-        })?;
+        let extent = Extent { stag, offset, length: 8 };
+        let original =
+            self.atomic_in_order(target, atomic_operation(request), extent).map_err(|error| match error {
+                MemoryError::Misaligned { .. } => Violation::AtomicAlignment { stag, offset },
+                // It has gone since the check.
+                _ => Violation::AtomicTarget { stag, offset, fault: RemoteFault::InvalidStag },
+            })?;
         self.responder.push(Inbound::Atomic(AtomicResponse { identifier: request.identifier, original }));
         Ok(())
     }

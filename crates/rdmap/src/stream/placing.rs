@@ -3,14 +3,16 @@
 use weft_wire::ddp::{Header, Target};
 use weft_wire::rdmap::{Control, Opcode, queue};
 
-use crate::segment::Arrival;
+use crate::ahead::Extent;
+use crate::segment::{Arrival, SMALL};
 use crate::violation::{HEAD_LENGTH, Violation};
 
 /// A part of a segment, as a segment of its own.
 pub(super) struct Cut {
-    /// Its header, and nothing behind it.
+    /// Its header, and behind it its payload if the whole segment has only a few bytes.
     pub(super) head: [u8; HEAD_LENGTH],
-    pub(super) header: usize,
+    /// Bytes of that.
+    pub(super) known: usize,
     /// Bytes of it with its header.
     pub(super) length: u32,
     /// Bytes of payload before it.
@@ -43,7 +45,11 @@ impl Cut {
         }
         let mut bytes = [0; HEAD_LENGTH];
         let header = header.emit(&mut bytes);
-        Ok(Self { head: bytes, header, length: header as u32 + end - skip, skip })
+        let held =
+            if payload as usize <= SMALL { head.get(header + skip as usize..header + end as usize) } else { None };
+        let held = held.unwrap_or_default();
+        bytes[header..header + held.len()].copy_from_slice(held);
+        Ok(Self { head: bytes, known: header + held.len(), length: header as u32 + end - skip, skip })
     }
 }
 
@@ -52,10 +58,19 @@ impl Cut {
 pub(super) struct Placing {
     /// The running number of the last one.
     last: u64,
-    /// Of each that is out, if there may be several: its number, and its positions.
-    out: Vec<(u64, Arrival)>,
+    /// Those that are out, if there may be several.
+    out: Vec<Out>,
     /// None but the last counts.
     is_single: bool,
+}
+
+/// A placement that is out.
+#[derive(Debug)]
+struct Out {
+    serial: u64,
+    arrival: Arrival,
+    /// What it changes, where Writes are ordered.
+    extent: Option<Extent>,
 }
 
 impl Placing {
@@ -67,21 +82,26 @@ impl Placing {
     /// Whether a placement of these positions must wait for others.
     #[inline]
     pub(super) fn is_crowded(&self, arrival: Arrival, most: usize) -> bool {
-        !self.is_single && (self.out.len() >= most || self.out.iter().any(|(_, other)| other.overlaps(arrival)))
+        !self.is_single && (self.out.len() >= most || self.out.iter().any(|out| out.arrival.overlaps(arrival)))
+    }
+
+    /// Whether one that is out changes some of these bytes.
+    pub(super) fn touches(&self, extent: &Extent) -> bool {
+        self.out.iter().any(|out| out.extent.is_some_and(|other| other.overlaps(extent)))
     }
 
     #[inline]
-    pub(super) fn begin(&mut self, arrival: Arrival, most: usize) -> u64 {
+    pub(super) fn begin(&mut self, arrival: Arrival, extent: Option<Extent>) -> u64 {
         self.last += 1;
-        if most > 1 {
-            self.out.push((self.last, arrival));
+        if !self.is_single {
+            self.out.push(Out { serial: self.last, arrival, extent });
         }
         self.last
     }
 
     #[inline]
     pub(super) fn is_under_way(&self, serial: u64) -> bool {
-        if self.is_single { serial == self.last } else { self.out.iter().any(|(out, _)| *out == serial) }
+        if self.is_single { serial == self.last } else { self.out.iter().any(|out| out.serial == serial) }
     }
 
     /// A placement is back. Returns whether it was out.
@@ -90,7 +110,7 @@ impl Placing {
         if self.is_single {
             return serial == self.last;
         }
-        let at = self.out.iter().position(|(out, _)| *out == serial);
+        let at = self.out.iter().position(|out| out.serial == serial);
         at.map(|at| self.out.swap_remove(at)).is_some()
     }
 }

@@ -63,17 +63,14 @@ impl Stream {
         head: &[u8],
         receives: &mut dyn ReceiveSource,
     ) -> Verdict {
-        if !self.config.lower.cuts_again {
+        if !self.config.lower.cuts_again && !self.config.ordered_writes {
             // Never of a lower layer that keeps segments as they were sent: whatever this is, it is no news.
             return Verdict::Drop;
         }
         let cut = match Cut::of(whole, run, length, head) {
             Ok(cut) => cut,
             Err(violation) => {
-                let context = Context { header: Header::parse(head).ok(), length };
-                self.raise(violation, &context, None);
-                self.is_provisional = self.terminate.is_some();
-                return Verdict::Fatal(violation);
+                return self.refuse(violation, &Context { header: Header::parse(head).ok(), length });
             }
         };
         let early = match self.order.turn(run) {
@@ -81,10 +78,11 @@ impl Stream {
             Turn::Early => Some(Early),
             _ => return Verdict::Later(Later::Early),
         };
-        match self.find_place(run, early, cut.length, &cut.head[..cut.header], receives) {
+        match self.find_place(run, early, cut.length, &cut.head[..cut.known], receives) {
             Verdict::Place(placement) => {
                 let header_length = placement.header_length + cut.skip;
-                Verdict::Place(Placement { header_length, is_partial: run.end < whole.end, ..placement })
+                let is_partial = placement.is_partial || run.end < whole.end;
+                Verdict::Place(Placement { header_length, is_partial, ..placement })
             }
             verdict => verdict,
         }
@@ -104,21 +102,46 @@ impl Stream {
         let mut context = Context { header: None, length };
         let (sink, effect) = match self.locate(&mut context, head, early.is_some(), receives) {
             Ok(located) => located,
-            Err(Missing::Unpolled) => return Verdict::Later(Later::Unpolled),
-            Err(Missing::Violation(Violation::NoBuffer { .. })) if self.config.lower.holds_back => {
-                return Verdict::Later(Later::NotReady);
+            Err(missing) => return self.unplaced(missing, early, &context),
+        };
+        let (header_length, received) = (length - sink.length(), Received { context, effect });
+        if self.config.ordered_writes {
+            let placement = Placement { header_length, sink, is_partial: false, serial: 0, arrival, received };
+            return self.place_in_order(placement, early, head);
+        }
+        let serial = self.placing.begin(arrival, None);
+        Verdict::Place(Placement { header_length, sink, is_partial: false, serial, arrival, received })
+    }
+
+    /// Out of line: most streams have no need of it.
+    #[inline(never)]
+    fn place_in_order(&mut self, mut placement: Placement, early: Option<Early>, head: &[u8]) -> Verdict {
+        if let Err(missing) = self.arrange(&mut placement, early.is_some(), head) {
+            return self.unplaced(missing, early, &placement.received.context);
+        }
+        placement.serial = self.placing.begin(placement.arrival, placement.extent());
+        Verdict::Place(placement)
+    }
+
+    #[cold]
+    fn unplaced(&mut self, missing: Missing, early: Option<Early>, context: &Context) -> Verdict {
+        match missing {
+            Missing::Unpolled => Verdict::Later(Later::Unpolled),
+            Missing::Early => Verdict::Later(Later::Early),
+            Missing::Violation(Violation::NoBuffer { .. }) if self.config.lower.holds_back => {
+                Verdict::Later(Later::NotReady)
             }
             // Whatever is wrong with it, judgement waits for its turn: what comes before it may make it right.
-            Err(Missing::Violation(_)) if early.is_some() => return Verdict::Later(Later::Early),
-            Err(Missing::Violation(violation)) => {
-                self.raise(violation, &context, None);
-                self.is_provisional = self.terminate.is_some();
-                return Verdict::Fatal(violation);
-            }
-        };
-        let serial = self.placing.begin(arrival, self.config.lower.placements);
-        let (header_length, received) = (length - sink.length(), Received { context, effect });
-        Verdict::Place(Placement { header_length, sink, is_partial: false, serial, arrival, received })
+            Missing::Violation(_) if early.is_some() => Verdict::Later(Later::Early),
+            Missing::Violation(violation) => self.refuse(violation, context),
+        }
+    }
+
+    /// A segment breaks a rule. Its CRC has not been seen.
+    fn refuse(&mut self, violation: Violation, context: &Context) -> Verdict {
+        self.raise(violation, context, None);
+        self.is_provisional = self.terminate.is_some();
+        Verdict::Fatal(violation)
     }
 
     /// The payload of a segment will not be placed after all: as if it had never come.

@@ -51,6 +51,7 @@ pub(crate) fn config(role: Role) -> StreamConfig {
         extensions: true,
         lower: LowerTraits::default(),
         reorder_limit: 64,
+        ordered_writes: false,
         ready_to_receive: None,
         responder_waits: false,
     }

@@ -324,6 +324,8 @@ fn stream_config(agreement: &Agreement) -> StreamConfig {
         ord: agreement.ord,
         extensions: agreement.extensions.atomics_and_immediates,
         reorder_limit: 0,
+        // They come in order.
+        ordered_writes: false,
         lower: weft_rdmap::LowerTraits::default(),
         ready_to_receive: agreement.ready_to_receive.map(|kind| match kind {
             weft_mpa::ReadyKind::Send => weft_rdmap::ReadyKind::Send,

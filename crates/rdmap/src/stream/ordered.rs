@@ -1,0 +1,146 @@
+//! Order between Writes, where it was promised ([`StreamConfig::ordered_writes`](crate::StreamConfig)).
+//!
+//! Bulk is placed as it comes. Three rules make memory end as if all had come in order, and let nobody see a flag
+//! before what was written earlier:
+//! 1. A Write never touches what newer ones have placed: [`Stream::arrange`] cuts it there.
+//! 2. A Write of a few bytes, which may be a flag that is polled, and an atomic wait for their turn. The order keeps
+//!    their bytes.
+//! 3. What would touch the bytes of another that waits before it, or is being placed, is put off. So whatever is
+//!    applied when its turn comes meets no newer bytes but those of the record.
+
+use weft_base::{Gather, NoDigest, Slice};
+use weft_memory::{AtomicOperation, MemoryError};
+use weft_wire::ddp::TAGGED_LENGTH;
+
+use super::Stream;
+use crate::ahead::{Extent, Run};
+use crate::segment::{Effect, Placement, Received, SMALL, SmallWrite};
+use crate::untagged::Missing;
+use crate::violation::Violation;
+
+impl Stream {
+    /// Makes a placement one that keeps the order, or says why there is none now. `head` is as much of the segment as
+    /// is in hand.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn arrange(&self, placement: &mut Placement, is_early: bool, head: &[u8]) -> Result<(), Missing> {
+        let Some(extent) = placement.received.extent() else { return Ok(()) };
+        if self.placing.touches(&extent) {
+            return Err(Missing::Early);
+        }
+        if !matches!(placement.received.effect, Effect::Write) {
+            return Ok(());
+        }
+        if is_early && let Some(small) = small_write(&extent, head) {
+            placement.received.effect = Effect::SmallWrite(small);
+            placement.sink = Gather::empty();
+            return Ok(());
+        }
+        if self.ahead.awaits(placement.arrival.start, &extent) {
+            return Err(Missing::Early);
+        }
+        let run = self.ahead.first_run(placement.arrival.end, &extent);
+        self.shorten(placement, &extent, run)
+    }
+
+    /// Leaves of a Write its first run: to be placed, or, where newer ones have been there, to count as placed.
+    fn shorten(&self, placement: &mut Placement, extent: &Extent, run: Run) -> Result<(), Missing> {
+        if run.length < extent.length {
+            let Placement { arrival, received: Received { context, .. }, .. } = placement;
+            let last = context.header.is_some_and(|header| header.last);
+            if arrival.end - arrival.start != extent.length + u64::from(last) {
+                let violation = Violation::Overlap { start: arrival.start, end: arrival.end };
+                return Err(Missing::Violation(violation));
+            }
+            arrival.end = arrival.start + run.length;
+            context.length = TAGGED_LENGTH as u32 + run.length as u32;
+            if let Some(header) = &mut context.header {
+                header.last = false;
+            }
+            placement.is_partial = true;
+        }
+        placement.sink = if run.is_covered { Gather::empty() } else { placement.sink.part(0, run.length as u32) };
+        Ok(())
+    }
+
+    /// A segment was kept before its turn: what it means for those that come later, and stand before it.
+    pub(super) fn note_early(&mut self, placement: &Placement) {
+        match (placement.extent(), &placement.received.effect) {
+            (Some(extent), Effect::Write) => self.ahead.add_placed(placement.arrival, extent),
+            (Some(extent), _) => self.ahead.add_waiting(placement.arrival, extent),
+            (None, _) => {}
+        }
+    }
+
+    /// Writes what newer Writes have left of bytes whose turn it is. The order stands behind them already.
+    pub(super) fn write_beneath(&self, slice: Slice, bytes: &[u8], mut extent: Extent) -> Result<(), MemoryError> {
+        let mut at = 0;
+        while extent.length > 0 {
+            let Run { length, is_covered } = self.ahead.first_run(self.order.next(), &extent);
+            if !is_covered {
+                let now = &bytes[at as usize..][..length as usize];
+                self.registry.copy_in(&slice.part(at, length as u32), now, &mut NoDigest)?;
+            }
+            at += length as u32;
+            extent.offset = extent.offset.wrapping_add(length);
+            extent.length -= length;
+        }
+        Ok(())
+    }
+
+    /// An atomic whose turn it is. Where newer Writes have been at its word already it is done on what they left, and
+    /// changes nothing of theirs: its answer is then as if they had come first, as a read's may be (RFC 5040 section
+    /// 5.5).
+    pub(super) fn atomic_in_order(
+        &self,
+        slice: Slice,
+        operation: AtomicOperation,
+        extent: Extent,
+    ) -> Result<u64, MemoryError> {
+        let untouched = Run { length: extent.length, is_covered: false };
+        if !self.config.ordered_writes || self.ahead.first_run(self.order.next(), &extent) == untouched {
+            return self.registry.atomic(&slice, operation);
+        }
+        let original = self.registry.atomic(&slice, AtomicOperation::FetchAdd { add: 0, mask: 0 })?;
+        self.write_beneath(slice, &operation.apply(original).to_ne_bytes(), extent)?;
+        Ok(original)
+    }
+}
+
+impl Received {
+    /// The bytes that it changes, now or when its turn comes, if it changes any that peers name.
+    fn extent(&self) -> Option<Extent> {
+        use weft_wire::ddp::Target;
+        match &self.effect {
+            Effect::Write => {
+                let Target::Tagged { stag, offset } = self.context.header?.target else { return None };
+                let length = u64::from(self.context.length.saturating_sub(TAGGED_LENGTH as u32));
+                (length > 0).then_some(Extent { stag, offset, length })
+            }
+            Effect::SmallWrite(small) => Some(small.extent()),
+            Effect::AtomicRequest { request, .. } => {
+                Some(Extent { stag: request.stag, offset: request.offset, length: 8 })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Placement {
+    /// As of what was received; of a Write that newer ones cover, nothing.
+    pub(super) fn extent(&self) -> Option<Extent> {
+        let is_covered = matches!(self.received.effect, Effect::Write) && self.sink.is_empty();
+        if is_covered { None } else { self.received.extent() }
+    }
+}
+
+/// A Write of so few bytes that it may be a flag. Whether it is aligned is no matter: the peer's offset does not
+/// tell, and one that is not waits in vain, but not for long.
+fn small_write(extent: &Extent, head: &[u8]) -> Option<SmallWrite> {
+    let length = usize::try_from(extent.length).ok().filter(|length| *length <= SMALL)?;
+    let payload = head.get(TAGGED_LENGTH..TAGGED_LENGTH + length)?;
+    let mut bytes = [0; SMALL];
+    bytes[..length].copy_from_slice(payload);
+    Some(SmallWrite { stag: extent.stag, offset: extent.offset, length: length as u8, bytes })
+}
