@@ -10,12 +10,14 @@ mod edge;
 mod messages;
 mod mpa;
 mod pair;
+mod ring;
 mod wire;
 
 pub use edge::{edge_connection, edge_packet};
 pub use messages::messages;
 pub use mpa::mpa_stream;
 pub use pair::{hostile, pair};
+pub use ring::ring;
 pub use wire::wire;
 
 /// A target, by name, with inputs to begin with.
@@ -37,4 +39,5 @@ pub const TARGETS: &[Target] = &[
     Target { name: "edge_packet", run: edge_packet, seeds: edge::packets },
     Target { name: "edge_connection", run: edge_connection, seeds: edge::scripts },
     Target { name: "messages", run: messages, seeds: messages::seeds },
+    Target { name: "ring", run: ring, seeds: ring::seeds },
 ];

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// Every crate that there is or will be, lowest level first. A new one gets its place here before it gets content.
 const LEVELS: [&[&str]; 6] = [
     &["weft-base", "weft-lock"],
-    &["weft-wire", "weft-memory", "weft-congestion", "weft-libfabric"],
+    &["weft-wire", "weft-memory", "weft-congestion", "weft-libfabric", "weft-ring"],
     &[
         "weft-mpa",
         "weft-rdmap",
