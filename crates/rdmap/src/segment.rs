@@ -20,6 +20,8 @@ pub struct Segment<'a> {
     pub payload: SegmentPayload<'a>,
     /// Bytes of both together.
     pub length: u32,
+    /// It ends a message whose completion somebody wants to see: the sooner it is known to be in place the better.
+    pub is_awaited: bool,
 }
 
 /// The payload of a segment.

@@ -20,6 +20,7 @@ use crate::violation::Violation;
 struct Formed {
     payload: FormedPayload,
     length: u32,
+    is_awaited: bool,
 }
 
 enum FormedPayload {
@@ -54,7 +55,8 @@ impl Stream {
                 SegmentPayload::Inline(self.inline_bytes(sequence, start, length))
             }
         };
-        Some(Segment { header: self.outgoing.writer.bytes(), payload, length: formed.length })
+        let Formed { length, is_awaited, .. } = formed;
+        Some(Segment { header: self.outgoing.writer.bytes(), payload, length, is_awaited })
     }
 
     /// Whether something that the peer has asked for is to be sent.
@@ -221,7 +223,7 @@ impl Stream {
         outgoing.on_written(Source::Answer, last);
         let release = self.responder.on_read_given(take);
         self.in_flight.push(Owner::Stream, release);
-        Ok(Formed { payload, length: self.outgoing.writer.length() + take })
+        Ok(Formed { payload, length: self.outgoing.writer.length() + take, is_awaited: false })
     }
 
     /// The next `take` bytes of a read's source. The whole rest is pinned with the first segment, until the last one was sent.
@@ -253,14 +255,15 @@ impl Stream {
             Some(Payload::Inline(_)) if take > 0 => FormedPayload::Inline { sequence, start, length: take },
             _ => FormedPayload::None,
         };
+        let is_awaited = whole && entry.request.signaled && !entry.request.operation.is_answered();
         self.outgoing.on_written(Source::Request, whole);
         self.sends.on_given(whole);
         self.in_flight.push(Owner::Request(sequence), None);
-        Some(Formed { payload, length: self.outgoing.writer.length() + take })
+        Some(Formed { payload, length: self.outgoing.writer.length() + take, is_awaited })
     }
 
     fn headers_only(&self) -> Formed {
-        Formed { payload: FormedPayload::None, length: self.outgoing.writer.length() }
+        Formed { payload: FormedPayload::None, length: self.outgoing.writer.length(), is_awaited: false }
     }
 
     fn inline_bytes(&self, sequence: u64, start: u32, length: u32) -> &[u8] {
