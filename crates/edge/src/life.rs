@@ -122,6 +122,17 @@ impl Connection {
         }
     }
 
+    /// The first link on the way carries datagrams of no more than this many bytes, as the interface says.
+    pub fn hint_link_carries(&mut self, bytes: usize, now: Time) {
+        self.rails[0].mtu.limit_to(bytes, now);
+    }
+
+    /// Whether the peer knows that this side sends no more.
+    #[must_use]
+    pub fn is_close_heard(&self) -> bool {
+        self.closing.heard
+    }
+
     /// When [`Connection::handle_timeout`] is to be called, if nothing happens before.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {

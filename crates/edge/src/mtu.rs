@@ -130,6 +130,20 @@ impl Mtu {
         self.rest_if_found(now);
     }
 
+    /// The interface carries no more than this: it is tried first from now on.
+    pub(crate) fn limit_to(&mut self, size: usize, now: Time) {
+        let size = size.max(BASE_DATAGRAM);
+        if size < self.limit {
+            self.limit = size;
+            self.probe = None;
+            self.failures = 0;
+            self.high = self.high.min(size);
+            self.current = self.current.min(size);
+            self.raise_at = None;
+            self.rest_if_found(now);
+        }
+    }
+
     fn rest_if_found(&mut self, now: Time) {
         if self.high < self.current + STEP {
             self.high = self.current;
