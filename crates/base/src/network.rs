@@ -208,6 +208,14 @@ pub trait Watch: Send + Sync {
 #[derive(Clone, Copy, Debug)]
 pub struct Iwarp;
 
+/// The tag of networks whose streams are Edge's: over datagram ports.
+#[derive(Clone, Copy, Debug)]
+pub struct Edge;
+
+/// The tag of networks whose connections say which of both carries them, iWARP or Edge.
+#[derive(Clone, Copy, Debug)]
+pub struct IwarpOrEdge;
+
 /// A maker of ports and listeners, and the one place to wait for them.
 ///
 /// Interest is one-shot: once reported by [`Network::wait`], a token is silent until it is armed again. So a port that is

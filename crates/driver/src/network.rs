@@ -58,7 +58,7 @@ impl Network for TcpNetwork {
     type Port = TcpPort;
     type Listener = TcpListener;
     type Datagram = UdpPort;
-    type Stack = weft_base::Iwarp;
+    type Stack = weft_base::IwarpOrEdge;
 
     fn connect(&mut self, remote: SocketAddr, options: PortOptions) -> Result<TcpPort, PortError> {
         let (socket, broken) = socket::connect(remote, &options)?;

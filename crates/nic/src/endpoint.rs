@@ -48,7 +48,7 @@ impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
             registry: nic.registry(),
             event_count: nic.event_count(),
             domain,
-            offer: offer(nic.settings()),
+            offer: offer(attributes.settings.transport, nic.settings()),
             host: nic.host(),
         };
         let (number, address) =

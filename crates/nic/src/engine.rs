@@ -1,6 +1,8 @@
 //! The event loop: look at what has work, do it, never block. Whoever holds the engine is the NIC. How connections come and go is in `arrivals`.
 
 mod arrivals;
+mod datagrams;
+mod delivery;
 pub(crate) mod doorbell;
 pub(crate) mod listening;
 mod ports;
@@ -10,18 +12,20 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use slotmap::{DefaultKey, SlotMap};
-use weft_base::{Clock, Interest, Random, Readiness, Time};
+use weft_base::{Clock, HostId, Interest, Random, Readiness, Time};
 use weft_memory::Registry;
 
 use crate::connection::{Connection, Context, Outcome, PacketSinks};
 use crate::counters::Counters;
+use crate::engine::datagrams::Datagrams;
 use crate::engine::doorbell::Doorbell;
 use crate::engine::listening::Listening;
 use crate::engine::ports::{Owner, PortKeys, Ports, token};
 use crate::engine::timers::{Queued, Timed, Timers};
 use crate::ids::{LinkKey, Runner, UpperId};
+use crate::lower::edge::outbox::Outbox;
 use crate::lower::mpa::staging::Pool;
-use crate::lower::{Carrier, Io, Lower, Passed};
+use crate::lower::{Carrier, DatagramKey, Inbox, Io, Lower, Names, Passed};
 use crate::queues::event_count::EventCount;
 use crate::queues::queue_pair::QueuePair;
 use crate::settings::Settings;
@@ -78,6 +82,8 @@ struct Entry<N: Carrier> {
     member: Member<N>,
     ports: PortKeys,
     queued: Queued,
+    /// The datagram port that it uses, and the names by which datagrams find it.
+    names: Option<(DatagramKey, Names)>,
 }
 
 /// How long a connection that is opened here is waited for.
@@ -101,6 +107,8 @@ pub(crate) struct Engine<N: Carrier, C: Clock, U> {
     pub(crate) counters: Counters,
     entries: SlotMap<DefaultKey, Entry<N>>,
     ports: Ports,
+    datagrams: Datagrams<N>,
+    outbox: Outbox,
     timers: Timers,
     connections: usize,
     listeners: usize,
@@ -148,7 +156,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         clock: C,
         registry: Registry,
         settings: Settings,
-        random: Random,
+        mut random: Random,
+        host: Option<HostId>,
         doorbell: Arc<Doorbell>,
         event_count: Arc<EventCount>,
     ) -> Self {
@@ -164,6 +173,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             counters: Counters::default(),
             entries: SlotMap::new(),
             ports: Ports::default(),
+            datagrams: Datagrams::new(&mut random.fork(), host),
+            outbox: Outbox::default(),
             timers: Timers::default(),
             connections: 0,
             listeners: 0,
@@ -257,15 +268,17 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             Runner::Visitor | Runner::Waiter => self.counters.caller_turns += 1,
             Runner::Thread => self.counters.thread_turns += 1,
         }
-        if N::Lower::MEASURES_TIME || self.turns.is_multiple_of(CLOCK_EVERY_TURNS) {
+        let measures = N::Lower::MEASURES_TIME || self.datagrams.are_used();
+        if measures || self.turns.is_multiple_of(CLOCK_EVERY_TURNS) {
             self.look_at_clock();
         }
         if !self.dozing.is_empty() {
             self.look_after_dozing();
         }
         let mut progress = self.answer_doorbell();
+        progress |= self.look_at_datagrams();
         progress |= self.look_at_hot();
-        let in_vain = !progress && self.hot.len() < self.connections;
+        let in_vain = !progress && (self.hot.len() < self.connections || self.datagrams.any_cold());
         if in_vain || self.hot.is_empty() || self.turns.is_multiple_of(ASK_EVERY_TURNS) {
             progress |= self.ask_system(Some(Duration::ZERO));
         }
@@ -441,6 +454,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     }
 
     fn cool_each(&mut self, least: impl Fn(&mut Connection<N>) -> u32) {
+        self.datagrams.watch(&mut self.network, true);
         let mut hot = core::mem::take(&mut self.hot);
         for key in hot.drain(..) {
             let Some(connection) = self.connection_mut(key) else { continue };
@@ -480,7 +494,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             }
             Member::Listener(listening) if listening.has_room() => {
                 let mut ports = entry.ports.iter();
-                ports.try_for_each(|port| self.network.arm_listener(&listening.listener, token(*port)))
+                let listener = listening.listener.as_ref();
+                ports.try_for_each(|port| listener.map_or(Ok(()), |one| self.network.arm_listener(one, token(*port))))
             }
             Member::Listener(_) => Ok(()),
         };
@@ -506,6 +521,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
                     self.drive(key);
                 }
                 Some(Owner::Listener(key)) => self.accept_ports(key),
+                Some(Owner::Datagram(key)) => self.attend_datagrams(key, readiness.writable),
                 None => {}
             }
         }
@@ -515,8 +531,12 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
 
     /// Lets a connection do what it can.
     fn drive(&mut self, key: DefaultKey) -> bool {
+        self.drive_with(key, Inbox::default())
+    }
+
+    fn drive_with(&mut self, key: DefaultKey, inbox: Inbox<'_>) -> bool {
         let mut answers = false;
-        let outcome = self.with_connection(key, |connection, cx| {
+        let outcome = self.with_inbox(key, inbox, |connection, cx| {
             let outcome = connection.drive(cx);
             answers = connection.answers_wait();
             outcome
@@ -529,9 +549,17 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
 
     /// A connection, and what it may use.
     fn split(&mut self, key: DefaultKey) -> Option<(&mut Connection<N>, Context<'_>)> {
+        self.split_with(key, Inbox::default())
+    }
+
+    /// The same, with datagrams that have come for it.
+    fn split_with<'a>(&'a mut self, key: DefaultKey, inbox: Inbox<'a>) -> Option<(&'a mut Connection<N>, Context<'a>)> {
         let Some(Entry { member: Member::Connection(connection), .. }) = self.entries.get_mut(key) else { return None };
         let io = Io {
             pool: &mut self.pool,
+            outbox: &mut self.outbox,
+            datagrams: &mut self.datagrams,
+            inbox,
             registry: &self.registry,
             settings: &self.settings,
             counters: &mut self.counters,
@@ -559,7 +587,17 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         key: DefaultKey,
         act: impl FnOnce(&mut Connection<N>, &mut Context<'_>) -> Outcome,
     ) -> Option<Outcome> {
-        let (connection, mut cx) = self.split(key)?;
+        self.with_inbox(key, Inbox::default(), act)
+    }
+
+    /// The same, with datagrams that have come for it.
+    fn with_inbox(
+        &mut self,
+        key: DefaultKey,
+        inbox: Inbox<'_>,
+        act: impl FnOnce(&mut Connection<N>, &mut Context<'_>) -> Outcome,
+    ) -> Option<Outcome> {
+        let (connection, mut cx) = self.split_with(key, inbox)?;
         let outcome = act(connection, &mut cx);
         self.queue(key);
         match outcome {
@@ -571,10 +609,14 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     }
 
     fn remove(&mut self, key: DefaultKey) {
-        let Some(Entry { member: Member::Connection(connection), ports, .. }) = self.entries.remove(key) else {
+        let Some(Entry { member: Member::Connection(connection), ports, names, .. }) = self.entries.remove(key) else {
             return;
         };
         self.ports.remove(&ports);
+        if let Some((port, names)) = names {
+            self.datagrams.remove(port, &names);
+            self.drop_if_unused(port.0);
+        }
         if connection.is_hot {
             self.hot.retain(|hot| *hot != key);
         }
@@ -646,6 +688,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             Member::Connection(connection) => {
                 let now = self.now;
                 let answers = connection.look_at_peer(now);
+                connection.lower.try_another(&mut self.network, now);
                 if connection.wake_at().is_some_and(|at| at <= now) {
                     // What it says last is sent, and it is looked at until it is over.
                     self.warm(key);

@@ -50,7 +50,7 @@ pub use messaging::{
 pub use nic::{Listener, Nic, NicParts};
 pub use offer::{
     ConnectionInfo, LowerInfo, LowerStartError, MpaInfo, MpaOffer, Offer, RequestInfo, StartError, StartMisuse,
-    StartReason,
+    StartReason, Transport,
 };
 pub use queues::completion_queue::{Arm, CompletionQueue, QueuePairNumber, WorkCompletion};
 pub use queues::queue_pair::{QueuePair, QueuePairAttributes};

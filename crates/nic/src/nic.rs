@@ -139,6 +139,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
                 registry.clone(),
                 settings.clone(),
                 random.fork(),
+                host,
                 Arc::clone(&doorbell),
                 Arc::clone(&common.event_count),
             );
@@ -509,6 +510,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C>
 where
     N: Send + 'static,
     N::Port: Send,
+    N::Datagram: Send,
     N::Listener: Send,
     N::Lower: Send,
     C: Send + Sync + 'static,

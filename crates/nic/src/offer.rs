@@ -11,9 +11,24 @@ pub use weft_mpa::{
     StartMisuse as MpaStartMisuse,
 };
 
+/// What carries a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// iWARP: MPA over TCP, which every iWARP peer speaks.
+    #[default]
+    Iwarp,
+    /// Edge, over UDP: only a peer that is Weft too speaks it.
+    Edge,
+    /// To connect: Edge, and iWARP beside it if there is no answer within 250 ms; the first that stands is kept. To
+    /// listen: both, at the same port number.
+    Auto,
+}
+
 /// What one side wants of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
+    /// What carries it, where the network has a choice.
+    pub transport: Transport,
     /// Reads and atomics of the peer that are answered at a time, at most. Above 16382 it counts as 16382.
     pub ird: u16,
     /// Reads and atomics to have under way at a time, at most. Above 16382 it counts as 16382.
@@ -23,9 +38,9 @@ pub struct Offer {
 }
 
 impl Default for Offer {
-    /// 16 reads each way, and MPA as the standard has it.
+    /// 16 reads each way, over MPA as the standard has it.
     fn default() -> Self {
-        Self { ird: 16, ord: 16, mpa: MpaOffer::default() }
+        Self { transport: Transport::default(), ird: 16, ord: 16, mpa: MpaOffer::default() }
     }
 }
 
@@ -102,7 +117,7 @@ impl ConnectionInfo {
     pub const fn mpa(&self) -> Option<&MpaInfo> {
         match &self.lower {
             LowerInfo::Mpa(info) => Some(info),
-            LowerInfo::Other(_) => None,
+            LowerInfo::Edge | LowerInfo::Other(_) => None,
         }
     }
 }
@@ -113,6 +128,8 @@ impl ConnectionInfo {
 pub enum LowerInfo {
     /// MPA over a byte stream.
     Mpa(MpaInfo),
+    /// Edge over datagrams.
+    Edge,
     /// A lower layer that this crate does not know, by its name.
     Other(&'static str),
 }

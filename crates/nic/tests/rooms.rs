@@ -96,3 +96,12 @@ fn only_its_lower_layer_knows_mpa() {
     let wrong: Vec<PathBuf> = others.filter(knows).collect();
     assert!(wrong.is_empty(), "a second lower layer is no business of theirs: {wrong:#?}");
 }
+
+#[test]
+fn only_its_lower_layer_knows_edge() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let knows = |path: &PathBuf| code(&fs::read_to_string(path).expect("a source file")).contains("weft_edge");
+    let others = sources(&root).into_iter().filter(|path| !path.starts_with(root.join("lower/edge")));
+    let wrong: Vec<PathBuf> = others.filter(knows).collect();
+    assert!(wrong.is_empty(), "a second lower layer is no business of theirs: {wrong:#?}");
+}

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use weft_base::{Ecn, Hint, HintKind, PortError, Random, Time};
-use weft_emulate::{Admission, Chance, Link, Packet, Settings, Statistics};
+use weft_emulate::{Admission, Chance, Delayed, Link, Loss, Mtu, Packet, Queue, Settings, Statistics};
 
 /// Hints that wait to be asked for. More are forgotten, as an operating system does.
 const HINTS: usize = 32;
@@ -47,6 +47,49 @@ impl Default for PacketBehaviour {
             receive_buffer: 212_992,
             largest_receive_buffer: 8 << 20,
         }
+    }
+}
+
+impl PacketBehaviour {
+    /// The faults of this seed, some of them together: loss, alone or in bursts, disorder, copies, damage, a slow link with
+    /// a short queue, marks, small packets.
+    #[must_use]
+    pub fn of_seed(seed: u64) -> Self {
+        let mut random = Random::new(seed ^ 0x4544_4745_5041_434b);
+        let micros = |most: u64, random: &mut Random| core::time::Duration::from_micros(1 + random.below(most));
+        let delayed = |random: &mut Random| {
+            let percent = if random.one_in(2) { 0 } else { 1 + random.below(20) as u32 };
+            Delayed { chance: Chance::percent(percent), by: micros(2000, random) }
+        };
+        let (reordering, duplication) = (delayed(&mut random), delayed(&mut random));
+        let share = Chance::per_million(random.below(100_000) as u32);
+        let loss = match random.below(3) {
+            0 => Loss::None,
+            1 => Loss::Independent(share),
+            // Short ones: they last for so many packets, however seldom those are sent.
+            _ => Loss::bursts(Chance::per_million(random.below(50_000) as u32), 2 + random.below(2) as u32),
+        };
+        let rate_bits_per_s = random.one_in(3).then(|| 10_000_000 + random.below(1_000_000_000));
+        let bytes = 10_000 + random.below(500_000);
+        let mark_at = random.one_in(3).then_some(bytes / 3);
+        let mtu = random.one_in(4).then(|| Mtu { bytes: 1228 + random.below(300) as u32, tells: random.one_in(2) });
+        let links = Settings {
+            delay: micros(3000, &mut random),
+            jitter: micros(500, &mut random),
+            rate_bits_per_s,
+            queue: Queue { bytes, mark_at },
+            loss,
+            reordering,
+            duplication,
+            corruption: Chance::per_million(if random.one_in(2) { 0 } else { random.below(20_000) as u32 }),
+            clears_ecn: random.one_in(4),
+            mtu,
+            ..Settings::default()
+        };
+        let interface_mtu = [1500, 9000, 65_535][random.below(3) as usize];
+        let largest_receive_buffer = [32 << 10, 212_992, 8 << 20][random.below(3) as usize];
+        let merges = Chance::percent(random.below(101) as u32);
+        Self { links, interface_mtu, largest_receive_buffer, merges, ..Self::default() }
     }
 }
 

@@ -21,7 +21,7 @@ pub fn offer_of(mpa: &Offer) -> weft_nic::Offer {
     let markers = receive_markers;
     let mpa =
         weft_nic::MpaOffer { crc, markers, revision, negotiate_depths, ready_to_receive, extensions, max_private_data };
-    weft_nic::Offer { ird, ord, mpa }
+    weft_nic::Offer { transport: weft_nic::Transport::Iwarp, ird, ord, mpa }
 }
 
 /// How long the raw peer waits in virtual time.

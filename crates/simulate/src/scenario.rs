@@ -15,6 +15,7 @@ use weft_nic::WorkCompletion;
 use weft_rdmap::{AtomicCode, Operation, Payload, ReceiveRequest, RemoteTarget, SendRequest, Status};
 
 use crate::network::Tag;
+use crate::packets::PacketBehaviour;
 use crate::pair::{End, Pair, PairOptions};
 use crate::pipe::Behaviour;
 use crate::shuffle::ShuffleFault;
@@ -61,6 +62,8 @@ pub struct Scenario {
     pub operations: usize,
     /// The network.
     pub behaviour: Behaviour,
+    /// How packets are treated, where the lower layer sends any; not at all otherwise.
+    pub packets: PacketBehaviour,
     /// The ends.
     pub options: PairOptions,
     /// Whether the connection is expected to survive: then everything must have happened. Otherwise only what must hold in any case
@@ -93,6 +96,7 @@ impl Scenario {
             seed,
             operations: 60,
             behaviour: Behaviour::default(),
+            packets: PacketBehaviour::default(),
             options: PairOptions::default(),
             survives: true,
             sabotage: Break::Nothing,
@@ -120,6 +124,7 @@ impl Scenario {
     fn run_unnamed<T: Tag>(&self) -> Result<Report, String> {
         let world = World::new(self.seed, self.behaviour);
         world.set_fault(self.fault);
+        world.set_packets(self.packets);
         let pair = Pair::<T>::unconnected(&world, &self.options);
         if !pair.connect(&self.options) {
             return if self.survives {

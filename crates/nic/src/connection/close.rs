@@ -55,7 +55,7 @@ impl<N: Carrier> Connection<N> {
             (Phase::Running(running), Ending::Abrupt) => {
                 running.stream.hold().abort();
                 self.lower.clear_unsent(&mut cx.io);
-                self.lower.abort();
+                self.lower.abort(&mut cx.io);
                 self.finish_abandoned(cx);
                 Outcome::Over
             }
@@ -90,7 +90,7 @@ impl<N: Carrier> Connection<N> {
             Phase::Start(None) => self.fail_start(ConnectionError::Start(N::Lower::timed_out(waited_for)), cx),
             Phase::Running(_) => self.expire_running(cx),
             Phase::Draining => {
-                self.lower.abort();
+                self.lower.abort(&mut cx.io);
                 Outcome::Over
             }
         }
@@ -109,7 +109,7 @@ impl<N: Carrier> Connection<N> {
         }
         running.stream.hold().abort();
         if !closes {
-            lower.abort();
+            lower.abort(&mut cx.io);
         }
         lower.clear_unsent(&mut cx.io);
         lower.clear_received(&mut cx.io);

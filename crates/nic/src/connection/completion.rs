@@ -49,7 +49,7 @@ impl<N: Carrier> Connection<N> {
             match action {
                 Action::CloseSend => running.close_wanted = true,
                 Action::Abort => {
-                    lower.abort();
+                    lower.abort(&mut cx.io);
                     running.send_closed = true;
                     running.input_over = true;
                 }

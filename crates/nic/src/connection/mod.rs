@@ -312,7 +312,7 @@ impl<N: Carrier> Connection<N> {
             PortError::TimedOut => Closed::TimedOut,
             _ => Closed::Reset,
         });
-        lower.abort();
+        lower.abort(&mut cx.io);
     }
 
     // --- what it is watched for

@@ -58,6 +58,10 @@ impl Above for Uplink<'_> {
         true
     }
 
+    fn has_receives(&self) -> bool {
+        !self.queue_pair.receives().is_empty()
+    }
+
     fn passes_packets(&self) -> bool {
         !self.queue_pair.has_posted() && self.queue_pair.state() == State::Ready
     }

@@ -35,6 +35,11 @@ impl<N: Carrier> Connection<N> {
         Self { listener: Some(listener), ..Self::new(N::Lower::respond(port, offer), None, deadline) }
     }
 
+    /// A connection that a peer has begun by a datagram.
+    pub(crate) fn called(lower: N::Lower, listener: DefaultKey, deadline: Time) -> Self {
+        Self { listener: Some(listener), ..Self::new(lower, None, deadline) }
+    }
+
     pub(super) fn drive_start(&mut self, cx: &mut Context<'_>) -> Outcome {
         match self.lower.drive_start(&mut cx.io) {
             Ok(StartStep::Idle) => Outcome::Idle,

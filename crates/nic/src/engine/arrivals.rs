@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use slotmap::DefaultKey;
-use weft_base::{Clock, Interest, Listener, Port as _, PortError, PortOptions, Time};
+use weft_base::{Clock, Interest, Listener, Network, Port as _, PortError, PortOptions, Time};
 
 use super::ports::{PortKeys, token};
 use super::timers::Queued;
@@ -14,16 +14,22 @@ use crate::connection::{Connection, Context, Ending, Outcome, within_limits};
 use crate::engine::listening::{Listening, PAUSE, RequestKey, Waiting, Yielding};
 use crate::error::Error;
 use crate::ids::ConnectionHandle;
-use crate::lower::{Carrier, Lower, Route};
+use crate::lower::{Carrier, Inbox, Io, ListensAt, Lower, Route};
 use crate::offer::Offer;
 use crate::queues::queue_pair::QueuePair;
 
+/// So many port numbers are tried until one is free for streams and for datagrams.
+const NUMBERS_TRIED: u32 = 16;
+
+/// A listener for streams, one for datagrams, and where they are.
+type Listens<N> = (Option<<N as Network>::Listener>, Option<DefaultKey>, SocketAddr);
+
 impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// Adds a connection that begins, with so much time as the settings say if not otherwise.
-    fn add_connection(
+    pub(super) fn add_connection(
         &mut self,
         timeout: Option<Duration>,
-        make: impl FnOnce(&mut N, Time) -> Result<Connection<N>, Error>,
+        make: impl FnOnce(&mut N, &mut Io<'_>, Time) -> Result<Connection<N>, Error>,
     ) -> Result<DefaultKey, Error> {
         let limit = self.settings.limits.connections;
         if self.connections >= limit as usize {
@@ -32,14 +38,29 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         // Where nobody has been here for long it is later than at the last look.
         self.look_at_clock();
         let deadline = self.now + timeout.unwrap_or(self.settings.start_timeout);
-        let connection = make(&mut self.network, deadline)?;
+        let mut io = Io {
+            pool: &mut self.pool,
+            outbox: &mut self.outbox,
+            datagrams: &mut self.datagrams,
+            inbox: Inbox::default(),
+            registry: &self.registry,
+            settings: &self.settings,
+            counters: &mut self.counters,
+            random: &mut self.random,
+            now: self.now,
+        };
+        let connection = make(&mut self.network, &mut io, deadline)?;
         Ok(self.insert(Box::new(connection)))
     }
 
     fn insert(&mut self, connection: Box<Connection<N>>) -> DefaultKey {
         let count = connection.lower.ports();
-        let entry = Entry { member: Member::Connection(connection), ports: PortKeys::new(), queued: Queued::default() };
-        let key = self.entries.insert(entry);
+        let names = connection.lower.names();
+        let (ports, queued) = (PortKeys::new(), Queued::default());
+        let key = self.entries.insert(Entry { member: Member::Connection(connection), ports, queued, names });
+        if let Some((port, names)) = &names {
+            self.datagrams.add(*port, names, key);
+        }
         let ports = self.ports.add_connection(key, count);
         if let Some(entry) = self.entries.get_mut(key) {
             entry.ports = ports;
@@ -62,8 +83,9 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     ) -> Result<Option<SocketAddr>, Error> {
         let options = self.port_options(route.local);
         let mut local = None;
-        let key = self.add_connection(patience.timeout, |network, deadline| {
-            let lower = N::Lower::connect(network, route.remote, options, opening)?;
+        let datagrams = N::Lower::calls_by_datagrams(&opening).then(|| self.calling_port(route)).transpose()?;
+        let key = self.add_connection(patience.timeout, |network, io, deadline| {
+            let lower = N::Lower::connect(network, route.remote, options, opening, datagrams, io)?;
             local = lower.local_address();
             let connection = Connection::initiate(lower, Arc::clone(queue_pair), deadline);
             Ok(if patience.for_program { connection.waiting_for_program() } else { connection })
@@ -105,6 +127,10 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// Gives away a connection, to another engine.
     pub(crate) fn detach(&mut self, key: DefaultKey) -> Option<Box<Connection<N>>> {
         self.connection(key)?;
+        if self.entries.get(key)?.names.is_some() {
+            // Its port is this engine's.
+            return None;
+        }
         let Entry { member: Member::Connection(mut connection), ports, .. } = self.entries.remove(key)? else {
             return None;
         };
@@ -146,18 +172,23 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
 
     fn add_listener(
         &mut self,
-        listener: N::Listener,
+        listener: Option<N::Listener>,
+        datagrams: Option<DefaultKey>,
         offer: Offer,
         backlog: usize,
         waiting: Arc<Waiting>,
     ) -> DefaultKey {
         self.listeners += 1;
-        let listening = Listening::new(listener, offer, backlog, waiting);
+        let listening = Listening::new(listener, datagrams, offer, backlog, waiting);
         let member = Member::Listener(Box::new(listening));
-        let key = self.entries.insert(Entry { member, ports: PortKeys::new(), queued: Queued::default() });
+        let (ports, queued) = (PortKeys::new(), Queued::default());
+        let key = self.entries.insert(Entry { member, ports, queued, names: None });
         let port = self.ports.add_listener(key);
         if let Some(entry) = self.entries.get_mut(key) {
             entry.ports.push(port);
+        }
+        if let Some(datagrams) = datagrams {
+            self.open_datagrams(datagrams, key);
         }
         self.arm(key, 1);
         key
@@ -174,6 +205,9 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         if let Some(Entry { member: Member::Listener(listening), ports, .. }) = self.entries.remove(key) {
             self.ports.remove(&ports);
             self.listeners -= 1;
+            if let Some(datagrams) = listening.datagrams {
+                self.close_datagrams(datagrams);
+            }
             for pending in listening.close() {
                 self.end_connection(pending, Ending::Abrupt);
             }
@@ -187,7 +221,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             let now = self.now;
             let Some(listening) = self.listening(key) else { return };
             listening.again_at = None;
-            let port = if listening.has_room() { listening.listener.accept() } else { Err(PortError::Exhausted) };
+            let port = if listening.has_room() { listening.accept() } else { Err(PortError::Exhausted) };
             let port = match port {
                 Ok(Some(port)) => port,
                 Ok(None) => break,
@@ -210,7 +244,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             let remote = port.remote_address().ip();
             let offer = listening.offer;
             let offer = within_limits(&offer, &self.settings);
-            let added = self.add_connection(None, |_, deadline| Ok(Connection::respond(port, key, offer, deadline)));
+            let added = self.add_connection(None, |_, _, deadline| Ok(Connection::respond(port, key, offer, deadline)));
             let Ok(connection) = added else { return self.look_again(key, now + PAUSE) };
             if let Some(listening) = self.listening(key) {
                 listening.begin(connection, remote, now);
@@ -221,7 +255,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     }
 
     /// Looks again then who waits at a listener.
-    fn look_again(&mut self, key: DefaultKey, at: Time) {
+    pub(super) fn look_again(&mut self, key: DefaultKey, at: Time) {
         if let Some(listening) = self.listening(key) {
             listening.again_at = Some(at);
             self.queue(key);
@@ -275,14 +309,33 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         if self.listeners >= limit as usize {
             return Err(Error::Limit { name: "listeners", limit: u64::from(limit) });
         }
-        let listener = self.listen(address, backlog)?;
-        let address = listener.local_address();
-        Ok((self.add_listener(listener, offer, backlog as usize, waiting), address))
+        let at = N::Lower::listens_at(&offer);
+        let (listener, datagrams, address) = self.listen(address, backlog, at)?;
+        Ok((self.add_listener(listener, datagrams, offer, backlog as usize, waiting), address))
     }
 
-    fn listen(&mut self, address: SocketAddr, backlog: u32) -> Result<N::Listener, PortError> {
-        let options = self.port_options(None);
-        self.network.listen(address, weft_base::Backlog(backlog), options)
+    /// Listens for streams, for datagrams, or for both at the same number.
+    fn listen(&mut self, address: SocketAddr, backlog: u32, at: ListensAt) -> Result<Listens<N>, PortError> {
+        if !at.streams {
+            let (key, address) = self.bind_datagrams(address)?;
+            return Ok((None, Some(key), address));
+        }
+        for attempt in 1.. {
+            let options = self.port_options(None);
+            let listener = self.network.listen(address, weft_base::Backlog(backlog), options)?;
+            let local = listener.local_address();
+            if !at.datagrams {
+                return Ok((Some(listener), None, local));
+            }
+            match self.bind_datagrams(local) {
+                Ok((key, _)) => return Ok((Some(listener), Some(key), local)),
+                // Another number may be free for both.
+                Err(PortError::AddressInUse) if address.port() == 0 && attempt < NUMBERS_TRIED => {}
+                // Who calls by datagrams finds nobody, and comes by a stream.
+                Err(_) => return Ok((Some(listener), None, local)),
+            }
+        }
+        Err(PortError::AddressInUse)
     }
 
     /// Takes everything down: the NIC is being closed.

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use slotmap::DefaultKey;
-use weft_base::Time;
+use weft_base::{Listener, PortError, Time};
 use weft_lock::{Mutex, Rank};
 
 use crate::error::{Error, RefusedStart};
@@ -121,7 +121,10 @@ pub(crate) enum Yielding {
 
 /// A listener of an engine.
 pub(crate) struct Listening<L> {
-    pub(crate) listener: L,
+    /// Where streams come.
+    pub(crate) listener: Option<L>,
+    /// The datagram port at which it listens too.
+    pub(crate) datagrams: Option<DefaultKey>,
     pub(crate) offer: Offer,
     backlog: usize,
     /// Start-ups under way, and requests that wait for the application, the oldest first.
@@ -131,14 +134,37 @@ pub(crate) struct Listening<L> {
     waiting: Arc<Waiting>,
 }
 
+impl<L: Listener> Listening<L> {
+    /// The next stream that waits.
+    pub(crate) fn accept(&mut self) -> Result<Option<L::Port>, PortError> {
+        self.listener.as_mut().map_or(Ok(None), Listener::accept)
+    }
+}
+
 impl<L> Listening<L> {
-    pub(crate) fn new(listener: L, offer: Offer, backlog: usize, waiting: Arc<Waiting>) -> Self {
-        Self { listener, offer, backlog, pending: Vec::new(), again_at: None, waiting }
+    pub(crate) fn new(
+        listener: Option<L>,
+        datagrams: Option<DefaultKey>,
+        offer: Offer,
+        backlog: usize,
+        waiting: Arc<Waiting>,
+    ) -> Self {
+        Self { listener, datagrams, offer, backlog, pending: Vec::new(), again_at: None, waiting }
     }
 
     /// Whether another start-up may begin.
     pub(crate) fn has_room(&self) -> bool {
         self.pending.len() < self.backlog
+    }
+
+    /// Start-ups under way.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Start-ups that may be under way.
+    pub(crate) fn backlog(&self) -> usize {
+        self.backlog
     }
 
     /// A start-up begins.
@@ -211,7 +237,7 @@ mod tests {
 
     fn listening(backlog: usize) -> Listening<()> {
         let event_count = Arc::new(EventCount::default());
-        Listening::new((), Offer::default(), backlog, Arc::new(Waiting::new(event_count)))
+        Listening::new(Some(()), None, Offer::default(), backlog, Arc::new(Waiting::new(event_count)))
     }
 
     fn info() -> RequestInfo {

@@ -15,6 +15,8 @@ pub(super) enum Owner {
     Connection(DefaultKey, usize),
     /// A listener's.
     Listener(DefaultKey),
+    /// A datagram port, which connections share.
+    Datagram(DefaultKey),
 }
 
 /// The keys of one connection's ports, by their indices.
@@ -34,6 +36,18 @@ impl Ports {
     /// Adds the port of a listener.
     pub(super) fn add_listener(&mut self, listener: DefaultKey) -> DefaultKey {
         self.0.insert(Owner::Listener(listener))
+    }
+
+    /// Adds a datagram port, whose owner is said by [`Ports::set_datagram`].
+    pub(super) fn add_datagram(&mut self) -> DefaultKey {
+        self.0.insert(Owner::Datagram(DefaultKey::default()))
+    }
+
+    /// Says which datagram port has this key.
+    pub(super) fn set_datagram(&mut self, token: DefaultKey, datagram: DefaultKey) {
+        if let Some(owner) = self.0.get_mut(token) {
+            *owner = Owner::Datagram(datagram);
+        }
     }
 
     /// Takes ports away: whatever is still reported for them means nothing any more.

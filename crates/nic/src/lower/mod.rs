@@ -16,6 +16,8 @@
 //! Which lower layer a network's streams have is said by [`weft_base::Network::Stack`], a tag: [`Stack`] gives it a
 //! meaning, in this crate for those that exist, in others for their own.
 
+pub(crate) mod choice;
+pub(crate) mod edge;
 pub(crate) mod mpa;
 
 use core::ops::{Deref, DerefMut};
@@ -23,7 +25,11 @@ use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use weft_base::{Interest, Network, PortError, PortOptions, Random, Time, Token};
+use slotmap::DefaultKey;
+use weft_base::{
+    DatagramBatch, DatagramLimits, DatagramSent, Ecn, Hint, Interest, LocalAddress, Network, Piece, PortError,
+    PortOptions, Random, Time, Token,
+};
 use weft_lock::{Mutex, MutexGuard};
 use weft_memory::Registry;
 use weft_rdmap::{Arrival, Placement, Stream, StreamConfig, Verdict, Violation};
@@ -31,6 +37,9 @@ use weft_wire::terminate::TerminateCode;
 
 use crate::counters::Counters;
 use crate::error::ConnectionError;
+use crate::lower::choice::Choice;
+use crate::lower::edge::Edge;
+use crate::lower::edge::outbox::Outbox;
 use crate::lower::mpa::Mpa;
 use crate::lower::mpa::staging::Pool;
 use crate::offer::{ConnectionInfo, Offer, RequestInfo, StartError, StartMisuse};
@@ -40,6 +49,12 @@ use crate::settings::Settings;
 /// What a lower layer may use while it is driven.
 pub struct Io<'a> {
     pub(crate) pool: &'a mut Pool,
+    pub(crate) outbox: &'a mut Outbox,
+    /// The engine's datagram ports.
+    pub datagrams: &'a mut dyn DatagramPorts,
+    /// Datagrams that have come for this connection, for a lower layer over datagram ports: it takes all of them whenever it
+    /// is driven.
+    pub inbox: Inbox<'a>,
     /// The memory that payload comes from and goes to.
     pub registry: &'a Registry,
     /// The NIC's settings.
@@ -50,6 +65,131 @@ pub struct Io<'a> {
     pub random: &'a mut Random,
     /// The time of the present turn.
     pub now: Time,
+}
+
+/// A datagram port of an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatagramKey(pub(crate) DefaultKey);
+
+/// The datagram ports of an engine. Many connections share one; the engine receives, and knows from
+/// [`Lower::destination`] for whom a datagram is.
+pub trait DatagramPorts {
+    /// Sends, as [`weft_base::DatagramPort::send`].
+    ///
+    /// # Errors
+    /// As there; or the port is gone.
+    fn send(
+        &mut self,
+        port: DatagramKey,
+        batch: &DatagramBatch,
+        pieces: &[Piece<'_>],
+    ) -> Result<DatagramSent, PortError>;
+
+    /// What it takes at most.
+    fn limits(&self, port: DatagramKey) -> DatagramLimits;
+
+    /// Where it is bound.
+    fn local_address(&self, port: DatagramKey) -> Option<SocketAddr>;
+
+    /// Bytes that each peer may have under way to it, so that all together fit into its buffer.
+    fn credit(&self, port: DatagramKey) -> u32;
+
+    /// How many datagrams have found its buffer full.
+    fn overflowed(&self, port: DatagramKey) -> u64;
+
+    /// Has the connection with this name driven when there is room to send again.
+    fn wait_for_room(&mut self, port: DatagramKey, name: u64);
+
+    /// Bytes that nobody can guess, and that give nothing away about others.
+    fn secret_bytes(&mut self) -> [u8; 64];
+
+    /// A secret that is the same each time that a program is started on this host.
+    fn host_secret(&self) -> [u8; 32];
+}
+
+/// Datagrams that have come for one connection, the oldest first.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Inbox<'a> {
+    bytes: &'a [u8],
+    entries: &'a [InboxEntry],
+}
+
+/// Where a datagram lies, and what is known of it.
+#[derive(Clone, Debug)]
+pub(crate) struct InboxEntry {
+    pub(crate) range: core::ops::Range<usize>,
+    pub(crate) from: SocketAddr,
+    pub(crate) to: Option<LocalAddress>,
+    pub(crate) ecn: Ecn,
+}
+
+/// A datagram that has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram<'a> {
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// Who has sent it, as far as the IP header says.
+    pub from: SocketAddr,
+    /// Where it came to, if anybody can tell.
+    pub to: Option<LocalAddress>,
+    /// Its mark.
+    pub ecn: Ecn,
+}
+
+impl<'a> Inbox<'a> {
+    pub(crate) const fn new(bytes: &'a [u8], entries: &'a [InboxEntry]) -> Self {
+        Self { bytes, entries }
+    }
+
+    /// Whether nothing has come.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+impl<'a> Iterator for Inbox<'a> {
+    type Item = Datagram<'a>;
+
+    fn next(&mut self) -> Option<Datagram<'a>> {
+        let (entry, rest) = self.entries.split_first()?;
+        self.entries = rest;
+        let bytes = self.bytes.get(entry.range.clone())?;
+        Some(Datagram { bytes, from: entry.from, to: entry.to, ecn: entry.ecn })
+    }
+}
+
+/// For whom a datagram is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// The connection that this end calls so.
+    Own(u64),
+    /// The connection that the sender calls so: it has just called, or knows nothing of it any more.
+    Peer(u64),
+    /// Nobody can tell.
+    Nobody,
+}
+
+/// The names by which datagrams find a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// What this end calls it.
+    pub own: u64,
+    /// Where the peer is and what it calls it, once that is known.
+    pub peer: Option<(SocketAddr, u64)>,
+}
+
+/// A datagram at a port that is for no connection there is.
+#[derive(Clone, Copy, Debug)]
+pub struct Stray<'a> {
+    /// The datagram.
+    pub datagram: Datagram<'a>,
+    /// Where it came to.
+    pub port: DatagramKey,
+    /// What who listens at the port offers. `None`: nobody listens, or there is no room for another call.
+    pub offer: Option<Offer>,
+    /// There are so many calls that an address is to be proved first.
+    pub is_crowded: bool,
 }
 
 /// From where to where a connection is opened.
@@ -189,12 +329,17 @@ pub trait Above {
 
     /// Whether a packet of a message endpoint may be sent before what is posted next.
     fn passes_packets(&self) -> bool;
+
+    /// Whether a receive is posted.
+    fn has_receives(&self) -> bool;
 }
 
 /// A lower layer under one connection. No call blocks.
 pub trait Lower<N: Network>: Sized {
     /// What a connection is begun with.
     type Opening;
+    /// What stands at each datagram port, and answers those that it does not know. `()` where there are none.
+    type Door: Send;
     /// It measures times, so [`Io::now`] must be of the very turn: else it may be some turns old.
     const MEASURES_TIME: bool = false;
 
@@ -206,7 +351,7 @@ pub trait Lower<N: Network>: Sized {
     /// A setting is not possible.
     fn prepare(offer: &Offer, private_data: &[u8]) -> Result<Self::Opening, StartMisuse>;
 
-    /// Begins to connect.
+    /// Begins to connect: over `datagrams` where [`Lower::calls_by_datagrams`] says so.
     ///
     /// # Errors
     /// The address can't be used, or the operating system refused.
@@ -215,7 +360,12 @@ pub trait Lower<N: Network>: Sized {
         remote: SocketAddr,
         options: PortOptions,
         opening: Self::Opening,
+        datagrams: Option<DatagramKey>,
+        io: &mut Io<'_>,
     ) -> Result<Self, PortError>;
+
+    /// It is later than [`Lower::next_timeout`] while the connection is set up: another way may be tried as well.
+    fn try_another(&mut self, _network: &mut N, _now: Time) {}
 
     /// A connection that a peer has begun.
     fn respond(port: N::Port, offer: Offer) -> Self;
@@ -304,7 +454,7 @@ pub trait Lower<N: Network>: Sized {
     fn close_send(&mut self);
 
     /// Breaks the connection at once.
-    fn abort(&mut self);
+    fn abort(&mut self, io: &mut Io<'_>);
 
     /// After the end of the stream: sends what waits, tells the peer that this was all, throws away what still comes.
     fn drain(&mut self, io: &mut Io<'_>) -> Drained;
@@ -340,6 +490,49 @@ pub trait Lower<N: Network>: Sized {
     fn next_timeout(&self) -> Option<Time> {
         None
     }
+
+    // --- datagram ports, which belong to the engine
+
+    /// Whether a connection that is begun so needs a datagram port.
+    fn calls_by_datagrams(_opening: &Self::Opening) -> bool {
+        false
+    }
+
+    /// What a listener with this offer listens at: ports for streams, and a datagram port with the same number.
+    fn listens_at(_offer: &Offer) -> ListensAt {
+        ListensAt { streams: true, datagrams: false }
+    }
+
+    /// Who stands at a new datagram port. `host`: secret, and the same each time that a program is started on this host;
+    /// `secret`: of this process.
+    fn door(host: [u8; 32], secret: [u8; 32]) -> Self::Door;
+
+    /// For whom a datagram is, without looking at whether it is good.
+    fn destination(_datagram: &[u8]) -> Destination {
+        Destination::Nobody
+    }
+
+    /// A datagram is for no connection. What is to be answered is written to `answer`; a new connection is returned.
+    fn knock(_door: &mut Self::Door, _stray: &Stray<'_>, _io: &mut Io<'_>, _answer: &mut Vec<u8>) -> Option<Self> {
+        None
+    }
+
+    /// By what datagrams find it, and the port that it uses; `None` where it has ports of its own.
+    fn names(&self) -> Option<(DatagramKey, Names)> {
+        None
+    }
+
+    /// Somebody on the way says something about what was sent.
+    fn take_hint(&mut self, _hint: &Hint, _now: Time) {}
+}
+
+/// Where a listener listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListensAt {
+    /// For streams.
+    pub streams: bool,
+    /// For datagrams.
+    pub datagrams: bool,
 }
 
 /// Gives a tag of [`Network::Stack`] its meaning.
@@ -350,6 +543,14 @@ pub trait Stack<N: Network> {
 
 impl<N: Network> Stack<N> for weft_base::Iwarp {
     type Lower = Mpa<N::Port>;
+}
+
+impl<N: Network> Stack<N> for weft_base::Edge {
+    type Lower = Edge;
+}
+
+impl<N: Network> Stack<N> for weft_base::IwarpOrEdge {
+    type Lower = Choice<N>;
 }
 
 /// A network whose streams have a lower layer: each whose tag has a meaning.

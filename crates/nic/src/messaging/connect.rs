@@ -22,7 +22,7 @@ use crate::ids::State;
 use crate::lower::Route;
 use crate::lower::{Carrier, Lower as _};
 use crate::offer::{
-    ConnectionInfo, Extensions, MpaOffer, Offer, ReadyKind, ReadyKinds, RequestInfo, StartError, StartReason,
+    ConnectionInfo, Extensions, MpaOffer, Offer, ReadyKind, ReadyKinds, RequestInfo, StartError, StartReason, Transport,
 };
 use crate::settings::Settings;
 
@@ -30,8 +30,9 @@ use crate::settings::Settings;
 const READ_DEPTH: u16 = 32;
 
 /// What this side wants of every connection: what Weft does beyond the standard, and that either side may send first.
-pub(crate) fn offer(settings: &Settings) -> Offer {
+pub(crate) fn offer(transport: Transport, settings: &Settings) -> Offer {
     let offer = Offer {
+        transport,
         ird: READ_DEPTH,
         ord: READ_DEPTH,
         mpa: MpaOffer {
@@ -120,7 +121,7 @@ impl Core {
         let key = self.add_link(peer, Phase::Opening(path)).map_err(|error| local(error.into()))?;
         let hello = bytes_of(&self.hello(self.host.peers.get(peer).map_or(0, |peer| peer.address.id)));
         let Some(link) = self.links.get_mut(key.0) else { return Ok(()) };
-        let started = N::Lower::prepare(&offer(&engine.settings), &hello)
+        let started = N::Lower::prepare(&offer(self.settings.transport, &engine.settings), &hello)
             .map_err(Error::Start)
             .and_then(|start| engine.connect(&link.queue_pair, Route { local: None, remote }, start, patience));
         let local = match started {

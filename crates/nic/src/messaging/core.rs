@@ -180,6 +180,7 @@ impl Core {
             || self.waiting.has_some()
             || !self.host.to_connect.is_empty()
             || !self.stalled.is_empty()
+            || !self.host.in_use.is_empty()
             || self.wake_at.is_some_and(|at| at <= now)
     }
 
@@ -190,6 +191,7 @@ impl Core {
         let mut any = false;
         for _ in 0..ROUNDS {
             let mut progress = self.take_completions(engine.now());
+            progress |= self.host.complete_unused();
             progress |= self.meet(engine);
             progress |= self.look_at_openings(engine);
             progress |= self.look_at_unproven(engine);

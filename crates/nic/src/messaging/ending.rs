@@ -34,6 +34,7 @@ impl Core {
     fn leaves_undone(&self, counts: impl Fn(PeerId) -> bool, is_promised: impl Fn(&Outbound) -> bool) -> bool {
         let is_posted = |link: &Link| link.phase == Phase::Up && link.queue_pair.sends_under_way() > 0;
         self.held_back
+            || !self.host.in_use.is_empty()
             || self.stalled.iter().chain(&self.patient).any(|peer| counts(*peer))
             || self.host.transfers.iter().any(|(_, transfer)| !matches!(transfer, Transfer::Protocol(_)))
             || self.host.peers.iter().any(|peer| !peer.work.is_empty())

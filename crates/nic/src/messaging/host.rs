@@ -93,6 +93,14 @@ impl Outbound {
     }
 }
 
+/// A send that is over, but for its memory, which a connection may still read.
+#[derive(Debug)]
+pub(super) struct InUse {
+    peer: PeerId,
+    event: Event,
+    memory: IoBuffer,
+}
+
 /// What an injected message of this length counts for [`NicHost::injected_bytes`]: those that are kept in the request itself count nothing.
 pub(super) const fn injected_bytes(length: usize) -> u64 {
     if length <= SMALL { 0 } else { length as u64 }
@@ -153,6 +161,8 @@ pub(super) struct NicHost {
     buffers: Numbered<(Region, u64)>,
     /// Memory of such buffers that are not used now.
     spare: BufferPool,
+    /// Sends that are over, but for their memory.
+    pub(super) in_use: Vec<InUse>,
     /// Peers with work to be posted.
     pub(super) listed: VecDeque<PeerId>,
     pub(super) to_connect: Vec<PeerId>,
@@ -187,6 +197,7 @@ impl NicHost {
             transfers: Numbered::default(),
             buffers: Numbered::default(),
             spare: BufferPool::default(),
+            in_use: Vec::new(),
             listed: VecDeque::new(),
             to_connect: Vec::new(),
             to_disconnect: Vec::new(),
@@ -238,6 +249,23 @@ impl NicHost {
             undelivered.reason.get_or_insert_with(|| failure.clone());
         }
         self.complete(event);
+    }
+
+    /// Completes sends whose memory nobody uses any more. Returns whether there were any.
+    pub(super) fn complete_unused(&mut self) -> bool {
+        let mut any = false;
+        let mut at = 0;
+        while at < self.in_use.len() {
+            if self.in_use[at].memory.unregister().is_err() {
+                at += 1;
+                continue;
+            }
+            let InUse { peer, mut event, memory } = self.in_use.remove(at);
+            event.buffer = memory.into_buffer();
+            self.finish(peer, event);
+            any = true;
+        }
+        any
     }
 
     /// Tells the application. Whoever runs the NIC holds the engine meanwhile.
@@ -424,12 +452,8 @@ impl Host for NicHost {
         self.injected_bytes -= injected;
         let length = send.length();
         let outcome = outcome.map_err(|failure| self.explain(failure, Some(peer), 0));
-        let buffer = match send.memory {
-            Outgoing::Lent(memory) => memory.into_buffer(),
-            Outgoing::Small { .. } => None,
-        };
         let completed = Completed::Send;
-        let event = Event {
+        let mut event = Event {
             completed,
             context,
             op_flags,
@@ -441,8 +465,15 @@ impl Host for NicHost {
             data: None,
             offset: 0,
             last: true,
-            buffer,
+            buffer: None,
         };
+        if let Outgoing::Lent(mut memory) = send.memory {
+            if memory.unregister().is_err() {
+                // The peer has it, but its acknowledgement has not come: a lower layer may send it again.
+                return self.in_use.push(InUse { peer, event, memory });
+            }
+            event.buffer = memory.into_buffer();
+        }
         self.finish(peer, event);
     }
 

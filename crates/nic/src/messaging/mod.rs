@@ -17,6 +17,7 @@ mod request;
 mod sending;
 mod transfer;
 
+use crate::offer::Transport;
 use ::core::time::Duration;
 use std::net::SocketAddr;
 
@@ -54,6 +55,8 @@ pub struct EndpointSettings {
     /// How long closing waits until what was accepted is delivered. `None`: as long as the peers' hosts answer, and [`Self::UNTAKEN`] for messages that
     /// peers know of, but have posted no receive for.
     pub linger: Option<Duration>,
+    /// What carries the connections, where the network has a choice: how peers are called, and what callers may use.
+    pub transport: Transport,
 }
 
 impl EndpointSettings {
@@ -79,6 +82,7 @@ impl Default for EndpointSettings {
             peers: 1 << 16,
             connect_timeout: Duration::from_secs(10),
             linger: None,
+            transport: Transport::default(),
         }
     }
 }

@@ -14,6 +14,7 @@ use weft_nic::{Level, Progress, ReceivePost, Settings, Verify};
 use self::ledger::{Ledger, Request};
 use self::party::{Habits, Party};
 use crate::network::Tag;
+use crate::packets::PacketBehaviour;
 use crate::pipe::Behaviour;
 use crate::shuffle::ShuffleFault;
 use crate::world::{SimulatedNic, World};
@@ -57,6 +58,8 @@ pub struct MessageScenario {
     pub sabotage: MessageBreak,
     /// A mistake of the lower layer, where it can make any.
     pub fault: ShuffleFault,
+    /// How packets are treated until the end comes, where the lower layer sends any.
+    pub packets: Option<PacketBehaviour>,
 }
 
 /// What a run has come to.
@@ -76,7 +79,8 @@ impl MessageScenario {
     /// A scenario over a network that behaves.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        Self { seed, steps: 120, faults: false, sabotage: MessageBreak::Nothing, fault: ShuffleFault::Nothing }
+        let (sabotage, fault) = (MessageBreak::Nothing, ShuffleFault::Nothing);
+        Self { seed, steps: 120, faults: false, sabotage, fault, packets: None }
     }
 
     /// Runs it over iWARP and checks everything.
@@ -131,6 +135,7 @@ impl<T: Tag> Run<T> {
         };
         let world = World::new(random.next_u64(), behaviour);
         world.set_fault(scenario.fault);
+        world.set_packets(scenario.packets.unwrap_or_default());
         let count = 2 + random.below(3) as usize;
         let nics: Vec<SimulatedNic<T>> = (0..count).map(|_| world.nic_over(settings(&mut random), &[])).collect();
         let by_name = random.one_in(2);
@@ -163,6 +168,7 @@ impl<T: Tag> Run<T> {
 
     fn finish(mut self) -> Result<MessageReport, String> {
         self.world.set_behaviour(self.behaviour);
+        self.world.set_packets(PacketBehaviour::default());
         self.receive_the_rest()?;
         let faults = self.faults;
         if !self.pass(LIMIT, |ledger| ledger.is_settled(!faults))? {

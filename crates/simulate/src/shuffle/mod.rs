@@ -27,7 +27,8 @@ use std::net::SocketAddr;
 
 use weft_base::{Interest, Network, Port, PortError, PortOptions, Random, Time, Token};
 use weft_nic::lower::{
-    Above, Drained, Got, Io, Lower, ReceiveError, SendError, Sent, Stack, StartStep, StreamCell, Terms, Undecided,
+    Above, DatagramKey, Drained, Got, Io, Lower, ReceiveError, SendError, Sent, Stack, StartStep, StreamCell, Terms,
+    Undecided,
 };
 use weft_nic::offer::Role;
 use weft_nic::{
@@ -248,6 +249,7 @@ impl Shuffled {
 
 impl Lower<SimulatedNetwork<Shuffle>> for Shuffled {
     type Opening = Hello;
+    type Door = ();
     const MEASURES_TIME: bool = true;
 
     fn prepare(offer: &Offer, private_data: &[u8]) -> Result<Hello, StartMisuse> {
@@ -260,9 +262,13 @@ impl Lower<SimulatedNetwork<Shuffle>> for Shuffled {
         remote: SocketAddr,
         options: PortOptions,
         ours: Hello,
+        _: Option<DatagramKey>,
+        _: &mut Io<'_>,
     ) -> Result<Self, PortError> {
         Ok(Self::new(network.connect(remote, options)?, Phase::Connecting { ours }))
     }
+
+    fn door(_: [u8; 32], _: [u8; 32]) {}
 
     fn respond(port: SimulatedPort, offer: Offer) -> Self {
         Self::new(port, Phase::Responding { offer })
@@ -384,7 +390,7 @@ impl Lower<SimulatedNetwork<Shuffle>> for Shuffled {
         }
     }
 
-    fn abort(&mut self) {
+    fn abort(&mut self, _: &mut Io<'_>) {
         self.wire.port.abort();
     }
 

@@ -53,7 +53,7 @@ pub use weft_base::{MAX_GATHER, PortError, Slice, Stag, Waker};
 pub use weft_memory::{Access, MemoryError};
 pub use weft_nic::offer::{
     Extensions, LowerInfo, LowerStartError, MarkerSpacing, MpaInfo, MpaOffer, MpaStartError, MpaStartMisuse, Offer,
-    ReadyKind, ReadyKinds, StartError, StartMisuse, StartReason,
+    ReadyKind, ReadyKinds, StartError, StartMisuse, StartReason, Transport,
 };
 pub use weft_nic::{
     Arm, ConnectionError, ConnectionInfo, Counters, Coupling, Error, Limits, PostError, PostFailure, Progress,

@@ -27,7 +27,8 @@ use self::staging::{Pool, Staging};
 use self::startup::Start;
 use crate::error::ConnectionError;
 use crate::lower::{
-    Above, Drained, Got, Io, Lower, Passed, ReceiveError, SendError, Sent, StartStep, StreamCell, Terms, Undecided,
+    Above, DatagramKey, Drained, Got, Io, Lower, Passed, ReceiveError, SendError, Sent, StartStep, StreamCell, Terms,
+    Undecided,
 };
 use crate::offer::{MpaStartError, Offer, RequestInfo, StartError, StartMisuse};
 use crate::queues::queue_pair::QueuePair;
@@ -102,10 +103,21 @@ impl<P: Port> Mpa<P> {
         let bytes = Bytes { port, staging: Staging::default(), outgoing: Outgoing::default() };
         Self { bytes, layer: Layer::Start(start) }
     }
+
+    /// Begins to connect.
+    pub(super) fn begin<N: Network<Port = P>>(
+        network: &mut N,
+        remote: SocketAddr,
+        options: PortOptions,
+        opening: startup::Opening,
+    ) -> Result<Self, PortError> {
+        Ok(Self::new(network.connect(remote, options)?, Start::connecting(opening)))
+    }
 }
 
 impl<N: Network> Lower<N> for Mpa<N::Port> {
     type Opening = startup::Opening;
+    type Door = ();
 
     fn prepare(offer: &Offer, private_data: &[u8]) -> Result<Self::Opening, StartMisuse> {
         Ok(Initiator::start(startup::mpa_offer(offer), private_data)?)
@@ -116,9 +128,13 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
         remote: SocketAddr,
         options: PortOptions,
         opening: Self::Opening,
+        _: Option<DatagramKey>,
+        _: &mut Io<'_>,
     ) -> Result<Self, PortError> {
-        Ok(Self::new(network.connect(remote, options)?, Start::connecting(opening)))
+        Self::begin(network, remote, options, opening)
     }
+
+    fn door(_: [u8; 32], _: [u8; 32]) {}
 
     fn respond(port: N::Port, offer: Offer) -> Self {
         Self::new(port, Start::responding(offer))
@@ -238,7 +254,7 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
         self.bytes.port.close_send();
     }
 
-    fn abort(&mut self) {
+    fn abort(&mut self, _: &mut Io<'_>) {
         self.bytes.port.abort();
     }
 

@@ -1,0 +1,330 @@
+//! The engine's datagram ports: many connections share one, and each datagram is brought to the one it names.
+
+use core::hash::{BuildHasherDefault, Hasher};
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+use slotmap::{DefaultKey, SlotMap};
+use weft_base::{
+    DatagramBatch, DatagramLimits, DatagramOptions, DatagramPort, DatagramSent, HostId, Piece, PortError, Random,
+    ReceivedDatagrams,
+};
+
+use crate::lower::{Carrier, DatagramKey, DatagramPorts, Destination, InboxEntry, Lower, Names};
+
+/// A port that was looked at so often in vain is watched by the operating system instead.
+const COOL_AFTER_LOOKS: u32 = 1024;
+/// Bytes of buffers to ask the operating system for; it gives what it may.
+const BUFFER_BYTES: u32 = 8 << 20;
+/// A peer may have so many bytes under way at least, however many share the port.
+const LEAST_CREDIT: u32 = 16 << 10;
+
+/// One port.
+pub(super) struct Member<N: Carrier> {
+    pub(super) port: N::Datagram,
+    door: Option<<N::Lower as Lower<N>>::Door>,
+    /// Who listens at it.
+    pub(super) listener: Option<DefaultKey>,
+    /// Its key among all ports that the network may tell of.
+    pub(super) token: DefaultKey,
+    /// Where calls come from.
+    calls_from: Option<IpAddr>,
+    /// Connections that use it.
+    connections: u32,
+    pub(super) is_hot: bool,
+    idle_looks: u32,
+    /// The names of connections that wait for room.
+    pub(super) waiting: Vec<u64>,
+    limits: DatagramLimits,
+}
+
+/// Names that are random, and our own: nothing is to be gained by hashing them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct NameHasher(u64);
+
+impl Hasher for NameHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, name: u64) {
+        self.0 = name;
+    }
+}
+
+/// All ports, the connections that use them, and the room that datagrams are received into.
+pub(super) struct Datagrams<N: Carrier> {
+    pub(super) members: SlotMap<DefaultKey, Member<N>>,
+    own: HashMap<u64, DefaultKey, BuildHasherDefault<NameHasher>>,
+    peers: HashMap<(SocketAddr, u64), DefaultKey>,
+    /// Room for what is received, made with the first port.
+    pub(super) room: Room,
+    secret: [u8; 32],
+    host: [u8; 32],
+    drawn: u64,
+}
+
+/// What is received, and whom it is for.
+#[derive(Default)]
+pub(super) struct Room {
+    pub(super) bytes: Vec<u8>,
+    pub(super) received: Vec<ReceivedDatagrams>,
+    pub(super) entries: Vec<InboxEntry>,
+    pub(super) answer: Vec<u8>,
+}
+
+fn code(key: &[u8], what: &[&[u8]]) -> [u8; 32] {
+    let mut code = <Hmac<Sha256> as Mac>::new_from_slice(key).expect("HMAC takes a key of any length");
+    what.iter().for_each(|part| code.update(part));
+    code.finalize().into_bytes().into()
+}
+
+impl<N: Carrier> Datagrams<N> {
+    pub(super) fn new(random: &mut Random, host: Option<HostId>) -> Self {
+        let mut secret = [0; 32];
+        random.fill(&mut secret);
+        let host = match host {
+            Some(host) => code(&host.boot, &[b"Weft Edge reset ", &host.network.to_be_bytes()]),
+            None => code(&secret, &[b"Weft Edge reset "]),
+        };
+        Self {
+            members: SlotMap::new(),
+            own: HashMap::default(),
+            peers: HashMap::new(),
+            room: Room::default(),
+            secret,
+            host,
+            drawn: 0,
+        }
+    }
+
+    /// Whether any connection uses one of them.
+    pub(super) fn are_used(&self) -> bool {
+        !self.own.is_empty()
+    }
+
+    /// Whether one that connections use is watched by the operating system.
+    pub(super) fn any_cold(&self) -> bool {
+        self.members.values().any(|member| !member.is_hot && member.connections > 0)
+    }
+
+    /// Makes a port.
+    pub(super) fn bind(&mut self, network: &mut N, at: SocketAddr, token: DefaultKey) -> Result<DefaultKey, PortError> {
+        let port = network.bind(at, DatagramOptions { buffer_bytes: Some(BUFFER_BYTES), offload: true })?;
+        let limits = port.limits();
+        self.room.bytes.resize(limits.receive_bytes as usize * limits.received as usize, 0);
+        let door = N::Lower::door(self.host, code(&self.secret, &[b"cookies"]));
+        let member = Member {
+            port,
+            door: Some(door),
+            listener: None,
+            token,
+            calls_from: None,
+            connections: 0,
+            is_hot: false,
+            idle_looks: 0,
+            waiting: Vec::new(),
+            limits,
+        };
+        Ok(self.members.insert(member))
+    }
+
+    /// The port from which calls to `remote` are made.
+    pub(super) fn caller(
+        &mut self,
+        network: &mut N,
+        remote: SocketAddr,
+        local: Option<SocketAddr>,
+        token: impl FnOnce() -> DefaultKey,
+    ) -> Result<DefaultKey, PortError> {
+        let any = if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let ip = local.map_or(any, |local| local.ip());
+        let number = local.map_or(0, |local| local.port());
+        let found = self.members.iter().find(|(_, member)| number == 0 && member.calls_from == Some(ip));
+        if let Some((key, _)) = found {
+            return Ok(key);
+        }
+        let key = self.bind(network, SocketAddr::new(ip, number), token())?;
+        self.members[key].calls_from = Some(ip);
+        Ok(key)
+    }
+
+    /// The port at this address at which nobody listens.
+    pub(super) fn left_at(&self, at: SocketAddr) -> Option<DefaultKey> {
+        let is_left = |member: &Member<N>| {
+            member.listener.is_none() && member.calls_from.is_none() && member.port.local_address() == at.into()
+        };
+        self.members.iter().find(|(_, member)| is_left(member)).map(|(key, _)| key)
+    }
+
+    /// Whether nobody needs a port any more.
+    pub(super) fn is_unused(&self, key: DefaultKey) -> bool {
+        self.members
+            .get(key)
+            .is_some_and(|member| member.listener.is_none() && member.calls_from.is_none() && member.connections == 0)
+    }
+
+    /// The door of a port, until it is put back.
+    pub(super) fn take_door(&mut self, key: DefaultKey) -> Option<<N::Lower as Lower<N>>::Door> {
+        self.members.get_mut(key)?.door.take()
+    }
+
+    /// Puts it back.
+    pub(super) fn put_door(&mut self, key: DefaultKey, door: <N::Lower as Lower<N>>::Door) {
+        if let Some(member) = self.members.get_mut(key) {
+            member.door = Some(door);
+        }
+    }
+
+    // --- who is who
+
+    pub(super) fn add(&mut self, port: DatagramKey, names: &Names, connection: DefaultKey) {
+        self.own.insert(names.own, connection);
+        self.add_peer(names, connection);
+        if let Some(member) = self.members.get_mut(port.0) {
+            member.connections += 1;
+        }
+    }
+
+    pub(super) fn add_peer(&mut self, names: &Names, connection: DefaultKey) {
+        if let Some(peer) = names.peer {
+            self.peers.insert(peer, connection);
+        }
+    }
+
+    pub(super) fn remove(&mut self, port: DatagramKey, names: &Names) {
+        let connection = self.own.remove(&names.own);
+        if let Some(peer) = names.peer
+            && self.peers.get(&peer).copied() == connection
+        {
+            self.peers.remove(&peer);
+        }
+        if let Some(member) = self.members.get_mut(port.0) {
+            member.connections -= 1;
+        }
+    }
+
+    /// The connection that a datagram is for.
+    pub(super) fn find(&self, destination: Destination, from: SocketAddr) -> Option<DefaultKey> {
+        match destination {
+            Destination::Own(name) => self.own.get(&name).copied(),
+            Destination::Peer(name) => self.peers.get(&(from, name)).copied(),
+            Destination::Nobody => None,
+        }
+    }
+
+    pub(super) fn find_own(&self, name: u64) -> Option<DefaultKey> {
+        self.own.get(&name).copied()
+    }
+
+    /// All connections that use datagrams.
+    pub(super) fn connections(&self) -> Vec<DefaultKey> {
+        self.own.values().copied().collect()
+    }
+
+    // --- looking
+
+    /// Has the operating system watch those that are looked at.
+    pub(super) fn watch(&mut self, network: &mut N, all: bool) {
+        for member in self.members.values_mut() {
+            if member.is_hot && (all || member.idle_looks > COOL_AFTER_LOOKS) {
+                member.is_hot = false;
+                member.arm(network);
+            }
+        }
+    }
+
+    /// Receives at a port. Returns whether anything has come.
+    pub(super) fn receive(&mut self, key: DefaultKey, room: &mut Room) -> bool {
+        let Some(member) = self.members.get_mut(key) else { return false };
+        room.received.clear();
+        // A broken port is one at which nothing comes.
+        let count = member.port.receive(&mut room.bytes, &mut room.received).unwrap_or(0);
+        member.idle_looks = if count > 0 { 0 } else { member.idle_looks.saturating_add(1) };
+        count > 0
+    }
+}
+
+impl<N: Carrier> Member<N> {
+    pub(super) fn arm(&mut self, network: &mut N) {
+        let interest = weft_base::Interest { readable: true, writable: !self.waiting.is_empty(), least: 1 };
+        if network.arm_datagram(&mut self.port, super::ports::token(self.token), interest).is_err() {
+            // The system can't watch it, so it is looked at instead.
+            self.is_hot = true;
+        }
+    }
+
+    pub(super) fn warm(&mut self) {
+        self.is_hot = true;
+        self.idle_looks = 0;
+    }
+}
+
+impl<N: Carrier> DatagramPorts for Datagrams<N> {
+    fn send(
+        &mut self,
+        port: DatagramKey,
+        batch: &DatagramBatch,
+        pieces: &[Piece<'_>],
+    ) -> Result<DatagramSent, PortError> {
+        let member = self.members.get_mut(port.0).ok_or(PortError::Reset)?;
+        // An answer is likely.
+        member.warm();
+        member.port.send(batch, pieces)
+    }
+
+    fn limits(&self, port: DatagramKey) -> DatagramLimits {
+        let nothing = DatagramLimits {
+            batch_datagrams: 1,
+            batch_bytes: 1200,
+            batch_pieces: 1,
+            receive_bytes: 0,
+            received: 0,
+            send_buffer_bytes: 0,
+            receive_buffer_bytes: 0,
+        };
+        self.members.get(port.0).map_or(nothing, |member| member.limits)
+    }
+
+    fn local_address(&self, port: DatagramKey) -> Option<SocketAddr> {
+        self.members.get(port.0).and_then(|member| member.port.local_address().ip())
+    }
+
+    fn credit(&self, port: DatagramKey) -> u32 {
+        let Some(member) = self.members.get(port.0) else { return LEAST_CREDIT };
+        // The operating system counts what it needs beside the bytes as well.
+        let share = member.limits.receive_buffer_bytes / 2 / (member.connections.max(1));
+        share.max(LEAST_CREDIT)
+    }
+
+    fn overflowed(&self, port: DatagramKey) -> u64 {
+        self.members.get(port.0).map_or(0, |member| member.port.counters().overflowed)
+    }
+
+    fn wait_for_room(&mut self, port: DatagramKey, name: u64) {
+        if let Some(member) = self.members.get_mut(port.0)
+            && !member.waiting.contains(&name)
+        {
+            member.waiting.push(name);
+        }
+    }
+
+    fn secret_bytes(&mut self) -> [u8; 64] {
+        self.drawn += 1;
+        let number = self.drawn.to_be_bytes();
+        let (one, two) = (code(&self.secret, &[b"1", &number]), code(&self.secret, &[b"2", &number]));
+        core::array::from_fn(|at| if at < 32 { one[at] } else { two[at - 32] })
+    }
+
+    fn host_secret(&self) -> [u8; 32] {
+        self.host
+    }
+}

@@ -1,0 +1,257 @@
+//! What comes to the engine's datagram ports, and to whom it goes.
+
+use core::mem::take;
+use std::net::SocketAddr;
+
+use slotmap::DefaultKey;
+use weft_base::{Clock, DatagramBatch, DatagramPort, Ecn, Piece, PortError, ReceivedDatagrams};
+
+use super::datagrams::Room;
+use super::{Engine, Entry, Member, Upper};
+use crate::connection::{Connection, within_limits};
+use crate::lower::{Carrier, Datagram, DatagramKey, DatagramPorts, Inbox, InboxEntry, Io, Lower, Route, Stray};
+
+/// Once so many of a listener's places are taken, who calls has to prove its address.
+const CROWDED: usize = 2;
+/// Hints of one visit.
+const MOST_HINTS: usize = 64;
+
+impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
+    /// Binds a datagram port. One that has been left, but for connections that are ending, is taken again.
+    pub(super) fn bind_datagrams(&mut self, at: SocketAddr) -> Result<(DefaultKey, SocketAddr), PortError> {
+        if let Some(key) = self.datagrams.left_at(at) {
+            return Ok((key, at));
+        }
+        let token = self.ports.add_datagram();
+        match self.datagrams.bind(&mut self.network, at, token) {
+            Ok(key) => {
+                self.ports.set_datagram(token, key);
+                let bound = self.datagrams.members[key].port.local_address().ip().unwrap_or(at);
+                Ok((key, bound))
+            }
+            Err(error) => {
+                self.ports.remove(&[token]);
+                Err(error)
+            }
+        }
+    }
+
+    /// The port from which a peer is called.
+    pub(super) fn calling_port(&mut self, route: Route) -> Result<DatagramKey, PortError> {
+        let ports = &mut self.ports;
+        let mut token = None;
+        let key =
+            self.datagrams.caller(&mut self.network, route.remote, route.local, || *token.insert(ports.add_datagram()));
+        match (key, token) {
+            (Ok(key), Some(token)) => self.ports.set_datagram(token, key),
+            (Err(_), Some(token)) => self.ports.remove(&[token]),
+            _ => {}
+        }
+        key.map(DatagramKey)
+    }
+
+    /// A listener listens at a datagram port.
+    pub(super) fn open_datagrams(&mut self, port: DefaultKey, listener: DefaultKey) {
+        if let Some(member) = self.datagrams.members.get_mut(port) {
+            member.listener = Some(listener);
+            member.arm(&mut self.network);
+        }
+    }
+
+    /// Nobody listens at a datagram port any more. Connections that use it go on.
+    pub(super) fn close_datagrams(&mut self, port: DefaultKey) {
+        if let Some(member) = self.datagrams.members.get_mut(port) {
+            member.listener = None;
+        }
+        self.drop_if_unused(port);
+    }
+
+    /// A port at which nobody listens goes when the last connection has left it.
+    pub(super) fn drop_if_unused(&mut self, port: DefaultKey) {
+        if self.datagrams.is_unused(port)
+            && let Some(member) = self.datagrams.members.remove(port)
+        {
+            self.ports.remove(&[member.token]);
+        }
+    }
+
+    /// Looks at the ports that are not watched.
+    pub(super) fn look_at_datagrams(&mut self) -> bool {
+        if self.datagrams.members.is_empty() {
+            return false;
+        }
+        let mut progress = false;
+        let hot: arrayvec::ArrayVec<DefaultKey, 16> =
+            self.datagrams.members.iter().filter(|(_, member)| member.is_hot).map(|(key, _)| key).take(16).collect();
+        for key in hot {
+            progress |= self.receive_datagrams(key);
+        }
+        self.datagrams.watch(&mut self.network, false);
+        progress
+    }
+
+    /// The operating system tells of a port.
+    pub(super) fn attend_datagrams(&mut self, key: DefaultKey, has_room: bool) {
+        let Some(member) = self.datagrams.members.get_mut(key) else { return };
+        member.warm();
+        if has_room {
+            for name in take(&mut member.waiting) {
+                if let Some(connection) = self.datagrams.find_own(name) {
+                    self.start_connection(connection);
+                }
+            }
+        }
+        self.receive_datagrams(key);
+    }
+
+    /// Receives once at a port, and brings what has come to those it is for.
+    fn receive_datagrams(&mut self, key: DefaultKey) -> bool {
+        let mut room = take(&mut self.datagrams.room);
+        let any = self.datagrams.receive(key, &mut room);
+        if any {
+            self.counters.receives += 1;
+            // Whoever measures how long an answer takes is not to count how long we have looked elsewhere.
+            self.look_at_clock();
+            self.deliver(key, &mut room);
+        }
+        self.datagrams.room = room;
+        self.take_hints(key);
+        any
+    }
+
+    fn deliver(&mut self, port: DefaultKey, room: &mut Room) {
+        let Room { bytes, received, entries, answer } = room;
+        let mut present: Option<DefaultKey> = None;
+        entries.clear();
+        for run in received.iter() {
+            let Some(from) = run.from.ip() else { continue };
+            for entry in datagrams(run, from) {
+                let datagram = &bytes[entry.range.clone()];
+                let found = self.datagrams.find(N::Lower::destination(datagram), from);
+                if found != present || found.is_none() {
+                    self.hand_over(present.take(), bytes, entries);
+                    present = found;
+                }
+                match found {
+                    Some(_) => entries.push(entry),
+                    None => self.knock(port, bytes, &entry, answer),
+                }
+            }
+        }
+        self.hand_over(present, bytes, entries);
+    }
+
+    /// Has a connection take its datagrams.
+    fn hand_over(&mut self, key: Option<DefaultKey>, bytes: &[u8], entries: &mut Vec<InboxEntry>) {
+        if let Some(key) = key {
+            self.warm(key);
+            self.drive_with(key, Inbox::new(bytes, entries));
+            self.learn_peer(key);
+        }
+        entries.clear();
+    }
+
+    /// The peer's name of a connection becomes known in the course of its set-up.
+    fn learn_peer(&mut self, key: DefaultKey) {
+        let Some(Entry { member: Member::Connection(connection), names: Some((port, known)), .. }) =
+            self.entries.get_mut(key)
+        else {
+            return;
+        };
+        if known.peer.is_some() {
+            return;
+        }
+        if let Some((_, names)) = connection.lower.names() {
+            *known = names;
+            self.datagrams.add_peer(&names, key);
+        } else {
+            // The other way was faster.
+            let (port, names) = (*port, *known);
+            if let Some(entry) = self.entries.get_mut(key) {
+                entry.names = None;
+            }
+            self.datagrams.remove(port, &names);
+        }
+    }
+
+    /// Somebody calls, or speaks of what is not known.
+    fn knock(&mut self, port: DefaultKey, bytes: &[u8], entry: &InboxEntry, answer: &mut Vec<u8>) {
+        let Some(member) = self.datagrams.members.get(port) else { return };
+        let listener = member.listener;
+        let listening = listener.and_then(|listener| self.listening(listener));
+        let offer = listening.as_ref().filter(|listening| listening.has_room()).map(|listening| listening.offer);
+        let is_crowded =
+            listening.as_ref().is_some_and(|listening| listening.pending() * CROWDED >= listening.backlog());
+        let offer = offer.map(|offer| within_limits(&offer, &self.settings));
+        let datagram = Datagram { bytes: &bytes[entry.range.clone()], from: entry.from, to: entry.to, ecn: entry.ecn };
+        let stray = Stray { datagram, port: DatagramKey(port), offer, is_crowded };
+        answer.clear();
+        let lower = self.at_the_door(port, &stray, answer);
+        if !answer.is_empty() {
+            let from = entry.to.map(|to| weft_base::LocalAddress { interface: 0, ..to });
+            let batch =
+                DatagramBatch { to: entry.from.into(), from, segment_size: answer.len() as u32, ecn: Ecn::NotCapable };
+            // What is lost is asked for again.
+            let _ = self.datagrams.send(DatagramKey(port), &batch, &[Piece::Bytes(answer)]);
+        }
+        if let (Some(lower), Some(listener)) = (lower, listener) {
+            self.begin_call(listener, lower, entry.from);
+        }
+    }
+
+    fn at_the_door(&mut self, port: DefaultKey, stray: &Stray<'_>, answer: &mut Vec<u8>) -> Option<N::Lower> {
+        // The door is at a port, and what goes through it uses all ports.
+        let mut door = self.datagrams.take_door(port)?;
+        let mut io = Io {
+            pool: &mut self.pool,
+            outbox: &mut self.outbox,
+            datagrams: &mut self.datagrams,
+            inbox: Inbox::default(),
+            registry: &self.registry,
+            settings: &self.settings,
+            counters: &mut self.counters,
+            random: &mut self.random,
+            now: self.now,
+        };
+        let lower = N::Lower::knock(&mut door, stray, &mut io, answer);
+        self.datagrams.put_door(port, door);
+        lower
+    }
+
+    fn begin_call(&mut self, listener: DefaultKey, lower: N::Lower, from: SocketAddr) {
+        let now = self.now;
+        let added = self.add_connection(None, |_, _, deadline| Ok(Connection::called(lower, listener, deadline)));
+        let Ok(connection) = added else { return };
+        if let Some(listening) = self.listening(listener) {
+            listening.begin(connection, from.ip(), now);
+        }
+        self.start_connection(connection);
+    }
+
+    /// What somebody on the way says goes to all whom it may be about.
+    fn take_hints(&mut self, port: DefaultKey) {
+        for _ in 0..MOST_HINTS {
+            let Some(member) = self.datagrams.members.get_mut(port) else { return };
+            let Some(hint) = member.port.poll_hint() else { return };
+            let Some(to) = hint.to.ip() else { continue };
+            let now = self.now;
+            for key in self.datagrams.connections() {
+                if let Some(connection) = self.connection_mut(key).filter(|one| one.lower.remote_address() == to) {
+                    connection.lower.take_hint(&hint, now);
+                    self.start_connection(key);
+                }
+            }
+        }
+    }
+}
+
+/// The datagrams of a run.
+fn datagrams(run: &ReceivedDatagrams, from: SocketAddr) -> impl Iterator<Item = InboxEntry> + '_ {
+    let (start, end, size) = (run.range.start, run.range.end, run.segment_size.max(1) as usize);
+    (start..end).step_by(size).map(move |at| InboxEntry {
+        range: at..end.min(at + size),
+        from,
+        to: run.to,
+        ecn: run.ecn,
+    })
+}

@@ -1,0 +1,374 @@
+//! iWARP or Edge, as each connection wants; or whichever of both answers first.
+
+use core::time::Duration;
+use std::net::SocketAddr;
+
+use weft_base::{Hint, Interest, Network, PortError, PortOptions, Time, Token};
+use weft_rdmap::Stream;
+
+use super::edge::Edge;
+use super::mpa::Mpa;
+use crate::error::ConnectionError;
+use crate::lower::{
+    Above, DatagramKey, Destination, Drained, Got, Io, ListensAt, Lower, Names, Passed, ReceiveError, SendError, Sent,
+    StartStep, Stray, StreamCell, Terms, Undecided,
+};
+use crate::offer::{Offer, RequestInfo, StartError, StartMisuse, Transport};
+use crate::queues::queue_pair::QueuePair;
+use crate::settings::Settings;
+
+/// Edge has so long to answer before iWARP is tried beside it.
+const BESIDE_AFTER: Duration = Duration::from_millis(250);
+
+/// The lower layer of a connection that may be either.
+pub enum Choice<N: Network> {
+    /// iWARP: MPA over a stream.
+    Mpa(Mpa<N::Port>),
+    /// Edge.
+    Edge(Edge),
+    /// It is called by Edge, and by iWARP when there is no answer.
+    Trying(Box<Trying<N>>),
+}
+
+/// Both, until one of them stands.
+pub struct Trying<N: Network> {
+    edge: Option<Edge>,
+    mpa: Option<Mpa<N::Port>>,
+    /// What iWARP is begun with, until it is.
+    beside: Option<Beside<N>>,
+    remote: SocketAddr,
+    /// Why one of them has failed: that of iWARP tells more.
+    error: Option<ConnectionError>,
+}
+
+/// What iWARP is begun with, and when.
+type Beside<N> = (<Mpa<<N as Network>::Port> as Lower<N>>::Opening, PortOptions, Time);
+
+/// What a connection is begun with.
+#[derive(Debug)]
+pub enum Opening<E, M> {
+    /// Edge.
+    Edge(E),
+    /// iWARP.
+    Mpa(M),
+    /// Edge first.
+    Both(E, M),
+}
+
+macro_rules! each {
+    ($self:expr, $lower:ident => $act:expr, trying $trying:pat => $both:expr) => {
+        match $self {
+            Choice::Mpa($lower) => $act,
+            Choice::Edge($lower) => $act,
+            Choice::Trying($trying) => $both,
+        }
+    };
+}
+
+impl<N: Network> Trying<N> {
+    /// Drives one of the two. Its failure is kept while the other one is left.
+    fn drive_one<L: Lower<N>>(
+        one: &mut Option<L>,
+        other: bool,
+        error: &mut Option<ConnectionError>,
+        io: &mut Io<'_>,
+    ) -> Result<StartStep, ConnectionError> {
+        let Some(lower) = one else { return Ok(StartStep::Idle) };
+        match lower.drive_start(io) {
+            Ok(step) => Ok(step),
+            Err(failure) => {
+                lower.fail_start(&failure, io);
+                *one = None;
+                if !other {
+                    return Err(failure);
+                }
+                *error = Some(failure);
+                Ok(StartStep::Progress)
+            }
+        }
+    }
+
+    fn has_mpa(&self) -> bool {
+        self.mpa.is_some() || self.beside.is_some()
+    }
+}
+
+impl<N: Network> Choice<N> {
+    fn drive_both(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+        let Self::Trying(trying) = self else { return Ok(StartStep::Idle) };
+        let has_mpa = trying.has_mpa();
+        let step = Trying::<N>::drive_one(&mut trying.edge, has_mpa, &mut trying.error, io)?;
+        if trying.edge.is_none()
+            && let Some((_, _, at)) = &mut trying.beside
+        {
+            // Nobody is waited for any more.
+            *at = io.now;
+        }
+        if let (StartStep::Ready(_), Some(edge)) = (&step, trying.edge.take_if(|_| matches!(step, StartStep::Ready(_))))
+        {
+            if let Some(mpa) = &mut trying.mpa {
+                Lower::<N>::abort(mpa, io);
+            }
+            *self = Self::Edge(edge);
+            return Ok(step);
+        }
+        let has_edge = trying.edge.is_some();
+        let other = Trying::<N>::drive_one(&mut trying.mpa, has_edge, &mut trying.error, io)?;
+        if let (StartStep::Ready(_), Some(mpa)) = (&other, trying.mpa.take_if(|_| matches!(other, StartStep::Ready(_))))
+        {
+            *self = Self::Mpa(mpa);
+            return Ok(other);
+        }
+        let idle = matches!((&step, &other), (StartStep::Idle, StartStep::Idle));
+        Ok(if idle { StartStep::Idle } else { StartStep::Progress })
+    }
+}
+
+impl<N: Network> Lower<N> for Choice<N> {
+    type Opening = Opening<<Edge as Lower<N>>::Opening, <Mpa<N::Port> as Lower<N>>::Opening>;
+    type Door = <Edge as Lower<N>>::Door;
+    const MEASURES_TIME: bool = false;
+
+    fn prepare(offer: &Offer, private_data: &[u8]) -> Result<Self::Opening, StartMisuse> {
+        let edge = || <Edge as Lower<N>>::prepare(offer, private_data);
+        let mpa = || <Mpa<N::Port> as Lower<N>>::prepare(offer, private_data);
+        Ok(match offer.transport {
+            Transport::Iwarp => Opening::Mpa(mpa()?),
+            Transport::Edge => Opening::Edge(edge()?),
+            Transport::Auto => Opening::Both(edge()?, mpa()?),
+        })
+    }
+
+    fn calls_by_datagrams(opening: &Self::Opening) -> bool {
+        !matches!(opening, Opening::Mpa(_))
+    }
+
+    fn listens_at(offer: &Offer) -> ListensAt {
+        let is = |transport| offer.transport == transport;
+        ListensAt { streams: !is(Transport::Edge), datagrams: !is(Transport::Iwarp) }
+    }
+
+    fn connect(
+        network: &mut N,
+        remote: SocketAddr,
+        options: PortOptions,
+        opening: Self::Opening,
+        datagrams: Option<DatagramKey>,
+        io: &mut Io<'_>,
+    ) -> Result<Self, PortError> {
+        Ok(match opening {
+            Opening::Mpa(opening) => Self::Mpa(Lower::<N>::connect(network, remote, options, opening, None, io)?),
+            Opening::Edge(opening) => {
+                Self::Edge(Lower::<N>::connect(network, remote, options, opening, datagrams, io)?)
+            }
+            Opening::Both(edge, mpa) => {
+                let edge = Lower::<N>::connect(network, remote, options, edge, datagrams, io)?;
+                let beside = Some((mpa, options, io.now + BESIDE_AFTER));
+                Self::Trying(Box::new(Trying { edge: Some(edge), mpa: None, beside, remote, error: None }))
+            }
+        })
+    }
+
+    fn try_another(&mut self, network: &mut N, now: Time) {
+        let Self::Trying(trying) = self else { return };
+        let is_heard = trying.edge.as_ref().is_some_and(|edge| !Lower::<N>::is_connecting(edge));
+        if is_heard || trying.beside.as_ref().is_none_or(|(_, _, at)| *at > now) {
+            return;
+        }
+        let Some((opening, options, _)) = trying.beside.take() else { return };
+        match Mpa::begin(network, trying.remote, options, opening) {
+            Ok(mpa) => trying.mpa = Some(mpa),
+            Err(error) => trying.error = Some(ConnectionError::Connect { remote: trying.remote, error }),
+        }
+    }
+
+    fn respond(port: N::Port, offer: Offer) -> Self {
+        Self::Mpa(<Mpa<N::Port> as Lower<N>>::respond(port, offer))
+    }
+
+    fn timed_out(waited_for: Duration) -> StartError {
+        <Mpa<N::Port> as Lower<N>>::timed_out(waited_for)
+    }
+
+    fn drive_start(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+        match self {
+            Self::Mpa(lower) => Lower::<N>::drive_start(lower, io),
+            Self::Edge(lower) => Lower::<N>::drive_start(lower, io),
+            Self::Trying(_) => self.drive_both(io),
+        }
+    }
+
+    fn is_connecting(&self) -> bool {
+        each!(self, lower => Lower::<N>::is_connecting(lower), trying trying => {
+            let edge = trying.edge.as_ref().is_none_or(|edge| Lower::<N>::is_connecting(edge));
+            edge && trying.mpa.as_ref().is_none_or(|mpa| Lower::<N>::is_connecting(mpa))
+        })
+    }
+
+    fn request(&self) -> Option<RequestInfo> {
+        each!(self, lower => Lower::<N>::request(lower), trying _ => None)
+    }
+
+    fn accept(
+        &mut self,
+        private_data: &[u8],
+        depths: Option<(u16, u16)>,
+        io: &mut Io<'_>,
+    ) -> Result<Box<Terms>, Undecided> {
+        each!(self, lower => Lower::<N>::accept(lower, private_data, depths, io), trying _ => Err(Undecided::Gone))
+    }
+
+    fn reject(&mut self, private_data: &[u8], io: &mut Io<'_>) -> Result<Drained, Undecided> {
+        each!(self, lower => Lower::<N>::reject(lower, private_data, io), trying _ => Err(Undecided::Gone))
+    }
+
+    fn fail_start(&mut self, error: &ConnectionError, io: &mut Io<'_>) -> Drained {
+        each!(self, lower => Lower::<N>::fail_start(lower, error, io), trying trying => {
+            if let Some(edge) = &mut trying.edge {
+                Lower::<N>::fail_start(edge, error, io);
+            }
+            match trying.mpa.take() {
+                Some(mut mpa) => {
+                    let drained = Lower::<N>::fail_start(&mut mpa, error, io);
+                    *self = Self::Mpa(mpa);
+                    drained
+                }
+                None => Drained::Over,
+            }
+        })
+    }
+
+    fn establish(&mut self, stream: Stream, queue_pair: &QueuePair, settings: &Settings) -> StreamCell {
+        each!(self, lower => Lower::<N>::establish(lower, stream, queue_pair, settings), trying _ => {
+            StreamCell::Own(Box::new(stream))
+        })
+    }
+
+    #[inline]
+    fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_>) -> Result<Sent, SendError> {
+        each!(self, lower => Lower::<N>::transmit(lower, above, most, io), trying _ => Ok(Sent::default()))
+    }
+
+    #[inline]
+    fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> Result<Got, ReceiveError> {
+        each!(self, lower => Lower::<N>::receive(lower, above, io), trying _ => Ok(Got::Nothing))
+    }
+
+    #[inline]
+    fn pass_packet<A: Above>(
+        &mut self,
+        above: &mut A,
+        most: usize,
+        io: &mut Io<'_>,
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> Passed {
+        each!(self, lower => Lower::<N>::pass_packet(lower, above, most, io, write), trying _ => Passed::Not)
+    }
+
+    fn has_unsent(&self) -> bool {
+        each!(self, lower => Lower::<N>::has_unsent(lower), trying _ => false)
+    }
+
+    fn clear_unsent(&mut self, io: &mut Io<'_>) {
+        each!(self, lower => Lower::<N>::clear_unsent(lower, io), trying _ => {});
+    }
+
+    fn clear_received(&mut self, io: &mut Io<'_>) {
+        each!(self, lower => Lower::<N>::clear_received(lower, io), trying _ => {});
+    }
+
+    fn received_bytes(&self) -> u32 {
+        each!(self, lower => Lower::<N>::received_bytes(lower), trying _ => 0)
+    }
+
+    fn close_send(&mut self) {
+        each!(self, lower => Lower::<N>::close_send(lower), trying _ => {});
+    }
+
+    fn abort(&mut self, io: &mut Io<'_>) {
+        each!(self, lower => Lower::<N>::abort(lower, io), trying trying => {
+            if let Some(mpa) = &mut trying.mpa {
+                Lower::<N>::abort(mpa, io);
+            }
+        });
+    }
+
+    fn drain(&mut self, io: &mut Io<'_>) -> Drained {
+        each!(self, lower => Lower::<N>::drain(lower, io), trying _ => Drained::Over)
+    }
+
+    fn unacknowledged(&self) -> usize {
+        each!(self, lower => Lower::<N>::unacknowledged(lower), trying _ => 0)
+    }
+
+    fn check_peer(&mut self, now: Time) -> Result<(), PortError> {
+        each!(self, lower => Lower::<N>::check_peer(lower, now), trying trying => {
+            trying.mpa.as_mut().map_or(Ok(()), |mpa| Lower::<N>::check_peer(mpa, now))
+        })
+    }
+
+    fn local_address(&self) -> Option<SocketAddr> {
+        each!(self, lower => Lower::<N>::local_address(lower), trying trying => {
+            trying.edge.as_ref().and_then(|edge| Lower::<N>::local_address(edge))
+        })
+    }
+
+    fn remote_address(&self) -> SocketAddr {
+        each!(self, lower => Lower::<N>::remote_address(lower), trying trying => trying.remote)
+    }
+
+    fn arm(&mut self, network: &mut N, index: usize, token: Token, interest: Interest) -> Result<(), PortError> {
+        each!(self, lower => Lower::<N>::arm(lower, network, index, token, interest), trying trying => {
+            match &mut trying.mpa {
+                Some(mpa) => {
+                    let is_connecting = Lower::<N>::is_connecting(mpa);
+                    let interest = Interest { readable: !is_connecting, writable: is_connecting, ..interest };
+                    Lower::<N>::arm(mpa, network, index, token, interest)
+                }
+                None => Ok(()),
+            }
+        })
+    }
+
+    #[inline]
+    fn next_timeout(&self) -> Option<Time> {
+        each!(self, lower => Lower::<N>::next_timeout(lower), trying trying => {
+            let edge = trying.edge.as_ref();
+            let is_heard = edge.is_some_and(|edge| !Lower::<N>::is_connecting(edge));
+            let beside = trying.beside.as_ref().map(|(_, _, at)| *at).filter(|_| !is_heard);
+            [edge.and_then(|edge| Lower::<N>::next_timeout(edge)), beside].into_iter().flatten().min()
+        })
+    }
+
+    fn door(host: [u8; 32], secret: [u8; 32]) -> Self::Door {
+        <Edge as Lower<N>>::door(host, secret)
+    }
+
+    fn destination(datagram: &[u8]) -> Destination {
+        <Edge as Lower<N>>::destination(datagram)
+    }
+
+    fn knock(door: &mut Self::Door, stray: &Stray<'_>, io: &mut Io<'_>, answer: &mut Vec<u8>) -> Option<Self> {
+        <Edge as Lower<N>>::knock(door, stray, io, answer).map(Self::Edge)
+    }
+
+    fn names(&self) -> Option<(DatagramKey, Names)> {
+        match self {
+            Self::Mpa(_) => None,
+            Self::Edge(edge) => Lower::<N>::names(edge),
+            Self::Trying(trying) => trying.edge.as_ref().and_then(|edge| Lower::<N>::names(edge)),
+        }
+    }
+
+    fn take_hint(&mut self, hint: &Hint, now: Time) {
+        match self {
+            Self::Mpa(_) => {}
+            Self::Edge(edge) => Lower::<N>::take_hint(edge, hint, now),
+            Self::Trying(trying) => {
+                if let Some(edge) = &mut trying.edge {
+                    Lower::<N>::take_hint(edge, hint, now);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,610 @@
+//! Edge: RDMA over datagrams (`docs/wire.md`, `weft-edge`). Segments are placed as they arrive and acknowledged when they
+//! are in place.
+//!
+//! `startup` sets up, `sending` and `receiving` join a [`weft_edge::Connection`] and the stream above it, `outbox` brings
+//! its datagrams to the engine's port, `door` answers those that the port does not know.
+
+mod door;
+pub(crate) mod outbox;
+mod receiving;
+mod sending;
+mod startup;
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use weft_base::{Hint, HintKind, Interest, LocalAddress, Network, PortError, PortOptions, Time, Token};
+use weft_edge::setup::{Answering, Caller};
+use weft_edge::{Connection, Ending, Event, Meta};
+use weft_rdmap::Stream;
+use weft_wire::edge::Destination as For;
+use weft_wire::edge::setup::reset_token;
+
+use self::door::EdgeDoor;
+use self::outbox::{Run, Told, Waiting};
+use self::receiving::{Discard, Handed, Uphill};
+use self::sending::{Nothing, Segments};
+use crate::error::ConnectionError;
+use crate::lower::{
+    Above, DatagramKey, Destination, Drained, Got, Io, ListensAt, Lower, Names, ReceiveError, SendError, Sent,
+    StartStep, Stray, StreamCell, Terms, Undecided,
+};
+use crate::offer::{LowerStartError, Offer, RequestInfo, StartError, StartMisuse, StartReason};
+use crate::queues::queue_pair::QueuePair;
+use crate::settings::Settings;
+
+/// Who waits for a receive to be posted looks again after this.
+const LOOK_AFTER: Duration = Duration::from_micros(200);
+/// While a port has no room, timers wait so long at least.
+const ROOM_AFTER: Duration = Duration::from_millis(1);
+/// How long a rejection is said again to who asks again.
+const REJECTED_FOR: Duration = Duration::from_secs(3);
+/// A host whose answer to every probe is that nobody has that port is believed after this, and after so many answers: its
+/// program has ended.
+const REFUSED_FOR: Duration = Duration::from_secs(2);
+const REFUSALS: u32 = 4;
+
+/// The lower layer of one connection.
+pub struct Edge {
+    port: DatagramKey,
+    /// From where it is answered: where the peer has called, or what the routes say.
+    from: Option<LocalAddress>,
+    local: Option<SocketAddr>,
+    remote: SocketAddr,
+    phase: Phase,
+    waiting: Waiting,
+    /// When the port had no room.
+    blocked_at: Time,
+    /// Answers that nobody has that port, since the peer was heard last.
+    refusals: u32,
+    heard_at: Time,
+    runs: Vec<Run>,
+}
+
+/// How far it has come.
+enum Phase {
+    Calling(Box<Calling>),
+    Deciding(Box<Deciding>),
+    Running(Box<Running>),
+    /// The answer is no; it is said again until then.
+    Rejected(Box<Answering>, Time),
+    Over,
+}
+
+struct Calling {
+    caller: Caller,
+    offer: Offer,
+    /// Somebody there has answered.
+    is_heard: bool,
+    failed: Option<PortError>,
+}
+
+struct Deciding {
+    answering: Answering,
+    offer: Offer,
+    /// The application knows.
+    asked: bool,
+}
+
+struct Running {
+    connection: Connection,
+    /// Until the caller has confirmed.
+    answering: Option<Box<Answering>>,
+    /// Where the segments end that were sent and are not acknowledged.
+    ends: VecDeque<u64>,
+    /// Where the next one starts.
+    next: u64,
+    peer_closed: bool,
+    is_closing: bool,
+    ended: Option<Ending>,
+    /// What comes is thrown away, and acknowledged.
+    discards: bool,
+    /// A message waits for a receive until then, at the latest.
+    starved_until: Option<Time>,
+    error: Option<ReceiveError>,
+}
+
+/// What a connection is begun with.
+#[derive(Debug)]
+pub struct Opening {
+    offer: Offer,
+    private_data: Vec<u8>,
+}
+
+impl Edge {
+    fn new(port: DatagramKey, remote: SocketAddr, phase: Phase, now: Time) -> Self {
+        Self {
+            port,
+            from: None,
+            local: None,
+            remote,
+            phase,
+            waiting: Waiting::default(),
+            blocked_at: Time::ZERO,
+            refusals: 0,
+            heard_at: now,
+            runs: Vec::new(),
+        }
+    }
+
+    /// A datagram has come to this address of ours.
+    fn see_local(&mut self, to: Option<LocalAddress>, io: &Io<'_>) {
+        if self.from.is_some() {
+            return;
+        }
+        let bound = io.datagrams.local_address(self.port);
+        self.from = to.map(|to| LocalAddress { interface: 0, ..to });
+        self.local = to.map(|to| SocketAddr::new(to.ip, bound.map_or(0, |bound| bound.port()))).or(bound);
+    }
+
+    fn running(&mut self) -> Option<&mut Running> {
+        match &mut self.phase {
+            Phase::Running(running) => Some(running),
+            _ => None,
+        }
+    }
+
+    /// Takes what has come for an established connection. Returns whether anything had.
+    fn take<A: Above>(&mut self, mut above: Option<&mut A>, io: &mut Io<'_>) -> bool {
+        let inbox = core::mem::take(&mut io.inbox);
+        if inbox.is_empty() {
+            return false;
+        }
+        (self.refusals, self.heard_at) = (0, io.now);
+        let mut handed = Handed::default();
+        let place = (self.port, self.from);
+        let Phase::Running(running) = &mut self.phase else { return false };
+        let Running { connection, answering, discards, .. } = &mut **running;
+        for datagram in inbox {
+            io.counters.received_wire_bytes += datagram.bytes.len() as u64;
+            match weft_wire::edge::destination(datagram.bytes) {
+                Ok(For::Connection(_)) => {
+                    let meta = Meta { from: datagram.from, ecn: datagram.ecn.bits(), now: io.now };
+                    match above.as_deref_mut() {
+                        Some(above) if !*discards => {
+                            let mut uphill = Uphill { above, io, handed: &mut handed };
+                            connection.receive(datagram.bytes, &meta, &mut uphill);
+                        }
+                        _ => connection.receive(datagram.bytes, &meta, &mut Discard),
+                    }
+                }
+                Ok(For::Reset { .. }) => {
+                    if let Ok(token) = reset_token(datagram.bytes) {
+                        connection.receive_reset(&token, io.now);
+                    }
+                }
+                // A hello that comes again.
+                Ok(For::Setup { .. }) => {
+                    if let Some(answering) = answering {
+                        startup::repeat(answering, &datagram, place, io);
+                    }
+                }
+                Err(_) => {}
+            }
+        }
+        self.settle(handed, io.now);
+        true
+    }
+
+    /// Events, and what handing up has come to.
+    fn settle(&mut self, handed: Handed, now: Time) {
+        let Phase::Running(running) = &mut self.phase else { return };
+        while let Some(event) = running.connection.poll_event() {
+            match event {
+                Event::Confirmed => running.answering = None,
+                Event::PeerClosed => running.peer_closed = true,
+                Event::Moved(address) => self.remote = address,
+                Event::Ended(ending) => running.ended = Some(ending),
+            }
+        }
+        running.discards |= handed.is_over || handed.error.is_some();
+        running.error = running.error.or(handed.error);
+        if handed.is_starved {
+            running.starved_until = Some(now + LOOK_AFTER);
+        }
+    }
+
+    /// Times of an established connection.
+    fn handle_times<A: Above>(&mut self, above: Option<&mut A>, now: Time) {
+        let Some(running) = self.running() else { return };
+        if running.connection.next_timeout().is_some_and(|at| at <= now) {
+            running.connection.handle_timeout(now);
+        }
+        if let Some(above) = above
+            && running.starved_until.is_some_and(|at| at <= now)
+        {
+            running.starved_until = if above.has_receives() {
+                running.connection.receives_posted();
+                None
+            } else {
+                Some(now + LOOK_AFTER)
+            };
+        }
+        self.settle(Handed::default(), now);
+    }
+
+    /// Sends what is due, with segments of a stream if there is one.
+    fn flush<A: Above>(&mut self, above: Option<&mut A>, most: usize, io: &mut Io<'_>) -> Result<Sent, SendError> {
+        let mut sent = Sent::default();
+        let (port, from) = (self.port, self.from);
+        let mut told = Vec::new();
+        if !self.waiting.is_empty() {
+            sent.progress = self.waiting.flush((port, from), io.datagrams, |what| told.push(what));
+        }
+        let mut above = above;
+        let mut bytes = 0;
+        while self.waiting.is_empty() && bytes < most {
+            let Phase::Running(running) = &mut self.phase else { break };
+            let batch = io.outbox.batch();
+            let more = match above.as_deref_mut() {
+                Some(above) => {
+                    let Running { connection, ends, next, .. } = &mut **running;
+                    let mut source = Segments { stream: above.stream(), ends, next, frames: 0 };
+                    let more = connection.transmit(&mut source, io.now, batch);
+                    io.counters.sent_frames += source.frames;
+                    more
+                }
+                None => running.connection.transmit(&mut Nothing, io.now, batch),
+            };
+            if batch.datagrams.is_empty() {
+                break;
+            }
+            sent.progress = true;
+            if io.outbox.lay_out(io.registry, &mut self.runs).is_err() {
+                // A part of the message may be on its way, and its place in the order must be filled.
+                running.connection.abort(b"memory that was to be sent is gone");
+                return Err(SendError::Memory);
+            }
+            let wire = &io.outbox.wire;
+            let (taken, calls) =
+                outbox::send((port, from), (wire, &self.runs), &mut self.waiting, io.datagrams, |what| told.push(what));
+            io.counters.sends += calls;
+            io.counters.sent_wire_bytes += taken as u64;
+            bytes += wire.len();
+            if !more {
+                break;
+            }
+        }
+        sent.cut_short = bytes >= most;
+        self.take_told(&told, io.now);
+        if !self.waiting.is_empty() {
+            self.blocked_at = io.now;
+            if let Some(running) = self.running() {
+                let own = running.connection.id().0;
+                io.datagrams.wait_for_room(port, own);
+            }
+        }
+        Ok(sent)
+    }
+
+    fn take_told(&mut self, told: &[Told], now: Time) {
+        let Some(running) = self.running() else { return };
+        for what in told {
+            match what {
+                Told::TooLarge(size, limit) => {
+                    let passes = limit.map_or(*size as usize - 1, |limit| limit as usize);
+                    running.connection.hint_link_carries(passes, now);
+                }
+                Told::Unreachable(_) => running.connection.hint_unreachable(),
+            }
+        }
+    }
+
+    /// Tells the stream what has left for good.
+    fn tell_sent<A: Above>(&mut self, above: &mut A) -> bool {
+        let Some(running) = self.running() else { return false };
+        let acknowledged = running.connection.acknowledged();
+        let gone = running.ends.iter().take_while(|end| **end <= acknowledged).count();
+        if gone == 0 {
+            return false;
+        }
+        running.ends.drain(..gone);
+        above.stream().handle_sent(gone);
+        true
+    }
+
+    /// The port or the peer has failed.
+    fn failure(&self) -> Option<PortError> {
+        let Phase::Running(running) = &self.phase else { return None };
+        match running.ended.as_ref()? {
+            Ending::Closed => None,
+            Ending::Gone => Some(PortError::TimedOut),
+            Ending::Aborted | Ending::PeerAborted(_) | Ending::Reset => Some(PortError::Reset),
+        }
+    }
+}
+
+impl<N: Network> Lower<N> for Edge {
+    type Opening = Opening;
+    type Door = EdgeDoor;
+    const MEASURES_TIME: bool = true;
+
+    fn prepare(offer: &Offer, private_data: &[u8]) -> Result<Opening, StartMisuse> {
+        startup::check_length(private_data)?;
+        Ok(Opening { offer: *offer, private_data: private_data.to_vec() })
+    }
+
+    fn calls_by_datagrams(_: &Opening) -> bool {
+        true
+    }
+
+    fn listens_at(_: &Offer) -> ListensAt {
+        ListensAt { streams: false, datagrams: true }
+    }
+
+    fn connect(
+        _: &mut N,
+        remote: SocketAddr,
+        _: PortOptions,
+        opening: Opening,
+        datagrams: Option<DatagramKey>,
+        io: &mut Io<'_>,
+    ) -> Result<Self, PortError> {
+        let port = datagrams.ok_or(PortError::NotPermitted)?;
+        Ok(Self::call(port, remote, &opening, io))
+    }
+
+    /// Streams do not carry it.
+    fn respond(_: N::Port, _: Offer) -> Self {
+        Self::new(DatagramKey(slotmap::DefaultKey::default()), ([0, 0, 0, 0], 0).into(), Phase::Over, Time::ZERO)
+    }
+
+    fn timed_out(waited_for: Duration) -> StartError {
+        let lower = LowerStartError::Other("the peer did not confirm in time");
+        StartError { reason: StartReason::TimedOut { waited_for }, lower }
+    }
+
+    fn drive_start(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+        self.go_on(io)
+    }
+
+    fn is_connecting(&self) -> bool {
+        matches!(&self.phase, Phase::Calling(calling) if !calling.is_heard)
+    }
+
+    fn request(&self) -> Option<RequestInfo> {
+        self.request_info()
+    }
+
+    fn accept(
+        &mut self,
+        private_data: &[u8],
+        depths: Option<(u16, u16)>,
+        io: &mut Io<'_>,
+    ) -> Result<Box<Terms>, Undecided> {
+        self.accept_call(private_data, depths, io)
+    }
+
+    fn reject(&mut self, private_data: &[u8], io: &mut Io<'_>) -> Result<Drained, Undecided> {
+        self.reject_call(private_data, io)
+    }
+
+    fn fail_start(&mut self, _: &ConnectionError, io: &mut Io<'_>) -> Drained {
+        self.give_up(io)
+    }
+
+    fn establish(&mut self, stream: Stream, _: &QueuePair, _: &Settings) -> StreamCell {
+        StreamCell::Own(Box::new(stream))
+    }
+
+    fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_>) -> Result<Sent, SendError> {
+        let mut progress = self.take(Some(above), io);
+        self.handle_times(Some(above), io.now);
+        progress |= self.tell_sent(above);
+        if let Some(error) = self.failure() {
+            return Err(error.into());
+        }
+        let sent = self.flush(Some(above), most, io)?;
+        Ok(Sent { progress: progress | sent.progress, ..sent })
+    }
+
+    fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> Result<Got, ReceiveError> {
+        let mut progress = self.take(Some(above), io);
+        self.handle_times(Some(above), io.now);
+        progress |= self.tell_sent(above);
+        let failure = self.failure();
+        let Some(running) = self.running() else { return Ok(Got::Nothing) };
+        if let Some(error) = running.error.take() {
+            return Err(error);
+        }
+        if running.peer_closed || running.ended == Some(Ending::Closed) {
+            return Ok(Got::End { whole: true });
+        }
+        if let Some(error) = failure {
+            return Err(ReceiveError::Port(error));
+        }
+        if running.discards {
+            return Ok(Got::Over);
+        }
+        if running.is_closing {
+            // Nobody asks for more to be sent.
+            progress |= self.flush::<A>(None, usize::MAX, io).is_ok_and(|sent| sent.progress);
+        }
+        Ok(if progress { Got::Progress } else { Got::Nothing })
+    }
+
+    fn has_unsent(&self) -> bool {
+        let Phase::Running(running) = &self.phase else { return false };
+        let connection = &running.connection;
+        let lingers = running.ended.is_some() && !connection.is_over();
+        let unheard = running.is_closing && running.ended.is_none() && !connection.is_close_heard();
+        !self.waiting.is_empty() || connection.acknowledged() < connection.next_position() || unheard || lingers
+    }
+
+    fn clear_unsent(&mut self, _: &mut Io<'_>) {
+        self.waiting.clear();
+    }
+
+    fn clear_received(&mut self, _: &mut Io<'_>) {
+        if let Some(running) = self.running() {
+            running.discards = true;
+        }
+    }
+
+    fn received_bytes(&self) -> u32 {
+        0
+    }
+
+    fn close_send(&mut self) {
+        if let Some(running) = self.running() {
+            running.is_closing = true;
+            running.connection.close();
+        }
+    }
+
+    fn abort(&mut self, io: &mut Io<'_>) {
+        if let Some(running) = self.running() {
+            running.connection.abort(b"given up");
+            self.waiting.clear();
+            // Once: who does not hear it is told when it speaks again.
+            let _ = self.flush::<NoStream>(None, usize::MAX, io);
+        }
+    }
+
+    fn drain(&mut self, io: &mut Io<'_>) -> Drained {
+        if !matches!(self.phase, Phase::Running(_)) {
+            return self.drain_start(io);
+        }
+        let mut progress = self.take::<NoStream>(None, io);
+        if let Some(running) = self.running() {
+            running.discards = true;
+            running.is_closing = true;
+            running.connection.close();
+        }
+        self.handle_times::<NoStream>(None, io.now);
+        progress |= self.flush::<NoStream>(None, usize::MAX, io).is_ok_and(|sent| sent.progress);
+        let is_over = self.running().is_none_or(|running| running.connection.is_over());
+        match (is_over || self.failure().is_some(), progress) {
+            (true, _) => Drained::Over,
+            (false, true) => Drained::Progress,
+            (false, false) => Drained::Idle,
+        }
+    }
+
+    fn unacknowledged(&self) -> usize {
+        let Phase::Running(running) = &self.phase else { return 0 };
+        let connection = &running.connection;
+        let unheard = running.is_closing && running.ended.is_none() && !connection.is_close_heard();
+        (connection.next_position() - connection.acknowledged()) as usize + usize::from(unheard)
+    }
+
+    fn check_peer(&mut self, _: Time) -> Result<(), PortError> {
+        match self.failure() {
+            Some(PortError::TimedOut) => Err(PortError::TimedOut),
+            _ => Ok(()),
+        }
+    }
+
+    fn local_address(&self) -> Option<SocketAddr> {
+        self.local.filter(|local| !local.ip().is_unspecified())
+    }
+
+    fn remote_address(&self) -> SocketAddr {
+        self.remote
+    }
+
+    fn ports(&self) -> usize {
+        0
+    }
+
+    fn arm(&mut self, _: &mut N, _: usize, _: Token, _: Interest) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        let at = match &self.phase {
+            Phase::Calling(calling) => calling.caller.next_timeout(),
+            Phase::Running(running) => {
+                [running.connection.next_timeout(), running.starved_until].into_iter().flatten().min()
+            }
+            Phase::Rejected(_, until) => Some(*until),
+            Phase::Deciding(_) | Phase::Over => None,
+        };
+        if self.waiting.is_empty() { at } else { at.map(|at| at.max(self.blocked_at + ROOM_AFTER)) }
+    }
+
+    fn door(host: [u8; 32], secret: [u8; 32]) -> EdgeDoor {
+        EdgeDoor::new(host, secret)
+    }
+
+    fn destination(datagram: &[u8]) -> Destination {
+        door::destination(datagram)
+    }
+
+    fn knock(door: &mut EdgeDoor, stray: &Stray<'_>, io: &mut Io<'_>, answer: &mut Vec<u8>) -> Option<Self> {
+        door::knock(door, stray, io, answer)
+    }
+
+    fn names(&self) -> Option<(DatagramKey, Names)> {
+        let (own, peer) = match &self.phase {
+            Phase::Calling(calling) => (calling.caller.id().0, None),
+            Phase::Deciding(deciding) => {
+                let (from, id) = deciding.answering.caller();
+                (deciding.answering.id().0, Some((from, id.0)))
+            }
+            Phase::Running(running) => {
+                let connection = &running.connection;
+                (connection.id().0, Some((self.remote, connection.remote_id().0)))
+            }
+            Phase::Rejected(answering, _) => {
+                let (from, id) = answering.caller();
+                (answering.id().0, Some((from, id.0)))
+            }
+            Phase::Over => return None,
+        };
+        Some((self.port, Names { own, peer }))
+    }
+
+    fn take_hint(&mut self, hint: &Hint, now: Time) {
+        match (&mut self.phase, hint.what) {
+            (Phase::Calling(calling), HintKind::Refused) => calling.failed = Some(PortError::Refused),
+            (Phase::Calling(calling), HintKind::Unreachable) => calling.failed = Some(PortError::Unreachable),
+            (Phase::Running(running), HintKind::TooLarge(passes)) => {
+                running.connection.hint_too_large(passes as usize + 1, now);
+            }
+            (Phase::Running(running), what) => {
+                running.connection.hint_unreachable();
+                self.refusals += u32::from(what == HintKind::Refused);
+                // Forging this takes somebody who sees the packets: such a one could end it anyway.
+                if self.refusals >= REFUSALS && now.since(self.heard_at) >= REFUSED_FOR {
+                    running.ended.get_or_insert(Ending::Reset);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Where there is no stream any more.
+enum NoStream {}
+
+impl Above for NoStream {
+    fn stream(&mut self) -> crate::lower::StreamGuard<'_> {
+        match *self {}
+    }
+
+    fn locate(&mut self, _: weft_rdmap::Arrival, _: u32, _: &[u8]) -> weft_rdmap::Verdict {
+        match *self {}
+    }
+
+    fn placed(
+        &mut self,
+        _: weft_rdmap::Placement,
+        _: &mut crate::counters::Counters,
+    ) -> Result<(), weft_rdmap::Violation> {
+        match *self {}
+    }
+
+    fn packet(&mut self, _: weft_rdmap::Arrival, _: &[u8], _: &mut Io<'_>) -> bool {
+        match *self {}
+    }
+
+    fn passes_packets(&self) -> bool {
+        match *self {}
+    }
+
+    fn has_receives(&self) -> bool {
+        match *self {}
+    }
+}

@@ -1,0 +1,304 @@
+//! Set-up: who calls, and who is called.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use weft_base::{DatagramBatch, DatagramSent, DomainId, Ecn, LocalAddress, Piece, PortError};
+use weft_edge::setup::{Answering, Call, Caller, Heard, Key, Outcome, SetupTimes, Visit, Words};
+use weft_edge::{Connection, Established};
+use weft_rdmap::{LowerTraits, StreamConfig};
+use weft_wire::edge::setup::{MAX_PRIVATE_DATA, Message, Reject, Setup};
+
+use super::door::fresh;
+use super::{Calling, Deciding, Edge, Opening, Phase, REJECTED_FOR, Running};
+use crate::error::ConnectionError;
+use crate::lower::{Datagram, DatagramKey, Drained, Io, StartStep, Terms, Undecided};
+use crate::offer::{
+    ConnectionInfo, LowerInfo, LowerStartError, Offer, RequestInfo, Role, StartError, StartMisuse, StartReason,
+};
+
+/// A program may take as long as it likes to decide: who waits says how long.
+const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
+/// A hello is said again at the latest after this.
+const LONGEST_REPEAT: Duration = Duration::from_millis(400);
+/// Segments that a stream places before their turn.
+const REORDER_LIMIT: usize = 1024;
+/// Receive requests that a stream holds at a time.
+const RECEIVE_DEPTH: usize = 1024;
+/// The largest datagram that is tried, in bytes above UDP.
+const LARGEST: u16 = 32 * 1024;
+
+pub(super) fn check_length(private_data: &[u8]) -> Result<(), StartMisuse> {
+    if private_data.len() <= MAX_PRIVATE_DATA {
+        return Ok(());
+    }
+    Err(StartMisuse::PrivateDataTooLong { given: private_data.len(), limit: MAX_PRIVATE_DATA })
+}
+
+fn failed(reason: StartReason, words: &'static str) -> ConnectionError {
+    ConnectionError::Start(StartError { reason, lower: LowerStartError::Other(words) })
+}
+
+fn words<'a>(offer: &Offer, private_data: &'a [u8]) -> Words<'a> {
+    Words { private_data, inbound_reads: offer.ird, outbound_reads: offer.ord }
+}
+
+/// Sends one datagram of set-up.
+fn say(
+    bytes: &[u8],
+    to: SocketAddr,
+    (port, from): (DatagramKey, Option<LocalAddress>),
+    io: &mut Io<'_>,
+) -> Result<(), PortError> {
+    let batch = DatagramBatch { to: to.into(), from, segment_size: bytes.len() as u32, ecn: Ecn::NotCapable };
+    io.counters.sends += 1;
+    io.counters.sent_wire_bytes += bytes.len() as u64;
+    match io.datagrams.send(port, &batch, &[Piece::Bytes(bytes)])? {
+        // What finds no room is said again later.
+        DatagramSent::Taken(_) | DatagramSent::TooLarge(_) => Ok(()),
+    }
+}
+
+/// A hello has come again: so does the answer.
+pub(super) fn repeat(
+    answering: &Answering,
+    datagram: &Datagram<'_>,
+    place: (DatagramKey, Option<LocalAddress>),
+    io: &mut Io<'_>,
+) {
+    let Ok(Setup { source, message: Message::Hello(hello), .. }) = Setup::parse(datagram.bytes) else { return };
+    let visit = Visit { id: source, from: datagram.from, hello };
+    let mut answer = Vec::new();
+    if answering.repeat(&visit, &mut answer) {
+        let _ = say(&answer, datagram.from, place, io);
+    }
+}
+
+fn edge_settings(port: DatagramKey, io: &Io<'_>) -> weft_edge::Settings {
+    let defaults = weft_edge::Settings::default();
+    weft_edge::Settings {
+        credit: io.datagrams.credit(port),
+        max_datagram: LARGEST,
+        peer_timeout: io.settings.peer_timeout.unwrap_or(FOR_EVER),
+        ..defaults
+    }
+}
+
+impl Running {
+    fn new(established: &Established, answering: Option<Box<Answering>>, port: DatagramKey, io: &Io<'_>) -> Box<Self> {
+        let connection = Connection::new(established, &edge_settings(port, io), io.now);
+        Box::new(Self {
+            connection,
+            answering,
+            ends: VecDeque::new(),
+            next: 0,
+            peer_closed: false,
+            is_closing: false,
+            ended: None,
+            discards: false,
+            starved_until: None,
+            error: None,
+        })
+    }
+}
+
+impl Edge {
+    /// Calls. The hello leaves when it is driven.
+    pub(super) fn call(port: DatagramKey, remote: SocketAddr, opening: &Opening, io: &mut Io<'_>) -> Self {
+        let host = Key::new(&io.datagrams.host_secret()).expect("32 bytes are enough for a key");
+        let times =
+            SetupTimes { longest_repeat: LONGEST_REPEAT, silence: FOR_EVER, answer: FOR_EVER, ..SetupTimes::default() };
+        let call = Call {
+            to: remote,
+            fresh: fresh(io.datagrams),
+            key: None,
+            host: &host,
+            words: words(&opening.offer, &opening.private_data),
+            times,
+        };
+        let caller = Caller::new(&call, &edge_settings(port, io), io.now);
+        let calling = Calling { caller, offer: opening.offer, is_heard: false, failed: None };
+        let mut edge = Self::new(port, remote, Phase::Calling(Box::new(calling)), io.now);
+        edge.local = io.datagrams.local_address(port);
+        edge
+    }
+
+    pub(super) fn go_on(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+        match &mut self.phase {
+            Phase::Calling(_) => self.go_on_calling(io),
+            Phase::Deciding(deciding) => {
+                let Deciding { answering, asked, .. } = &mut **deciding;
+                let inbox = core::mem::take(&mut io.inbox);
+                inbox.for_each(|datagram| repeat(answering, &datagram, (self.port, self.from), io));
+                let first = !core::mem::replace(asked, true);
+                Ok(if first { StartStep::Request } else { StartStep::Idle })
+            }
+            Phase::Running(_) | Phase::Rejected(..) | Phase::Over => Ok(StartStep::Idle),
+        }
+    }
+
+    fn go_on_calling(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+        let mut step = StartStep::Idle;
+        let inbox = core::mem::take(&mut io.inbox);
+        for datagram in inbox {
+            io.counters.received_wire_bytes += datagram.bytes.len() as u64;
+            let Phase::Calling(calling) = &mut self.phase else { break };
+            let dropped = calling.caller.dropped();
+            let outcome = calling.caller.receive(datagram.bytes, datagram.from, io.now);
+            if calling.caller.dropped() == dropped {
+                (calling.is_heard, calling.failed) = (true, None);
+                step = StartStep::Progress;
+                self.see_local(datagram.to, io);
+            }
+            if let Some(outcome) = outcome {
+                return self.end_call(outcome, io);
+            }
+        }
+        let (place, remote) = ((self.port, self.from), self.remote);
+        let Phase::Calling(calling) = &mut self.phase else { return Ok(step) };
+        if let Some(error) = calling.failed.filter(|_| !calling.is_heard) {
+            return Err(ConnectionError::Connect { remote, error });
+        }
+        let mut hello = Vec::new();
+        if calling.caller.transmit(io.now, &mut hello) {
+            step = StartStep::Progress;
+            say(&hello, remote, place, io).map_err(|error| ConnectionError::Connect { remote, error })?;
+        }
+        Ok(step)
+    }
+
+    fn end_call(&mut self, outcome: Outcome, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+        match outcome {
+            Outcome::Accepted(established, heard) => {
+                let Phase::Calling(calling) = &self.phase else { return Ok(StartStep::Idle) };
+                let offer = calling.offer;
+                self.phase = Phase::Running(Running::new(&established, None, self.port, io));
+                Ok(StartStep::Ready(self.terms(Role::Initiator, (offer.ird, offer.ord), heard)))
+            }
+            Outcome::Rejected { reason: Reject::Application, private_data } => Err(failed(
+                StartReason::Rejected { private_data: private_data.into() },
+                "the peer does not want the connection",
+            )),
+            Outcome::Rejected { .. } => Err(failed(StartReason::Incompatible, "the peer refuses what is offered")),
+            Outcome::Versions(_) => {
+                Err(failed(StartReason::Incompatible, "the peer speaks other versions of Edge than this side"))
+            }
+            Outcome::Silence { .. } => Err(failed(StartReason::ClosedEarly, "the peer did not answer")),
+        }
+    }
+
+    fn terms(&self, role: Role, (ird, ord): (u16, u16), heard: Heard) -> Box<Terms> {
+        let ord = ord.min(heard.inbound_reads);
+        let info = ConnectionInfo {
+            role,
+            local: self.local.unwrap_or(self.remote),
+            remote: self.remote,
+            ird,
+            ord,
+            peer_ird: heard.inbound_reads,
+            peer_ord: heard.outbound_reads,
+            atomics_and_immediates: true,
+            private_data: heard.private_data,
+            lower: LowerInfo::Edge,
+        };
+        Box::new(Terms { stream: stream_config(role, ird, ord), info })
+    }
+
+    pub(super) fn request_info(&self) -> Option<RequestInfo> {
+        let Phase::Deciding(deciding) = &self.phase else { return None };
+        let heard = deciding.answering.heard();
+        Some(RequestInfo {
+            remote: self.remote,
+            local: self.local.unwrap_or(self.remote),
+            mpa_revision: None,
+            peer_ird: heard.inbound_reads,
+            peer_ord: heard.outbound_reads,
+            private_data: heard.private_data,
+        })
+    }
+
+    pub(super) fn accept_call(
+        &mut self,
+        private_data: &[u8],
+        depths: Option<(u16, u16)>,
+        io: &mut Io<'_>,
+    ) -> Result<Box<Terms>, Undecided> {
+        if !matches!(self.phase, Phase::Deciding(_)) {
+            return Err(Undecided::Gone);
+        }
+        check_length(private_data).map_err(Undecided::Misuse)?;
+        let Phase::Deciding(deciding) = core::mem::replace(&mut self.phase, Phase::Over) else {
+            return Err(Undecided::Gone);
+        };
+        let Deciding { mut answering, offer, .. } = *deciding;
+        let (ird, ord) = depths.unwrap_or((offer.ird, offer.ord));
+        let heard = answering.heard();
+        let mut answer = Vec::new();
+        let said = words(&Offer { ird, ord, ..offer }, private_data);
+        let established = answering.accept(&said, &edge_settings(self.port, io), &mut answer);
+        // What is lost is said again when the hello comes again.
+        let _ = say(&answer, self.remote, (self.port, self.from), io);
+        self.phase = Phase::Running(Running::new(&established, Some(Box::new(answering)), self.port, io));
+        Ok(self.terms(Role::Responder, (ird, ord), heard))
+    }
+
+    pub(super) fn reject_call(&mut self, private_data: &[u8], io: &mut Io<'_>) -> Result<Drained, Undecided> {
+        check_length(private_data).map_err(Undecided::Misuse)?;
+        if self.say_no(Reject::Application, private_data, io) { Ok(Drained::Progress) } else { Err(Undecided::Gone) }
+    }
+
+    fn say_no(&mut self, reason: Reject, private_data: &[u8], io: &mut Io<'_>) -> bool {
+        if !matches!(self.phase, Phase::Deciding(_)) {
+            return false;
+        }
+        let Phase::Deciding(deciding) = core::mem::replace(&mut self.phase, Phase::Over) else { return false };
+        let mut answering = deciding.answering;
+        let mut answer = Vec::new();
+        answering.reject(reason, private_data, &mut answer);
+        let _ = say(&answer, self.remote, (self.port, self.from), io);
+        self.phase = Phase::Rejected(Box::new(answering), io.now + REJECTED_FOR);
+        true
+    }
+
+    /// The set-up is over without a connection.
+    pub(super) fn give_up(&mut self, io: &mut Io<'_>) -> Drained {
+        if self.say_no(Reject::Full, &[], io) {
+            return Drained::Progress;
+        }
+        self.phase = Phase::Over;
+        Drained::Over
+    }
+
+    /// What is left to do without a connection: a rejection is said again to who asks again.
+    pub(super) fn drain_start(&mut self, io: &mut Io<'_>) -> Drained {
+        let Phase::Rejected(answering, until) = &self.phase else { return Drained::Over };
+        if *until <= io.now {
+            return Drained::Over;
+        }
+        let inbox = core::mem::take(&mut io.inbox);
+        let any = !inbox.is_empty();
+        inbox.for_each(|datagram| repeat(answering, &datagram, (self.port, self.from), io));
+        if any { Drained::Progress } else { Drained::Idle }
+    }
+}
+
+fn stream_config(role: Role, ird: u16, ord: u16) -> StreamConfig {
+    StreamConfig {
+        domain: DomainId::NONE,
+        role: match role {
+            Role::Initiator => weft_rdmap::Role::Initiator,
+            Role::Responder => weft_rdmap::Role::Responder,
+        },
+        send_depth: 0,
+        receive_depth: RECEIVE_DEPTH,
+        ird,
+        ord,
+        extensions: true,
+        reorder_limit: REORDER_LIMIT,
+        ordered_writes: true,
+        lower: LowerTraits { placements: 1, cuts_again: true, holds_back: true },
+        ready_to_receive: None,
+        responder_waits: false,
+    }
+}
