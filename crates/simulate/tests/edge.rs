@@ -1,0 +1,67 @@
+//! Queue pairs and message endpoints over Edge, on a network of packets in virtual time. A failure names its seed;
+//! `WEFT_SEED` runs that one alone, and `WEFT_SEEDS` so many of them (100 000 are run at times).
+
+use core::ops::Range;
+
+use weft_base::Edge;
+use weft_simulate::{MessageScenario, PacketBehaviour, Scenario};
+
+fn seeds(count: u64) -> Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match (number("WEFT_SEED"), number("WEFT_SEEDS")) {
+        (Some(one), _) => one..one + 1,
+        (None, asked) => 0..asked.unwrap_or(count),
+    }
+}
+
+/// A scenario whose settings follow from its seed too.
+fn varied(seed: u64) -> Scenario {
+    let mut scenario = Scenario::new(seed);
+    scenario.keeps_order = false;
+    let bit = |n: u64| seed >> n & 1 == 1;
+    scenario.options.active.ord = if bit(0) { 1 } else { 16 };
+    scenario.options.passive.ird = if bit(1) { 2 } else { 16 };
+    scenario.options.depth = if bit(3) { 64 } else { 5 };
+    // All receives are posted beforehand, so there may be no more of them than the queue is deep.
+    scenario.operations = if bit(3) { 40 } else { 5 };
+    scenario
+}
+
+#[test]
+fn everything_happens_on_a_good_network() {
+    for seed in seeds(40) {
+        varied(seed).run_over::<Edge>().unwrap();
+    }
+}
+
+#[test]
+fn everything_happens_under_all_faults_together() {
+    for seed in seeds(100) {
+        Scenario { packets: PacketBehaviour::of_seed(seed), ..varied(seed) }.run_over::<Edge>().unwrap();
+    }
+}
+
+#[test]
+fn endpoints_on_a_good_network() {
+    for seed in seeds(20) {
+        let report = MessageScenario::new(seed).run_over::<Edge>().unwrap();
+        assert!(report.succeeded > 50, "seed {seed}: {report:?}");
+    }
+}
+
+#[test]
+fn endpoints_do_not_see_the_faults() {
+    for seed in seeds(40) {
+        let scenario = MessageScenario { packets: Some(PacketBehaviour::of_seed(seed)), ..MessageScenario::new(seed) };
+        let report = scenario.run_over::<Edge>().unwrap();
+        assert!(report.succeeded > 50, "seed {seed}: {report:?}");
+    }
+}
+
+#[test]
+fn every_request_of_endpoints_ends_once_when_endpoints_come_and_go() {
+    for seed in seeds(40) {
+        let packets = Some(PacketBehaviour::of_seed(seed));
+        MessageScenario { faults: true, packets, ..MessageScenario::new(seed) }.run_over::<Edge>().unwrap();
+    }
+}
