@@ -18,6 +18,7 @@ use crate::division::{Progress, Split};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::complain;
+use crate::perf::Transport;
 
 /// The longest message, in bytes.
 pub(crate) const LONGEST_MESSAGE: usize = 4096;
@@ -57,6 +58,9 @@ pub(crate) enum Switch {
 /// How the connection is to be: what can be said on the command line.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StreamOptions {
+    /// What carries the connection: of a server, which it takes
+    #[arg(long, value_enum, default_value_t = Transport::Iwarp)]
+    pub(crate) transport: Transport,
     /// The checksum over each frame; it is used when either side wants it
     #[arg(long, value_enum, value_name = "ON|OFF", default_value_t = Switch::On)]
     pub(crate) crc: Switch,
@@ -87,6 +91,7 @@ impl StreamOptions {
     /// What a command asks for that leaves its user no choice.
     pub(crate) fn usual() -> Self {
         Self {
+            transport: Transport::Iwarp,
             crc: Switch::On,
             markers: Switch::Off,
             revision: 2,
@@ -177,7 +182,7 @@ impl Endpoint {
             extensions: self.options.extensions(),
             ..usual.mpa
         };
-        Offer { ird: self.depths.ird, ord: self.depths.ord, mpa }
+        Offer { ird: self.depths.ird, ord: self.depths.ord, mpa, transport: self.options.transport.into() }
     }
 
     /// Waits for a peer's request, as long as it takes.

@@ -7,6 +7,7 @@ use core::time::Duration;
 use std::sync::OnceLock;
 
 use weft::endpoint::{EndpointSettings, JobKey};
+use weft::verbs::Transport;
 use weft::verbs::{Progress, Settings};
 
 use crate::interfaces::Choice;
@@ -67,7 +68,17 @@ pub(crate) struct Variable {
 }
 
 /// What can be set.
-pub(crate) static VARIABLES: [Variable; 17] = [
+pub(crate) static VARIABLES: [Variable; 18] = [
+    Variable {
+        name: "TRANSPORT",
+        possible: "auto, iwarp or edge",
+        help: "What carries connections: iwarp (default): over TCP; edge: over UDP; auto: edge, and iwarp beside it where there is no answer within 250 ms. All \
+               processes of a job must have the same",
+        set: |parameters, text| {
+            parameters.endpoint.transport = transport(text)?;
+            Some(())
+        },
+    },
     Variable {
         name: "PROGRESS",
         possible: "hybrid, thread or caller",
@@ -272,6 +283,15 @@ fn progress(text: &str) -> Option<Progress> {
         "hybrid" => Some(Progress::Hybrid),
         "thread" => Some(Progress::Thread),
         "caller" => Some(Progress::Caller),
+        _ => None,
+    }
+}
+
+fn transport(text: &str) -> Option<Transport> {
+    match text.to_ascii_lowercase().as_str() {
+        "auto" => Some(Transport::Auto),
+        "iwarp" => Some(Transport::Iwarp),
+        "edge" => Some(Transport::Edge),
         _ => None,
     }
 }

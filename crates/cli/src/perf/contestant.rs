@@ -51,12 +51,13 @@ pub(crate) fn other<'a>(job: &Job, addresses: &'a [String]) -> &'a str {
 
 /// All contestants.
 pub(crate) fn all() -> &'static [&'static dyn Contestant] {
-    &[&Weft::IWARP, &Sockets::TCP, &Libfabric, &Ucx, &Sockets::MPTCP, &Messages, &Mpi, &Matching]
+    &[&Weft::IWARP, &Weft::EDGE, &Sockets::TCP, &Libfabric, &Ucx, &Sockets::MPTCP, &Messages, &Mpi, &Matching]
 }
 
 /// Who is measured by default, in tests of what all can do, and then its peers.
 pub(crate) fn usual() -> impl Iterator<Item = &'static dyn Contestant> {
-    all().iter().copied().filter(|contestant| ![Messages::NAME, Mpi::NAME, Matching::NAME].contains(&contestant.name()))
+    let others = ["edge", Messages::NAME, Mpi::NAME, Matching::NAME];
+    all().iter().copied().filter(move |contestant| !others.contains(&contestant.name()))
 }
 
 /// A contestant, perhaps with a variant: `libfabric:tcp`.

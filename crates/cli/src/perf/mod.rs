@@ -32,6 +32,7 @@ mod work;
 pub(crate) use arguments::Arguments;
 pub(crate) use contestants::ucx;
 pub(crate) use peer::{PEER_COMMAND, run as run_peer};
+pub(crate) use stack::Transport;
 
 use crate::failure::Failure;
 use destination::Destination;

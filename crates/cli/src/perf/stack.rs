@@ -55,9 +55,34 @@ pub(crate) enum Short {
     Descriptor,
 }
 
+/// What carries connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Transport {
+    /// MPA over TCP
+    Iwarp,
+    /// Edge, over UDP
+    Edge,
+    /// Edge, and iWARP if it has no answer
+    Auto,
+}
+
+impl From<Transport> for weft::verbs::Transport {
+    fn from(transport: Transport) -> Self {
+        match transport {
+            Transport::Iwarp => Self::Iwarp,
+            Transport::Edge => Self::Edge,
+            Transport::Auto => Self::Auto,
+        }
+    }
+}
+
 /// All of it.
 #[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stack {
+    /// What carries Weft's connections
+    #[arg(skip = Transport::Iwarp)]
+    pub(crate) transport: Transport,
     /// The checksum over each frame, where a contestant has one
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub(crate) crc: Switch,
@@ -89,7 +114,7 @@ pub(crate) struct Stack {
 
 impl Stack {
     /// The names of all settings, as a variant has them.
-    const NAMES: &str = "crc, markers, verify, fpdu, progress, split, engines, away, short";
+    const NAMES: &str = "transport, crc, markers, verify, fpdu, progress, split, engines, away, short";
 
     /// With what a variant says instead: `crc=off:markers=on`.
     pub(crate) fn with(mut self, variant: Option<&str>) -> Result<Self, String> {
@@ -98,6 +123,7 @@ impl Stack {
                 return Err(format!("{part:?} is no setting; write for instance crc=off"));
             };
             match name {
+                "transport" => self.transport = choice(part, value)?,
                 "crc" => self.crc = choice(part, value)?,
                 "markers" => self.markers = choice(part, value)?,
                 "verify" => self.verify = choice(part, value)?,
@@ -138,6 +164,7 @@ pub(crate) mod tests {
     /// What the command sets without options.
     pub(crate) fn stack() -> Stack {
         Stack {
+            transport: Transport::Iwarp,
             crc: Switch::On,
             markers: Markers::Off,
             verify: Verify::LargeInPlace,
@@ -164,6 +191,7 @@ pub(crate) mod tests {
         assert_eq!(with("verify=before-place"), Ok(Stack { verify: Verify::BeforePlace, ..plain }));
         assert_eq!(with("fpdu=path"), Ok(Stack { fpdu: Fpdu::Path, ..plain }));
         assert_eq!(with("engines=2:away=50"), Ok(Stack { engines: 2, away: Some(50), ..plain }));
+        assert_eq!(with("transport=edge"), Ok(Stack { transport: Transport::Edge, ..plain }));
         assert_eq!(with("short=descriptor"), Ok(Stack { short: Short::Descriptor, ..plain }));
     }
 

@@ -42,6 +42,8 @@ pub(crate) struct Weft {
 impl Weft {
     /// iWARP over the kernel's TCP.
     pub(crate) const IWARP: Self = Self { name: "iwarp" };
+    /// Edge over UDP.
+    pub(crate) const EDGE: Self = Self { name: "edge" };
 }
 
 impl Contestant for Weft {

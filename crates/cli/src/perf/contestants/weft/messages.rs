@@ -61,14 +61,17 @@ impl Contestant for Messages {
 
     fn open(&self, job: &Job) -> Result<Box<dyn Side>, String> {
         let open = || -> Outcome<Link> {
-            let context = Context::with_settings(Settings::of(job)?.of_context())?;
+            let settings = Settings::of(job)?;
+            let context = Context::with_settings(settings.of_context())?;
             let domain = context.allocate_protection_domain()?;
             let events = EventQueue::new(&context)?;
             let local = match &job.local {
                 Some(local) => resolve(local, 0)?,
                 None => SocketAddr::new(way_to(&job.host)?, 0),
             };
-            let endpoint = Endpoint::open(&domain, &EndpointAttributes::at(local), Arc::new(events.clone()))?;
+            let mut attributes = EndpointAttributes::at(local);
+            attributes.settings.transport = settings.stack().transport.into();
+            let endpoint = Endpoint::open(&domain, &attributes, Arc::new(events.clone()))?;
             Ok(Link::new(endpoint, events, job))
         };
         open().map(|link| Box::new(link) as Box<dyn Side>).map_err(|error| format!("cannot open: {error}"))

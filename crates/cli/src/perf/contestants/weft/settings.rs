@@ -5,7 +5,7 @@ use std::time::Duration;
 use weft::verbs::{self, ConnectOptions, Extensions, ListenOptions, MarkerSpacing, MpaOffer, Offer};
 
 use super::super::super::job::{Job, Switch};
-use super::super::super::stack::{Fpdu, Markers, Stack, Verify};
+use super::super::super::stack::{Fpdu, Markers, Stack, Transport, Verify};
 
 /// Reads under way at a time.
 const READS: u16 = 64;
@@ -17,7 +17,11 @@ pub(super) struct Settings(Stack);
 impl Settings {
     /// Those of the job, with what its variant says instead.
     pub(super) fn of(job: &Job) -> Result<Self, String> {
-        let settings = Self(job.stack.with(job.variant.as_deref())?);
+        let mut stack = job.stack;
+        if job.contestant == "edge" {
+            stack.transport = Transport::Edge;
+        }
+        let settings = Self(stack.with(job.variant.as_deref())?);
         settings.of_context().check().map_err(|error| error.to_string())?;
         Ok(settings)
     }
@@ -62,7 +66,7 @@ impl Settings {
     fn offer(&self, usual: Offer) -> Offer {
         let crc = self.0.crc == Switch::On;
         let mpa = MpaOffer { crc, markers: self.markers(), extensions: self.extensions(), ..usual.mpa };
-        Offer { ird: READS, ord: READS, mpa }
+        Offer { transport: self.0.transport.into(), ird: READS, ord: READS, mpa }
     }
 
     fn markers(&self) -> Option<MarkerSpacing> {
