@@ -135,6 +135,8 @@ pub struct Connection {
     /// The highest position after a segment that came: what short positions are near to.
     peer_position: u64,
     overflows: u32,
+    /// Acknowledgements go with what is sent, and not alone.
+    holds_acks: bool,
     pub(crate) last_heard: Time,
     pub(crate) phase: Phase,
     pub(crate) closing: Closing,
@@ -171,6 +173,7 @@ impl Connection {
             peer_round: 0,
             peer_position: 0,
             overflows: 0,
+            holds_acks: false,
             last_heard: now,
             phase: Phase::Open,
             closing: Closing::default(),
@@ -247,6 +250,12 @@ impl Connection {
     pub fn set_socket(&mut self, overflows: u32, credit: u32) {
         self.overflows = overflows;
         self.settings.credit = credit;
+    }
+
+    /// While true, acknowledgements that are due go with what is sent otherwise, and none goes alone: an answer may be about
+    /// to be sent. For a moment only: the peer waits.
+    pub fn hold_acks(&mut self, hold: bool) {
+        self.holds_acks = hold;
     }
 
     /// Whether segments may be sent and taken.

@@ -83,6 +83,9 @@ impl<'a> Draft<'a> {
     }
 }
 
+/// Once so many bytes were sent larger datagrams are tried: many connections never send more than a few messages.
+const PROBE_FROM: u64 = 16 << 10;
+
 impl Connection {
     /// Writes datagrams that are to leave now to the end of `out`, with segments of `source` if there is room for
     /// them on
@@ -124,7 +127,8 @@ impl Connection {
         let mut draft = Draft::new(bytes, pieces, &header);
         // Refusals come first: the peer would take what is not acknowledged for lost.
         self.controls(&mut draft);
-        if self.refusals.is_empty() && self.rails[0].received.due().is_some_and(|due| due <= now) {
+        let is_due = !self.holds_acks && self.rails[0].received.due().is_some_and(|due| due <= now);
+        if self.refusals.is_empty() && is_due {
             self.acknowledge(&mut draft, now);
         }
         if self.may_send_segments(now) {
@@ -349,8 +353,14 @@ impl Connection {
         let rail = &self.rails[0];
         let Some(size) = rail.mtu.wanted() else { return };
         let open = self.phase == Phase::Open && matches!(self.confirmation, Confirmation::Done);
-        // Nothing is to wait for a probe: it goes when the peer is known to answer.
-        if !open || rail.peer_largest.is_none() || rail.backoff > 0 || !rail.sent.has_room(true) || out.is_full(size) {
+        // Nothing is to wait for a probe: it goes when the peer is known to answer, and there is something to be gained.
+        if !open
+            || self.outgoing.end() < PROBE_FROM
+            || rail.peer_largest.is_none()
+            || rail.backoff > 0
+            || !rail.sent.has_room(true)
+            || out.is_full(size)
+        {
             return;
         }
         let header = self.header();

@@ -159,6 +159,11 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         }
     }
 
+    /// Whether the peer of a connection knows that it stands; so it does where there is no such connection.
+    pub(crate) fn is_confirmed(&self, key: DefaultKey) -> bool {
+        self.connection(key).is_none_or(|connection| connection.lower.is_confirmed())
+    }
+
     pub(crate) fn end_connection(&mut self, key: DefaultKey, ending: Ending) {
         self.warm(key);
         self.with_connection(key, |connection, cx| connection.end(ending, cx));

@@ -297,6 +297,10 @@ impl<N: Network> Lower<N> for Choice<N> {
         each!(self, lower => Lower::<N>::drain(lower, io), trying _ => Drained::Over)
     }
 
+    fn is_confirmed(&self) -> bool {
+        each!(self, lower => Lower::<N>::is_confirmed(lower), trying _ => true)
+    }
+
     fn unacknowledged(&self) -> usize {
         each!(self, lower => Lower::<N>::unacknowledged(lower), trying _ => 0)
     }

@@ -459,6 +459,11 @@ pub trait Lower<N: Network>: Sized {
     /// After the end of the stream: sends what waits, tells the peer that this was all, throws away what still comes.
     fn drain(&mut self, io: &mut Io<'_>) -> Drained;
 
+    /// Whether the peer knows that the connection stands.
+    fn is_confirmed(&self) -> bool {
+        true
+    }
+
     /// Bytes that the peer's host has not acknowledged, as [`weft_base::Port::unacknowledged`].
     fn unacknowledged(&self) -> usize;
 

@@ -478,9 +478,15 @@ impl Core {
         let now = engine.now();
         let mut any = false;
         let mut at = 0;
-        while let Some(doubted) = self.doubted.get(at) {
-            let lives = self.links.get(doubted.asked.0).is_some_and(|link| link.phase == Phase::Up);
-            if lives && doubted.until > now {
+        while let Some((asked, until)) = self.doubted.get(at).map(|doubted| (doubted.asked, doubted.until)) {
+            let link = self.links.get(asked.0).filter(|link| link.phase == Phase::Up);
+            let place = link.and_then(|link| link.queue_pair.connection());
+            if place.is_some_and(|place| !engine.is_confirmed(place.key)) {
+                // Whoever called has never said that our answer has come.
+                self.break_link(asked);
+            }
+            let lives = self.links.get(asked.0).is_some_and(|link| link.phase == Phase::Up);
+            if lives && until > now {
                 at += 1;
                 continue;
             }

@@ -86,6 +86,8 @@ impl Core {
         }
         // Posted receives are over as well.
         while self.machine.cancel_receive(|_| true, &mut self.host) {}
+        // Nothing uses any memory any more.
+        self.host.complete_unused();
     }
 
     fn places(&self) -> Vec<DefaultKey> {

@@ -60,6 +60,13 @@ pub(super) fn knock(door: &mut EdgeDoor, stray: &Stray<'_>, io: &mut Io<'_>, ans
             None
         }
         weft_wire::edge::Destination::Reset { .. } => None,
+        // An answer to a call that was given up: who let it in is told.
+        weft_wire::edge::Destination::Setup { destination, .. } if destination != ConnectionId::default() => {
+            if let Some(reset) = door.door.reset(datagram.bytes, destination) {
+                answer.extend_from_slice(&reset);
+            }
+            None
+        }
         weft_wire::edge::Destination::Setup { .. } => {
             let offer = (*offer)?;
             let knock = door.door.knock(datagram.bytes, datagram.from, *is_crowded, io.now, answer);

@@ -36,6 +36,8 @@ use crate::settings::Settings;
 
 /// Who waits for a receive to be posted looks again after this.
 const LOOK_AFTER: Duration = Duration::from_micros(200);
+/// A caller that was let in has so long to say that it knows, from its last hello on.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(10);
 /// While a port has no room, timers wait so long at least.
 const ROOM_AFTER: Duration = Duration::from_millis(1);
 /// How long a rejection is said again to who asks again.
@@ -91,6 +93,8 @@ struct Running {
     connection: Connection,
     /// Until the caller has confirmed.
     answering: Option<Box<Answering>>,
+    /// It has to, until then.
+    unconfirmed_until: Time,
     /// Where the segments end that were sent and are not acknowledged.
     ends: VecDeque<u64>,
     /// Where the next one starts.
@@ -100,6 +104,10 @@ struct Running {
     ended: Option<Ending>,
     /// What comes is thrown away, and acknowledged.
     discards: bool,
+    /// Acknowledgements were held in the turn before: an answer of the application would have taken them along.
+    held: bool,
+    /// Something has come in this turn.
+    took: bool,
     /// A message waits for a receive until then, at the latest.
     starved_until: Option<Time>,
     error: Option<ReceiveError>,
@@ -155,7 +163,8 @@ impl Edge {
         let mut handed = Handed::default();
         let place = (self.port, self.from);
         let Phase::Running(running) = &mut self.phase else { return false };
-        let Running { connection, answering, discards, .. } = &mut **running;
+        let Running { connection, answering, unconfirmed_until, discards, took, .. } = &mut **running;
+        *took = true;
         for datagram in inbox {
             io.counters.received_wire_bytes += datagram.bytes.len() as u64;
             match weft_wire::edge::destination(datagram.bytes) {
@@ -177,6 +186,7 @@ impl Edge {
                 // A hello that comes again.
                 Ok(For::Setup { .. }) => {
                     if let Some(answering) = answering {
+                        *unconfirmed_until = io.now + CONFIRMED_WITHIN;
                         startup::repeat(answering, &datagram, place, io);
                     }
                 }
@@ -210,6 +220,9 @@ impl Edge {
         let Some(running) = self.running() else { return };
         if running.connection.next_timeout().is_some_and(|at| at <= now) {
             running.connection.handle_timeout(now);
+        }
+        if running.answering.is_some() && running.unconfirmed_until <= now {
+            running.ended.get_or_insert(Ending::Gone);
         }
         if let Some(above) = above
             && running.starved_until.is_some_and(|at| at <= now)
@@ -395,6 +408,10 @@ impl<N: Network> Lower<N> for Edge {
         if let Some(error) = self.failure() {
             return Err(error.into());
         }
+        if let Some(running) = self.running() {
+            running.held = core::mem::take(&mut running.took) && !running.held;
+            running.connection.hold_acks(running.held);
+        }
         let sent = self.flush(Some(above), most, io)?;
         Ok(Sent { progress: progress | sent.progress, ..sent })
     }
@@ -418,6 +435,7 @@ impl<N: Network> Lower<N> for Edge {
             return Ok(Got::Over);
         }
         if running.is_closing {
+            running.connection.hold_acks(false);
             // Nobody asks for more to be sent.
             progress |= self.flush::<A>(None, usize::MAX, io).is_ok_and(|sent| sent.progress);
         }
@@ -470,6 +488,7 @@ impl<N: Network> Lower<N> for Edge {
         if let Some(running) = self.running() {
             running.discards = true;
             running.is_closing = true;
+            running.connection.hold_acks(false);
             running.connection.close();
         }
         self.handle_times::<NoStream>(None, io.now);
@@ -480,6 +499,10 @@ impl<N: Network> Lower<N> for Edge {
             (false, true) => Drained::Progress,
             (false, false) => Drained::Idle,
         }
+    }
+
+    fn is_confirmed(&self) -> bool {
+        !matches!(&self.phase, Phase::Running(running) if running.answering.is_some())
     }
 
     fn unacknowledged(&self) -> usize {
@@ -516,7 +539,8 @@ impl<N: Network> Lower<N> for Edge {
         let at = match &self.phase {
             Phase::Calling(calling) => calling.caller.next_timeout(),
             Phase::Running(running) => {
-                [running.connection.next_timeout(), running.starved_until].into_iter().flatten().min()
+                let unconfirmed = running.answering.is_some().then_some(running.unconfirmed_until);
+                [running.connection.next_timeout(), running.starved_until, unconfirmed].into_iter().flatten().min()
             }
             Phase::Rejected(_, until) => Some(*until),
             Phase::Deciding(_) | Phase::Over => None,

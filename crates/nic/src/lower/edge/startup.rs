@@ -11,7 +11,7 @@ use weft_rdmap::{LowerTraits, StreamConfig};
 use weft_wire::edge::setup::{MAX_PRIVATE_DATA, Message, Reject, Setup};
 
 use super::door::fresh;
-use super::{Calling, Deciding, Edge, Opening, Phase, REJECTED_FOR, Running};
+use super::{CONFIRMED_WITHIN, Calling, Deciding, Edge, Opening, Phase, REJECTED_FOR, Running};
 use crate::error::ConnectionError;
 use crate::lower::{Datagram, DatagramKey, Drained, Io, StartStep, Terms, Undecided};
 use crate::offer::{
@@ -91,12 +91,15 @@ impl Running {
         Box::new(Self {
             connection,
             answering,
+            unconfirmed_until: io.now + CONFIRMED_WITHIN,
             ends: VecDeque::new(),
             next: 0,
             peer_closed: false,
             is_closing: false,
             ended: None,
             discards: false,
+            held: false,
+            took: false,
             starved_until: None,
             error: None,
         })
