@@ -21,6 +21,8 @@ use crate::world::{SimulatedNic, World};
 
 /// The longest virtual time that anything may take to end.
 const LIMIT: Duration = Duration::from_secs(100);
+/// After so long without a word from its peer each connection has asked whether it is there.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// How long what is on its way gets to arrive, and connections that nobody needs to be closed.
 const IDLE: Duration = Duration::from_millis(50);
 /// How long the ends of connections get to show everywhere.
@@ -114,6 +116,7 @@ struct Run<T: Tag> {
     ledger: Ledger,
     behaviour: Behaviour,
     faults: bool,
+    has_packet_faults: bool,
 }
 
 /// Settings with which packets come by all ways: straight from staging to their endpoint, or into a receive request as long ones do.
@@ -145,7 +148,16 @@ impl<T: Tag> Run<T> {
             .map(|(number, nic)| Party::open(nic, number, 0, Habits::random(&mut random, by_name), &mut random))
             .collect();
         let ledger = Ledger::new(scenario.faults, scenario.sabotage);
-        Ok(Self { world, random, nics, parties: parties?, ledger, behaviour, faults: scenario.faults })
+        Ok(Self {
+            world,
+            random,
+            nics,
+            parties: parties?,
+            ledger,
+            behaviour,
+            faults: scenario.faults,
+            has_packet_faults: scenario.packets.is_some(),
+        })
     }
 
     /// Lets time pass, at most for `limit`, until `done` says so of the ledger.
@@ -177,7 +189,9 @@ impl<T: Tag> Run<T> {
         // What was handed over may still be on its way.
         self.pass(IDLE, |_| false)?;
         self.cancel_receives()?;
-        self.pass(IDLE, |_| false)?;
+        // Where the last word of a connection was lost, its other end finds out when it asks.
+        let unheard = if self.has_packet_faults { KEEP_ALIVE } else { IDLE };
+        self.pass(unheard, |_| false)?;
         self.still_there()?;
         self.close_all()?;
         self.ledger.check(self.world.now())

@@ -37,7 +37,7 @@ use crate::settings::Settings;
 /// Who waits for a receive to be posted looks again after this.
 const LOOK_AFTER: Duration = Duration::from_micros(200);
 /// A caller that was let in has so long to say that it knows, from its last hello on.
-const CONFIRMED_WITHIN: Duration = Duration::from_secs(10);
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(2);
 /// While a port has no room, timers wait so long at least.
 const ROOM_AFTER: Duration = Duration::from_millis(1);
 /// How long a rejection is said again to who asks again.
