@@ -83,6 +83,11 @@ pub trait Port {
     /// Payload bytes of one packet on this path: MPA's EMSS (RFC 5044 section 4.5). May change when the path does.
     fn segment_size(&self) -> u32;
 
+    /// Whether nothing can change bytes on the way, so that a checksum over them finds nothing: they do not leave memory.
+    fn keeps_bytes(&self) -> bool {
+        false
+    }
+
     /// The address of this end.
     ///
     /// # Errors
@@ -135,6 +140,9 @@ pub struct PortOptions {
     /// while it takes none, or a question whether it is there while nothing is sent. A host that answers is never too slow, whatever its programs do.
     /// `None`: as long as the operating system is patient (a quarter of an hour, or for ever when nothing is sent).
     pub peer_timeout: Option<Duration>,
+    /// A connect goes through memory that both processes share, or fails; who listens takes such streams beside the others. Only
+    /// where [`Network::shares_memory`] says so: others ignore it.
+    pub shared_memory: bool,
 }
 
 /// What a port or listener wants to be woken for.
@@ -262,6 +270,11 @@ pub trait Network {
 
     /// Whether [`Port::check_peer`] is to be called for its ports.
     fn looks_after_peers(&self) -> bool {
+        false
+    }
+
+    /// Whether it knows [`PortOptions::shared_memory`].
+    fn shares_memory(&self) -> bool {
         false
     }
 

@@ -1,8 +1,10 @@
-//! The operating system: TCP and UDP sockets, the clock, readiness and wake-ups. Linux.
+//! The operating system: TCP and UDP sockets, shared memory, the clock, readiness and wake-ups. Linux.
 //!
 //! [`TcpNetwork`] is `weft-base`'s [`Network`](weft_base::Network) over the kernel's TCP and UDP. Its ports send from
 //! registered memory, and streams receive into it, without a copy in user space: a [`Slice`](weft_base::Slice) is resolved by the registry for just as long as
 //! the system call takes.
+//!
+//! [`HostNetwork`] is the same, with shared memory between processes of one host where both want it.
 //!
 //! [`board`] shows a NIC's counters to other processes, [`fork`] tells a child from its parent.
 //!
@@ -19,10 +21,12 @@ mod event;
 pub mod fork;
 mod held;
 mod host;
+mod host_network;
 mod listener;
 mod network;
 mod port;
 mod pulse;
+mod shm;
 mod socket;
 mod time_slice;
 mod timer;
@@ -34,9 +38,11 @@ mod waker;
 pub use clock::MonotonicClock;
 pub use event::EventFd;
 pub use host::host_id;
+pub use host_network::{HostListener, HostNetwork, HostPort};
 pub use listener::TcpListener;
 pub use network::TcpNetwork;
 pub use port::TcpPort;
+pub use shm::ShmPort;
 pub use udp::UdpPort;
 pub use wait_set::WaitSet;
 

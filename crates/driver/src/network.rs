@@ -17,6 +17,10 @@ use crate::{TcpListener, TcpPort, UdpPort, socket};
 /// The key of the waker among the tokens, which therefore go up to one less.
 const WAKER: u64 = u64::MAX;
 
+/// What a Unix socket is watched for that wakes the end of a ring: there may be bytes then, or room. For the kernel it is the same as
+/// `EPOLLIN`, and it reports only what was asked for.
+const EITHER: i32 = libc::EPOLLRDNORM;
+
 /// The kernel's TCP, and its UDP. Its ports resolve slices through one [`Registry`].
 ///
 /// Tokens must be below `u64::MAX`, which means the waker.
@@ -43,6 +47,15 @@ impl TcpNetwork {
     #[must_use]
     pub fn poll_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
+    }
+
+    /// Asks to report `token` once when the descriptor is readable, as ready for either.
+    pub(crate) fn arm_for_either(&self, fd: BorrowedFd<'_>, token: Token) -> Result<(), PortError> {
+        self.epoll.watch(fd, token.0, (EITHER | libc::EPOLLONESHOT) as u32)
+    }
+
+    pub(crate) fn disarm(&self, fd: BorrowedFd<'_>) -> Result<(), PortError> {
+        self.epoll.forget(fd)
     }
 
     fn arm(&self, fd: BorrowedFd<'_>, token: Token, interest: Interest) -> Result<(), PortError> {
@@ -130,10 +143,10 @@ const fn event_bits(interest: Interest) -> u32 {
 
 /// Both ends and errors are for the next receive and the next send to find out about.
 const fn readiness(token: Token, bits: u32) -> Readiness {
-    let ended = (libc::EPOLLHUP | libc::EPOLLERR) as u32;
+    let either = (libc::EPOLLHUP | libc::EPOLLERR | EITHER) as u32;
     Readiness {
         token,
-        readable: bits & (libc::EPOLLIN as u32 | ended) != 0,
-        writable: bits & (libc::EPOLLOUT as u32 | ended) != 0,
+        readable: bits & (libc::EPOLLIN as u32 | either) != 0,
+        writable: bits & (libc::EPOLLOUT as u32 | either) != 0,
     }
 }

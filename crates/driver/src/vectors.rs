@@ -92,6 +92,11 @@ impl<'a, const N: usize> Vectors<'a, N> {
         part
     }
 
+    /// Where the bytes are, and how many. Valid as long as this is.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (*mut u8, usize)> {
+        self.list.iter().map(|vector| (vector.iov_base.cast(), vector.iov_len))
+    }
+
     fn truncate(&mut self, bytes: usize) {
         while let Some(last) = self.list.last_mut().filter(|_| self.bytes > bytes) {
             let cut = last.iov_len.min(self.bytes - bytes);

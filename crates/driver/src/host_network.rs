@@ -1,0 +1,219 @@
+//! The network of a host: TCP and UDP sockets, and shared memory between processes.
+
+use core::fmt;
+use core::time::Duration;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use weft_base::{
+    Backlog, DatagramOptions, Interest, Listener, Network, Piece, Port, PortError, PortOptions, Readiness,
+    ReceivePiece, Received, Time, Token, Waker, Watch,
+};
+use weft_memory::Registry;
+
+use crate::shm::{self, ShmListener, ShmPort};
+use crate::{TcpListener, TcpNetwork, TcpPort, UdpPort};
+
+/// The kernel's TCP and UDP; and memory that two processes of one user share, on the same host and in the same network
+/// namespace, where both ask for it ([`PortOptions::shared_memory`]).
+pub struct HostNetwork {
+    tcp: TcpNetwork,
+    registry: Registry,
+    /// What was ready already when it was armed. The waker has been used, so that the next wait does not sleep.
+    ready: Vec<Token>,
+}
+
+impl HostNetwork {
+    /// A network for the memory of one NIC.
+    ///
+    /// # Errors
+    /// The operating system has no descriptors left.
+    pub fn new(registry: Registry) -> Result<Self, PortError> {
+        Ok(Self { tcp: TcpNetwork::new(registry.clone())?, registry, ready: Vec::new() })
+    }
+
+    /// A descriptor that is readable when [`Network::wait`] would return at once.
+    #[must_use]
+    pub fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.tcp.poll_fd()
+    }
+
+    fn arm_shared(&mut self, port: &mut ShmPort, token: Token, interest: Interest) -> Result<(), PortError> {
+        let waits = port.sleep(interest);
+        let fd = port.descriptor()?;
+        if !interest.readable && !interest.writable {
+            return self.tcp.disarm(fd);
+        }
+        if waits {
+            return self.tcp.arm_for_either(fd, token);
+        }
+        self.tcp.disarm(fd)?;
+        self.ready.push(token);
+        self.tcp.waker().wake();
+        Ok(())
+    }
+}
+
+impl Network for HostNetwork {
+    type Port = HostPort;
+    type Listener = HostListener;
+    type Datagram = UdpPort;
+    type Stack = <TcpNetwork as Network>::Stack;
+
+    fn connect(&mut self, remote: SocketAddr, options: PortOptions) -> Result<HostPort, PortError> {
+        if options.shared_memory {
+            return shm::connect(remote, options.local, &self.registry).map(HostPort::Shared);
+        }
+        self.tcp.connect(remote, options).map(HostPort::Tcp)
+    }
+
+    fn listen(&mut self, local: SocketAddr, backlog: Backlog, options: PortOptions) -> Result<HostListener, PortError> {
+        let tcp = self.tcp.listen(local, backlog, options)?;
+        // Where somebody else has the name, who wants to come so is refused, and others come by TCP.
+        let shared =
+            options.shared_memory.then(|| ShmListener::new(tcp.local_address(), backlog, self.registry.clone()));
+        let shared = shared.and_then(Result::ok);
+        Ok(HostListener { tcp, shared })
+    }
+
+    fn bind(&mut self, local: SocketAddr, options: DatagramOptions) -> Result<UdpPort, PortError> {
+        self.tcp.bind(local, options)
+    }
+
+    fn arm_port(&mut self, port: &mut HostPort, token: Token, interest: Interest) -> Result<(), PortError> {
+        match port {
+            HostPort::Tcp(port) => self.tcp.arm_port(port, token, interest),
+            HostPort::Shared(port) => self.arm_shared(port, token, interest),
+        }
+    }
+
+    fn arm_datagram(&mut self, port: &mut UdpPort, token: Token, interest: Interest) -> Result<(), PortError> {
+        self.tcp.arm_datagram(port, token, interest)
+    }
+
+    fn shares_memory(&self) -> bool {
+        true
+    }
+
+    fn looks_after_peers(&self) -> bool {
+        self.tcp.looks_after_peers()
+    }
+
+    fn arm_listener(&mut self, listener: &HostListener, token: Token) -> Result<(), PortError> {
+        if let Some(shared) = &listener.shared {
+            self.tcp.arm_for_either(shared.as_fd(), token)?;
+        }
+        self.tcp.arm_listener(&listener.tcp, token)
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Readiness>) -> Result<(), PortError> {
+        let timeout = if self.ready.is_empty() { timeout } else { Some(Duration::ZERO) };
+        let either = |token| Readiness { token, readable: true, writable: true };
+        ready.extend(self.ready.drain(..).map(either));
+        self.tcp.wait(timeout, ready)
+    }
+
+    fn waker(&self) -> Arc<dyn Waker> {
+        self.tcp.waker()
+    }
+
+    fn watch(&self) -> Result<Arc<dyn Watch>, PortError> {
+        self.tcp.watch()
+    }
+}
+
+impl fmt::Debug for HostNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostNetwork").finish_non_exhaustive()
+    }
+}
+
+/// Accepts streams over TCP, and through shared memory.
+#[derive(Debug)]
+pub struct HostListener {
+    tcp: TcpListener,
+    shared: Option<ShmListener>,
+}
+
+impl Listener for HostListener {
+    type Port = HostPort;
+
+    fn accept(&mut self) -> Result<Option<HostPort>, PortError> {
+        if let Some(shared) = &self.shared
+            && let Some(port) = shared.accept()?
+        {
+            return Ok(Some(HostPort::Shared(port)));
+        }
+        Ok(self.tcp.accept()?.map(HostPort::Tcp))
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.tcp.local_address()
+    }
+}
+
+/// A stream over TCP, or through shared memory.
+#[derive(Debug)]
+pub enum HostPort {
+    /// Over TCP.
+    Tcp(TcpPort),
+    /// Through shared memory.
+    Shared(ShmPort),
+}
+
+/// The same call, whichever it is.
+macro_rules! either {
+    ($self:ident, $port:ident => $call:expr) => {
+        match $self {
+            HostPort::Tcp($port) => $call,
+            HostPort::Shared($port) => $call,
+        }
+    };
+}
+
+impl Port for HostPort {
+    fn send(&mut self, pieces: &[Piece<'_>]) -> Result<usize, PortError> {
+        either!(self, port => port.send(pieces))
+    }
+
+    fn receive(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<Received, PortError> {
+        either!(self, port => port.receive(pieces))
+    }
+
+    fn poll_connected(&mut self) -> Result<bool, PortError> {
+        either!(self, port => port.poll_connected())
+    }
+
+    fn check_peer(&mut self, now: Time) -> Result<(), PortError> {
+        either!(self, port => port.check_peer(now))
+    }
+
+    fn segment_size(&self) -> u32 {
+        either!(self, port => port.segment_size())
+    }
+
+    fn keeps_bytes(&self) -> bool {
+        either!(self, port => port.keeps_bytes())
+    }
+
+    fn local_address(&self) -> Result<SocketAddr, PortError> {
+        either!(self, port => port.local_address())
+    }
+
+    fn remote_address(&self) -> SocketAddr {
+        either!(self, port => port.remote_address())
+    }
+
+    fn close_send(&mut self) {
+        either!(self, port => port.close_send());
+    }
+
+    fn unacknowledged(&self) -> usize {
+        either!(self, port => port.unacknowledged())
+    }
+
+    fn abort(&mut self) {
+        either!(self, port => port.abort());
+    }
+}

@@ -1,0 +1,115 @@
+//! Unix sockets: whom they lead to, and descriptors that are passed over them (unix(7)).
+
+use core::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use socket2::Socket;
+
+use crate::vectors::uninterrupted;
+
+/// What never blocks, and never raises a signal.
+const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+
+/// Room for a control message with one descriptor, aligned as such messages must be.
+#[repr(C)]
+union Control {
+    header: libc::cmsghdr,
+    bytes: [u8; 64],
+}
+
+/// Whether the process at the other end ran as this one's user when it made its socket, or connected.
+pub(super) fn is_own_user(socket: &Socket) -> bool {
+    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of_val(&credentials) as libc::socklen_t;
+    // SAFETY: No more than `length` bytes are written, during the call alone.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut length,
+        )
+    };
+    // SAFETY: Reads a number.
+    done == 0 && credentials.uid == unsafe { libc::geteuid() }
+}
+
+/// Sends a message with a descriptor.
+pub(super) fn send_with(socket: &Socket, bytes: &[u8], fd: BorrowedFd<'_>) -> Result<(), i32> {
+    let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut control = Control { bytes: [0; 64] };
+    let mut message = message(&mut vector, &mut control);
+    // SAFETY: The control buffer has room for one header and one descriptor (64 bytes), which the macros compute from
+    // the lengths that were put in; everything lives until the call returns.
+    let sent = unsafe {
+        message.msg_controllen = libc::CMSG_SPACE(size_of::<i32>() as u32) as _;
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(size_of::<i32>() as u32) as _;
+        libc::CMSG_DATA(header).cast::<i32>().write_unaligned(fd.as_raw_fd());
+        uninterrupted(|| libc::sendmsg(socket.as_raw_fd(), &raw const message, FLAGS) as libc::c_long)?
+    };
+    if sent == bytes.len() { Ok(()) } else { Err(libc::EMSGSIZE) }
+}
+
+/// Receives a message, and the descriptor that came with it if exactly one did; others are closed.
+pub(super) fn receive_with(socket: &Socket, bytes: &mut [u8]) -> Result<(usize, Option<OwnedFd>), i32> {
+    let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut control = Control { bytes: [0; 64] };
+    let mut message = message(&mut vector, &mut control);
+    let space = usize::from(u16::try_from(size_of::<i32>()).unwrap_or(0)) as u32;
+    // Room for one: the kernel closes what has none, and says so.
+    // SAFETY: Computes a number.
+    message.msg_controllen = unsafe { libc::CMSG_LEN(space) } as _;
+    let flags = FLAGS | libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: The buffers are as long as said, and live until the call returns.
+    let received =
+        uninterrupted(|| unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) as libc::c_long })?;
+    // SAFETY: The kernel has written a control message, or none, into the buffer that `message` names.
+    let fd = unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        let is_one = !header.is_null()
+            && ((*header).cmsg_level, (*header).cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS)
+            && (*header).cmsg_len as usize == libc::CMSG_LEN(space) as usize;
+        // A descriptor that the kernel has made for this process, and that belongs to nobody yet.
+        is_one.then(|| OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<i32>().read_unaligned()))
+    };
+    let cut = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
+    if cut { Err(libc::EMSGSIZE) } else { Ok((received, fd)) }
+}
+
+/// Sends a message. One that finds no room is lost: there are wake-ups enough then.
+pub(super) fn send(socket: &Socket, bytes: &[u8]) -> Result<(), i32> {
+    // SAFETY: The bytes are read during the call alone.
+    uninterrupted(|| unsafe {
+        libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), FLAGS) as libc::c_long
+    })
+    .map(drop)
+}
+
+/// Receives a message, without what may have come with it. 0: the other side is gone.
+pub(super) fn receive(socket: &Socket, bytes: &mut [u8]) -> Result<usize, i32> {
+    // SAFETY: The buffer is written during the call alone.
+    uninterrupted(|| unsafe {
+        libc::recv(socket.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), FLAGS) as libc::c_long
+    })
+}
+
+/// Whether the other side has closed its end, or is gone; nothing is received.
+pub(super) fn has_hung_up(socket: &Socket) -> bool {
+    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLRDHUP, revents: 0 };
+    // SAFETY: One structure is read and written during the call alone, which does not wait.
+    let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
+    ready > 0 && poll.revents & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0
+}
+
+fn message(vector: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
+    // SAFETY: All zero is a message header with no name, no vectors and no control data.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = vector;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut *control).cast();
+    message
+}

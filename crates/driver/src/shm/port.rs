@@ -1,0 +1,364 @@
+//! One connection over shared memory.
+
+use core::fmt;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use socket2::Socket;
+use weft_base::{Interest, Piece, Port, PortError, ReceivePiece, Received, Time};
+use weft_memory::Registry;
+use weft_ring::{Capacity, Rest, Violation};
+
+use super::hello::{ANSWER, HELLO_BYTES, Hello};
+use super::memory::{self, Mapping};
+use super::passing;
+use super::rings::{Rings, Side};
+use crate::error::{from_number, would_block};
+use crate::held::Held;
+use crate::vectors::{PIECES, Vectors};
+
+/// Bytes of the ring in each direction: what one connection takes is twice as much. Both stay in a second-level cache.
+const CAPACITY: u32 = 128 << 10;
+/// There are no packets; segments are as long as loopback's.
+const SEGMENT_SIZE: u32 = 65_483;
+/// After so many receives that found nothing it is looked whether the other side is still there.
+const LOOK_AFTER: u32 = 256;
+/// Signals that are taken from the socket at a time. A peer that sends more only wakes this side for nothing.
+const MOST_SIGNALS: usize = 512;
+
+enum Stage {
+    /// The hello is sent; the answer is awaited.
+    Connecting(Box<Rings>),
+    /// The hello is awaited.
+    Accepting,
+    Standing(Box<Rings>),
+}
+
+/// One connection over shared memory. Dropped without [`Port::abort`], it closes gracefully.
+pub struct ShmPort {
+    /// `None` once aborted.
+    socket: Option<Held>,
+    registry: Registry,
+    stage: Stage,
+    local: SocketAddr,
+    remote: SocketAddr,
+    broken: Option<PortError>,
+    /// The other side's end of the socket is closed: what it has written is in the ring already.
+    is_gone: bool,
+    /// Receives that found nothing, one after the other.
+    empty: u32,
+}
+
+impl ShmPort {
+    /// A connection that begins on a connected socket of this user's.
+    pub(super) fn connecting(
+        socket: Held,
+        registry: Registry,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<Self, PortError> {
+        let capacity = Capacity::new(CAPACITY).ok_or(PortError::Exhausted)?;
+        let memory = memory::make(capacity)?;
+        let rings = Rings::new(Mapping::map(memory.as_fd(), capacity)?, Side::Connected);
+        let hello = Hello { capacity, from: local, to: remote };
+        passing::send_with(&socket, &hello.encode(), memory.as_fd()).map_err(from_number)?;
+        Ok(Self::new(Some(socket), registry, Stage::Connecting(Box::new(rings)), local, remote))
+    }
+
+    /// A connect that nobody has taken.
+    pub(super) fn refused(registry: Registry, remote: SocketAddr) -> Self {
+        let unknown = SocketAddr::new(remote.ip(), 0);
+        let mut port = Self::new(None, registry, Stage::Accepting, unknown, remote);
+        port.broken = Some(PortError::Refused);
+        port
+    }
+
+    /// A connection that has come, of which nothing is known yet.
+    pub(super) fn accepted(socket: Held, registry: Registry, local: SocketAddr) -> Self {
+        let unknown = SocketAddr::new(local.ip(), 0);
+        Self::new(Some(socket), registry, Stage::Accepting, local, unknown)
+    }
+
+    fn new(socket: Option<Held>, registry: Registry, stage: Stage, local: SocketAddr, remote: SocketAddr) -> Self {
+        Self { socket, registry, stage, local, remote, broken: None, is_gone: false, empty: 0 }
+    }
+
+    /// The descriptor that becomes readable when this side is woken.
+    ///
+    /// # Errors
+    /// [`PortError::Reset`] once aborted.
+    pub(crate) fn descriptor(&self) -> Result<BorrowedFd<'_>, PortError> {
+        Ok(self.socket()?.as_fd())
+    }
+
+    fn socket(&self) -> Result<&Socket, PortError> {
+        self.socket.as_deref().ok_or(self.broken.unwrap_or(PortError::Reset))
+    }
+
+    fn fail(&mut self, error: PortError) -> PortError {
+        *self.broken.get_or_insert(error)
+    }
+
+    fn caught(&mut self, _violation: Violation) -> PortError {
+        self.fail(PortError::System(libc::EPROTO))
+    }
+
+    /// Asks to be woken by the descriptor. Returns whether there is something to wait for: if not, there is something
+    /// to do.
+    pub(crate) fn sleep(&mut self, interest: Interest) -> bool {
+        // Signals of old: none may be taken between the marks and the wait.
+        self.drain();
+        if self.is_gone || self.broken.is_some() {
+            return false;
+        }
+        let Stage::Standing(rings) = &mut self.stage else { return true };
+        let least = interest.readable.then_some(interest.least as usize);
+        let waits = rings.sleep_to_read(least).and_then(|reads| Ok(reads & rings.sleep_to_write(interest.writable)?));
+        // The next call finds the violation again, and tells.
+        self.empty = LOOK_AFTER;
+        waits.unwrap_or(false)
+    }
+
+    fn drain(&mut self) {
+        if !matches!(self.stage, Stage::Standing(_)) {
+            return;
+        }
+        let Some(socket) = &self.socket else { return };
+        for _ in 0..MOST_SIGNALS {
+            match passing::receive(socket, &mut [0; 8]) {
+                Ok(0) => self.is_gone = true,
+                Ok(_) => continue,
+                Err(number) => self.is_gone |= !would_block(number),
+            }
+            return;
+        }
+    }
+
+    fn wake(&self, is_due: bool) {
+        if let Some(socket) = self.socket.as_ref().filter(|_| is_due) {
+            // Where there is no room there are signals enough; where nobody is, the next receive finds out.
+            let _ = passing::send(socket, &[0]);
+        }
+    }
+
+    /// Goes on with the set-up.
+    fn go_on(&mut self) -> Result<bool, PortError> {
+        if let Some(error) = self.broken {
+            return Err(error);
+        }
+        let outcome = match &self.stage {
+            Stage::Standing(_) => return Ok(true),
+            Stage::Connecting(_) => self.take_answer(),
+            Stage::Accepting => self.take_hello(),
+        };
+        match outcome {
+            Ok(stage) => self.stage = stage,
+            Err(number) if would_block(number) => return Ok(false),
+            Err(number) => return Err(self.fail(from_number(number))),
+        }
+        Ok(true)
+    }
+
+    fn take_answer(&mut self) -> Result<Stage, i32> {
+        let mut answer = [0; 16];
+        let length = match passing::receive(self.socket.as_ref().ok_or(libc::ECONNRESET)?, &mut answer) {
+            // It did not like what it was passed, or had no room for it.
+            Ok(0) | Err(libc::ECONNRESET) => return Err(libc::ECONNREFUSED),
+            other => other?,
+        };
+        if answer[..length] != ANSWER {
+            return Err(libc::EPROTO);
+        }
+        match core::mem::replace(&mut self.stage, Stage::Accepting) {
+            Stage::Connecting(rings) => Ok(Stage::Standing(rings)),
+            other => Ok(other),
+        }
+    }
+
+    fn take_hello(&mut self) -> Result<Stage, i32> {
+        let socket = self.socket.as_ref().ok_or(libc::ECONNRESET)?;
+        let mut bytes = [0; HELLO_BYTES];
+        let (length, memory) = passing::receive_with(socket, &mut bytes)?;
+        if length == 0 {
+            return Err(libc::ECONNRESET);
+        }
+        let (Some(hello), Some(memory)) = (Hello::decode(&bytes[..length]), memory) else { return Err(libc::EPROTO) };
+        let mapping = Mapping::map(memory.as_fd(), hello.capacity).map_err(|_| libc::EPROTO)?;
+        passing::send(socket, &ANSWER)?;
+        self.remote = hello.from;
+        if self.local.ip().is_unspecified() {
+            self.local.set_ip(hello.to.ip());
+        }
+        Ok(Stage::Standing(Box::new(Rings::new(mapping, Side::Accepted))))
+    }
+
+    /// What is there to be received. The order is that what a process has written before it ended is seen.
+    fn look(&mut self) -> Result<(usize, Rest), PortError> {
+        let Stage::Standing(rings) = &mut self.stage else { return Ok((0, Rest::Open)) };
+        let mut found = rings.look();
+        if found == Ok((0, Rest::Open)) && self.check_gone() {
+            let Stage::Standing(rings) = &mut self.stage else { return Ok((0, Rest::Open)) };
+            found = rings.look();
+            if found == Ok((0, Rest::Open)) {
+                return Err(self.fail(PortError::Reset));
+            }
+        }
+        found.map_err(|violation| self.caught(violation))
+    }
+
+    /// Whether the other side is gone, which is looked after now and then.
+    fn check_gone(&mut self) -> bool {
+        self.empty += 1;
+        if self.empty >= LOOK_AFTER && !self.is_gone {
+            self.empty = 0;
+            self.is_gone = self.socket.as_ref().is_none_or(|socket| passing::has_hung_up(socket));
+        }
+        self.is_gone
+    }
+
+    fn send_some(&mut self, pieces: &[Piece<'_>]) -> Result<(usize, usize), PortError> {
+        let mut outgoing: Vectors<'_> = Vectors::new();
+        outgoing.gather(&self.registry, pieces)?;
+        let Stage::Standing(rings) = &mut self.stage else { return Ok((0, outgoing.bytes())) };
+        match rings.write(&outgoing) {
+            Ok(moved) => {
+                self.wake(moved.wakes);
+                Ok((moved.bytes, outgoing.bytes()))
+            }
+            Err(violation) => Err(self.caught(violation)),
+        }
+    }
+
+    fn receive_some(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<(usize, usize), PortError> {
+        let mut incoming: Vectors<'_> = Vectors::new();
+        incoming.scatter(&self.registry, pieces)?;
+        let Stage::Standing(rings) = &mut self.stage else { return Ok((0, incoming.bytes())) };
+        let moved = rings.read(&incoming);
+        self.wake(moved.wakes);
+        Ok((moved.bytes, incoming.bytes()))
+    }
+
+    /// Whether this process has the rings: a child by fork(2) has not.
+    fn has_rings(&self) -> bool {
+        matches!(&self.stage, Stage::Standing(rings) | Stage::Connecting(rings) if rings.are_here())
+    }
+}
+
+impl Port for ShmPort {
+    fn send(&mut self, pieces: &[Piece<'_>]) -> Result<usize, PortError> {
+        if let Some(error) = self.broken {
+            return Err(error);
+        }
+        if self.is_gone {
+            // What it has written can still be received.
+            return Err(PortError::Reset);
+        }
+        let mut sent = 0;
+        for some in pieces.chunks(PIECES) {
+            match self.send_some(some) {
+                Ok((taken, bytes)) => {
+                    sent += taken;
+                    if taken < bytes {
+                        break;
+                    }
+                }
+                // It will be told by the next call.
+                Err(_) if sent > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sent)
+    }
+
+    fn receive(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<Received, PortError> {
+        if let Some(error) = self.broken {
+            return Err(error);
+        }
+        if matches!(self.stage, Stage::Accepting) && !self.go_on()? {
+            return Ok(Received::Nothing);
+        }
+        match self.look()? {
+            (_, Rest::Broken) => return Err(self.fail(PortError::Reset)),
+            (0, Rest::End) => return Ok(Received::End),
+            (0, Rest::Open) => return Ok(Received::Nothing),
+            _ => self.empty = 0,
+        }
+        let mut total = 0;
+        for some in pieces.chunks_mut(PIECES) {
+            match self.receive_some(some) {
+                Ok((received, bytes)) => {
+                    total += received;
+                    if received < bytes {
+                        break;
+                    }
+                }
+                // It will be told by the next call.
+                Err(_) if total > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(if total > 0 { Received::Bytes(total) } else { Received::Nothing })
+    }
+
+    fn poll_connected(&mut self) -> Result<bool, PortError> {
+        self.go_on()
+    }
+
+    fn check_peer(&mut self, _now: Time) -> Result<(), PortError> {
+        // The next receive looks whether the other side is there. A program that is stopped is waited for, as over TCP.
+        self.empty = LOOK_AFTER;
+        Ok(())
+    }
+
+    fn segment_size(&self) -> u32 {
+        SEGMENT_SIZE
+    }
+
+    fn keeps_bytes(&self) -> bool {
+        true
+    }
+
+    fn local_address(&self) -> Result<SocketAddr, PortError> {
+        self.socket().map(|_| self.local)
+    }
+
+    fn remote_address(&self) -> SocketAddr {
+        self.remote
+    }
+
+    fn close_send(&mut self) {
+        if let Stage::Standing(rings) = &mut self.stage {
+            let wakes = rings.end();
+            self.wake(wakes);
+        }
+    }
+
+    fn abort(&mut self) {
+        if self.has_rings()
+            && let Stage::Standing(rings) | Stage::Connecting(rings) = &mut self.stage
+        {
+            // Closing the socket wakes.
+            let _ = rings.abort();
+        }
+        self.socket = None;
+        self.fail(PortError::Reset);
+    }
+}
+
+impl Drop for ShmPort {
+    fn drop(&mut self) {
+        if self.broken.is_none() && self.has_rings() {
+            self.close_send();
+        }
+    }
+}
+
+impl fmt::Debug for ShmPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShmPort")
+            .field("remote", &self.remote)
+            .field("broken", &self.broken)
+            .field("is_gone", &self.is_gone)
+            .finish_non_exhaustive()
+    }
+}

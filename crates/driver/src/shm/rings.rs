@@ -1,0 +1,192 @@
+//! The two rings of a connection, over mapped memory.
+
+use std::sync::Arc;
+
+use weft_ring::{Block, Consumer, Producer, Rest, Span, Spans, Violation, Word, Words};
+
+use super::memory::{Mapping, Way};
+use crate::vectors::Vectors;
+
+/// So many bytes are written before the other side is told, so that both work at a long message at the same time.
+const CHUNK_BYTES: usize = 16 << 10;
+
+/// The shared words of one ring, and what keeps them mapped.
+#[derive(Debug)]
+struct Shared {
+    mapping: Arc<Mapping>,
+    way: Way,
+}
+
+impl Shared {
+    #[inline]
+    fn block(&self) -> &Block {
+        self.mapping.block(self.way)
+    }
+}
+
+impl Words for Shared {
+    #[inline]
+    fn load(&self, word: Word) -> u64 {
+        self.block().load(word)
+    }
+
+    #[inline]
+    fn store(&self, word: Word, value: u64) {
+        self.block().store(word, value);
+    }
+
+    #[inline]
+    fn fence(&self) {
+        self.block().fence();
+    }
+}
+
+/// Which side of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Connected,
+    Accepted,
+}
+
+/// What a step has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Moved {
+    pub(super) bytes: usize,
+    /// The other side sleeps and is to be woken.
+    pub(super) wakes: bool,
+}
+
+/// Both rings, from one side.
+#[derive(Debug)]
+pub(super) struct Rings {
+    mapping: Arc<Mapping>,
+    outward: Way,
+    inward: Way,
+    producer: Producer<Shared>,
+    consumer: Consumer<Shared>,
+}
+
+impl Rings {
+    pub(super) fn new(mapping: Mapping, side: Side) -> Self {
+        let (outward, inward) = match side {
+            Side::Connected => (Way::There, Way::Back),
+            Side::Accepted => (Way::Back, Way::There),
+        };
+        let mapping = Arc::new(mapping);
+        let capacity = mapping.capacity();
+        let shared = |way| Shared { mapping: Arc::clone(&mapping), way };
+        Self {
+            producer: Producer::new(shared(outward), capacity),
+            consumer: Consumer::new(shared(inward), capacity),
+            outward,
+            inward,
+            mapping,
+        }
+    }
+
+    /// Whether they are mapped in this process.
+    pub(super) fn are_here(&self) -> bool {
+        self.mapping.is_here()
+    }
+
+    /// Writes what fits.
+    pub(super) fn write<const N: usize>(&mut self, vectors: &Vectors<'_, N>) -> Result<Moved, Violation> {
+        let bytes = vectors.bytes().min(self.producer.room(vectors.bytes())?);
+        let mut from = Cursor::new(vectors.addresses());
+        let mut moved = Moved::default();
+        while moved.bytes < bytes {
+            let chunk = CHUNK_BYTES.min(bytes - moved.bytes);
+            from.meet(self.producer.spans(chunk), |span, from| {
+                // SAFETY: The vectors hold so many bytes at this address in place, for as long as they are borrowed.
+                unsafe { self.mapping.copy_in(self.outward, span, from) };
+            });
+            moved.bytes += chunk;
+            moved.wakes |= self.producer.publish(chunk);
+        }
+        Ok(moved)
+    }
+
+    /// What is there, and what comes after it.
+    #[inline]
+    pub(super) fn look(&mut self) -> Result<(usize, Rest), Violation> {
+        let available = self.consumer.look()?;
+        Ok((available.bytes, available.rest))
+    }
+
+    /// Reads what is there, as far as there is room. After [`Rings::look`].
+    pub(super) fn read<const N: usize>(&mut self, vectors: &Vectors<'_, N>) -> Moved {
+        let bytes = vectors.bytes().min(self.consumer.known().bytes);
+        let mut to = Cursor::new(vectors.addresses());
+        let mut moved = Moved::default();
+        while moved.bytes < bytes {
+            let chunk = CHUNK_BYTES.min(bytes - moved.bytes);
+            to.meet(self.consumer.spans(chunk), |span, to| {
+                // SAFETY: As in `write`; these vectors are there to be written.
+                unsafe { self.mapping.copy_out(self.inward, span, to) };
+            });
+            moved.bytes += chunk;
+            moved.wakes |= self.consumer.consume(chunk);
+        }
+        moved
+    }
+
+    /// Nothing more will be written. Returns whether the other side is to be woken.
+    pub(super) fn end(&mut self) -> bool {
+        !self.producer.is_ended() && self.producer.end()
+    }
+
+    /// Gives up. Returns whether the other side is to be woken.
+    pub(super) fn abort(&mut self) -> bool {
+        self.producer.abort()
+    }
+
+    /// Asks to be woken when `least` bytes can be read (`None`: for none). Returns whether there is something to wait
+    /// for.
+    pub(super) fn sleep_to_read(&mut self, least: Option<usize>) -> Result<bool, Violation> {
+        match least {
+            Some(least) => self.consumer.sleep(least),
+            None => {
+                self.consumer.rise();
+                Ok(true)
+            }
+        }
+    }
+
+    /// Asks to be woken when a quarter of the ring is free. Returns whether there is something to wait for.
+    pub(super) fn sleep_to_write(&mut self, wanted: bool) -> Result<bool, Violation> {
+        if wanted {
+            return self.producer.sleep(self.mapping.capacity().bytes() / 4);
+        }
+        self.producer.rise();
+        Ok(true)
+    }
+}
+
+/// Where the next bytes of a list of vectors are.
+struct Cursor<I> {
+    vectors: I,
+    at: *mut u8,
+    left: usize,
+}
+
+impl<I: Iterator<Item = (*mut u8, usize)>> Cursor<I> {
+    const fn new(vectors: I) -> Self {
+        Self { vectors, at: core::ptr::null_mut(), left: 0 }
+    }
+
+    /// Goes on along spans of the ring and vectors side by side: `copy` has parts that lie whole in both.
+    fn meet(&mut self, spans: Spans, mut copy: impl FnMut(Span, *mut u8)) {
+        for mut span in spans.0 {
+            while span.length > 0 {
+                if self.left == 0 {
+                    (self.at, self.left) = self.vectors.next().unwrap_or((self.at, 0));
+                    assert!(self.left > 0, "the vectors have fewer bytes than were counted");
+                }
+                let length = span.length.min(self.left);
+                copy(Span { length, ..span }, self.at);
+                (self.at, self.left) = (self.at.wrapping_add(length), self.left - length);
+                span = Span { offset: span.offset + length, length: span.length - length };
+            }
+        }
+    }
+}
