@@ -1,0 +1,291 @@
+//! A connection: both halves, and the state between them.
+
+use core::fmt;
+use core::ops::Range;
+use core::time::Duration;
+
+use weft_base::{StreamPosition, Time};
+
+use crate::receiver::Receiver;
+use crate::segment::{Flow, Segment, Timestamps};
+use crate::sender::Sender;
+use crate::settings::{MIN_MSS, SettingError, Settings};
+use crate::state::{Event, State};
+
+mod arriving;
+mod challenges;
+mod leaving;
+mod opening;
+mod timing;
+
+use challenges::Challenges;
+pub use leaving::Outgoing;
+pub(crate) use opening::Heard;
+
+/// Bytes of the timestamps option with its padding.
+const STAMPS: u64 = 12;
+/// What a peer takes that does not say how much (RFC 9293 section 3.7.1).
+const DEFAULT_MSS: u16 = 536;
+
+/// Why a connection ended otherwise than by both sides closing it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionError {
+    /// Nobody listens at the peer's port.
+    Refused,
+    /// The peer has reset the connection.
+    Reset,
+    /// The peer has acknowledged nothing for so long.
+    TimedOut(Duration),
+    /// This side has aborted it.
+    Aborted,
+}
+
+impl fmt::Display for ConnectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused => write!(f, "the peer refuses the connection: nobody listens at that port"),
+            Self::Reset => write!(f, "the peer has reset the connection"),
+            Self::TimedOut(time) => write!(f, "the peer has not answered for {time:?}: check the path to it"),
+            Self::Aborted => write!(f, "the connection was aborted by this side"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectionError {}
+
+/// What a connection did, in segments unless it says otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Sent, of all kinds.
+    pub sent: u64,
+    /// Of those, sent again.
+    pub retransmitted: u64,
+    /// Received, of all kinds.
+    pub received: u64,
+    /// Of those, dropped because they came too early for the policy, the window or the bound of ranges, or were not
+    /// kept.
+    pub dropped: u64,
+    /// Received that stand where none may: out of the window, too old, or an acknowledgement of what was never sent.
+    pub unacceptable: u64,
+    /// Challenge acknowledgements that were asked for (RFC 5961); not all are sent.
+    pub challenges: u64,
+}
+
+/// A TCP connection. See the [crate]'s page for who calls what.
+#[derive(Debug)]
+pub struct Connection {
+    settings: Settings,
+    flow: Flow,
+    state: State,
+    error: Option<ConnectionError>,
+    sender: Sender,
+    receiver: Receiver,
+    /// Timestamps are used, and what the clock of this side begins with.
+    stamps: bool,
+    stamp_offset: u32,
+    /// A segment that goes out before all others, and is the last one.
+    reset: Option<Segment>,
+    /// The SYN has to be answered again.
+    challenges: Challenges,
+    probe_due: bool,
+    /// Keep-alive: when the peer was heard last, and probes since.
+    heard: Time,
+    probes: u32,
+    waits_until: Option<Time>,
+    counters: Counters,
+}
+
+impl Connection {
+    /// Opens a connection: a SYN is ready to leave. `initial` is the first sequence number, from
+    /// [`InitialNumbers`](crate::InitialNumbers); the clock of timestamps begins at one derived from it.
+    ///
+    /// # Errors
+    /// The first setting that no connection can have.
+    pub fn connect(flow: Flow, settings: Settings, initial: u32, now: Time) -> Result<Self, SettingError> {
+        settings.check()?;
+        Ok(Self::new(flow, settings, initial, State::SynSent, now))
+    }
+
+    fn new(flow: Flow, settings: Settings, initial: u32, state: State, now: Time) -> Self {
+        Self {
+            flow,
+            state,
+            error: None,
+            sender: Sender::new(&settings, initial, now),
+            receiver: Receiver::new(&settings),
+            stamps: settings.timestamps,
+            stamp_offset: Self::stamp_offset(initial),
+            reset: None,
+            challenges: Challenges::new(settings.challenges),
+            probe_due: false,
+            heard: now,
+            probes: 0,
+            waits_until: None,
+            counters: Counters::default(),
+            settings,
+        }
+    }
+
+    /// Its two ends.
+    #[must_use]
+    pub const fn flow(&self) -> &Flow {
+        &self.flow
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// Why it ended, when it did not end well.
+    #[must_use]
+    pub const fn error(&self) -> Option<ConnectionError> {
+        self.error
+    }
+
+    /// What it did.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        Counters { retransmitted: self.sender.retransmitted, dropped: self.receiver.dropped, ..self.counters }
+    }
+
+    /// Bytes of payload that a segment carries, on this path, to this peer.
+    #[must_use]
+    pub const fn segment_size(&self) -> u64 {
+        self.sender.mss()
+    }
+
+    /// The smoothed round trip, once there was one.
+    #[must_use]
+    pub fn round_trip(&self) -> Option<Duration> {
+        let round_trip = self.sender.round_trip();
+        round_trip.is_known().then(|| round_trip.smoothed())
+    }
+
+    /// Whether the stream may be written to.
+    const fn takes_data(&self) -> bool {
+        use State::{CloseWait, Established, SynReceived, SynSent};
+        matches!(self.state, SynSent | SynReceived | Established | CloseWait) && !self.sender.is_finishing()
+    }
+
+    /// Takes bytes to send, as many as there is room for; none after [`Connection::close`].
+    pub fn write(&mut self, bytes: &[u8]) -> usize {
+        if self.takes_data() { self.sender.write(bytes) } else { 0 }
+    }
+
+    /// Takes all of `bytes`, or nothing when there is no room for all. They go in one segment, when one can carry
+    /// them, perhaps with others before and behind: so an FPDU fits a segment (RFC 5044 section 4.5). After a change
+    /// of the path that may be different; a receiver never relies on it.
+    pub fn write_unit(&mut self, bytes: &[u8]) -> bool {
+        self.takes_data() && self.sender.write_unit(bytes)
+    }
+
+    /// Bytes that [`Connection::write`] has room for.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        if self.takes_data() { self.sender.room() } else { 0 }
+    }
+
+    /// Bytes of the stream that were written and that the peer has not acknowledged.
+    #[must_use]
+    pub fn unacknowledged(&self) -> u64 {
+        self.sender.unacknowledged()
+    }
+
+    /// Reads in order what is buffered; nothing with [`ReceivePolicy::Place`](crate::ReceivePolicy).
+    pub fn read(&mut self, to: &mut [u8]) -> usize {
+        self.receiver.read(to)
+    }
+
+    /// Bytes that [`Connection::read`] would give.
+    #[must_use]
+    pub fn readable(&self) -> u64 {
+        self.receiver.readable()
+    }
+
+    /// Up to where the peer's stream has come without a gap.
+    #[must_use]
+    pub fn received(&self) -> StreamPosition {
+        StreamPosition(self.receiver.in_order())
+    }
+
+    /// Bytes that have come from behind a gap.
+    #[must_use]
+    pub fn early_bytes(&self) -> u64 {
+        self.receiver.early_bytes()
+    }
+
+    /// Whether the peer has closed and all that it sent has come.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.receiver.is_finished()
+    }
+
+    /// With [`ReceivePolicy::Place`](crate::ReceivePolicy): how many bytes beyond the first missing one may come from
+    /// now on. What was offered before still may (RFC 9293 section 3.8.6: a right edge is not taken back).
+    pub fn offer(&mut self, bytes: u32) {
+        self.receiver.set_room(u64::from(bytes.min(1 << 30)));
+    }
+
+    /// The path carries segments of at most `mss` bytes of payload and options from now on: it has told so (RFC 1191,
+    /// RFC 8201), or larger ones vanish (RFC 8899). Not below 64. What is sent again is cut to fit.
+    pub fn set_path_mss(&mut self, mss: u16) {
+        let stamps = if self.stamps { STAMPS } else { 0 };
+        self.sender.set_mss(u64::from(mss.max(MIN_MSS)).min(u64::from(self.settings.mss)) - stamps);
+    }
+
+    /// Nothing more will be written. What was written still goes out, then the FIN; reading goes on.
+    pub fn close(&mut self) {
+        self.sender.finish();
+        self.go(Event::Close);
+    }
+
+    /// Ends it at once: what was not acknowledged is lost, and the peer is told by a reset, unless it doesn't know of
+    /// it yet.
+    pub fn abort(&mut self) {
+        if self.state == State::Closed {
+            return;
+        }
+        if self.state != State::SynSent && self.state != State::TimeWait {
+            self.reset = Some(self.reset_segment());
+        }
+        self.end(Some(ConnectionError::Aborted));
+    }
+
+    fn go(&mut self, event: Event) {
+        self.state = self.state.on(event);
+    }
+
+    fn end(&mut self, error: Option<ConnectionError>) {
+        self.state = State::Closed;
+        self.error = self.error.or(error);
+    }
+
+    /// Not the initial number itself: it would tell how far the stream is.
+    const fn stamp_offset(initial: u32) -> u32 {
+        initial.rotate_left(16) ^ 0x9e37_79b9
+    }
+
+    /// The timestamp of a connection that begins with this number.
+    pub(crate) const fn first_stamp(initial: u32, now: Time) -> u32 {
+        Self::stamp_offset(initial).wrapping_add((now.as_nanos() / 1_000_000) as u32)
+    }
+
+    /// Timestamps count milliseconds (RFC 7323 section 5.4).
+    const fn stamp(&self, now: Time) -> u32 {
+        self.stamp_offset.wrapping_add((now.as_nanos() / 1_000_000) as u32)
+    }
+
+    /// The end of the millisecond that the peer echoes.
+    fn echoed(&self, stamps: Timestamps, now: Time) -> Time {
+        let age = self.stamp(now).wrapping_sub(stamps.echo);
+        let millis = (now.as_nanos() / 1_000_000).saturating_sub(u64::from(age));
+        Time::from_nanos(millis * 1_000_000 + 999_999)
+    }
+
+    /// Where the payload of a planned segment is copied from.
+    pub fn copy_payload(&self, payload: &Range<u64>, to: &mut [u8]) {
+        self.sender.copy(payload, to);
+    }
+}

@@ -1,0 +1,75 @@
+//! What time brings.
+
+use weft_base::Time;
+
+use super::{Connection, ConnectionError};
+use crate::state::State;
+
+impl Connection {
+    /// When [`Connection::handle_timeout`] and then [`Connection::poll_transmit`] are to be called, if nothing comes
+    /// before.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Time> {
+        if self.state == State::Closed {
+            return None;
+        }
+        if self.state == State::TimeWait {
+            return [self.waits_until, self.receiver.ack_due()].into_iter().flatten().min();
+        }
+        let sender = self.sender.timer().map(|(at, _)| at);
+        [sender, self.receiver.ack_due(), self.keep_alive_at(), self.gives_up_at()].into_iter().flatten().min()
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.state == State::Closed {
+            return;
+        }
+        if self.waits_until.is_some_and(|until| until <= now) {
+            self.end(None);
+            return;
+        }
+        if self.gives_up_at().is_some_and(|at| at <= now) {
+            self.give_up();
+            return;
+        }
+        self.sender.handle_timeout(now);
+        if self.keep_alive_at().is_some_and(|at| at <= now) {
+            self.keep_alive(now);
+        }
+    }
+
+    fn gives_up_at(&self) -> Option<Time> {
+        self.sender.waiting_since().map(|since| since + self.patience())
+    }
+
+    const fn patience(&self) -> core::time::Duration {
+        if self.state.is_synchronised() { self.settings.give_up } else { self.settings.connect_timeout }
+    }
+
+    /// RFC 9293 section 3.8.3: R2 is over.
+    fn give_up(&mut self) {
+        if self.state != State::SynSent {
+            self.reset = Some(self.reset_segment());
+        }
+        self.end(Some(ConnectionError::TimedOut(self.patience())));
+    }
+
+    /// Only while nothing else is waited for.
+    fn keep_alive_at(&self) -> Option<Time> {
+        let settings = self.settings.keep_alive?;
+        let is_idle = self.state.is_synchronised() && self.sender.waiting_since().is_none();
+        is_idle.then(|| self.heard + settings.idle + settings.interval * self.probes)
+    }
+
+    fn keep_alive(&mut self, now: Time) {
+        let Some(settings) = self.settings.keep_alive else { return };
+        if self.probes >= settings.probes {
+            self.reset = Some(self.reset_segment());
+            self.end(Some(ConnectionError::TimedOut(now.since(self.heard))));
+            return;
+        }
+        self.probes += 1;
+        self.probe_due = true;
+    }
+}

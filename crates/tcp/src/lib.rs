@@ -1,0 +1,37 @@
+//! A user-level TCP without I/O (RFC 9293), whose receiver shows segments as they arrive, in order or not.
+//!
+//! A [`Connection`] begins with [`Connection::connect`], or comes out of a [`Listener`]. Who owns it brings what
+//! arrives to [`Connection::handle`] and the time to [`Connection::handle_timeout`], and takes away what
+//! [`Connection::poll_transmit`] has, until it has nothing. Nothing here asks a clock or sends by itself.
+//!
+//! What becomes of segments that come before others is the [`ReceivePolicy`]'s to say: shown at once with their
+//! position to a [`Sink`] (`Place`), put in order first (`Buffer`), or dropped (`Drop`).
+//!
+//! Losses are found by SACK with RACK and TLP (RFC 2018, 2883, 6675, 8985), or, where the peer has no SACK, as in RFC
+//! 6582; the retransmission time-out is that of RFC 6298, the congestion window that of RFC 5681 and 6928. Sequence
+//! numbers, timestamps and resets are judged as in RFC 7323 and RFC 5961. All memory of a connection is allocated
+//! when it begins, and named in [`Settings`].
+#![forbid(unsafe_code)]
+
+mod connection;
+mod initial;
+mod listener;
+mod numbering;
+mod ranges;
+mod receiver;
+mod ring;
+mod segment;
+mod sender;
+mod settings;
+mod state;
+
+pub use connection::{Connection, ConnectionError, Counters, Outgoing};
+pub use initial::InitialNumbers;
+pub use listener::{Answer, Listener};
+pub use receiver::Sink;
+pub use segment::{
+    Checksum, Flags, Flow, MAX_HEADER, MAX_SACK_BLOCKS, MIN_HEADER, OptionError, Options, Segment, SegmentError,
+    Timestamps,
+};
+pub use settings::{KeepAlive, ReceivePolicy, SettingError, Settings};
+pub use state::State;

@@ -1,0 +1,300 @@
+//! What is to be sent, what of it is on the way, and when it is given up for lost.
+
+use core::ops::Range;
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use weft_base::Time;
+use weft_congestion::{RoundTrip, RoundTripSettings};
+
+use crate::numbering::Numbering;
+use crate::ring::Ring;
+use crate::settings::{MIN_MSS, Settings};
+
+mod acks;
+mod board;
+mod rack;
+mod tail;
+#[cfg(test)]
+mod tests;
+mod timers;
+mod window;
+
+pub(crate) use acks::Ack;
+use board::{Board, Fate};
+use rack::{Paths, Rack};
+use tail::TailProbe;
+use timers::Timers;
+use window::CongestionWindow;
+
+/// The sending half. Position 0 is the SYN; the FIN stands behind the last byte.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    numbering: Numbering,
+    una: u64,
+    next: u64,
+    /// The end of what was written.
+    written: u64,
+    fin: bool,
+    ring: Ring,
+    /// Where units end that are not to be cut when they fit in a segment.
+    units: VecDeque<u64>,
+    /// Bytes of payload of a segment.
+    mss: u64,
+    shift: u8,
+    /// Where the peer's window ends, which segment said so, and the largest that it ever said.
+    edge: u64,
+    said_by: (u64, u64),
+    largest_window: u64,
+    board: Board,
+    rack: Rack,
+    tail: TailProbe,
+    round_trip: RoundTrip,
+    congestion: CongestionWindow,
+    timers: Timers,
+    /// The end of the recovery that is under way.
+    recovery: Option<u64>,
+    /// It began with a time-out, so slow start goes on in it.
+    timed_out: bool,
+    /// One segment goes out whatever the congestion window says.
+    force: bool,
+    /// One segment goes out whatever the peer's window says.
+    probe: bool,
+    sack: bool,
+    /// Acknowledgements that say nothing new, where there is no SACK.
+    duplicates: u32,
+    pub(crate) retransmitted: u64,
+}
+
+/// A segment that is to be sent now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Its sequence space, SYN and FIN included.
+    pub(crate) range: Range<u64>,
+    /// What of it is payload.
+    pub(crate) payload: Range<u64>,
+    pub(crate) syn: bool,
+    pub(crate) fin: bool,
+    /// Nothing waits behind it.
+    pub(crate) push: bool,
+}
+
+impl Sender {
+    pub(crate) fn new(settings: &Settings, initial: u32, now: Time) -> Self {
+        let round_trip = RoundTripSettings { granularity: Duration::from_millis(1), ..RoundTripSettings::default() };
+        Self {
+            numbering: Numbering::new(initial),
+            una: 0,
+            next: 0,
+            written: 1,
+            fin: false,
+            ring: Ring::new(settings.send_buffer as usize),
+            units: VecDeque::with_capacity(settings.segments),
+            mss: u64::from(settings.mss),
+            shift: 0,
+            edge: 1,
+            said_by: (0, 0),
+            largest_window: 0,
+            board: Board::new(settings.segments),
+            rack: Rack::new(),
+            tail: TailProbe::new(),
+            round_trip: RoundTrip::new(round_trip),
+            congestion: CongestionWindow::new(u64::from(settings.mss)),
+            timers: Timers::new(settings, now),
+            recovery: None,
+            timed_out: false,
+            force: false,
+            probe: false,
+            sack: false,
+            duplicates: 0,
+            retransmitted: 0,
+        }
+    }
+
+    /// What the SYNs agreed on: bytes of payload, SACK, the shift of the peer's windows.
+    pub(crate) fn agree(&mut self, mss: u64, sack: bool, shift: u8) {
+        self.mss = mss;
+        (self.sack, self.shift) = (sack, shift);
+        self.congestion = CongestionWindow::new(mss);
+        if self.board.iter().any(|sent| sent.times > 1) {
+            // RFC 5681 section 3.1: a SYN was lost.
+            self.congestion.handle_timeout(0);
+            self.timers.handle_lost_syn();
+        }
+    }
+
+    /// The path carries segments with as much payload from now on; what is sent again is cut to fit.
+    pub(crate) fn set_mss(&mut self, mss: u64) {
+        self.mss = mss.max(u64::from(MIN_MSS));
+        self.congestion.set_mss(self.mss);
+    }
+
+    /// The window that a SYN says, which is never shifted (RFC 7323 section 2.2).
+    pub(crate) fn hear_window(&mut self, start: u64, window: u16) {
+        self.said_by = (start, self.una);
+        self.edge = self.una.max(1) + u64::from(window);
+        self.largest_window = u64::from(window);
+    }
+
+    /// The SYN goes out again.
+    pub(crate) fn repeat_syn(&mut self) {
+        self.board.mark_lost(|_, sent| sent.start == 0);
+        self.force = true;
+    }
+
+    pub(crate) const fn uses_sack(&self) -> bool {
+        self.sack
+    }
+
+    pub(crate) const fn number(&self, position: u64) -> u32 {
+        self.numbering.number(position)
+    }
+
+    /// What was sent.
+    pub(crate) const fn next(&self) -> u64 {
+        self.next
+    }
+
+    pub(crate) const fn mss(&self) -> u64 {
+        self.mss
+    }
+
+    pub(crate) const fn is_finishing(&self) -> bool {
+        self.fin
+    }
+
+    /// Whether the peer has acknowledged the FIN.
+    pub(crate) const fn is_finished(&self) -> bool {
+        self.fin && self.una > self.written
+    }
+
+    /// Bytes of the stream that the peer has not acknowledged.
+    pub(crate) fn unacknowledged(&self) -> u64 {
+        self.written.saturating_sub(self.una.max(1))
+    }
+
+    pub(crate) const fn round_trip(&self) -> &RoundTrip {
+        &self.round_trip
+    }
+
+    /// Room for as many bytes.
+    pub(crate) fn room(&self) -> u64 {
+        if self.fin { 0 } else { self.ring.capacity() - self.unacknowledged() }
+    }
+
+    /// Takes as much as there is room for.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> usize {
+        let length = self.room().min(bytes.len() as u64) as usize;
+        self.ring.write(self.written, &bytes[..length]);
+        self.written += length as u64;
+        length
+    }
+
+    /// Takes all or nothing, and keeps it in one segment if one can carry it and there is room to remember that.
+    pub(crate) fn write_unit(&mut self, bytes: &[u8]) -> bool {
+        if self.room() < bytes.len() as u64 {
+            return false;
+        }
+        self.write(bytes);
+        if self.units.len() < self.units.capacity() {
+            self.units.push_back(self.written);
+        }
+        true
+    }
+
+    /// Nothing more will be written.
+    pub(crate) const fn finish(&mut self) {
+        self.fin = true;
+    }
+
+    pub(crate) fn copy(&self, payload: &Range<u64>, to: &mut [u8]) {
+        self.ring.read(payload.start, to);
+    }
+
+    /// The next segment that may leave now. It counts as sent.
+    pub(crate) fn next_segment(&mut self, is_synchronised: bool, now: Time) -> Option<Plan> {
+        let range = self.next_lost(now).or_else(|| self.next_new(is_synchronised, now))?;
+        self.force = false;
+        Some(self.plan(range))
+    }
+
+    fn plan(&self, range: Range<u64>) -> Plan {
+        let payload = range.start.max(1).min(self.written)..range.end.min(self.written).max(1);
+        let payload = payload.start..payload.end.max(payload.start);
+        Plan {
+            syn: range.start == 0,
+            fin: range.end > self.written,
+            push: range.end >= self.written && !payload.is_empty(),
+            payload,
+            range,
+        }
+    }
+
+    fn next_lost(&mut self, now: Time) -> Option<Range<u64>> {
+        let index = self.board.first_lost()?;
+        let length = self.board.length(index, self.mss);
+        let fits = self.board.flying() + length <= self.congestion.bytes();
+        if !(fits || self.force || self.board.flying() == 0) {
+            return None;
+        }
+        self.timers.handle_sent(false, now);
+        self.retransmitted += 1;
+        Some(self.board.resend(index, self.mss, now))
+    }
+
+    fn next_new(&mut self, is_synchronised: bool, now: Time) -> Option<Range<u64>> {
+        if self.board.has_lost() || !self.board.has_room() {
+            return None;
+        }
+        let end = match self.next {
+            0 => 1,
+            _ if is_synchronised => self.end_of_new()?,
+            _ => return None,
+        };
+        self.probe = false;
+        let range = self.next..end;
+        self.next = end;
+        self.timers.handle_sent(self.board.is_empty(), now);
+        self.board.push(range.clone(), now);
+        Some(range)
+    }
+
+    /// How far the next new segment goes, if there is one that may be sent.
+    fn end_of_new(&mut self) -> Option<u64> {
+        let last = self.written + u64::from(self.fin);
+        let waiting = last - self.next.min(last);
+        if waiting == 0 {
+            return None;
+        }
+        let allowed = if self.probe { self.edge.max(self.next + 1) } else { self.edge };
+        let whole = self.aligned(waiting.min(self.mss));
+        let length = whole.min(allowed.saturating_sub(self.next));
+        // RFC 9293 section 3.8.6.2.1: no silly small segments because of a silly small window.
+        let is_worth_it = length == whole || length >= self.largest_window.div_ceil(2).min(self.mss) || self.probe;
+        let fits = self.board.flying() + length <= self.congestion.bytes() || self.board.flying() == 0 || self.force;
+        (length > 0 && is_worth_it && fits).then_some(self.next + length)
+    }
+
+    /// As much of `length` as ends where a unit ends; all of it when there is no such place.
+    fn aligned(&mut self, length: u64) -> u64 {
+        while self.units.front().is_some_and(|end| *end <= self.next) {
+            self.units.pop_front();
+        }
+        let within = self.units.iter().take_while(|end| **end <= self.next + length).last();
+        let all = self.next + length >= self.written;
+        within.filter(|_| !all).map_or(length, |end| end - self.next)
+    }
+
+    /// Whether there is something that only the peer's window keeps back, with nothing on the way.
+    fn is_blocked(&self) -> bool {
+        self.next > 0 && self.board.is_empty() && self.next < self.written + u64::from(self.fin)
+    }
+
+    fn paths(&self) -> Paths {
+        Paths {
+            least: self.round_trip.min(),
+            smoothed: self.round_trip.smoothed(),
+            in_recovery: self.recovery.is_some(),
+        }
+    }
+}
