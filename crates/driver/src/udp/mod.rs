@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use weft_base::{
-    DatagramBatch, DatagramCounters, DatagramLimits, DatagramOptions, DatagramPort, DatagramSent, Hint, Piece,
+    DatagramBatch, DatagramCounters, DatagramLimits, DatagramOptions, DatagramPort, DatagramSent, Ecn, Hint, Piece,
     PortAddress, PortError, ReceivedDatagrams,
 };
 use weft_memory::Registry;
@@ -45,6 +45,35 @@ pub struct UdpPort {
     hints: Hints,
     counters: DatagramCounters,
     receiver: Receiver,
+    usual_ecn: UsualEcn,
+}
+
+/// The mark that the socket gives to datagrams of which nothing else is said. To say it with each costs a quarter of a
+/// microsecond, so it follows what is sent mostly.
+#[derive(Default)]
+struct UsualEcn {
+    ecn: Ecn,
+    /// Sends in a row with this other mark.
+    other: (Ecn, u8),
+}
+
+/// After so many sends in a row with another mark that becomes the usual one.
+const SENDS_TO_LEARN: u8 = 8;
+
+impl UsualEcn {
+    fn learn(&mut self, ecn: Ecn, socket: BorrowedFd<'_>, is_ipv6: bool) {
+        if ecn == self.ecn {
+            self.other.1 = 0;
+            return;
+        }
+        self.other = if self.other.0 == ecn { (ecn, self.other.1 + 1) } else { (ecn, 1) };
+        if self.other.1 >= SENDS_TO_LEARN {
+            self.other.1 = 0;
+            if socket::set_ecn(socket, ecn, is_ipv6) {
+                self.ecn = ecn;
+            }
+        }
+    }
 }
 
 impl UdpPort {
@@ -65,6 +94,7 @@ impl UdpPort {
             hints: Hints::new(),
             counters: DatagramCounters::default(),
             receiver: Receiver::new(),
+            usual_ecn: UsualEcn::default(),
         })
     }
 
@@ -82,7 +112,8 @@ impl UdpPort {
 impl DatagramPort for UdpPort {
     fn send(&mut self, batch: &DatagramBatch, pieces: &[Piece<'_>]) -> Result<DatagramSent, PortError> {
         let to = batch.to.ip().ok_or(PortError::Unreachable)?;
-        let head = Head::new(batch, to, self.is_ipv6());
+        self.usual_ecn.learn(batch.ecn, self.socket.as_fd(), self.local.is_ipv6());
+        let head = Head::new(batch, to, self.is_ipv6(), self.usual_ecn.ecn);
         self.send_pieces(batch, head, pieces)
     }
 

@@ -4,7 +4,7 @@
 use core::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use weft_base::{PortError, ReceivedDatagrams};
+use weft_base::{LocalAddress, PortError, ReceivedDatagrams};
 
 use super::address::Name;
 use super::control::{Arrival, Control};
@@ -23,6 +23,8 @@ pub(crate) struct Receiver {
     places: Box<[(Name, Control); RECEIVED]>,
     /// What the socket said last of datagrams that found its buffer full.
     overflowed: u32,
+    /// Runs to ask for: as many as have come lately. A call for one costs less.
+    wanted: usize,
 }
 
 /// What the kernel said of one run.
@@ -35,7 +37,51 @@ struct Filled {
 
 impl Receiver {
     pub(crate) fn new() -> Self {
-        Self { places: Box::new([(Name::EMPTY, Control::EMPTY); RECEIVED]), overflowed: 0 }
+        Self { places: Box::new([(Name::EMPTY, Control::EMPTY); RECEIVED]), overflowed: 0, wanted: 1 }
+    }
+
+    /// recvmsg(2) into the buffer.
+    fn call_for_one(&mut self, fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<Filled, i32> {
+        let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        let place = &mut self.places[0];
+        // SAFETY: All zero is a message header of nothing.
+        let mut header: libc::msghdr = unsafe { mem::zeroed() };
+        header.msg_name = place.0.pointer();
+        header.msg_namelen = Name::room();
+        header.msg_iov = &raw mut vector;
+        header.msg_iovlen = 1;
+        header.msg_control = place.1.pointer();
+        header.msg_controllen = Control::room() as _;
+        let (pointer, fd) = (&raw mut header, fd.as_raw_fd());
+        // SAFETY: The header names a place and a buffer that are borrowed exclusively, as long as said.
+        let bytes = uninterrupted(|| unsafe { libc::syscall(libc::SYS_recvmsg, fd, pointer, libc::MSG_DONTWAIT) })?;
+        let is_cut = header.msg_flags & libc::MSG_TRUNC != 0;
+        Ok(Filled { bytes, control: header.msg_controllen, is_cut })
+    }
+
+    /// As many runs as have come lately, into parts of the buffer. Returns how many were filled.
+    fn fill(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        buffer: &mut [u8],
+        (part, parts): (usize, usize),
+        filled: &mut [Filled; RECEIVED],
+    ) -> Result<usize, i32> {
+        let wanted = self.wanted.min(parts);
+        let count = if wanted == 1 {
+            self.call_for_one(fd, &mut buffer[..part]).map(|one| {
+                filled[0] = one;
+                1
+            })
+        } else {
+            self.call(fd, buffer, (part, wanted), filled)
+        };
+        self.wanted = match count {
+            Ok(count) if count == wanted => (2 * wanted).min(RECEIVED),
+            Ok(count) => count.max(1),
+            Err(_) => 1,
+        };
+        count
     }
 
     /// recvmmsg(2) into parts of `part` bytes of the buffer, of which there are at least `parts`. Returns how many were
@@ -93,7 +139,7 @@ impl UdpPort {
         }
         let mut filled = [Filled { bytes: 0, control: 0, is_cut: false }; RECEIVED];
         for _ in 0..TRIES {
-            match self.receiver.call(self.socket.as_fd(), buffer, (part, parts), &mut filled) {
+            match self.receiver.fill(self.socket.as_fd(), buffer, (part, parts), &mut filled) {
                 Ok(count) => {
                     let before = received.len();
                     for (index, filled) in filled[..count].iter().enumerate() {
@@ -112,6 +158,12 @@ impl UdpPort {
         Ok(0)
     }
 
+    /// The address of a socket that has but one.
+    fn only_address(&self) -> Option<LocalAddress> {
+        let ip = self.local.ip();
+        (!ip.is_unspecified()).then_some(LocalAddress { ip, interface: 0 })
+    }
+
     fn read(&mut self, index: usize, filled: Filled, start: usize) -> Option<ReceivedDatagrams> {
         let (name, control) = &self.receiver.places[index];
         let arrival = Arrival::read(control.messages(filled.control));
@@ -128,7 +180,7 @@ impl UdpPort {
             range: start..start + filled.bytes,
             segment_size: arrival.segment_size.unwrap_or(filled.bytes as u32).max(1),
             from: name.address()?.into(),
-            to: arrival.to,
+            to: arrival.to.or(self.only_address()),
             ecn: arrival.ecn,
         })
     }

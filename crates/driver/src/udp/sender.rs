@@ -4,7 +4,7 @@ use core::mem;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
-use weft_base::{DatagramBatch, DatagramSent, Piece, PortError};
+use weft_base::{DatagramBatch, DatagramSent, Ecn, Piece, PortError};
 
 use super::address::Name;
 use super::control::{Control, Writer};
@@ -30,10 +30,11 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    pub(crate) fn new(batch: &DatagramBatch, to: SocketAddr, is_ipv6_socket: bool) -> Self {
+    /// `usual`: the mark that datagrams have of which nothing is said.
+    pub(crate) fn new(batch: &DatagramBatch, to: SocketAddr, is_ipv6_socket: bool, usual: Ecn) -> Self {
         let mut control = Control::EMPTY;
         let mut writer = Writer::new(&mut control);
-        if batch.ecn.bits() != 0 {
+        if batch.ecn != usual {
             writer.ecn(batch.ecn, to.is_ipv6() && to.ip().to_canonical().is_ipv6());
         }
         if let Some(from) = batch.from {
@@ -84,6 +85,11 @@ impl UdpPort {
         pieces: &[Piece<'_>],
     ) -> Result<DatagramSent, PortError> {
         let segment = batch.segment_size.max(1) as usize;
+        if let [Piece::Bytes(bytes)] = pieces
+            && bytes.len() <= segment
+        {
+            return self.send_one(head, bytes);
+        }
         let most = (segment * BATCH_DATAGRAMS as usize).min(BATCH_BYTES as usize).max(segment);
         let mut vectors: Vectors<'_, PIECES> = Vectors::new();
         vectors.gather_segments(&self.registry, pieces, segment, most)?;
@@ -109,6 +115,22 @@ impl UdpPort {
             }
         }
         self.send_one_by_one(&vectors, head, segment)
+    }
+
+    /// One datagram that is in one piece.
+    fn send_one(&mut self, mut head: Head, bytes: &[u8]) -> Result<DatagramSent, PortError> {
+        let mut list = [libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }];
+        let message = head.message(&mut list, None);
+        match self.attempt(&message) {
+            Outcome::Sent => Ok(DatagramSent::Taken(1)),
+            Outcome::Dropped => {
+                self.counters.dropped += 1;
+                Ok(DatagramSent::Taken(1))
+            }
+            Outcome::NoRoom => Ok(DatagramSent::Taken(0)),
+            Outcome::TooLarge(bytes) => Ok(DatagramSent::TooLarge(bytes)),
+            Outcome::Failed(number) => Err(failure(number, &head)),
+        }
     }
 
     fn send_one_by_one(

@@ -2,10 +2,10 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
-use weft_base::{DatagramOptions, PortError};
+use weft_base::{DatagramOptions, Ecn, PortError};
 
 use crate::error::{last_error, port_error};
 use crate::held::Held;
@@ -44,13 +44,22 @@ fn make(local: SocketAddr, options: &DatagramOptions) -> io::Result<Made> {
     Ok(Made { socket, takes_many })
 }
 
+/// Sets the mark that datagrams get of which nothing else is said; an IPv6 socket carries IPv4 too. False when the kernel
+/// will not.
+pub(crate) fn set_ecn(socket: BorrowedFd<'_>, ecn: Ecn, is_ipv6: bool) -> bool {
+    let bits = i32::from(ecn.bits());
+    let set = |level, option| set_raw(socket.as_raw_fd(), level, option, bits).is_ok();
+    set(libc::IPPROTO_IP, libc::IP_TOS) && (!is_ipv6 || set(libc::IPPROTO_IPV6, libc::IPV6_TCLASS))
+}
+
 /// Also for an IPv6 socket, which carries IPv4 too.
 fn set_ipv4(socket: &Socket, local: SocketAddr) -> io::Result<()> {
     let set = |option, value| set(socket, libc::IPPROTO_IP, option, value);
     // "Don't fragment", and what ICMP says of the path's MTU is for who looks for it, not for the kernel: it can be
     // forged.
     set(libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
-    if local.is_ipv4() {
+    // To a socket at one address nothing comes to another one.
+    if local.is_ipv4() && local.ip().is_unspecified() {
         set(libc::IP_PKTINFO, 1)?;
     }
     // A system that has none of these tells less.
@@ -72,11 +81,15 @@ fn set_ipv6(socket: &Socket, local: SocketAddr) -> io::Result<()> {
 }
 
 fn set(socket: &Socket, level: i32, option: i32, value: i32) -> io::Result<()> {
-    // SAFETY: The descriptor is open as long as `socket` is borrowed; the value is read during the call alone, and as
+    set_raw(socket.as_raw_fd(), level, option, value)
+}
+
+fn set_raw(fd: RawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
+    // SAFETY: Of a descriptor that is not open the kernel says so; the value is read during the call alone, and as
     // long as said.
     let done = unsafe {
         let (value, length) = (&raw const value, size_of_val(&value) as libc::socklen_t);
-        libc::setsockopt(socket.as_raw_fd(), level, option, value.cast(), length)
+        libc::setsockopt(fd, level, option, value.cast(), length)
     };
     if done == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(last_error())) }
 }
