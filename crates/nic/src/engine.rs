@@ -268,8 +268,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             Runner::Visitor | Runner::Waiter => self.counters.caller_turns += 1,
             Runner::Thread => self.counters.thread_turns += 1,
         }
-        let measures = N::Lower::MEASURES_TIME || self.datagrams.are_used();
-        if measures || self.turns.is_multiple_of(CLOCK_EVERY_TURNS) {
+        if N::Lower::MEASURES_TIME || self.turns.is_multiple_of(CLOCK_EVERY_TURNS) {
             self.look_at_clock();
         }
         if !self.dozing.is_empty() {
@@ -395,6 +394,10 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let mut progress = false;
         let mut at = 0;
         while let Some(&key) = self.hot.get(at) {
+            if self.connection_mut(key).is_some_and(|connection| connection.rests()) {
+                at += 1;
+                continue;
+            }
             progress |= self.drive(key);
             if self.hot.get(at) != Some(&key) {
                 continue;

@@ -47,7 +47,10 @@ impl Connection {
         if outcome.eliciting && outcome.good {
             let delay = self.settings.max_ack_delay.min(rail.trip.smoothed() / 4);
             let at_once = packet.header.ack_now || meta.ecn & 3 == 3;
-            rail.received.wish(number, Wish { at_once, every: self.settings.ack_every, delay }, now);
+            // Well before the peer has used up its credit: it must not stop.
+            let every = self.settings.credit / 4 / (datagram.len() as u32).max(1);
+            let every = every.clamp(1, self.settings.ack_every);
+            rail.received.wish(number, Wish { at_once, every, delay }, now);
         }
     }
 

@@ -140,6 +140,17 @@ impl<N: Carrier> Connection<N> {
         outcome
     }
 
+    /// Whether there is nothing to do until something comes, something is posted, or [`Connection::wake_at`].
+    #[inline]
+    pub(crate) fn rests(&self) -> bool {
+        match &self.phase {
+            Phase::Running(running) => {
+                self.lower.rests() && !running.cut_short && !self.answers_wait && !running.queue_pair.has_posted()
+            }
+            Phase::Start(_) | Phase::Draining => false,
+        }
+    }
+
     /// When it must be looked at though nothing has come.
     #[inline]
     pub(crate) fn wake_at(&self) -> Option<Time> {

@@ -106,11 +106,6 @@ impl<N: Carrier> Datagrams<N> {
         }
     }
 
-    /// Whether any connection uses one of them.
-    pub(super) fn are_used(&self) -> bool {
-        !self.own.is_empty()
-    }
-
     /// Whether one that connections use is watched by the operating system.
     pub(super) fn any_cold(&self) -> bool {
         self.members.values().any(|member| !member.is_hot && member.connections > 0)

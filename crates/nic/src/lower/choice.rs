@@ -297,6 +297,11 @@ impl<N: Network> Lower<N> for Choice<N> {
         each!(self, lower => Lower::<N>::drain(lower, io), trying _ => Drained::Over)
     }
 
+    #[inline]
+    fn rests(&self) -> bool {
+        each!(self, lower => Lower::<N>::rests(lower), trying _ => false)
+    }
+
     fn is_confirmed(&self) -> bool {
         each!(self, lower => Lower::<N>::is_confirmed(lower), trying _ => true)
     }

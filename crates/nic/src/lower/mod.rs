@@ -459,6 +459,12 @@ pub trait Lower<N: Network>: Sized {
     /// After the end of the stream: sends what waits, tells the peer that this was all, throws away what still comes.
     fn drain(&mut self, io: &mut Io<'_>) -> Drained;
 
+    /// Whether there is nothing to do until something comes, something is posted, or a time has come: then it need not be
+    /// looked at. For layers that are brought what has come ([`Io::inbox`]).
+    fn rests(&self) -> bool {
+        false
+    }
+
     /// Whether the peer knows that the connection stands.
     fn is_confirmed(&self) -> bool {
         true

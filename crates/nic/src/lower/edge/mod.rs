@@ -138,11 +138,13 @@ impl Edge {
 
     /// A datagram has come to this address of ours.
     fn see_local(&mut self, to: Option<LocalAddress>, io: &Io<'_>) {
-        if self.from.is_some() {
+        if self.from.is_some() || self.local.is_some_and(|local| !local.ip().is_unspecified()) {
             return;
         }
         let bound = io.datagrams.local_address(self.port);
-        self.from = to.map(|to| LocalAddress { interface: 0, ..to });
+        // From a port at one address nothing else can come.
+        let is_open = bound.is_none_or(|bound| bound.ip().is_unspecified());
+        self.from = to.filter(|_| is_open).map(|to| LocalAddress { interface: 0, ..to });
         self.local = to.map(|to| SocketAddr::new(to.ip, bound.map_or(0, |bound| bound.port()))).or(bound);
     }
 
@@ -499,6 +501,11 @@ impl<N: Network> Lower<N> for Edge {
             (false, true) => Drained::Progress,
             (false, false) => Drained::Idle,
         }
+    }
+
+    #[inline]
+    fn rests(&self) -> bool {
+        self.waiting.is_empty() && matches!(&self.phase, Phase::Running(running) if !running.held && !running.took)
     }
 
     fn is_confirmed(&self) -> bool {

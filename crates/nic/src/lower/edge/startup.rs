@@ -27,7 +27,7 @@ const REORDER_LIMIT: usize = 1024;
 /// Receive requests that a stream holds at a time.
 const RECEIVE_DEPTH: usize = 1024;
 /// The largest datagram that is tried, in bytes above UDP.
-const LARGEST: u16 = 32 * 1024;
+const LARGEST: u16 = 65000;
 
 pub(super) fn check_length(private_data: &[u8]) -> Result<(), StartMisuse> {
     if private_data.len() <= MAX_PRIVATE_DATA {
