@@ -179,7 +179,7 @@ impl Receiver {
     }
 
     /// RFC 2883 section 4: the first bytes of a segment that were there already.
-    fn note_duplicate(&mut self, start: u64, end: u64) {
+    pub(crate) fn note_duplicate(&mut self, start: u64, end: u64) {
         let old =
             if start < self.next { self.next } else { self.beyond.holding(start).map_or(start, |range| range.end) };
         if start < old && start < end {
@@ -242,7 +242,9 @@ impl Receiver {
     }
 
     fn note_recent(&mut self, position: u64) {
-        self.recent.retain(|other| *other != position);
+        let Some(block) = self.beyond.holding(position) else { return };
+        let next = self.next;
+        self.recent.retain(|other| *other >= next && !block.contains(other));
         if self.recent.is_full() {
             self.recent.pop();
         }
@@ -322,10 +324,11 @@ impl Receiver {
     pub(crate) fn sack_blocks(&mut self, room: usize) -> ArrayVec<(u32, u32), MAX_SACK_BLOCKS> {
         let mut blocks = ArrayVec::<Range<u64>, MAX_SACK_BLOCKS>::new();
         blocks.extend(self.duplicate.take());
+        let told = blocks.len();
         let beyond = &self.beyond;
         for range in self.recent.iter().filter_map(|position| beyond.holding(*position)) {
-            let is_new = !blocks.contains(range);
-            if is_new && blocks.len() < room {
+            // What came twice is told again within what is there (RFC 2883 section 4.2).
+            if blocks.len() < room && !blocks[told..].contains(range) {
                 blocks.push(range.clone());
             }
         }

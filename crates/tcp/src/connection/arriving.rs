@@ -62,13 +62,26 @@ impl Connection {
             self.sender.repeat_syn();
             return None;
         }
-        self.challenge(now);
+        self.answer_unacceptable(start, payload, now);
         // A window that is shut takes nothing, but what the peer acknowledges counts.
         if start == Some(self.receiver.next()) && segment.flags.ack && !segment.flags.syn {
             self.handle_acknowledgement(segment, self.receiver.next(), false, now);
         }
         self.handle_late_fin(now);
         None
+    }
+
+    /// Who repeats what has come gets an acknowledgement each time, and is told that it came twice (RFC 2883 section
+    /// 4). Others are not answered as often as they like.
+    fn answer_unacceptable(&mut self, start: Option<u64>, payload: &[u8], now: Time) {
+        let end = start.map(|start| start + payload.len() as u64);
+        match start.zip(end) {
+            Some((start, end)) if start < end && end <= self.receiver.next() => {
+                self.receiver.note_duplicate(start, end);
+                self.receiver.owe_now();
+            }
+            _ => self.challenge(now),
+        }
     }
 
     /// RFC 7323 section 5.3 (PAWS), and section 3.2: who agreed on timestamps sends them.

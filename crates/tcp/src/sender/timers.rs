@@ -13,6 +13,8 @@ const INITIAL_RTO: Duration = Duration::from_secs(1);
 const INITIAL_RTO_AFTER_LOSS: Duration = Duration::from_secs(3);
 /// How long a peer may put off its acknowledgement of a single segment (RFC 8985 section 7.2, TLP.max_ack_delay).
 const TAIL_ACK_DELAY: Duration = Duration::from_millis(200);
+/// The least wait for a tail probe: a host is busy for so long now and then.
+const TAIL_LEAST: Duration = Duration::from_millis(2);
 
 /// From when each timer runs.
 #[derive(Debug)]
@@ -135,12 +137,14 @@ impl Sender {
             && !self.tail.is_under_way()
             && self.recovery.is_none()
             && self.board.sacked() == 0
+            // A shut window has probes of its own.
+            && self.edge > self.una
             && !self.board.has_lost();
         if !may || !self.round_trip.is_known() {
             return None;
         }
         let alone = if self.board.len() == 1 { TAIL_ACK_DELAY } else { Duration::ZERO };
-        Some(self.timers.tail_from + 2 * self.round_trip.smoothed() + alone)
+        Some(self.timers.tail_from + (2 * self.round_trip.smoothed()).max(TAIL_LEAST) + alone)
     }
 
     /// A timer that was due.
