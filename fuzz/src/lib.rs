@@ -11,6 +11,7 @@ mod messages;
 mod mpa;
 mod pair;
 mod ring;
+mod tcp;
 mod wire;
 
 pub use edge::{edge_connection, edge_packet};
@@ -18,6 +19,7 @@ pub use messages::messages;
 pub use mpa::mpa_stream;
 pub use pair::{hostile, pair};
 pub use ring::ring;
+pub use tcp::{tcp_connection, tcp_segment};
 pub use wire::wire;
 
 /// A target, by name, with inputs to begin with.
@@ -38,6 +40,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "hostile", run: hostile, seeds: pair::seeds },
     Target { name: "edge_packet", run: edge_packet, seeds: edge::packets },
     Target { name: "edge_connection", run: edge_connection, seeds: edge::scripts },
+    Target { name: "tcp_segment", run: tcp_segment, seeds: tcp::segments },
+    Target { name: "tcp_connection", run: tcp_connection, seeds: tcp::scripts },
     Target { name: "messages", run: messages, seeds: messages::seeds },
     Target { name: "ring", run: ring, seeds: ring::seeds },
 ];
