@@ -15,6 +15,9 @@ use weft_memory::Registry;
 use crate::shm::{self, ShmListener, ShmPort};
 use crate::{TcpListener, TcpNetwork, TcpPort, UdpPort};
 
+/// Ports that may be ready when they are armed, between two waits, before that takes an allocation.
+const READY: usize = 64;
+
 /// The kernel's TCP and UDP; and memory that two processes of one user share, on the same host and in the same network
 /// namespace, where both ask for it ([`PortOptions::shared_memory`]).
 pub struct HostNetwork {
@@ -30,7 +33,7 @@ impl HostNetwork {
     /// # Errors
     /// The operating system has no descriptors left.
     pub fn new(registry: Registry) -> Result<Self, PortError> {
-        Ok(Self { tcp: TcpNetwork::new(registry.clone())?, registry, ready: Vec::new() })
+        Ok(Self { tcp: TcpNetwork::new(registry.clone())?, registry, ready: Vec::with_capacity(READY) })
     }
 
     /// A descriptor that is readable when [`Network::wait`] would return at once.

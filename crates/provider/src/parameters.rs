@@ -71,8 +71,9 @@ pub(crate) struct Variable {
 pub(crate) static VARIABLES: [Variable; 18] = [
     Variable {
         name: "TRANSPORT",
-        possible: "auto, iwarp or edge",
-        help: "What carries connections: iwarp (default): over TCP; edge: over UDP; auto: edge, and iwarp beside it where there is no answer within 250 ms. All \
+        possible: "auto, iwarp, edge or shm",
+        help: "What carries connections: iwarp (default): over TCP; edge: over UDP; shm: through memory that processes of one host share; auto: shm where \
+               it can be, else edge, and iwarp beside it where there is no answer within 250 ms. All \
                processes of a job must have the same",
         set: |parameters, text| {
             parameters.endpoint.transport = transport(text)?;
@@ -292,6 +293,7 @@ fn transport(text: &str) -> Option<Transport> {
         "auto" => Some(Transport::Auto),
         "iwarp" => Some(Transport::Iwarp),
         "edge" => Some(Transport::Edge),
+        "shm" => Some(Transport::SharedMemory),
         _ => None,
     }
 }

@@ -43,7 +43,7 @@ Examples:
   weft perf --listen 192.0.2.1:7471                   on one machine, and on the other:
   weft perf latency --connect 192.0.2.1
 
-Contestants: iwarp, edge (variants: settings, such as crc=off:markers=1K, of transport, crc, markers, verify, fpdu, progress, split, engines,
+Contestants: iwarp, edge, shm (variants: settings, such as crc=off:markers=1K, of transport, crc, markers, verify, fpdu, progress, split, engines,
 away, short), sockets and mptcp (variants: batched, a write size, crc), libfabric (variant: the provider), ucx;
 messages (endpoints over iwarp; variants: those that are not of a connection).
 Ratios are the measured transport's median over the peer's: below 1 is ahead in times, above 1 in bandwidth and rate.

@@ -51,12 +51,23 @@ pub(crate) fn other<'a>(job: &Job, addresses: &'a [String]) -> &'a str {
 
 /// All contestants.
 pub(crate) fn all() -> &'static [&'static dyn Contestant] {
-    &[&Weft::IWARP, &Weft::EDGE, &Sockets::TCP, &Libfabric, &Ucx, &Sockets::MPTCP, &Messages, &Mpi, &Matching]
+    &[
+        &Weft::IWARP,
+        &Weft::EDGE,
+        &Weft::SHM,
+        &Sockets::TCP,
+        &Libfabric,
+        &Ucx,
+        &Sockets::MPTCP,
+        &Messages,
+        &Mpi,
+        &Matching,
+    ]
 }
 
 /// Who is measured by default, in tests of what all can do, and then its peers.
 pub(crate) fn usual() -> impl Iterator<Item = &'static dyn Contestant> {
-    let others = ["edge", Messages::NAME, Mpi::NAME, Matching::NAME];
+    let others = ["edge", "shm", Messages::NAME, Mpi::NAME, Matching::NAME];
     all().iter().copied().filter(move |contestant| !others.contains(&contestant.name()))
 }
 

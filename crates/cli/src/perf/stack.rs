@@ -63,7 +63,9 @@ pub(crate) enum Transport {
     Iwarp,
     /// Edge, over UDP
     Edge,
-    /// Edge, and iWARP if it has no answer
+    /// iWARP through shared memory, between processes of one user on one host
+    Shm,
+    /// Shared memory where there is any; else Edge, and iWARP if that has no answer
     Auto,
 }
 
@@ -72,6 +74,7 @@ impl From<Transport> for weft::verbs::Transport {
         match transport {
             Transport::Iwarp => Self::Iwarp,
             Transport::Edge => Self::Edge,
+            Transport::Shm => Self::SharedMemory,
             Transport::Auto => Self::Auto,
         }
     }

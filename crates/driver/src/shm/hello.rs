@@ -5,14 +5,12 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use weft_ring::Capacity;
 
-/// What every hello and every answer begins with; the last digit is the version.
+/// What every hello begins with; the last digit is the version.
 const MAGIC: [u8; 8] = *b"WeftShm1";
 /// Bytes of a hello.
 pub(super) const HELLO_BYTES: usize = 8 + 4 + 2 * ADDRESS_BYTES;
 /// An IPv6 address, or an IPv4 one mapped into it, and a port number.
 const ADDRESS_BYTES: usize = 16 + 2;
-/// The answer: the memory is mapped, the stream stands.
-pub(super) const ANSWER: [u8; 8] = MAGIC;
 
 /// What who connects says, beside the memory that it passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,7 +23,7 @@ pub(super) fn candidates(address: SocketAddr) -> impl Iterator<Item = SocketAddr
 }
 
 /// Whether it is an address of this host, in this network namespace. A socket can only be bound to such.
-fn is_of_this_host(ip: IpAddr) -> bool {
+pub(super) fn is_of_this_host(ip: IpAddr) -> bool {
     ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
 }
 

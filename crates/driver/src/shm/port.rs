@@ -9,8 +9,9 @@ use weft_base::{Interest, Piece, Port, PortError, ReceivePiece, Received, Time};
 use weft_memory::Registry;
 use weft_ring::{Capacity, Rest, Violation};
 
-use super::hello::{ANSWER, HELLO_BYTES, Hello};
+use super::hello::{HELLO_BYTES, Hello};
 use super::memory::{self, Mapping};
+use super::name::is_of_this_host;
 use super::passing;
 use super::rings::{Rings, Side};
 use crate::error::{from_number, would_block};
@@ -27,10 +28,9 @@ const LOOK_AFTER: u32 = 256;
 const MOST_SIGNALS: usize = 512;
 
 enum Stage {
-    /// The hello is sent; the answer is awaited.
-    Connecting(Box<Rings>),
     /// The hello is awaited.
     Accepting,
+    /// Who has connected may write at once: as with TCP, what is behind the listener need not have run yet.
     Standing(Box<Rings>),
 }
 
@@ -62,7 +62,7 @@ impl ShmPort {
         let rings = Rings::new(Mapping::map(memory.as_fd(), capacity)?, Side::Connected);
         let hello = Hello { capacity, from: local, to: remote };
         passing::send_with(&socket, &hello.encode(), memory.as_fd()).map_err(from_number)?;
-        Ok(Self::new(Some(socket), registry, Stage::Connecting(Box::new(rings)), local, remote))
+        Ok(Self::new(Some(socket), registry, Stage::Standing(Box::new(rings)), local, remote))
     }
 
     /// A connect that nobody has taken.
@@ -148,7 +148,6 @@ impl ShmPort {
         }
         let outcome = match &self.stage {
             Stage::Standing(_) => return Ok(true),
-            Stage::Connecting(_) => self.take_answer(),
             Stage::Accepting => self.take_hello(),
         };
         match outcome {
@@ -159,22 +158,6 @@ impl ShmPort {
         Ok(true)
     }
 
-    fn take_answer(&mut self) -> Result<Stage, i32> {
-        let mut answer = [0; 16];
-        let length = match passing::receive(self.socket.as_ref().ok_or(libc::ECONNRESET)?, &mut answer) {
-            // It did not like what it was passed, or had no room for it.
-            Ok(0) | Err(libc::ECONNRESET) => return Err(libc::ECONNREFUSED),
-            other => other?,
-        };
-        if answer[..length] != ANSWER {
-            return Err(libc::EPROTO);
-        }
-        match core::mem::replace(&mut self.stage, Stage::Accepting) {
-            Stage::Connecting(rings) => Ok(Stage::Standing(rings)),
-            other => Ok(other),
-        }
-    }
-
     fn take_hello(&mut self) -> Result<Stage, i32> {
         let socket = self.socket.as_ref().ok_or(libc::ECONNRESET)?;
         let mut bytes = [0; HELLO_BYTES];
@@ -183,8 +166,11 @@ impl ShmPort {
             return Err(libc::ECONNRESET);
         }
         let (Some(hello), Some(memory)) = (Hello::decode(&bytes[..length]), memory) else { return Err(libc::EPROTO) };
+        // By its address a peer is known, or is not: nobody comes from another host.
+        if !is_of_this_host(hello.from.ip()) {
+            return Err(libc::EPROTO);
+        }
         let mapping = Mapping::map(memory.as_fd(), hello.capacity).map_err(|_| libc::EPROTO)?;
-        passing::send(socket, &ANSWER)?;
         self.remote = hello.from;
         if self.local.ip().is_unspecified() {
             self.local.set_ip(hello.to.ip());
@@ -240,7 +226,7 @@ impl ShmPort {
 
     /// Whether this process has the rings: a child by fork(2) has not.
     fn has_rings(&self) -> bool {
-        matches!(&self.stage, Stage::Standing(rings) | Stage::Connecting(rings) if rings.are_here())
+        matches!(&self.stage, Stage::Standing(rings) if rings.are_here())
     }
 }
 
@@ -335,7 +321,7 @@ impl Port for ShmPort {
 
     fn abort(&mut self) {
         if self.has_rings()
-            && let Stage::Standing(rings) | Stage::Connecting(rings) = &mut self.stage
+            && let Stage::Standing(rings) = &mut self.stage
         {
             // Closing the socket wakes.
             let _ = rings.abort();

@@ -326,7 +326,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             return Ok((None, Some(key), address));
         }
         for attempt in 1.. {
-            let options = self.port_options(None);
+            let options = PortOptions { shared_memory: at.shared_memory, ..self.port_options(None) };
             let listener = self.network.listen(address, weft_base::Backlog(backlog), options)?;
             let local = listener.local_address();
             if !at.datagrams {

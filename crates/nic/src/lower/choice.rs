@@ -1,9 +1,9 @@
-//! iWARP or Edge, as each connection wants; or whichever of both answers first.
+//! iWARP, over the network or through shared memory, or Edge, as each connection wants; or the best of them that answers.
 
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use weft_base::{Hint, Interest, Network, PortError, PortOptions, Time, Token};
+use weft_base::{Hint, Interest, Network, Port, PortError, PortOptions, Time, Token};
 use weft_rdmap::Stream;
 
 use super::edge::Edge;
@@ -13,7 +13,7 @@ use crate::lower::{
     Above, DatagramKey, Destination, Drained, Got, Io, ListensAt, Lower, Names, Passed, ReceiveError, SendError, Sent,
     StartStep, Stray, StreamCell, Terms, Undecided,
 };
-use crate::offer::{Offer, RequestInfo, StartError, StartMisuse, Transport};
+use crate::offer::{MpaOffer, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
 use crate::settings::Settings;
 
@@ -51,8 +51,19 @@ pub enum Opening<E, M> {
     Edge(E),
     /// iWARP.
     Mpa(M),
-    /// Edge first.
-    Both(E, M),
+    /// iWARP, through shared memory.
+    Shared(M),
+    /// Shared memory, where there is any; then Edge first, and iWARP.
+    Any { shared: M, edge: E, mpa: M },
+}
+
+const fn sharing(options: PortOptions) -> PortOptions {
+    PortOptions { shared_memory: true, ..options }
+}
+
+/// For streams on which nothing can change: MPA without what is there to find that.
+const fn unchecked(offer: Offer) -> Offer {
+    Offer { mpa: MpaOffer { crc: false, markers: None, ..offer.mpa }, ..offer }
 }
 
 macro_rules! each {
@@ -94,6 +105,20 @@ impl<N: Network> Trying<N> {
 }
 
 impl<N: Network> Choice<N> {
+    /// Through shared memory, if somebody listens for that.
+    fn connect_shared(
+        network: &mut N,
+        remote: SocketAddr,
+        options: PortOptions,
+        opening: <Mpa<N::Port> as Lower<N>>::Opening,
+    ) -> Option<Self> {
+        if !network.shares_memory() {
+            return None;
+        }
+        let mut mpa = Mpa::begin(network, remote, sharing(options), opening).ok()?;
+        (!mpa.is_refused()).then_some(Self::Mpa(mpa))
+    }
+
     fn drive_both(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
         let Self::Trying(trying) = self else { return Ok(StartStep::Idle) };
         let has_mpa = trying.has_mpa();
@@ -132,20 +157,26 @@ impl<N: Network> Lower<N> for Choice<N> {
     fn prepare(offer: &Offer, private_data: &[u8]) -> Result<Self::Opening, StartMisuse> {
         let edge = || <Edge as Lower<N>>::prepare(offer, private_data);
         let mpa = || <Mpa<N::Port> as Lower<N>>::prepare(offer, private_data);
+        let shared = || <Mpa<N::Port> as Lower<N>>::prepare(&unchecked(*offer), private_data);
         Ok(match offer.transport {
             Transport::Iwarp => Opening::Mpa(mpa()?),
             Transport::Edge => Opening::Edge(edge()?),
-            Transport::Auto => Opening::Both(edge()?, mpa()?),
+            Transport::SharedMemory => Opening::Shared(shared()?),
+            Transport::Auto => Opening::Any { shared: shared()?, edge: edge()?, mpa: mpa()? },
         })
     }
 
     fn calls_by_datagrams(opening: &Self::Opening) -> bool {
-        !matches!(opening, Opening::Mpa(_))
+        matches!(opening, Opening::Edge(_) | Opening::Any { .. })
     }
 
     fn listens_at(offer: &Offer) -> ListensAt {
-        let is = |transport| offer.transport == transport;
-        ListensAt { streams: !is(Transport::Edge), datagrams: !is(Transport::Iwarp) }
+        use Transport::{Auto, Edge, Iwarp, SharedMemory};
+        ListensAt {
+            streams: matches!(offer.transport, Iwarp | SharedMemory | Auto),
+            shared_memory: matches!(offer.transport, SharedMemory | Auto),
+            datagrams: matches!(offer.transport, Edge | Auto),
+        }
     }
 
     fn connect(
@@ -161,7 +192,11 @@ impl<N: Network> Lower<N> for Choice<N> {
             Opening::Edge(opening) => {
                 Self::Edge(Lower::<N>::connect(network, remote, options, opening, datagrams, io)?)
             }
-            Opening::Both(edge, mpa) => {
+            Opening::Shared(opening) => Self::Mpa(Mpa::begin(network, remote, sharing(options), opening)?),
+            Opening::Any { shared, edge, mpa } => {
+                if let Some(shared) = Self::connect_shared(network, remote, options, shared) {
+                    return Ok(shared);
+                }
                 let edge = Lower::<N>::connect(network, remote, options, edge, datagrams, io)?;
                 let beside = Some((mpa, options, io.now + BESIDE_AFTER));
                 Self::Trying(Box::new(Trying { edge: Some(edge), mpa: None, beside, remote, error: None }))
@@ -183,6 +218,7 @@ impl<N: Network> Lower<N> for Choice<N> {
     }
 
     fn respond(port: N::Port, offer: Offer) -> Self {
+        let offer = if port.keeps_bytes() { unchecked(offer) } else { offer };
         Self::Mpa(<Mpa<N::Port> as Lower<N>>::respond(port, offer))
     }
 

@@ -15,6 +15,9 @@
 //!
 //! Which lower layer a network's streams have is said by [`weft_base::Network::Stack`], a tag: [`Stack`] gives it a
 //! meaning, in this crate for those that exist, in others for their own.
+//!
+//! Shared memory is a stream, [`weft_base::PortOptions::shared_memory`], and so what it carries is iWARP; what MPA checks it need not
+//! check there ([`weft_base::Port::keeps_bytes`]).
 
 pub(crate) mod choice;
 pub(crate) mod edge;
@@ -511,7 +514,7 @@ pub trait Lower<N: Network>: Sized {
 
     /// What a listener with this offer listens at: ports for streams, and a datagram port with the same number.
     fn listens_at(_offer: &Offer) -> ListensAt {
-        ListensAt { streams: true, datagrams: false }
+        ListensAt { streams: true, shared_memory: false, datagrams: false }
     }
 
     /// Who stands at a new datagram port. `host`: secret, and the same each time that a program is started on this host;
@@ -542,6 +545,8 @@ pub trait Lower<N: Network>: Sized {
 pub struct ListensAt {
     /// For streams.
     pub streams: bool,
+    /// For streams through shared memory too, where the network has that.
+    pub shared_memory: bool,
     /// For datagrams.
     pub datagrams: bool,
 }

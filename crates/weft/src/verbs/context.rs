@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use weft_base::{DomainId, PortError, Waker};
-use weft_driver::{MonotonicClock, TcpNetwork};
+use weft_driver::{HostNetwork, MonotonicClock};
 use weft_memory::{Access, MemoryError, Registry, unguessable_seed};
 use weft_nic::{Counters, Error, Nic, NicParts, QueuePairAttributes, Settings, in_callback};
 #[cfg(doc)]
@@ -18,7 +18,7 @@ use super::connect::{ListenOptions, Listener};
 use super::memory_region::MemoryRegion;
 use super::queue_pair::{QueuePair, QueuePairOptions, SharedReceiveQueue};
 
-pub(super) type SystemNic = Nic<TcpNetwork, MonotonicClock>;
+pub(super) type SystemNic = Nic<HostNetwork, MonotonicClock>;
 
 /// Keeps the NIC open as long as anything made from it is there.
 pub(crate) struct Opened {
@@ -95,7 +95,7 @@ impl Context {
         let registry = Registry::new(unguessable_seed()?, weft_memory::Limits::default());
         let mut networks = Vec::with_capacity(settings.engines);
         for _ in 0..settings.engines {
-            networks.push(TcpNetwork::new(registry.clone())?);
+            networks.push(HostNetwork::new(registry.clone())?);
         }
         let readiness = networks[0].poll_fd().try_clone_to_owned().map_err(|_| PortError::Exhausted)?;
         let seed = getrandom::u64().map_err(|_| MemoryError::NoRandomness)?;

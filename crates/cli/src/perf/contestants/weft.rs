@@ -44,6 +44,8 @@ impl Weft {
     pub(crate) const IWARP: Self = Self { name: "iwarp" };
     /// Edge over UDP.
     pub(crate) const EDGE: Self = Self { name: "edge" };
+    /// Shared memory.
+    pub(crate) const SHM: Self = Self { name: "shm" };
 }
 
 impl Contestant for Weft {

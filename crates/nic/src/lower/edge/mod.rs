@@ -345,7 +345,7 @@ impl<N: Network> Lower<N> for Edge {
     }
 
     fn listens_at(_: &Offer) -> ListensAt {
-        ListensAt { streams: false, datagrams: true }
+        ListensAt { streams: false, shared_memory: false, datagrams: true }
     }
 
     fn connect(

@@ -113,6 +113,11 @@ impl<P: Port> Mpa<P> {
     ) -> Result<Self, PortError> {
         Ok(Self::new(network.connect(remote, options)?, Start::connecting(opening)))
     }
+
+    /// Whether it is known already that nobody takes it.
+    pub(super) fn is_refused(&mut self) -> bool {
+        self.bytes.port.poll_connected().is_err()
+    }
 }
 
 impl<N: Network> Lower<N> for Mpa<N::Port> {

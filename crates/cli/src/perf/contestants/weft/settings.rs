@@ -18,8 +18,10 @@ impl Settings {
     /// Those of the job, with what its variant says instead.
     pub(super) fn of(job: &Job) -> Result<Self, String> {
         let mut stack = job.stack;
-        if job.contestant == "edge" {
-            stack.transport = Transport::Edge;
+        match job.contestant.as_str() {
+            "edge" => stack.transport = Transport::Edge,
+            "shm" => stack.transport = Transport::Shm,
+            _ => {}
         }
         let settings = Self(stack.with(job.variant.as_deref())?);
         settings.of_context().check().map_err(|error| error.to_string())?;
