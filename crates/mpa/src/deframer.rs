@@ -39,6 +39,11 @@ impl Deframer {
         Self { grid: Grid::new(markers), crc, next: StreamPosition(0) }
     }
 
+    /// Where an FPDU begins somewhere in the stream.
+    pub(crate) const fn at(grid: Grid, crc: bool, next: StreamPosition) -> Self {
+        Self { grid, crc, next }
+    }
+
     /// Where the next FPDU begins.
     #[must_use]
     pub const fn position(&self) -> StreamPosition {

@@ -33,6 +33,13 @@ pub enum FrameError {
         /// Bytes of ULPDU that its length field says.
         ulpdu_length: u32,
     },
+    /// The length field says so much that the FPDU reaches over another one, which a marker had told of and whose CRC was good.
+    Overlap {
+        /// Where the FPDU begins.
+        start: StreamPosition,
+        /// Where the other one begins.
+        other: StreamPosition,
+    },
 }
 
 impl FrameError {
@@ -42,7 +49,7 @@ impl FrameError {
         match self {
             Self::Crc { .. } => TerminateCode::MpaCrc,
             // Marker and length field cannot agree on the start of the FPDU: error code 3 as well.
-            Self::Marker { .. } | Self::TooLongForMarkers { .. } => TerminateCode::MpaMarker,
+            Self::Marker { .. } | Self::TooLongForMarkers { .. } | Self::Overlap { .. } => TerminateCode::MpaMarker,
         }
     }
 }
@@ -64,6 +71,11 @@ impl fmt::Display for FrameError {
                 f,
                 "the FPDU at stream position {} says that it carries {ulpdu_length} bytes, too many for markers to point back",
                 start.0
+            ),
+            Self::Overlap { start, other } => write!(
+                f,
+                "the FPDU at stream position {} reaches over the one that a marker has found at {}",
+                start.0, other.0
             ),
         }
     }

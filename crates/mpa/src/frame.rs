@@ -40,6 +40,12 @@ impl<'a> Frame<'a> {
         self.shape.ulpdu_length
     }
 
+    /// All its bytes on the wire.
+    #[must_use]
+    pub const fn wire_length(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// The ULPDU, where no marker splits it.
     #[must_use]
     #[inline]

@@ -7,6 +7,8 @@
 //! Where the work is done in stages, an FPDU can also be written and taken apart in parts, as its bytes come: a [`MarkerInserter`] works in the markers and
 //! leaves a hole for the CRC, a [`CrcDigest`] sums up, a [`MarkerStripper`] takes the markers out.
 //!
+//! Where bytes come in any order, as from `weft-tcp`, a [`Reassembler`] finds FPDUs by markers as well, and hands them up as they are.
+//!
 //! Nothing here does I/O or knows the time: the caller brings bytes and takes bytes away, and keeps the deadlines.
 //!
 //! ```
@@ -43,6 +45,7 @@ mod framer;
 mod layout;
 mod marker_inserter;
 mod marker_stripper;
+mod reassembler;
 mod shape;
 pub mod startup;
 
@@ -54,6 +57,7 @@ pub use framer::Framer;
 pub use layout::{Layout, Source};
 pub use marker_inserter::{MarkerInserter, Piece};
 pub use marker_stripper::MarkerStripper;
+pub use reassembler::{LARGEST_FPDU, Reassembler, ReassemblerLimits};
 pub use startup::{
     Agreement, Extensions, Incompatible, Initiator, Malformed, Offer, ReadyKind, ReadyKinds, Rejection, Request,
     Responder, Role, StartFailure, StartFrame, StartMisuse, Step,
