@@ -16,7 +16,7 @@ mod wire;
 
 pub use edge::{edge_connection, edge_packet};
 pub use messages::messages;
-pub use mpa::mpa_stream;
+pub use mpa::{mpa_reassembler, mpa_stream};
 pub use pair::{hostile, pair};
 pub use ring::ring;
 pub use tcp::{tcp_connection, tcp_segment};
@@ -36,6 +36,7 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     Target { name: "wire", run: wire, seeds: wire::seeds },
     Target { name: "mpa_stream", run: mpa_stream, seeds: mpa::seeds },
+    Target { name: "mpa_reassembler", run: mpa_reassembler, seeds: mpa::seeds },
     Target { name: "pair", run: pair, seeds: pair::seeds },
     Target { name: "hostile", run: hostile, seeds: pair::seeds },
     Target { name: "edge_packet", run: edge_packet, seeds: edge::packets },

@@ -1,11 +1,12 @@
 //! `weft-mpa` on a stream that is cut anywhere and holds anything.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use weft_base::{Random, StreamPosition};
 use weft_mpa::{
-    Agreement, Deframer, Extensions, FrameError, Framer, Initiator, MarkerSpacing, Offer, Peek, ReadyKinds, Responder,
-    StartFailure, Step,
+    Agreement, Deframer, Extensions, FrameError, Framer, Initiator, MarkerSpacing, Offer, Peek, ReadyKinds,
+    Reassembler, ReassemblerLimits, Responder, StartFailure, Step,
 };
 
 /// The longest header that is asked for before a frame is whole.
@@ -246,4 +247,47 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         seeds.push(stream);
     }
     seeds
+}
+
+/// The first byte chooses, the second damages, the rest are lengths of FPDUs, and in which order and cuts they come; or, now and then, the
+/// stream itself. No FPDU is handed up twice, and none that was not sent.
+pub fn mpa_reassembler(data: &[u8]) {
+    let [choices, damage, rest @ ..] = data else { return };
+    let choices = Choices(*choices);
+    let mut framer = Framer::new(choices.markers(), true);
+    let (mut stream, mut sent) = (Vec::new(), BTreeMap::new());
+    for byte in rest {
+        let layout = framer.frame(u32::from(*byte) * 9);
+        let ulpdu = vec![*byte; layout.ulpdu_length() as usize];
+        let start = stream.len();
+        stream.resize(start + layout.length(), 0);
+        let Ok(()) = layout.write(&[], &mut &ulpdu[..], &mut stream[start..]);
+        sent.insert(layout.start(), ulpdu);
+    }
+    let at = rest.len() * usize::from(*damage);
+    if choices.damaged() && at < stream.len() {
+        stream[at] ^= 1 << (damage % 8);
+    }
+    if choices.is_set(3) {
+        stream = rest.to_vec();
+    }
+    let limits = ReassemblerLimits { bytes: usize::from(*damage) * 10, ranges: 3 + rest.len() % 20 };
+    let mut reassembler = Reassembler::new(choices.markers(), choices.crc(), limits);
+    let mut found = BTreeSet::new();
+    // Any order: the bytes say which part is next. Then all, until it goes on no more.
+    let cut = 1 + stream.len() / (1 + rest.len() % 7);
+    let jumps = rest.iter().map(|byte| usize::from(*byte) * stream.len() / 256);
+    for start in jumps.chain((0..stream.len()).step_by(cut)).chain(core::iter::once(0)) {
+        let end = if start == 0 { stream.len() } else { stream.len().min(start + cut) };
+        let taken = reassembler.take(StreamPosition(start as u64), &stream[start..end], &mut |range, frame| {
+            assert!(found.insert(range.start), "{range:?} is handed up twice");
+            if choices.crc() && !choices.is_set(3) {
+                assert_eq!(sent.get(&range.start), Some(&frame.ulpdu().flatten().copied().collect()));
+            }
+        });
+        if taken.is_err() {
+            return;
+        }
+    }
+    assert!(choices.damaged() || choices.is_set(3) || reassembler.held() == 0 || found.len() < sent.len());
 }
