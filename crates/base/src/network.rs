@@ -317,6 +317,8 @@ pub enum PortError {
     Reset,
     /// The peer's host answers that nobody listens there.
     Refused,
+    /// Nobody shares memory at that address ([`PortOptions::shared_memory`]).
+    NotShared,
     /// The peer, or the network on the way, did not answer in time.
     TimedOut,
     /// No way to that address is known.
@@ -340,6 +342,10 @@ impl fmt::Display for PortError {
         match self {
             Self::Reset => f.write_str("the connection was reset"),
             Self::Refused => f.write_str("connection refused: nobody listens at that address and port"),
+            Self::NotShared => f.write_str(
+                "nobody shares memory there: that takes a process of the same user, on this host and in this network namespace, \
+                 which listens for it (transport shm or auto)",
+            ),
             Self::TimedOut => f.write_str("timed out: the peer or the network on the way did not answer"),
             Self::Unreachable => f.write_str("no route to that address"),
             Self::AddressInUse => f.write_str("the local address and port are in use"),

@@ -93,7 +93,7 @@ fn nobody_shares_memory() {
     let mut options = ConnectOptions::default();
     options.offer.transport = Transport::SharedMemory;
     let failed = end.queue_pair.connect(address, &options).unwrap_err();
-    let refused = ConnectionError::Connect { remote: address, error: PortError::Refused };
+    let refused = ConnectionError::Connect { remote: address, error: PortError::NotShared };
     assert!(matches!(&failed, Error::Connection(error) if *error == refused), "{failed:?}");
 }
 

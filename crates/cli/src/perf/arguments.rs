@@ -26,6 +26,7 @@ Examples:
   weft perf rate --vs sockets:batched,libfabric:tcp   8-byte messages, beside a batching program and libfabric
   weft perf bandwidth --vs iwarp:markers=on,iwarp:crc=off   beside itself with other settings
   weft perf latency --transport iwarp:short=inline --vs iwarp:short=descriptor --size 8..128
+  weft perf latency --transport shm --vs ring,iwarp,sockets   through shared memory, beside the rings alone
   weft perf ping-ping                                 both sides send at once
   weft perf overlap --target silent --size 64K,256K   computation hidden beside transfers
   weft perf overlap --operation read --computation 1,100,2000
@@ -44,7 +45,7 @@ Examples:
   weft perf latency --connect 192.0.2.1
 
 Contestants: iwarp, edge, shm (variants: settings, such as crc=off:markers=1K, of transport, crc, markers, verify, fpdu, progress, split, engines,
-away, short), sockets and mptcp (variants: batched, a write size, crc), libfabric (variant: the provider), ucx;
+away, short), ring (shared memory without a NIC), sockets and mptcp (variants: batched, a write size, crc), libfabric (variant: the provider), ucx;
 messages (endpoints over iwarp; variants: those that are not of a connection).
 Ratios are the measured transport's median over the peer's: below 1 is ahead in times, above 1 in bandwidth and rate.
 The two-machine mode asks for no password: whoever reaches the port can make this machine run measurements.

@@ -29,7 +29,7 @@ fn address(of: SocketAddr) -> Result<SockAddr, PortError> {
 }
 
 /// Connects to who listens at `remote` on this host, as the same user. Where nobody does, or somebody else, the port
-/// says [`PortError::Refused`].
+/// says [`PortError::NotShared`].
 ///
 /// # Errors
 /// The operating system refused.

@@ -65,11 +65,11 @@ impl ShmPort {
         Ok(Self::new(Some(socket), registry, Stage::Standing(Box::new(rings)), local, remote))
     }
 
-    /// A connect that nobody has taken.
+    /// A connect to where nobody shares memory.
     pub(super) fn refused(registry: Registry, remote: SocketAddr) -> Self {
         let unknown = SocketAddr::new(remote.ip(), 0);
         let mut port = Self::new(None, registry, Stage::Accepting, unknown, remote);
-        port.broken = Some(PortError::Refused);
+        port.broken = Some(PortError::NotShared);
         port
     }
 

@@ -163,7 +163,7 @@ fn only_what_both_want_is_shared() {
     assert!(bench.network.shares_memory());
     let mut listener = bench.network.listen("127.0.0.1:0".parse().unwrap(), Backlog(1), PLAIN).unwrap();
     let mut active = bench.connect(listener.local_address());
-    assert_eq!(active.poll_connected(), Err(PortError::Refused));
+    assert_eq!(active.poll_connected(), Err(PortError::NotShared));
     assert!(listener.accept().unwrap().is_none());
     let mut listener = bench.listen("127.0.0.1:0");
     let mut active = bench.network.connect(listener.local_address(), PLAIN).unwrap();
@@ -178,7 +178,7 @@ fn only_what_both_want_is_shared() {
     let squatter = Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();
     squatter.bind(&SockAddr::unix(name_of(taken)).unwrap()).unwrap();
     let _listener = bench.listen(&taken.to_string());
-    assert_eq!(bench.connect(taken).poll_connected(), Err(PortError::Refused));
+    assert_eq!(bench.connect(taken).poll_connected(), Err(PortError::NotShared));
 }
 
 #[test]
@@ -333,7 +333,7 @@ fn a_child_keeps_nobody_waiting() {
     // A child that another test makes at this very moment may have a copy of the listener until it has let go of it.
     let mut port = bench.connect(address);
     let refused = port.poll_connected().and_then(|_| bench.end(&mut port));
-    assert!(matches!(refused, Err(PortError::Refused | PortError::Reset)), "{refused:?}");
+    assert!(matches!(refused, Err(PortError::NotShared | PortError::Reset)), "{refused:?}");
 }
 
 #[test]

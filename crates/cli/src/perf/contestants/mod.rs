@@ -3,6 +3,7 @@
 pub(crate) mod libfabric;
 pub(crate) mod matcher;
 pub(crate) mod mpi;
+pub(crate) mod ring;
 pub(crate) mod sockets;
 pub(crate) mod ucx;
 pub(crate) mod weft;

@@ -18,7 +18,7 @@ use super::super::contestant::{Contestant, Side, other};
 use super::super::job::{Job, Kind, Role, Target, Wait};
 use super::super::measure::{Measured, Parts, RoundTrips, Watch};
 
-use variant::Variant;
+pub(crate) use variant::Variant;
 
 /// Bytes that a receiver asks for at a time.
 const READ_BYTES: usize = 256 << 10;
@@ -148,7 +148,7 @@ impl SocketSide {
     }
 }
 
-fn ping(stream: &mut TcpStream, job: &Job, variant: &Variant) -> io::Result<Measured> {
+pub(super) fn ping(stream: &mut (impl Read + Write), job: &Job, variant: &Variant) -> io::Result<Measured> {
     let mut message = vec![0x5a; job.size];
     let mut trips = RoundTrips::new(job.warmup, job.iterations);
     for _ in 0..job.warmup + job.iterations {
@@ -161,7 +161,7 @@ fn ping(stream: &mut TcpStream, job: &Job, variant: &Variant) -> io::Result<Meas
     Ok(trips.finish(job.share_of_round_trip()))
 }
 
-fn pong(stream: &mut TcpStream, job: &Job, variant: &Variant) -> io::Result<Measured> {
+pub(super) fn pong(stream: &mut (impl Read + Write), job: &Job, variant: &Variant) -> io::Result<Measured> {
     let mut message = vec![0; job.size];
     for _ in 0..job.warmup + job.iterations {
         read_exact(stream, &mut message)?;
@@ -172,7 +172,7 @@ fn pong(stream: &mut TcpStream, job: &Job, variant: &Variant) -> io::Result<Meas
     Ok(Measured::default())
 }
 
-fn pour(stream: &mut TcpStream, job: &Job, variant: &Variant) -> io::Result<Measured> {
+pub(super) fn pour(stream: &mut (impl Read + Write), job: &Job, variant: &Variant) -> io::Result<Measured> {
     let message = vec![0x5a; variant.write_bytes()];
     send(stream, &message, job.warmup * job.size as u64, variant)?;
     let watch = Watch::start();
@@ -186,7 +186,7 @@ fn pour(stream: &mut TcpStream, job: &Job, variant: &Variant) -> io::Result<Meas
 }
 
 /// Sends this many bytes, and waits until the peer says that it has them.
-fn send(stream: &mut TcpStream, message: &[u8], mut bytes: u64, variant: &Variant) -> io::Result<()> {
+fn send(stream: &mut (impl Read + Write), message: &[u8], mut bytes: u64, variant: &Variant) -> io::Result<()> {
     while bytes > 0 {
         let part = &message[..message.len().min(usize::try_from(bytes).unwrap_or(usize::MAX))];
         variant.check(part);
@@ -196,7 +196,7 @@ fn send(stream: &mut TcpStream, message: &[u8], mut bytes: u64, variant: &Varian
     read_exact(stream, &mut [0])
 }
 
-fn drain(stream: &mut TcpStream, job: &Job, variant: &Variant) -> io::Result<Measured> {
+pub(super) fn drain(stream: &mut (impl Read + Write), job: &Job, variant: &Variant) -> io::Result<Measured> {
     let mut buffer = vec![0; READ_BYTES];
     let warmup = job.warmup * job.size as u64;
     receive(stream, &mut buffer, &mut Parts::start(warmup), warmup, variant)?;
@@ -212,7 +212,7 @@ fn drain(stream: &mut TcpStream, job: &Job, variant: &Variant) -> io::Result<Mea
 }
 
 fn receive(
-    stream: &mut TcpStream,
+    stream: &mut impl Read,
     buffer: &mut [u8],
     parts: &mut Parts,
     bytes: u64,
@@ -235,7 +235,7 @@ fn receive(
 }
 
 /// Writes all of it; on a non-blocking socket it spins.
-fn write_all(stream: &mut TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+fn write_all(stream: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match stream.write(bytes) {
             Ok(count) => bytes = &bytes[count..],
@@ -247,7 +247,7 @@ fn write_all(stream: &mut TcpStream, mut bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Fills the buffer; on a non-blocking socket it spins.
-fn read_exact(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<()> {
+fn read_exact(stream: &mut impl Read, buffer: &mut [u8]) -> io::Result<()> {
     let mut filled = 0;
     while filled < buffer.len() {
         match stream.read(&mut buffer[filled..]) {

@@ -9,7 +9,7 @@ use super::super::super::size::Size;
 
 /// What is behind the name: `256K`, `batched`, `crc`, or one of the first two and `crc`, with a colon between them.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Variant {
+pub(crate) struct Variant {
     /// Bytes of each write, when they are not those of a message.
     write_bytes: Option<usize>,
     message_bytes: usize,
@@ -18,7 +18,7 @@ pub(super) struct Variant {
 
 impl Variant {
     /// The one that a job names.
-    pub(super) fn of(job: &Job) -> Result<Self, String> {
+    pub(crate) fn of(job: &Job) -> Result<Self, String> {
         let mut variant = Self { write_bytes: None, message_bytes: job.size, crc: false };
         for word in job.variant.iter().flat_map(|words| words.split(':')) {
             let write_bytes = match word {
@@ -41,7 +41,7 @@ impl Variant {
     }
 
     /// Whether it means something in such a run; otherwise why not.
-    pub(super) fn fits(&self, kind: Kind) -> Result<(), String> {
+    pub(crate) fn fits(&self, kind: Kind) -> Result<(), String> {
         let writes = matches!(kind, Kind::Bandwidth | Kind::Rate);
         if self.write_bytes.is_some() && !writes {
             return Err("the size of a write has no meaning for this test".into());
@@ -53,12 +53,12 @@ impl Variant {
     }
 
     /// Bytes of each write.
-    pub(super) fn write_bytes(&self) -> usize {
+    pub(crate) fn write_bytes(&self) -> usize {
         self.write_bytes.unwrap_or(self.message_bytes)
     }
 
     /// Reads all bytes once more, if the variant says so: those to write, or those that were read.
-    pub(super) fn check(&self, bytes: &[u8]) {
+    pub(crate) fn check(&self, bytes: &[u8]) {
         if self.crc {
             hint::black_box(Crc32c::of(bytes));
         }
