@@ -86,6 +86,16 @@ struct Entry<N: Carrier> {
     names: Option<(DatagramKey, Names)>,
 }
 
+impl<N: Carrier> Entry<N> {
+    /// Whether it is a connection over datagrams that was closed, and whose peer does not know all of it yet.
+    fn has_last_words(&self) -> bool {
+        match &self.member {
+            Member::Connection(connection) => self.names.is_some() && connection.has_last_words(),
+            Member::Listener(_) => false,
+        }
+    }
+}
+
 /// How long a connection that is opened here is waited for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Patience {

@@ -38,6 +38,16 @@ impl<N: Carrier> Connection<N> {
         self.lower.drain(&mut cx.io).into()
     }
 
+    /// Whether it was closed, and the peer does not know all of it yet.
+    pub(crate) fn has_last_words(&self) -> bool {
+        let closes = match &self.phase {
+            Phase::Start(_) => false,
+            Phase::Running(running) => running.close_wanted,
+            Phase::Draining => true,
+        };
+        closes && self.lower.unacknowledged() > 0
+    }
+
     /// The application ends the connection.
     pub(crate) fn end(&mut self, ending: Ending, cx: &mut Context<'_>) -> Outcome {
         match (&mut self.phase, ending) {

@@ -18,6 +18,9 @@ use crate::lower::{Carrier, Inbox, Io, ListensAt, Lower, Route};
 use crate::offer::Offer;
 use crate::queues::queue_pair::QueuePair;
 
+/// How long the engine sleeps at a time while last words are waited for, and how many turns it makes while no time passes.
+const LAST_WORDS_LOOK: Duration = Duration::from_millis(1);
+const TURNS_IN_VAIN: u32 = 100;
 /// So many port numbers are tried until one is free for streams and for datagrams.
 const NUMBERS_TRIED: u32 = 16;
 
@@ -343,8 +346,27 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         Err(PortError::AddressInUse)
     }
 
+    /// Brings to an end what was closed and is not heard yet. What an operating system does for streams of a program that
+    /// has ended, nobody does for datagrams.
+    fn say_last_words(&mut self) {
+        let mut now = self.clock.now();
+        let until = now + self.settings.close_timeout;
+        let mut in_vain = 0;
+        while self.entries.values().any(Entry::has_last_words) && now < until && in_vain < TURNS_IN_VAIN {
+            if !self.turn() {
+                self.doze();
+                self.ask_system(Some(LAST_WORDS_LOOK));
+            }
+            self.look_at_clock();
+            // Nor does time pass where it is a simulated one.
+            in_vain = if self.now > now { 0 } else { in_vain + 1 };
+            now = self.now;
+        }
+    }
+
     /// Takes everything down: the NIC is being closed.
     pub(crate) fn close(&mut self) {
+        self.say_last_words();
         let all: Vec<DefaultKey> = self.entries.keys().collect();
         for key in all {
             self.end_connection(key, Ending::Abrupt);

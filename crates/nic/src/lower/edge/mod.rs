@@ -505,7 +505,9 @@ impl<N: Network> Lower<N> for Edge {
 
     #[inline]
     fn rests(&self) -> bool {
-        self.waiting.is_empty() && matches!(&self.phase, Phase::Running(running) if !running.held && !running.took)
+        self.waiting.is_empty() && {
+            matches!(&self.phase, Phase::Running(running) if !running.held && !running.took && !running.is_closing)
+        }
     }
 
     fn is_confirmed(&self) -> bool {
