@@ -15,6 +15,7 @@
 
 mod connection;
 mod initial;
+mod link;
 mod listener;
 mod numbering;
 mod ranges;
@@ -27,6 +28,7 @@ mod state;
 
 pub use connection::{Connection, ConnectionError, Counters, Outgoing};
 pub use initial::InitialNumbers;
+pub use link::{ARP_FRAME, Arrived, EthernetLink, FRAME_OVERHEAD, LinkError};
 pub use listener::{Answer, Listener};
 pub use receiver::Sink;
 pub use segment::{

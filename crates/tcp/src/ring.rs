@@ -4,9 +4,15 @@ use core::ops::Range;
 
 /// A window of a stream: what stands at a position is overwritten by what stands a capacity later. Who uses it says
 /// which of the bytes are there.
-#[derive(Debug)]
 pub(crate) struct Ring {
     bytes: Box<[u8]>,
+}
+
+impl core::fmt::Debug for Ring {
+    /// What it holds is the user's, and long.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Ring").field("capacity", &self.bytes.len()).finish_non_exhaustive()
+    }
 }
 
 impl Ring {

@@ -1,0 +1,86 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::segment::{Flags, MAX_HEADER};
+
+fn link(host: u8) -> EthernetLink {
+    EthernetLink::new([2, 0, 0, 0, 0, host], Ipv4Addr::new(10, 0, 0, host), 2)
+}
+
+/// Two that know each other.
+fn pair() -> (EthernetLink, EthernetLink) {
+    let (mut one, mut other) = (link(1), link(2));
+    let Arrived::Answer(answer) = other.parse(&one.question(other.address), Checksum::Verify) else {
+        panic!("no answer")
+    };
+    assert_eq!(one.parse(&answer, Checksum::Verify), Arrived::Neighbour(other.address));
+    (one, other)
+}
+
+fn frame(one: &EthernetLink, other: &EthernetLink, payload: &[u8]) -> (Segment, Vec<u8>) {
+    let end = |link: &EthernetLink, port| SocketAddr::new(link.address.into(), port);
+    let flow = Flow { local: end(one, 7), remote: end(other, 9) };
+    let flags = Flags { ack: true, ..Flags::default() };
+    let segment = Segment { source: 7, destination: 9, sequence: 5, flags, ..Segment::default() };
+    let mut out = vec![0; FRAME_OVERHEAD + MAX_HEADER + payload.len()];
+    let length = one.emit(&flow, &segment, payload, &mut out).unwrap();
+    out.truncate(length);
+    (segment, out)
+}
+
+#[test]
+fn a_segment_gets_through_and_says_where_it_is_from() {
+    let (one, mut other) = pair();
+    let (sent, bytes) = frame(&one, &other, b"payload");
+    let Arrived::Segment(flow, segment, range) = other.parse(&bytes, Checksum::Verify) else { panic!("nothing") };
+    assert_eq!((segment, &bytes[range]), (sent, &b"payload"[..]));
+    assert_eq!((flow.local.to_string(), flow.remote.to_string()), ("10.0.0.2:9".into(), "10.0.0.1:7".into()));
+    // Ethernet fills up short frames.
+    let padded = [&bytes[..], &[0; 20]].concat();
+    assert!(matches!(other.parse(&padded, Checksum::Verify), Arrived::Segment(_, _, range) if range.len() == 7));
+}
+
+#[test]
+fn what_is_for_others_is_nothing() {
+    let (one, other) = pair();
+    let (_, bytes) = frame(&one, &other, b"payload");
+    assert_eq!(link(3).parse(&bytes, Checksum::Verify), Arrived::Nothing);
+    assert_eq!(link(3).parse(&one.question(other.address), Checksum::Verify), Arrived::Nothing);
+    assert_eq!(link(1).parse(&one.question(one.address), Checksum::Verify), Arrived::Nothing, "from itself");
+}
+
+#[test]
+fn neighbours_are_bounded_and_the_unknown_are_named() {
+    let mut one = link(1);
+    for host in 2..5 {
+        one.parse(&link(host).question(one.address), Checksum::Verify);
+    }
+    assert_eq!(one.neighbours.len(), 2);
+    let flow = Flow { local: ([10, 0, 0, 1], 1).into(), remote: ([10, 0, 0, 2], 1).into() };
+    let error = one.emit(&flow, &Segment::default(), &[], &mut [0; 100]).unwrap_err();
+    assert_eq!(error.to_string(), "nobody has told the hardware address of 10.0.0.2 yet");
+}
+
+proptest! {
+    #[test]
+    fn a_flipped_bit_never_gets_through_as_a_segment(
+        payload in prop::collection::vec(any::<u8>(), 0..50), at: prop::sample::Index,
+    ) {
+        let (one, mut other) = pair();
+        let (_, mut bytes) = frame(&one, &other, &payload);
+        // The first twelve bytes are addresses, of which only the device's check sequence takes care.
+        let bit = 12 * 8 + at.index((bytes.len() - 12) * 8);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        prop_assert_eq!(other.parse(&bytes, Checksum::Verify), Arrived::Nothing);
+    }
+
+    #[test]
+    fn any_frame_is_survived(mut bytes in prop::collection::vec(any::<u8>(), 0..120), ip: bool, cut in 0..60usize) {
+        let (one, mut other) = pair();
+        if ip {
+            let (_, good) = frame(&one, &other, &bytes);
+            bytes = good[..good.len() - cut.min(good.len())].to_vec();
+        }
+        let _ = other.parse(&bytes, Checksum::Trusted);
+    }
+}
