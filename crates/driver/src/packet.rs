@@ -1,0 +1,222 @@
+//! Whole frames of an Ethernet interface (packet(7)).
+
+use core::mem;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// A socket that sees every frame that an interface receives, beside the kernel's own network stack, and sends any.
+/// It is non-blocking. Opening one takes the right CAP_NET_RAW in the network namespace.
+#[derive(Debug)]
+pub struct PacketSocket {
+    fd: OwnedFd,
+    hardware: [u8; 6],
+    mtu: usize,
+}
+
+/// A received frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceivedFrame {
+    /// Its bytes. More than the MTU where the sender leaves segmentation to devices, and never more than there was
+    /// room for.
+    pub length: usize,
+    /// The checksum of its payload was never computed: it comes from this machine, and no wire has carried it.
+    pub is_unchecked: bool,
+}
+
+impl PacketSocket {
+    /// Opens one on an interface, by its name.
+    ///
+    /// # Errors
+    /// There is no such interface, or the right is missing; the message says which, and what to do.
+    pub fn open(interface: &str) -> io::Result<Self> {
+        let protocol = libc::ETH_P_ALL as u16;
+        // No protocol yet: nothing comes before it is bound.
+        // SAFETY: Takes numbers, returns a descriptor or -1.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) };
+        if fd < 0 {
+            let error = io::Error::last_os_error();
+            let word = "needs the right CAP_NET_RAW: be root, or in a user and network namespace of your own";
+            return Err(io::Error::new(error.kind(), format!("a packet socket on {interface} {word} ({error})")));
+        }
+        // SAFETY: A descriptor that was made just now and belongs to nobody.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let (index, hardware, mtu) = describe(&fd, interface)
+            .map_err(|error| io::Error::new(error.kind(), format!("the interface {interface}: {error}")))?;
+        switch_on(&fd, libc::PACKET_IGNORE_OUTGOING)?;
+        switch_on(&fd, libc::PACKET_AUXDATA)?;
+        bind(&fd, index, protocol)?;
+        Ok(Self { fd, hardware, mtu })
+    }
+
+    /// The hardware address of the interface.
+    #[must_use]
+    pub const fn hardware(&self) -> [u8; 6] {
+        self.hardware
+    }
+
+    /// The largest packet that the interface sends, without the header of Ethernet, in bytes.
+    #[must_use]
+    pub const fn mtu(&self) -> usize {
+        self.mtu
+    }
+
+    /// Sends a frame. False: there is no room for it now.
+    ///
+    /// # Errors
+    /// The interface is down or gone, or the frame is longer than it sends.
+    pub fn send(&self, frame: &[u8]) -> io::Result<bool> {
+        loop {
+            // SAFETY: So many bytes are read from `frame` during the call.
+            let sent = unsafe { libc::send(self.fd.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+            if sent >= 0 {
+                return Ok(true);
+            }
+            match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => (),
+                error if is_full(&error) => return Ok(false),
+                error => return Err(error),
+            }
+        }
+    }
+
+    /// Receives a frame, if one is there. What is longer than `buffer` is cut, and is best taken for damaged: 64 KiB
+    /// and 14 bytes hold all that there is.
+    ///
+    /// # Errors
+    /// The interface is down or gone.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<ReceivedFrame>> {
+        let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        let mut control = [0_u64; 8];
+        // SAFETY: All zero is a message header of nothing.
+        let mut header: libc::msghdr = unsafe { mem::zeroed() };
+        header.msg_iov = &raw mut vector;
+        header.msg_iovlen = 1;
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = size_of_val(&control) as _;
+        loop {
+            // SAFETY: The header names buffers that are borrowed exclusively, as long as it says.
+            let length = unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut header, 0) };
+            if length >= 0 {
+                return Ok(Some(ReceivedFrame { length: length as usize, is_unchecked: is_unchecked(&header) }));
+            }
+            match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => (),
+                error if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                error => return Err(error),
+            }
+        }
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(libc::ENOBUFS)
+}
+
+/// Number, hardware address and MTU of an interface (netdevice(7)).
+fn describe(fd: &OwnedFd, interface: &str) -> io::Result<(i32, [u8; 6], usize)> {
+    let name = CString::new(interface)?;
+    // SAFETY: All zero is a request about no interface.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    let bytes = name.as_bytes_with_nul();
+    if bytes.len() > request.ifr_name.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(bytes) {
+        *to = *from as libc::c_char;
+    }
+    let mut ask = |what: libc::c_ulong| {
+        // SAFETY: These requests read the name and write to the union, both of which are in `request`.
+        let done = unsafe { libc::ioctl(fd.as_raw_fd(), what as _, &raw mut request) };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(request.ifr_ifru) }
+    };
+    // SAFETY: This request writes an interface's number.
+    let index = unsafe { ask(libc::SIOCGIFINDEX as _)?.ifru_ifindex };
+    // SAFETY: This request writes an MTU.
+    let mtu = unsafe { ask(libc::SIOCGIFMTU as _)?.ifru_mtu };
+    // SAFETY: This request writes a hardware address.
+    let hardware = unsafe { ask(libc::SIOCGIFHWADDR as _)?.ifru_hwaddr };
+    let byte = |at: usize| hardware.sa_data[at] as u8;
+    Ok((index, core::array::from_fn(byte), usize::try_from(mtu).unwrap_or(0)))
+}
+
+fn switch_on(fd: &OwnedFd, option: libc::c_int) -> io::Result<()> {
+    let one: libc::c_int = 1;
+    let (pointer, length) = ((&raw const one).cast(), size_of_val(&one) as libc::socklen_t);
+    // SAFETY: Four bytes are read from `one` during the call.
+    let done = unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_PACKET, option, pointer, length) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn bind(fd: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
+    // SAFETY: All zero is an address of no family.
+    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as libc::c_ushort;
+    address.sll_protocol = protocol.to_be();
+    address.sll_ifindex = index;
+    let (pointer, length) = ((&raw const address).cast(), size_of_val(&address) as libc::socklen_t);
+    // SAFETY: So many bytes are read from `address` during the call.
+    let done = unsafe { libc::bind(fd.as_raw_fd(), pointer, length) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// What the kernel says beside a frame.
+fn is_unchecked(header: &libc::msghdr) -> bool {
+    // SAFETY: The kernel has filled the control buffer and said how much of it.
+    let message = unsafe { libc::CMSG_FIRSTHDR(header) };
+    if message.is_null() {
+        return false;
+    }
+    // SAFETY: The macro says that a whole header stands there.
+    let (level, kind) = unsafe { ((*message).cmsg_level, (*message).cmsg_type) };
+    if (level, kind) != (libc::SOL_PACKET, libc::PACKET_AUXDATA) {
+        return false;
+    }
+    // SAFETY: Of this kind the kernel writes this structure, whole, and aligned or not.
+    let auxiliary = unsafe { libc::CMSG_DATA(message).cast::<libc::tpacket_auxdata>().read_unaligned() };
+    auxiliary.tp_status & libc::TP_STATUS_CSUMNOTREADY != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the right is missing, that is what it says; where it is not, the loopback shows what was sent.
+    #[test]
+    fn a_frame_comes_back_by_the_loopback_or_the_right_is_missing() {
+        let socket = match PacketSocket::open("lo") {
+            Ok(socket) => socket,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return assert!(error.to_string().contains("CAP_NET_RAW"), "{error}");
+            }
+            Err(error) => panic!("{error}"),
+        };
+        assert!(socket.mtu() >= 1500 && socket.hardware() == [0; 6]);
+        // A protocol of nobody's, and a number of our own (RFC 9542 section 2.2: experiments).
+        let mut frame = [0; 60];
+        frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+        frame[14..18].copy_from_slice(&std::process::id().to_ne_bytes());
+        let mut buffer = vec![0; 70_000];
+        // Others use the loopback too.
+        let found = (0..1000).any(|_| {
+            let _ = socket.send(&frame);
+            core::iter::from_fn(|| socket.receive(&mut buffer).ok().flatten().map(|one| buffer[..one.length] == frame))
+                .any(|is_it| is_it)
+        });
+        assert!(found);
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_is_named() {
+        for name in ["weft-none", "a-name-that-is-much-too-long", "nul\0"] {
+            let error = PacketSocket::open(name).unwrap_err().to_string();
+            assert!(error.contains("CAP_NET_RAW") || error.contains("the interface"), "{error}");
+        }
+    }
+}
