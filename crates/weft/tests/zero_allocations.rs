@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use common::{End, Kind, Pair};
 use weft::verbs::{
-    ConnectOptions, Context, ListenOptions, MarkerSpacing, MemoryRegion, Progress, Settings, Status, Verify,
+    ConnectOptions, Context, ListenOptions, MarkerSpacing, MemoryRegion, Progress, Settings, Status, Transport, Verify,
     WorkCompletion, WorkRequest,
 };
 
@@ -71,16 +71,19 @@ fn main() {
 fn the_data_path_allocates_nothing_once_it_is_warm() {
     let plain = [Progress::Hybrid, Progress::Thread].map(Kind::plain);
     for kind in plain.into_iter().chain(Kind::paths()) {
-        for (verify, markers) in [
-            (Verify::LargeInPlace, None),
-            (Verify::LargeInPlace, Some(MarkerSpacing::Standard)),
-            (Verify::BeforePlace, Some(MarkerSpacing::Standard)),
+        for (verify, markers, transport) in [
+            (Verify::LargeInPlace, None, Transport::Iwarp),
+            (Verify::LargeInPlace, Some(MarkerSpacing::Standard), Transport::Iwarp),
+            (Verify::BeforePlace, Some(MarkerSpacing::Standard), Transport::Iwarp),
+            (Verify::LargeInPlace, None, Transport::SharedMemory),
         ] {
             let context = Context::with_settings(Settings { verify, ..kind.settings() }).unwrap();
             let mut connect = ConnectOptions::default();
             connect.offer.mpa.markers = markers;
+            connect.offer.transport = transport;
             let mut listen = ListenOptions::default();
             listen.offer.mpa.markers = markers;
+            listen.offer.transport = transport;
             let work = Work::new(Pair::with(context, kind, &connect, &listen));
             for size in SIZES {
                 let mut batch = Vec::with_capacity(64);
@@ -90,7 +93,7 @@ fn the_data_path_allocates_nothing_once_it_is_warm() {
                 (0..ROUNDS).for_each(|_| work.round(size, &mut batch));
                 WATCHED.store(false, Ordering::Relaxed);
                 let count = ALLOCATIONS.load(Ordering::Relaxed);
-                assert_eq!(count, 0, "{size} bytes, {kind:?}, {verify:?}, markers {markers:?}");
+                assert_eq!(count, 0, "{size} bytes, {kind:?}, {verify:?}, markers {markers:?}, {transport:?}");
             }
         }
     }
