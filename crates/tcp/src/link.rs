@@ -4,6 +4,7 @@ use core::ops::Range;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use etherparse::checksum::Sum16BitWords;
 use etherparse::{
     ArpEthIpv4Packet, ArpOperation, ArpPacketSlice, EtherType, Ethernet2Header, Ethernet2Slice, IpNumber, Ipv4Header,
     Ipv4Slice,
@@ -141,7 +142,8 @@ impl EthernetLink {
     fn parse_ipv4(&self, frame: &[u8], checksum: Checksum) -> Option<Arrived> {
         let packet = Ipv4Slice::from_slice(&frame[ETHERNET..]).ok()?;
         let header = packet.header();
-        let is_good = header.to_header().calc_header_checksum() == header.header_checksum();
+        // Over the bytes as they came, reserved bits and all (RFC 1071): with its checksum a good header sums up to nothing.
+        let is_good = Sum16BitWords::new().add_slice(header.slice()).ones_complement() == 0;
         let is_ours = header.destination_addr() == self.address && header.protocol() == IpNumber::TCP;
         if !is_good || !is_ours || packet.is_payload_fragmented() {
             return None;

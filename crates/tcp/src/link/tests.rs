@@ -61,6 +61,14 @@ fn neighbours_are_bounded_and_the_unknown_are_named() {
     assert_eq!(error.to_string(), "nobody has told the hardware address of 10.0.0.2 yet");
 }
 
+#[test]
+fn a_reserved_bit_of_the_header_is_covered_too() {
+    let (one, mut other) = pair();
+    let (_, mut bytes) = frame(&one, &other, b"payload");
+    bytes[14 + 6] ^= 0x80;
+    assert_eq!(other.parse(&bytes, Checksum::Verify), Arrived::Nothing);
+}
+
 proptest! {
     #[test]
     fn a_flipped_bit_never_gets_through_as_a_segment(

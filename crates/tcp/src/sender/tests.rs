@@ -76,6 +76,22 @@ fn a_segment_that_is_only_late_is_not_sent_again() {
 }
 
 #[test]
+fn what_waited_behind_a_gap_says_nothing_of_the_round_trip() {
+    for sack in [false, true] {
+        let mut sender = sender(sack);
+        sender.write(&[7; 3000]);
+        sends(&mut sender, 10);
+        let mut now = 10;
+        while sender.retransmitted == 0 || sender.board.iter().next().is_some_and(|first| first.times == 1) {
+            now = fire(&mut sender).0;
+            sends(&mut sender, now);
+        }
+        ack(&mut sender, 3001, &[], now + 10);
+        assert_eq!(sender.round_trip().smoothed(), 10 * MS, "{now} ms are no round trip");
+    }
+}
+
+#[test]
 fn without_sack_three_duplicates_do() {
     let mut sender = sender(false);
     sender.write(&[7; 10_000]);
