@@ -110,6 +110,13 @@ impl Answering {
         Setup { destination: self.remote, source: self.fresh.id, message }.emit(&mut self.answer, 0);
     }
 
+    /// What was answered; empty as long as nothing was. Said again unasked, it finds out whether a caller that says nothing
+    /// is still there.
+    #[must_use]
+    pub fn answer(&self) -> &[u8] {
+        &self.answer
+    }
+
     /// The hello has come again: the answer, too, or that it takes time, is written to the end of `out`. False when
     /// it is
     /// another hello under the same name, which is dropped.

@@ -36,8 +36,12 @@ use crate::settings::Settings;
 
 /// Who waits for a receive to be posted looks again after this.
 const LOOK_AFTER: Duration = Duration::from_micros(200);
-/// A caller that was let in has so long to say that it knows, from its last hello on.
-const CONFIRMED_WITHIN: Duration = Duration::from_secs(2);
+/// The answer to a call is said again so long after the first time, then after twice as long, and so on, until the caller
+/// says that it knows: one that has given up answers that nobody knows the connection.
+const ANSWER_AGAIN_AFTER: Duration = Duration::from_millis(250);
+/// That often, so that no more goes to an address that may be false than three times what came from it (RFC 9000 section
+/// 8.1): a hello has 1200 bytes, an answer up to some 700.
+const ANSWERS: u32 = 4;
 /// While a port has no room, timers wait so long at least.
 const ROOM_AFTER: Duration = Duration::from_millis(1);
 /// How long a rejection is said again to who asks again.
@@ -91,10 +95,11 @@ struct Deciding {
 
 struct Running {
     connection: Connection,
-    /// Until the caller has confirmed.
+    /// Until the caller has confirmed: as any peer, it has the peer time-out for that.
     answering: Option<Box<Answering>>,
-    /// It has to, until then.
-    unconfirmed_until: Time,
+    /// When it is answered again, and how often it was.
+    answer_at: Time,
+    answers: u32,
     /// Where the segments end that were sent and are not acknowledged.
     ends: VecDeque<u64>,
     /// Where the next one starts.
@@ -165,7 +170,7 @@ impl Edge {
         let mut handed = Handed::default();
         let place = (self.port, self.from);
         let Phase::Running(running) = &mut self.phase else { return false };
-        let Running { connection, answering, unconfirmed_until, discards, took, .. } = &mut **running;
+        let Running { connection, answering, discards, took, .. } = &mut **running;
         *took = true;
         for datagram in inbox {
             io.counters.received_wire_bytes += datagram.bytes.len() as u64;
@@ -188,7 +193,6 @@ impl Edge {
                 // A hello that comes again.
                 Ok(For::Setup { .. }) => {
                     if let Some(answering) = answering {
-                        *unconfirmed_until = io.now + CONFIRMED_WITHIN;
                         startup::repeat(answering, &datagram, place, io);
                     }
                 }
@@ -223,9 +227,6 @@ impl Edge {
         if running.connection.next_timeout().is_some_and(|at| at <= now) {
             running.connection.handle_timeout(now);
         }
-        if running.answering.is_some() && running.unconfirmed_until <= now {
-            running.ended.get_or_insert(Ending::Gone);
-        }
         if let Some(above) = above
             && running.starved_until.is_some_and(|at| at <= now)
         {
@@ -247,6 +248,7 @@ impl Edge {
         if !self.waiting.is_empty() {
             sent.progress = self.waiting.flush((port, from), io.datagrams, |what| told.push(what));
         }
+        self.answer_again(io);
         let mut above = above;
         let mut bytes = 0;
         while self.waiting.is_empty() && bytes < most {
@@ -548,8 +550,8 @@ impl<N: Network> Lower<N> for Edge {
         let at = match &self.phase {
             Phase::Calling(calling) => calling.caller.next_timeout(),
             Phase::Running(running) => {
-                let unconfirmed = running.answering.is_some().then_some(running.unconfirmed_until);
-                [running.connection.next_timeout(), running.starved_until, unconfirmed].into_iter().flatten().min()
+                let answer_at = running.answers_again().then_some(running.answer_at);
+                [running.connection.next_timeout(), running.starved_until, answer_at].into_iter().flatten().min()
             }
             Phase::Rejected(_, until) => Some(*until),
             Phase::Deciding(_) | Phase::Over => None,

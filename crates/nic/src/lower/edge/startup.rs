@@ -11,7 +11,7 @@ use weft_rdmap::{LowerTraits, StreamConfig};
 use weft_wire::edge::setup::{MAX_PRIVATE_DATA, Message, Reject, Setup};
 
 use super::door::fresh;
-use super::{CONFIRMED_WITHIN, Calling, Deciding, Edge, Opening, Phase, REJECTED_FOR, Running};
+use super::{ANSWER_AGAIN_AFTER, ANSWERS, Calling, Deciding, Edge, Opening, Phase, REJECTED_FOR, Running};
 use crate::error::ConnectionError;
 use crate::lower::{Datagram, DatagramKey, Drained, Io, StartStep, Terms, Undecided};
 use crate::offer::{
@@ -91,7 +91,8 @@ impl Running {
         Box::new(Self {
             connection,
             answering,
-            unconfirmed_until: io.now + CONFIRMED_WITHIN,
+            answer_at: io.now + ANSWER_AGAIN_AFTER,
+            answers: 1,
             ends: VecDeque::new(),
             next: 0,
             peer_closed: false,
@@ -103,6 +104,11 @@ impl Running {
             starved_until: None,
             error: None,
         })
+    }
+
+    /// Whether the answer to the call will be said again.
+    pub(super) fn answers_again(&self) -> bool {
+        self.answers < ANSWERS && self.ended.is_none() && self.answering.is_some()
     }
 }
 
@@ -188,6 +194,20 @@ impl Edge {
                 Err(failed(StartReason::Incompatible, "the peer speaks other versions of Edge than this side"))
             }
             Outcome::Silence { .. } => Err(failed(StartReason::ClosedEarly, "the peer did not answer")),
+        }
+    }
+
+    /// Says the answer again, if it is time.
+    pub(super) fn answer_again(&mut self, io: &mut Io<'_>) {
+        let (place, remote) = ((self.port, self.from), self.remote);
+        let Phase::Running(running) = &mut self.phase else { return };
+        if running.answers_again()
+            && running.answer_at <= io.now
+            && let Some(answering) = &running.answering
+        {
+            let _ = say(answering.answer(), remote, place, io);
+            running.answer_at = io.now + ANSWER_AGAIN_AFTER * (1 << running.answers);
+            running.answers += 1;
         }
     }
 
