@@ -1,5 +1,5 @@
 //! Queue pairs and message endpoints over Edge, on a network of packets in virtual time. A failure names its seed;
-//! `WEFT_SEED` runs that one alone, and `WEFT_SEEDS` so many of them (100 000 are run at times).
+//! `WEFT_SEED` runs that one alone, and `WEFT_SEEDS` so many of them (100 000 are run at times), from `WEFT_FIRST_SEED` on.
 
 use core::ops::Range;
 
@@ -10,7 +10,10 @@ fn seeds(count: u64) -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match (number("WEFT_SEED"), number("WEFT_SEEDS")) {
         (Some(one), _) => one..one + 1,
-        (None, asked) => 0..asked.unwrap_or(count),
+        (None, asked) => {
+            let first = number("WEFT_FIRST_SEED").unwrap_or(0);
+            first..first + asked.unwrap_or(count)
+        }
     }
 }
 

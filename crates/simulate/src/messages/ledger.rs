@@ -519,14 +519,16 @@ impl Ledger {
             return Err(format!("a write that nobody has done: {event:?}"));
         };
         let from = event.peer.and_then(|peer| party.who(peer));
-        if done.target != party.name || from.is_some_and(|from| from != done.writer.0) || done.reported {
+        // Where no byte goes no STag is looked at (RFC 5041 section 5.2): who is there now takes it.
+        let is_here = if done.place.is_empty() { done.target.0 == party.name.0 } else { done.target == party.name };
+        if !is_here || from.is_some_and(|from| from != done.writer.0) || done.reported {
             return Err(format!("a write that was not done here, or is reported twice: {event:?}"));
         }
         done.reported = true;
         self.missing = self.missing.wrapping_sub(1);
         let slot = self.slots.get_mut(&done.name()).ok_or("a slot that there is not")?;
         slot.is_busy = !*is_over;
-        if slot.is_lost {
+        if slot.is_lost || done.target != party.name {
             return Ok(());
         }
         let how = format!("a write is reported and not there: {event:?}");
