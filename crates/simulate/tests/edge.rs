@@ -68,3 +68,12 @@ fn every_request_of_endpoints_ends_once_when_endpoints_come_and_go() {
         MessageScenario { faults: true, packets, ..MessageScenario::new(seed) }.run_over::<Edge>().unwrap();
     }
 }
+
+/// A hello that is looked at long after its caller has given up, and a confirmation that a burst of losses takes.
+#[test]
+fn seeds_that_have_found_something() {
+    MessageScenario::new(4322).run_over::<Edge>().unwrap();
+    Scenario { packets: PacketBehaviour::of_seed(1611), ..varied(1611) }.run_over::<Edge>().unwrap();
+    let packets = Some(PacketBehaviour::of_seed(2562));
+    MessageScenario { faults: true, packets, ..MessageScenario::new(2562) }.run_over::<Edge>().unwrap();
+}

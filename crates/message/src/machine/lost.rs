@@ -192,6 +192,12 @@ impl<H: Host> Machine<H> {
         any.then_some(self.deadline)
     }
 
+    /// Whether a connection to a peer was asked for and does not stand yet.
+    #[must_use]
+    pub fn is_connecting(&self, peer: PeerId) -> bool {
+        self.peers.get(peer).is_some_and(|entry| entry.link == Link::Connecting)
+    }
+
     /// Whether what is not a message may begin with a peer: it is connected, and neither side has asked to close.
     #[must_use]
     pub fn is_open(&self, peer: PeerId) -> bool {

@@ -414,6 +414,7 @@ impl Core {
         match (self.tie_break(known, &hello, origin).decide(), known) {
             (Decision::Reject(refusal), _) => return Err(refusal),
             _ if self.key.is_some() => return self.challenge(request, info, (hello, address, origin), engine),
+            (Decision::AskOld, Some(known)) if self.drop_unconfirmed(known, engine) => {}
             (Decision::AskOld, Some(known)) => return self.ask_old(request, info, known, engine.now()),
             (Decision::ReplaceOld, Some(known)) => self.drop_old(known, engine),
             (_, Some(known)) => self.drop_opening(known, engine),
@@ -479,12 +480,6 @@ impl Core {
         let mut any = false;
         let mut at = 0;
         while let Some((asked, until)) = self.doubted.get(at).map(|doubted| (doubted.asked, doubted.until)) {
-            let link = self.links.get(asked.0).filter(|link| link.phase == Phase::Up);
-            let place = link.and_then(|link| link.queue_pair.connection());
-            if place.is_some_and(|place| !engine.is_confirmed(place.key)) {
-                // Whoever called has never said that our answer has come.
-                self.break_link(asked);
-            }
             let lives = self.links.get(asked.0).is_some_and(|link| link.phase == Phase::Up);
             if lives && until > now {
                 at += 1;
@@ -558,7 +553,7 @@ impl Core {
         if let Some(known) = self.host.peers.get_mut(peer) {
             known.link = Some(key);
         }
-        self.connected(peer, theirs, origin, engine.now());
+        self.stand_if_confirmed(key, theirs, origin, engine);
         Ok(())
     }
 
@@ -598,8 +593,8 @@ impl Core {
             {
                 engine.end_connection(place.key, Ending::Abrupt);
             }
-            if matches!(link.phase, Phase::Opening(_)) {
-                // `look_at_openings` sees to it.
+            if matches!(link.phase, Phase::Opening(_) | Phase::Unconfirmed) {
+                // `look_at_openings` and `look_at_unconfirmed` see to it.
                 continue;
             }
             if !link.queue_pair.state().has_ended() {

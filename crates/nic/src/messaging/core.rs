@@ -22,6 +22,7 @@ use super::request::{
     ReceivePost, SendPost, TransferPost,
 };
 use super::transfer::{Numbered, Transfer, UserAtomic, UserTransfer, Work, failure_of};
+use super::unconfirmed::Unconfirmed;
 use super::{EndpointAttributes, EndpointSettings};
 use crate::engine::Upper;
 use crate::engine::listening::Waiting;
@@ -66,6 +67,8 @@ pub(crate) struct Core {
     pub(super) awaited: Vec<(PeerId, Time)>,
     /// Links to callers that have yet to prove that they have the key, the oldest first.
     pub(super) unproven: Vec<LinkKey>,
+    /// Callers that were let in and have yet to say that they know.
+    pub(super) unconfirmed: Vec<Unconfirmed>,
     /// Callers that wait for the end of another connection.
     pub(super) doubted: Vec<Doubted>,
     /// Links with something for the engine to send.
@@ -153,6 +156,7 @@ impl Core {
             ending: Vec::new(),
             awaited: Vec::new(),
             unproven: Vec::new(),
+            unconfirmed: Vec::new(),
             doubted: Vec::new(),
             rung: Vec::new(),
             stalled: Vec::new(),
@@ -177,6 +181,7 @@ impl Core {
             || self.held_back
             || !self.opening.is_empty()
             || !self.unproven.is_empty()
+            || !self.unconfirmed.is_empty()
             || self.waiting.has_some()
             || !self.host.to_connect.is_empty()
             || !self.stalled.is_empty()
@@ -192,6 +197,8 @@ impl Core {
         for _ in 0..ROUNDS {
             let mut progress = self.take_completions(engine.now());
             progress |= self.host.complete_unused();
+            // Who has confirmed and calls again is not one who has not.
+            progress |= self.look_at_unconfirmed(engine);
             progress |= self.meet(engine);
             progress |= self.look_at_openings(engine);
             progress |= self.look_at_unproven(engine);

@@ -67,6 +67,8 @@ pub(super) enum Phase {
     Up,
     /// Opened by a caller, who has yet to prove that it has the key.
     Unproven,
+    /// Opened by a caller, who was answered and has yet to say that it knows.
+    Unconfirmed,
     /// Its end is under way, or has come.
     Ending,
 }
@@ -74,7 +76,7 @@ pub(super) enum Phase {
 impl Phase {
     /// Whether what comes must wait until it is known whose it is.
     pub(super) const fn is_early(self) -> bool {
-        matches!(self, Self::Opening(_) | Self::Unproven)
+        matches!(self, Self::Opening(_) | Self::Unproven | Self::Unconfirmed)
     }
 }
 

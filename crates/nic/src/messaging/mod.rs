@@ -16,6 +16,7 @@ mod proving;
 mod request;
 mod sending;
 mod transfer;
+mod unconfirmed;
 
 use crate::offer::Transport;
 use ::core::time::Duration;

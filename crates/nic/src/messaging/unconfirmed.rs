@@ -1,0 +1,117 @@
+//! Callers that were let in and have not said yet that they know. Over datagrams a hello may come long after its caller has
+//! given up, or twice: until the caller confirms there is no connection, nothing is sent on it, and nothing is lost with
+//! it.
+
+use weft_base::{Clock, PeerId};
+use weft_wire::message::Hello;
+
+use super::Engine;
+use super::core::Core;
+use super::link::Phase;
+use super::peers::Origin;
+use crate::ids::LinkKey;
+use crate::lower::Carrier;
+
+/// A caller that was let in.
+pub(super) struct Unconfirmed {
+    key: LinkKey,
+    hello: Hello,
+    origin: Origin,
+}
+
+impl Core {
+    /// A link to a caller stands as soon as the caller has confirmed, which over a stream it has.
+    pub(super) fn stand_if_confirmed<N: Carrier, C: Clock>(
+        &mut self,
+        key: LinkKey,
+        hello: &Hello,
+        origin: Origin,
+        engine: &mut Engine<N, C>,
+    ) {
+        let Some(link) = self.links.get_mut(key.0) else { return };
+        let peer = link.peer;
+        if link.queue_pair.connection().is_none_or(|place| engine.is_confirmed(place.key)) {
+            link.phase = Phase::Up;
+            return self.connected(peer, hello, origin, engine.now());
+        }
+        link.phase = Phase::Unconfirmed;
+        // Whoever is to be reached there is found by it from now on, and not called as well.
+        self.host.peers.meet(peer, hello.id, origin.remote, origin.is_proven);
+        if let Some(known) = self.host.peers.get_mut(peer) {
+            known.awaited = false;
+        }
+        self.unconfirmed.push(Unconfirmed { key, hello: hello.clone(), origin });
+    }
+
+    /// Looks who has confirmed.
+    pub(super) fn look_at_unconfirmed<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+        let mut any = false;
+        for one in &self.unconfirmed {
+            let l = self.links.get(one.key.0);
+            eprintln!(
+                "DBG {:?} me {} look {:?} id {} phase {:?} state {:?} conf {:?}",
+                engine.now(),
+                self.address.id,
+                one.key,
+                one.hello.id,
+                l.map(|l| l.phase),
+                l.map(|l| l.queue_pair.state()),
+                l.and_then(|l| l.queue_pair.connection()).map(|p| engine.is_confirmed(p.key))
+            );
+        }
+        for one in core::mem::take(&mut self.unconfirmed) {
+            let Some(link) = self.links.get(one.key.0).filter(|link| link.phase == Phase::Unconfirmed) else {
+                continue;
+            };
+            let has_ended = link.queue_pair.state().has_ended();
+            let confirmed = match link.queue_pair.connection() {
+                Some(place) if !has_ended => engine.is_confirmed(place.key),
+                // What has come from it shows that it has.
+                _ => !link.early.is_empty(),
+            };
+            match (confirmed, has_ended) {
+                (true, _) => self.confirmed(&one, engine),
+                (false, true) => self.never_confirmed(one.key, engine),
+                (false, false) => {
+                    self.unconfirmed.push(one);
+                    continue;
+                }
+            }
+            any = true;
+        }
+        any
+    }
+
+    fn confirmed<N: Carrier, C: Clock>(&mut self, one: &Unconfirmed, engine: &mut Engine<N, C>) {
+        let Some(link) = self.links.get_mut(one.key.0) else { return };
+        link.phase = Phase::Up;
+        let (peer, has_ended) = (link.peer, link.queue_pair.state().has_ended());
+        self.connected(peer, &one.hello, one.origin, engine.now());
+        self.take_early(one.key, engine.now());
+        if has_ended {
+            self.notice_end(one.key);
+        }
+    }
+
+    /// The caller did not mean it, or has gone: it is as if it had never called.
+    fn never_confirmed<N: Carrier, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) {
+        let Some(link) = self.links.remove(key.0) else { return };
+        let peer = link.peer;
+        let Some(known) = self.host.peers.get_mut(peer).filter(|known| known.link == Some(key)) else { return };
+        known.link = None;
+        self.host.peers.leave(peer);
+        if self.machine.is_connecting(peer) {
+            self.open(peer, engine);
+        }
+    }
+
+    /// Drops a link to a caller that has not confirmed: it calls again. Returns whether there was one.
+    pub(super) fn drop_unconfirmed<N: Carrier, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) -> bool {
+        let link = self.host.peers.get(peer).and_then(|known| known.link).and_then(|key| self.links.get(key.0));
+        let is_unconfirmed = link.is_some_and(|link| link.phase == Phase::Unconfirmed);
+        if is_unconfirmed {
+            self.drop_opening(peer, engine);
+        }
+        is_unconfirmed
+    }
+}
