@@ -11,6 +11,12 @@
 //! 6582; the retransmission time-out is that of RFC 6298, the congestion window that of RFC 5681 and 6928. Sequence
 //! numbers, timestamps and resets are judged as in RFC 7323 and RFC 5961. All memory of a connection is allocated
 //! when it begins, and named in [`Settings`].
+//!
+//! Left out: ECN, Fast Open, urgent data as such, finding out that a time-out was spurious (RFC 5682), proportional
+//! rate reduction (RFC 6937), and finding the path's MTU by itself: who owns the connection tells it
+//! ([`Connection::set_path_mss`]). Chosen where a standard leaves it open, or differently: the least time-out is 200
+//! ms (RFC 6298 section 2.4: 1 s), a tail probe waits at least 2 ms, a bare acknowledgement may stand right behind
+//! the window (RFC 9293 section 3.10.7.4), where a peer stands that has filled it.
 #![forbid(unsafe_code)]
 
 mod connection;
