@@ -12,7 +12,7 @@ use weft_base::{
 };
 use weft_memory::Registry;
 
-use crate::shm::{self, ShmListener, ShmPort};
+use crate::shm::{self, ShmListener, ShmPort, Vain};
 use crate::{TcpListener, TcpNetwork, TcpPort, UdpPort};
 
 /// Ports that may be ready when they are armed, between two waits, before that takes an allocation.
@@ -25,6 +25,7 @@ pub struct HostNetwork {
     registry: Registry,
     /// What was ready already when it was armed. The waker has been used, so that the next wait does not sleep.
     ready: Vec<Token>,
+    vain: Vain,
 }
 
 impl HostNetwork {
@@ -33,7 +34,12 @@ impl HostNetwork {
     /// # Errors
     /// The operating system has no descriptors left.
     pub fn new(registry: Registry) -> Result<Self, PortError> {
-        Ok(Self { tcp: TcpNetwork::new(registry.clone())?, registry, ready: Vec::with_capacity(READY) })
+        Ok(Self {
+            tcp: TcpNetwork::new(registry.clone())?,
+            registry,
+            ready: Vec::with_capacity(READY),
+            vain: Vain::default(),
+        })
     }
 
     /// A descriptor that is readable when [`Network::wait`] would return at once.
@@ -66,7 +72,8 @@ impl Network for HostNetwork {
 
     fn connect(&mut self, remote: SocketAddr, options: PortOptions) -> Result<HostPort, PortError> {
         if options.shared_memory {
-            return shm::connect(remote, options.local, &self.registry).map(HostPort::Shared);
+            let port = shm::connect(remote, options.local, &self.registry)?;
+            return Ok(HostPort::Shared(port.among(&self.vain)));
         }
         self.tcp.connect(remote, options).map(HostPort::Tcp)
     }
@@ -77,7 +84,7 @@ impl Network for HostNetwork {
         let shared =
             options.shared_memory.then(|| ShmListener::new(tcp.local_address(), backlog, self.registry.clone()));
         let shared = shared.and_then(Result::ok);
-        Ok(HostListener { tcp, shared })
+        Ok(HostListener { tcp, shared, vain: self.vain.clone() })
     }
 
     fn bind(&mut self, local: SocketAddr, options: DatagramOptions) -> Result<UdpPort, PortError> {
@@ -137,6 +144,7 @@ impl fmt::Debug for HostNetwork {
 pub struct HostListener {
     tcp: TcpListener,
     shared: Option<ShmListener>,
+    vain: Vain,
 }
 
 impl Listener for HostListener {
@@ -146,7 +154,7 @@ impl Listener for HostListener {
         if let Some(shared) = &self.shared
             && let Some(port) = shared.accept()?
         {
-            return Ok(Some(HostPort::Shared(port)));
+            return Ok(Some(HostPort::Shared(port.among(&self.vain))));
         }
         Ok(self.tcp.accept()?.map(HostPort::Tcp))
     }
