@@ -12,7 +12,7 @@ use weft_base::{
 };
 use weft_memory::Registry;
 
-use crate::shm::{self, ShmListener, ShmPort, Vain};
+use crate::shm::{self, ShmListener, ShmPort};
 use crate::{TcpListener, TcpNetwork, TcpPort, UdpPort};
 
 /// Ports that may be ready when they are armed, between two waits, before that takes an allocation.
@@ -25,7 +25,6 @@ pub struct HostNetwork {
     registry: Registry,
     /// What was ready already when it was armed. The waker has been used, so that the next wait does not sleep.
     ready: Vec<Token>,
-    vain: Vain,
 }
 
 impl HostNetwork {
@@ -34,12 +33,7 @@ impl HostNetwork {
     /// # Errors
     /// The operating system has no descriptors left.
     pub fn new(registry: Registry) -> Result<Self, PortError> {
-        Ok(Self {
-            tcp: TcpNetwork::new(registry.clone())?,
-            registry,
-            ready: Vec::with_capacity(READY),
-            vain: Vain::default(),
-        })
+        Ok(Self { tcp: TcpNetwork::new(registry.clone())?, registry, ready: Vec::with_capacity(READY) })
     }
 
     /// A descriptor that is readable when [`Network::wait`] would return at once.
@@ -72,8 +66,7 @@ impl Network for HostNetwork {
 
     fn connect(&mut self, remote: SocketAddr, options: PortOptions) -> Result<HostPort, PortError> {
         if options.shared_memory {
-            let port = shm::connect(remote, options.local, &self.registry)?;
-            return Ok(HostPort::Shared(port.among(&self.vain)));
+            return shm::connect(remote, options.local, &self.registry).map(HostPort::Shared);
         }
         self.tcp.connect(remote, options).map(HostPort::Tcp)
     }
@@ -84,7 +77,7 @@ impl Network for HostNetwork {
         let shared =
             options.shared_memory.then(|| ShmListener::new(tcp.local_address(), backlog, self.registry.clone()));
         let shared = shared.and_then(Result::ok);
-        Ok(HostListener { tcp, shared, vain: self.vain.clone() })
+        Ok(HostListener { tcp, shared })
     }
 
     fn bind(&mut self, local: SocketAddr, options: DatagramOptions) -> Result<UdpPort, PortError> {
@@ -144,7 +137,6 @@ impl fmt::Debug for HostNetwork {
 pub struct HostListener {
     tcp: TcpListener,
     shared: Option<ShmListener>,
-    vain: Vain,
 }
 
 impl Listener for HostListener {
@@ -154,7 +146,7 @@ impl Listener for HostListener {
         if let Some(shared) = &self.shared
             && let Some(port) = shared.accept()?
         {
-            return Ok(Some(HostPort::Shared(port.among(&self.vain))));
+            return Ok(Some(HostPort::Shared(port)));
         }
         Ok(self.tcp.accept()?.map(HostPort::Tcp))
     }

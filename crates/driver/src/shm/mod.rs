@@ -17,11 +17,9 @@ mod name;
 mod passing;
 mod port;
 mod rings;
-mod vain;
 
 pub(crate) use listener::{ShmListener, connect};
 pub use port::ShmPort;
-pub(crate) use vain::Vain;
 
 #[cfg(test)]
 mod tests;

@@ -14,7 +14,6 @@ use super::memory::{self, Mapping};
 use super::name::is_of_this_host;
 use super::passing;
 use super::rings::{Rings, Side};
-use super::vain::Vain;
 use crate::error::{from_number, would_block};
 use crate::held::Held;
 use crate::vectors::{PIECES, Vectors};
@@ -40,7 +39,6 @@ pub struct ShmPort {
     /// `None` once aborted.
     socket: Option<Held>,
     registry: Registry,
-    vain: Vain,
     stage: Stage,
     local: SocketAddr,
     remote: SocketAddr,
@@ -82,13 +80,7 @@ impl ShmPort {
     }
 
     fn new(socket: Option<Held>, registry: Registry, stage: Stage, local: SocketAddr, remote: SocketAddr) -> Self {
-        Self { socket, registry, vain: Vain::default(), stage, local, remote, broken: None, is_gone: false, empty: 0 }
-    }
-
-    /// As one of several ports of a network.
-    pub(crate) fn among(mut self, vain: &Vain) -> Self {
-        self.vain = vain.clone();
-        self
+        Self { socket, registry, stage, local, remote, broken: None, is_gone: false, empty: 0 }
     }
 
     /// The descriptor that becomes readable when this side is woken.
@@ -216,9 +208,6 @@ impl ShmPort {
         let Stage::Standing(rings) = &mut self.stage else { return Ok((0, outgoing.bytes())) };
         match rings.write(&outgoing) {
             Ok(moved) => {
-                if moved.bytes == 0 {
-                    self.vain.count();
-                }
                 self.wake(moved.wakes);
                 Ok((moved.bytes, outgoing.bytes()))
             }
@@ -277,14 +266,8 @@ impl Port for ShmPort {
         match self.look()? {
             (_, Rest::Broken) => return Err(self.fail(PortError::Reset)),
             (0, Rest::End) => return Ok(Received::End),
-            (0, Rest::Open) => {
-                self.vain.count();
-                return Ok(Received::Nothing);
-            }
-            _ => {
-                self.vain.end();
-                self.empty = 0;
-            }
+            (0, Rest::Open) => return Ok(Received::Nothing),
+            _ => self.empty = 0,
         }
         let mut total = 0;
         for some in pieces.chunks_mut(PIECES) {
