@@ -1,9 +1,10 @@
 //! Shared memory between two processes of one host: a byte stream each way, past the kernel's network.
 //!
 //! A listener has, beside its TCP socket, a Unix socket with an abstract name that says the user and the address
-//! ([`name`]). Such names are those of one network namespace, so who can connect to one is on the same host, in the same
-//! namespace. Who connects passes memory with a ring each way ([`memory`]), and may write to it at once: the listener's
-//! program maps it when it runs, or breaks the stream if it can't. Both sides check that the other runs as the same user.
+//! ([`name`]). Such names are those of one network namespace, so who can connect to one is on the same host, in the
+//! same namespace. Who connects passes memory with a ring each way ([`memory`]), and may write to it at once: the
+//! listener's program maps it when it runs, or breaks the stream if it can't. Both sides check that the other runs as
+//! the same user.
 //!
 //! From there on the socket carries wake-ups only, a byte each, and tells of the other's end: the kernel closes it
 //! when a process ends, however that happens. A socket is used for both because a call on it never blocks, whatever
