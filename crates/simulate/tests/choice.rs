@@ -1,0 +1,64 @@
+//! iWARP or Edge, whichever answers: in virtual time, on a network that carries both, or only one.
+
+use core::time::Duration;
+
+use weft_base::{IwarpOrEdge, Time};
+use weft_emulate::{Chance, Loss, Settings};
+use weft_nic::{LowerInfo, Offer, Transport};
+use weft_simulate::{Behaviour, PacketBehaviour, Pair, PairOptions, World};
+
+/// Connects with [`Transport::Auto`]. Returns what carries the connection, and when it stood.
+fn connect(packets: PacketBehaviour, listens: Transport) -> (LowerInfo, Duration) {
+    let world = World::new(3, Behaviour::default());
+    world.set_packets(packets);
+    let mut options = PairOptions::default();
+    options.active = Offer { transport: Transport::Auto, ..options.active };
+    options.passive = Offer { transport: listens, ..options.passive };
+    let pair = Pair::<IwarpOrEdge>::unconnected(&world, &options);
+    assert!(pair.connect(&options), "{:?}", pair.active.queue_pair.error());
+    let [active, passive] = [&pair.active, &pair.passive].map(|end| end.queue_pair.info().unwrap().lower.clone());
+    assert_eq!(matches!(active, LowerInfo::Edge), matches!(passive, LowerInfo::Edge));
+    (active, world.now().since(Time::ZERO))
+}
+
+fn with(links: Settings) -> PacketBehaviour {
+    PacketBehaviour { links, ..PacketBehaviour::default() }
+}
+
+const SOON: Duration = Duration::from_millis(5);
+
+#[test]
+fn edge_where_datagrams_pass() {
+    let (lower, took) = connect(PacketBehaviour::default(), Transport::Auto);
+    assert!(matches!(lower, LowerInfo::Edge) && took < SOON, "{lower:?} after {took:?}");
+}
+
+#[test]
+fn iwarp_after_a_quarter_of_a_second_where_none_pass() {
+    let nothing = Settings { loss: Loss::Independent(Chance::percent(100)), ..with(Settings::default()).links };
+    let (lower, took) = connect(with(nothing), Transport::Auto);
+    let wait = Duration::from_millis(250);
+    assert!(matches!(lower, LowerInfo::Mpa(_)) && (wait..wait + SOON).contains(&took), "{lower:?} after {took:?}");
+}
+
+#[test]
+fn iwarp_at_once_where_nobody_listens_for_edge() {
+    let (lower, took) = connect(PacketBehaviour::default(), Transport::Iwarp);
+    assert!(matches!(lower, LowerInfo::Mpa(_)) && took < SOON, "{lower:?} after {took:?}");
+}
+
+#[test]
+fn iwarp_later_where_nobody_says_that_nobody_listens_for_edge() {
+    let silent = PacketBehaviour { refuses: false, ..PacketBehaviour::default() };
+    let (lower, took) = connect(silent, Transport::Iwarp);
+    let wait = Duration::from_millis(250);
+    assert!(matches!(lower, LowerInfo::Mpa(_)) && (wait..wait + SOON).contains(&took), "{lower:?} after {took:?}");
+}
+
+#[test]
+fn edge_where_the_answer_takes_most_of_that_time() {
+    let links = PacketBehaviour::default().links;
+    let late = with(Settings { delay: Duration::from_millis(100), ..links });
+    let (lower, took) = connect(late, Transport::Auto);
+    assert!(matches!(lower, LowerInfo::Edge) && took < Duration::from_millis(500), "{lower:?} after {took:?}");
+}

@@ -1,0 +1,173 @@
+//! A NIC's datagram port, and somebody who sends it whatever he likes: he gets no more than he sends, holds no more than is
+//! meant for callers, and those who behave are not disturbed.
+
+use core::time::Duration;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use weft_base::{
+    DatagramBatch, DatagramOptions, DatagramPort, Ecn, Edge, Gather, LocalAddress, Network, Piece, Random, Slice,
+};
+use weft_memory::{Access, Limits, Region, Registry};
+use weft_nic::State;
+use weft_rdmap::{Operation, Payload, ReceiveRequest, SendRequest, Status};
+use weft_simulate::{Behaviour, End, Pair, PairOptions, SimulatedDatagramPort, World};
+use weft_wire::edge::ConnectionId;
+use weft_wire::edge::setup::{Hello, Message, Offers, Setup, Terms, Versions};
+
+/// A hello has as many bytes.
+const HELLO: usize = 1200;
+/// Where the NIC listens.
+const NIC: ([u8; 4], u16) = ([10, 0, 0, 1], 700);
+
+/// Somebody with a port at any address he likes.
+struct Attacker {
+    port: SimulatedDatagramPort,
+    random: Random,
+    sent: u64,
+    heard: u64,
+}
+
+impl Attacker {
+    fn new(world: &World) -> Self {
+        let mut network = world.network(Registry::new(1, Limits::default()), &[]);
+        let port = network.bind("0.0.0.0:4000".parse().unwrap(), DatagramOptions::default()).unwrap();
+        Self { port, random: Random::new(7), sent: 0, heard: 0 }
+    }
+
+    fn say(&mut self, bytes: &[u8], from: Ipv4Addr) {
+        let from = Some(LocalAddress { ip: IpAddr::V4(from), interface: 0 });
+        let segment_size = bytes.len().max(1) as u32;
+        let to = SocketAddr::from(NIC).into();
+        let batch = DatagramBatch { to, from, segment_size, ecn: Ecn::NotCapable };
+        self.port.send(&batch, &[Piece::Bytes(bytes)]).unwrap();
+        self.sent += bytes.len() as u64;
+    }
+
+    fn hello(&mut self) -> Vec<u8> {
+        let terms = Terms {
+            nonce: core::array::from_fn(|_| self.random.below(256) as u8),
+            reset_token: [3; 16],
+            credit: 100_000,
+            peer_timeout_ms: 60_000,
+            max_ack_delay_us: 1000,
+            max_datagram: 1472,
+            inbound_reads: 16,
+            outbound_reads: 16,
+            rails: 1,
+            private_data: b"let me in",
+            offers: Offers::default(),
+        };
+        let message = Message::Hello(Hello { terms, versions: Versions::OURS, cookie: &[] });
+        let mut bytes = Vec::new();
+        let source = ConnectionId(self.random.next_u64() | 1);
+        Setup { destination: ConnectionId::default(), source, message }.emit(&mut bytes, HELLO);
+        bytes
+    }
+
+    /// Some of each: noise, what begins like something, the same again, and calls from everywhere.
+    fn disturb(&mut self) {
+        let somewhere = Ipv4Addr::from(0x0b00_0000 | self.random.below(1 << 24) as u32);
+        let mut bytes = self.hello();
+        match self.random.below(5) {
+            0 => {
+                bytes.truncate(self.random.below(HELLO as u64) as usize + 1);
+                self.random.fill(&mut bytes);
+            }
+            1 => bytes.truncate(self.random.below(HELLO as u64) as usize + 1),
+            2 => {
+                let at = self.random.below(HELLO as u64) as usize;
+                bytes[at] ^= 1 << self.random.below(8);
+            }
+            3 => (0..3).for_each(|_| self.say(&bytes, somewhere)),
+            _ => {}
+        }
+        self.say(&bytes, somewhere);
+    }
+
+    /// Sends back what has come, from where it went.
+    fn reflect(&mut self) {
+        let (mut buffer, mut received) = (vec![0; 1 << 20], Vec::new());
+        self.port.receive(&mut buffer, &mut received).unwrap();
+        for run in received {
+            self.heard += run.range.len() as u64;
+            let Some(IpAddr::V4(to)) = run.to.map(|to| to.ip) else { continue };
+            for datagram in buffer[run.range.clone()].to_vec().chunks(run.segment_size as usize) {
+                self.say(datagram, to);
+            }
+        }
+    }
+}
+
+fn inbox(end: &End<Edge>, receives: u64) -> Region {
+    let region = end.nic.registry().register(end.domain, vec![0; 4096], Access::LOCAL_WRITE, 0).unwrap();
+    for id in 0..receives {
+        let sink = Gather::from(Slice { region: region.id(), offset: 0, length: 4096 });
+        end.nic.post_receive(&end.queue_pair, ReceiveRequest { id, sink }).unwrap();
+    }
+    region
+}
+
+fn send(end: &End<Edge>, id: u64) {
+    let payload = Payload::Inline([1, 2, 3, 4].into_iter().collect());
+    let operation = Operation::Send { payload, solicited: false, invalidate: None };
+    end.nic.post_send(&end.queue_pair, [SendRequest { id, operation, signaled: true, fence: false }]).unwrap();
+}
+
+#[test]
+fn who_behaves_is_served_and_who_does_not_gets_nothing_out_of_it() {
+    const MESSAGES: u64 = 40;
+    const BACKLOG: u32 = 8;
+    let world = World::new(11, Behaviour::default());
+    let options = PairOptions::default();
+    let pair = Pair::<Edge>::unconnected(&world, &options);
+    let (active, passive) = (&pair.active, &pair.passive);
+    let listener = passive.nic.listen(NIC.into(), BACKLOG, options.passive).unwrap();
+    let mut attacker = Attacker::new(&world);
+    let _inbox = inbox(passive, MESSAGES);
+    // The flood is there before anybody else calls.
+    let mut requests = 0;
+    for _ in 0..300 {
+        (0..5).for_each(|_| attacker.disturb());
+        pair.run(Duration::from_micros(300), || false);
+        attacker.reflect();
+    }
+    active.nic.connect(&active.queue_pair, NIC.into(), None, options.active, b"a friend").unwrap();
+    let (mut posted, mut received) = (0, Vec::new());
+    let (mut most, mut first) = (0, None);
+    for _ in 0..4000 {
+        attacker.disturb();
+        pair.run(Duration::from_micros(500), || false);
+        attacker.reflect();
+        most = most.max(passive.nic.counters().connections);
+        while let Some((request, info)) = listener.next_request().unwrap() {
+            requests += 1;
+            if info.private_data == b"a friend" {
+                passive.nic.accept(request, &passive.queue_pair, b"welcome", None).unwrap();
+            } else {
+                passive.nic.reject(request, b"a stranger").unwrap();
+            }
+        }
+        first.get_or_insert(requests);
+        if active.queue_pair.state() == State::Ready && posted < MESSAGES {
+            send(active, posted);
+            posted += 1;
+        }
+        passive.take_receives(&mut received);
+        if received.len() as u64 == MESSAGES {
+            break;
+        }
+    }
+    assert_eq!((posted, received.len() as u64), (MESSAGES, MESSAGES), "{:?}", active.queue_pair.error());
+    assert!(received.iter().all(|completion| completion.status == Status::Success));
+    assert!(first <= Some(BACKLOG), "{first:?} have waited");
+    assert_eq!(most, 1, "only one connection was accepted");
+    assert!(requests > 1 && attacker.heard < attacker.sent, "{requests}: {} of {}", attacker.heard, attacker.sent);
+    // When he stops, so does everything.
+    pair.run(Duration::from_secs(30), || false);
+    attacker.reflect();
+    let before = attacker.heard;
+    pair.run(Duration::from_secs(30), || false);
+    attacker.reflect();
+    assert_eq!(attacker.heard, before);
+    assert_eq!(active.queue_pair.state(), State::Ready);
+}
