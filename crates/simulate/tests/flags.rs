@@ -1,0 +1,116 @@
+//! Writes that overlap, and flags behind them that the peer polls: a later write is never seen before, or overwritten by, an
+//! earlier one, in whatever order the packets come.
+
+use core::time::Duration;
+
+use weft_base::{Edge, Gather, Slice};
+use weft_emulate::{Chance, Delayed, Settings};
+use weft_memory::{Access, Region};
+use weft_rdmap::{Operation, Payload, RemoteTarget, SendRequest};
+use weft_simulate::{Behaviour, End, PacketBehaviour, Pair, PairOptions, Shuffle, Tag, World};
+
+/// Bytes of a block.
+const BLOCK: usize = 12_000;
+/// Which of them are written once more.
+const AGAIN: core::ops::Range<usize> = 3000..7000;
+/// A place has a block and a flag.
+const PLACE: usize = BLOCK + 8;
+/// Places in turn.
+const PLACES: usize = 8;
+/// Rounds under way.
+const AHEAD: usize = 4;
+const ROUNDS: usize = 40;
+const LIMIT: Duration = Duration::from_secs(100);
+
+struct Writer<'a, T: Tag> {
+    end: &'a End<T>,
+    source: Region,
+    window: (weft_base::Stag, u64),
+    posted: usize,
+}
+
+impl<T: Tag> Writer<'_, T> {
+    fn write(&self, from: usize, length: usize, to: usize) {
+        let slice = Slice { region: self.source.id(), offset: from as u64, length: length as u32 };
+        let target = RemoteTarget { stag: self.window.0, offset: self.window.1 + to as u64 };
+        let operation = Operation::Write { payload: Payload::Gather(Gather::from(slice)), target };
+        let request = SendRequest { id: 0, operation, signaled: true, fence: false };
+        self.end.nic.post_send(&self.end.queue_pair, [request]).unwrap();
+    }
+
+    /// A block, a part of it again, and the flag.
+    fn post(&mut self) {
+        let round = self.posted;
+        let (from, to) = (round * 2 * PLACE, round % PLACES * PLACE);
+        self.write(from, BLOCK, to);
+        self.write(from + BLOCK, AGAIN.len(), to + AGAIN.start);
+        self.write(from + 2 * BLOCK, 8, to + BLOCK);
+        self.posted += 1;
+    }
+}
+
+/// What rounds write from: the block, what is written again, the flag.
+fn source() -> Vec<u8> {
+    let mut bytes = vec![0; ROUNDS * 2 * PLACE];
+    for (round, part) in bytes.chunks_mut(2 * PLACE).enumerate() {
+        part[..BLOCK].fill(round as u8 | 0x40);
+        part[BLOCK..2 * BLOCK].fill(round as u8 | 0x80);
+        part[2 * BLOCK..][..8].copy_from_slice(&(round as u64 + 1).to_be_bytes());
+    }
+    bytes
+}
+
+/// What is wrong with the block of a round whose flag is there.
+fn check(place: &[u8], round: usize) -> Result<(), String> {
+    for (at, byte) in place[..BLOCK].iter().enumerate() {
+        let expected = round as u8 | if AGAIN.contains(&at) { 0x80 } else { 0x40 };
+        if *byte != expected {
+            return Err(format!("round {round}: byte {at} is {byte:#x} and not {expected:#x} when the flag is seen"));
+        }
+    }
+    Ok(())
+}
+
+fn run<T: Tag>(seed: u64) -> Result<(), String> {
+    let world = World::new(seed, Behaviour::default());
+    let packets = PacketBehaviour::of_seed(seed);
+    let reordering = Delayed { chance: Chance::percent(20), by: Duration::from_micros(700) };
+    world.set_packets(PacketBehaviour { links: Settings { reordering, ..packets.links }, ..packets });
+    let options = PairOptions::default();
+    let pair = Pair::<T>::unconnected(&world, &options);
+    assert!(pair.connect(&options), "{:?}", pair.active.queue_pair.error());
+    let region = |end: &End<T>, bytes, access| end.nic.registry().register(end.domain, bytes, access, 0).unwrap();
+    let window = region(&pair.passive, vec![0; PLACES * PLACE], Access::LOCAL_WRITE | Access::REMOTE_WRITE);
+    let source = region(&pair.active, source(), Access::LOCAL_READ);
+    let mut writer = Writer { end: &pair.active, source, window: (window.stag(), window.base()), posted: 0 };
+    let (mut seen, mut outcome, mut completions) = (0, Ok(()), Vec::new());
+    let mut place = vec![0; PLACE];
+    let finished = pair.run(LIMIT, || {
+        while writer.posted < (seen + AHEAD).min(ROUNDS) {
+            writer.post();
+        }
+        pair.active.take_sends(&mut completions);
+        window.read((seen % PLACES * PLACE) as u64, &mut place).unwrap();
+        if place[BLOCK..] == (seen as u64 + 1).to_be_bytes() {
+            outcome = check(&place, seen);
+            seen += 1;
+        }
+        outcome.is_err() || seen == ROUNDS
+    });
+    outcome?;
+    if finished { Ok(()) } else { Err(format!("stuck after {seen} rounds: {:?}", pair.active.queue_pair.error())) }
+}
+
+#[test]
+fn over_edge_writes_are_seen_in_their_order() {
+    let seeds = std::env::var("WEFT_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(30);
+    for seed in 0..seeds {
+        run::<Edge>(seed).unwrap_or_else(|text| panic!("seed {seed}: {text}"));
+    }
+}
+
+/// Where the stream is not asked for that, as [`Shuffle`] does not, it shows.
+#[test]
+fn where_it_is_not_asked_for_it_shows() {
+    assert!((0..10).any(|seed| run::<Shuffle>(seed).is_err()));
+}
