@@ -1,0 +1,195 @@
+//! The machine that follows a plan.
+
+use crate::plan::{Arrival, Plan, Round};
+use crate::{Kind, PeerError, SetupError, StartError};
+
+/// A message to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit<'a> {
+    /// The rank that it goes to.
+    pub to: usize,
+    /// The operation that it belongs to: as [`Collective::handle`] wants it there.
+    pub sequence: u32,
+    /// The round of the operation, likewise.
+    pub round: usize,
+    /// What it carries; none in a barrier.
+    pub values: &'a [u64],
+}
+
+/// One rank's part in a collective operation that may be repeated.
+///
+/// To use it: [`start`](Self::start), then [`poll_transmit`](Self::poll_transmit) until it gives nothing, and again after
+/// each message that was given to [`handle`](Self::handle). When [`is_active`](Self::is_active) is false the result is in
+/// [`result`](Self::result). There is no time limit inside: who has one names [`waiting_for`](Self::waiting_for) when it ends.
+#[derive(Debug)]
+pub struct Collective {
+    plan: Plan,
+    rank: usize,
+    /// The operation that goes on, or comes next.
+    sequence: u32,
+    active: bool,
+    /// Rounds whose message was handed out, and rounds whose message was taken in.
+    sent: usize,
+    taken: usize,
+    /// The working room.
+    values: Vec<u64>,
+    /// Messages not yet taken in: those of even and of odd operations.
+    arrived: [Arrived; 2],
+}
+
+/// The messages of one operation, of each round one.
+#[derive(Debug)]
+struct Arrived {
+    has: Vec<bool>,
+    values: Vec<Vec<u64>>,
+}
+
+impl Arrived {
+    fn new(rounds: &[Round]) -> Self {
+        let values = rounds.iter().map(|round| vec![0; round.receive.len()]).collect();
+        Self { has: vec![false; rounds.len()], values }
+    }
+}
+
+impl Collective {
+    /// The part of `rank` in a group of `ranks`.
+    ///
+    /// # Errors
+    /// When there is no such rank, or a limit ([`MAX_RANKS`](crate::MAX_RANKS), [`MAX_VALUES`](crate::MAX_VALUES)) is passed.
+    pub fn new(kind: Kind, rank: usize, ranks: usize) -> Result<Self, SetupError> {
+        let plan = Plan::new(kind, rank, ranks)?;
+        let arrived = [Arrived::new(&plan.rounds), Arrived::new(&plan.rounds)];
+        let values = vec![0; plan.block * ranks];
+        Ok(Self { plan, rank, sequence: 0, active: false, sent: 0, taken: 0, values, arrived })
+    }
+
+    /// Whether an operation goes on.
+    pub fn is_active(&self) -> bool {
+        self.active
+    }
+
+    /// How many operations have ended here, modulo 2^32.
+    pub fn ended(&self) -> u32 {
+        self.sequence
+    }
+
+    /// What the last operation gave. `None` while one goes on; zeros before the first.
+    pub fn result(&self) -> Option<&[u64]> {
+        (!self.active).then(|| &self.values[..self.plan.gives])
+    }
+
+    /// The rank whose message is the next that is needed, if one is.
+    pub fn waiting_for(&self) -> Option<usize> {
+        let round = self.plan.rounds.get(self.taken).filter(|_| self.active)?;
+        (!self.arrived[self.parity()].has[self.taken]).then_some(round.from)
+    }
+
+    /// Begins the next operation with this rank's values.
+    ///
+    /// # Errors
+    /// When the last one goes on, or the number of values is not what the operation takes.
+    pub fn start(&mut self, values: &[u64]) -> Result<(), StartError> {
+        if self.active {
+            return Err(StartError::Active);
+        }
+        if values.len() != self.plan.takes {
+            return Err(StartError::Length { expected: self.plan.takes, found: values.len() });
+        }
+        self.values.fill(0);
+        self.values[..values.len()].copy_from_slice(values);
+        if self.plan.turn_in {
+            self.values.rotate_left(self.rank * self.plan.block);
+        }
+        (self.active, self.sent, self.taken) = (true, 0, 0);
+        self.advance();
+        Ok(())
+    }
+
+    /// The next message to send, if one may go now.
+    pub fn poll_transmit(&mut self) -> Option<Transmit<'_>> {
+        self.advance();
+        if !self.active || self.sent > self.taken {
+            return None;
+        }
+        let round = self.plan.rounds.get(self.sent)?;
+        self.sent += 1;
+        let values = &self.values[round.send.clone()];
+        Some(Transmit { to: round.to, sequence: self.sequence, round: self.sent - 1, values })
+    }
+
+    /// Takes a message of rank `from`, at any time and in any order.
+    ///
+    /// # Errors
+    /// When no rank that keeps to the plan can have sent it. Nothing has changed then.
+    pub fn handle(&mut self, from: usize, sequence: u32, round: usize, values: &[u64]) -> Result<(), PeerError> {
+        let side = self.side(sequence)?;
+        let rounds = self.plan.rounds.len();
+        let plan = self.plan.rounds.get(round).ok_or(PeerError::Round { rounds, found: round })?;
+        if from != plan.from {
+            return Err(PeerError::Sender { expected: plan.from, found: from });
+        }
+        let expected = plan.receive.len();
+        if values.len() != expected {
+            return Err(PeerError::Length { expected, found: values.len() });
+        }
+        if self.arrived[side].has[round] {
+            return Err(PeerError::Twice { round });
+        }
+        self.arrived[side].has[round] = true;
+        self.arrived[side].values[round].copy_from_slice(values);
+        self.advance();
+        Ok(())
+    }
+
+    fn parity(&self) -> usize {
+        (self.sequence % 2) as usize
+    }
+
+    /// Where messages of an operation are kept. A peer can be one operation ahead, and only while this rank is in one.
+    fn side(&self, sequence: u32) -> Result<usize, PeerError> {
+        match sequence.wrapping_sub(self.sequence) {
+            0 => Ok(self.parity()),
+            1 if self.active => Ok(1 - self.parity()),
+            _ => Err(PeerError::Sequence { here: self.sequence, found: sequence }),
+        }
+    }
+
+    /// Takes in what has arrived, in the order of rounds; a round's own message goes out before.
+    fn advance(&mut self) {
+        if !self.active {
+            return;
+        }
+        let side = self.parity();
+        while self.taken < self.sent && self.arrived[side].has[self.taken] {
+            self.take_in(side);
+            self.taken += 1;
+        }
+        if self.taken == self.plan.rounds.len() {
+            self.end(side);
+        }
+    }
+
+    fn take_in(&mut self, side: usize) {
+        let round = &self.plan.rounds[self.taken];
+        let came = &self.arrived[side].values[self.taken];
+        let here = &mut self.values[round.receive.clone()];
+        match round.arrival {
+            Arrival::Replace => here.copy_from_slice(came),
+            Arrival::Combine(operation) => {
+                here.iter_mut().zip(came).for_each(|(here, &came)| *here = operation.apply(*here, came));
+            }
+        }
+    }
+
+    fn end(&mut self, side: usize) {
+        if self.plan.turn_out {
+            self.values.rotate_right(self.rank * self.plan.block);
+        }
+        self.arrived[side].has.fill(false);
+        self.active = false;
+        self.sequence = self.sequence.wrapping_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests;
