@@ -5,7 +5,8 @@ use core::fmt;
 use weft_base::Stag;
 use weft_wire::rdmap::AtomicCode;
 
-/// How a request ended. There is exactly one for each request, but none for a send request that succeeded and was not signaled.
+/// How a request ended. There is exactly one for each request, but none for a send request that succeeded and was not
+/// signaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// The request's own number.
@@ -14,7 +15,8 @@ pub struct Completion {
     pub kind: CompletionKind,
     /// How it ended.
     pub status: Status,
-    /// Bytes of the message: sent, read, or received; for immediate data that were received, those of the Write right before them. What a failed request has moved is unknown; it says 0.
+    /// Bytes of the message: sent, read, or received; for immediate data that were received, those of the Write right
+    /// before them. What a failed request has moved is unknown; it says 0.
     pub length: u32,
     /// The immediate data that was received.
     pub immediate: Option<u64>,

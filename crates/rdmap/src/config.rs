@@ -37,7 +37,8 @@ pub struct StreamConfig {
     pub ird: u16,
     /// The most reads and atomics that are outstanding at the peer (ORD). Further ones wait.
     pub ord: u16,
-    /// Whether both sides agreed to use the operations of RFC 7306. Without, they are never sent, and taken for errors when they come.
+    /// Whether both sides agreed to use the operations of RFC 7306. Without, they are never sent, and taken for errors
+    /// when they come.
     pub extensions: bool,
     /// The most segments that are placed before their turn. At the limit further ones wait
     /// ([`Later::Early`](crate::Later)).
@@ -53,25 +54,26 @@ pub struct StreamConfig {
     pub ordered_writes: bool,
     /// What else the lower layer does to segments.
     pub lower: LowerTraits,
-    /// The ready-to-receive message that was agreed (RFC 6581). An initiator sends it first; a responder takes it for what it is.
+    /// The ready-to-receive message that was agreed (RFC 6581). An initiator sends it first; a responder takes it for
+    /// what it is.
     pub ready_to_receive: Option<ReadyKind>,
-    /// Whether nothing is sent before the first segment of the peer has been placed: what a responder owes an initiator that has
-    /// just read the MPA reply (RFC 5044 section 7.1.2).
+    /// Whether nothing is sent before the first segment of the peer has been placed: what a responder owes an initiator
+    /// that has just read the MPA reply (RFC 5044 section 7.1.2).
     pub responder_waits: bool,
 }
 
 /// What a lower layer does to segments, beyond losing their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LowerTraits {
-    /// The most placements that are out at a time. With 1 the next one makes the one before worthless; with more each is
-    /// to be handed back ([`Stream::handle_placed`](crate::Stream::handle_placed),
+    /// The most placements that are out at a time. With 1 the next one makes the one before worthless; with more each
+    /// is to be handed back ([`Stream::handle_placed`](crate::Stream::handle_placed),
     /// [`Stream::abandon`](crate::Stream::abandon)). At least 1.
     pub placements: usize,
     /// A segment may come again cut in other places: positions count bytes of payload
     /// ([`Arrival`](crate::Arrival)), and of a segment that overlaps only what is missing is placed.
     pub cuts_again: bool,
-    /// A Send for which no receive is posted waits below ([`Later::NotReady`](crate::Later)), where it would end the stream
-    /// else (RFC 5041 section 7.1).
+    /// A Send for which no receive is posted waits below ([`Later::NotReady`](crate::Later)), where it would end the
+    /// stream else (RFC 5041 section 7.1).
     pub holds_back: bool,
 }
 

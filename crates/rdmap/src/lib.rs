@@ -1,13 +1,16 @@
-//! DDP and RDMAP for one stream, without I/O (RFC 5040, RFC 5041, RFC 7306): segmentation, placement in any order of arrival, delivery in
-//! order, reads, atomics, immediate data, Terminates.
+//! DDP and RDMAP for one stream, without I/O (RFC 5040, RFC 5041, RFC 7306): segmentation, placement in any order of
+//! arrival, delivery in order, reads, atomics, immediate data, Terminates.
 //!
-//! A [`Stream`] never touches payload. To send, it gives out DDP segments that name their payload; to receive, it says where the payload of
-//! a segment belongs, after every check and before a byte is placed. Whoever drives it moves the bytes.
+//! A [`Stream`] never touches payload. To send, it gives out DDP segments that name their payload; to receive, it says
+//! where the payload of a segment belongs, after every check and before a byte is placed. Whoever drives it moves the
+//! bytes.
 //!
 //! The calls come in four kinds:
 //! - commands of the user: [`Stream::post`], [`Stream::close`], [`Stream::abort`];
-//! - towards the stream below: [`Stream::poll_transmit`], then [`Stream::handle_sent`] when the segments have left for good;
-//! - from the stream below: [`Stream::handle_segment`], then [`Stream::handle_placed`] when the bytes are in place and their CRC is good;
+//! - towards the stream below: [`Stream::poll_transmit`], then [`Stream::handle_sent`] when the segments have left for
+//!   good;
+//! - from the stream below: [`Stream::handle_segment`], then [`Stream::handle_placed`] when the bytes are in place and
+//!   their CRC is good;
 //!   [`Stream::fail`] when it found an error itself; [`Stream::handle_closed`] when it has ended;
 //! - results, to be asked for after every call of the other kinds: [`Stream::poll_send_completion`],
 //!   [`Stream::poll_receive_completion`], [`Stream::poll_action`].

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use crate::segment::Arrival;
 
-/// Which positions were placed, and what is kept of those whose turn has not come. Its memory grows with what is kept at a
-/// time, and stays.
+/// Which positions were placed, and what is kept of those whose turn has not come. Its memory grows with what is kept
+/// at a time, and stays.
 #[derive(Debug)]
 pub(crate) struct Order<T> {
     /// Everything before this was placed and has had its turn.

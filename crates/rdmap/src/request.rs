@@ -76,7 +76,8 @@ pub enum Operation {
         code: AtomicCode,
         /// What to add or to put.
         data: u64,
-        /// FetchAdd: the top bit of each field (0: one field of 64 bits). CompareSwap: the bits to exchange. Swap: not used.
+        /// FetchAdd: the top bit of each field (0: one field of 64 bits). CompareSwap: the bits to exchange. Swap: not
+        /// used.
         mask: u64,
         /// CompareSwap: what to compare with.
         compare: u64,

@@ -18,8 +18,8 @@ pub(crate) struct Outstanding {
 
 #[derive(Debug)]
 pub(crate) enum Awaits {
-    /// A Read Response to this STag, which only this request knows: it names no region, so no Write can reach the sink, and nothing but
-    /// this read's response fits it.
+    /// A Read Response to this STag, which only this request knows: it names no region, so no Write can reach the sink,
+    /// and nothing but this read's response fits it.
     Read { stag: Stag, sink: Gather, length: u32, placed: u32 },
     /// An Atomic Response with this identifier.
     Atomic { identifier: u32 },
@@ -28,7 +28,8 @@ pub(crate) enum Awaits {
 /// Where the sink of a read begins, as told to the peer.
 pub(crate) const SINK_OFFSET: u64 = 0;
 
-/// The outstanding requests, oldest first. The peer answers them in this order (RFC 5040 section 5.5, rule 20; RFC 7306 section 5.4, rule 8).
+/// The outstanding requests, oldest first. The peer answers them in this order (RFC 5040 section 5.5, rule 20; RFC 7306
+/// section 5.4, rule 8).
 #[derive(Debug)]
 pub(crate) struct Requester {
     outstanding: VecDeque<Outstanding>,
@@ -111,8 +112,8 @@ impl Requester {
         if fits { Ok(sink.part(skip, part.length)) } else { Err(range_error) }
     }
 
-    /// Where the segment of a Read Response goes whose turn it is. It must continue the oldest request (RFC 5040 section 5.2.2: STag, offset
-    /// and length may be validated; here they are).
+    /// Where the segment of a Read Response goes whose turn it is. It must continue the oldest request (RFC 5040
+    /// section 5.2.2: STag, offset and length may be validated; here they are).
     pub(crate) fn locate_next(&self, part: &ResponsePart) -> Result<Gather, Violation> {
         let (stag, sink, length, placed) = match self.outstanding.front() {
             Some(Outstanding { awaits: Awaits::Read { stag, sink, length, placed }, .. }) => {

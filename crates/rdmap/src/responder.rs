@@ -18,7 +18,8 @@ pub(crate) enum Inbound {
     Atomic(AtomicResponse),
 }
 
-/// The requests of the peer, in the order of delivery, which is the order of the answers (RFC 5040 section 5.2.2, RFC 7306 section 5.2.2).
+/// The requests of the peer, in the order of delivery, which is the order of the answers (RFC 5040 section 5.2.2, RFC
+/// 7306 section 5.2.2).
 #[derive(Debug)]
 pub(crate) struct Responder {
     waiting: VecDeque<Inbound>,
@@ -37,8 +38,8 @@ impl Responder {
         Self { waiting, ird, number, pinned: None, is_steady: false }
     }
 
-    /// Whether a request of this number may come now. RFC 5040 section 6.1: never more than were agreed; the peer finds no buffer on
-    /// the queue then (RFC 5041 section 7.1, check 2).
+    /// Whether a request of this number may come now. RFC 5040 section 6.1: never more than were agreed; the peer finds
+    /// no buffer on the queue then (RFC 5041 section 7.1, check 2).
     pub(crate) fn check(&self, number: MessageNumber) -> Result<(), Violation> {
         if number != self.number {
             return Err(Violation::Number { queue: queue::READ_REQUEST, number, expected: self.number });
@@ -77,11 +78,13 @@ impl Responder {
         self.is_steady = is_steady;
     }
 
-    /// So many bytes of the oldest read were given out. When it was the rest, returns the memory whose last segment that was.
+    /// So many bytes of the oldest read were given out. When it was the rest, returns the memory whose last segment
+    /// that was.
     pub(crate) fn on_read_given(&mut self, bytes: u32) -> Option<Slice> {
         let Some(Inbound::Read { rest, .. }) = self.waiting.front_mut() else { return None };
         rest.length -= bytes;
-        // Sink offsets are the peer's to choose: they may wrap, and it is the peer who has to mind (RFC 5040 section 4.4).
+        // Sink offsets are the peer's to choose: they may wrap, and it is the peer who has to mind (RFC 5040 section
+        // 4.4).
         rest.sink_offset = rest.sink_offset.wrapping_add(u64::from(bytes));
         rest.source_offset = rest.source_offset.wrapping_add(u64::from(bytes));
         if rest.length > 0 {

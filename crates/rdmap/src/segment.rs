@@ -31,16 +31,18 @@ pub enum SegmentPayload<'a> {
     None,
     /// In memory, pinned until [`Stream::handle_sent`](crate::Stream::handle_sent).
     Gather(Gather),
-    /// As `Gather`, but anybody may change the bytes until they are sent: who sums them up copies them in the same pass.
+    /// As `Gather`, but anybody may change the bytes until they are sent: who sums them up copies them in the same
+    /// pass.
     Exposed(Gather),
     /// Carried by the request. To be copied now.
     Inline(&'a [u8]),
 }
 
-/// A segment's place in the order of the stream below: from `start` up to, but not including, `end`. The first segment starts
-/// at 0, and each starts where the one before it ends. Byte positions will do, and so will running numbers. Where segments
-/// may come again cut in other places ([`LowerTraits::cuts_again`](crate::LowerTraits)), and where Writes are ordered
-/// ([`StreamConfig::ordered_writes`](crate::StreamConfig)), a position is a byte of payload, and a segment with the DDP Last flag has one more: position `start + n` is byte `n` of the payload.
+/// A segment's place in the order of the stream below: from `start` up to, but not including, `end`. The first segment
+/// starts at 0, and each starts where the one before it ends. Byte positions will do, and so will running numbers.
+/// Where segments may come again cut in other places ([`LowerTraits::cuts_again`](crate::LowerTraits)), and where
+/// Writes are ordered ([`StreamConfig::ordered_writes`](crate::StreamConfig)), a position is a byte of payload, and a
+/// segment with the DDP Last flag has one more: position `start + n` is byte `n` of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Where it starts.
@@ -94,8 +96,8 @@ pub enum Later {
 pub struct Placement {
     /// Where in the ULPDU the bytes start that are to be placed.
     pub header_length: u32,
-    /// Where they go: so many bytes of the ULPDU, all that follow unless a part was placed before; or empty when there is
-    /// nothing to place.
+    /// Where they go: so many bytes of the ULPDU, all that follow unless a part was placed before; or empty when there
+    /// is nothing to place.
     pub sink: Gather,
     /// More of the segment is missing behind: bring it again when this is placed.
     pub is_partial: bool,
@@ -120,7 +122,8 @@ pub(crate) struct Context {
     pub(crate) length: u32,
 }
 
-/// The latest Write, if no message of queue 0 has come behind it: immediate data are delivered right behind the Write that they belong to.
+/// The latest Write, if no message of queue 0 has come behind it: immediate data are delivered right behind the Write
+/// that they belong to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Written {
     /// Its bytes so far.

@@ -28,8 +28,8 @@ pub(crate) struct Entry {
 
 impl Entry {
     fn is_done(&self) -> bool {
-        // RFC 5040 section 5.5, rule 14: complete when DDP says so, which is when the stream below answers for it (RFC 5041 section 5.4);
-        // rule 19: a read when its response was delivered.
+        // RFC 5040 section 5.5, rule 14: complete when DDP says so, which is when the stream below answers for it (RFC
+        // 5041 section 5.4); rule 19: a read when its response was delivered.
         self.out == 0 && (self.status != Status::Success || (self.given && self.answered))
     }
 
@@ -48,7 +48,8 @@ impl Entry {
     }
 }
 
-/// Requests in the order of posting. They are given out in this order (RFC 5040 section 5.5, rule 13) and complete in it (rule 15).
+/// Requests in the order of posting. They are given out in this order (RFC 5040 section 5.5, rule 13) and complete in
+/// it (rule 15).
 #[derive(Debug)]
 pub(crate) struct SendQueue {
     ring: VecDeque<Entry>,

@@ -53,7 +53,8 @@ pub struct Stream {
     outgoing: Outgoing,
     /// What the stream below has, and may still read.
     in_flight: InFlight,
-    /// The memory of a Read Response that was cut off by an error, still pinned because a request in flight may name it.
+    /// The memory of a Read Response that was cut off by an error, still pinned because a request in flight may name
+    /// it.
     abandoned: Option<Slice>,
 
     order: Order<Received>,
@@ -73,10 +74,11 @@ pub struct Stream {
 const SPARE_RUNS: usize = 64;
 
 impl Stream {
-    /// A stream that is established: the start-up below it is over. All memory that it will ever need is allocated here.
+    /// A stream that is established: the start-up below it is over. All memory that it will ever need is allocated
+    /// here.
     ///
-    /// From `seed` come the STags under which the peer answers reads. It is told each of them, and none is good for anything but the one
-    /// answer, so the seed need not be a secret; streams should differ in it all the same.
+    /// From `seed` come the STags under which the peer answers reads. It is told each of them, and none is good for
+    /// anything but the one answer, so the seed need not be a secret; streams should differ in it all the same.
     #[must_use]
     pub fn new(config: StreamConfig, registry: Registry, seed: u64) -> Self {
         let ready = config.ready_to_receive.filter(|_| config.role == Role::Initiator);
@@ -109,8 +111,8 @@ impl Stream {
         }
     }
 
-    /// Asks the peer for something. The memory that the request names is pinned already; the pin passes to the stream, which gives it
-    /// back when the completion is polled (also where there is none to be seen: an unsignaled success).
+    /// Asks the peer for something. The memory that the request names is pinned already; the pin passes to the stream,
+    /// which gives it back when the completion is polled (also where there is none to be seen: an unsignaled success).
     ///
     /// # Errors
     /// The request was not taken, and the pin stays with the caller.
@@ -163,8 +165,9 @@ impl Stream {
         self.end(Event::Abort, StreamError::Aborted);
     }
 
-    /// The stream below found an error that the peer is to be told. When it concerns the segment that was just refused as a
-    /// [`Violation`] (a bad CRC, found later), it takes the violation's place: a damaged header proves nothing about the peer.
+    /// The stream below found an error that the peer is to be told. When it concerns the segment that was just refused
+    /// as a [`Violation`] (a bad CRC, found later), it takes the violation's place: a damaged header proves nothing
+    /// about the peer.
     pub fn fail(&mut self, code: TerminateCode) {
         let is_news = self.state != State::Terminating || self.is_provisional;
         if !is_news {
@@ -216,8 +219,8 @@ impl Stream {
         }
     }
 
-    /// How many send requests have succeeded without a completion, because they were not signaled, since the last call: their places in
-    /// the queues are free again.
+    /// How many send requests have succeeded without a completion, because they were not signaled, since the last call:
+    /// their places in the queues are free again.
     pub fn take_silent(&mut self) -> usize {
         core::mem::take(&mut self.silent)
     }
@@ -229,8 +232,8 @@ impl Stream {
         Some(completion)
     }
 
-    /// Completes requests that the stream has not taken yet as flushed, for a source that is this stream's alone: to be called when
-    /// [`Stream::state`] takes no segments any more, until it says false; poll completions in between.
+    /// Completes requests that the stream has not taken yet as flushed, for a source that is this stream's alone: to be
+    /// called when [`Stream::state`] takes no segments any more, until it says false; poll completions in between.
     pub fn flush_receives(&mut self, source: &mut dyn ReceiveSource) -> bool {
         !self.state.receives() && self.receives.flush_from(source)
     }
@@ -278,7 +281,8 @@ impl Stream {
         self.tell(violation.terminate(context, read), error);
     }
 
-    /// Has a Terminate sent for the error that is the first one. If nothing can be sent any more, the stream below is broken instead.
+    /// Has a Terminate sent for the error that is the first one. If nothing can be sent any more, the stream below is
+    /// broken instead.
     fn tell(&mut self, terminate: Option<Terminate>, error: StreamError) {
         let is_first = *self.error.get_or_insert(error) == error;
         match self.state {
@@ -307,8 +311,8 @@ impl Stream {
         self.release_abandoned();
     }
 
-    /// The peer's Terminate was delivered. RFC 5040 section 5.4: nothing needs to be sent any more; section 6.2.1: everything outstanding
-    /// completes in error, and the stream below should be closed gracefully.
+    /// The peer's Terminate was delivered. RFC 5040 section 5.4: nothing needs to be sent any more; section 6.2.1:
+    /// everything outstanding completes in error, and the stream below should be closed gracefully.
     fn on_terminated(&mut self, terminate: Terminate) {
         let status = refused_status(terminate.code);
         let requester = &self.requester;

@@ -57,8 +57,9 @@ impl Receives {
         }
     }
 
-    /// Whether the message of this number may go without a receive request: it is the next one, nothing of it has come, and no request waits to be filled or reported
-    /// before it. A request stays assigned until its completion is polled.
+    /// Whether the message of this number may go without a receive request: it is the next one, nothing of it has come,
+    /// and no request waits to be filled or reported before it. A request stays assigned until its completion is
+    /// polled.
     pub(crate) fn can_skip(&self, number: MessageNumber) -> bool {
         number == self.number && self.assigned.is_empty()
     }
@@ -108,8 +109,8 @@ impl Receives {
         Ok(())
     }
 
-    /// Whether a segment continues the message that is being delivered. DDP delivers messages in the order of sending (RFC 5041
-    /// section 5.3), and a source sends the segments of a message in the order of their offsets.
+    /// Whether a segment continues the message that is being delivered. DDP delivers messages in the order of sending
+    /// (RFC 5041 section 5.3), and a source sends the segments of a message in the order of their offsets.
     fn check_next(&self, part: &Part) -> Result<(), Violation> {
         if part.number != self.number {
             return Err(Violation::Number { queue: queue::SEND, number: part.number, expected: self.number });

@@ -10,8 +10,8 @@ use weft_wire::terminate::{Terminate, TerminateCode as Code, TerminatedSegment};
 use crate::lifecycle::State;
 use crate::segment::Context;
 
-/// How many bytes of a segment [`Stream::handle_segment`](crate::Stream::handle_segment) needs to see (or all, when it is shorter): every
-/// message that RDMAP reads itself fits in them.
+/// How many bytes of a segment [`Stream::handle_segment`](crate::Stream::handle_segment) needs to see (or all, when it
+/// is shorter): every message that RDMAP reads itself fits in them.
 pub const HEAD_LENGTH: usize = 96;
 
 /// Why a segment is not taken.
@@ -201,7 +201,8 @@ impl Violation {
             Self::DdpVersion { tagged: true, .. } => Code::TaggedVersion,
             Self::DdpVersion { tagged: false, .. } => Code::UntaggedVersion,
             Self::RdmapVersion(_) => Code::OperationVersion,
-            // RFC 7306 section 5.2.1, rule 4, wants an error for an unknown atomic code, and names none: the nearest is the opcode's.
+            // RFC 7306 section 5.2.1, rule 4, wants an error for an unknown atomic code, and names none: the nearest is
+            // the opcode's.
             Self::UnknownOpcode(_)
             | Self::NotAgreed(_)
             | Self::Model(_)
@@ -225,13 +226,13 @@ impl Violation {
         })
     }
 
-    /// The Terminate for this, with as much of the segment as RFC 5040 figure 10 wants. `read`: what the segment asked for, if it is a read
-    /// request.
+    /// The Terminate for this, with as much of the segment as RFC 5040 figure 10 wants. `read`: what the segment asked
+    /// for, if it is a read request.
     pub(crate) fn terminate(&self, context: &Context, read: Option<ReadRequest>) -> Option<Terminate> {
         let code = self.code()?;
         let (layer, kind, _) = code.numbers();
-        // Figure 10: the DDP header and the segment length go with all but local catastrophic errors and those of the stream below;
-        // the read request with remote protection errors of RDMAP only.
+        // Figure 10: the DDP header and the segment length go with all but local catastrophic errors and those of the
+        // stream below; the read request with remote protection errors of RDMAP only.
         let with_header = layer <= 1 && kind != 0;
         let with_read = layer == 0 && kind == 1;
         let segment = context.header.filter(|_| with_header).map(|header| TerminatedSegment {
@@ -243,8 +244,8 @@ impl Violation {
     }
 }
 
-/// RFC 5041 section 7.2. It has no code for missing rights: of the checks in section 7.1 it is the second one that fails (a buffer that
-/// allows placement), whose code is that of the STag.
+/// RFC 5041 section 7.2. It has no code for missing rights: of the checks in section 7.1 it is the second one that
+/// fails (a buffer that allows placement), whose code is that of the STag.
 fn tagged_code(fault: RemoteFault) -> Code {
     match fault {
         RemoteFault::InvalidStag | RemoteFault::NotPermitted(_) | RemoteFault::NoRights => Code::TaggedInvalidStag,
@@ -265,8 +266,8 @@ fn protection_code(fault: RemoteFault) -> Code {
     }
 }
 
-/// RFC 5040 figure 9 has "cannot be invalidated" twice: as a protection error where the STag is not the stream's to touch, as an operation
-/// error where there is nothing to invalidate.
+/// RFC 5040 figure 9 has "cannot be invalidated" twice: as a protection error where the STag is not the stream's to
+/// touch, as an operation error where there is nothing to invalidate.
 fn invalidate_code(fault: RemoteFault) -> Code {
     match fault {
         RemoteFault::WrongDomain | RemoteFault::NotPermitted(_) | RemoteFault::NoRights => {

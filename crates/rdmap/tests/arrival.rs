@@ -1,4 +1,5 @@
-//! Whatever the order in which segments arrive, memory and completions are those of a model that knows nothing of segments.
+//! Whatever the order in which segments arrive, memory and completions are those of a model that knows nothing of
+//! segments.
 
 mod pair;
 

@@ -1,5 +1,5 @@
-//! Where a lower layer cuts segments again, whatever it makes of a message: two cuttings, any order, any loss. Each byte is
-//! placed once, and memory and completions are those of the messages.
+//! Where a lower layer cuts segments again, whatever it makes of a message: two cuttings, any order, any loss. Each
+//! byte is placed once, and memory and completions are those of the messages.
 
 mod pair;
 

@@ -1,5 +1,5 @@
-//! A peer that sends whatever it likes: no byte lands outside what was granted, no byte leaves that was not, nothing panics, and every
-//! request completes exactly once.
+//! A peer that sends whatever it likes: no byte lands outside what was granted, no byte leaves that was not, nothing
+//! panics, and every request completes exactly once.
 
 mod pair;
 

@@ -605,7 +605,8 @@ fn a_write_is_rechecked_between_the_steps_of_placing() {
     assert_eq!(pair.b.stream.state(), State::Terminating);
 }
 
-/// An area that is registered, and what registers another one with the same STag, of the same size and rights, when that one is gone.
+/// An area that is registered, and what registers another one with the same STag, of the same size and rights, when
+/// that one is gone.
 fn area_twice(pair: &Pair, length: u32, rights: Rights) -> (Area, impl FnOnce(Area) -> Area + use<>) {
     let (first, second) = memory::reuse();
     let registry = pair.registry().clone();

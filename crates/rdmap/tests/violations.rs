@@ -1,4 +1,5 @@
-//! Every way in which a segment can be wrong, and the exact Terminate that answers it. One test for each row of the table in
+//! Every way in which a segment can be wrong, and the exact Terminate that answers it. One test for each row of the
+//! table in
 //! `docs/conformance.md`.
 
 mod pair;

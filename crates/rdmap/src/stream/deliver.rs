@@ -14,8 +14,8 @@ use crate::segment::{Context, Effect, Part, Placement, Received, SmallWrite, Wri
 use crate::violation::Violation;
 
 impl Stream {
-    /// The payload of a segment is in place and its CRC was good. It counts now: it is delivered when everything before it has been, and
-    /// then takes effect (RFC 5041 section 5.4).
+    /// The payload of a segment is in place and its CRC was good. It counts now: it is delivered when everything before
+    /// it has been, and then takes effect (RFC 5041 section 5.4).
     ///
     /// # Errors
     /// It, or an early one behind it, turned out wrong, which has ended the stream.
@@ -125,7 +125,8 @@ impl Stream {
         Ok(())
     }
 
-    /// RFC 5040 section 5.3: a delivered Send with Invalidate invalidates the STag, or ends the stream where it may not.
+    /// RFC 5040 section 5.3: a delivered Send with Invalidate invalidates the STag, or ends the stream where it may
+    /// not.
     fn invalidate(&mut self, part: &Part) -> Result<Option<Stag>, Violation> {
         if !matches!(part.opcode, Opcode::SendInvalidate | Opcode::SendSolicitedInvalidate) {
             return Ok(None);
@@ -155,8 +156,8 @@ impl Stream {
         Ok(())
     }
 
-    /// RFC 5040 section 5.5, rule 12: a read request starts to be processed when it is delivered. Section 5.2.1: one of length zero is
-    /// answered without a look at its source.
+    /// RFC 5040 section 5.5, rule 12: a read request starts to be processed when it is delivered. Section 5.2.1: one of
+    /// length zero is answered without a look at its source.
     fn deliver_read(&mut self, number: MessageNumber, request: ReadRequest) -> Result<(), Violation> {
         self.responder.check(number)?;
         let ReadRequest { source_stag: stag, source_offset: offset, length, .. } = request;
@@ -199,7 +200,8 @@ impl Stream {
     }
 }
 
-/// A Swap never comes as such: `weft-wire` makes it a CompareSwap that compares nothing. It is done as what it says all the same.
+/// A Swap never comes as such: `weft-wire` makes it a CompareSwap that compares nothing. It is done as what it says all
+/// the same.
 fn atomic_operation(request: &AtomicRequest) -> AtomicOperation {
     let AtomicRequest { data, mask, compare, compare_mask, .. } = *request;
     match request.code {

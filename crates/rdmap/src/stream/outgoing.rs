@@ -155,8 +155,8 @@ impl Outgoing {
     }
 }
 
-/// How many of the bytes that are left go into a segment with so much room, and whether those are all (RFC 5041 section 5.2: a message of
-/// length zero is one segment).
+/// How many of the bytes that are left go into a segment with so much room, and whether those are all (RFC 5041 section
+/// 5.2: a message of length zero is one segment).
 pub(super) fn cut(left: u32, room: u32) -> (u32, bool) {
     (left.min(room), left <= room)
 }

@@ -1,4 +1,5 @@
-//! The checks of a segment: all of them, before a byte of it is placed (RFC 5041 section 7.1, RFC 5040 section 7.2, RFC 7306 section 8.2).
+//! The checks of a segment: all of them, before a byte of it is placed (RFC 5041 section 7.1, RFC 5040 section 7.2, RFC
+//! 7306 section 8.2).
 
 use weft_base::{Gather, MessageNumber, Stag};
 use weft_memory::RemoteRight;
@@ -31,8 +32,8 @@ struct Head<'a> {
 struct Early;
 
 impl Stream {
-    /// Checks a segment and says where its payload belongs. Nothing is delivered by this, and nothing may be placed unless
-    /// this says so.
+    /// Checks a segment and says where its payload belongs. Nothing is delivered by this, and nothing may be placed
+    /// unless this says so.
     ///
     /// `length` is the length of the whole ULPDU, `head` at least its first `min(length, HEAD_LENGTH)` bytes.
     pub fn handle_segment(
@@ -149,12 +150,12 @@ impl Stream {
         self.placing.end(placement.serial);
     }
 
-    /// Whether the sink of a placement is still granted: to be asked when placing takes several steps, before each further one,
-    /// and when the memory refuses.
+    /// Whether the sink of a placement is still granted: to be asked when placing takes several steps, before each
+    /// further one, and when the memory refuses.
     ///
     /// # Errors
-    /// It is not: drop the placement. The stream has ended with this violation; without one it goes on, and the segment is to
-    /// be brought again.
+    /// It is not: drop the placement. The stream has ended with this violation; without one it goes on, and the segment
+    /// is to be brought again.
     pub fn recheck(&mut self, placement: &Placement) -> Result<(), Option<Violation>> {
         if !self.state.receives() || !self.placing.is_under_way(placement.serial) {
             return Err(Some(Violation::NotReceiving(self.state)));

@@ -36,9 +36,11 @@ enum FormedPayload {
 }
 
 impl Stream {
-    /// The next segment to be sent, of at most `max_ulpdu` bytes (less than [`MIN_ULPDU`] is taken for that). `None` when there is none now.
+    /// The next segment to be sent, of at most `max_ulpdu` bytes (less than [`MIN_ULPDU`] is taken for that). `None`
+    /// when there is none now.
     ///
-    /// Its memory is pinned until [`Stream::handle_sent`] counts it. The header and inline bytes are to be copied before the next call.
+    /// Its memory is pinned until [`Stream::handle_sent`] counts it. The header and inline bytes are to be copied
+    /// before the next call.
     pub fn poll_transmit(&mut self, max_ulpdu: u32) -> Option<Segment<'_>> {
         let max_ulpdu = max_ulpdu.max(MIN_ULPDU);
         let formed = match self.source()? {
@@ -65,8 +67,8 @@ impl Stream {
         !self.responder.is_empty()
     }
 
-    /// Bytes that are missing of the Read Response whose first segment has come. Messages are sent in order (RFC 5041 section 5.3), so nothing else is to
-    /// be expected before them. 0 when there is no such response.
+    /// Bytes that are missing of the Read Response whose first segment has come. Messages are sent in order (RFC 5041
+    /// section 5.3), so nothing else is to be expected before them. 0 when there is no such response.
     #[must_use]
     pub fn missing_of_answer(&self) -> u32 {
         self.requester.missing()
@@ -78,8 +80,8 @@ impl Stream {
         self.source().is_some()
     }
 
-    /// The oldest `segments` of the segments that were given out have left for good: the stream below answers for them and will not read
-    /// their memory again.
+    /// The oldest `segments` of the segments that were given out have left for good: the stream below answers for them
+    /// and will not read their memory again.
     pub fn handle_sent(&mut self, segments: usize) {
         let mut left = u32::try_from(segments).unwrap_or(u32::MAX);
         while left > 0 {
@@ -127,8 +129,8 @@ impl Stream {
         }
     }
 
-    /// Whether the next request may go now. One that may not holds up those behind it: requests are sent in the order of posting
-    /// (RFC 5040 section 5.5, rule 13).
+    /// Whether the next request may go now. One that may not holds up those behind it: requests are sent in the order
+    /// of posting (RFC 5040 section 5.5, rule 13).
     fn may_start_request(&self) -> bool {
         let Some((_, entry)) = self.sends.next() else { return false };
         if entry.request.fence && !self.requester.is_empty() {
@@ -137,8 +139,8 @@ impl Stream {
         !entry.request.operation.is_answered() || self.requester.has_room()
     }
 
-    /// Whether the next request asks for an answer. It is short, and the peer could be answering already; and there are never more of them than the peer answers at a time, so they
-    /// need not take turns with our own answers.
+    /// Whether the next request asks for an answer. It is short, and the peer could be answering already; and there are
+    /// never more of them than the peer answers at a time, so they need not take turns with our own answers.
     fn asks_next(&self) -> bool {
         self.sends.next().is_some_and(|(_, entry)| entry.request.operation.is_answered())
     }
@@ -206,8 +208,8 @@ impl Stream {
         self.headers_only()
     }
 
-    /// A segment of a Read Response. The source is checked for each: the user may have revoked it since the request was delivered
-    /// (RFC 5040 section 8.1.1, rule 6).
+    /// A segment of a Read Response. The source is checked for each: the user may have revoked it since the request was
+    /// delivered (RFC 5040 section 8.1.1, rule 6).
     fn form_read_response(&mut self, rest: ReadRequest, max_ulpdu: u32) -> Result<Formed, RemoteFault> {
         let (take, last) = cut(rest.length, max_ulpdu - TAGGED_LENGTH as u32);
         let payload = match take {
@@ -226,7 +228,8 @@ impl Stream {
         Ok(Formed { payload, length: self.outgoing.writer.length() + take, is_awaited: false })
     }
 
-    /// The next `take` bytes of a read's source. The whole rest is pinned with the first segment, until the last one was sent.
+    /// The next `take` bytes of a read's source. The whole rest is pinned with the first segment, until the last one
+    /// was sent.
     fn check_source(&mut self, rest: &ReadRequest, take: u32) -> Result<Slice, RemoteFault> {
         let domain = self.config.domain;
         let check = |length| {

@@ -1,8 +1,8 @@
-//! Plain Sends of one segment that pass the queues by: for an upper layer that keeps its own account of messages and of the room for them, and so has
-//! no use for a work request, a receive request and a completion of each.
+//! Plain Sends of one segment that pass the queues by: for an upper layer that keeps its own account of messages and of
+//! the room for them, and so has no use for a work request, a receive request and a completion of each.
 //!
-//! On the wire they are Sends like all others, numbered with them. Each of these calls says beforehand whether it is possible; where it is not, the
-//! message takes the way of all others.
+//! On the wire they are Sends like all others, numbered with them. Each of these calls says beforehand whether it is
+//! possible; where it is not, the message takes the way of all others.
 
 use weft_wire::ddp::{Header, Target, UNTAGGED_LENGTH};
 use weft_wire::rdmap::{Control, Opcode, queue};
@@ -14,8 +14,8 @@ use crate::segment::{Arrival, Written};
 use crate::sent::Owner;
 
 impl Stream {
-    /// Whether a Send may be given out now without a request: nothing that was posted waits before it, and no message has begun that it would cut
-    /// (RFC 5040 section 5.5, rule 13).
+    /// Whether a Send may be given out now without a request: nothing that was posted waits before it, and no message
+    /// has begun that it would cut (RFC 5040 section 5.5, rule 13).
     #[must_use]
     #[inline]
     pub fn can_send_whole(&self) -> bool {
@@ -25,8 +25,8 @@ impl Stream {
             && !self.in_flight.is_full()
     }
 
-    /// The header of a Send of one segment, whose payload is not this stream's to know. It is given out with this, as by [`Stream::poll_transmit`]: it counts in
-    /// [`Stream::handle_sent`]. Only after [`Stream::can_send_whole`].
+    /// The header of a Send of one segment, whose payload is not this stream's to know. It is given out with this, as
+    /// by [`Stream::poll_transmit`]: it counts in [`Stream::handle_sent`]. Only after [`Stream::can_send_whole`].
     pub fn send_whole(&mut self) -> &[u8] {
         debug_assert!(self.can_send_whole(), "a message that passes others by");
         let outgoing = &mut self.outgoing;
@@ -37,8 +37,8 @@ impl Stream {
         self.outgoing.writer.bytes()
     }
 
-    /// Where in the ULPDU the payload begins, if this segment is all of a plain Send, and its turn has come. Nothing is changed by this. `ulpdu` is the whole of it, and
-    /// its CRC was good.
+    /// Where in the ULPDU the payload begins, if this segment is all of a plain Send, and its turn has come. Nothing is
+    /// changed by this. `ulpdu` is the whole of it, and its CRC was good.
     #[must_use]
     #[inline]
     pub fn find_whole_send(&self, arrival: Arrival, ulpdu: &[u8]) -> Option<usize> {
@@ -50,7 +50,8 @@ impl Stream {
         (is_plain && is_due && self.receives.can_skip(number)).then_some(UNTAGGED_LENGTH)
     }
 
-    /// The message that [`Stream::find_whole_send`] has found was taken: it is delivered. The receive requests are as they were.
+    /// The message that [`Stream::find_whole_send`] has found was taken: it is delivered. The receive requests are as
+    /// they were.
     pub fn take_whole_send(&mut self, arrival: Arrival) {
         self.order.advance(arrival);
         self.outgoing.speak();

@@ -93,7 +93,8 @@ impl Area {
         self.registry.invalidate(DOMAIN, self.stag).unwrap();
     }
 
-    /// How many slices of it are pinned. When none is, it is deregistered by this: peers and streams can't use it any more.
+    /// How many slices of it are pinned. When none is, it is deregistered by this: peers and streams can't use it any
+    /// more.
     pub(crate) fn pins(&self) -> u64 {
         let bytes = self.bytes();
         let region = self.region.replace(Err(bytes));
@@ -113,8 +114,8 @@ pub(crate) fn spend(registry: &Registry, count: usize) -> impl Iterator<Item = S
     (0..count).map(|_| registry.register(DOMAIN, vec![0; 1], Access::LOCAL_READ, 0).unwrap().stag())
 }
 
-/// After how many regions one is registered whose STag is used again, and after how many it is, when each is given back before the next one. That takes some ten thousands: STags are 32
-/// bits at random, and stay out of use for a while.
+/// After how many regions one is registered whose STag is used again, and after how many it is, when each is given back
+/// before the next one. That takes some ten thousands: STags are 32 bits at random, and stay out of use for a while.
 pub(crate) fn reuse() -> (usize, usize) {
     let mut turns = HashMap::new();
     for (turn, stag) in spend(&registry(), usize::MAX).enumerate() {
