@@ -80,6 +80,14 @@ impl Gather {
         &self.slices[..usize::from(self.count)]
     }
 
+    /// The same list, with each slice changed to another one of the same length.
+    #[must_use]
+    pub fn map(&self, change: impl Fn(Slice) -> Slice) -> Self {
+        let mut changed = *self;
+        changed.slices[..usize::from(self.count)].iter_mut().for_each(|slice| *slice = change(*slice));
+        changed
+    }
+
     /// Bytes of all slices together.
     #[must_use]
     pub fn length(&self) -> u32 {

@@ -3,13 +3,13 @@
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-use weft_base::{Digest, DomainId, Gather, Slice, Stag};
+use weft_base::{Digest, DomainId, Gather, RegionId, Slice, Stag};
 use weft_lock::{Rank, RwLock};
 
 use crate::combine::{Operands, combine_all};
 use crate::hold::RawSlice;
 use crate::memory::{Grant, Memory};
-use crate::table::Table;
+use crate::table::{BY_STAG, Table};
 use crate::{
     Access, AtomicOperation, Buffer, Combine, Element, Limits, LocalRight, MemoryError, Region, RemoteFault,
     RemoteRight, Seed, bytes,
@@ -328,6 +328,17 @@ impl Registry {
         let memory = table.reach(slice.region)?;
         let pointer = memory.locate(slice.offset, u64::from(slice.length))?;
         Ok(RawSlice::new(memory, pointer, slice.length as usize))
+    }
+
+    /// The same bytes, as those know them who have pinned them: they can be read as long as the pins last, also when the
+    /// right of the peer that asked for them is revoked meanwhile. For what has begun to be sent, and may have to be sent
+    /// again.
+    #[must_use]
+    pub fn as_pinned(&self, gather: &Gather) -> Gather {
+        gather.map(|slice| {
+            let generation = slice.region.generation & !BY_STAG;
+            Slice { region: RegionId { generation, ..slice.region }, ..slice }
+        })
     }
 
     /// Calls `work` with the address of a slice, which is valid for its length for so long.

@@ -29,7 +29,7 @@ impl Default for Limits {
 
 /// Set in the generation of slices that came from a STag: they stop working when remote access ends, while slices of the owner and
 /// of work in flight go on.
-const BY_STAG: u32 = 1 << 31;
+pub(crate) const BY_STAG: u32 = 1 << 31;
 
 /// A slot whose generations are used up is never used again.
 const LAST_GENERATION: u32 = BY_STAG - 1;

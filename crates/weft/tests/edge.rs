@@ -8,8 +8,8 @@ use std::thread;
 use common::PATIENCE;
 use weft::endpoint::{Endpoint, EndpointAttributes, EventQueue, Match, ReceivePost, SendPost};
 use weft::verbs::{
-    ConnectOptions, Context, ListenOptions, LowerInfo, Offer, Progress, QueuePair, QueuePairOptions, Settings,
-    Transport,
+    Access, CompletionQueue, ConnectOptions, Context, ListenOptions, LowerInfo, Offer, Progress, QueuePair,
+    QueuePairOptions, Settings, Status, Transport, WorkRequest,
 };
 
 fn offer(transport: Transport) -> Offer {
@@ -18,6 +18,7 @@ fn offer(transport: Transport) -> Offer {
 
 struct End {
     queue_pair: QueuePair,
+    completions: CompletionQueue,
     context: Context,
 }
 
@@ -26,7 +27,7 @@ fn end() -> End {
     let domain = context.allocate_protection_domain().unwrap();
     let completions = context.create_completion_queue(64).unwrap();
     let queue_pair = domain.create_queue_pair(&completions, &QueuePairOptions::default()).unwrap();
-    End { queue_pair, context }
+    End { queue_pair, completions, context }
 }
 
 /// Two ends, connected, and a listener that takes `listens`.
@@ -49,14 +50,9 @@ fn is_edge(end: &End) -> bool {
 #[test]
 fn what_carries_a_connection_is_what_both_can() {
     use Transport::{Auto, Edge, Iwarp};
-    for (calls, listens, expected) in [
-        (Edge, Edge, true),
-        (Edge, Auto, true),
-        (Auto, Auto, true),
-        (Auto, Edge, true),
-        (Auto, Iwarp, false),
-        (Iwarp, Auto, false),
-    ] {
+    for (calls, listens, expected) in
+        [(Edge, Edge, true), (Edge, Auto, true), (Auto, Edge, true), (Auto, Iwarp, false), (Iwarp, Auto, false)]
+    {
         let ends = pair(calls, listens);
         assert!(ends.iter().all(|end| is_edge(end) == expected), "{calls:?} to {listens:?}");
     }
@@ -88,5 +84,20 @@ fn an_endpoint_closes_at_once() {
         });
         is_done.recv_timeout(PATIENCE.unwrap()).unwrap_or_else(|_| panic!("{progress:?}: it does not end"));
         closing.join().unwrap();
+    }
+}
+
+/// The reader is done when the bytes are in place; that may be before its acknowledgement has come. What is sent again then
+/// is memory that its owner has taken back.
+#[test]
+fn memory_may_go_as_soon_as_its_reader_is_done() {
+    let [active, passive] = pair(Transport::Edge, Transport::Edge);
+    let domains = [&active, &passive].map(|end| end.queue_pair.domain());
+    let back = domains[0].allocate(100_000, Access::LOCAL_WRITE).unwrap();
+    for id in 0..50 {
+        let window = domains[1].allocate(100_000, Access::REMOTE_READ).unwrap();
+        active.queue_pair.post(WorkRequest::read(back.slice(..).unwrap(), window.remote(0)).id(id)).unwrap();
+        let done = active.completions.wait(PATIENCE).expect("the read in time");
+        assert_eq!((done.id, done.status), (id, Status::Success), "{:?}", active.queue_pair.error());
     }
 }

@@ -257,7 +257,7 @@ impl Edge {
             let more = match above.as_deref_mut() {
                 Some(above) => {
                     let Running { connection, ends, next, .. } = &mut **running;
-                    let mut source = Segments { stream: above.stream(), ends, next, frames: 0 };
+                    let mut source = Segments { stream: above.stream(), ends, next, frames: 0, registry: io.registry };
                     let more = connection.transmit(&mut source, io.now, batch);
                     io.counters.sent_frames += source.frames;
                     more

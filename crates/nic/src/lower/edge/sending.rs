@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use weft_base::Gather;
 use weft_edge::{Segment, Source};
+use weft_memory::Registry;
 use weft_rdmap::SegmentPayload;
 
 use crate::lower::StreamGuard;
@@ -27,6 +28,7 @@ pub(super) struct Segments<'a> {
     /// Where the next one starts.
     pub(super) next: &'a mut u64,
     pub(super) frames: u64,
+    pub(super) registry: &'a Registry,
 }
 
 impl Source for Segments<'_> {
@@ -40,7 +42,8 @@ impl Source for Segments<'_> {
         self.frames += 1;
         let (bytes, gather): (&[u8], Gather) = match segment.payload {
             SegmentPayload::None => (&[], Gather::empty()),
-            SegmentPayload::Gather(gather) | SegmentPayload::Exposed(gather) => (&[], gather),
+            // It was checked just now, and is pinned: it may have to be sent again when the peer's right has ended.
+            SegmentPayload::Gather(gather) | SegmentPayload::Exposed(gather) => (&[], self.registry.as_pinned(&gather)),
             SegmentPayload::Inline(bytes) => (bytes, Gather::empty()),
         };
         Some(Segment { header: segment.header, bytes, gather, ack_now: segment.is_awaited })

@@ -80,7 +80,8 @@ fn edge_settings(port: DatagramKey, io: &Io<'_>) -> weft_edge::Settings {
     weft_edge::Settings {
         credit: io.datagrams.credit(port),
         max_datagram: LARGEST,
-        peer_timeout: io.settings.peer_timeout.unwrap_or(FOR_EVER),
+        // Nobody answers for a program that is stopped: twice the time that a host is given.
+        peer_timeout: io.settings.peer_timeout.map_or(FOR_EVER, |timeout| 2 * timeout),
         ..defaults
     }
 }
