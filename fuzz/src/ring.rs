@@ -87,7 +87,7 @@ impl Ends<'_> {
             12 => drop(self.consumer.sleep(amount)?),
             13 => self.consumer.rise(),
             14 => self.producer.rise(),
-            _ if amount % 16 == 0 => drop(self.producer.end()),
+            _ if amount.is_multiple_of(16) => drop(self.producer.end()),
             _ if amount % 16 == 1 => drop(self.producer.abort()),
             _ => {}
         }
