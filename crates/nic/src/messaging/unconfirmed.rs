@@ -46,19 +46,6 @@ impl Core {
     /// Looks who has confirmed.
     pub(super) fn look_at_unconfirmed<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = false;
-        for one in &self.unconfirmed {
-            let l = self.links.get(one.key.0);
-            eprintln!(
-                "DBG {:?} me {} look {:?} id {} phase {:?} state {:?} conf {:?}",
-                engine.now(),
-                self.address.id,
-                one.key,
-                one.hello.id,
-                l.map(|l| l.phase),
-                l.map(|l| l.queue_pair.state()),
-                l.and_then(|l| l.queue_pair.connection()).map(|p| engine.is_confirmed(p.key))
-            );
-        }
         for one in core::mem::take(&mut self.unconfirmed) {
             let Some(link) = self.links.get(one.key.0).filter(|link| link.phase == Phase::Unconfirmed) else {
                 continue;
