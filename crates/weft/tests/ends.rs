@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use common::{ALL, Kind, PATIENCE, Pair, each_kind, pattern};
 use weft::verbs::{
     Access, ConnectOptions, ConnectionError, Context, ListenOptions, MAX_GATHER, MAX_INLINE, MemoryError, PostError,
-    PostFailure, Progress, QueuePairOptions, State, Status, StreamError, WorkRequest,
+    PostFailure, Progress, QueuePairOptions, Settings, State, Status, StreamError, WorkRequest,
 };
 
 /// Takes completions of `end` until there are `count`; each id must come once.
@@ -88,7 +88,8 @@ fn a_queue_pair_that_is_dropped_flushes_its_own_requests_once() {
 fn the_peer_process() {
     let Ok(address) = std::env::var("WEFT_TEST_CONNECT_TO") else { return };
     let address: SocketAddr = address.parse().unwrap();
-    let context = Context::open().unwrap();
+    // Nobody runs it while it waits for its end: else it would read away whatever comes, for want of a receive.
+    let context = Context::with_settings(Settings { progress: Progress::Caller, ..Settings::default() }).unwrap();
     let domain = context.allocate_protection_domain().unwrap();
     let completions = context.create_completion_queue(64).unwrap();
     let queue_pair = domain.create_queue_pair(&completions, &QueuePairOptions::default()).unwrap();
