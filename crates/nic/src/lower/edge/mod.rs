@@ -172,6 +172,8 @@ impl Edge {
         let Phase::Running(running) = &mut self.phase else { return false };
         let Running { connection, answering, discards, took, .. } = &mut **running;
         *took = true;
+        // The peer is told with the next acknowledgement. The count goes round.
+        connection.set_socket(io.datagrams.overflowed(place.0) as u32, io.datagrams.credit(place.0));
         for datagram in inbox {
             io.counters.received_wire_bytes += datagram.bytes.len() as u64;
             match weft_wire::edge::destination(datagram.bytes) {
