@@ -1,5 +1,22 @@
 //! The event loop: look at what has work, do it, never block. Whoever holds the engine is the NIC. How connections come and go is in `arrivals`.
 
+/// What a lower layer may use of an engine. No method: the rest of the engine is used beside it.
+macro_rules! io {
+    ($engine:expr, $inbox:expr) => {
+        Io {
+            pool: &mut $engine.pool,
+            outbox: &mut $engine.outbox,
+            datagrams: &mut $engine.datagrams,
+            inbox: $inbox,
+            registry: &$engine.registry,
+            settings: &$engine.settings,
+            counters: &mut $engine.counters,
+            random: &mut $engine.random,
+            now: $engine.now,
+        }
+    };
+}
+
 mod arrivals;
 mod datagrams;
 mod delivery;
@@ -90,7 +107,7 @@ impl<N: Carrier> Entry<N> {
     /// Whether it is a connection over datagrams that was closed, and whose peer does not know all of it yet.
     fn has_last_words(&self) -> bool {
         match &self.member {
-            Member::Connection(connection) => self.names.is_some() && connection.has_last_words(),
+            Member::Connection(connection) => connection.lower.names().is_some() && connection.has_last_words(),
             Member::Listener(_) => false,
         }
     }
@@ -568,17 +585,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// The same, with datagrams that have come for it.
     fn split_with<'a>(&'a mut self, key: DefaultKey, inbox: Inbox<'a>) -> Option<(&'a mut Connection<N>, Context<'a>)> {
         let Some(Entry { member: Member::Connection(connection), .. }) = self.entries.get_mut(key) else { return None };
-        let io = Io {
-            pool: &mut self.pool,
-            outbox: &mut self.outbox,
-            datagrams: &mut self.datagrams,
-            inbox,
-            registry: &self.registry,
-            settings: &self.settings,
-            counters: &mut self.counters,
-            random: &mut self.random,
-            now: self.now,
-        };
+        let io = io!(self, inbox);
         let cx = Context { io, packets: &mut self.uppers };
         Some((connection, cx))
     }
@@ -701,8 +708,9 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             Member::Connection(connection) => {
                 let now = self.now;
                 let answers = connection.look_at_peer(now);
+                let is_due = connection.wake_at().is_some_and(|at| at <= now);
                 connection.lower.try_another(&mut self.network, now);
-                if connection.wake_at().is_some_and(|at| at <= now) {
+                if is_due {
                     // What it says last is sent, and it is looked at until it is over.
                     self.warm(key);
                     self.with_connection(key, Connection::handle_time);

@@ -8,8 +8,8 @@ use std::thread;
 use common::PATIENCE;
 use weft::endpoint::{Endpoint, EndpointAttributes, EventQueue, Match, ReceivePost, SendPost};
 use weft::verbs::{
-    Access, CompletionQueue, ConnectOptions, Context, ListenOptions, LowerInfo, Offer, Progress, QueuePair,
-    QueuePairOptions, Settings, Status, Transport, WorkRequest,
+    Access, CompletionQueue, ConnectOptions, ConnectionError, Context, Error, ListenOptions, LowerInfo, Offer,
+    PortError, Progress, QueuePair, QueuePairOptions, Settings, Status, Transport, WorkRequest,
 };
 
 fn offer(transport: Transport) -> Offer {
@@ -56,6 +56,15 @@ fn what_carries_a_connection_is_what_both_can() {
         let ends = pair(calls, listens);
         assert!(ends.iter().all(|end| is_edge(end) == expected), "{calls:?} to {listens:?}");
     }
+}
+
+#[test]
+fn where_nobody_listens_iwarp_says_so_too() {
+    let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let connect = ConnectOptions { offer: offer(Transport::Auto), ..ConnectOptions::default() };
+    let error = end().queue_pair.connect(nowhere, &connect).unwrap_err();
+    let is_refused = |error: &Error| matches!(error, Error::Connection(ConnectionError::Connect { remote, error: PortError::Refused }) if *remote == nowhere);
+    assert!(is_refused(&error), "{error:?}");
 }
 
 #[test]

@@ -41,17 +41,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         // Where nobody has been here for long it is later than at the last look.
         self.look_at_clock();
         let deadline = self.now + timeout.unwrap_or(self.settings.start_timeout);
-        let mut io = Io {
-            pool: &mut self.pool,
-            outbox: &mut self.outbox,
-            datagrams: &mut self.datagrams,
-            inbox: Inbox::default(),
-            registry: &self.registry,
-            settings: &self.settings,
-            counters: &mut self.counters,
-            random: &mut self.random,
-            now: self.now,
-        };
+        let mut io = io!(self, Inbox::default());
         let connection = make(&mut self.network, &mut io, deadline)?;
         Ok(self.insert(Box::new(connection)))
     }
@@ -130,11 +120,11 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// Gives away a connection, to another engine.
     pub(crate) fn detach(&mut self, key: DefaultKey) -> Option<Box<Connection<N>>> {
         self.connection(key)?;
-        if self.entries.get(key)?.names.is_some() {
+        if self.connection(key)?.lower.names().is_some() {
             // Its port is this engine's.
             return None;
         }
-        let Entry { member: Member::Connection(mut connection), ports, .. } = self.entries.remove(key)? else {
+        let Entry { member: Member::Connection(mut connection), ports, names, .. } = self.entries.remove(key)? else {
             return None;
         };
         let nothing = Interest { readable: false, writable: false, least: 1 };
@@ -143,6 +133,10 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             let _ = connection.lower.arm(&mut self.network, index, token(*port), nothing);
         }
         self.ports.remove(&ports);
+        if let Some((port, names)) = names {
+            // It was called by datagrams as well.
+            self.datagrams.remove(port, &names);
+        }
         self.hot.retain(|hot| *hot != key);
         self.dozing.retain(|dozing| *dozing != key);
         (connection.is_hot, connection.is_dozing) = (false, false);

@@ -319,7 +319,7 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
         core::array::from_fn(|at| if at < 32 { one[at] } else { two[at - 32] })
     }
 
-    fn host_secret(&self) -> [u8; 32] {
+    fn host_key(&self) -> [u8; 32] {
         self.host
     }
 }

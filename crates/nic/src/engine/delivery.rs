@@ -202,17 +202,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     fn at_the_door(&mut self, port: DefaultKey, stray: &Stray<'_>, answer: &mut Vec<u8>) -> Option<N::Lower> {
         // The door is at a port, and what goes through it uses all ports.
         let mut door = self.datagrams.take_door(port)?;
-        let mut io = Io {
-            pool: &mut self.pool,
-            outbox: &mut self.outbox,
-            datagrams: &mut self.datagrams,
-            inbox: Inbox::default(),
-            registry: &self.registry,
-            settings: &self.settings,
-            counters: &mut self.counters,
-            random: &mut self.random,
-            now: self.now,
-        };
+        let mut io = io!(self, Inbox::default());
         let lower = N::Lower::knock(&mut door, stray, &mut io, answer);
         self.datagrams.put_door(port, door);
         lower

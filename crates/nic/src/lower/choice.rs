@@ -37,7 +37,7 @@ pub struct Trying<N: Network> {
     /// What iWARP is begun with, until it is.
     beside: Option<Beside<N>>,
     remote: SocketAddr,
-    /// Why one of them has failed: that of iWARP tells more.
+    /// Why iWARP has failed, which tells more than that Edge has.
     error: Option<ConnectionError>,
 }
 
@@ -77,30 +77,42 @@ macro_rules! each {
 }
 
 impl<N: Network> Trying<N> {
-    /// Drives one of the two. Its failure is kept while the other one is left.
-    fn drive_one<L: Lower<N>>(
-        one: &mut Option<L>,
-        other: bool,
-        error: &mut Option<ConnectionError>,
-        io: &mut Io<'_>,
-    ) -> Result<StartStep, ConnectionError> {
+    /// Drives one of the two. When it has failed it is gone.
+    fn drive_one<L: Lower<N>>(one: &mut Option<L>, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
         let Some(lower) = one else { return Ok(StartStep::Idle) };
-        match lower.drive_start(io) {
-            Ok(step) => Ok(step),
-            Err(failure) => {
-                lower.fail_start(&failure, io);
-                *one = None;
-                if !other {
-                    return Err(failure);
-                }
-                *error = Some(failure);
-                Ok(StartStep::Progress)
-            }
+        let step = lower.drive_start(io);
+        if let Err(failure) = &step {
+            lower.fail_start(failure, io);
+            *one = None;
         }
+        step
     }
 
-    fn has_mpa(&self) -> bool {
-        self.mpa.is_some() || self.beside.is_some()
+    /// Drives Edge. As long as iWARP is left, its failure only means that it is not waited for any more.
+    fn drive_edge(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+        let step = Self::drive_one(&mut self.edge, io);
+        let Err(failure) = step else { return step };
+        match &mut self.beside {
+            Some((_, _, at)) => *at = io.now,
+            None if self.mpa.is_some() => {}
+            None => return Err(self.error.take().unwrap_or(failure)),
+        }
+        Ok(StartStep::Progress)
+    }
+
+    /// Drives iWARP. As long as Edge is left, its failure is kept.
+    fn drive_mpa(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
+        let step = match self.error.take_if(|_| self.mpa.is_none()) {
+            // It could not even begin.
+            Some(failure) => Err(failure),
+            None => Self::drive_one(&mut self.mpa, io),
+        };
+        let Err(failure) = step else { return step };
+        if self.edge.is_none() {
+            return Err(failure);
+        }
+        self.error = Some(failure);
+        Ok(StartStep::Idle)
     }
 }
 
@@ -121,26 +133,16 @@ impl<N: Network> Choice<N> {
 
     fn drive_both(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
         let Self::Trying(trying) = self else { return Ok(StartStep::Idle) };
-        let has_mpa = trying.has_mpa();
-        let step = Trying::<N>::drive_one(&mut trying.edge, has_mpa, &mut trying.error, io)?;
-        if trying.edge.is_none()
-            && let Some((_, _, at)) = &mut trying.beside
-        {
-            // Nobody is waited for any more.
-            *at = io.now;
-        }
-        if let (StartStep::Ready(_), Some(edge)) = (&step, trying.edge.take_if(|_| matches!(step, StartStep::Ready(_))))
-        {
+        let step = trying.drive_edge(io)?;
+        if let Some(edge) = trying.edge.take_if(|_| matches!(step, StartStep::Ready(_))) {
             if let Some(mpa) = &mut trying.mpa {
                 Lower::<N>::abort(mpa, io);
             }
             *self = Self::Edge(edge);
             return Ok(step);
         }
-        let has_edge = trying.edge.is_some();
-        let other = Trying::<N>::drive_one(&mut trying.mpa, has_edge, &mut trying.error, io)?;
-        if let (StartStep::Ready(_), Some(mpa)) = (&other, trying.mpa.take_if(|_| matches!(other, StartStep::Ready(_))))
-        {
+        let other = trying.drive_mpa(io)?;
+        if let Some(mpa) = trying.mpa.take_if(|_| matches!(other, StartStep::Ready(_))) {
             *self = Self::Mpa(mpa);
             return Ok(other);
         }

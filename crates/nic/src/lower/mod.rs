@@ -106,8 +106,9 @@ pub trait DatagramPorts {
     /// Bytes that nobody can guess, and that give nothing away about others.
     fn secret_bytes(&mut self) -> [u8; 64];
 
-    /// A secret that is the same each time that a program is started on this host.
-    fn host_secret(&self) -> [u8; 32];
+    /// From which a program that was started anew on this host makes the same codes: of the boot and the network namespace,
+    /// so no secret to those who know them.
+    fn host_key(&self) -> [u8; 32];
 }
 
 /// Datagrams that have come for one connection, the oldest first.
@@ -517,7 +518,7 @@ pub trait Lower<N: Network>: Sized {
         ListensAt { streams: true, shared_memory: false, datagrams: false }
     }
 
-    /// Who stands at a new datagram port. `host`: secret, and the same each time that a program is started on this host;
+    /// Who stands at a new datagram port. `host`: as [`DatagramPorts::host_key`];
     /// `secret`: of this process.
     fn door(host: [u8; 32], secret: [u8; 32]) -> Self::Door;
 

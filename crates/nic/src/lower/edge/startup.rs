@@ -116,7 +116,7 @@ impl Running {
 impl Edge {
     /// Calls. The hello leaves when it is driven.
     pub(super) fn call(port: DatagramKey, remote: SocketAddr, opening: &Opening, io: &mut Io<'_>) -> Self {
-        let host = Key::new(&io.datagrams.host_secret()).expect("32 bytes are enough for a key");
+        let host = Key::new(&io.datagrams.host_key()).expect("32 bytes are enough for a key");
         let times =
             SetupTimes { longest_repeat: LONGEST_REPEAT, silence: FOR_EVER, answer: FOR_EVER, ..SetupTimes::default() };
         let call = Call {
