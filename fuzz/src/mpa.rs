@@ -249,8 +249,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// The first byte chooses, the second damages, the rest are lengths of FPDUs, and in which order and cuts they come; or, now and then, the
-/// stream itself. No FPDU is handed up twice, and none that was not sent.
+/// The first byte chooses, the second damages, the rest are lengths of FPDUs, and in which order and cuts they come;
+/// or, now and then, the stream itself. No FPDU is handed up twice, and none that was not sent.
 pub fn mpa_reassembler(data: &[u8]) {
     let [choices, damage, rest @ ..] = data else { return };
     let choices = Choices(*choices);

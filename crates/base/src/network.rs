@@ -83,7 +83,8 @@ pub trait Port {
     /// Payload bytes of one packet on this path: MPA's EMSS (RFC 5044 section 4.5). May change when the path does.
     fn segment_size(&self) -> u32;
 
-    /// Whether nothing can change bytes on the way, so that a checksum over them finds nothing: they do not leave memory.
+    /// Whether nothing can change bytes on the way, so that a checksum over them finds nothing: they do not leave
+    /// memory.
     fn keeps_bytes(&self) -> bool {
         false
     }
@@ -140,8 +141,8 @@ pub struct PortOptions {
     /// while it takes none, or a question whether it is there while nothing is sent. A host that answers is never too slow, whatever its programs do.
     /// `None`: as long as the operating system is patient (a quarter of an hour, or for ever when nothing is sent).
     pub peer_timeout: Option<Duration>,
-    /// A connect goes through memory that both processes share, or fails; who listens takes such streams beside the others. Only
-    /// where [`Network::shares_memory`] says so: others ignore it.
+    /// A connect goes through memory that both processes share, or fails; who listens takes such streams beside the
+    /// others. Only where [`Network::shares_memory`] says so: others ignore it.
     pub shared_memory: bool,
 }
 

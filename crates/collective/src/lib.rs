@@ -1,17 +1,18 @@
 //! Collective operations among the ranks of a group: barrier, reduce-scatter-block, all-reduce, all-gather.
 //!
-//! Nothing here does I/O or asks a clock. Each rank has one [`Collective`] for each operation that it repeats; all of them
-//! are one machine that follows a plan of rounds. In a round a rank sends one message and takes one in, so an operation
-//! costs about `log2(ranks)` messages at each rank (an all-reduce twice that), whatever the number of ranks:
+//! Nothing here does I/O or asks a clock. Each rank has one [`Collective`] for each operation that it repeats; all of
+//! them are one machine that follows a plan of rounds. In a round a rank sends one message and takes one in, so an
+//! operation costs about `log2(ranks)` messages at each rank (an all-reduce twice that), whatever the number of
+//! ranks:
 //!
 //! - barrier: dissemination (Hensgen, Finkel and Manber 1988);
 //! - all-gather: Bruck's algorithm (Bruck and others 1997);
 //! - reduce-scatter-block: Bruck's algorithm backwards, each copy an addition;
 //! - all-reduce: a reduce-scatter-block, then an all-gather.
 //!
-//! The carrier must bring each message once, whole and unharmed; it need not keep order. No rank ends an operation before
-//! all have started it, so a peer is at most one operation ahead, and what comes early has room from the beginning:
-//! nothing is allocated after [`Collective::new`].
+//! The carrier must bring each message once, whole and unharmed; it need not keep order. No rank ends an operation
+//! before all have started it, so a peer is at most one operation ahead, and what comes early has room from the
+//! beginning: nothing is allocated after [`Collective::new`].
 #![forbid(unsafe_code)]
 
 mod error;

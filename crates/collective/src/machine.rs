@@ -18,9 +18,10 @@ pub struct Transmit<'a> {
 
 /// One rank's part in a collective operation that may be repeated.
 ///
-/// To use it: [`start`](Self::start), then [`poll_transmit`](Self::poll_transmit) until it gives nothing, and again after
-/// each message that was given to [`handle`](Self::handle). When [`is_active`](Self::is_active) is false the result is in
-/// [`result`](Self::result). There is no time limit inside: who has one names [`waiting_for`](Self::waiting_for) when it ends.
+/// To use it: [`start`](Self::start), then [`poll_transmit`](Self::poll_transmit) until it gives nothing, and again
+/// after each message that was given to [`handle`](Self::handle). When [`is_active`](Self::is_active) is false the
+/// result is in [`result`](Self::result). There is no time limit inside: who has one names
+/// [`waiting_for`](Self::waiting_for) when it ends.
 #[derive(Debug)]
 pub struct Collective {
     plan: Plan,
@@ -55,7 +56,8 @@ impl Collective {
     /// The part of `rank` in a group of `ranks`.
     ///
     /// # Errors
-    /// When there is no such rank, or a limit ([`MAX_RANKS`](crate::MAX_RANKS), [`MAX_VALUES`](crate::MAX_VALUES)) is passed.
+    /// When there is no such rank, or a limit ([`MAX_RANKS`](crate::MAX_RANKS), [`MAX_VALUES`](crate::MAX_VALUES)) is
+    /// passed.
     pub fn new(kind: Kind, rank: usize, ranks: usize) -> Result<Self, SetupError> {
         let plan = Plan::new(kind, rank, ranks)?;
         let arrived = [Arrived::new(&plan.rounds), Arrived::new(&plan.rounds)];

@@ -17,7 +17,8 @@ use crate::{TcpListener, TcpPort, UdpPort, socket};
 /// The key of the waker among the tokens, which therefore go up to one less.
 const WAKER: u64 = u64::MAX;
 
-/// What a Unix socket is watched for that wakes the end of a ring: there may be bytes then, or room. For the kernel it is the same as
+/// What a Unix socket is watched for that wakes the end of a ring: there may be bytes then, or room. For the kernel
+/// it is the same as
 /// `EPOLLIN`, and it reports only what was asked for.
 const EITHER: i32 = libc::EPOLLRDNORM;
 

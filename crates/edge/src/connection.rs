@@ -252,8 +252,8 @@ impl Connection {
         self.settings.credit = credit;
     }
 
-    /// While true, acknowledgements that are due go with what is sent otherwise, and none goes alone: an answer may be about
-    /// to be sent. For a moment only: the peer waits.
+    /// While true, acknowledgements that are due go with what is sent otherwise, and none goes alone: an answer may
+    /// be about to be sent. For a moment only: the peer waits.
     pub fn hold_acks(&mut self, hold: bool) {
         self.holds_acks = hold;
     }

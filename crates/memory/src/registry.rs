@@ -330,9 +330,9 @@ impl Registry {
         Ok(RawSlice::new(memory, pointer, slice.length as usize))
     }
 
-    /// The same bytes, as those know them who have pinned them: they can be read as long as the pins last, also when the
-    /// right of the peer that asked for them is revoked meanwhile. For what has begun to be sent, and may have to be sent
-    /// again.
+    /// The same bytes, as those know them who have pinned them: they can be read as long as the pins last, also when
+    /// the right of the peer that asked for them is revoked meanwhile. For what has begun to be sent, and may have to
+    /// be sent again.
     #[must_use]
     pub fn as_pinned(&self, gather: &Gather) -> Gather {
         gather.map(|slice| {

@@ -33,7 +33,8 @@ pub enum FrameError {
         /// Bytes of ULPDU that its length field says.
         ulpdu_length: u32,
     },
-    /// The length field says so much that the FPDU reaches over another one, which a marker had told of and whose CRC was good.
+    /// The length field says so much that the FPDU reaches over another one, which a marker had told of and whose CRC
+    /// was good.
     Overlap {
         /// Where the FPDU begins.
         start: StreamPosition,

@@ -7,7 +7,8 @@
 //! Where the work is done in stages, an FPDU can also be written and taken apart in parts, as its bytes come: a [`MarkerInserter`] works in the markers and
 //! leaves a hole for the CRC, a [`CrcDigest`] sums up, a [`MarkerStripper`] takes the markers out.
 //!
-//! Where bytes come in any order, as from `weft-tcp`, a [`Reassembler`] finds FPDUs by markers as well, and hands them up as they are.
+//! Where bytes come in any order, as from `weft-tcp`, a [`Reassembler`] finds FPDUs by markers as well, and hands
+//! them up as they are.
 //!
 //! Nothing here does I/O or knows the time: the caller brings bytes and takes bytes away, and keeps the deadlines.
 //!

@@ -51,8 +51,8 @@ impl Default for PacketBehaviour {
 }
 
 impl PacketBehaviour {
-    /// The faults of this seed, some of them together: loss, alone or in bursts, disorder, copies, damage, a slow link with
-    /// a short queue, marks, small packets.
+    /// The faults of this seed, some of them together: loss, alone or in bursts, disorder, copies, damage, a slow
+    /// link with a short queue, marks, small packets.
     #[must_use]
     pub fn of_seed(seed: u64) -> Self {
         let mut random = Random::new(seed ^ 0x4544_4745_5041_434b);

@@ -1,5 +1,5 @@
-//! Out-of-order iWARP below RDMAP, in virtual time: Weft's TCP shows segments as they come, and MPA finds the FPDUs in them. So
-//! what is late holds up nothing else, and next to nothing is buffered.
+//! Out-of-order iWARP below RDMAP, in virtual time: Weft's TCP shows segments as they come, and MPA finds the FPDUs
+//! in them. So what is late holds up nothing else, and next to nothing is buffered.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};

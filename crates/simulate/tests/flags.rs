@@ -1,5 +1,5 @@
-//! Writes that overlap, and flags behind them that the peer polls: a later write is never seen before, or overwritten by, an
-//! earlier one, in whatever order the packets come.
+//! Writes that overlap, and flags behind them that the peer polls: a later write is never seen before, or overwritten
+//! by, an earlier one, in whatever order the packets come.
 
 use core::time::Duration;
 

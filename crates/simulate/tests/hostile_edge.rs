@@ -1,5 +1,5 @@
-//! A NIC's datagram port, and somebody who sends it whatever he likes: he gets no more than he sends, holds no more than is
-//! meant for callers, and those who behave are not disturbed.
+//! A NIC's datagram port, and somebody who sends it whatever he likes: he gets no more than he sends, holds no more
+//! than is meant for callers, and those who behave are not disturbed.
 
 use core::time::Duration;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

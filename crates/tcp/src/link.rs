@@ -142,7 +142,8 @@ impl EthernetLink {
     fn parse_ipv4(&self, frame: &[u8], checksum: Checksum) -> Option<Arrived> {
         let packet = Ipv4Slice::from_slice(&frame[ETHERNET..]).ok()?;
         let header = packet.header();
-        // Over the bytes as they came, reserved bits and all (RFC 1071): with its checksum a good header sums up to nothing.
+        // Over the bytes as they came, reserved bits and all (RFC 1071): with its checksum a good header sums up to
+        // nothing.
         let is_good = Sum16BitWords::new().add_slice(header.slice()).ones_complement() == 0;
         let is_ours = header.destination_addr() == self.address && header.protocol() == IpNumber::TCP;
         if !is_good || !is_ours || packet.is_payload_fragmented() {

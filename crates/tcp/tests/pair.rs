@@ -63,7 +63,8 @@ fn any_world(seed: u64) -> World {
         sack: !random.one_in(4),
         timestamps: !random.one_in(3),
         give_up: 10 * MINUTE,
-        // Who is forgotten by the peer while the last acknowledgement is lost, again and again, is reset, and rightly so.
+        // Who is forgotten by the peer while the last acknowledgement is lost, again and again, is reset, and rightly
+        // so.
         time_wait: 10 * MINUTE,
         ..Settings::default()
     };

@@ -96,8 +96,8 @@ fn an_endpoint_closes_at_once() {
     }
 }
 
-/// The reader is done when the bytes are in place; that may be before its acknowledgement has come. What is sent again then
-/// is memory that its owner has taken back.
+/// The reader is done when the bytes are in place; that may be before its acknowledgement has come. What is sent
+/// again then is memory that its owner has taken back.
 #[test]
 fn memory_may_go_as_soon_as_its_reader_is_done() {
     let [active, passive] = pair(Transport::Edge, Transport::Edge);

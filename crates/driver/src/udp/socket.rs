@@ -44,8 +44,8 @@ fn make(local: SocketAddr, options: &DatagramOptions) -> io::Result<Made> {
     Ok(Made { socket, takes_many })
 }
 
-/// Sets the mark that datagrams get of which nothing else is said; an IPv6 socket carries IPv4 too. False when the kernel
-/// will not.
+/// Sets the mark that datagrams get of which nothing else is said; an IPv6 socket carries IPv4 too. False when the
+/// kernel will not.
 pub(crate) fn set_ecn(socket: BorrowedFd<'_>, ecn: Ecn, is_ipv6: bool) -> bool {
     let bits = i32::from(ecn.bits());
     let set = |level, option| set_raw(socket.as_raw_fd(), level, option, bits).is_ok();

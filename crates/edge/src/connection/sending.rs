@@ -353,7 +353,8 @@ impl Connection {
         let rail = &self.rails[0];
         let Some(size) = rail.mtu.wanted() else { return };
         let open = self.phase == Phase::Open && matches!(self.confirmation, Confirmation::Done);
-        // Nothing is to wait for a probe: it goes when the peer is known to answer, and there is something to be gained.
+        // Nothing is to wait for a probe: it goes when the peer is known to answer, and there is something to be
+        // gained.
         if !open
             || self.outgoing.end() < PROBE_FROM
             || rail.peer_largest.is_none()

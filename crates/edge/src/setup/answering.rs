@@ -110,8 +110,8 @@ impl Answering {
         Setup { destination: self.remote, source: self.fresh.id, message }.emit(&mut self.answer, 0);
     }
 
-    /// What was answered; empty as long as nothing was. Said again unasked, it finds out whether a caller that says nothing
-    /// is still there.
+    /// What was answered; empty as long as nothing was. Said again unasked, it finds out whether a caller that says
+    /// nothing is still there.
     #[must_use]
     pub fn answer(&self) -> &[u8] {
         &self.answer

@@ -18,7 +18,8 @@ use crate::lower::{Carrier, Inbox, Io, ListensAt, Lower, Route};
 use crate::offer::Offer;
 use crate::queues::queue_pair::QueuePair;
 
-/// How long the engine sleeps at a time while last words are waited for, and how many turns it makes while no time passes.
+/// How long the engine sleeps at a time while last words are waited for, and how many turns it makes while no time
+/// passes.
 const LAST_WORDS_LOOK: Duration = Duration::from_millis(1);
 const TURNS_IN_VAIN: u32 = 100;
 /// So many port numbers are tried until one is free for streams and for datagrams.
@@ -340,8 +341,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         Err(PortError::AddressInUse)
     }
 
-    /// Brings to an end what was closed and is not heard yet. What an operating system does for streams of a program that
-    /// has ended, nobody does for datagrams.
+    /// Brings to an end what was closed and is not heard yet. What an operating system does for streams of a program
+    /// that has ended, nobody does for datagrams.
     fn say_last_words(&mut self) {
         let mut now = self.clock.now();
         let until = now + self.settings.close_timeout;

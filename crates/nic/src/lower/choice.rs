@@ -1,4 +1,5 @@
-//! iWARP, over the network or through shared memory, or Edge, as each connection wants; or the best of them that answers.
+//! iWARP, over the network or through shared memory, or Edge, as each connection wants; or the best of them that
+//! answers.
 
 use core::time::Duration;
 use std::net::SocketAddr;

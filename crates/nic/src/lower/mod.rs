@@ -16,8 +16,8 @@
 //! Which lower layer a network's streams have is said by [`weft_base::Network::Stack`], a tag: [`Stack`] gives it a
 //! meaning, in this crate for those that exist, in others for their own.
 //!
-//! Shared memory is a stream, [`weft_base::PortOptions::shared_memory`], and so what it carries is iWARP; what MPA checks it need not
-//! check there ([`weft_base::Port::keeps_bytes`]).
+//! Shared memory is a stream, [`weft_base::PortOptions::shared_memory`], and so what it carries is iWARP; what MPA
+//! checks it need not check there ([`weft_base::Port::keeps_bytes`]).
 
 pub(crate) mod choice;
 pub(crate) mod edge;
@@ -55,8 +55,8 @@ pub struct Io<'a> {
     pub(crate) outbox: &'a mut Outbox,
     /// The engine's datagram ports.
     pub datagrams: &'a mut dyn DatagramPorts,
-    /// Datagrams that have come for this connection, for a lower layer over datagram ports: it takes all of them whenever it
-    /// is driven.
+    /// Datagrams that have come for this connection, for a lower layer over datagram ports: it takes all of them
+    /// whenever it is driven.
     pub inbox: Inbox<'a>,
     /// The memory that payload comes from and goes to.
     pub registry: &'a Registry,
@@ -106,8 +106,8 @@ pub trait DatagramPorts {
     /// Bytes that nobody can guess, and that give nothing away about others.
     fn secret_bytes(&mut self) -> [u8; 64];
 
-    /// From which a program that was started anew on this host makes the same codes: of the boot and the network namespace,
-    /// so no secret to those who know them.
+    /// From which a program that was started anew on this host makes the same codes: of the boot and the network
+    /// namespace, so no secret to those who know them.
     fn host_key(&self) -> [u8; 32];
 }
 
@@ -463,8 +463,8 @@ pub trait Lower<N: Network>: Sized {
     /// After the end of the stream: sends what waits, tells the peer that this was all, throws away what still comes.
     fn drain(&mut self, io: &mut Io<'_>) -> Drained;
 
-    /// Whether there is nothing to do until something comes, something is posted, or a time has come: then it need not be
-    /// looked at. For layers that are brought what has come ([`Io::inbox`]).
+    /// Whether there is nothing to do until something comes, something is posted, or a time has come: then it need
+    /// not be looked at. For layers that are brought what has come ([`Io::inbox`]).
     fn rests(&self) -> bool {
         false
     }

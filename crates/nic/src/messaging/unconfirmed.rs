@@ -1,6 +1,6 @@
-//! Callers that were let in and have not said yet that they know. Over datagrams a hello may come long after its caller has
-//! given up, or twice: until the caller confirms there is no connection, nothing is sent on it, and nothing is lost with
-//! it.
+//! Callers that were let in and have not said yet that they know. Over datagrams a hello may come long after its
+//! caller has given up, or twice: until the caller confirms there is no connection, nothing is sent on it, and
+//! nothing is lost with it.
 
 use weft_base::{Clock, PeerId};
 use weft_wire::message::Hello;

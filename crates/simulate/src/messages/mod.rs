@@ -186,8 +186,8 @@ impl<T: Tag> Run<T> {
         if !self.pass(LIMIT, |ledger| ledger.is_settled(!faults))? {
             return Err(format!("stuck: {}", self.ledger.describe()));
         }
-        // What was handed over may still be on its way: what was lost is sent again, after a second if it was lost often.
-        // And where the last word of a connection was lost, its other end finds out when it asks.
+        // What was handed over may still be on its way: what was lost is sent again, after a second if it was lost
+        // often. And where the last word of a connection was lost, its other end finds out when it asks.
         let unheard = if self.has_packet_faults { KEEP_ALIVE } else { IDLE };
         self.pass(unheard, |_| false)?;
         self.cancel_receives()?;

@@ -1,7 +1,8 @@
-//! Edge: RDMA over datagrams (`docs/wire.md`, `weft-edge`). Segments are placed as they arrive and acknowledged when they
-//! are in place.
+//! Edge: RDMA over datagrams (`docs/wire.md`, `weft-edge`). Segments are placed as they arrive and acknowledged when
+//! they are in place.
 //!
-//! `startup` sets up, `sending` and `receiving` join a [`weft_edge::Connection`] and the stream above it, `outbox` brings
+//! `startup` sets up, `sending` and `receiving` join a [`weft_edge::Connection`] and the stream above it, `outbox`
+//!   brings
 //! its datagrams to the engine's port, `door` answers those that the port does not know.
 
 mod door;
@@ -36,18 +37,18 @@ use crate::settings::Settings;
 
 /// Who waits for a receive to be posted looks again after this.
 const LOOK_AFTER: Duration = Duration::from_micros(200);
-/// The answer to a call is said again so long after the first time, then after twice as long, and so on, until the caller
-/// says that it knows: one that has given up answers that nobody knows the connection.
+/// The answer to a call is said again so long after the first time, then after twice as long, and so on, until the
+/// caller says that it knows: one that has given up answers that nobody knows the connection.
 const ANSWER_AGAIN_AFTER: Duration = Duration::from_millis(250);
-/// That often, so that no more goes to an address that may be false than three times what came from it (RFC 9000 section
-/// 8.1): a hello has 1200 bytes, an answer up to some 700.
+/// That often, so that no more goes to an address that may be false than three times what came from it (RFC 9000
+/// section 8.1): a hello has 1200 bytes, an answer up to some 700.
 const ANSWERS: u32 = 4;
 /// While a port has no room, timers wait so long at least.
 const ROOM_AFTER: Duration = Duration::from_millis(1);
 /// How long a rejection is said again to who asks again.
 const REJECTED_FOR: Duration = Duration::from_secs(3);
-/// A host whose answer to every probe is that nobody has that port is believed after this, and after so many answers: its
-/// program has ended.
+/// A host whose answer to every probe is that nobody has that port is believed after this, and after so many answers:
+/// its program has ended.
 const REFUSED_FOR: Duration = Duration::from_secs(2);
 const REFUSALS: u32 = 4;
 

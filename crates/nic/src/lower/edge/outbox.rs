@@ -1,5 +1,5 @@
-//! Datagrams on their way from a connection to a port: payload is copied and summed up in one pass, and those that may go as
-//! one are sent by one call.
+//! Datagrams on their way from a connection to a port: payload is copied and summed up in one pass, and those that
+//! may go as one are sent by one call.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
