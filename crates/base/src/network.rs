@@ -344,8 +344,8 @@ impl fmt::Display for PortError {
             Self::Reset => f.write_str("the connection was reset"),
             Self::Refused => f.write_str("connection refused: nobody listens at that address and port"),
             Self::NotShared => f.write_str(
-                "nobody shares memory there: that takes a process of the same user, on this host and in this network namespace, \
-                 which listens for it (transport shm or auto)",
+                "nobody shares memory there: that takes a process of the same user, on this host and in this network \
+                 namespace, which listens for it (transport shm or auto)",
             ),
             Self::TimedOut => f.write_str("timed out: the peer or the network on the way did not answer"),
             Self::Unreachable => f.write_str("no route to that address"),

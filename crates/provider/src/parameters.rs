@@ -72,9 +72,9 @@ pub(crate) static VARIABLES: [Variable; 18] = [
     Variable {
         name: "TRANSPORT",
         possible: "auto, iwarp, edge or shm",
-        help: "What carries connections: iwarp (default): over TCP; edge: over UDP; shm: through memory that processes of one host share; auto: shm where \
-               it can be, else edge, and iwarp beside it where there is no answer within 250 ms. All \
-               processes of a job must have the same",
+        help: "What carries connections: iwarp (default): over TCP; edge: over UDP; shm: through memory that processes \
+               of one host share; auto: shm where it can be, else edge, and iwarp beside it where there is no answer \
+               within 250 ms. All processes of a job must have the same",
         set: |parameters, text| {
             parameters.endpoint.transport = transport(text)?;
             Some(())

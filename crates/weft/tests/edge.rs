@@ -63,8 +63,8 @@ fn where_nobody_listens_iwarp_says_so_too() {
     let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let connect = ConnectOptions { offer: offer(Transport::Auto), ..ConnectOptions::default() };
     let error = end().queue_pair.connect(nowhere, &connect).unwrap_err();
-    let is_refused = |error: &Error| matches!(error, Error::Connection(ConnectionError::Connect { remote, error: PortError::Refused }) if *remote == nowhere);
-    assert!(is_refused(&error), "{error:?}");
+    let Error::Connection(ConnectionError::Connect { remote, error }) = error else { panic!("{error:?}") };
+    assert_eq!((remote, error), (nowhere, PortError::Refused));
 }
 
 #[test]
