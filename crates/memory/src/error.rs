@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use weft_base::{DomainId, RegionId};
+use weft_base::{DomainId, RegionId, Stag};
 
 use crate::{Combine, Element, LocalRight, RemoteRight};
 
@@ -79,6 +79,8 @@ pub enum MemoryError {
         /// Bytes of the region.
         length: u64,
     },
+    /// Another region has the STag that was chosen.
+    StagInUse(Stag),
     /// There is no such protection domain.
     UnknownDomain(DomainId),
     /// The protection domain still has regions.
@@ -139,6 +141,9 @@ impl fmt::Display for MemoryError {
             Self::TooLong { length } => write!(f, "a slice of {length} bytes is longer than a message can be"),
             Self::BaseWraps { base, length } => {
                 write!(f, "a region of {length} bytes whose first tagged offset is {base:#x} does not fit into 64 bits")
+            }
+            Self::StagInUse(stag) => {
+                write!(f, "another region has the STag {:#x}; choose another, or deregister that one first", stag.0)
             }
             Self::UnknownDomain(domain) => write!(f, "there is no protection domain {}", domain.0),
             Self::DomainInUse { domain, regions } => {

@@ -13,6 +13,8 @@ use crate::{Access, Buffer, MemoryError};
 pub(crate) struct Memory {
     pub(crate) id: RegionId,
     pub(crate) stag: Stag,
+    /// Whether the owner has chosen the STag.
+    pub(crate) is_stag_chosen: bool,
     pub(crate) domain: DomainId,
     pub(crate) access: Access,
     /// The tagged offset of the first byte.
@@ -39,20 +41,42 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 /// What decides how a new region may be used.
-pub(crate) struct Grant {
+pub(crate) struct Grant<'a> {
     pub(crate) domain: DomainId,
-    pub(crate) access: Access,
-    pub(crate) base: u64,
+    pub(crate) attributes: &'a RegionAttributes,
+}
+
+/// How a region is registered.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct RegionAttributes {
+    /// Who may do what with it.
+    pub access: Access,
+    /// The tagged offset of its first byte on the wire.
+    pub base: u64,
+    /// A STag of the owner's own choice, if no other region of the NIC has it. `None`: one that nobody can guess, as RFC 5042
+    /// section 6.1.1 wants it. One that is chosen can be guessed, so that every peer with a connection in the same
+    /// protection domain reaches the region; and it may be chosen again as soon as the region is gone.
+    pub stag: Option<Stag>,
+}
+
+impl RegionAttributes {
+    /// These rights, the first byte at tagged offset 0, and a STag that nobody can guess.
+    #[must_use]
+    pub fn new(access: Access) -> Self {
+        Self { access, ..Self::default() }
+    }
 }
 
 impl Memory {
-    pub(crate) fn new(id: RegionId, stag: Stag, grant: &Grant, buffer: Buffer) -> Self {
+    pub(crate) fn new(id: RegionId, stag: Stag, grant: &Grant<'_>, buffer: Buffer) -> Self {
         Self {
             id,
             stag,
+            is_stag_chosen: grant.attributes.stag.is_some(),
             domain: grant.domain,
-            access: grant.access,
-            base: grant.base,
+            access: grant.attributes.access,
+            base: grant.attributes.base,
             length: buffer.len() as u64,
             pointer: buffer.pointer(),
             buffer: Mutex::new(Rank::RegionBuffer, Some(buffer)),

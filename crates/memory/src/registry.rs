@@ -8,7 +8,7 @@ use weft_lock::{Rank, RwLock};
 
 use crate::combine::{Operands, combine_all};
 use crate::hold::RawSlice;
-use crate::memory::{Grant, Memory};
+use crate::memory::{Grant, Memory, RegionAttributes};
 use crate::table::{BY_STAG, Table};
 use crate::{
     Access, AtomicOperation, Buffer, Combine, Element, Limits, LocalRight, MemoryError, Region, RemoteFault,
@@ -56,7 +56,20 @@ impl Registry {
         access: Access,
         base: u64,
     ) -> Result<Region, MemoryError> {
-        let memory = self.0.write().insert(&Grant { domain, access, base }, memory.into())?;
+        self.register_with(domain, memory, &RegionAttributes { access, base, stag: None })
+    }
+
+    /// Registers a buffer, as [`Registry::register`] does, with all that can be said about it.
+    ///
+    /// # Errors
+    /// As [`Registry::register`], and [`MemoryError::StagInUse`].
+    pub fn register_with(
+        &self,
+        domain: DomainId,
+        memory: impl Into<Buffer>,
+        attributes: &RegionAttributes,
+    ) -> Result<Region, MemoryError> {
+        let memory = self.0.write().insert(&Grant { domain, attributes }, memory.into())?;
         Ok(Region::new(self.clone(), memory))
     }
 

@@ -78,6 +78,27 @@ impl Stags {
         }
     }
 
+    /// Gives the region in this slot a STag that its owner has chosen. Returns whether no other region has it.
+    pub(crate) fn claim(&mut self, stag: Stag, slot: u32) -> bool {
+        match self.slots.insert(stag.0, Some(slot)) {
+            None => true,
+            // It was drawn once, and given back.
+            Some(None) => {
+                self.retired.retain(|retired| *retired != stag.0);
+                true
+            }
+            Some(other) => {
+                self.slots.insert(stag.0, other);
+                false
+            }
+        }
+    }
+
+    /// Gives back a STag that its owner has chosen. The next owner may choose it at once.
+    pub(crate) fn release(&mut self, stag: Stag) {
+        self.slots.remove(&stag.0);
+    }
+
     pub(crate) fn slot_of(&self, stag: Stag) -> Option<u32> {
         self.slots.get(&stag.0).copied().flatten()
     }
@@ -93,8 +114,8 @@ impl Stags {
     }
 }
 
-/// The keys are random numbers of our own making, so one multiplication spreads them well enough, and no peer can choose them
-/// to collide.
+/// The keys are random numbers of our own making, or the application's, so one multiplication spreads them well enough, and no
+/// peer can choose them to collide.
 #[derive(Default)]
 pub(crate) struct StagHasher(u64);
 
@@ -146,6 +167,24 @@ mod tests {
         // The same key stream again: all of it is taken, so none of it is drawn.
         stags.random = Stags::new(Seed::from(1)).random;
         assert!(!seen.contains(&stags.issue(0)));
+    }
+
+    #[test]
+    fn a_chosen_one_is_nobody_elses() {
+        let mut stags = Stags::new(Seed::from(1));
+        let drawn = stags.issue(0);
+        assert!(!stags.claim(drawn, 1));
+        assert_eq!(stags.slot_of(drawn), Some(0));
+        // Given back, it may be chosen, and is not forgotten when its time of rest would have ended.
+        stags.retire(drawn);
+        assert!(stags.claim(drawn, 2) && stags.retired.is_empty());
+        assert_eq!(stags.slot_of(drawn), Some(2));
+        // The same key stream again does not draw what was chosen.
+        stags.random = Stags::new(Seed::from(1)).random;
+        assert_ne!(stags.issue(3), drawn);
+        stags.release(drawn);
+        assert_eq!(stags.slot_of(drawn), None);
+        assert!(stags.claim(drawn, 4));
     }
 
     #[test]

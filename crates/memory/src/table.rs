@@ -84,25 +84,34 @@ impl Table {
         }
     }
 
-    pub(crate) fn insert(&mut self, grant: &Grant, buffer: Buffer) -> Result<Arc<Memory>, MemoryError> {
+    pub(crate) fn insert(&mut self, grant: &Grant<'_>, buffer: Buffer) -> Result<Arc<Memory>, MemoryError> {
         self.admit(grant, buffer.len() as u64)?;
         let index = self.vacant_slot()?;
+        let stag = match grant.attributes.stag {
+            None => self.stags.issue(index),
+            Some(stag) if self.stags.claim(stag, index) => stag,
+            Some(stag) => {
+                self.free.push(index);
+                return Err(MemoryError::StagInUse(stag));
+            }
+        };
         let slot = &mut self.slots[index as usize];
         let id = RegionId { index, generation: slot.generation };
-        let memory = Arc::new(Memory::new(id, self.stags.issue(index), grant, buffer));
+        let memory = Arc::new(Memory::new(id, stag, grant, buffer));
         slot.memory = Some(Arc::clone(&memory));
         self.bytes += memory.length;
         *self.domains.entry(grant.domain).or_default() += 1;
         Ok(memory)
     }
 
-    fn admit(&self, grant: &Grant, length: u64) -> Result<(), MemoryError> {
+    fn admit(&self, grant: &Grant<'_>, length: u64) -> Result<(), MemoryError> {
         if !self.domains.contains_key(&grant.domain) {
             return Err(MemoryError::UnknownDomain(grant.domain));
         }
         // So that no tagged offset inside a region wraps (RFC 5041 section 7.1, rule 5).
-        if passes_end(grant.base, length) {
-            return Err(MemoryError::BaseWraps { base: grant.base, length });
+        let base = grant.attributes.base;
+        if passes_end(base, length) {
+            return Err(MemoryError::BaseWraps { base, length });
         }
         if self.bytes.checked_add(length).is_none_or(|bytes| bytes > self.limits.bytes) {
             return Err(MemoryError::Limit { name: "bytes", limit: self.limits.bytes });
@@ -125,7 +134,11 @@ impl Table {
     /// The owner's handle goes. Work in flight keeps the memory in the table until [`Table::sweep`].
     pub(crate) fn detach(&mut self, memory: &Memory) -> Option<Arc<Memory>> {
         memory.disown();
-        self.stags.retire(memory.stag);
+        if memory.is_stag_chosen {
+            self.stags.release(memory.stag);
+        } else {
+            self.stags.retire(memory.stag);
+        }
         self.sweep(memory.id)
     }
 

@@ -479,3 +479,25 @@ fn errors_name_their_region() {
     let error = MemoryError::Gone(RegionId { index: 3, generation: 2 });
     assert_eq!(error.to_string(), "memory region 3.2 is not registered any more");
 }
+
+#[test]
+fn an_owner_may_choose_the_stag() {
+    let (registry, domain) = registry();
+    let chosen = |stag| RegionAttributes { access: ALL, base: 100, stag: Some(Stag(stag)) };
+    let with = |stag| registry.register_with(domain, vec![0; 8], &chosen(stag));
+    let first = with(0).unwrap();
+    assert_eq!((first.stag(), first.base()), (Stag(0), 100));
+    let slice = registry.check_remote(domain, Stag(0), 104, 4, RemoteRight::Write).unwrap();
+    assert_eq!(with(0).err(), Some(MemoryError::StagInUse(Stag(0))));
+    // What was refused took no place, and the other keeps its own.
+    let (second, third) = (with(u32::MAX).unwrap(), registry.register(domain, vec![0; 8], ALL, 0).unwrap());
+    assert_eq!((second.id().index, third.id().index), (1, 2));
+    registry.copy_in(&slice, &[7; 4], &mut NoDigest).unwrap();
+    assert_eq!(first.to_vec()[4..], [7; 4]);
+    drop(first);
+    assert_eq!(registry.check_remote(domain, Stag(0), 100, 1, RemoteRight::Read), Err(RemoteFault::InvalidStag));
+    let again = with(0).unwrap();
+    // A slice of the one before is not one of this.
+    assert!(registry.copy_in(&slice, &[9; 4], &mut NoDigest).is_err());
+    assert_eq!(again.to_vec(), [0; 8]);
+}

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use weft_base::{DomainId, PortError, Waker};
 use weft_driver::{HostNetwork, MonotonicClock};
-use weft_memory::{Access, MemoryError, Registry, unguessable_seed};
+use weft_memory::{Access, MemoryError, RegionAttributes, Registry, unguessable_seed};
 use weft_nic::{Counters, Error, Nic, NicParts, QueuePairAttributes, Settings, in_callback};
 #[cfg(doc)]
 use weft_nic::{Progress, Split};
@@ -260,8 +260,22 @@ impl ProtectionDomain {
         access: Access,
         base: u64,
     ) -> Result<MemoryRegion, Error> {
+        let mut attributes = RegionAttributes::new(access);
+        attributes.base = base;
+        self.register_with(memory, &attributes)
+    }
+
+    /// Registers memory with all that can be said about it, the STag included.
+    ///
+    /// # Errors
+    /// As for [`ProtectionDomain::register_at`], and another region has the STag ([`MemoryError::StagInUse`]).
+    pub fn register_with(
+        &self,
+        memory: impl Into<weft_memory::Buffer>,
+        attributes: &RegionAttributes,
+    ) -> Result<MemoryRegion, Error> {
         self.domain.opened.here()?;
-        let region = self.nic().registry().register(self.id(), memory, access, base)?;
+        let region = self.nic().registry().register_with(self.id(), memory, attributes)?;
         Ok(MemoryRegion::new(self.clone(), region))
     }
 
