@@ -12,6 +12,7 @@ use crate::addresses::{Format, vector};
 use crate::border::{Header, Held, Object, Users, borrow, close_object, give, head, hold, no, status, table};
 use crate::errno::Errno;
 use crate::fabric::Fabric;
+use crate::memory::Registration;
 use crate::queue::EventQueue;
 use crate::{endpoint, memory, parameters, queue};
 
@@ -26,6 +27,7 @@ pub(crate) struct Domain {
     protection: ProtectionDomain,
     format: Format,
     settings: EndpointSettings,
+    registration: Registration,
     events: OnceLock<Held<EventQueue>>,
 }
 
@@ -58,6 +60,11 @@ impl Domain {
     /// What endpoints and regions of this domain belong to.
     pub(crate) const fn protection(&self) -> &ProtectionDomain {
         &self.protection
+    }
+
+    /// How regions are named.
+    pub(crate) const fn registration(&self) -> Registration {
+        self.registration
     }
 
     /// How addresses are written.
@@ -161,6 +168,9 @@ unsafe fn make(
     let fabric = unsafe { hold::<Fabric>(fabric) }?;
     // SAFETY: Not NULL, and the field is there in all versions.
     let format = Format::from_number(unsafe { (&raw const (*info).addr_format).read() }).ok_or(Errno::INVALID)?;
+    // SAFETY: As above; what they lead to is NULL or attributes of a domain, which have always had this field.
+    let modes = unsafe { (&raw const (*info).domain_attr).read().as_ref() }.map(|domain| domain.mr_mode);
+    let registration = Registration::new(fabric.api_version(), modes);
     let parameters = parameters::get().map_err(|_| Errno::INVALID)?;
     let nic = Context::with_settings(parameters.nic.clone())?;
     let protection = nic.allocate_protection_domain()?;
@@ -174,6 +184,7 @@ unsafe fn make(
         protection,
         format,
         settings: parameters.endpoint.clone(),
+        registration,
         events: OnceLock::new(),
     };
     // SAFETY: `to` is not NULL, and then it can be written.

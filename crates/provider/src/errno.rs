@@ -150,6 +150,7 @@ fn of_port(error: &PortError) -> c_int {
 fn of_memory(error: &MemoryError) -> c_int {
     match error {
         MemoryError::Limit { .. } => FI_ENOSPC,
+        MemoryError::StagInUse(_) => FI_ENOKEY,
         MemoryError::OutOfMemory { .. } | MemoryError::NoRandomness => FI_ENOMEM,
         MemoryError::InFlight { .. } | MemoryError::Borrowed(_) | MemoryError::DomainInUse { .. } => FI_EBUSY,
         MemoryError::NotPermitted { .. } => FI_EACCES,

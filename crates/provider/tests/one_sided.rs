@@ -384,3 +384,68 @@ fn memory_of_a_peer_may_be_in_pieces() {
         assert_eq!(control!(region, close), 0);
     }
 }
+
+#[repr(align(8))]
+struct Aligned([u8; 8]);
+
+#[test]
+fn the_application_may_choose_keys_and_count_offsets() {
+    let wishes = Wishes { registration: 0, transmit_flags: FI_DELIVERY_COMPLETE, ..Wishes::default() };
+    let (one, two) = pair(wishes);
+    // SAFETY: An info of the node.
+    let domain = unsafe { &*(*two.info).domain_attr };
+    assert_eq!((domain.mr_mode, domain.mr_key_size), (0, 4));
+    // On an address that an atomic operation may have.
+    let (mut memory, mut other) = (Aligned([0u8; 8]), [0u8; 8]);
+    let memory = &mut memory.0;
+    let region = two.register_as(memory, ALL, 0).unwrap();
+    // SAFETY: A region that is open.
+    assert_eq!(unsafe { (*region).key }, 0);
+    assert_eq!(two.register_as(&mut other, ALL, 0), Err(-FI_ENOKEY));
+    assert_eq!(two.register_as(&mut other, ALL, 1 << 32), Err(-FI_EKEYREJECTED));
+    let highest = two.register_as(&mut other, ALL, u64::from(u32::MAX)).unwrap();
+    // Each domain has keys of its own.
+    let mut mine = [0u8; 8];
+    let of_one = one.register_as(&mut mine, ALL, 0).unwrap();
+
+    assert_eq!(write(&one, b"text", (2, 0)), 0);
+    one.next_with(&[&two]);
+    assert_eq!(write(&one, b"last", (4, u64::from(u32::MAX))), 0);
+    one.next_with(&[&two]);
+    assert_eq!((seen(memory), seen(&mut other)), (&b"\0\0text\0\0"[..], &b"\0\0\0\0last"[..]));
+    let mut back = [0; 4];
+    assert_eq!(read(&one, &mut back, (3, 0)), 0);
+    one.next_with(&[&two]);
+    assert_eq!(&back, b"ext\0");
+    let element = Element { node: &one, there: (0, 0) };
+    element.base(FI_ATOMIC_WRITE, 5);
+    assert_eq!(element.fetch(FI_SUM, 1), 5);
+
+    // Who has closed a region may use its key at once.
+    assert_eq!(control!(region, close), 0);
+    let again = two.register_as(memory, FI_REMOTE_READ, 0).unwrap();
+    assert_eq!(read(&one, &mut back, (0, 0)), 0);
+    one.next_with(&[&two]);
+    assert_eq!(back, 6u64.to_ne_bytes()[..4]);
+    for region in [again, highest, of_one] {
+        assert_eq!(control!(region, close), 0);
+    }
+    assert_eq!(mine, [0; 8]);
+}
+
+#[test]
+fn addresses_go_with_keys_of_the_application_and_offsets_with_the_providers() {
+    for registration in [FI_MR_VIRT_ADDR, FI_MR_PROV_KEY, FI_MR_SCALABLE] {
+        let wishes = Wishes { registration, transmit_flags: FI_DELIVERY_COMPLETE, ..Wishes::default() };
+        let (one, two) = pair(wishes);
+        let mut memory = [0u8; 8];
+        let region = two.register_as(&mut memory, ALL, 77).unwrap();
+        let (address, key) = place(&memory, region);
+        let there = if registration == FI_MR_VIRT_ADDR { address } else { 0 };
+        assert_eq!(key == 77, registration != FI_MR_PROV_KEY);
+        assert_eq!(write(&one, b"text", (there + 4, key)), 0);
+        one.next_with(&[&two]);
+        assert_eq!(seen(&mut memory), b"\0\0\0\0text");
+        assert_eq!(control!(region, close), 0);
+    }
+}

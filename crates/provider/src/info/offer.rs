@@ -22,7 +22,7 @@ pub(crate) enum Mismatch {
     Size { what: &'static str, wanted: u64, most: u64 },
     /// A value that is not here.
     Value { what: &'static str, wanted: u64 },
-    /// One-sided access of peers needs these modes of memory registration, and the application offers others.
+    /// No such mode of memory registration is there in the application's version.
     Registration { offered: c_int },
     /// An address format that is not here.
     Format(u32),
@@ -37,7 +37,7 @@ impl fmt::Display for Mismatch {
             Self::Value { what, wanted } => write!(f, "{what}: {wanted} is not possible"),
             Self::Registration { offered } => write!(
                 f,
-                "domain_attr.mr_mode: FI_MR_VIRT_ADDR, FI_MR_ALLOCATED and FI_MR_PROV_KEY are needed for FI_REMOTE_READ and FI_REMOTE_WRITE, {offered:#x} is offered"
+                "domain_attr.mr_mode: {offered:#x} is no mode; FI_MR_BASIC or FI_MR_SCALABLE alone are, and since 1.5 the others"
             ),
             Self::Format(number) => write!(f, "addr_format: {number} is not here"),
         }
@@ -108,7 +108,7 @@ const ORDER: u64 = FI_ORDER_SAS
     | ATOMIC_ORDER;
 const ATOMIC_ORDER: u64 = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
 
-/// What peers' access to memory takes.
+/// What is preferred for peers' access to memory, and needed for none: keys that nobody can guess, and addresses.
 const REGISTRATION: c_int = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 
 const API_1_5: u32 = fi_version(1, 5);
@@ -128,7 +128,7 @@ impl Offer {
             transmit: transmit(version, hints, caps, limits)?,
             receive: receive(version, hints, caps)?,
             endpoint: endpoint(hints, caps, limits)?,
-            domain: domain(version, hints, registration, parameters.nic.progress)?,
+            domain: domain(version, hints, (registration, key_bytes(caps, registration)), parameters.nic.progress)?,
         })
     }
 }
@@ -174,14 +174,11 @@ const fn expand(mut caps: u64) -> u64 {
     caps
 }
 
-/// Whether the application can do what registration of memory for peers takes.
+/// Whether there is a mode of memory registration as the application offers it.
 const fn can_register(version: u32, offered: Option<c_int>) -> bool {
     match offered {
-        None | Some(FI_MR_BASIC) => true,
-        Some(FI_MR_UNSPEC) => version < API_1_5,
-        Some(modes) => {
-            version >= API_1_5 && modes & (FI_MR_BASIC | FI_MR_SCALABLE) == 0 && modes & REGISTRATION == REGISTRATION
-        }
+        None | Some(FI_MR_BASIC | FI_MR_SCALABLE | FI_MR_UNSPEC) => true,
+        Some(modes) => version >= API_1_5 && modes & (FI_MR_BASIC | FI_MR_SCALABLE) == 0,
     }
 }
 
@@ -190,9 +187,17 @@ const fn registration(version: u32, offered: Option<c_int>, needed: bool) -> c_i
     match offered {
         Some(modes) if modes & (FI_MR_BASIC | FI_MR_SCALABLE) != 0 => modes,
         _ if version < API_1_5 => FI_MR_BASIC,
-        _ if needed => REGISTRATION,
+        None if needed => REGISTRATION,
+        // All that the application is ready for: the more, the less a stranger can guess.
+        Some(modes) if needed => modes & REGISTRATION,
         _ => 0,
     }
+}
+
+/// Bytes of a region's key. A key is an STag, so that no more than 4 can be chosen.
+const fn key_bytes(caps: u64, registration: c_int) -> usize {
+    let is_chosen = caps & REMOTE != 0 && registration & (FI_MR_BASIC | FI_MR_PROV_KEY) == 0;
+    if is_chosen { 4 } else { 8 }
 }
 
 fn transmit(version: u32, hints: &Hints, caps: u64, limits: &EndpointSettings) -> Result<fi_tx_attr, Mismatch> {
@@ -282,7 +287,12 @@ fn endpoint(hints: &Hints, caps: u64, limits: &EndpointSettings) -> Result<fi_ep
     Ok(attributes)
 }
 
-fn domain(version: u32, hints: &Hints, registration: c_int, runs: Progress) -> Result<fi_domain_attr, Mismatch> {
+fn domain(
+    version: u32,
+    hints: &Hints,
+    (mr_mode, mr_key_size): (c_int, usize),
+    runs: Progress,
+) -> Result<fi_domain_attr, Mismatch> {
     let progress = if runs == Progress::Caller { FI_PROGRESS_MANUAL } else { FI_PROGRESS_AUTO };
     let mut attributes = fi_domain_attr {
         domain: ptr::null_mut(),
@@ -293,8 +303,8 @@ fn domain(version: u32, hints: &Hints, registration: c_int, runs: Progress) -> R
         resource_mgmt: FI_RM_ENABLED,
         // Either will do. Who leaves it open must not count on numbers (fi_av(3)).
         av_type: FI_AV_UNSPEC,
-        mr_mode: registration,
-        mr_key_size: 8,
+        mr_mode,
+        mr_key_size,
         cq_data_size: 8,
         cq_cnt: OBJECTS,
         ep_cnt: OBJECTS,
@@ -462,19 +472,34 @@ mod tests {
             assert_eq!(modes(NOW, FI_TAGGED, offered), Ok((false, 0)), "{offered:#x}");
         }
         assert_eq!(modes(NOW, FI_TAGGED, FI_MR_SCALABLE), Ok((false, FI_MR_SCALABLE)));
-        // Access by peers takes three, and no more come back.
+        // For access by peers three are preferred, and no more come back.
         assert_eq!(modes(NOW, rma, full), Ok((true, REGISTRATION)));
         assert_eq!(modes(NOW, rma, FI_MR_BASIC), Ok((true, FI_MR_BASIC)));
-        // Who does not offer them and did not ask in so many words can still reach others.
-        assert_eq!(modes(NOW, rma, FI_MR_ALLOCATED), Ok((false, 0)));
-        assert_eq!(modes(NOW, 0, 0), Ok((false, 0)));
-        for offered in [0, FI_MR_SCALABLE, FI_MR_VIRT_ADDR | FI_MR_ALLOCATED] {
-            assert_eq!(modes(NOW, target, offered), Err(Mismatch::Registration { offered }));
+        // Who does not offer them names regions and places itself.
+        for offered in [0, FI_MR_SCALABLE, FI_MR_ALLOCATED, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR | FI_MR_ALLOCATED] {
+            assert_eq!(modes(NOW, target, offered), Ok((true, offered)));
+            assert_eq!(modes(NOW, 0, offered), Ok((true, offered)));
         }
+        assert_eq!(modes(NOW, target, FI_MR_LOCAL), Ok((true, 0)));
+        let offered = FI_MR_SCALABLE | FI_MR_PROV_KEY;
+        assert_eq!(modes(NOW, target, offered), Err(Mismatch::Registration { offered }));
         // Before 1.5 there were two.
         assert_eq!(modes(OLD, target, FI_MR_UNSPEC), Ok((true, FI_MR_BASIC)));
         assert_eq!(modes(OLD, target, FI_MR_BASIC), Ok((true, FI_MR_BASIC)));
-        assert!(modes(OLD, target, FI_MR_SCALABLE).is_err());
+        assert_eq!(modes(OLD, target, FI_MR_SCALABLE), Ok((true, FI_MR_SCALABLE)));
+        assert!(modes(OLD, target, FI_MR_PROV_KEY).is_err());
+    }
+
+    #[test]
+    fn keys_of_the_application_have_four_bytes() {
+        let keys = |offered, bytes| {
+            ask(NOW, FI_RMA, |domain| (domain.mr_mode, domain.mr_key_size) = (offered, bytes))
+                .map(|offer| offer.domain.mr_key_size)
+        };
+        assert_eq!([keys(0, 0), keys(FI_MR_SCALABLE, 4), keys(FI_MR_VIRT_ADDR, 1)], [Ok(4), Ok(4), Ok(4)]);
+        assert_eq!([keys(FI_MR_BASIC, 8), keys(REGISTRATION, 8)], [Ok(8), Ok(8)]);
+        let too_long = Mismatch::Size { what: "domain_attr.mr_key_size", wanted: 8, most: 4 };
+        assert_eq!(keys(0, 8), Err(too_long));
     }
 
     #[test]

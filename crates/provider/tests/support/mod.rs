@@ -57,6 +57,8 @@ pub struct Wishes {
     pub transmit_flags: u64,
     pub selective: u64,
     pub count: bool,
+    /// `mr_mode`, from version 1.5 on.
+    pub registration: c_int,
 }
 
 impl Default for Wishes {
@@ -71,6 +73,7 @@ impl Default for Wishes {
             transmit_flags: 0,
             selective: 0,
             count: false,
+            registration: FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT,
         }
     }
 }
@@ -247,6 +250,11 @@ impl Node {
 
     /// Registers memory for peers.
     pub fn register(&self, bytes: &mut [u8], access: u64) -> *mut fid_mr {
+        self.register_as(bytes, access, 0).unwrap()
+    }
+
+    /// Registers memory for peers with a key that the test chooses, or says with which code that failed.
+    pub fn register_as(&self, bytes: &mut [u8], access: u64, key: u64) -> Result<*mut fid_mr, c_int> {
         let mut region = ptr::null_mut();
         // SAFETY: The test keeps the memory until it closes the region.
         let status = unsafe {
@@ -256,14 +264,13 @@ impl Node {
                 bytes.len(),
                 access,
                 0,
-                0,
+                key,
                 0,
                 &raw mut region,
                 ptr::null_mut(),
             )
         };
-        assert_eq!(status, 0);
-        region
+        if status == 0 { Ok(region) } else { Err(status) }
     }
 }
 
@@ -321,8 +328,7 @@ pub fn info(wishes: Wishes) -> *mut fi_info {
     // SAFETY: Plain C structures, for which zeros are values.
     let (mut hints, transmit, domain): (fi_info, fi_tx_attr, fi_domain_attr) = unsafe { zeroed() };
     // Before 1.5, all that was one bit.
-    let modes = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
-    let mr_mode = if wishes.version < fi_version(1, 5) { FI_MR_BASIC } else { modes };
+    let mr_mode = if wishes.version < fi_version(1, 5) { FI_MR_BASIC } else { wishes.registration };
     let mut transmit = fi_tx_attr { op_flags: wishes.transmit_flags, ..transmit };
     let mut domain = fi_domain_attr { mr_mode, ..domain };
     hints.caps = wishes.caps;
