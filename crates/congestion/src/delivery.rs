@@ -20,8 +20,8 @@ pub struct RateSample {
 }
 
 /// What each packet remembers of the state of delivery when it was sent.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Stamp {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
     delivered: u64,
     delivered_at: Time,
     first_sent_at: Time,
@@ -35,9 +35,9 @@ struct Newest {
     sent_at: Time,
 }
 
-/// Counts deliveries of one rail.
+/// Counts deliveries of one rail. [`SentPackets`](crate::SentPackets) has one; it is for whoever keeps packets himself.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Delivery {
+pub struct Delivery {
     delivered: u64,
     delivered_at: Time,
     first_sent_at: Time,
@@ -49,11 +49,15 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    pub(crate) const fn delivered(&self) -> u64 {
+    /// Bytes that were acknowledged since the start.
+    #[must_use]
+    pub const fn delivered(&self) -> u64 {
         self.delivered
     }
 
-    pub(crate) const fn on_sent(&mut self, in_flight: u64, now: Time) -> Stamp {
+    /// A packet leaves, with `in_flight` bytes under way before it. It keeps the stamp.
+    #[must_use]
+    pub const fn on_sent(&mut self, in_flight: u64, now: Time) -> Stamp {
         if in_flight == 0 {
             self.first_sent_at = now;
             self.delivered_at = now;
@@ -67,12 +71,13 @@ impl Delivery {
     }
 
     /// The sender has nothing more to send, with this much under way.
-    pub(crate) const fn on_app_limited(&mut self, in_flight: u64) {
+    pub const fn on_app_limited(&mut self, in_flight: u64) {
         let until = self.delivered + in_flight;
         self.app_limited_until = if until == 0 { 1 } else { until };
     }
 
-    pub(crate) fn on_acked(&mut self, stamp: Stamp, bytes: u64, sent_at: Time, now: Time) {
+    /// A packet of `bytes` with this stamp, sent at `sent_at`, is acknowledged.
+    pub fn on_acked(&mut self, stamp: Stamp, bytes: u64, sent_at: Time, now: Time) {
         self.delivered += bytes;
         self.delivered_at = now;
         if self.newest.is_none_or(|newest| (stamp.delivered, sent_at) >= (newest.stamp.delivered, newest.sent_at)) {
@@ -82,7 +87,7 @@ impl Delivery {
 
     /// After all packets of one acknowledgement: the rate, and whether a round trip has ended. A sample over less than the
     /// least round trip is none: acknowledgements came in a heap.
-    pub(crate) fn finish(&mut self, min_rtt: Duration) -> (Option<RateSample>, bool) {
+    pub fn finish(&mut self, min_rtt: Duration) -> (Option<RateSample>, bool) {
         let Some(Newest { stamp, sent_at }) = self.newest.take() else { return (None, false) };
         if self.app_limited_until != 0 && self.delivered > self.app_limited_until {
             self.app_limited_until = 0;

@@ -20,6 +20,8 @@ pub struct Feedback {
     pub acked_bytes: u64,
     /// See `acked_bytes`.
     pub acked_packets: u32,
+    /// When the newest packet among them was sent.
+    pub sent_at: Option<Time>,
     /// Packets among them that were sent with an ECN mark.
     pub acked_marked: u32,
     /// Bytes, and packets, given up as lost.

@@ -314,6 +314,7 @@ impl<T> SentPackets<T> {
         record.run = 1;
         feedback.acked_bytes += bytes;
         feedback.acked_packets += 1;
+        feedback.sent_at = feedback.sent_at.max(Some(record.sent_at));
         feedback.acked_marked += u32::from(record.marked);
         self.delivery.on_acked(record.stamp, bytes, record.sent_at, feedback.now);
         let (packet, elapsed) = (record.packet.take(), feedback.now.since(record.sent_at));
