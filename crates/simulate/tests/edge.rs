@@ -80,11 +80,14 @@ fn every_request_of_endpoints_ends_once_when_endpoints_come_and_go() {
     }
 }
 
-/// A hello that is looked at long after its caller has given up, and a confirmation that a burst of losses takes.
+/// A hello that is looked at long after its caller has given up, a confirmation that a burst of losses takes, and a
+/// call of who was at an address before, which comes late.
 #[test]
 fn seeds_that_have_found_something() {
     MessageScenario::new(4322).run_over::<Edge>().unwrap();
     Scenario { packets: PacketBehaviour::of_seed(1611), ..varied(1611) }.run_over::<Edge>().unwrap();
-    let packets = Some(PacketBehaviour::of_seed(2562));
-    MessageScenario { faults: true, packets, ..MessageScenario::new(2562) }.run_over::<Edge>().unwrap();
+    for seed in [2562, 15281] {
+        let packets = Some(PacketBehaviour::of_seed(seed));
+        MessageScenario { faults: true, packets, ..MessageScenario::new(seed) }.run_over::<Edge>().unwrap();
+    }
 }

@@ -499,12 +499,16 @@ impl Core {
     /// How we stand with a peer.
     fn standing(&self, peer: PeerId) -> Standing {
         let Some(known) = self.host.peers.get(peer) else { return Standing::Nothing };
-        match known.link.and_then(|key| self.links.get(key.0)) {
-            None => Standing::Nothing,
-            Some(link) => match link.phase {
-                Phase::Opening(_) => Standing::Connecting { wanted: known.address.id },
-                _ => Standing::Connected { id: known.id, serial: link.peer_serial },
-            },
+        let Some(key) = known.link else { return Standing::Nothing };
+        let Some(link) = self.links.get(key.0) else { return Standing::Nothing };
+        let serial = link.peer_serial;
+        match link.phase {
+            Phase::Opening(_) => Standing::Connecting { wanted: known.address.id },
+            Phase::Unconfirmed => {
+                let caller = self.unconfirmed.iter().find(|one| one.key == key);
+                Standing::Connected { id: caller.map_or(known.id, |one| one.hello.id), serial }
+            }
+            _ => Standing::Connected { id: known.id, serial },
         }
     }
 

@@ -276,6 +276,17 @@ impl Peers {
 
     /// A peer is connected, and says who it is: it may be another one than before.
     pub(super) fn meet(&mut self, peer: PeerId, id: u64, remote: IpAddr, is_proven: bool) {
+        self.expect(peer, id, remote, is_proven);
+        let Some(known) = self.get_mut(peer) else { return };
+        let before = core::mem::replace(&mut known.id, id);
+        if before != id && self.by_id.get(&before) == Some(&peer) {
+            self.by_id.remove(&before);
+        }
+    }
+
+    /// Somebody who says who it is will be connected, if it means it: it is found as this peer from now on, and so is
+    /// whom the peer was known as before.
+    pub(super) fn expect(&mut self, peer: PeerId, id: u64, remote: IpAddr, is_proven: bool) {
         let Some(known) = self.get_mut(peer) else { return };
         known.met = Some((remote, is_proven));
         let mut address = known.address.clone();
@@ -283,12 +294,16 @@ impl Peers {
             // Other paths may be somebody else's.
             address.paths.retain(|path| is_same(path.ip(), remote));
         }
-        let before = core::mem::replace(&mut known.id, id);
-        if before != id && self.by_id.get(&before) == Some(&peer) {
-            self.by_id.remove(&before);
-        }
         self.by_id.insert(id, peer);
         self.note_paths(&address, peer);
+    }
+
+    /// Who was expected as this peer has not meant it.
+    pub(super) fn expect_no_more(&mut self, peer: PeerId, id: u64) {
+        let is_known = self.get(peer).is_some_and(|known| known.id == id || known.address.id == id);
+        if !is_known && self.by_id.get(&id) == Some(&peer) {
+            self.by_id.remove(&id);
+        }
     }
 
     /// Who calls: who is known, or was known at the same paths before it was started again, or else is new. One common path does not make it another one's successor:
@@ -405,6 +420,21 @@ mod tests {
         let by_path = peers.find_or_add(&address(0, &["10.0.0.3:5000"])).unwrap();
         let three = address(3, &[SHARED, "10.0.0.3:5000"]);
         assert_eq!(peers.find_caller(&three, from("10.0.0.3")), Caller::Known(by_path));
+    }
+
+    #[test]
+    fn a_call_of_who_was_there_before_takes_nobodys_name() {
+        let mut peers = peers();
+        let now = address(2, &["10.0.0.2:5000"]);
+        let second = peers.find_or_add(&now).unwrap();
+        peers.meet(second, 2, "10.0.0.2".parse().unwrap(), false);
+        let before = address(20, &["10.0.0.2:5000"]);
+        assert_eq!(peers.find_caller(&before, from("10.0.0.2")), Caller::Known(second));
+        peers.expect(second, 20, "10.0.0.2".parse().unwrap(), false);
+        assert_eq!((peers.find_or_add(&now), peers.find(&before)), (Ok(second), Some(second)));
+        peers.get_mut(second).unwrap().address.id = 2;
+        peers.expect_no_more(second, 20);
+        assert_eq!((peers.find(&now), peers.find(&before)), (Some(second), None));
     }
 
     #[test]

@@ -14,8 +14,9 @@ use crate::lower::Carrier;
 
 /// A caller that was let in.
 pub(super) struct Unconfirmed {
-    key: LinkKey,
-    hello: Hello,
+    pub(super) key: LinkKey,
+    peer: PeerId,
+    pub(super) hello: Hello,
     origin: Origin,
 }
 
@@ -36,18 +37,20 @@ impl Core {
         }
         link.phase = Phase::Unconfirmed;
         // Whoever is to be reached there is found by it from now on, and not called as well.
-        self.host.peers.meet(peer, hello.id, origin.remote, origin.is_proven);
+        self.host.peers.expect(peer, hello.id, origin.remote, origin.is_proven);
         if let Some(known) = self.host.peers.get_mut(peer) {
             known.awaited = false;
         }
-        self.unconfirmed.push(Unconfirmed { key, hello: hello.clone(), origin });
+        self.unconfirmed.push(Unconfirmed { key, peer, hello: hello.clone(), origin });
     }
 
     /// Looks who has confirmed.
     pub(super) fn look_at_unconfirmed<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
         let mut any = false;
+        let mut left = Vec::new();
         for one in core::mem::take(&mut self.unconfirmed) {
             let Some(link) = self.links.get(one.key.0).filter(|link| link.phase == Phase::Unconfirmed) else {
+                left.push((one.peer, one.hello.id));
                 continue;
             };
             let has_ended = link.queue_pair.state().has_ended();
@@ -58,13 +61,21 @@ impl Core {
             };
             match (confirmed, has_ended) {
                 (true, _) => self.confirmed(&one, engine),
-                (false, true) => self.never_confirmed(one.key, engine),
+                (false, true) => {
+                    left.push((one.peer, one.hello.id));
+                    self.never_confirmed(one.key, engine);
+                }
                 (false, false) => {
                     self.unconfirmed.push(one);
                     continue;
                 }
             }
             any = true;
+        }
+        for (peer, id) in left {
+            if !self.unconfirmed.iter().any(|one| (one.peer, one.hello.id) == (peer, id)) {
+                self.host.peers.expect_no_more(peer, id);
+            }
         }
         any
     }
