@@ -71,6 +71,11 @@ impl Batch {
         }
     }
 
+    /// How many datagrams it takes from now on, at most as many as there is room for: as many calls as can be full.
+    pub fn set_most(&mut self, most: usize) {
+        self.most = most.clamp(1, self.datagrams.capacity());
+    }
+
     /// Takes all datagrams out.
     pub fn clear(&mut self) {
         self.bytes.clear();

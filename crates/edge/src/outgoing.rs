@@ -230,9 +230,12 @@ impl Outgoing {
         let inline = self.bytes.get(stored.start, stored.inline);
         let from = skip.min(stored.inline);
         let to = (skip + length).min(stored.inline);
-        let gather = stored.gather.part(skip - from, length - (to - from));
-        let ddp =
-            if length == whole { stored.ddp.clone() } else { part_header(&stored.ddp, skip, skip + length == whole) };
+        let (gather, ddp) = if length == whole {
+            (stored.gather, stored.ddp.clone())
+        } else {
+            let gather = stored.gather.part(skip - from, length - (to - from));
+            (gather, part_header(&stored.ddp, skip, skip + length == whole))
+        };
         let inline = &inline[from as usize..to as usize];
         Sendable { position: stored.position + u64::from(skip), ddp, inline, gather }
     }

@@ -256,7 +256,7 @@ impl Edge {
         let mut bytes = 0;
         while self.waiting.is_empty() && bytes < most {
             let Phase::Running(running) = &mut self.phase else { break };
-            let batch = io.outbox.batch();
+            let batch = io.outbox.batch(&io.datagrams.limits(port), running.connection.datagram_size());
             let more = match above.as_deref_mut() {
                 Some(above) => {
                     let Running { connection, ends, next, .. } = &mut **running;

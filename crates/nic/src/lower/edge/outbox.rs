@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use weft_base::{DatagramBatch, DatagramSent, Ecn, LocalAddress, Piece, PortError};
+use weft_base::{DatagramBatch, DatagramLimits, DatagramSent, Ecn, LocalAddress, Piece, PortError};
 use weft_edge::Batch;
 use weft_memory::{MemoryError, Registry};
 use weft_wire::Crc32c;
@@ -47,10 +47,12 @@ pub(super) enum Told {
 }
 
 impl Outbox {
-    /// The batch that a connection writes to.
-    pub(super) fn batch(&mut self) -> &mut Batch {
+    /// The batch that a connection writes to, with room for as many datagrams of this size as fill calls.
+    pub(super) fn batch(&mut self, limits: &DatagramLimits, size: usize) -> &mut Batch {
         let batch = self.batch.get_or_insert_with(|| Box::new(Batch::new(DATAGRAMS, BYTES)));
         batch.clear();
+        let of_a_call = (limits.batch_bytes as usize / size.max(1)).clamp(1, limits.batch_datagrams.max(1) as usize);
+        batch.set_most(DATAGRAMS - DATAGRAMS % of_a_call.min(DATAGRAMS));
         batch
     }
 
