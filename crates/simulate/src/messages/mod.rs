@@ -21,8 +21,9 @@ use crate::world::{SimulatedNic, World};
 
 /// The longest virtual time that anything may take to end.
 const LIMIT: Duration = Duration::from_secs(100);
-/// After so long without a word from its peer each connection has asked whether it is there.
-const KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// After so long without a word from its peer each connection has asked whether it is there, and has had its answer:
+/// Edge asks after 30 s, and believes refusals after 2 s of them.
+const KEEP_ALIVE: Duration = Duration::from_secs(40);
 /// How long what is on its way gets to arrive, and connections that nobody needs to be closed.
 const IDLE: Duration = Duration::from_millis(50);
 /// How long the ends of connections get to show everywhere.
