@@ -62,6 +62,24 @@ counters! {
     placed_direct_bytes,
     /// Connections established.
     connections,
+    /// Of these, over Edge.
+    edge_connections,
+    /// Of these, through shared memory.
+    shared_memory_connections,
+    /// Of these, over iWARP because Edge did not answer, or not in time.
+    fallbacks,
+    /// Edge: datagrams that are held to be lost.
+    lost_datagrams,
+    /// Edge: of these, acknowledged later after all.
+    late_datagrams,
+    /// Edge: segments that were sent again.
+    repeated_segments,
+    /// Edge: datagrams that sockets of peers had no room for, as the peers say.
+    overflowed_datagrams,
+    /// Edge: datagrams that arrived with a mark of congestion, as the peers say.
+    congestion_marks,
+    /// Edge: segments that came with a damaged payload; they come again.
+    damaged_segments,
     /// Streams that ended with a damaged frame: a bad CRC or a bad marker.
     frame_errors,
     /// Streams that ended because the peer broke a rule of DDP or RDMAP, rights and bounds included.

@@ -18,6 +18,9 @@ fn connect(packets: PacketBehaviour, listens: Transport) -> (LowerInfo, Duration
     assert!(pair.connect(&options), "{:?}", pair.active.queue_pair.error());
     let [active, passive] = [&pair.active, &pair.passive].map(|end| end.queue_pair.info().unwrap().lower.clone());
     assert_eq!(matches!(active, LowerInfo::Edge), matches!(passive, LowerInfo::Edge));
+    let counters = pair.active.nic.counters();
+    let by_edge = u64::from(matches!(active, LowerInfo::Edge));
+    assert_eq!((counters.edge_connections, counters.fallbacks), (by_edge, 1 - by_edge));
     (active, world.now().since(Time::ZERO))
 }
 

@@ -31,6 +31,27 @@ pub(super) const GROUPS: &[Group] = &[
         share: None,
     },
     Group {
+        heading: "what carried connections",
+        counters: &[
+            ("edge_connections", "over Edge"),
+            ("shared_memory_connections", "through shared memory"),
+            ("fallbacks", "over iWARP, for Edge did not answer"),
+        ],
+        share: None,
+    },
+    Group {
+        heading: "Edge",
+        counters: &[
+            ("lost_datagrams", "datagrams lost"),
+            ("late_datagrams", "of these, only late"),
+            ("repeated_segments", "segments sent again"),
+            ("overflowed_datagrams", "dropped by peers' sockets"),
+            ("congestion_marks", "marked as congested"),
+            ("damaged_segments", "damaged segments received"),
+        ],
+        share: None,
+    },
+    Group {
         heading: "endpoints",
         counters: &[
             ("endpoint_sends", "messages sent"),

@@ -9,7 +9,7 @@ use weft_rdmap::{Stream, StreamConfig};
 use super::{Connection, Context, Outcome, Phase, Running};
 use crate::error::{ConnectionError, Error, RefusedStart};
 use crate::lower::{Carrier, Drained, Lower, StartStep, Terms, Undecided};
-use crate::offer::Offer;
+use crate::offer::{Offer, Transport};
 use crate::queues::queue_pair::QueuePair;
 use crate::settings::Settings;
 
@@ -118,6 +118,11 @@ impl<N: Carrier> Connection<N> {
         self.phase = Phase::Running(Box::new(running));
         self.deadline = None;
         cx.io.counters.connections += 1;
+        match self.lower.transport() {
+            Transport::Edge => cx.io.counters.edge_connections += 1,
+            Transport::SharedMemory => cx.io.counters.shared_memory_connections += 1,
+            Transport::Iwarp | Transport::Auto => {}
+        }
         queue_pair.establish(terms.info);
     }
 

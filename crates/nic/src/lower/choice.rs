@@ -145,6 +145,7 @@ impl<N: Network> Choice<N> {
         let other = trying.drive_mpa(io)?;
         if let Some(mpa) = trying.mpa.take_if(|_| matches!(other, StartStep::Ready(_))) {
             *self = Self::Mpa(mpa);
+            io.counters.fallbacks += 1;
             return Ok(other);
         }
         let idle = matches!((&step, &other), (StartStep::Idle, StartStep::Idle));
@@ -363,6 +364,10 @@ impl<N: Network> Lower<N> for Choice<N> {
 
     fn remote_address(&self) -> SocketAddr {
         each!(self, lower => Lower::<N>::remote_address(lower), trying trying => trying.remote)
+    }
+
+    fn transport(&self) -> Transport {
+        each!(self, lower => Lower::<N>::transport(lower), trying _ => Transport::Auto)
     }
 
     fn arm(&mut self, network: &mut N, index: usize, token: Token, interest: Interest) -> Result<(), PortError> {

@@ -45,7 +45,7 @@ use crate::lower::edge::Edge;
 use crate::lower::edge::outbox::Outbox;
 use crate::lower::mpa::Mpa;
 use crate::lower::mpa::staging::Pool;
-use crate::offer::{ConnectionInfo, Offer, RequestInfo, StartError, StartMisuse};
+use crate::offer::{ConnectionInfo, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
 use crate::settings::Settings;
 
@@ -488,6 +488,9 @@ pub trait Lower<N: Network>: Sized {
 
     /// The address of the other end.
     fn remote_address(&self) -> SocketAddr;
+
+    /// What carries it, as far as that is decided.
+    fn transport(&self) -> Transport;
 
     /// How many ports it has, which the network tells of one by one. At most 16, and always as many.
     fn ports(&self) -> usize {

@@ -33,6 +33,7 @@ use weft_nic::lower::{
 use weft_nic::offer::Role;
 use weft_nic::{
     ConnectionError, LowerStartError, Offer, QueuePair, RequestInfo, Settings, StartError, StartMisuse, StartReason,
+    Transport,
 };
 use weft_rdmap::Stream;
 use weft_wire::ddp::Header;
@@ -421,6 +422,10 @@ impl Lower<SimulatedNetwork<Shuffle>> for Shuffled {
 
     fn remote_address(&self) -> SocketAddr {
         self.wire.port.remote_address()
+    }
+
+    fn transport(&self) -> Transport {
+        Transport::Iwarp
     }
 
     fn arm(

@@ -26,12 +26,13 @@ use self::door::EdgeDoor;
 use self::outbox::{Run, Told, Waiting};
 use self::receiving::{Discard, Handed, Uphill};
 use self::sending::{Nothing, Segments};
+use crate::counters::Counters;
 use crate::error::ConnectionError;
 use crate::lower::{
     Above, DatagramKey, Destination, Drained, Got, Io, ListensAt, Lower, Names, ReceiveError, SendError, Sent,
     StartStep, Stray, StreamCell, Terms, Undecided,
 };
-use crate::offer::{LowerStartError, Offer, RequestInfo, StartError, StartMisuse, StartReason};
+use crate::offer::{LowerStartError, Offer, RequestInfo, StartError, StartMisuse, StartReason, Transport};
 use crate::queues::queue_pair::QueuePair;
 use crate::settings::Settings;
 
@@ -117,6 +118,8 @@ struct Running {
     /// A message waits for a receive until then, at the latest.
     starved_until: Option<Time>,
     error: Option<ReceiveError>,
+    /// What the NIC's counters have of the connection's.
+    counted: weft_edge::Counters,
 }
 
 /// What a connection is begun with.
@@ -203,7 +206,21 @@ impl Edge {
             }
         }
         self.settle(handed, io.now);
+        self.count(io.counters);
         true
+    }
+
+    /// Adds to the NIC's counters what the connection has counted since the last time.
+    fn count(&mut self, counters: &mut Counters) {
+        let Some(running) = self.running() else { return };
+        let now = *running.connection.counters();
+        let before = core::mem::replace(&mut running.counted, now);
+        counters.lost_datagrams += now.packets_lost - before.packets_lost;
+        counters.late_datagrams += now.spurious_losses - before.spurious_losses;
+        counters.repeated_segments += now.segments_repeated - before.segments_repeated;
+        counters.overflowed_datagrams += now.peer_overflows - before.peer_overflows;
+        counters.congestion_marks += now.congestion_marks - before.congestion_marks;
+        counters.damaged_segments += now.bad_payloads - before.bad_payloads;
     }
 
     /// Events, and what handing up has come to.
@@ -539,6 +556,10 @@ impl<N: Network> Lower<N> for Edge {
 
     fn remote_address(&self) -> SocketAddr {
         self.remote
+    }
+
+    fn transport(&self) -> Transport {
+        Transport::Edge
     }
 
     fn ports(&self) -> usize {

@@ -104,6 +104,7 @@ impl Running {
             took: false,
             starved_until: None,
             error: None,
+            counted: weft_edge::Counters::default(),
         })
     }
 

@@ -30,7 +30,7 @@ use crate::lower::{
     Above, DatagramKey, Drained, Got, Io, Lower, Passed, ReceiveError, SendError, Sent, StartStep, StreamCell, Terms,
     Undecided,
 };
-use crate::offer::{MpaStartError, Offer, RequestInfo, StartError, StartMisuse};
+use crate::offer::{MpaStartError, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
 use crate::settings::{Settings, Split};
 
@@ -297,6 +297,10 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
 
     fn remote_address(&self) -> SocketAddr {
         self.bytes.port.remote_address()
+    }
+
+    fn transport(&self) -> Transport {
+        if self.bytes.port.keeps_bytes() { Transport::SharedMemory } else { Transport::Iwarp }
     }
 
     fn arm(&mut self, network: &mut N, _: usize, token: Token, interest: Interest) -> Result<(), PortError> {
