@@ -65,6 +65,8 @@ pub enum Rank {
     CounterOrder,
     /// Provider: receives of many messages.
     MultiReceives,
+    /// Provider: who counts what peers do to a domain's memory.
+    RemoteCounters,
     /// Provider: peers whose addresses were asked for before.
     KnownPeers,
     /// Provider: the entries of an address vector.

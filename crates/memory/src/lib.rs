@@ -42,7 +42,7 @@ pub use combine::{Combine, Element};
 pub use error::{MemoryError, RemoteFault};
 pub use hold::RawSlice;
 pub use io_buffer::IoBuffer;
-pub use memory::RegionAttributes;
+pub use memory::{RegionAttributes, Watch};
 pub use region::Region;
 pub use registry::Registry;
 pub use stag::{Seed, unguessable_seed};

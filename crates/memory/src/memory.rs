@@ -3,10 +3,12 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use std::sync::Arc;
+
 use weft_base::{DomainId, RegionId, Stag};
 use weft_lock::{Mutex, Rank};
 
-use crate::{Access, Buffer, MemoryError};
+use crate::{Access, Buffer, MemoryError, RemoteRight};
 
 /// The flags change under the table's write lock and hold for who has the table's read lock, or has come through the gate after
 /// looking at them under it. So they need no ordering of their own.
@@ -31,6 +33,7 @@ pub(crate) struct Memory {
     remote: AtomicBool,
     /// How many references to the bytes exist (views, or one edit).
     borrows: AtomicU32,
+    pub(crate) watch: Option<Arc<dyn Watch>>,
     /// Held shared during long touches; passed exclusively by who wants them to have ended.
     pub(crate) gate: parking_lot::RwLock<()>,
 }
@@ -46,8 +49,17 @@ pub(crate) struct Grant<'a> {
     pub(crate) attributes: &'a RegionAttributes,
 }
 
+/// Who is told of what peers do to a region.
+pub trait Watch: Send + Sync {
+    /// A peer's message has done this to the region: a write has been placed whole, a read was asked for, an atomic operation
+    /// was executed. `owner` is whom that peer is connected to: the id of an endpoint, or 0.
+    ///
+    /// Called by whoever runs the NIC, under its locks: nothing but to note it, and to wake who does the rest.
+    fn accessed(&self, right: RemoteRight, owner: u64);
+}
+
 /// How a region is registered.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct RegionAttributes {
     /// Who may do what with it.
@@ -58,6 +70,8 @@ pub struct RegionAttributes {
     /// section 6.1.1 wants it. One that is chosen can be guessed, so that every peer with a connection in the same
     /// protection domain reaches the region; and it may be chosen again as soon as the region is gone.
     pub stag: Option<Stag>,
+    /// Who is told of what peers do to it.
+    pub watch: Option<Arc<dyn Watch>>,
 }
 
 impl RegionAttributes {
@@ -84,6 +98,7 @@ impl Memory {
             owned: AtomicBool::new(true),
             remote: AtomicBool::new(true),
             borrows: AtomicU32::new(0),
+            watch: grant.attributes.watch.clone(),
             gate: parking_lot::RwLock::new(()),
         }
     }

@@ -1,6 +1,7 @@
 //! The memory table of one NIC.
 
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use weft_base::{Digest, DomainId, Gather, RegionId, Slice, Stag};
@@ -20,13 +21,18 @@ const SHORT: u32 = 4096;
 
 /// The memory table of one NIC. Clones are the same table.
 #[derive(Clone)]
-pub struct Registry(Arc<RwLock<Table>>);
+pub struct Registry {
+    table: Arc<RwLock<Table>>,
+    /// Whether there has been a region with a watch.
+    is_watched: Arc<AtomicBool>,
+}
 
 impl Registry {
     /// An empty table. `seed` decides the STags: [`unguessable_seed`](crate::unguessable_seed) in production, any number in tests.
     #[must_use]
     pub fn new(seed: impl Into<Seed>, limits: Limits) -> Self {
-        Self(Arc::new(RwLock::new(Rank::MemoryTable, Table::new(seed.into(), limits))))
+        let table = RwLock::new(Rank::MemoryTable, Table::new(seed.into(), limits));
+        Self { table: Arc::new(table), is_watched: Arc::default() }
     }
 
     /// A new protection domain.
@@ -34,7 +40,7 @@ impl Registry {
     /// # Errors
     /// [`MemoryError::Limit`].
     pub fn allocate_domain(&self) -> Result<DomainId, MemoryError> {
-        self.0.write().allocate_domain()
+        self.table.write().allocate_domain()
     }
 
     /// Ends a protection domain. Its number is not used again.
@@ -42,7 +48,7 @@ impl Registry {
     /// # Errors
     /// [`MemoryError::DomainInUse`] while regions remain, and [`MemoryError::UnknownDomain`].
     pub fn release_domain(&self, domain: DomainId) -> Result<(), MemoryError> {
-        self.0.write().release_domain(domain)
+        self.table.write().release_domain(domain)
     }
 
     /// Registers a buffer, which belongs to the region from then on. `base` is the tagged offset of its first byte on the wire.
@@ -56,7 +62,7 @@ impl Registry {
         access: Access,
         base: u64,
     ) -> Result<Region, MemoryError> {
-        self.register_with(domain, memory, &RegionAttributes { access, base, stag: None })
+        self.register_with(domain, memory, &RegionAttributes { access, base, ..RegionAttributes::default() })
     }
 
     /// Registers a buffer, as [`Registry::register`] does, with all that can be said about it.
@@ -69,7 +75,11 @@ impl Registry {
         memory: impl Into<Buffer>,
         attributes: &RegionAttributes,
     ) -> Result<Region, MemoryError> {
-        let memory = self.0.write().insert(&Grant { domain, attributes }, memory.into())?;
+        if attributes.watch.is_some() {
+            // Before any peer can know of the region.
+            self.is_watched.store(true, Ordering::Relaxed);
+        }
+        let memory = self.table.write().insert(&Grant { domain, attributes }, memory.into())?;
         Ok(Region::new(self.clone(), memory))
     }
 
@@ -93,7 +103,7 @@ impl Registry {
     /// # Errors
     /// The region is gone, of another domain, without the right, being borrowed, or shorter.
     pub fn pin(&self, domain: DomainId, slice: Slice, need: LocalRight) -> Result<(), MemoryError> {
-        self.0.read().pin(domain, &slice, need)
+        self.table.read().pin(domain, &slice, need)
     }
 
     /// Ends one [`Registry::pin`].
@@ -106,7 +116,7 @@ impl Registry {
     /// # Errors
     /// Those of [`Registry::pin`], for the first slice that can't be pinned.
     pub fn pin_gather(&self, domain: DomainId, gather: &Gather, need: LocalRight) -> Result<(), MemoryError> {
-        let table = self.0.read();
+        let table = self.table.read();
         for (pinned, slice) in gather.slices().iter().enumerate() {
             if let Err(error) = table.pin(domain, slice, need) {
                 // No owner can have gone meanwhile, for that takes the write lock: there is nothing to sweep.
@@ -125,13 +135,13 @@ impl Registry {
     }
 
     fn unpin_all(&self, slices: &[Slice]) {
-        let table = self.0.read();
+        let table = self.table.read();
         let leftover = slices.iter().fold(false, |leftover, slice| table.unpin(slice) | leftover);
         drop(table);
         if leftover {
             for slice in slices {
                 // The lock is released before the memory is freed.
-                let freed = self.0.write().sweep(slice.region);
+                let freed = self.table.write().sweep(slice.region);
                 drop(freed);
             }
         }
@@ -153,13 +163,30 @@ impl Registry {
         length: u32,
         need: RemoteRight,
     ) -> Result<Slice, RemoteFault> {
-        self.0.read().check_remote(domain, stag, tagged_offset, length, need)
+        self.table.read().check_remote(domain, stag, tagged_offset, length, need)
+    }
+
+    /// Tells the watch of a region, if it has one, that a peer has done this to it: a whole message, not each of its segments.
+    /// `owner` is whom the peer is connected to. No lock is held meanwhile.
+    #[inline]
+    pub fn report_access(&self, domain: DomainId, stag: Stag, right: RemoteRight, owner: u64) {
+        if self.is_watched.load(Ordering::Relaxed) {
+            self.tell_watch(domain, stag, right, owner);
+        }
+    }
+
+    #[inline(never)]
+    fn tell_watch(&self, domain: DomainId, stag: Stag, right: RemoteRight, owner: u64) {
+        let watch = self.table.read().granted(domain, stag).ok().and_then(|memory| memory.watch.clone());
+        if let Some(watch) = watch {
+            watch.accessed(right, owner);
+        }
     }
 
     /// Whether the bytes of a slice do not change while peers may read them ([`Access::STEADY`]).
     #[must_use]
     pub fn is_steady(&self, slice: &Slice) -> bool {
-        self.0.read().reach(slice.region).is_ok_and(|memory| memory.access.contains(Access::STEADY))
+        self.table.read().reach(slice.region).is_ok_and(|memory| memory.access.contains(Access::STEADY))
     }
 
     /// Ends remote access to a region for the peer's Send with Invalidate (RFC 5040 section 5.3), as [`Registry::invalidate`] does.
@@ -167,7 +194,7 @@ impl Registry {
     /// # Errors
     /// Those of [`Registry::invalidate`], and [`RemoteFault::NoRights`]: peers have none to it that could be ended.
     pub fn invalidate_remote(&self, domain: DomainId, stag: Stag) -> Result<(), RemoteFault> {
-        if !self.0.read().granted(domain, stag)?.access.is_remote() {
+        if !self.table.read().granted(domain, stag)?.access.is_remote() {
             return Err(RemoteFault::NoRights);
         }
         self.invalidate(domain, stag)
@@ -178,7 +205,7 @@ impl Registry {
     /// # Errors
     /// No region has this STag, or it has been invalidated before, or it is of another domain.
     pub fn invalidate(&self, domain: DomainId, stag: Stag) -> Result<(), RemoteFault> {
-        let table = self.0.write();
+        let table = self.table.write();
         let memory = Arc::clone(table.granted(domain, stag)?);
         memory.close_remote();
         drop(table);
@@ -337,7 +364,7 @@ impl Registry {
     /// # Errors
     /// The slice can't be touched (any more).
     pub fn resolve(&self, slice: &Slice) -> Result<RawSlice, MemoryError> {
-        let table = self.0.read();
+        let table = self.table.read();
         let memory = table.reach(slice.region)?;
         let pointer = memory.locate(slice.offset, u64::from(slice.length))?;
         Ok(RawSlice::new(memory, pointer, slice.length as usize))
@@ -360,21 +387,21 @@ impl Registry {
         if slice.length > SHORT {
             return Ok(work(self.resolve(slice)?.pointer()));
         }
-        let table = self.0.read();
+        let table = self.table.read();
         let pointer = table.reach(slice.region)?.locate(slice.offset, u64::from(slice.length))?;
         Ok(work(pointer))
     }
 
     /// The owner's handle goes: remote access ends, and the memory with the last pin.
     pub(crate) fn detach(&self, memory: &Memory) {
-        let freed = self.0.write().detach(memory);
+        let freed = self.table.write().detach(memory);
         drop(freed);
         memory.drain();
     }
 
     /// As [`Registry::detach`], for an owner that wants the buffer back: refused while work in flight uses it.
     pub(crate) fn take_back(&self, memory: &Memory) -> Result<(), MemoryError> {
-        let mut table = self.0.write();
+        let mut table = self.table.write();
         match memory.pins() {
             0 => drop(table.detach(memory)),
             pins => return Err(MemoryError::InFlight { pins }),
@@ -386,7 +413,7 @@ impl Registry {
 
     /// Begins a time in which references to the bytes exist, if nobody else can touch them.
     pub(crate) fn borrow(&self, memory: &Memory) -> Result<(), MemoryError> {
-        let table = self.0.write();
+        let table = self.table.write();
         if memory.is_exposed() {
             return Err(MemoryError::Exposed(memory.id));
         }
@@ -402,7 +429,7 @@ impl Registry {
     /// Ends such a time.
     pub(crate) fn end_borrow(&self, memory: &Memory) {
         // The lock orders what was done through the reference before what comes next.
-        let _table = self.0.write();
+        let _table = self.table.write();
         memory.end_borrow();
     }
 }

@@ -73,4 +73,6 @@ pub(crate) struct LinkKey(pub(crate) u32);
 pub(crate) struct UpperId {
     pub(crate) endpoint: usize,
     pub(crate) link: LinkKey,
+    /// The id that stands in the endpoint's address.
+    pub(crate) id: u64,
 }

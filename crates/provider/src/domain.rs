@@ -2,11 +2,11 @@
 
 use core::ffi::{c_int, c_void};
 use core::mem::size_of;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use weft::endpoint::EndpointSettings;
 use weft::verbs::{Context, Progress, ProtectionDomain};
-use weft_libfabric::abi::{FI_CLASS_DOMAIN, fi_info, fi_ops, fi_ops_domain, fid, fid_domain, fid_fabric};
+use weft_libfabric::abi::{FI_CLASS_DOMAIN, FI_RMA_EVENT, fi_info, fi_ops, fi_ops_domain, fid, fid_domain, fid_fabric};
 
 use crate::addresses::{Format, vector};
 use crate::border::{Header, Held, Object, Users, borrow, close_object, give, head, hold, no, status, table};
@@ -14,6 +14,7 @@ use crate::errno::Errno;
 use crate::fabric::Fabric;
 use crate::memory::Registration;
 use crate::queue::EventQueue;
+use crate::remote::RemoteCounters;
 use crate::{endpoint, memory, parameters, queue};
 
 /// An opened domain.
@@ -28,6 +29,8 @@ pub(crate) struct Domain {
     format: Format,
     settings: EndpointSettings,
     registration: Registration,
+    /// If it was opened for that, who counts what peers do.
+    remote: Option<Arc<RemoteCounters>>,
     events: OnceLock<Held<EventQueue>>,
 }
 
@@ -65,6 +68,11 @@ impl Domain {
     /// How regions are named.
     pub(crate) const fn registration(&self) -> Registration {
         self.registration
+    }
+
+    /// Who counts what peers do, if the domain was opened with `FI_RMA_EVENT`.
+    pub(crate) const fn remote(&self) -> Option<&Arc<RemoteCounters>> {
+        self.remote.as_ref()
     }
 
     /// How addresses are written.
@@ -171,6 +179,8 @@ unsafe fn make(
     // SAFETY: As above; what they lead to is NULL or attributes of a domain, which have always had this field.
     let modes = unsafe { (&raw const (*info).domain_attr).read().as_ref() }.map(|domain| domain.mr_mode);
     let registration = Registration::new(fabric.api_version(), modes);
+    // SAFETY: As for the format.
+    let watches = unsafe { (&raw const (*info).caps).read() } & FI_RMA_EVENT != 0;
     let parameters = parameters::get().map_err(|_| Errno::INVALID)?;
     let nic = Context::with_settings(parameters.nic.clone())?;
     let protection = nic.allocate_protection_domain()?;
@@ -185,6 +195,7 @@ unsafe fn make(
         format,
         settings: parameters.endpoint.clone(),
         registration,
+        remote: watches.then(Arc::default),
         events: OnceLock::new(),
     };
     // SAFETY: `to` is not NULL, and then it can be written.

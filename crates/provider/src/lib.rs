@@ -18,5 +18,6 @@ mod interfaces;
 mod memory;
 mod parameters;
 mod queue;
+mod remote;
 
 pub use entry::fi_prov_ini;

@@ -7,20 +7,23 @@
 use core::ffi::{c_int, c_void};
 use core::ptr::{self, NonNull};
 
+use std::sync::{Arc, OnceLock};
+
 use libc::iovec;
-use weft::verbs::{Access, MemoryRegion, RegionAttributes, Stag};
-use weft_libfabric::abi::errno::FI_EKEYREJECTED;
+use weft::verbs::{Access, MemoryRegion, RegionAttributes, RemoteRight, Stag, Watch};
+use weft_libfabric::abi::errno::{FI_EDOMAIN, FI_EKEYREJECTED};
 use weft_libfabric::abi::{
-    FI_CLASS_EP, FI_CLASS_MR, FI_ENABLE, FI_HMEM_SYSTEM, FI_MR_BASIC, FI_MR_PROV_KEY, FI_MR_SCALABLE, FI_MR_UNSPEC,
-    FI_MR_VIRT_ADDR, FI_READ, FI_RECV, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_SEND, FI_WRITE, fi_mr_attr, fi_ops,
-    fi_ops_mr, fi_version, fid, fid_domain, fid_mr,
+    FI_CLASS_CNTR, FI_CLASS_EP, FI_CLASS_MR, FI_ENABLE, FI_HMEM_SYSTEM, FI_MR_BASIC, FI_MR_PROV_KEY, FI_MR_SCALABLE,
+    FI_MR_UNSPEC, FI_MR_VIRT_ADDR, FI_READ, FI_RECV, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RMA_EVENT, FI_SEND, FI_WRITE,
+    fi_mr_attr, fi_ops, fi_ops_mr, fi_version, fid, fid_domain, fid_mr,
 };
 
 use crate::border::{Header, Held, Object, Users, borrow, close_object, give, head, hold, no, status};
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::errno::Errno;
-use crate::queue::class;
+use crate::queue::{Counter, class};
+use crate::remote::RegionWatch;
 
 /// From this version on `fi_mr_attr` says what kind of memory it is.
 const MEMORY_KINDS: u32 = fi_version(1, 10);
@@ -63,9 +66,12 @@ impl Registration {
 pub(crate) struct Region {
     header: Header<fid_mr>,
     users: Users,
+    watch: Option<Arc<RegionWatch>>,
+    counters: OnceLock<Held<Counter>>,
+    more_counters: OnceLock<Held<Counter>>,
     /// Goes before the domain that it is in.
     _region: MemoryRegion,
-    _domain: Held<Domain>,
+    domain: Held<Domain>,
 }
 
 // SAFETY: repr(C), and the header of a `fid_mr` is first.
@@ -107,10 +113,7 @@ impl Request {
     /// # Safety
     /// The memory is there until the region is closed; `to` is NULL or can be written.
     unsafe fn register(self, domain: Held<Domain>, to: *mut *mut fid_mr) -> Result<(), Errno> {
-        // No flags: no completions at the target (`FI_RMA_EVENT`), no memory of devices.
-        if self.flags != 0 {
-            return Err(Errno::BAD_FLAGS);
-        }
+        check_flags(&domain, self.flags)?;
         let start = NonNull::new(self.start.cast::<u8>()).ok_or(Errno::INVALID)?;
         if self.length == 0 || self.offset != 0 {
             return Err(Errno::INVALID);
@@ -118,6 +121,8 @@ impl Request {
         let registration = domain.registration();
         let mut attributes = RegionAttributes::new(rights(self.access)?);
         attributes.stag = registration.stag(attributes.access, self.requested_key)?;
+        let watch = domain.remote().map(|endpoints| Arc::new(RegionWatch::new(endpoints)));
+        attributes.watch = watch.clone().map(|watch| watch as Arc<dyn Watch>);
         if registration.by_address {
             attributes.base = start.expose_provenance().get() as u64;
         }
@@ -126,10 +131,24 @@ impl Request {
         let region = domain.protection().register_with(memory, &attributes)?;
         let key = u64::from(region.stag().0);
         let header = fid_mr { fid: head::<Region>(self.context, &OPS), mem_desc: ptr::null_mut(), key };
-        let region = Region { header: Header::new(header), users: Users::default(), _region: region, _domain: domain };
+        let region = Region {
+            header: Header::new(header),
+            users: Users::default(),
+            watch,
+            counters: OnceLock::new(),
+            more_counters: OnceLock::new(),
+            _region: region,
+            domain,
+        };
         // SAFETY: The caller promises as much.
         unsafe { give(region, to) }
     }
+}
+
+/// No memory of devices, and counting only where the domain was opened for it.
+fn check_flags(domain: &Domain, flags: u64) -> Result<(), Errno> {
+    let known = if domain.remote().is_some() { FI_RMA_EVENT } else { 0 };
+    if flags & !known == 0 { Ok(()) } else { Err(Errno::BAD_FLAGS) }
 }
 
 /// The rights that an application grants. Atomic operations are writes: who may only read does none, not even those that change nothing.
@@ -227,9 +246,7 @@ unsafe extern "C" fn regattr(
                 return Err(Errno::NOT_HERE);
             }
             // Before anything else is read: with flags, `mr_iov` may be something else.
-            if flags != 0 {
-                return Err(Errno::BAD_FLAGS);
-            }
+            check_flags(&domain, flags)?;
             let (start, length) =
                 join((&raw const (*attributes).mr_iov).read(), (&raw const (*attributes).iov_count).read())?;
             let request = Request {
@@ -246,13 +263,39 @@ unsafe extern "C" fn regattr(
     })
 }
 
-/// Regions belong to domains, so that binding one to an endpoint changes nothing; but an application that has been ready for `FI_MR_ENDPOINT` may do so.
-unsafe extern "C" fn bind(region: *mut fid, other: *mut fid, _flags: u64) -> c_int {
+impl Region {
+    /// Counts what peers do to it.
+    fn bind_counter(&self, counter: &Held<Counter>, flags: u64) -> Result<(), Errno> {
+        let watch = self.watch.as_ref().ok_or(Errno::INVALID)?;
+        if flags & (FI_REMOTE_READ | FI_REMOTE_WRITE) == 0 || flags & !(FI_REMOTE_READ | FI_REMOTE_WRITE) != 0 {
+            return Err(Errno::BAD_FLAGS);
+        }
+        if !counter.is_of(&self.domain) {
+            return Err(Errno(FI_EDOMAIN));
+        }
+        // One for each direction, at most.
+        self.counters
+            .set(counter.clone())
+            .or_else(|counter| self.more_counters.set(counter))
+            .map_err(|_| Errno::INVALID)?;
+        for (flag, right) in [(FI_REMOTE_READ, RemoteRight::Read), (FI_REMOTE_WRITE, RemoteRight::Write)] {
+            if flags & flag != 0 && !watch.bind(right, counter.tally()) {
+                return Err(Errno::INVALID);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Regions belong to domains, so that binding one to an endpoint changes nothing; but an application that has been ready for
+/// `FI_MR_ENDPOINT` may do so.
+unsafe extern "C" fn bind(region: *mut fid, other: *mut fid, flags: u64) -> c_int {
     status(|| {
         // SAFETY: Objects of ours, or NULL; the class says which.
         unsafe {
-            borrow::<Region>(region.cast())?;
+            let region = borrow::<Region>(region.cast())?;
             match class(other)? {
+                FI_CLASS_CNTR => region.bind_counter(&hold(other.cast())?, flags),
                 FI_CLASS_EP => borrow::<Endpoint>(other.cast()).map(|_| ()),
                 _ => Err(Errno::NOT_HERE),
             }

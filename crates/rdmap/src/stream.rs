@@ -35,6 +35,8 @@ use placing::Placing;
 pub struct Stream {
     config: StreamConfig,
     registry: Registry,
+    /// Who is told of with what the peer does to watched regions.
+    owner: u64,
     state: State,
     error: Option<StreamError>,
     /// The Terminate to be sent.
@@ -108,6 +110,7 @@ impl Stream {
             silent: 0,
             config,
             registry,
+            owner: 0,
         }
     }
 
@@ -128,6 +131,12 @@ impl Stream {
     /// until it was known who the peer is.
     pub fn set_domain(&mut self, domain: DomainId) {
         self.config.domain = domain;
+    }
+
+    /// Whom the peer is connected to, for the watches of regions ([`weft_memory::Watch`]). Nobody in particular, 0, until
+    /// then.
+    pub fn set_owner(&mut self, owner: u64) {
+        self.owner = owner;
     }
 
     fn check_request(&self, operation: &Operation) -> Result<(), PostError> {

@@ -483,7 +483,7 @@ fn errors_name_their_region() {
 #[test]
 fn an_owner_may_choose_the_stag() {
     let (registry, domain) = registry();
-    let chosen = |stag| RegionAttributes { access: ALL, base: 100, stag: Some(Stag(stag)) };
+    let chosen = |stag| RegionAttributes { access: ALL, base: 100, stag: Some(Stag(stag)), watch: None };
     let with = |stag| registry.register_with(domain, vec![0; 8], &chosen(stag));
     let first = with(0).unwrap();
     assert_eq!((first.stag(), first.base()), (Stag(0), 100));
@@ -500,4 +500,31 @@ fn an_owner_may_choose_the_stag() {
     // A slice of the one before is not one of this.
     assert!(registry.copy_in(&slice, &[9; 4], &mut NoDigest).is_err());
     assert_eq!(again.to_vec(), [0; 8]);
+}
+
+#[derive(Default)]
+struct Seen(parking_lot::Mutex<Vec<(RemoteRight, u64)>>);
+
+impl crate::Watch for Seen {
+    fn accessed(&self, right: RemoteRight, owner: u64) {
+        self.0.lock().push((right, owner));
+    }
+}
+
+#[test]
+fn a_watch_is_told_of_its_own_region_alone() {
+    let (registry, domain) = registry();
+    let seen = Arc::new(Seen::default());
+    let mut attributes = RegionAttributes::new(ALL);
+    attributes.watch = Some(Arc::clone(&seen) as Arc<dyn crate::Watch>);
+    let region = registry.register_with(domain, vec![0; 8], &attributes).unwrap();
+    let other = registry.register(domain, vec![0; 8], ALL, 0).unwrap();
+    let elsewhere = registry.allocate_domain().unwrap();
+    registry.report_access(domain, other.stag(), RemoteRight::Write, 1);
+    registry.report_access(elsewhere, region.stag(), RemoteRight::Write, 2);
+    registry.report_access(domain, region.stag(), RemoteRight::Read, 3);
+    assert_eq!(*seen.0.lock(), [(RemoteRight::Read, 3)]);
+    region.invalidate();
+    registry.report_access(domain, region.stag(), RemoteRight::Read, 4);
+    assert_eq!(seen.0.lock().len(), 1);
 }

@@ -105,7 +105,8 @@ impl<N: Carrier> Connection<N> {
             send_depth: queue_pair.send_depth(),
             ..terms.stream
         };
-        let stream = Stream::new(config, cx.io.registry.clone(), cx.io.random.next_u64());
+        let mut stream = Stream::new(config, cx.io.registry.clone(), cx.io.random.next_u64());
+        stream.set_owner(queue_pair.upper().map_or(0, |upper| upper.id));
         let stream = self.lower.establish(stream, &queue_pair, cx.io.settings);
         let running = Running {
             stream,

@@ -41,16 +41,22 @@ pub(super) fn check(post: &AtomicPost, most: u32) -> Result<(), EndpointError> {
 }
 
 /// Executes a peer's call, and makes the answer to it.
-pub(super) fn execute(registry: &Registry, domain: DomainId, body: &[u8]) -> Vec<u8> {
+pub(super) fn execute(registry: &Registry, domain: DomainId, owner: u64, body: &[u8]) -> Vec<u8> {
     let mut answer = vec![AtomicStatus::Done as u8];
-    if let Err(status) = try_execute(registry, domain, body, &mut answer) {
+    if let Err(status) = try_execute(registry, domain, owner, body, &mut answer) {
         answer.clear();
         answer.push(status as u8);
     }
     answer
 }
 
-fn try_execute(registry: &Registry, domain: DomainId, body: &[u8], answer: &mut Vec<u8>) -> Result<(), AtomicStatus> {
+fn try_execute(
+    registry: &Registry,
+    domain: DomainId,
+    owner: u64,
+    body: &[u8],
+    answer: &mut Vec<u8>,
+) -> Result<(), AtomicStatus> {
     let (call, operands) = AtomicCall::parse(body).ok_or(AtomicStatus::NoOperation)?;
     let element = Element::from_code(call.element).ok_or(AtomicStatus::NoOperation)?;
     let operation = Combine::from_code(call.operation).ok_or(AtomicStatus::NoOperation)?;
@@ -74,7 +80,9 @@ fn try_execute(registry: &Registry, domain: DomainId, body: &[u8], answer: &mut 
     registry.combine(&slice, element, operation, operand, compare, &mut answer[1..]).map_err(|error| match error {
         MemoryError::Misaligned { .. } => AtomicStatus::NoOperation,
         _ => AtomicStatus::NoAccess,
-    })
+    })?;
+    registry.report_access(domain, call.stag, RemoteRight::Atomic, owner);
+    Ok(())
 }
 
 /// Bytes of elements that one call may name.
@@ -184,7 +192,7 @@ impl Core {
     /// Does an atomic on memory of this endpoint's own domain.
     pub(super) fn do_atomic_with_self(&mut self, number: u32) {
         let Some(Transfer::Atomic(atomic)) = self.host.transfers.get_mut(number) else { return };
-        let answer = execute(&self.host.registry, self.host.domain, &body_of(&atomic.post));
+        let answer = execute(&self.host.registry, self.host.domain, self.address.id, &body_of(&atomic.post));
         let outcome = take_answer(&mut atomic.post, &answer);
         self.finish_atomic(number, outcome);
     }

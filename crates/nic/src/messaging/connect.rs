@@ -149,6 +149,7 @@ impl Core {
         let key = LinkKey(self.links.next_number());
         let parts = Parts {
             endpoint: self.number,
+            id: self.address.id,
             registry: &self.host.registry,
             domain: self.host.domain,
             completions: &self.completions,

@@ -137,6 +137,8 @@ pub(super) struct Link {
 pub(super) struct Parts<'a> {
     /// The endpoint's number in the engine.
     pub(super) endpoint: usize,
+    /// The endpoint's id.
+    pub(super) id: u64,
     pub(super) registry: &'a Registry,
     pub(super) domain: DomainId,
     pub(super) completions: &'a Arc<CompletionQueue>,
@@ -171,7 +173,7 @@ impl Link {
         // Other queue pairs of the NIC are numbered from below.
         let queue_pair = QueuePair::new(QueuePairNumber(1 << 31 | key.0), &attributes, Arc::clone(parts.event_count))
             .guarded(parts.is_guarded)
-            .with_upper(UpperId { endpoint: parts.endpoint, link: key });
+            .with_upper(UpperId { endpoint: parts.endpoint, link: key, id: parts.id });
         let link = Self {
             peer,
             key,
@@ -340,6 +342,7 @@ mod tests {
         // Places for one link.
         let completions = Arc::new(CompletionQueue::new(usize::from(slots(&settings)), Arc::clone(&event_count)));
         let parts = Parts {
+            id: 1,
             endpoint: 0,
             registry: &registry,
             domain,

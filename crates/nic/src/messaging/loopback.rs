@@ -33,7 +33,7 @@ impl Core {
                 match self.host.transfers.get_mut(number) {
                     Some(Transfer::User(transfer)) => {
                         let (length, data) = (transfer.length, transfer.immediate());
-                        if !copy_user(&self.host.registry, self.host.domain, transfer) {
+                        if !copy_user(&self.host.registry, self.host.domain, self.address.id, transfer) {
                             transfer.failure = Some(EndpointFailure::Access);
                         } else if data.is_some() {
                             self.report_remote_write(peer, length, data);
@@ -83,7 +83,7 @@ fn copy_gather(registry: &Registry, domain: DomainId, local: &Gather, remote: Re
     Some(())
 }
 
-fn copy_user(registry: &Registry, domain: DomainId, transfer: &mut UserTransfer) -> bool {
+fn copy_user(registry: &Registry, domain: DomainId, owner: u64, transfer: &mut UserTransfer) -> bool {
     let (length, reads) = (transfer.length, transfer.reads);
     let mut done = 0;
     while done < length {
@@ -96,6 +96,7 @@ fn copy_user(registry: &Registry, domain: DomainId, transfer: &mut UserTransfer)
         if !copy_loan(registry, &mut transfer.memory, done as usize, &there, reads) {
             return false;
         }
+        registry.report_access(domain, place.stag, right, owner);
         done += now;
     }
     true

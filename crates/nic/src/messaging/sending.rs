@@ -61,7 +61,7 @@ impl Core {
         for called in core::mem::take(&mut self.host.calls) {
             any = true;
             self.host.counts.endpoint_calls += 1;
-            let answer = super::atomic::execute(&self.host.registry, self.host.domain, &called.body);
+            let answer = super::atomic::execute(&self.host.registry, self.host.domain, self.address.id, &called.body);
             self.machine.answer(called.call, &answer, &mut self.host);
         }
         for answered in core::mem::take(&mut self.host.answers) {

@@ -4,8 +4,8 @@ use core::ffi::c_int;
 
 use weft_libfabric::abi::errno::FI_EDOMAIN;
 use weft_libfabric::abi::{
-    FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_READ, FI_RECV, FI_SELECTIVE_COMPLETION, FI_SEND,
-    FI_TRANSMIT, FI_WRITE, fid,
+    FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_READ, FI_RECV, FI_REMOTE_READ, FI_REMOTE_WRITE,
+    FI_RMA_EVENT, FI_SELECTIVE_COMPLETION, FI_SEND, FI_TRANSMIT, FI_WRITE, fid,
 };
 
 use super::core::{Bindings, Bound, Core};
@@ -43,9 +43,11 @@ impl Core {
         bind_each(flags, &bound, &mut [(FI_TRANSMIT, transmit), (FI_RECV, receive)])
     }
 
-    /// What peers do to this side's memory (`FI_REMOTE_READ`, `FI_REMOTE_WRITE`) is not counted: `FI_RMA_EVENT` is not offered.
+    /// What peers do to this side's memory is counted by endpoints that were opened with `FI_RMA_EVENT`.
     fn bind_counter(&self, counter: &Held<Counter>, flags: u64) -> Result<(), Errno> {
-        if flags & !(FI_SEND | FI_RECV | FI_READ | FI_WRITE) != 0 {
+        let watches = self.capabilities.all & FI_RMA_EVENT != 0 && self.domain.remote().is_some();
+        let remote = if watches { FI_REMOTE_READ | FI_REMOTE_WRITE } else { 0 };
+        if flags & !(FI_SEND | FI_RECV | FI_READ | FI_WRITE | remote) != 0 {
             return Err(Errno::BAD_FLAGS);
         }
         self.check_domain(counter.is_of(&self.domain))?;
@@ -58,6 +60,8 @@ impl Core {
                 (FI_RECV, &mut counters.receive),
                 (FI_READ, &mut counters.read),
                 (FI_WRITE, &mut counters.write),
+                (FI_REMOTE_READ, &mut counters.remote_read),
+                (FI_REMOTE_WRITE, &mut counters.remote_write),
             ],
         )
     }

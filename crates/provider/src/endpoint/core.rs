@@ -24,7 +24,8 @@ use crate::domain::Domain;
 use crate::errno::Errno;
 use crate::host;
 use crate::parameters;
-use crate::queue::{CompletionQueue, Completions, Counter, EventQueue, Sources};
+use crate::queue::{CompletionQueue, Completions, Counter, EventQueue, Sources, Tally};
+use crate::remote::RemoteTallies;
 
 /// The least bytes that are left in a receive of many messages before it ends, if the application does not say otherwise.
 const MIN_MULTI_RECEIVE: u64 = 64;
@@ -98,11 +99,13 @@ pub(super) struct Counters {
     pub(super) receive: Option<Held<Counter>>,
     pub(super) read: Option<Held<Counter>>,
     pub(super) write: Option<Held<Counter>>,
+    /// What peers do, with `FI_RMA_EVENT`.
+    pub(super) remote_read: Option<Held<Counter>>,
+    pub(super) remote_write: Option<Held<Counter>>,
 }
 
 impl Counters {
     fn tallies(&self) -> Tallies {
-        let tally = |counter: &Option<Held<Counter>>| counter.as_ref().map(|counter| Arc::clone(counter.tally()));
         Tallies {
             send: tally(&self.send),
             receive: tally(&self.receive),
@@ -111,9 +114,17 @@ impl Counters {
         }
     }
 
+    fn remote(&self) -> RemoteTallies {
+        RemoteTallies { read: tally(&self.remote_read), write: tally(&self.remote_write) }
+    }
+
     const fn count_transmits(&self) -> bool {
         self.send.is_some() || self.read.is_some() || self.write.is_some()
     }
+}
+
+fn tally(counter: &Option<Held<Counter>>) -> Option<Arc<Tally>> {
+    counter.as_ref().map(|counter| Arc::clone(counter.tally()))
 }
 
 /// An endpoint that was enabled.
@@ -178,6 +189,10 @@ impl Core {
             closed: AtomicBool::new(false),
         });
         let endpoint = Arc::new(self.open(&report)?);
+        let remote = bindings.counters.remote();
+        if let Some(counters) = self.domain.remote().filter(|_| !remote.is_empty()) {
+            counters.add(endpoint.address().id, remote);
+        }
         let tell = self.capabilities.receive & FI_SOURCE != 0;
         let peers = Arc::new(Peers::new(Arc::clone(&endpoint), vector, tell));
         if let Some(queue) = &report.receive {
@@ -304,6 +319,9 @@ impl Drop for Core {
         let Some(active) = self.active.get() else { return };
         // fi_endpoint(3): what is under way is dropped without a word.
         active.report.closed.store(true, Ordering::Release);
+        if let Some(counters) = self.domain.remote() {
+            counters.remove(active.endpoint.address().id);
+        }
         if let Err(undelivered) = active.endpoint.close() {
             host::complain_of_undelivered(&undelivered.to_string());
         }

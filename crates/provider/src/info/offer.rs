@@ -78,10 +78,19 @@ const PRIMARY: u64 = MESSAGES | ONE_SIDED | MESSAGE_DIRECTIONS | ONE_SIDED_DIREC
 const PRIMARY_SINCE_2_0: u64 = FI_TAGGED_DIRECTED_RECV;
 const DOMAIN_CAPS: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
 /// An application gets these too if it does not ask.
-const SECONDARY: u64 = FI_MULTI_RECV | FI_SOURCE | FI_FENCE | DOMAIN_CAPS;
+const SECONDARY: u64 = FI_MULTI_RECV | FI_SOURCE | FI_FENCE | FI_RMA_EVENT | DOMAIN_CAPS;
+/// But for these, which cost something.
+const ON_REQUEST: u64 = FI_SOURCE | FI_RMA_EVENT;
 const TRANSMIT: u64 = MESSAGES | ONE_SIDED | FI_SEND | FI_READ | FI_WRITE | FI_FENCE;
-const RECEIVE: u64 =
-    MESSAGES | ONE_SIDED | FI_RECV | REMOTE | FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV | FI_TAGGED_DIRECTED_RECV;
+const RECEIVE: u64 = MESSAGES
+    | ONE_SIDED
+    | FI_RECV
+    | REMOTE
+    | FI_RMA_EVENT
+    | FI_MULTI_RECV
+    | FI_SOURCE
+    | FI_DIRECTED_RECV
+    | FI_TAGGED_DIRECTED_RECV;
 
 const TRANSMIT_FLAGS: u64 = FI_COMPLETION
     | FI_INJECT
@@ -141,6 +150,12 @@ fn capabilities(version: u32, hints: &Hints) -> Result<(u64, c_int), Mismatch> {
         return Err(Mismatch::Capabilities { whose: "caps", lacking });
     }
     let caps = choose(primary, hints.caps);
+    if caps & REMOTE == 0 && caps & FI_RMA_EVENT != 0 {
+        return Err(Mismatch::Capabilities {
+            whose: "caps, without FI_REMOTE_READ and FI_REMOTE_WRITE",
+            lacking: FI_RMA_EVENT,
+        });
+    }
     let offered = hints.domain.as_ref().map(|domain| domain.mr_mode);
     if caps & ONE_SIDED == 0 || caps & REMOTE == 0 {
         return Ok((caps, registration(version, offered, false)));
@@ -149,18 +164,19 @@ fn capabilities(version: u32, hints: &Hints) -> Result<(u64, c_int), Mismatch> {
         return Ok((caps, registration(version, offered, true)));
     }
     // Who has not asked for access by peers in so many words can do without.
-    if hints.caps & REMOTE != 0 {
+    if hints.caps & (REMOTE | FI_RMA_EVENT) != 0 {
         return Err(Mismatch::Registration { offered: offered.unwrap_or(0) });
     }
-    Ok((caps & !REMOTE, registration(version, offered, false)))
+    Ok((caps & !(REMOTE | FI_RMA_EVENT), registration(version, offered, false)))
 }
 
-/// What of the primary capabilities an application wants, and all of the secondary ones; but to tell who sent costs something, so that it has to be asked for.
+/// What of the primary capabilities an application wants, and all of the secondary ones but those that cost
+/// something, which have to be asked for: to tell who sent, and to count what peers do.
 const fn choose(primary: u64, wanted: u64) -> u64 {
     if wanted == 0 {
         return primary | SECONDARY;
     }
-    expand((wanted & primary) | (SECONDARY & !FI_SOURCE) | (wanted & FI_SOURCE))
+    expand((wanted & primary) | (SECONDARY & !ON_REQUEST) | (wanted & ON_REQUEST))
 }
 
 /// Without a direction, all are meant.
@@ -443,11 +459,17 @@ mod tests {
     #[test]
     fn primary_capabilities_are_those_asked_for_and_secondary_ones_come_along() {
         let offer = ask(NOW, FI_TAGGED | FI_SEND, |_| ()).unwrap();
-        assert_eq!(offer.caps, FI_TAGGED | FI_SEND | SECONDARY & !FI_SOURCE);
+        assert_eq!(offer.caps, FI_TAGGED | FI_SEND | SECONDARY & !ON_REQUEST);
         assert_eq!(offer.transmit.caps, FI_TAGGED | FI_SEND | FI_FENCE);
         let offer = ask(NOW, FI_MSG | FI_SOURCE, |_| ()).unwrap();
-        assert_eq!(offer.caps, FI_MSG | FI_SEND | FI_RECV | SECONDARY);
+        assert_eq!(offer.caps, FI_MSG | FI_SEND | FI_RECV | SECONDARY & !FI_RMA_EVENT);
         assert_eq!(offer.receive.caps, FI_MSG | FI_RECV | FI_MULTI_RECV | FI_SOURCE);
+        let offer = ask(NOW, FI_RMA | FI_RMA_EVENT, |_| ()).unwrap();
+        assert_eq!((offer.caps & FI_RMA_EVENT, offer.receive.caps & FI_RMA_EVENT), (FI_RMA_EVENT, FI_RMA_EVENT));
+        assert!(
+            ask(NOW, FI_MSG | FI_RMA_EVENT, |_| ()).is_err()
+                && ask(NOW, FI_RMA | FI_READ | FI_RMA_EVENT, |_| ()).is_err()
+        );
         let lacking = ask(NOW, FI_MSG | FI_COLLECTIVE, |_| ()).err();
         assert_eq!(lacking, Some(Mismatch::Capabilities { whose: "caps", lacking: FI_COLLECTIVE }));
     }

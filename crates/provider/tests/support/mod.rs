@@ -154,9 +154,14 @@ impl Node {
 
     /// Makes another one's address known. Returns it.
     pub fn know(&mut self, other: &Self) -> fi_addr_t {
+        self.know_endpoint(other.endpoint)
+    }
+
+    /// Makes the address of an endpoint known. Returns it.
+    pub fn know_endpoint(&mut self, endpoint: *mut fid_ep) -> fi_addr_t {
         let mut name = [0u8; 256];
         let mut length = name.len();
-        assert_eq!(call_fid!(other.endpoint, cm, getname, name.as_mut_ptr().cast(), &raw mut length), 0);
+        assert_eq!(call_fid!(endpoint, cm, getname, name.as_mut_ptr().cast(), &raw mut length), 0);
         let mut address = FI_ADDR_UNSPEC;
         let (names, context) = (name.as_ptr().cast(), ptr::null_mut());
         assert_eq!(call!(self.vector, ops, insert, names, 1, &raw mut address, 0, context), 1);

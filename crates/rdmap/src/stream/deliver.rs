@@ -2,6 +2,7 @@
 
 use weft_base::{MessageNumber, NoDigest, Stag};
 use weft_memory::{AtomicOperation, MemoryError, RemoteFault, RemoteRight};
+use weft_wire::ddp::{Header, Target};
 use weft_wire::rdmap::{AtomicCode, AtomicRequest, AtomicResponse, Opcode, ReadRequest};
 
 use super::Stream;
@@ -65,11 +66,14 @@ impl Stream {
         match effect {
             Effect::Write => {
                 self.written.add(context);
+                self.report_write(context);
                 Ok(())
             }
             Effect::SmallWrite(small) => {
                 self.written.add(context);
-                self.deliver_small(small)
+                self.deliver_small(small)?;
+                self.report_write(context);
+                Ok(())
             }
             Effect::Send(part) => self.deliver_send(part),
             Effect::Immediate { part, immediate } => self.deliver_immediate(part, *immediate),
@@ -90,6 +94,14 @@ impl Stream {
                 self.receives.skip_message();
                 Ok(())
             }
+        }
+    }
+
+    /// Tells the watch of a region that a Write to it is whole. What came before its last segment has been placed.
+    #[inline]
+    fn report_write(&self, context: &Context) {
+        if let Some(Header { last: true, target: Target::Tagged { stag, .. }, .. }) = context.header {
+            self.registry.report_access(self.config.domain, stag, RemoteRight::Write, self.owner);
         }
     }
 
@@ -164,6 +176,8 @@ impl Stream {
         if length > 0 {
             let checked = self.registry.check_remote(self.config.domain, stag, offset, length, RemoteRight::Read);
             checked.map_err(|fault| Violation::ReadSource { stag, offset, length, fault })?;
+            // One of no bytes asks whether what came before it is in place.
+            self.registry.report_access(self.config.domain, stag, RemoteRight::Read, self.owner);
         }
         self.responder.push(Inbound::Read { number, rest: request });
         Ok(())
@@ -184,6 +198,7 @@ impl Stream {
                 // It has gone since the check.
                 _ => Violation::AtomicTarget { stag, offset, fault: RemoteFault::InvalidStag },
             })?;
+        self.registry.report_access(self.config.domain, stag, RemoteRight::Atomic, self.owner);
         self.responder.push(Inbound::Atomic(AtomicResponse { identifier: request.identifier, original }));
         Ok(())
     }

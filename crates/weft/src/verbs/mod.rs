@@ -50,7 +50,7 @@ pub use context::{Context, ProtectionDomain};
 pub use memory_region::{MemoryRegion, RemoteMemory};
 pub use queue_pair::{QueuePair, QueuePairOptions, SharedReceiveQueue};
 pub use weft_base::{MAX_GATHER, PortError, Slice, Stag, Waker};
-pub use weft_memory::{Access, MemoryError, RegionAttributes};
+pub use weft_memory::{Access, MemoryError, RegionAttributes, RemoteRight, Watch};
 pub use weft_nic::offer::{
     Extensions, LowerInfo, LowerStartError, MarkerSpacing, MpaInfo, MpaOffer, MpaStartError, MpaStartMisuse, Offer,
     ReadyKind, ReadyKinds, StartError, StartMisuse, StartReason, Transport,
