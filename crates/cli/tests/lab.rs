@@ -119,12 +119,22 @@ fn what_cannot_be_is_refused_in_words() {
         (&["up", "--name", "../x"], "no name"),
         (&["down", "--all", "--name", "x"], "--all"),
         (&["exec", "0"], "CMD"),
+        (&["cut", "eth0"], "no link"),
+        (&["cut", "rail0", "--way", "slowly"], "no way"),
+        (&["mend"], "LINK"),
     ] {
         let output = runtime.lab(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));
         assert!(said(&output).contains(words), "{arguments:?}: {}", said(&output));
     }
-    for arguments in [&["down"][..], &["shell", "0"], &["exec", "0", "--", "true"], &["down", "--name", "x"]] {
+    for arguments in [
+        &["down"][..],
+        &["shell", "0"],
+        &["exec", "0", "--", "true"],
+        &["cut", "rail0"],
+        &["mend", "--all"],
+        &["links"],
+    ] {
         let output = runtime.lab(arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         assert!(said(&output).contains("there is no lab"), "{}", said(&output));
@@ -134,6 +144,16 @@ fn what_cannot_be_is_refused_in_words() {
         assert_eq!((output.status.code(), said(&output).contains("is up already")), (Some(1), true));
         let output = runtime.lab(&["exec", "2", "--", "true"]);
         assert_eq!((output.status.code(), said(&output).contains("0 to 1")), (Some(2), true));
+        for (arguments, words) in [
+            (&["cut", "rail1"][..], "rail0 to rail0"),
+            (&["cut", "2:rail0"], "hosts are 0 to 1"),
+            (&["mend", "rail1"], "rail0 to rail0"),
+            (&["cut", "rail0", "--way", "send"], "0:rail0"),
+        ] {
+            let output = runtime.lab(arguments);
+            assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));
+            assert!(said(&output).contains(words), "{arguments:?}: {}", said(&output));
+        }
         assert_eq!(runtime.lab(&["exec", "0", "--", "nonesuch"]).status.code(), Some(127));
     }
 }
@@ -159,9 +179,33 @@ fn a_lab_whose_keeper_or_part_was_killed_is_cleaned_up() {
 }
 
 #[test]
+fn a_link_is_cut_shown_and_mended() {
+    let runtime = Runtime::new("cut");
+    if !runtime.up(&["--links", "2"]) {
+        return;
+    }
+    let carrier = || {
+        let output = runtime.lab(&["exec", "0", "--", "ip", "link", "show", "rail1"]);
+        !said(&output).contains("NO-CARRIER")
+    };
+    assert!(carrier());
+    let output = runtime.lab(&["cut", "rail1"]);
+    assert_eq!((output.status.code(), carrier()), (Some(0), false), "{}", said(&output));
+    assert_eq!(runtime.lab(&["cut", "0:rail0", "--way", "receive"]).status.code(), Some(0));
+    let links: Vec<Value> = serde_json::from_slice(&runtime.lab(&["links", "--json"]).stdout).unwrap();
+    let cuts: Vec<_> = links.iter().map(|link| link["cut"].to_string()).collect();
+    assert_eq!(cuts, [r#"["receive"]"#, r#"["carrier"]"#, "[]", r#"["carrier"]"#]);
+    assert!(said(&runtime.lab(&["links"])).contains("0:rail1  carrier"));
+    assert_eq!(said(&runtime.lab(&["mend", "1:rail1"])), "Link 1:rail1 of lab lab is whole.\n");
+    assert!(carrier());
+    assert_eq!(said(&runtime.lab(&["mend", "--all"])), "All links of lab lab are whole.\n");
+    assert!(!said(&runtime.lab(&["links"])).contains("receive"));
+}
+
+#[test]
 fn help_has_examples() {
     let runtime = Runtime::new("help");
-    for command in ["", "up", "exec", "shell", "list", "down"] {
+    for command in ["", "up", "exec", "shell", "list", "cut", "mend", "links", "down"] {
         let arguments = [command, "--help"].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>();
         let help = said(&runtime.lab(&arguments));
         assert!(help.contains("Example") && !help.contains("keep "), "{command}: {help}");

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::{fmt, io};
 
+use crate::cut::{Link, Way};
 use crate::plan::{BitsPerSecond, HOSTS, LINKS, MTU, RATE};
 
 /// What went wrong, sorted by whose fault it is.
@@ -17,6 +18,22 @@ pub enum LabError {
     Mtu(u32),
     /// The rate is not one of [`RATE`].
     Rate(BitsPerSecond),
+    /// The lab has no such link.
+    Link {
+        /// The link.
+        link: Link,
+        /// How many hosts it has.
+        hosts: usize,
+        /// How many rails.
+        links: usize,
+    },
+    /// One direction of a link of which nobody said whose it is.
+    WhoseDirection {
+        /// The link.
+        link: Link,
+        /// The direction.
+        way: Way,
+    },
 
     // The machine's: what it lacks or forbids.
     /// A lab's hosts can't have this congestion control.
@@ -68,6 +85,19 @@ impl LabError {
         matches!(self, Self::Missing { .. } | Self::Barred { .. })
     }
 
+    /// Whether what was asked for makes no sense, so that asking again would not help.
+    pub fn is_callers(&self) -> bool {
+        matches!(
+            self,
+            Self::Hosts(_)
+                | Self::Links(_)
+                | Self::Mtu(_)
+                | Self::Rate(_)
+                | Self::Link { .. }
+                | Self::WhoseDirection { .. }
+        )
+    }
+
     /// An error of the operating system while doing `what`.
     pub(crate) fn while_doing(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::Io { doing: what.into(), error }
@@ -94,6 +124,17 @@ impl fmt::Display for LabError {
                     RATE.start(),
                     RATE.end()
                 )
+            }
+            Self::Link { link, hosts, links } => {
+                write!(
+                    f,
+                    "there is no link {link}; the lab's hosts are 0 to {}, its rails rail0 to rail{}",
+                    hosts - 1,
+                    links - 1
+                )
+            }
+            Self::WhoseDirection { link, way } => {
+                write!(f, "{way} is a direction of one host's cable; say whose, for instance 0:{link}")
             }
             Self::CongestionControl { name, allowed } => {
                 write!(

@@ -21,6 +21,7 @@
 //! user id 0 and every right over the lab's network, and outside of it those that its user has.
 #![forbid(unsafe_code)]
 
+mod cut;
 mod error;
 mod holder;
 mod host;
@@ -30,6 +31,7 @@ mod process;
 mod tools;
 mod up;
 
+pub use cut::{Link, Way};
 pub use error::LabError;
 pub use host::{Host, Rail};
 pub use plan::{BitsPerSecond, HOSTS, LINKS, MTU, Plan, RATE, USUAL_CONGESTION_CONTROLS};

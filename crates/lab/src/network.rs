@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::host::Host;
+use crate::host::{Host, Rail};
 use crate::plan::{BitsPerSecond, Plan};
 
 /// Offloads that let a packet longer than the MTU cross a link. UDP's has a switch of its own.
@@ -41,13 +41,20 @@ pub(crate) fn cables(plan: &Plan, hosts: &[Host]) -> String {
     lines
 }
 
+/// Lines for `ip -batch` and for `tc -batch` in one namespace.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Commands {
+    pub(crate) ip: String,
+    pub(crate) tc: String,
+}
+
 fn cable(near: &str, mtu: u32, far: &Host, rail: usize) -> String {
     let holder = far.holder().id;
     format!("link add name {near} mtu {mtu} type veth peer name rail{rail} mtu {mtu} netns {holder}")
 }
 
 /// The switch's port for a host.
-fn port(host: usize, rail: usize) -> String {
+pub(crate) fn port(host: usize, rail: usize) -> String {
     format!("h{host}r{rail}")
 }
 
@@ -56,13 +63,17 @@ pub(crate) fn addresses(host: &Host) -> String {
     let mut lines = "link set lo up\n".to_owned();
     for rail in host.rails() {
         line(&mut lines, format_args!("address add {}/24 dev {}", rail.ipv4, rail.interface));
-        if let Some(address) = rail.ipv6 {
-            // Nobody else has it, so it need not wait until that is known.
-            line(&mut lines, format_args!("address add {address}/64 dev {} nodad", rail.interface));
-        }
+        lines += &address_v6(rail);
         line(&mut lines, format_args!("link set {} up", rail.interface));
     }
     lines
+}
+
+/// The same for its address of IPv6, which it may have already.
+pub(crate) fn address_v6(rail: &Rail) -> String {
+    // Nobody else has it, so it need not wait until that is known.
+    let line = |address| format!("address replace {address}/64 dev {} nodad\n", rail.interface);
+    rail.ipv6.map_or_else(String::new, line)
 }
 
 /// The interfaces through which a host sends.
@@ -75,18 +86,18 @@ pub(crate) fn switch_interfaces(plan: &Plan) -> Vec<String> {
     (0..plan.links).flat_map(|rail| (0..plan.hosts).map(move |host| port(host, rail))).collect()
 }
 
-/// Lines for `tc -batch`: what leaves these interfaces keeps to the rate.
-pub(crate) fn shaping(interfaces: &[String], rate: BitsPerSecond, mtu: u32) -> String {
+/// Lines for `tc -batch`: what leaves these interfaces keeps to the plan's rate.
+pub(crate) fn shaping(interfaces: &[String], plan: &Plan) -> String {
     let mut lines = String::new();
-    let Bucket { burst_bytes, limit_bytes } = bucket(rate, mtu);
+    let queue = plan.rate.map_or_else(
+        || "noqueue".to_owned(),
+        |rate| {
+            let Bucket { burst_bytes, limit_bytes } = bucket(rate, plan.mtu);
+            format!("tbf rate {}bit burst {burst_bytes}b limit {limit_bytes}b", rate.0)
+        },
+    );
     for interface in interfaces {
-        line(
-            &mut lines,
-            format_args!(
-                "qdisc add dev {interface} root tbf rate {}bit burst {burst_bytes}b limit {limit_bytes}b",
-                rate.0
-            ),
-        );
+        line(&mut lines, format_args!("qdisc replace dev {interface} root {queue}"));
     }
     lines
 }
@@ -159,7 +170,7 @@ mod tests {
             addresses(&hosts(&plan)[1]),
             "link set lo up\n\
              address add 10.0.0.2/24 dev rail0\n\
-             address add fd77:6566:7400::2/64 dev rail0 nodad\n\
+             address replace fd77:6566:7400::2/64 dev rail0 nodad\n\
              link set rail0 up\n"
         );
     }
@@ -170,12 +181,14 @@ mod tests {
             let Bucket { burst_bytes, limit_bytes } = bucket(BitsPerSecond(megabits * 1_000_000), 65_535);
             assert!(burst_bytes >= LARGEST_PACKET && limit_bytes >= 2 * LARGEST_PACKET, "{megabits}");
         }
-        let rate = BitsPerSecond(10_000_000_000);
-        let all = shaping(&["rail0".into(), "rail1".into()], rate, 1500);
+        let plan = Plan { rate: Some(BitsPerSecond(10_000_000_000)), ..Plan::default() };
+        let all = shaping(&["rail0".into(), "rail1".into()], &plan);
         assert_eq!(
             all,
-            "qdisc add dev rail0 root tbf rate 10000000000bit burst 1250000b limit 5000000b\n\
-             qdisc add dev rail1 root tbf rate 10000000000bit burst 1250000b limit 5000000b\n"
+            "qdisc replace dev rail0 root tbf rate 10000000000bit burst 1250000b limit 5000000b\n\
+             qdisc replace dev rail1 root tbf rate 10000000000bit burst 1250000b limit 5000000b\n"
         );
+        let unlimited = Plan { rate: None, ..plan };
+        assert_eq!(shaping(&["rail0".into()], &unlimited), "qdisc replace dev rail0 root noqueue\n");
     }
 }

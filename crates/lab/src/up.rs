@@ -1,9 +1,11 @@
 //! A lab that is up.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 
+use crate::cut::{self, End, Link, Step, Way};
 use crate::error::LabError;
 use crate::holder::Holder;
 use crate::host::{self, Host};
@@ -22,6 +24,9 @@ pub struct Lab {
     hosts: Vec<Host>,
     /// One for each host, and one for the switch if there is one.
     holders: Vec<Holder>,
+    tools: Tools,
+    /// Each host's cable to each rail, and how it was cut.
+    cuts: BTreeSet<(usize, usize, Way)>,
 }
 
 impl Lab {
@@ -41,8 +46,8 @@ impl Lab {
             Host::new(index, plan.links, holder.process(), has_ipv6, &tools.nsenter)
         };
         let hosts = holders.iter().take(plan.hosts).enumerate().map(host).collect();
-        let lab = Self { plan: plan.clone(), hosts, holders };
-        lab.build(&tools)?;
+        let lab = Self { plan: plan.clone(), hosts, holders, tools, cuts: BTreeSet::new() };
+        lab.build()?;
         Ok(lab)
     }
 
@@ -81,28 +86,91 @@ impl Lab {
         ends.into_iter().collect()
     }
 
-    fn build(&self, tools: &Tools) -> Result<(), LabError> {
-        let switch = self.plan.has_switch().then(|| self.holders[self.plan.hosts].process());
+    /// Cuts a link. One that is cut already is cut in this way too.
+    ///
+    /// # Errors
+    /// The lab has no such link; a direction of a link that is several hosts' ([`LabError::WhoseDirection`]); the
+    /// programs that do it failed.
+    pub fn cut(&mut self, link: Link, way: Way) -> Result<(), LabError> {
+        link.check(&self.plan)?;
+        way.check(link)?;
+        let steps = cut::cut(&self.plan, link, way, |host| self.ends(host, link.rail));
+        self.take(link, &steps)?;
+        let hosts = link.hosts(&self.plan);
+        self.cuts.extend(hosts.map(|host| (host, link.rail, way)));
+        Ok(())
+    }
+
+    /// Mends a link, in whatever ways it was cut. A cable that joins two hosts directly is mended for both. One that was
+    /// not cut stays as it is, but loses what waits in its queue.
+    ///
+    /// # Errors
+    /// The lab has no such link; the programs that do it failed.
+    pub fn mend(&mut self, link: Link) -> Result<(), LabError> {
+        link.check(&self.plan)?;
+        let steps = cut::mend(&self.plan, link, |host| self.ends(host, link.rail));
+        self.take(link, &steps)?;
+        let is_direct = !self.plan.has_switch();
+        let is_meant = |host| is_direct || link.hosts(&self.plan).contains(&host);
+        self.cuts.retain(|(host, rail, _)| *rail != link.rail || !is_meant(*host));
+        Ok(())
+    }
+
+    /// How a host's cable to a rail is cut; empty when it is not.
+    pub fn cuts(&self, host: usize, rail: usize) -> Vec<Way> {
+        let is_meant = |(at, to, _): &&(usize, usize, Way)| (*at, *to) == (host, rail);
+        self.cuts.iter().filter(is_meant).map(|(.., way)| *way).collect()
+    }
+
+    /// The host's end of its cable to a rail, and the other.
+    fn ends(&self, host: usize, rail: usize) -> [End; 2] {
+        let of_host = |host: usize| {
+            let interface = self.hosts[host].rails()[rail].interface.clone();
+            End { place: self.hosts[host].holder(), interface, host: Some(host) }
+        };
+        let far = match self.switch() {
+            Some(place) => End { place, interface: network::port(host, rail), host: None },
+            None => of_host(1 - host),
+        };
+        [of_host(host), far]
+    }
+
+    fn take(&self, link: Link, steps: &[(End, Step)]) -> Result<(), LabError> {
+        for (end, step) in steps {
+            let commands = cut::commands(&self.plan, &self.hosts, end, link.rail, *step);
+            self.batch(end.place, &self.tools.ip, &commands.ip)?;
+            self.batch(end.place, &self.tools.tc, &commands.tc)?;
+        }
+        Ok(())
+    }
+
+    /// Whose namespace is the switch's.
+    fn switch(&self) -> Option<Process> {
+        self.plan.has_switch().then(|| self.holders[self.plan.hosts].process())
+    }
+
+    fn build(&self) -> Result<(), LabError> {
+        let switch = self.switch();
         let start = switch.unwrap_or(self.hosts[0].holder());
-        self.batch(tools, start, &tools.ip, &network::cables(&self.plan, &self.hosts))?;
+        self.batch(start, &self.tools.ip, &network::cables(&self.plan, &self.hosts))?;
         if let Some(switch) = switch {
-            self.set_up(tools, switch, &network::switch_interfaces(&self.plan))?;
+            self.set_up(switch, &network::switch_interfaces(&self.plan))?;
         }
         for host in &self.hosts {
-            self.batch(tools, host.holder(), &tools.ip, &network::addresses(host))?;
-            self.set_up(tools, host.holder(), &network::host_interfaces(host))?;
+            self.batch(host.holder(), &self.tools.ip, &network::addresses(host))?;
+            self.set_up(host.holder(), &network::host_interfaces(host))?;
         }
         Ok(())
     }
 
     /// Rate and offloads of what leaves through these interfaces of one namespace.
-    fn set_up(&self, tools: &Tools, place: Process, interfaces: &[String]) -> Result<(), LabError> {
-        if let Some(rate) = self.plan.rate {
-            self.batch(tools, place, &tools.tc, &network::shaping(interfaces, rate, self.plan.mtu))?;
+    fn set_up(&self, place: Process, interfaces: &[String]) -> Result<(), LabError> {
+        if self.plan.rate.is_some() {
+            self.batch(place, &self.tools.tc, &network::shaping(interfaces, &self.plan))?;
         }
-        let Some(ethtool) = &tools.ethtool else { return Ok(()) };
+        let Some(ethtool) = &self.tools.ethtool else { return Ok(()) };
         for interface in interfaces {
-            let mut command = host::enter(&tools.nsenter, place, ethtool.as_os_str());
+            let mut command = host::enter(&self.tools.nsenter, place, ethtool.as_os_str());
             command.args(["-K", interface]);
             OFFLOADS.iter().for_each(|offload| {
                 command.args([*offload, "off"]);
@@ -112,8 +180,12 @@ impl Lab {
         Ok(())
     }
 
-    fn batch(&self, tools: &Tools, place: Process, tool: &Path, lines: &str) -> Result<(), LabError> {
-        let mut command = host::enter(&tools.nsenter, place, tool.as_os_str());
+    /// Has `ip` or `tc` do what these lines say, if there are any.
+    fn batch(&self, place: Process, tool: &Path, lines: &str) -> Result<(), LabError> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let mut command = host::enter(&self.tools.nsenter, place, tool.as_os_str());
         command.args(["-batch", "-"].map(OsStr::new));
         tools::run(command, lines)
     }

@@ -3,15 +3,19 @@
 //! Where this system allows no namespaces, or lacks a program, each test says so and passes.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use weft_lab::{BitsPerSecond, Host, Lab, LabError, Plan, Process, USUAL_CONGESTION_CONTROLS};
+use weft_lab::{BitsPerSecond, Host, Lab, LabError, Link, Plan, Process, USUAL_CONGESTION_CONTROLS, Way};
 
 /// Nothing here takes this long; what waits in vain fails then.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long a link must be silent to be taken for cut. A slow machine may make one that passes look cut, so what has to
+/// come is waited for with `PATIENCE` instead.
+const LISTENING: Duration = Duration::from_millis(200);
 
 /// What is sent to see that a link holds its rate, in bytes.
 const TRANSFER: usize = 20_000_000;
@@ -76,6 +80,98 @@ fn a_link_without_a_rate_takes_jumbo_packets_and_offloads_are_off_when_asked() {
         }
     }
     transfer(lab.host(0), lab.host(1), lab.host(1).address(0), 1_000_000);
+    gone(lab);
+}
+
+/// Whether datagrams get from one host to another by a rail: what is expected is waited for, silence for a while.
+fn passes(lab: &Lab, [from, to]: [usize; 2], rail: usize, expected: bool) -> bool {
+    let program = env::current_exe().unwrap();
+    let (source, target) = (lab.host(from), lab.host(to));
+    let wait = if expected { PATIENCE } else { LISTENING };
+    let ear =
+        Worker::start(&mut target.command(&program), &format!("hear {} {}", target.address(rail), wait.as_millis()));
+    let port = ear.line();
+    let mut mouth = Worker::start(&mut source.command(&program), &format!("say {}:{port}", target.address(rail)));
+    assert_eq!(mouth.line(), "said");
+    let heard = ear.line() == "heard";
+    let _ = mouth.child.kill();
+    heard
+}
+
+fn link_state(host: &Host) -> String {
+    let output = host.command("ip").args(["link", "show", "rail0"]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn cut_and_mend(hosts: usize) {
+    let Some(mut lab) = lab(&Plan { hosts, links: 2, ..Plan::default() }) else { return };
+    let all = Link { host: None, rail: 0 };
+    let of_host_1 = Link { host: Some(1), rail: 0 };
+    for (link, way, there, back) in [
+        (all, Way::Silent, false, false),
+        (of_host_1, Way::Silent, false, false),
+        (of_host_1, Way::Send, true, false),
+        (of_host_1, Way::Receive, false, true),
+        (all, Way::Carrier, false, false),
+    ] {
+        // Over a link that is cut nobody can ask for a neighbour's address.
+        acquaint(&lab);
+        lab.cut(link, way).unwrap();
+        assert_eq!(passes(&lab, [0, 1], 0, there), there, "{link} {way}");
+        assert_eq!(passes(&lab, [1, 0], 0, back), back, "{link} {way}");
+        assert!(passes(&lab, [0, 1], 1, true), "the other rail is nobody's business");
+        assert_eq!(lab.cuts(1, 0), [way]);
+        let has_carrier = !link_state(lab.host(0)).contains("NO-CARRIER");
+        assert_eq!(has_carrier, way != Way::Carrier, "{}", link_state(lab.host(0)));
+        lab.mend(of_host_1).unwrap();
+        lab.mend(all).unwrap();
+        assert!(passes(&lab, [0, 1], 0, true) && passes(&lab, [1, 0], 0, true), "{link} {way} mends");
+        assert_eq!(lab.cuts(1, 0), []);
+    }
+    if let Some(address) = lab.host(1).address_v6(0) {
+        transfer(lab.host(0), lab.host(1), address, 1000);
+    }
+    let seconds = transfer(lab.host(0), lab.host(1), lab.host(1).address(0), TRANSFER);
+    assert!(8.0 * TRANSFER as f64 / seconds < 1.1e9, "the rate is back, too");
+    gone(lab);
+}
+
+/// Tells both hosts who the other is, so that nobody has to ask while a link is cut.
+fn acquaint(lab: &Lab) {
+    for (host, other) in [(0, 1), (1, 0)] {
+        let shown = link_state(lab.host(other));
+        let hardware = shown.split_whitespace().skip_while(|word| *word != "link/ether").nth(1).unwrap();
+        let address = lab.host(other).address(0).to_string();
+        let status = lab
+            .host(host)
+            .command("ip")
+            .args(["neighbour", "replace", &address, "lladdr", hardware, "dev", "rail0", "nud", "permanent"])
+            .status();
+        assert!(status.unwrap().success());
+    }
+}
+
+#[test]
+fn a_link_that_joins_two_hosts_is_cut_in_each_way_and_mended() {
+    cut_and_mend(2);
+}
+
+#[test]
+fn a_cable_to_a_switch_is_cut_in_each_way_and_mended() {
+    cut_and_mend(3);
+}
+
+#[test]
+fn links_that_a_lab_does_not_have_can_not_be_cut() {
+    let Some(mut lab) = lab(&Plan::default()) else { return };
+    let no_rail = Link { host: None, rail: 1 };
+    let no_host = Link { host: Some(2), rail: 0 };
+    for link in [no_rail, no_host] {
+        assert!(matches!(lab.cut(link, Way::Silent), Err(LabError::Link { .. })));
+        assert!(matches!(lab.mend(link), Err(LabError::Link { .. })));
+    }
+    let whose = lab.cut(Link { host: None, rail: 0 }, Way::Send).unwrap_err();
+    assert!(whose.is_callers() && whose.to_string().contains("0:rail0"), "{whose}");
     gone(lab);
 }
 
@@ -253,6 +349,8 @@ fn a_process_with_a_role() {
     match words[..] {
         ["sink", address, bytes] => sink(address.parse().unwrap(), bytes.parse().unwrap()),
         ["source", target, bytes] => source(target.parse().unwrap(), bytes.parse().unwrap()),
+        ["hear", address, ms] => hear(address.parse().unwrap(), Duration::from_millis(ms.parse().unwrap())),
+        ["say", target] => say(target.parse().unwrap()),
         ["parent"] => parent(),
         _ => panic!("{role:?} is no role"),
     }
@@ -272,6 +370,26 @@ fn sink(address: IpAddr, bytes: usize) {
     stream.write_all(b"!").unwrap();
     // The other end has seen it when it closes.
     let _ = stream.read(&mut buffer);
+}
+
+/// Waits for a datagram.
+fn hear(address: IpAddr, wait: Duration) {
+    let socket = UdpSocket::bind((address, 0)).unwrap();
+    println!("role: {}", socket.local_addr().unwrap().port());
+    socket.set_read_timeout(Some(wait)).unwrap();
+    let heard = socket.recv(&mut [0; 16]).is_ok();
+    println!("role: {}", if heard { "heard" } else { "silence" });
+}
+
+/// Sends datagrams until it is killed. That there is no way is as good as being lost.
+fn say(target: SocketAddr) {
+    let socket = UdpSocket::bind(("0.0.0.0", 0)).unwrap();
+    let _ = socket.send_to(b"here", target);
+    println!("role: said");
+    loop {
+        let _ = socket.send_to(b"here", target);
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn source(target: SocketAddr, bytes: usize) {

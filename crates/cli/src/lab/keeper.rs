@@ -1,8 +1,7 @@
 //! The process that a lab lives as long as.
 
-use std::fs;
 use std::io::{self, Read};
-use std::path::Path;
+use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,8 +9,9 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::{Pid, setsid};
 use weft_lab::{Lab, Plan, Process};
 
+use super::control::{self, Kept};
 use super::failed;
-use super::state::{Name, State};
+use super::state::{self, Name, State};
 use crate::failure::Failure;
 use crate::output::print_line;
 
@@ -54,27 +54,27 @@ pub(super) fn keep(
         .ok_or_else(|| Failure::Runtime("this process is not in /proc; mount it".to_owned()))?;
     let state = State { name: name.clone(), keeper, plan: plan.clone(), hosts: lab.hosts().to_vec() };
     let path = state.publish()?;
-    let whole = announce(&state).and_then(|()| wait(&lab, &signals));
-    forget(&path)?;
-    let down = lab.down().map_err(failed);
-    whole.and(down)
+    let lab = Kept::new(Some(lab).into());
+    let served = control::serve(&state::socket(&path), Arc::clone(&lab));
+    let whole = served.and_then(|()| announce(&state)).and_then(|()| wait(&lab, &signals));
+    state::forget(&path)?;
+    // A command may be at work with it.
+    let down = lab.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Lab::down);
+    whole.and(down.map_err(failed))
 }
 
 /// Waits for a signal that asks for the end. A child that has ended may be a part of the lab, without which it is of no use.
-fn wait(lab: &Lab, signals: &SigSet) -> Result<(), Failure> {
+fn wait(lab: &Kept, signals: &SigSet) -> Result<(), Failure> {
     loop {
         let signal = signals.wait().map_err(|error| Failure::while_doing("cannot wait for signals")(error.into()))?;
-        if signal != Signal::SIGCHLD || !lab.is_whole() {
+        if signal != Signal::SIGCHLD || !is_whole(lab) {
             return Ok(());
         }
     }
 }
 
-fn forget(path: &Path) -> Result<(), Failure> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Failure::while_doing(path.display())(error)),
-        _ => Ok(()),
-    }
+fn is_whole(lab: &Kept) -> bool {
+    lab.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Lab::is_whole)
 }
 
 /// Ends a lab, and waits until it has gone.

@@ -3,8 +3,10 @@
 //! A lab lives as long as its keeper, a process in the background ([`keeper`]) that `weft lab up` starts and that writes down what there is
 //! ([`state`]). The other commands read that, and enter the namespaces of the lab's hosts by themselves ([`enter`]).
 
+mod control;
 mod enter;
 mod keeper;
+mod link;
 mod list;
 mod state;
 mod up;
@@ -12,7 +14,7 @@ mod up;
 use std::ffi::OsString;
 
 use clap::{Args, Subcommand};
-use weft_lab::LabError;
+use weft_lab::{LabError, Link, Way};
 
 use crate::failure::Failure;
 use state::Name;
@@ -44,6 +46,16 @@ Examples:
   weft lab exec --name slow 1 -- iperf3 --server
 
 The process becomes the command: its exit code and signals are the command's. What still runs when the lab goes down is killed.";
+
+const CUT_EXAMPLES: &str = "\
+Examples:
+  weft lab cut rail1                        both hosts' link: no carrier
+  weft lab cut rail1 --way silent           nothing passes, and nobody is told
+  weft lab cut 0:rail1 --way send           what host 0 sends is lost, what it is sent arrives
+  weft lab cut 2:rail0                      host 2's cable to the switch of rail 0
+  weft lab mend rail1
+
+Where two hosts are joined directly, one of them sees no carrier and the other an interface that is down.";
 
 /// What can be said on the command line.
 #[derive(Args, Debug)]
@@ -86,6 +98,39 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Cut a link of a lab that is up, in one of several ways
+    #[command(after_help = CUT_EXAMPLES)]
+    Cut {
+        #[command(flatten)]
+        lab: Lab,
+        /// The link: railL, or H:railL for host H's cable to it
+        #[arg(value_name = "LINK")]
+        link: Link,
+        /// How it fails: carrier, silent, or send or receive for one direction of one host's cable
+        #[arg(long, value_name = "WAY", default_value = "carrier")]
+        way: Way,
+    },
+    /// Mend a link that was cut, in whatever way
+    #[command(after_help = "Examples:\n  weft lab mend rail1\n  weft lab mend 2:rail0\n  weft lab mend --all")]
+    Mend {
+        #[command(flatten)]
+        lab: Lab,
+        /// The link: railL, or H:railL for host H's cable to it
+        #[arg(value_name = "LINK", required_unless_present = "all")]
+        link: Option<Link>,
+        /// Mend all of them
+        #[arg(long, conflicts_with = "link")]
+        all: bool,
+    },
+    /// Show the links of a lab, and how they fail
+    #[command(after_help = "Examples:\n  weft lab links\n  weft lab links --json | jq '.[] | select(.cut != [])'")]
+    Links {
+        #[command(flatten)]
+        lab: Lab,
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
     /// End a lab, and kill what still runs in it
     #[command(after_help = "Examples:\n  weft lab down\n  weft lab down --name slow\n  weft lab down --all")]
     Down {
@@ -118,6 +163,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Exec { lab, host, command } => enter::exec(&lab.name, *host, command),
         Command::Shell { lab, host } => enter::shell(&lab.name, *host),
         Command::List { json } => list::run(*json),
+        Command::Cut { lab, link, way } => link::cut(&lab.name, *link, *way),
+        Command::Mend { lab, link, .. } => link::mend(&lab.name, *link),
+        Command::Links { lab, json } => link::list(&lab.name, *json),
         Command::Down { all: true, .. } => keeper::end_all(),
         Command::Down { lab, .. } => keeper::end(&lab.name),
         Command::Keep { lab } => keeper::run(&lab.name),
@@ -125,10 +173,5 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn failed(error: LabError) -> Failure {
-    match error {
-        LabError::Hosts(_) | LabError::Links(_) | LabError::Mtu(_) | LabError::Rate(_) => {
-            Failure::Usage(error.to_string())
-        }
-        _ => Failure::Runtime(error.to_string()),
-    }
+    if error.is_callers() { Failure::Usage(error.to_string()) } else { Failure::Runtime(error.to_string()) }
 }

@@ -10,6 +10,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use weft_lab::{Host, Plan, Process};
 
+use super::control;
 use crate::failure::Failure;
 use crate::output::complain;
 
@@ -70,6 +71,19 @@ impl State {
         Self::find(name)?.ok_or_else(|| Failure::Runtime(none().trim_end().to_owned()))
     }
 
+    /// The lab of this name, which must be up, and where its keeper listens.
+    pub(super) fn locate(name: &Name) -> Result<(Self, PathBuf), Failure> {
+        let state = Self::get(name)?;
+        let sockets = directories()?.into_iter().filter(|directory| check(directory).is_ok());
+        let mut sockets = sockets.map(|directory| directory.join(format!("{name}{}", control::SUFFIX)));
+        match sockets.find(|path| path.exists()) {
+            Some(path) => Ok((state, path)),
+            None => {
+                Err(Failure::Runtime(format!("lab {name} is not ready yet, or was made by another version of weft")))
+            }
+        }
+    }
+
     /// All labs that are up, by name. What is written of labs whose keeper has died is removed: they went with it.
     pub(super) fn all() -> Result<Vec<Self>, Failure> {
         let mut labs = Vec::new();
@@ -121,7 +135,7 @@ fn all_in(directory: &Path) -> Result<Vec<State>, Failure> {
             Ok(Ok(state)) if state.keeper.is_alive() => labs.push(state),
             Ok(_) => {
                 complain(format_args!("weft: removing {}, of a lab whose keeper has died", path.display()));
-                fs::remove_file(&path).or_else(gone).map_err(Failure::while_doing(path.display()))?;
+                forget(&path)?;
             }
             // It went down meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -131,7 +145,21 @@ fn all_in(directory: &Path) -> Result<Vec<State>, Failure> {
     Ok(labs)
 }
 
-fn gone(error: io::Error) -> io::Result<()> {
+/// Removes what was written down of a lab, and its keeper's socket.
+pub(super) fn forget(path: &Path) -> Result<(), Failure> {
+    for path in [path, &socket(path)] {
+        fs::remove_file(path).or_else(gone).map_err(Failure::while_doing(path.display()))?;
+    }
+    Ok(())
+}
+
+/// Where the keeper of the lab with this file listens.
+pub(super) fn socket(path: &Path) -> PathBuf {
+    path.with_extension(&control::SUFFIX[1..])
+}
+
+/// What is not there need not be removed.
+pub(super) fn gone(error: io::Error) -> io::Result<()> {
     if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 

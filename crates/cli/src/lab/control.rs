@@ -1,0 +1,142 @@
+//! What commands ask of a lab's keeper, over a Unix socket beside the lab's file.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use weft_lab::{Lab, LabError, Link, Way};
+
+use super::state::{self, Name, State};
+use crate::failure::Failure;
+
+/// The longest request, and the longest answer, in bytes.
+const LONGEST: u64 = 1 << 20;
+
+/// How long a command may take to say what it wants, and a keeper to do it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How the socket's name ends.
+pub(super) const SUFFIX: &str = ".sock";
+
+/// What a command wants of a lab.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Request {
+    Cut(Link, Way),
+    Mend(Option<Link>),
+    Links,
+}
+
+/// A host's cable to a rail.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Cable {
+    pub(super) host: usize,
+    pub(super) rail: usize,
+    pub(super) interface: String,
+    /// How it is cut.
+    pub(super) cut: Vec<Way>,
+}
+
+/// Why it can't have it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Refusal {
+    /// It makes no sense, as against: it did not work.
+    is_usage: bool,
+    message: String,
+}
+
+/// All cables of the lab, as they are then; or why not.
+type Answer = Result<Vec<Cable>, Refusal>;
+
+/// The lab of a keeper: `None` when it is going down.
+pub(super) type Kept = Arc<Mutex<Option<Lab>>>;
+
+/// Asks the keeper of a lab, and waits for what it says.
+pub(super) fn ask(name: &Name, request: &Request) -> Result<Vec<Cable>, Failure> {
+    let (_, path) = State::locate(name)?;
+    let cannot = || Failure::while_doing(format!("cannot ask the keeper of lab {name}"));
+    let mut stream = with_short_path(&path, |path| UnixStream::connect(path)).map_err(cannot())?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(cannot())?;
+    let mut line = to_line(request);
+    stream.write_all(&line).map_err(cannot())?;
+    line.clear();
+    BufReader::new(stream.take(LONGEST)).read_until(b'\n', &mut line).map_err(cannot())?;
+    let answer: Answer = serde_json::from_slice(&line)
+        .map_err(|_| Failure::Runtime(format!("the keeper of lab {name} is another version of weft, or has ended")))?;
+    answer.map_err(
+        |Refusal { is_usage, message }| {
+            if is_usage { Failure::Usage(message) } else { Failure::Runtime(message) }
+        },
+    )
+}
+
+/// Answers what commands ask, from a thread of its own, until the process ends.
+pub(super) fn serve(path: &Path, lab: Kept) -> Result<(), Failure> {
+    let cannot = || Failure::while_doing(path.display());
+    // One of a keeper of the same name that was killed.
+    fs::remove_file(path).or_else(state::gone).map_err(cannot())?;
+    let listener = with_short_path(path, |path| UnixListener::bind(path)).map_err(cannot())?;
+    fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(cannot())?;
+    let body = move || {
+        for stream in listener.incoming().flatten() {
+            // One that hung up does not want to know.
+            let _ = converse(&stream, &lab);
+        }
+    };
+    thread::Builder::new().name("weft-lab-control".to_owned()).spawn(body).map(drop).map_err(cannot())
+}
+
+/// The address of a socket has room for 107 bytes, a directory may have a longer name.
+fn with_short_path<T>(path: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    let directory = File::open(path.parent().unwrap_or(Path::new("/")))?;
+    let short = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+    act(&short.join(path.file_name().ok_or(ErrorKind::InvalidInput)?))
+}
+
+fn converse(mut stream: &UnixStream, lab: &Kept) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut line = Vec::new();
+    BufReader::new(stream.take(LONGEST)).read_until(b'\n', &mut line)?;
+    let request = serde_json::from_slice(&line)?;
+    stream.write_all(&to_line(&answer(&request, lab)))
+}
+
+fn answer(request: &Request, lab: &Kept) -> Answer {
+    let mut lab = lab.lock().unwrap_or_else(PoisonError::into_inner);
+    let gone = || Refusal { is_usage: false, message: "the lab is going down".to_owned() };
+    let lab = lab.as_mut().ok_or_else(gone)?;
+    obey(lab, request).map_err(|error| Refusal { is_usage: error.is_callers(), message: error.to_string() })?;
+    Ok(cables(lab))
+}
+
+fn obey(lab: &mut Lab, request: &Request) -> Result<(), LabError> {
+    match request {
+        Request::Cut(link, way) => lab.cut(*link, *way),
+        Request::Mend(Some(link)) => lab.mend(*link),
+        Request::Mend(None) => {
+            let links = lab.plan().links;
+            (0..links).try_for_each(|rail| lab.mend(Link { host: None, rail }))
+        }
+        Request::Links => Ok(()),
+    }
+}
+
+fn cables(lab: &Lab) -> Vec<Cable> {
+    let of_host = |host: usize| {
+        let rails = lab.host(host).rails().iter().enumerate();
+        rails.map(move |(rail, at)| Cable { host, rail, interface: at.interface.clone(), cut: lab.cuts(host, rail) })
+    };
+    (0..lab.hosts().len()).flat_map(of_host).collect()
+}
+
+fn to_line(value: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(value).expect("plain values become JSON");
+    line.push(b'\n');
+    line
+}

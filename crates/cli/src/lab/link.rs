@@ -1,0 +1,49 @@
+//! `weft lab cut`, `mend` and `links`.
+
+use weft_lab::{Link, Way};
+
+use super::control::{self, Cable, Request};
+use super::state::Name;
+use crate::failure::Failure;
+use crate::output::{print, print_line};
+use crate::table::{Align, Table};
+
+/// Cuts a link.
+pub(super) fn cut(name: &Name, link: Link, way: Way) -> Result<(), Failure> {
+    control::ask(name, &Request::Cut(link, way))?;
+    let what = match way {
+        Way::Carrier => "has no carrier",
+        Way::Silent => "is cut, and nobody is told",
+        Way::Send => "loses what the host sends, and nobody is told",
+        Way::Receive => "loses what is sent to the host, and nobody is told",
+    };
+    print_line(format_args!("Link {link} of lab {name} {what}."))
+}
+
+/// Mends a link, or all of them.
+pub(super) fn mend(name: &Name, link: Option<Link>) -> Result<(), Failure> {
+    control::ask(name, &Request::Mend(link))?;
+    match link {
+        Some(link) => print_line(format_args!("Link {link} of lab {name} is whole.")),
+        None => print_line(format_args!("All links of lab {name} are whole.")),
+    }
+}
+
+/// Shows all of them.
+pub(super) fn list(name: &Name, json: bool) -> Result<(), Failure> {
+    let cables = control::ask(name, &Request::Links)?;
+    if json {
+        return print_line(serde_json::to_string_pretty(&cables).expect("plain values become JSON"));
+    }
+    print(table(&cables))
+}
+
+fn table(cables: &[Cable]) -> Table {
+    let mut table = Table::new(&[("link", Align::Left), ("cut", Align::Left)]);
+    for Cable { host, rail, cut, .. } in cables {
+        let link = Link { host: Some(*host), rail: *rail };
+        let cut = cut.iter().map(Way::to_string).collect::<Vec<_>>().join(", ");
+        table.row([link.to_string(), if cut.is_empty() { "-".to_owned() } else { cut }]);
+    }
+    table
+}

@@ -1,0 +1,219 @@
+//! Links that are cut, and mended again.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::LabError;
+use crate::host::Host;
+use crate::network::{self, Commands};
+use crate::plan::Plan;
+use crate::process::Process;
+
+/// A link of a lab, as people name it: `rail1` is all of rail 1, `2:rail1` is host 2's cable to it. `1` and `2:1` are the
+/// same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Link {
+    /// Whose cable, from 0; `None`: those of all hosts.
+    pub host: Option<usize>,
+    /// To which rail, from 0.
+    pub rail: usize,
+}
+
+/// How a link fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// The host sees its interface without a carrier. Where two hosts are joined directly, the other sees its interface
+    /// down: a cable without a switch has no third end.
+    Carrier,
+    /// Nothing passes, in neither direction, and nobody is told.
+    Silent,
+    /// What the host sends is lost without a word; what is sent to it arrives.
+    Send,
+    /// What is sent to the host is lost without a word; what it sends arrives.
+    Receive,
+}
+
+/// Where a cable ends: what is sent into this interface leaves through the other end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    /// Whose namespace.
+    pub(crate) place: Process,
+    pub(crate) interface: String,
+    /// Which host it is; `None`: the switch.
+    pub(crate) host: Option<usize>,
+}
+
+/// What is to be done at one end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Down,
+    Drop,
+    Mend,
+}
+
+impl FromStr for Link {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no link; write for instance rail0, or 1:rail0 for host 1's cable to it");
+        let number = |text: &str| {
+            let is_number = !text.is_empty() && text.len() <= 3 && text.bytes().all(|byte| byte.is_ascii_digit());
+            is_number.then(|| text.parse::<usize>().ok()).flatten().ok_or_else(wrong)
+        };
+        let (host, rail) = match text.split_once(':') {
+            Some((host, rail)) => (Some(number(host)?), rail),
+            None => (None, text),
+        };
+        Ok(Self { host, rail: number(rail.strip_prefix("rail").unwrap_or(rail))? })
+    }
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host {
+            Some(host) => write!(f, "{host}:rail{}", self.rail),
+            None => write!(f, "rail{}", self.rail),
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Carrier => "carrier",
+            Self::Silent => "silent",
+            Self::Send => "send",
+            Self::Receive => "receive",
+        })
+    }
+}
+
+impl FromStr for Way {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = [Self::Carrier, Self::Silent, Self::Send, Self::Receive];
+        let found = all.into_iter().find(|way| way.to_string() == text);
+        found.ok_or_else(|| format!("{text:?} is no way; they are carrier, silent, send and receive"))
+    }
+}
+
+impl Link {
+    /// Whether a lab has it.
+    pub(crate) fn check(self, plan: &Plan) -> Result<(), LabError> {
+        let is_there = self.rail < plan.links && self.host.is_none_or(|host| host < plan.hosts);
+        if is_there { Ok(()) } else { Err(LabError::Link { link: self, hosts: plan.hosts, links: plan.links }) }
+    }
+
+    /// Whose cables they are.
+    pub(crate) fn hosts(self, plan: &Plan) -> RangeInclusive<usize> {
+        self.host.map_or(0..=plan.hosts - 1, |host| host..=host)
+    }
+}
+
+impl Way {
+    /// Whether a link can fail so.
+    pub(crate) fn check(self, link: Link) -> Result<(), LabError> {
+        match self {
+            Self::Send | Self::Receive if link.host.is_none() => Err(LabError::WhoseDirection { link, way: self }),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is to be done at the host's own end of its cable, and at the other.
+    const fn steps(self) -> [Option<Step>; 2] {
+        match self {
+            Self::Carrier => [None, Some(Step::Down)],
+            Self::Silent => [Some(Step::Drop), Some(Step::Drop)],
+            Self::Send => [Some(Step::Drop), None],
+            Self::Receive => [None, Some(Step::Drop)],
+        }
+    }
+}
+
+/// What cuts these links; `ends` has the two ends of a host's cable.
+pub(crate) fn cut(plan: &Plan, link: Link, way: Way, ends: impl Fn(usize) -> [End; 2]) -> Vec<(End, Step)> {
+    let mut all = Vec::new();
+    for host in link.hosts(plan) {
+        let steps = ends(host).into_iter().zip(way.steps());
+        all.extend(steps.filter_map(|(end, step)| step.map(|step| (end, step))));
+        // A cable without a switch is both hosts'.
+        if !plan.has_switch() {
+            break;
+        }
+    }
+    all
+}
+
+/// What mends these links, however they were cut.
+pub(crate) fn mend(plan: &Plan, link: Link, ends: impl Fn(usize) -> [End; 2]) -> Vec<(End, Step)> {
+    link.hosts(plan).flat_map(ends).map(|end| (end, Step::Mend)).collect()
+}
+
+/// What `ip` and `tc` are told at one end.
+pub(crate) fn commands(plan: &Plan, hosts: &[Host], end: &End, rail: usize, step: Step) -> Commands {
+    let End { interface, host, .. } = end;
+    match step {
+        Step::Down => Commands { ip: format!("link set {interface} down\n"), tc: String::new() },
+        Step::Drop => Commands { ip: String::new(), tc: format!("qdisc replace dev {interface} root blackhole\n") },
+        Step::Mend => Commands {
+            // The kernel has forgotten the addresses of IPv6 of an interface that went down.
+            ip: format!("link set {interface} up\n")
+                + &host.map_or_else(String::new, |host| network::address_v6(&hosts[host].rails()[rail])),
+            tc: network::shaping(std::slice::from_ref(interface), plan),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_read_and_written() {
+        for (text, host, rail) in [("rail0", None, 0), ("3", None, 3), ("1:rail2", Some(1), 2), ("63:7", Some(63), 7)] {
+            let link: Link = text.parse().unwrap();
+            assert_eq!(link, Link { host, rail }, "{text}");
+            assert_eq!(link.to_string().parse(), Ok(link));
+        }
+        for text in ["", "rail", ":rail0", "0:", "x", "rail-1", "1:2:3", "eth0", "99999", "é"] {
+            assert!(text.parse::<Link>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn ways_are_read_and_written() {
+        for way in [Way::Carrier, Way::Silent, Way::Send, Way::Receive] {
+            assert_eq!(way.to_string().parse(), Ok(way));
+        }
+        assert!("slowly".parse::<Way>().unwrap_err().contains("carrier, silent, send and receive"));
+    }
+
+    #[test]
+    fn what_a_lab_does_not_have_is_refused_with_what_it_has() {
+        let plan = Plan { hosts: 3, links: 2, ..Plan::default() };
+        assert!(Link { host: Some(2), rail: 1 }.check(&plan).is_ok());
+        for link in [Link { host: None, rail: 2 }, Link { host: Some(3), rail: 0 }] {
+            let message = link.check(&plan).unwrap_err().to_string();
+            assert!(message.contains(&link.to_string()) && message.contains("rail0 to rail1"), "{message}");
+        }
+        let message = Way::Send.check(Link { host: None, rail: 1 }).unwrap_err().to_string();
+        assert!(message.contains("0:rail1"), "{message}");
+    }
+
+    #[test]
+    fn a_direct_cable_loses_its_carrier_at_one_end() {
+        let end =
+            |host: usize| End { place: Process { id: 1, started: 1 }, interface: "rail0".into(), host: Some(host) };
+        let ends = |host: usize| [end(host), end(1 - host)];
+        let (plan, all) = (Plan::default(), Link { host: None, rail: 0 });
+        assert_eq!(cut(&plan, all, Way::Carrier, ends), [(end(1), Step::Down)]);
+        assert_eq!(cut(&plan, Link { host: Some(1), rail: 0 }, Way::Send, ends), [(end(1), Step::Drop)]);
+        assert_eq!(cut(&plan, all, Way::Silent, ends), [(end(0), Step::Drop), (end(1), Step::Drop)]);
+        assert_eq!(mend(&plan, all, ends).len(), 4);
+    }
+}
