@@ -42,7 +42,7 @@ pub use host::host_id;
 pub use host_network::{HostListener, HostNetwork, HostPort};
 pub use listener::TcpListener;
 pub use network::TcpNetwork;
-pub use packet::{PacketSocket, ReceivedFrame};
+pub use packet::{PacketRing, PacketSocket, ReceivedFrame, RingFrame};
 pub use port::TcpPort;
 pub use shm::ShmPort;
 pub use udp::UdpPort;

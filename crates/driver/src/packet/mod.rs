@@ -1,9 +1,13 @@
 //! Whole frames of an Ethernet interface (packet(7)).
 
+mod ring;
+
 use core::mem;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+pub use ring::{PacketRing, RingFrame};
 
 /// A socket that sees every frame that an interface receives, beside the kernel's own network stack, and sends any.
 /// It is non-blocking. Opening one takes the right CAP_NET_RAW in the network namespace.
@@ -30,6 +34,11 @@ impl PacketSocket {
     /// # Errors
     /// There is no such interface, or the right is missing; the message says which, and what to do.
     pub fn open(interface: &str) -> io::Result<Self> {
+        Self::open_with(interface, |fd, _| switch_on(fd, libc::PACKET_AUXDATA))
+    }
+
+    /// Opens one, with `prepare` done to it, which is told the MTU, before anything comes.
+    fn open_with(interface: &str, prepare: impl FnOnce(&OwnedFd, usize) -> io::Result<()>) -> io::Result<Self> {
         let protocol = libc::ETH_P_ALL as u16;
         // No protocol yet: nothing comes before it is bound.
         // SAFETY: Takes numbers, returns a descriptor or -1.
@@ -44,7 +53,7 @@ impl PacketSocket {
         let (index, hardware, mtu) = describe(&fd, interface)
             .map_err(|error| io::Error::new(error.kind(), format!("the interface {interface}: {error}")))?;
         switch_on(&fd, libc::PACKET_IGNORE_OUTGOING)?;
-        switch_on(&fd, libc::PACKET_AUXDATA)?;
+        prepare(&fd, mtu)?;
         bind(&fd, index, protocol)?;
         Ok(Self { fd, hardware, mtu })
     }
@@ -147,9 +156,13 @@ fn describe(fd: &OwnedFd, interface: &str) -> io::Result<(i32, [u8; 6], usize)> 
 }
 
 fn switch_on(fd: &OwnedFd, option: libc::c_int) -> io::Result<()> {
-    let one: libc::c_int = 1;
-    let (pointer, length) = ((&raw const one).cast(), size_of_val(&one) as libc::socklen_t);
-    // SAFETY: Four bytes are read from `one` during the call.
+    set_option::<libc::c_int>(fd, option, &1)
+}
+
+/// Sets an option whose value has no pointers, as all of packet sockets do that are used here.
+fn set_option<T: Copy>(fd: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
+    let (pointer, length) = ((&raw const *value).cast(), size_of::<T>() as libc::socklen_t);
+    // SAFETY: So many bytes are read from `value` during the call.
     let done = unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_PACKET, option, pointer, length) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

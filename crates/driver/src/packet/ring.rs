@@ -1,0 +1,303 @@
+//! Frames by a ring of memory that is shared with the kernel: TPACKET_V2 (Documentation/networking/packet_mmap.rst).
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::{mem, ptr, slice};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use socket2::SockRef;
+
+use super::{PacketSocket, is_full, set_option, switch_on};
+
+/// Memory of a ring, in bytes. It bounds what may wait to be read.
+const RING_BYTES: usize = 4 << 20;
+/// What the kernel puts before a frame: its own header, an address, `virtio_net_hdr`, and gaps.
+const HEADROOM: usize = 128;
+/// Ethernet's header, and a tag of a VLAN.
+const FRAME_HEADER: usize = 18;
+/// Where a tag of a VLAN stands in a frame: behind the two hardware addresses.
+const VLAN_AT: usize = 12;
+/// `struct virtio_net_hdr` of linux/virtio_net.h: flags, kind of segmentation, and four numbers of 16 bits.
+const VIRTIO_HEADER: usize = 10;
+/// Its flag VIRTIO_NET_HDR_F_NEEDS_CSUM: the sender left the checksum to the device.
+const NEEDS_CHECKSUM: u8 = 1;
+
+/// A [`PacketSocket`] that reads without a system call for each frame, and completes checksums that senders left to
+/// their devices, so that a frame can go on by another wire.
+#[derive(Debug)]
+pub struct PacketRing {
+    socket: PacketSocket,
+    memory: Memory,
+    frame_bytes: usize,
+    /// Which frame the kernel fills next.
+    next: usize,
+}
+
+/// What has come by a [`PacketRing`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingFrame {
+    /// A whole frame, with its checksum.
+    Whole,
+    /// One that no wire carries: longer than the interface sends, or meant to be cut by a device. It is gone.
+    TooLong,
+}
+
+impl PacketRing {
+    /// Opens one on an interface, by its name. It takes 4 MiB of the kernel's memory.
+    ///
+    /// # Errors
+    /// As [`PacketSocket::open`]; the kernel has no memory.
+    pub fn open(interface: &str) -> io::Result<Self> {
+        let mut memory = None;
+        let mut frame_bytes = 0;
+        let socket = PacketSocket::open_with(interface, |fd, mtu| {
+            frame_bytes = (mtu + FRAME_HEADER + HEADROOM).next_power_of_two().max(2048);
+            set_option(fd, libc::PACKET_VERSION, &libc::tpacket_versions::TPACKET_V2)?;
+            switch_on(fd, libc::PACKET_VNET_HDR)?;
+            let request = request(frame_bytes);
+            set_option(fd, libc::PACKET_RX_RING, &request)?;
+            memory = Some(Memory::map(fd, request.tp_block_size as usize * request.tp_block_nr as usize)?);
+            Ok(())
+        })?;
+        let memory = memory.ok_or(io::ErrorKind::Other)?;
+        Ok(Self { socket, memory, frame_bytes, next: 0 })
+    }
+
+    /// The largest packet that the interface sends, without the header of Ethernet, in bytes.
+    #[must_use]
+    pub const fn mtu(&self) -> usize {
+        self.socket.mtu()
+    }
+
+    /// The next frame, if one is there, in place of what `bytes` has.
+    pub fn receive(&mut self, bytes: &mut Vec<u8>) -> Option<RingFrame> {
+        let at = self.next * self.frame_bytes;
+        let status = self.memory.status(at);
+        if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+            return None;
+        }
+        let header: libc::tpacket2_hdr = self.memory.header(at);
+        let frame = self.memory.frame(at, &header, self.frame_bytes);
+        let result = frame.map_or(RingFrame::TooLong, |(virtio, frame)| take(&header, virtio, frame, bytes));
+        self.memory.status(at).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.next = (self.next + 1) % (self.memory.length / self.frame_bytes);
+        Some(result)
+    }
+
+    /// Sends a frame. False: there is no room for it now.
+    ///
+    /// # Errors
+    /// The interface is down or gone, or the frame is longer than it sends.
+    pub fn send(&self, frame: &[u8]) -> io::Result<bool> {
+        let nothing = [0_u8; VIRTIO_HEADER];
+        let vectors = [&nothing[..], frame]
+            .map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
+        loop {
+            // SAFETY: Two buffers are named, which are read during the call.
+            let sent = unsafe { libc::writev(self.socket.fd.as_raw_fd(), vectors.as_ptr(), 2) };
+            if sent >= 0 {
+                return Ok(true);
+            }
+            match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => (),
+                error if is_full(&error) => return Ok(false),
+                error => return Err(error),
+            }
+        }
+    }
+
+    /// What happened to the interface since the last call, such as that it went down. As long as nobody has asked, the
+    /// descriptor is readable.
+    ///
+    /// # Errors
+    /// The operating system refused to tell.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        SockRef::from(&self.socket.fd).take_error()
+    }
+}
+
+impl AsFd for PacketRing {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A ring of frames of this size, a power of two.
+fn request(frame_bytes: usize) -> libc::tpacket_req {
+    let block = frame_bytes.max(1 << 16);
+    libc::tpacket_req {
+        tp_block_size: block as libc::c_uint,
+        tp_block_nr: (RING_BYTES / block) as libc::c_uint,
+        tp_frame_size: frame_bytes as libc::c_uint,
+        tp_frame_nr: (RING_BYTES / frame_bytes) as libc::c_uint,
+    }
+}
+
+/// Copies a frame, with its tag and its checksum where they belong.
+fn take(header: &libc::tpacket2_hdr, virtio: &[u8], frame: &[u8], bytes: &mut Vec<u8>) -> RingFrame {
+    let kind = virtio[1];
+    if header.tp_snaplen != header.tp_len || kind != 0 || frame.len() < VLAN_AT {
+        return RingFrame::TooLong;
+    }
+    bytes.clear();
+    bytes.extend_from_slice(&frame[..VLAN_AT]);
+    let mut tag = 0;
+    if header.tp_status & libc::TP_STATUS_VLAN_VALID != 0 {
+        bytes.extend_from_slice(&header.tp_vlan_tpid.to_be_bytes());
+        bytes.extend_from_slice(&header.tp_vlan_tci.to_be_bytes());
+        tag = 4;
+    }
+    bytes.extend_from_slice(&frame[VLAN_AT..]);
+    if virtio[0] & NEEDS_CHECKSUM != 0 {
+        let number = |at: usize| usize::from(u16::from_ne_bytes([virtio[at], virtio[at + 1]]));
+        complete_checksum(bytes, tag + number(6), number(8));
+    }
+    RingFrame::Whole
+}
+
+/// Computes the Internet checksum (RFC 1071) of what follows `start`, and writes it `offset` bytes behind that, where the
+/// sum of the pseudo-header stands.
+fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) {
+    let at = start + offset;
+    if at + 2 > frame.len() {
+        return;
+    }
+    let pairs = frame[start..].chunks(2);
+    let number = |pair: &[u8]| u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
+    let mut sum: u64 = pairs.map(number).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    // For UDP, 0 says that there is none (RFC 768); for others 0xffff is the same number.
+    let sum = match !(sum as u16) {
+        0 => 0xffff,
+        sum => sum,
+    };
+    frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// The ring's memory, mapped.
+#[derive(Debug)]
+struct Memory {
+    start: *mut u8,
+    length: usize,
+}
+
+// SAFETY: Nobody else in this process has the pointer.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    fn map(fd: &impl AsRawFd, length: usize) -> io::Result<Self> {
+        let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        // SAFETY: A new mapping, at a place that the kernel chooses.
+        let start = unsafe { libc::mmap(ptr::null_mut(), length, rights, flags, fd.as_raw_fd(), 0) };
+        if start == libc::MAP_FAILED {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(Self { start: start.cast(), length })
+        }
+    }
+
+    /// The first word of the frame there, which says whose it is.
+    fn status(&self, at: usize) -> &AtomicU32 {
+        assert!(at + mem::size_of::<libc::tpacket2_hdr>() <= self.length);
+        // SAFETY: Within the mapping, and aligned, for frames are; the kernel writes the word as a whole.
+        unsafe { AtomicU32::from_ptr(self.start.add(at).cast()) }
+    }
+
+    /// The header of the frame there, which must be this process's.
+    fn header(&self, at: usize) -> libc::tpacket2_hdr {
+        assert!(at + mem::size_of::<libc::tpacket2_hdr>() <= self.length);
+        // SAFETY: Within the mapping; the kernel does not write to a frame that is this process's.
+        unsafe { self.start.add(at).cast::<libc::tpacket2_hdr>().read() }
+    }
+
+    /// The frame there with this header, which must be this process's, and the virtio header before it. `None` when they
+    /// would not be within it.
+    fn frame(&self, at: usize, header: &libc::tpacket2_hdr, room: usize) -> Option<(&[u8], &[u8])> {
+        let (start, length) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
+        let begin = start.checked_sub(VIRTIO_HEADER)?;
+        if start.checked_add(length)? > room || at + room > self.length {
+            return None;
+        }
+        // SAFETY: Within the mapping by the test above; the kernel does not write to a frame that is this process's.
+        let all = unsafe { slice::from_raw_parts(self.start.add(at + begin), VIRTIO_HEADER + length) };
+        Some(all.split_at(VIRTIO_HEADER))
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: The mapping is this value's alone, and nothing that borrows from it is left.
+        unsafe { libc::munmap(self.start.cast(), self.length) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the right is missing, that is what it says; where it is not, the loopback shows what was sent.
+    #[test]
+    fn a_frame_comes_back_by_the_loopback_or_the_right_is_missing() {
+        let mut ring = match PacketRing::open("lo") {
+            Ok(ring) => ring,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return assert!(error.to_string().contains("CAP_NET_RAW"), "{error}");
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let mut frame = [0; 60];
+        // A protocol of nobody's, and a number of our own (RFC 9542 section 2.2: experiments).
+        frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+        frame[14..18].copy_from_slice(&std::process::id().to_ne_bytes());
+        let mut bytes = Vec::new();
+        // More often than the ring has frames, so that it begins again; others use the loopback too.
+        let found = (0..1000).filter(|_| {
+            let _ = ring.send(&frame);
+            let mut is_it = false;
+            while ring.receive(&mut bytes).is_some() {
+                is_it |= bytes == frame;
+            }
+            is_it
+        });
+        assert!(found.count() > 500);
+    }
+
+    /// The example of RFC 1071 section 3: its sum is ddf2.
+    #[test]
+    fn a_checksum_is_completed_where_it_belongs() {
+        let mut frame = [0xaa, 0xaa, 0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7, 0, 0];
+        complete_checksum(&mut frame, 2, 8);
+        assert_eq!(frame, [0xaa, 0xaa, 0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7, 0x22, 0x0d]);
+        // An odd end counts as if a zero followed.
+        let mut odd = [0, 0, 0x12];
+        complete_checksum(&mut odd, 0, 0);
+        assert_eq!(odd[..2], [0xed, 0xff]);
+        // 0 is written as ffff, and what lies outside is not written at all.
+        let mut zero = [0xff, 0xff, 0, 0];
+        complete_checksum(&mut zero, 0, 2);
+        assert_eq!(zero[2..], [0xff, 0xff]);
+        complete_checksum(&mut zero, 2, 1);
+        complete_checksum(&mut zero, 60_000, 60_000);
+        assert_eq!(zero, [0xff, 0xff, 0xff, 0xff]);
+    }
+
+    #[test]
+    fn a_tag_goes_back_into_its_frame_and_a_super_packet_is_refused() {
+        // SAFETY: All zero is a header of nothing.
+        let mut header: libc::tpacket2_hdr = unsafe { mem::zeroed() };
+        let frame: Vec<u8> = (0..20).collect();
+        let mut bytes = Vec::new();
+        assert_eq!(take(&header, &[0; VIRTIO_HEADER], &frame, &mut bytes), RingFrame::Whole);
+        assert_eq!(bytes, frame);
+        (header.tp_status, header.tp_vlan_tpid, header.tp_vlan_tci) = (libc::TP_STATUS_VLAN_VALID, 0x8100, 5);
+        assert_eq!(take(&header, &[0; VIRTIO_HEADER], &frame, &mut bytes), RingFrame::Whole);
+        assert_eq!((&bytes[..12], &bytes[12..16], &bytes[16..]), (&frame[..12], &[0x81, 0, 0, 5][..], &frame[12..]));
+        let mut virtio = [0; VIRTIO_HEADER];
+        virtio[1] = 1;
+        assert_eq!(take(&header, &virtio, &frame, &mut bytes), RingFrame::TooLong);
+        header.tp_len = 1;
+        assert_eq!(take(&header, &[0; VIRTIO_HEADER], &frame, &mut bytes), RingFrame::TooLong);
+    }
+}
