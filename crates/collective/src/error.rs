@@ -125,3 +125,23 @@ impl fmt::Display for PeerError {
 }
 
 impl Error for PeerError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_the_value_and_what_is_right() {
+        for (error, words) in [
+            (SetupError::Ranks(0).to_string(), "a group of 0 ranks: there must be 1 to 65536"),
+            (
+                SetupError::NoSuchRank { rank: 4, ranks: 4 }.to_string(),
+                "rank 4 in a group of 4: ranks are numbered from 0 to 3",
+            ),
+            (StartError::Length { expected: 8, found: 7 }.to_string(), "7 values were given: this operation takes 8"),
+            (PeerError::Sender { expected: 2, found: 3 }.to_string(), "rank 3 sent in a round in which rank 2 does"),
+        ] {
+            assert_eq!(error, words);
+        }
+    }
+}

@@ -187,3 +187,24 @@ impl Place {
 fn steps(ranks: usize) -> impl DoubleEndedIterator<Item = usize> {
     (0..ranks.next_power_of_two().trailing_zeros()).map(|round| 1 << round)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_operation_is_what_it_is_called() {
+        let (a, b) = (0b1100, 0b1010);
+        let results = [
+            (Operation::Sum, 0b1_0110),
+            (Operation::Min, 0b1010),
+            (Operation::Max, 0b1100),
+            (Operation::Or, 0b1110),
+            (Operation::And, 0b1000),
+        ];
+        for (operation, result) in results {
+            assert_eq!((operation.apply(a, b), operation.apply(b, a)), (result, result), "{operation:?}");
+        }
+        assert_eq!(Operation::Sum.apply(u64::MAX, 2), 1);
+    }
+}
