@@ -23,8 +23,10 @@ enum Origin {
     Vector {
         capacity: usize,
     },
-    /// Allocated from this address on, with this layout.
-    Pages(NonNull<u8>, Layout),
+    /// Allocated with this layout.
+    Pages(Layout),
+    /// Mapped, as pages of their own.
+    Mapped,
     Foreign,
 }
 
@@ -37,7 +39,7 @@ impl Buffer {
     /// The alignment of [`Buffer::zeroed`], in bytes: a page.
     pub const PAGE: usize = 4096;
 
-    /// So many bytes and more are taken from the system page by page.
+    /// So many bytes and more are pages of their own.
     const LARGE: usize = 128 * 1024;
 
     /// `length` zero bytes that start on a page.
@@ -49,19 +51,14 @@ impl Buffer {
             return Ok(Vec::new().into());
         }
         let out_of_memory = MemoryError::OutOfMemory { length: length as u64 };
-        // The system has zeroed pages, and takes them when they are touched first. It hands them out as they are only for the alignment that everything has.
-        let layout = if length >= Self::LARGE {
-            length.checked_add(Self::PAGE).and_then(|bytes| Layout::from_size_align(bytes, size_of::<u128>()).ok())
-        } else {
-            Layout::from_size_align(length, Self::PAGE).ok()
-        };
-        let layout = layout.ok_or(out_of_memory)?;
+        if length >= Self::LARGE && !cfg!(miri) {
+            let pointer = map(length).ok_or(out_of_memory)?;
+            return Ok(Self { pointer, length, origin: Origin::Mapped });
+        }
+        let layout = Layout::from_size_align(length, Self::PAGE).map_err(|_| out_of_memory)?;
         // SAFETY: The layout's size is not zero.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(out_of_memory)?;
-        let skipped = start.addr().get().next_multiple_of(Self::PAGE) - start.addr().get();
-        // SAFETY: Less than a page, and the allocation is a page longer than `length` unless it starts on one.
-        let pointer = unsafe { start.add(skipped) };
-        Ok(Self { pointer, length, origin: Origin::Pages(start, layout) })
+        let pointer = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(out_of_memory)?;
+        Ok(Self { pointer, length, origin: Origin::Pages(layout) })
     }
 
     /// Memory that somebody else owns. It is never freed here.
@@ -78,6 +75,15 @@ impl Buffer {
     pub(crate) const fn pointer(&self) -> NonNull<u8> {
         self.pointer
     }
+}
+
+/// Zeroed pages, which the system takes when they are touched first. An allocator does not leave them alone: what it gives out
+/// as zeroed it may have zeroed itself.
+fn map(length: usize) -> Option<NonNull<u8>> {
+    let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: A new mapping, wherever there is room: nobody has anything there.
+    let start = unsafe { libc::mmap(core::ptr::null_mut(), length, rights, kind, -1, 0) };
+    if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) }
 }
 
 impl From<Vec<u8>> for Buffer {
@@ -105,7 +111,7 @@ impl From<Buffer> for Vec<u8> {
                 // SAFETY: These three came from one vector, which was forgotten then as this buffer is now.
                 unsafe { Self::from_raw_parts(buffer.pointer.as_ptr(), buffer.length, capacity) }
             }
-            Origin::Pages(..) | Origin::Foreign => buffer.to_vec(),
+            Origin::Pages(_) | Origin::Mapped | Origin::Foreign => buffer.to_vec(),
         }
     }
 }
@@ -135,7 +141,11 @@ impl Drop for Buffer {
                 drop(unsafe { Vec::from_raw_parts(self.pointer.as_ptr(), self.length, capacity) });
             }
             // SAFETY: Allocated in `zeroed` with this layout; nothing uses it after this.
-            Origin::Pages(start, layout) => unsafe { dealloc(start.as_ptr(), layout) },
+            Origin::Pages(layout) => unsafe { dealloc(self.pointer.as_ptr(), layout) },
+            Origin::Mapped => {
+                // SAFETY: Mapped in `zeroed`, with this length; nothing uses it after this.
+                unsafe { libc::munmap(self.pointer.as_ptr().cast(), self.length) };
+            }
             Origin::Foreign => {}
         }
     }
