@@ -2,6 +2,7 @@
 
 use crate::cubic::Cubic;
 use crate::feedback::Feedback;
+use crate::tolerant::Tolerant;
 
 #[cfg(test)]
 mod tests;
@@ -51,13 +52,15 @@ impl ControllerSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
     /// [`Cubic`]: each loss is congestion.
-    #[default]
     Cubic,
+    /// [`Tolerant`]: a loss is congestion where something else says so too.
+    #[default]
+    Tolerant,
 }
 
 impl Algorithm {
     /// All of them.
-    pub const ALL: [Self; 1] = [Self::Cubic];
+    pub const ALL: [Self; 2] = [Self::Cubic, Self::Tolerant];
 }
 
 /// A congestion controller of one rail. It learns from [`Feedback`] alone, each call of which costs constant time, and
@@ -66,6 +69,8 @@ impl Algorithm {
 pub enum Controller {
     /// See [`Algorithm::Cubic`].
     Cubic(Cubic),
+    /// See [`Algorithm::Tolerant`].
+    Tolerant(Tolerant),
 }
 
 impl Controller {
@@ -74,6 +79,7 @@ impl Controller {
     pub fn new(algorithm: Algorithm, settings: ControllerSettings) -> Self {
         match algorithm {
             Algorithm::Cubic => Self::Cubic(Cubic::new(settings)),
+            Algorithm::Tolerant => Self::Tolerant(Tolerant::new(settings)),
         }
     }
 
@@ -82,6 +88,7 @@ impl Controller {
     pub const fn window(&self) -> u64 {
         match self {
             Self::Cubic(cubic) => cubic.window(),
+            Self::Tolerant(tolerant) => tolerant.window(),
         }
     }
 
@@ -90,6 +97,7 @@ impl Controller {
     pub const fn is_slow_start(&self) -> bool {
         match self {
             Self::Cubic(cubic) => cubic.is_slow_start(),
+            Self::Tolerant(tolerant) => tolerant.is_slow_start(),
         }
     }
 
@@ -98,6 +106,7 @@ impl Controller {
     pub fn on_feedback(&mut self, feedback: &Feedback, full: bool) {
         match self {
             Self::Cubic(cubic) => cubic.on_feedback(feedback, full),
+            Self::Tolerant(tolerant) => tolerant.on_feedback(feedback, full),
         }
     }
 
@@ -105,6 +114,7 @@ impl Controller {
     pub fn set_datagram(&mut self, bytes: u32) {
         match self {
             Self::Cubic(cubic) => cubic.set_datagram(bytes),
+            Self::Tolerant(tolerant) => tolerant.set_datagram(bytes),
         }
     }
 }

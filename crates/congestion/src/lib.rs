@@ -11,6 +11,7 @@
 mod controller;
 mod cubic;
 mod delivery;
+mod ecn;
 mod feedback;
 mod filter;
 mod hystart;
@@ -18,12 +19,15 @@ mod pacer;
 mod reordering;
 mod round_trip;
 mod sent;
+mod tolerant;
 
 pub use controller::{Algorithm, Controller, ControllerSettings, MAX_WINDOW};
 pub use cubic::Cubic;
 pub use delivery::{Delivery, RateSample, Stamp};
+pub use ecn::{EcnCounts, EcnFault, EcnState, EcnValidation, TEST_PACKETS};
 pub use feedback::Feedback;
 pub use pacer::{MAX_WAIT, Pacer};
 pub use reordering::{MAX_PACKET_THRESHOLD, PACKET_THRESHOLD};
 pub use round_trip::{MAX_SAMPLE, RoundTrip, RoundTripSettings};
 pub use sent::{AckError, Fate, MAX_PROBE_INTERVAL, SendError, SentPackets, Timeout};
+pub use tolerant::Tolerant;

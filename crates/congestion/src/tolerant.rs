@@ -1,0 +1,205 @@
+//! CUBIC that asks of each loss whether it was congestion.
+//!
+//! Loss alone says little: radio, bad cables and small queues in between lose packets of flows that harm nobody. So
+//! a loss cuts the window only when something else speaks for congestion: a standing queue (a whole round of round
+//! trips above the least one), a router's mark, or more loss than a path has that is merely bad. And where there was
+//! little loss the cut leaves what the path has carried, as rate times least round trip, which empties the queue and no
+//! more than that (the idea of TCP Westwood). All else is CUBIC's, so that beside a CUBIC flow it takes its part of a
+//! queue that fills: then the same loss cuts both.
+//!
+//! What it cannot tell from bad luck is a queue shorter than an eighth of a round trip.
+
+use core::time::Duration;
+
+use crate::controller::ControllerSettings;
+use crate::cubic::Cubic;
+use crate::feedback::Feedback;
+use crate::filter::{WindowedMax, WindowedMin};
+use crate::round_trip::nanos;
+
+#[cfg(test)]
+mod tests;
+
+/// More lost packets than one in so many, and [`LUCK`], are congestion whatever the round trips are: 4 % of [`TALLY`].
+/// BBR (draft-ietf-ccwg-bbr, BBRLossThresh) takes 2 % of a round trip, and is often unlucky where 1 % are lost.
+const LOSS_TOLERANCE: u64 = 32;
+/// So many more may be bad luck: about two standard deviations.
+const LUCK: u64 = 8;
+/// Packets of which the lost ones are counted, the older ones for half.
+const TALLY: u64 = 1024;
+/// For so many rounds the path is believed to carry what it has carried.
+const RATE_ROUNDS: u64 = 10;
+/// For so long a least round trip is believed.
+const LEAST_WINDOW: Duration = Duration::from_secs(10);
+/// A queue stands when round trips are longer than the least one by this part of it.
+const QUEUE_DIVISOR: u64 = 8;
+/// A round with less samples says nothing of its least one (RFC 9406 section 4.3, `N_RTT_SAMPLE`).
+const LEAST_SAMPLES: u32 = 8;
+/// Slow start ends after so many rounds in which the rate has not grown by a quarter (BBR's full pipe).
+const FULL_ROUNDS: u32 = 3;
+
+/// What is known of the path.
+#[derive(Clone, Debug)]
+struct Model {
+    rate: WindowedMax,
+    least: WindowedMin,
+    rounds: u64,
+    round_least: u64,
+    samples: u32,
+    last_least: u64,
+    /// The rate that the path was found to have at last, and the rounds since.
+    best_rate: u64,
+    rounds_since: u32,
+    lost: u64,
+    total: u64,
+}
+
+impl Model {
+    fn new() -> Self {
+        Self {
+            rate: WindowedMax::new(RATE_ROUNDS),
+            least: WindowedMin::new(nanos(LEAST_WINDOW)),
+            rounds: 0,
+            round_least: u64::MAX,
+            samples: 0,
+            last_least: u64::MAX,
+            best_rate: 0,
+            rounds_since: 0,
+            lost: 0,
+            total: 0,
+        }
+    }
+
+    fn update(&mut self, feedback: &Feedback) {
+        if feedback.round {
+            self.begin_round();
+        }
+        if let Some(rtt) = feedback.rtt {
+            let rtt = nanos(rtt);
+            self.least.update(feedback.now.as_nanos(), rtt);
+            self.round_least = self.round_least.min(rtt);
+            self.samples = self.samples.saturating_add(1);
+        }
+        // A sender with nothing to send shows less than the path has.
+        if let Some(rate) = feedback.rate.filter(|rate| !rate.app_limited || rate.bytes_per_s > self.rate.get()) {
+            self.rate.update(self.rounds, rate.bytes_per_s);
+        }
+        self.count(feedback);
+    }
+
+    fn begin_round(&mut self) {
+        self.rounds += 1;
+        (self.last_least, self.round_least, self.samples) = (self.round_least, u64::MAX, 0);
+        if self.rate.get() >= self.best_rate.saturating_add(self.best_rate / 4) {
+            (self.best_rate, self.rounds_since) = (self.rate.get(), 0);
+        } else {
+            self.rounds_since = self.rounds_since.saturating_add(1);
+        }
+    }
+
+    /// A loss that was none is taken out again.
+    fn count(&mut self, feedback: &Feedback) {
+        let lost = u64::from(feedback.lost_packets);
+        self.lost = (self.lost + lost).saturating_sub(u64::from(feedback.late_packets));
+        self.total += lost + u64::from(feedback.acked_packets);
+        while self.total > TALLY {
+            (self.lost, self.total) = (self.lost / 2, self.total / 2);
+        }
+    }
+
+    /// The losses so far have been answered.
+    const fn forget_losses(&mut self) {
+        (self.lost, self.total) = (0, 0);
+    }
+
+    fn loses_much(&self) -> bool {
+        self.lost > LUCK + self.total / LOSS_TOLERANCE
+    }
+
+    /// Whether round trips have been longer than they need be for a whole round.
+    fn has_queue(&self) -> bool {
+        let least = self.least.get();
+        let recent = if self.samples >= LEAST_SAMPLES { self.round_least } else { self.last_least };
+        recent != u64::MAX && recent > least.saturating_add(least / QUEUE_DIVISOR)
+    }
+
+    /// Whether more under way has brought nothing for some rounds.
+    const fn is_full(&self) -> bool {
+        self.rounds_since >= FULL_ROUNDS
+    }
+
+    /// Bytes that the path holds without a queue; 0 while that is not known.
+    fn product(&self) -> u64 {
+        if self.rounds == 0 {
+            return 0;
+        }
+        let bytes = u128::from(self.rate.get()) * u128::from(self.least.get()) / 1_000_000_000;
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+}
+
+/// CUBIC that cuts for congestion, not for bad luck.
+#[derive(Clone, Debug)]
+pub struct Tolerant {
+    cubic: Cubic,
+    model: Model,
+    /// The present episode of loss has been answered.
+    is_cut: bool,
+    /// That was for the many losses that were counted.
+    for_losses: bool,
+}
+
+impl Tolerant {
+    /// A flow that has sent nothing.
+    #[must_use]
+    pub fn new(settings: ControllerSettings) -> Self {
+        Self { cubic: Cubic::new(settings), model: Model::new(), is_cut: false, for_losses: false }
+    }
+
+    /// Bytes that may be under way.
+    #[must_use]
+    pub const fn window(&self) -> u64 {
+        self.cubic.window()
+    }
+
+    /// Whether it looks for the path's capacity still.
+    #[must_use]
+    pub const fn is_slow_start(&self) -> bool {
+        self.cubic.is_slow_start()
+    }
+
+    /// Datagrams have this many bytes from now on.
+    pub fn set_datagram(&mut self, bytes: u32) {
+        self.cubic.set_datagram(bytes);
+    }
+
+    /// Takes in what has happened. `full`: the window was what held the sender back; it does not grow otherwise.
+    pub fn on_feedback(&mut self, feedback: &Feedback, full: bool) {
+        // What an episode has lost, after the cut too, is answered with it.
+        if feedback.congested && core::mem::take(&mut self.for_losses) {
+            self.model.forget_losses();
+        }
+        self.model.update(feedback);
+        let undo = feedback.undo && self.is_cut;
+        if feedback.congested || undo {
+            self.is_cut = false;
+        }
+        let (congested, floor) = self.judge(feedback);
+        self.cubic.react(&Feedback { congested, undo, ..*feedback }, full, floor);
+        if self.model.is_full() {
+            self.cubic.leave_slow_start();
+        }
+    }
+
+    /// Whether to cut, once in an episode, and what the cut leaves.
+    fn judge(&mut self, feedback: &Feedback) -> (bool, u64) {
+        let is_marked = feedback.ce > 0;
+        if self.is_cut || (feedback.lost_packets == 0 && !is_marked) {
+            return (false, 0);
+        }
+        let loses_much = self.model.loses_much();
+        self.is_cut = is_marked || loses_much || self.model.has_queue();
+        self.for_losses |= loses_much;
+        (self.is_cut, if is_marked || loses_much { 0 } else { self.model.product() })
+    }
+}

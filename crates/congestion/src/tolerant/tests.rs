@@ -1,0 +1,112 @@
+use weft_base::Time;
+
+use super::*;
+use crate::delivery::RateSample;
+
+const MS: Duration = Duration::from_millis(1);
+const DATAGRAM: u64 = 1000;
+
+/// A flow of 100 datagrams on a path of 10 ms and 100 datagrams, whose slow start is over.
+struct Flow {
+    tolerant: Tolerant,
+    now: Time,
+}
+
+impl Flow {
+    fn new() -> Self {
+        let settings = ControllerSettings { datagram: 1000, initial_window: 100_000, ..ControllerSettings::default() };
+        let mut flow = Self { tolerant: Tolerant::new(settings), now: Time::ZERO };
+        flow.tolerant.cubic.leave_slow_start();
+        (0..12).for_each(|_| flow.round(10 * MS, 0));
+        flow
+    }
+
+    fn round(&mut self, rtt: Duration, ce: u64) {
+        for packet in 0..100u64 {
+            self.now = self.now + MS / 10;
+            let feedback = Feedback {
+                now: self.now,
+                acked_bytes: DATAGRAM,
+                acked_packets: 1,
+                rtt: Some(rtt),
+                rate: Some(RateSample {
+                    bytes_per_s: 10_000_000,
+                    delivered: 100_000,
+                    interval: 10 * MS,
+                    app_limited: false,
+                }),
+                round: packet == 0,
+                ce: if packet == 50 { ce } else { 0 },
+                ..Feedback::default()
+            };
+            self.tolerant.on_feedback(&feedback, false);
+        }
+    }
+
+    fn lose(&mut self, packets: u32) -> u64 {
+        for lost in 0..packets {
+            let feedback = Feedback { now: self.now, lost_packets: 1, congested: lost == 0, ..Feedback::default() };
+            self.tolerant.on_feedback(&feedback, true);
+        }
+        self.tolerant.window()
+    }
+}
+
+#[test]
+fn a_loss_without_a_queue_is_bad_luck() {
+    let mut flow = Flow::new();
+    let before = flow.tolerant.window();
+    (0..20).for_each(|_| {
+        assert_eq!(flow.lose(1), before);
+        flow.round(11 * MS, 0);
+    });
+}
+
+#[test]
+fn a_loss_beside_a_queue_leaves_what_the_path_holds() {
+    let mut flow = Flow::new();
+    flow.tolerant.cubic = Cubic::new(ControllerSettings { initial_window: 130_000, ..ControllerSettings::default() });
+    flow.round(13 * MS, 0);
+    assert_eq!(flow.lose(1), 100_000, "10 MB/s times 10 ms");
+    flow.round(13 * MS, 0);
+    assert_eq!(flow.lose(1), 100_000, "that is its floor");
+    flow.tolerant.cubic = Cubic::new(ControllerSettings { initial_window: 200_000, ..ControllerSettings::default() });
+    assert_eq!(flow.lose(1), 140_000, "no cut is deeper than CUBIC's");
+}
+
+#[test]
+fn much_loss_is_congestion_whatever_the_delay() {
+    let mut flow = Flow::new();
+    assert_eq!(flow.lose(20), 100_000, "of the last 600 or so");
+    assert_eq!(flow.lose(60), 70_000, "and once in an episode");
+    flow.round(10 * MS, 0);
+    assert_eq!(flow.lose(1), 70_000, "it has been answered");
+}
+
+#[test]
+fn a_mark_is_congestion() {
+    let mut flow = Flow::new();
+    flow.round(10 * MS, 1);
+    assert_eq!(flow.tolerant.window(), 70_000);
+}
+
+#[test]
+fn a_cut_for_nothing_is_taken_back() {
+    let mut flow = Flow::new();
+    flow.lose(60);
+    assert_eq!(flow.tolerant.window(), 70_000);
+    let undo = Feedback { now: flow.now, late_packets: 60, undo: true, ..Feedback::default() };
+    flow.tolerant.on_feedback(&undo, true);
+    assert_eq!(flow.tolerant.window(), 100_000);
+    assert_eq!(flow.lose(1), 100_000);
+}
+
+#[test]
+fn slow_start_ends_where_more_brings_nothing() {
+    let mut flow = Flow::new();
+    flow.tolerant = Tolerant::new(ControllerSettings::default());
+    flow.round(10 * MS, 0);
+    assert!(flow.tolerant.is_slow_start());
+    (0..6).for_each(|_| flow.round(10 * MS, 0));
+    assert!(!flow.tolerant.is_slow_start());
+}
