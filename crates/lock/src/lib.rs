@@ -9,6 +9,7 @@
 //! size and in code.
 #![forbid(unsafe_code)]
 
+mod alarm;
 mod held;
 mod rank;
 
@@ -16,6 +17,7 @@ use core::fmt;
 use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 
+pub use alarm::{Alarm, AlarmFlag};
 pub use held::Entered;
 pub use rank::Rank;
 

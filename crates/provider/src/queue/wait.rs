@@ -1,13 +1,14 @@
 //! How applications sleep until a queue or counter has something for them.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::AtomicBool;
 use core::time::Duration;
 use std::os::fd::{AsFd, AsRawFd};
 
 use weft::verbs::{PortError, Progress};
 use weft_driver::EventFd;
 use weft_libfabric::abi::{FI_WAIT_FD, FI_WAIT_NONE, FI_WAIT_UNSPEC, FI_WAIT_YIELD, fi_wait_obj};
+use weft_lock::Alarm;
 
 /// What an application waits with.
 pub(crate) enum Wait {
@@ -102,25 +103,24 @@ impl Wait {
 pub(crate) struct Descriptor {
     event: EventFd,
     /// Whether what comes next makes it readable.
-    armed: AtomicBool,
+    alarm: Alarm,
 }
 
 impl Descriptor {
     fn new() -> Result<Self, PortError> {
-        Ok(Self { event: EventFd::new()?, armed: AtomicBool::new(true) })
+        Ok(Self { event: EventFd::new()?, alarm: Alarm::new(AtomicBool::new(true)) })
     }
 
     #[inline]
     fn raise(&self) {
-        // Whoever arms looks afterwards whether something has come, so one of both sees the other.
-        if self.armed.load(Ordering::SeqCst) && self.armed.swap(false, Ordering::SeqCst) {
+        if self.alarm.take() {
             self.event.signal();
         }
     }
 
     fn arm(&self) {
         self.event.drain();
-        self.armed.store(true, Ordering::SeqCst);
+        self.alarm.arm();
     }
 }
 
@@ -138,6 +138,8 @@ pub(crate) fn is_readable(descriptor: c_int) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use core::sync::atomic::Ordering;
+
     use weft_libfabric::abi::{FI_WAIT_MUTEX_COND, FI_WAIT_SET};
 
     use super::*;

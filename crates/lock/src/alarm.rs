@@ -1,0 +1,85 @@
+//! How somebody who is about to sleep is not forgotten.
+
+use core::sync::atomic::{AtomicBool, Ordering, fence};
+
+/// A bell that who is about to sleep asks for, and who brings something rings.
+///
+/// The sleeper [arms](Alarm::arm) it, *then* looks whether something has come, and sleeps if not. Who brings something
+/// publishes it (in any way that a look finds), *then* [takes](Alarm::take) the alarm, and wakes the sleeper if it was armed. Each
+/// writes one thing and then reads the other's; a fence between the two, on either side, makes sure that one of them sees
+/// the other, however weak the machine's order is. Without it both may miss: the store may still be on its way when the load is
+/// done.
+pub struct Alarm<F: AlarmFlag = AtomicBool> {
+    is_armed: F,
+}
+
+/// The flag of an [`Alarm`]: of the processor, or of a model checker.
+pub trait AlarmFlag {
+    /// Its value, in no order with anything.
+    fn load(&self) -> bool;
+    /// Changes it, in no order with anything.
+    fn store(&self, value: bool);
+    /// Changes it, and says what it was.
+    fn swap(&self, value: bool) -> bool;
+    /// What comes before in this thread is before what comes after it, for all threads that pass such a fence.
+    fn fence();
+}
+
+impl AlarmFlag for AtomicBool {
+    #[inline]
+    fn load(&self) -> bool {
+        self.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn store(&self, value: bool) {
+        self.store(value, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn swap(&self, value: bool) -> bool {
+        Self::swap(self, value, Ordering::AcqRel)
+    }
+
+    #[inline]
+    fn fence() {
+        fence(Ordering::SeqCst);
+    }
+}
+
+impl<F: AlarmFlag> Alarm<F> {
+    /// One with this flag.
+    pub const fn new(is_armed: F) -> Self {
+        Self { is_armed }
+    }
+
+    /// Asks to be woken by what comes next. Look afterwards whether it has come already.
+    pub fn arm(&self) {
+        self.is_armed.store(true);
+        F::fence();
+    }
+
+    /// Whether somebody is to be woken now that something was published. True once for each arming.
+    #[inline]
+    #[must_use = "who has armed it sleeps until it is woken"]
+    pub fn take(&self) -> bool {
+        F::fence();
+        self.is_armed.load() && self.is_armed.swap(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_rings_once_for_each_arming() {
+        let alarm = Alarm::new(AtomicBool::new(false));
+        assert!(!alarm.take());
+        alarm.arm();
+        assert!(alarm.take() && !alarm.take());
+        alarm.arm();
+        alarm.arm();
+        assert!(alarm.take() && !alarm.take());
+    }
+}
