@@ -115,6 +115,22 @@ fn a_lab_is_made_where_one_can_be() {
 }
 
 #[test]
+fn disorder_has_each_policy_in_each_case() {
+    let run = |more: &[&str]| {
+        let arguments = ["perf", "disorder", "--iterations", "500", "--lost", "0", "--late", "0,5", "--json", "-"];
+        let output = Command::new(env!("CARGO_BIN_EXE_weft")).args(arguments).args(more).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let report = run(&[]);
+    assert_eq!(report["cases"].as_array().unwrap().len(), 6);
+    assert_eq!(report, run(&["--policy", "place,buffer,drop"]), "virtual time is the same each time");
+    let late = &report["cases"][3];
+    assert_eq!((&late["policy"], &late["most_buffered_bytes"]), (&"place".into(), &0.into()));
+    refused(&["disorder", "--late", "60"], "a number of percent from 0 to 50");
+}
+
+#[test]
 fn split_ends_with_where_each_wins() {
     let (report, text) = report_of(&[
         "split",

@@ -15,6 +15,7 @@ mod raw;
 mod scenario;
 mod sequence;
 mod shuffle;
+mod streams;
 mod world;
 
 pub use datagram::SimulatedDatagramPort;
@@ -28,4 +29,6 @@ pub use raw::{RawPeer, offer_of};
 pub use scenario::{Break, Report, Scenario};
 pub use sequence::{SequenceReport, run_sequence};
 pub use shuffle::{Disorder, Shuffle, ShuffleFault, Shuffled};
+pub use streams::{StreamReport, StreamScenario};
+pub use weft_tcp::ReceivePolicy;
 pub use world::{SimulatedClock, SimulatedNic, World};

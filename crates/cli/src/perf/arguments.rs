@@ -1,12 +1,15 @@
 //! The command line of `weft perf`: as typed, and then as needed.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use clap::Args;
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum};
 
 use super::campaign::Plan;
 use super::contestant::Entry;
+use super::disorder::Disorder;
 use super::job::{
     Cache, Job, Kind, LARGEST_CROWD, LARGEST_WINDOW, MOST_CONNECTIONS, MOST_MESSAGES, Operation, Switch, Target, Wait,
 };
@@ -35,6 +38,7 @@ Examples:
   weft perf markers                                   what markers cost, by their spacing
   weft perf idle --connections 1000 --seconds 10      what quiet connections cost
   weft perf all-to-all --processes 8,64               many processes on this machine
+  weft perf disorder --late 0,5 --lost 0,1            late segments placed, kept, or dropped; in virtual time
   weft perf match --others 100000                     what it costs to match a message among many
   weft perf mpi --library mpich --test latency,rate   an MPI library over Weft, libfabric's tcp, and UCX
   weft perf mpi --test latency --vs libfabric-tcp,sockets   and what TCP takes on the same way without MPI
@@ -58,7 +62,7 @@ Exit codes: 0 measured, 1 a contestant that is installed failed, 2 the command l
 pub(crate) struct Arguments {
     /// What to measure
     #[arg(value_enum, required_unless_present = "listen")]
-    test: Option<Test>,
+    test: Option<What>,
     /// What is measured, and stands above the line in every ratio [default: iwarp, or the test's first variant of it]
     #[arg(long, value_name = "NAME")]
     transport: Option<String>,
@@ -115,6 +119,8 @@ pub(crate) struct Arguments {
     /// mpi: Python environments with MPI libraries, or folders of such [default: $WEFT_MPI, or .cache/mpi here or above]
     #[arg(long, value_name = "FOLDER,...", value_delimiter = ',')]
     mpi: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) disorder: Disorder,
     /// Show also how often each side copied each byte of the payload, where a contestant tells
     #[arg(long)]
     pub(super) copies: bool,
@@ -144,10 +150,44 @@ pub(crate) struct Arguments {
     connect: Option<String>,
 }
 
+/// What can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// Runs of contestants on this machine's clock.
+    Measured(Test),
+    /// A stream in virtual time.
+    Streams,
+}
+
+impl ValueEnum for What {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: LazyLock<Vec<What>> = LazyLock::new(|| {
+            let measured = Test::value_variants().iter().map(|test| What::Measured(*test));
+            measured.chain([What::Streams]).collect()
+        });
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Self::Measured(test) => test.to_possible_value(),
+            Self::Streams => Some(PossibleValue::new("disorder").help(
+                "What late and lost segments cost iWARP over Weft's own TCP, in virtual time, by what the receiver \
+                 does with what comes early",
+            )),
+        }
+    }
+}
+
 impl Arguments {
+    /// Whether it is the test that needs no contestants.
+    pub(super) fn wants_disorder(&self) -> bool {
+        self.test == Some(What::Streams)
+    }
+
     /// What is to be done.
     pub(super) fn plan(&self) -> Result<Plan, Failure> {
-        let Some(test) = self.test else { return Err(Failure::Usage("name a test".into())) };
+        let Some(What::Measured(test)) = self.test else { return Err(Failure::Usage("name a test".into())) };
         let libraries = self.libraries(test)?;
         let (place, note) = self.place(test)?;
         let template = self.template(&place);

@@ -9,6 +9,7 @@ mod campaign;
 mod contestant;
 mod contestants;
 mod destination;
+mod disorder;
 mod distance;
 mod job;
 mod machine;
@@ -42,6 +43,10 @@ use machine::Watch;
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(address) = &arguments.listen {
         return remote::listen(address);
+    }
+    if arguments.wants_disorder() {
+        let json = arguments.json.as_deref().map(Destination::open).transpose()?;
+        return disorder::run(&arguments.disorder, arguments.iterations, json);
     }
     let plan = arguments.plan()?;
     let json = arguments.json.as_deref().map(Destination::open).transpose()?;
