@@ -12,6 +12,8 @@ use weft_tcp::{Answer, Connection, Flow, InitialNumbers, Listener, ReceivePolicy
 const MARKERS: Option<MarkerSpacing> = Some(MarkerSpacing::Standard);
 /// IPv4 and TCP with time stamps.
 const HEADERS: u32 = 20 + 32;
+/// Bytes that are taken at once from what TCP has put in order.
+const PIECE: usize = 32 << 10;
 /// Less than the queue of the link holds, so that nothing is lost but what is to be.
 const WINDOW: u32 = 512 << 10;
 const START: Time = Time::from_nanos(1_000_000_000);
@@ -125,6 +127,15 @@ impl Placer {
         })
     }
 
+    /// Much at once: the reassembler takes as much as a segment may be.
+    fn take_in_order(&mut self, position: StreamPosition, bytes: &[u8], now: Time) {
+        for (piece, at) in bytes.chunks(PIECE).zip((position.0..).step_by(PIECE)) {
+            if !self.take(StreamPosition(at), piece, now) {
+                self.wrong.get_or_insert_with(|| format!("{} bytes in order, at {at}, are refused", piece.len()));
+            }
+        }
+    }
+
     fn note_buffered(&mut self, early: u64) {
         self.most_buffered = self.most_buffered.max(self.reassembler.held() as u64 + early);
     }
@@ -206,7 +217,7 @@ impl Run {
         while self.placer.took.len() < all {
             self.write();
             self.transmit();
-            self.now = self.next_time().ok_or("nothing happens any more")?.max(self.now);
+            self.now = self.next_time().ok_or_else(|| self.stuck())?.max(self.now);
             self.caller.handle_timeout(self.now);
             if let Some(callee) = &mut self.callee {
                 callee.handle_timeout(self.now);
@@ -219,6 +230,18 @@ impl Run {
             }
         }
         Ok(self.report())
+    }
+
+    fn stuck(&self) -> String {
+        let states = [Some(&self.caller), self.callee.as_deref()].map(|one| one.map(Connection::state));
+        let (taken, unsent) = (self.placer.took.len(), self.unsent);
+        let open = self.caller.unacknowledged();
+        let read = self.callee.as_ref().map(|callee| (callee.received().0, callee.readable()));
+        format!(
+            "nothing happens any more: {states:?}, {taken} FPDUs in place, {unsent} not written, {open} bytes not \
+             acknowledged, received and readable {read:?}, kept {}",
+            self.placer.reassembler.held()
+        )
     }
 
     fn next_time(&self) -> Option<Time> {
@@ -334,7 +357,7 @@ impl Run {
             let position = StreamPosition(callee.received().0 - callee.readable());
             let mut bytes = vec![0; callee.readable() as usize];
             let length = callee.read(&mut bytes);
-            self.placer.take(position, &bytes[..length], self.now);
+            self.placer.take_in_order(position, &bytes[..length], self.now);
         }
         self.placer.note_buffered(if self.policy == ReceivePolicy::Buffer { early } else { 0 });
     }
