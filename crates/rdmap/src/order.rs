@@ -101,6 +101,13 @@ impl<T> Order<T> {
         self.early.insert(at, Kept { arrival, place });
     }
 
+    /// Early segments that have positions in common with these, and where they are.
+    pub(crate) fn overlapping(&self, with: Arrival) -> impl Iterator<Item = (Arrival, &T)> {
+        let from = self.early.partition_point(|kept| kept.arrival.end <= with.start);
+        let kept = self.early.range(from..).take_while(move |kept| kept.arrival.start < with.end);
+        kept.filter_map(|kept| Some((kept.arrival, self.segments[kept.place as usize].as_ref()?)))
+    }
+
     /// The early segment whose turn has come, if one's has.
     #[inline]
     pub(crate) fn pop_due(&mut self) -> Option<T> {
@@ -147,6 +154,17 @@ mod tests {
         order.advance(at(0, 1));
         assert_eq!((order.pop_due(), order.pop_due(), order.pop_due()), (Some('b'), Some('c'), None));
         assert_eq!(order.turn(at(3, 4)), Turn::Now);
+    }
+
+    #[test]
+    fn those_that_overlap_are_found() {
+        let mut order = Order::new(4);
+        for (start, segment) in [(10, 'a'), (20, 'b'), (40, 'c')] {
+            order.keep(at(start, start + 10), segment);
+        }
+        let found = |start, end| order.overlapping(at(start, end)).map(|(_, segment)| *segment).collect::<String>();
+        assert_eq!([found(0, 10), found(0, 11), found(19, 21), found(29, 30)], ["", "a", "ab", "b"]);
+        assert_eq!([found(30, 40), found(12, 60), found(50, 60)], ["", "abc", ""]);
     }
 
     #[test]

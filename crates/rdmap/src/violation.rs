@@ -30,6 +30,14 @@ pub enum Violation {
         /// Where the next starts.
         end: u64,
     },
+    /// It overlaps others that came before, and says something else of the same bytes: of another message, to another place, or
+    /// with another end.
+    Contradiction {
+        /// Where it starts.
+        start: u64,
+        /// Where the next starts.
+        end: u64,
+    },
     /// Shorter than its own header.
     Short {
         /// Its bytes.
@@ -197,7 +205,7 @@ impl Violation {
         Some(match *self {
             Self::NotReceiving(_) => return None,
             // No code of RFC 5041 section 7.2 speaks of a header that is cut short.
-            Self::Short { .. } | Self::Overlap { .. } => Code::OperationUnspecified,
+            Self::Short { .. } | Self::Overlap { .. } | Self::Contradiction { .. } => Code::OperationUnspecified,
             Self::DdpVersion { tagged: true, .. } => Code::TaggedVersion,
             Self::DdpVersion { tagged: false, .. } => Code::UntaggedVersion,
             Self::RdmapVersion(_) => Code::OperationVersion,
@@ -282,6 +290,12 @@ impl fmt::Display for Violation {
         match *self {
             Self::Overlap { start, end } => {
                 write!(f, "segment {start}..{end} overlaps others, and is of a kind that comes whole")
+            }
+            Self::Contradiction { start, end } => {
+                write!(
+                    f,
+                    "segment {start}..{end} says something else of bytes that came before: another message or place"
+                )
             }
             Self::NotReceiving(state) => write!(f, "no segments are taken: the stream is {state}"),
             Self::Short { length } => write!(f, "a segment of {length} bytes is shorter than its header"),

@@ -260,3 +260,61 @@ fn of_a_message_that_is_never_cut_no_part_is_taken() {
     assert!(matches!(refused, Refused::Violation(violation) if violation.code().is_some()), "{refused:?}");
     assert_ne!(receiver.side.stream.state(), State::Established);
 }
+
+type Change<'a> = &'a dyn Fn(&mut Header, &mut Arrival);
+
+/// The middle of a message has come early, and then a segment around it that `change` has changed.
+fn around(is_send: bool, change: Change<'_>) -> Result<(), Refused> {
+    let mut receiver = Receiver::new(&[(is_send, 100), (is_send, 50)], CUTS, 3);
+    receiver.post(2);
+    let (middle, mut around) = (receiver.messages[0].part(40, 100), receiver.messages[0].part(20, 100));
+    assert!(receiver.take(&middle));
+    let mut header = Header::parse(&around.bytes).unwrap();
+    change(&mut header, &mut around.arrival);
+    header.emit(&mut around.bytes);
+    receiver.side.locate(&around).map(drop)
+}
+
+#[test]
+fn segments_that_overlap_must_say_the_same_of_their_bytes() {
+    for is_send in [false, true] {
+        assert_eq!(around(is_send, &|_, _| ()).err(), None);
+        let other_place = |header: &mut Header, _: &mut Arrival| match &mut header.target {
+            Target::Tagged { offset, .. } => *offset += 1,
+            Target::Untagged { offset, .. } => *offset += 1,
+        };
+        let other_message = |header: &mut Header, _: &mut Arrival| match &mut header.target {
+            Target::Tagged { stag, .. } => stag.0 ^= 1,
+            Target::Untagged { number, .. } => *number = MessageNumber(2),
+        };
+        // The byte behind its end is the end of the one that came before.
+        let other_end = |header: &mut Header, arrival: &mut Arrival| {
+            header.last = false;
+            arrival.start += 1;
+        };
+        let other_kind = |header: &mut Header, _: &mut Arrival| {
+            let opcode = if is_send { Opcode::SendSolicited } else { Opcode::ReadResponse };
+            header.control = Control { opcode }.emit();
+        };
+        let changes: [Change<'_>; 4] = [&other_place, &other_message, &other_end, &other_kind];
+        for (number, change) in changes.into_iter().enumerate() {
+            let refused = around(is_send, change).unwrap_err();
+            let is_contradiction = matches!(refused, Refused::Violation(weft_rdmap::Violation::Contradiction { .. }));
+            assert!(is_contradiction, "send: {is_send}, change {number}: {refused:?}");
+        }
+    }
+}
+
+#[test]
+fn a_message_ends_where_its_early_end_was() {
+    // One that came early has ended the message; one that overlaps it goes on behind.
+    let mut receiver = Receiver::new(&[(false, 100)], CUTS, 3);
+    let last = receiver.messages[0].part(60, 100);
+    assert!(receiver.take(&last));
+    let mut longer = receiver.messages[0].part(50, 99);
+    longer.bytes.extend([0; 3]);
+    longer.arrival.end += 3;
+    assert_eq!(longer.arrival.end, last.arrival.end + 1);
+    let refused = receiver.side.locate(&longer).unwrap_err();
+    assert!(matches!(refused, Refused::Violation(weft_rdmap::Violation::Contradiction { .. })), "{refused:?}");
+}

@@ -53,6 +53,24 @@ impl Cut {
     }
 }
 
+/// Whether two segments that have positions in common say the same of them: that they are bytes of one message, which belong to
+/// one place each, and where that message ends.
+pub(super) fn agree(one: (Arrival, Header), other: (Arrival, Header)) -> bool {
+    let origin = |(arrival, header): (Arrival, Header)| {
+        let mut target = header.target;
+        match &mut target {
+            Target::Tagged { offset, .. } => *offset = offset.wrapping_sub(arrival.start),
+            Target::Untagged { offset, .. } => *offset = offset.wrapping_sub(arrival.start as u32),
+        }
+        (header.control, target)
+    };
+    // The last position of a message is its end, which another segment must leave out or have as its own end.
+    let ends_within = |(arrival, header): (Arrival, Header), (other, of_other): (Arrival, Header)| {
+        !header.last || other.end < arrival.end || (other.end == arrival.end && of_other.last)
+    };
+    origin(one) == origin(other) && ends_within(one, other) && ends_within(other, one)
+}
+
 /// Which placements are out.
 #[derive(Debug)]
 pub(super) struct Placing {

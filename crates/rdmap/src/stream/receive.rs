@@ -10,7 +10,7 @@ use weft_wire::rdmap::{
 use weft_wire::terminate::Terminate;
 
 use super::Stream;
-use super::placing::{Cut, is_immediate};
+use super::placing::{Cut, agree, is_immediate};
 use crate::order::Turn;
 use crate::request::ReceiveSource;
 use crate::segment::{Arrival, Context, Effect, Later, Part, Placement, Received, ResponsePart, Verdict};
@@ -74,6 +74,10 @@ impl Stream {
                 return self.refuse(violation, &Context { header: Header::parse(head).ok(), length });
             }
         };
+        if self.contradicts_early(whole, head) {
+            let contradiction = Violation::Contradiction { start: whole.start, end: whole.end };
+            return self.refuse(contradiction, &Context { header: Header::parse(head).ok(), length });
+        }
         let early = match self.order.turn(run) {
             Turn::Now => None,
             Turn::Early => Some(Early),
@@ -87,6 +91,15 @@ impl Stream {
             }
             verdict => verdict,
         }
+    }
+
+    /// Whether a segment says something else of its bytes than early ones that it overlaps. Of those that have had their turn
+    /// nothing is kept.
+    fn contradicts_early(&self, whole: Arrival, head: &[u8]) -> bool {
+        let Ok(header) = Header::parse(head) else { return false };
+        self.order.overlapping(whole).any(|(arrival, received)| {
+            received.context.header.is_some_and(|kept| !agree((arrival, kept), (whole, header)))
+        })
     }
 
     fn find_place(
