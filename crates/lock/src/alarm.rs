@@ -15,35 +15,35 @@ pub struct Alarm<F: AlarmFlag = AtomicBool> {
 
 /// The flag of an [`Alarm`]: of the processor, or of a model checker.
 pub trait AlarmFlag {
-    /// Its value, in no order with anything.
-    fn load(&self) -> bool;
-    /// Changes it, in no order with anything.
-    fn store(&self, value: bool);
+    /// Its value.
+    fn load(&self, order: Ordering) -> bool;
+    /// Changes it.
+    fn store(&self, value: bool, order: Ordering);
     /// Changes it, and says what it was.
-    fn swap(&self, value: bool) -> bool;
+    fn swap(&self, value: bool, order: Ordering) -> bool;
     /// What comes before in this thread is before what comes after it, for all threads that pass such a fence.
-    fn fence();
+    fn fence(order: Ordering);
 }
 
 impl AlarmFlag for AtomicBool {
     #[inline]
-    fn load(&self) -> bool {
-        self.load(Ordering::Relaxed)
+    fn load(&self, order: Ordering) -> bool {
+        self.load(order)
     }
 
     #[inline]
-    fn store(&self, value: bool) {
-        self.store(value, Ordering::Relaxed);
+    fn store(&self, value: bool, order: Ordering) {
+        self.store(value, order);
     }
 
     #[inline]
-    fn swap(&self, value: bool) -> bool {
-        Self::swap(self, value, Ordering::AcqRel)
+    fn swap(&self, value: bool, order: Ordering) -> bool {
+        Self::swap(self, value, order)
     }
 
     #[inline]
-    fn fence() {
-        fence(Ordering::SeqCst);
+    fn fence(order: Ordering) {
+        fence(order);
     }
 }
 
@@ -55,16 +55,16 @@ impl<F: AlarmFlag> Alarm<F> {
 
     /// Asks to be woken by what comes next. Look afterwards whether it has come already.
     pub fn arm(&self) {
-        self.is_armed.store(true);
-        F::fence();
+        self.is_armed.store(true, Ordering::Relaxed);
+        F::fence(Ordering::SeqCst);
     }
 
     /// Whether somebody is to be woken now that something was published. True once for each arming.
     #[inline]
     #[must_use = "who has armed it sleeps until it is woken"]
     pub fn take(&self) -> bool {
-        F::fence();
-        self.is_armed.load() && self.is_armed.swap(false)
+        F::fence(Ordering::SeqCst);
+        self.is_armed.load(Ordering::Relaxed) && self.is_armed.swap(false, Ordering::AcqRel)
     }
 }
 

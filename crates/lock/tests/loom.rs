@@ -9,20 +9,20 @@ use weft_lock::{Alarm, AlarmFlag};
 struct Flag(AtomicBool);
 
 impl AlarmFlag for Flag {
-    fn load(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    fn load(&self, order: Ordering) -> bool {
+        self.0.load(order)
     }
 
-    fn store(&self, value: bool) {
-        self.0.store(value, Ordering::Relaxed);
+    fn store(&self, value: bool, order: Ordering) {
+        self.0.store(value, order);
     }
 
-    fn swap(&self, value: bool) -> bool {
-        self.0.swap(value, Ordering::AcqRel)
+    fn swap(&self, value: bool, order: Ordering) -> bool {
+        self.0.swap(value, order)
     }
 
-    fn fence() {
-        fence(Ordering::SeqCst);
+    fn fence(order: Ordering) {
+        fence(order);
     }
 }
 
