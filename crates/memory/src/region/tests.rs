@@ -160,3 +160,32 @@ fn handles_are_for_any_thread() {
     anywhere::<Region>();
     anywhere::<Buffer>();
 }
+
+#[test]
+fn a_region_says_what_it_is() {
+    let (_registry, _, region) = registered(Access::REMOTE_READ | Access::LOCAL_WRITE, &[0; 10]);
+    assert_eq!(region.access(), Access::REMOTE_READ | Access::LOCAL_WRITE);
+    let words = format!("{region:?}");
+    assert!(words.contains("length: 10") && words.contains("REMOTE_READ"), "{words}");
+}
+
+#[test]
+#[should_panic(expected = "other bytes")]
+fn another_owner_must_have_all_bytes_of_the_region() {
+    let registry = Registry::new(7, Limits::default());
+    let domain = registry.allocate_domain().unwrap();
+    let mut bytes = vec![0u8; 11];
+    let pointer = NonNull::new(bytes.as_mut_ptr()).unwrap();
+    // SAFETY: The vector outlives both, and is not touched meanwhile. The last byte of the region is behind the owner's.
+    let (owner, piece) = unsafe { (Buffer::foreign(pointer, 10), Buffer::foreign(pointer.add(1), 10)) };
+    let region = registry.register(domain, piece, Access::LOCAL_READ, 0).unwrap();
+    region.keep(owner);
+}
+
+#[test]
+fn orders_that_an_access_does_not_have_are_the_strongest() {
+    let orders = [Ordering::Relaxed, Ordering::Acquire, Ordering::Release, Ordering::AcqRel, Ordering::SeqCst];
+    let (all, strongest) = (orders.map(for_load), Ordering::SeqCst);
+    assert_eq!(all, [Ordering::Relaxed, Ordering::Acquire, strongest, strongest, strongest]);
+    assert_eq!(orders.map(for_store), [Ordering::Relaxed, strongest, Ordering::Release, strongest, strongest]);
+}
