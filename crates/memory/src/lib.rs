@@ -23,6 +23,7 @@
 
 mod access;
 mod atomic;
+mod borrows;
 mod buffer;
 mod bytes;
 mod combine;

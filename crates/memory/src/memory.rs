@@ -8,6 +8,7 @@ use std::sync::Arc;
 use weft_base::{DomainId, RegionId, Stag};
 use weft_lock::{Mutex, Rank};
 
+use crate::borrows::Borrows;
 use crate::{Access, Buffer, MemoryError, RemoteRight};
 
 /// The flags change under the table's write lock and hold for who has the table's read lock, or has come through the gate after
@@ -31,8 +32,7 @@ pub(crate) struct Memory {
     owned: AtomicBool,
     /// Whether remote access has not been ended.
     remote: AtomicBool,
-    /// How many references to the bytes exist (views, or one edit).
-    borrows: AtomicU32,
+    borrows: Borrows,
     pub(crate) watch: Option<Arc<dyn Watch>>,
     /// Held shared during long touches; passed exclusively by who wants them to have ended.
     pub(crate) gate: parking_lot::RwLock<()>,
@@ -97,7 +97,7 @@ impl Memory {
             pins: AtomicU64::new(0),
             owned: AtomicBool::new(true),
             remote: AtomicBool::new(true),
-            borrows: AtomicU32::new(0),
+            borrows: Borrows::new(AtomicU32::new(0)),
             watch: grant.attributes.watch.clone(),
             gate: parking_lot::RwLock::new(()),
         }
@@ -128,7 +128,7 @@ impl Memory {
     }
 
     pub(crate) fn is_borrowed(&self) -> bool {
-        self.borrows.load(Ordering::Relaxed) > 0
+        self.borrows.is_any()
     }
 
     pub(crate) fn pins(&self) -> u64 {
@@ -147,12 +147,12 @@ impl Memory {
 
     /// A reference comes. Only under the table's write lock, so that nobody is between looking and touching.
     pub(crate) fn borrow(&self) {
-        self.borrows.fetch_add(1, Ordering::Relaxed);
+        self.borrows.begin();
     }
 
     /// A reference has gone. What was done through it is seen by whoever takes the table's lock after its owner released it.
     pub(crate) fn end_borrow(&self) {
-        self.borrows.fetch_sub(1, Ordering::Release);
+        self.borrows.end();
     }
 
     /// Waits until every long touch that has begun is over.
