@@ -12,8 +12,8 @@ use crate::network::{self, Commands};
 use crate::plan::Plan;
 use crate::process::Process;
 
-/// A link of a lab, as people name it: `rail1` is all of rail 1, `2:rail1` is host 2's cable to it. `1` and `2:1` are the
-/// same.
+/// A link of a lab, as people name it: `rail1` is all of rail 1, `2:rail1` is host 2's cable to it. `1` and `2:1` are
+/// the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Link {
     /// Whose cable, from 0; `None`: those of all hosts.

@@ -27,6 +27,10 @@ pub enum LabError {
         /// How many rails.
         links: usize,
     },
+    /// A shape that can't be; in words.
+    Shape(String),
+    /// The lab has no switch that could shape: see [`Plan::switch`](crate::Plan).
+    NoSwitch,
     /// One direction of a link of which nobody said whose it is.
     WhoseDirection {
         /// The link.
@@ -66,6 +70,8 @@ pub enum LabError {
         /// What it said.
         said: String,
     },
+    /// The process that shapes links failed; in words.
+    Bridge(String),
     /// This process, which kept a namespace, has been killed by somebody.
     Lost(u32),
     /// Something runs on in the namespace that this process kept, although it was killed.
@@ -94,6 +100,8 @@ impl LabError {
                 | Self::Mtu(_)
                 | Self::Rate(_)
                 | Self::Link { .. }
+                | Self::Shape(_)
+                | Self::NoSwitch
                 | Self::WhoseDirection { .. }
         )
     }
@@ -133,6 +141,11 @@ impl fmt::Display for LabError {
                     links - 1
                 )
             }
+            Self::Shape(words) => f.write_str(words),
+            Self::NoSwitch => f.write_str(
+                "two hosts that are joined directly have no switch that could shape; make the lab with --switch",
+            ),
+            Self::Bridge(said) => write!(f, "the process that shapes links failed: {said}"),
             Self::WhoseDirection { link, way } => {
                 write!(f, "{way} is a direction of one host's cable; say whose, for instance 0:{link}")
             }

@@ -21,6 +21,8 @@
 //! user id 0 and every right over the lab's network, and outside of it those that its user has.
 #![forbid(unsafe_code)]
 
+mod bridge;
+mod bridge_process;
 mod cut;
 mod error;
 mod holder;
@@ -28,12 +30,16 @@ mod host;
 mod network;
 mod plan;
 mod process;
+mod shape;
 mod tools;
 mod up;
 
+pub use bridge::serve_bridge;
+pub use bridge_process::BridgeProgram;
 pub use cut::{Link, Way};
 pub use error::LabError;
 pub use host::{Host, Rail};
 pub use plan::{BitsPerSecond, HOSTS, LINKS, MTU, Plan, RATE, USUAL_CONGESTION_CONTROLS};
 pub use process::Process;
+pub use shape::{BURST, DELAY, QUEUE, Shape};
 pub use up::Lab;

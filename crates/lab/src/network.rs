@@ -58,6 +58,17 @@ pub(crate) fn port(host: usize, rail: usize) -> String {
     format!("h{host}r{rail}")
 }
 
+/// Lines for `ip -batch` in the switch: a rail's ports leave the kernel's bridge, and its stack has no address there.
+pub(crate) fn unplug(plan: &Plan, rail: usize) -> String {
+    let ports = (0..plan.hosts).map(|host| port(host, rail));
+    ports.map(|port| format!("link set {port} addrgenmode none\nlink set {port} nomaster\n")).collect()
+}
+
+/// Lines for `ip -batch` in a host: the kernel cuts super-packets before this rail, for each packet has its own fate.
+pub(crate) fn cut_packets(rail: &Rail) -> String {
+    format!("link set {} gso_max_segs 1\n", rail.interface)
+}
+
 /// Lines for `ip -batch` in a host.
 pub(crate) fn addresses(host: &Host) -> String {
     let mut lines = "link set lo up\n".to_owned();

@@ -45,6 +45,9 @@ pub struct Plan {
     /// TCP's congestion control in the hosts, as `/proc/sys/net/ipv4/tcp_congestion_control` names it. `None`: [`USUAL_CONGESTION_CONTROLS`], so that what is
     /// measured depends less on how a machine is set up.
     pub congestion_control: Option<String>,
+    /// Whether two hosts are joined by switches too, as more are, so that their links can be shaped.
+    #[serde(default)]
+    pub switch: bool,
 }
 
 impl Default for Plan {
@@ -56,6 +59,7 @@ impl Default for Plan {
             mtu: 1500,
             offloads: true,
             congestion_control: None,
+            switch: false,
         }
     }
 }
@@ -85,7 +89,7 @@ impl Plan {
 
     /// Whether a bridge for each rail joins the hosts.
     pub(crate) fn has_switch(&self) -> bool {
-        self.hosts > 2
+        self.hosts > 2 || self.switch
     }
 }
 

@@ -1,10 +1,12 @@
 //! A lab that is up.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 
+use crate::bridge::PortPlan;
+use crate::bridge_process::{BridgeProcess, BridgeProgram};
 use crate::cut::{self, End, Link, Step, Way};
 use crate::error::LabError;
 use crate::holder::Holder;
@@ -12,6 +14,7 @@ use crate::host::{self, Host};
 use crate::network::{self, OFFLOADS};
 use crate::plan::Plan;
 use crate::process::Process;
+use crate::shape::Shape;
 use crate::tools::{self, Tools};
 
 /// What a lab may choose from.
@@ -20,6 +23,10 @@ const ALLOWED_CONGESTION_CONTROLS: &str = "/proc/sys/net/ipv4/tcp_allowed_conges
 /// A network that is there until [`Lab::down`] is called, this is dropped, or this process ends.
 #[derive(Debug)]
 pub struct Lab {
+    /// The switch in user space. It ends before its namespace does.
+    bridge: Option<BridgeProcess>,
+    /// The ports of the rails that it carries, by rail and host.
+    ports: BTreeMap<(usize, usize), PortPlan>,
     plan: Plan,
     hosts: Vec<Host>,
     /// One for each host, and one for the switch if there is one.
@@ -46,7 +53,8 @@ impl Lab {
             Host::new(index, plan.links, holder.process(), has_ipv6, &tools.nsenter)
         };
         let hosts = holders.iter().take(plan.hosts).enumerate().map(host).collect();
-        let lab = Self { plan: plan.clone(), hosts, holders, tools, cuts: BTreeSet::new() };
+        let (bridge, ports, cuts) = (None, BTreeMap::new(), BTreeSet::new());
+        let lab = Self { bridge, ports, plan: plan.clone(), hosts, holders, tools, cuts };
         lab.build()?;
         Ok(lab)
     }
@@ -81,6 +89,7 @@ impl Lab {
 
     /// Ends it: kills every program that still runs in it, and removes the network.
     pub fn down(mut self) -> Result<(), LabError> {
+        self.bridge = None;
         self.holders.iter_mut().for_each(Holder::release);
         let ends: Vec<_> = self.holders.iter_mut().map(Holder::wait).collect();
         ends.into_iter().collect()
@@ -101,8 +110,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Mends a link, in whatever ways it was cut. A cable that joins two hosts directly is mended for both. One that was
-    /// not cut stays as it is, but loses what waits in its queue.
+    /// Mends a link, in whatever ways it was cut. A cable that joins two hosts directly is mended for both. One that
+    /// was not cut stays as it is, but loses what waits in its queue.
     ///
     /// # Errors
     /// The lab has no such link; the programs that do it failed.
@@ -120,6 +129,74 @@ impl Lab {
     pub fn cuts(&self, host: usize, rail: usize) -> Vec<Way> {
         let is_meant = |(at, to, _): &&(usize, usize, Way)| (*at, *to) == (host, rail);
         self.cuts.iter().filter(is_meant).map(|(.., way)| *way).collect()
+    }
+
+    /// Shapes a link from now on, in place of how it was shaped before: a rail once for whatever crosses it, in both
+    /// directions; one host's cable in both directions too. `program` is what is started for it, if it does not run.
+    ///
+    /// The first shape takes the rail from the kernel's bridge; what is under way then is lost.
+    ///
+    /// # Errors
+    /// The lab has no such link, or no switch ([`Plan::switch`]); the shape is out of its limits; the programs that do
+    /// it failed.
+    pub fn shape(&mut self, link: Link, shape: &Shape, program: &BridgeProgram) -> Result<(), LabError> {
+        link.check(&self.plan)?;
+        shape.check()?;
+        if let (Some(rate), Some(own)) = (shape.rate, self.plan.rate)
+            && rate > own
+        {
+            let words =
+                format!("a rate of {rate} is more than the {own} of the lab's links; make the lab with --rate none");
+            return Err(LabError::Shape(words));
+        }
+        let switch = self.switch().ok_or(LabError::NoSwitch)?;
+        let mut ports = self.ports.clone();
+        let is_new = !ports.contains_key(&(link.rail, 0));
+        for host in 0..self.plan.hosts {
+            let plan = ports.entry((link.rail, host)).or_insert_with(|| PortPlan {
+                host,
+                rail: link.rail,
+                interface: network::port(host, link.rail),
+                from_host: Shape::default(),
+                to_host: Shape::default(),
+            });
+            if link.hosts(&self.plan).contains(&host) {
+                plan.to_host = shape.clone();
+                plan.from_host = if link.host.is_some() { shape.clone() } else { Shape::default() };
+            }
+        }
+        if is_new {
+            self.batch(switch, &self.tools.ip, &network::unplug(&self.plan, link.rail))?;
+            for host in &self.hosts {
+                let lines = network::cut_packets(&host.rails()[link.rail]);
+                self.batch(host.holder(), &self.tools.ip, &lines)?;
+            }
+        }
+        self.ports = ports;
+        self.tell_bridge(switch, program)
+    }
+
+    /// What a host's cable to a rail does to what comes from the host, and to what goes there.
+    pub fn shapes(&self, host: usize, rail: usize) -> [Shape; 2] {
+        let plan = self.ports.get(&(rail, host)).cloned();
+        plan.map_or_else(Default::default, |plan| [plan.from_host, plan.to_host])
+    }
+
+    /// The process that carries the frames of shaped rails, if it runs.
+    pub fn bridge(&self) -> Option<Process> {
+        self.bridge.as_ref().and_then(BridgeProcess::process)
+    }
+
+    fn tell_bridge(&mut self, switch: Process, program: &BridgeProgram) -> Result<(), LabError> {
+        let ports: Vec<_> = self.ports.values().cloned().collect();
+        if self.bridge().is_none() {
+            self.bridge = None;
+        }
+        let bridge = match &mut self.bridge {
+            Some(bridge) => bridge,
+            none => none.insert(BridgeProcess::start(program, &self.tools.nsenter, switch)?),
+        };
+        bridge.set_ports(&ports)
     }
 
     /// The host's end of its cable to a rail, and the other.

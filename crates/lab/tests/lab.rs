@@ -8,7 +8,10 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use weft_lab::{BitsPerSecond, Host, Lab, LabError, Link, Plan, Process, USUAL_CONGESTION_CONTROLS, Way};
+use weft_lab::{
+    BitsPerSecond, BridgeProgram, Host, Lab, LabError, Link, Plan, Process, Shape, USUAL_CONGESTION_CONTROLS, Way,
+    serve_bridge,
+};
 
 /// Nothing here takes this long; what waits in vain fails then.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -159,6 +162,118 @@ fn a_link_that_joins_two_hosts_is_cut_in_each_way_and_mended() {
 #[test]
 fn a_cable_to_a_switch_is_cut_in_each_way_and_mended() {
     cut_and_mend(3);
+}
+
+/// This program again, as the bridge.
+fn bridge_program() -> BridgeProgram {
+    BridgeProgram {
+        program: env::current_exe().unwrap(),
+        arguments: ["--exact", "a_process_with_a_role", "--nocapture", "--quiet"].map(Into::into).to_vec(),
+        environment: vec![(ROLE.into(), "bridge".into())],
+    }
+}
+
+fn switched(plan: Plan) -> Option<Lab> {
+    lab(&Plan { switch: true, ..plan })
+}
+
+const RAIL: Link = Link { host: None, rail: 0 };
+
+/// Sends numbered datagrams until so many have come. The highest number that came, and how many came after a later one.
+fn count(lab: &Lab, from: usize, to: usize) -> (u32, u32) {
+    let program = env::current_exe().unwrap();
+    let (source, target) = (lab.host(from), lab.host(to));
+    let ear = Worker::start(&mut target.command(&program), &format!("count {}", target.address(0)));
+    let target = format!("number {}:{}", target.address(0), ear.line());
+    let _mouth = Worker::start(&mut source.command(&program), &target);
+    let line = ear.line();
+    let (highest, late) = line.split_once(' ').unwrap();
+    (highest.parse().unwrap(), late.parse().unwrap())
+}
+
+#[test]
+fn a_shape_loses_and_reorders_datagrams_of_anybody() {
+    let Some(mut lab) = switched(Plan { rate: None, hosts: 3, ..Plan::default() }) else { return };
+    let program = bridge_program();
+    lab.shape(RAIL, &Shape { loss_millionths: 300_000, ..Shape::default() }, &program).unwrap();
+    // Of some 700 three in ten are lost; a busy machine loses more, and no machine fewer.
+    let (highest, late) = count(&lab, 0, 1);
+    assert!(highest > COUNTED * 6 / 5, "{highest} {late}");
+    let reorder_by = Duration::from_millis(20);
+    let shape = Shape { reorder_millionths: 300_000, reorder_by, ..Shape::default() };
+    lab.shape(Link { host: Some(2), rail: 0 }, &shape, &program).unwrap();
+    lab.shape(RAIL, &shape, &program).unwrap();
+    // A kernel with several processors may let a few overtake others by itself, but no such share.
+    let (_, late) = count(&lab, 0, 2);
+    assert!(late > COUNTED / 20, "{late}");
+    assert_eq!(lab.shapes(2, 0), [Shape::default(), shape]);
+    // Nothing of it is left when it is over.
+    lab.shape(RAIL, &Shape::default(), &program).unwrap();
+    let (_, late) = count(&lab, 2, 0);
+    assert!(late < COUNTED / 20, "{late}");
+    transfer(lab.host(2), lab.host(1), lab.host(1).address(0), 100_000);
+    gone(lab);
+}
+
+#[test]
+fn tcp_of_the_kernel_gets_all_through_a_shaped_link_which_can_be_cut() {
+    let Some(mut lab) = switched(Plan::default()) else { return };
+    let shape = Shape {
+        rate: Some(BitsPerSecond(200_000_000)),
+        delay: Duration::from_millis(1),
+        loss_millionths: 5000,
+        reorder_millionths: 20_000,
+        reorder_by: Duration::from_millis(1),
+        duplicate_millionths: 5000,
+        ..Shape::default()
+    };
+    lab.shape(RAIL, &shape, &bridge_program()).unwrap();
+    let bytes = 1_000_000;
+    // What comes is checked byte by byte. It is no faster than the rate.
+    let seconds = transfer(lab.host(0), lab.host(1), lab.host(1).address(0), bytes);
+    assert!(seconds > 8.0 * bytes as f64 / 200e6 / 2.0, "{seconds} s");
+    lab.cut(RAIL, Way::Carrier).unwrap();
+    assert!(link_state(lab.host(0)).contains("NO-CARRIER") && link_state(lab.host(1)).contains("NO-CARRIER"));
+    assert!(!passes(&lab, [0, 1], 0, false));
+    lab.mend(RAIL).unwrap();
+    assert!(passes(&lab, [0, 1], 0, true));
+    gone(lab);
+}
+
+#[test]
+fn nothing_is_left_of_a_lab_whose_bridge_was_killed() {
+    let Some(mut lab) = switched(Plan { rate: None, ..Plan::default() }) else { return };
+    let program = bridge_program();
+    assert_eq!(lab.bridge(), None);
+    lab.shape(RAIL, &Shape::default(), &program).unwrap();
+    for _ in 0..2 {
+        let bridge = lab.bridge().unwrap();
+        assert!(passes(&lab, [0, 1], 0, true));
+        assert!(Command::new("kill").args(["-KILL", &bridge.id.to_string()]).status().unwrap().success());
+        await_end(&[bridge]);
+        assert!(lab.is_whole() && lab.bridge().is_none());
+        // The next shape starts another one.
+        lab.shape(RAIL, &Shape::default(), &program).unwrap();
+    }
+    let bridge = lab.bridge().unwrap();
+    assert!(Command::new("kill").args(["-KILL", &bridge.id.to_string()]).status().unwrap().success());
+    await_end(&[bridge]);
+    gone(lab);
+}
+
+#[test]
+fn what_can_not_be_shaped_is_refused() {
+    let Some(mut lab) = lab(&Plan::default()) else { return };
+    let program = bridge_program();
+    assert!(matches!(lab.shape(RAIL, &Shape::default(), &program), Err(LabError::NoSwitch)));
+    let shape = Shape { rate: Some(BitsPerSecond(2_000_000_000)), ..Shape::default() };
+    let said = lab.shape(RAIL, &shape, &program).unwrap_err().to_string();
+    assert!(said.contains("2 Gb/s") && said.contains("1 Gb/s"), "{said}");
+    let shape = Shape { delay: Duration::from_secs(60), ..Shape::default() };
+    assert!(matches!(lab.shape(RAIL, &shape, &program), Err(LabError::Shape(_))));
+    let none = Link { host: None, rail: 1 };
+    assert!(matches!(lab.shape(none, &Shape::default(), &program), Err(LabError::Link { .. })));
+    gone(lab);
 }
 
 #[test]
@@ -351,9 +466,17 @@ fn a_process_with_a_role() {
         ["source", target, bytes] => source(target.parse().unwrap(), bytes.parse().unwrap()),
         ["hear", address, ms] => hear(address.parse().unwrap(), Duration::from_millis(ms.parse().unwrap())),
         ["say", target] => say(target.parse().unwrap()),
+        ["bridge"] => serve_bridge().unwrap(),
+        ["count", address] => count_numbers(address.parse().unwrap()),
+        ["number", target] => send_numbers(target.parse().unwrap()),
         ["parent"] => parent(),
         _ => panic!("{role:?} is no role"),
     }
+}
+
+/// What stands at a place of what is sent: a lost, doubled or swapped piece shows.
+fn pattern(at: usize) -> u8 {
+    (at % 251 + at / 65_521) as u8
 }
 
 fn sink(address: IpAddr, bytes: usize) {
@@ -365,6 +488,9 @@ fn sink(address: IpAddr, bytes: usize) {
     while left > 0 {
         let got = stream.read(&mut buffer).unwrap();
         assert!(got > 0, "the other end closed");
+        let at = bytes - left;
+        let is_right = |(index, byte): (usize, &u8)| *byte == pattern(at + index);
+        assert!(buffer[..got].iter().enumerate().all(is_right), "something else has come");
         left -= got;
     }
     stream.write_all(b"!").unwrap();
@@ -392,9 +518,37 @@ fn say(target: SocketAddr) {
     }
 }
 
+/// Datagrams that are counted.
+const COUNTED: u32 = 500;
+
+fn count_numbers(address: IpAddr) {
+    let socket = UdpSocket::bind((address, 0)).unwrap();
+    println!("role: {}", socket.local_addr().unwrap().port());
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (mut highest, mut late) = (0, 0);
+    for _ in 0..COUNTED {
+        let mut number = [0; 4];
+        assert_eq!(socket.recv(&mut number).unwrap(), 4);
+        let number = u32::from_be_bytes(number);
+        late += u32::from(number < highest);
+        highest = highest.max(number);
+    }
+    println!("role: {highest} {late}");
+}
+
+fn send_numbers(target: SocketAddr) {
+    let socket = UdpSocket::bind(("0.0.0.0", 0)).unwrap();
+    for number in 1_u32.. {
+        let _ = socket.send_to(&number.to_be_bytes(), target);
+        if number % 8 == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
 fn source(target: SocketAddr, bytes: usize) {
     let mut stream = TcpStream::connect(target).unwrap();
-    let data = vec![0xa5; bytes];
+    let data: Vec<u8> = (0..bytes).map(pattern).collect();
     let began = Instant::now();
     stream.write_all(&data).unwrap();
     stream.read_exact(&mut [0]).unwrap();

@@ -36,6 +36,9 @@ pub(super) struct Arguments {
     /// TCP's congestion control in the hosts [default: cubic, or reno where the machine's root has not allowed that]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
+    /// Join two hosts by a switch too, as more are, so that their links can be shaped
+    #[arg(long)]
+    switch: bool,
     /// Stay in the foreground, and end the lab at Ctrl-C
     #[arg(long)]
     foreground: bool,
@@ -57,9 +60,10 @@ impl FromStr for Rate {
 
 /// Runs the command.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { hosts, links, rate: Rate(rate), mtu, no_offload, congestion, foreground, lab } = arguments;
+    let Arguments { hosts, links, rate: Rate(rate), mtu, no_offload, congestion, switch, foreground, lab } = arguments;
     let (offloads, congestion_control) = (!no_offload, congestion.clone());
-    let plan = Plan { hosts: *hosts, links: *links, rate: *rate, mtu: *mtu, offloads, congestion_control };
+    let switch = *switch;
+    let plan = Plan { hosts: *hosts, links: *links, rate: *rate, mtu: *mtu, offloads, congestion_control, switch };
     plan.check().map_err(failed)?;
     if *foreground {
         return keeper::keep(&plan, &lab.name, |state| show(state, "Ctrl-C here"));
@@ -120,12 +124,13 @@ fn page(state: &State, end: &str) -> String {
 }
 
 fn describe(plan: &Plan) -> String {
-    let Plan { hosts, links, rate, mtu, offloads, congestion_control } = plan;
+    let Plan { hosts, links, rate, mtu, offloads, congestion_control, switch } = plan;
     let rate = rate.map_or_else(|| "without a limit".to_owned(), |rate| format!("of {rate}"));
     let links = if *links == 1 { "one link".to_owned() } else { format!("{links} links") };
+    let switch = if *switch { ", a switch" } else { "" };
     let offloads = if *offloads { "" } else { ", no segmentation offload" };
     let congestion = congestion_control.as_ref().map_or_else(String::new, |name| format!(", {name}"));
-    format!("{hosts} hosts, {links} {rate} each, MTU {mtu}{offloads}{congestion}")
+    format!("{hosts} hosts, {links} {rate} each, MTU {mtu}{switch}{offloads}{congestion}")
 }
 
 #[cfg(test)]
@@ -137,7 +142,8 @@ mod tests {
         let usual = Plan::default();
         assert_eq!(describe(&usual), "2 hosts, one link of 1 Gb/s each, MTU 1500");
         let congestion_control = Some("bbr".to_owned());
-        let other = Plan { hosts: 8, links: 4, rate: None, mtu: 9000, offloads: false, congestion_control };
+        let other =
+            Plan { hosts: 8, links: 4, rate: None, mtu: 9000, offloads: false, congestion_control, switch: false };
         assert_eq!(describe(&other), "8 hosts, 4 links without a limit each, MTU 9000, no segmentation offload, bbr");
     }
 

@@ -21,7 +21,7 @@ pub(crate) enum Place {
     /// The passive one on a machine that listens.
     There(Target),
     /// By turns on the two hosts of a network of their own.
-    Lab(Lab),
+    Lab(Box<Lab>),
 }
 
 /// What was said about a network of their own.
@@ -56,7 +56,7 @@ impl Place {
         let congestion_control = congestion.map(str::to_owned);
         let lab = Lab::up(&Plan { rate, congestion_control, ..Plan::default() })?;
         lab.hosts().iter().for_each(await_link);
-        Ok(Self::Lab(lab))
+        Ok(Self::Lab(Box::new(lab)))
     }
 
     /// The same with the usual rate, which is slower than any processor.
