@@ -6,8 +6,9 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A user's runtime directory. Dropping it ends the labs that are known there.
 struct Runtime(PathBuf);
@@ -122,6 +123,13 @@ fn what_cannot_be_is_refused_in_words() {
         (&["cut", "eth0"], "no link"),
         (&["cut", "rail0", "--way", "slowly"], "no way"),
         (&["mend"], "LINK"),
+        (&["shape", "rail0"], "--off"),
+        (&["shape", "rail0", "--off", "--loss", "1"], "--off"),
+        (&["shape", "rail0", "--loss", "101"], "0 to 100"),
+        (&["shape", "rail0", "--delay", "10"], "no time"),
+        (&["shape", "rail0", "--delay", "1000s"], "0 to 10s"),
+        (&["shape", "rail0", "--rate", "1K"], "100 kb/s"),
+        (&["shape", "rail0", "--rate", "1M", "--queue", "1"], "66000"),
     ] {
         let output = runtime.lab(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));
@@ -148,6 +156,8 @@ fn what_cannot_be_is_refused_in_words() {
             (&["cut", "rail1"][..], "rail0 to rail0"),
             (&["cut", "2:rail0"], "hosts are 0 to 1"),
             (&["mend", "rail1"], "rail0 to rail0"),
+            (&["shape", "rail1", "--off"], "rail0 to rail0"),
+            (&["shape", "rail0", "--loss", "1"], "--switch"),
             (&["cut", "rail0", "--way", "send"], "0:rail0"),
         ] {
             let output = runtime.lab(arguments);
@@ -203,9 +213,41 @@ fn a_link_is_cut_shown_and_mended() {
 }
 
 #[test]
+fn a_link_is_shaped_shown_and_outlived_by_its_lab() {
+    let runtime = Runtime::new("shape");
+    if !runtime.up(&["--switch"]) {
+        return;
+    }
+    let output = runtime.lab(&["shape", "rail0", "--delay", "30ms", "--duplicate", "100%"]);
+    assert_eq!(said(&output), "Link rail0 of lab lab is shaped: delay 30ms, duplicate 100 %.\n");
+    // Each of two directions takes so long, and the kernel of a host tells its own.
+    let weft = env!("CARGO_BIN_EXE_weft");
+    let mut server = runtime
+        .command(&["exec", "1", "--", weft, "rping", "-s", "-a", "10.0.0.2", "-C", "2"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let began = Instant::now();
+    let client = runtime.lab(&["exec", "0", "--", weft, "rping", "-c", "-a", "10.0.0.2", "-C", "2", "-V"]);
+    assert_eq!(client.status.code(), Some(0), "{}", said(&client));
+    assert!(began.elapsed() > Duration::from_millis(120), "connecting and talking are two round trips at least");
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+
+    let links: Vec<Value> = serde_json::from_slice(&runtime.lab(&["links", "--json"]).stdout).unwrap();
+    assert_eq!((&links[1]["to_host"]["delay_ns"], &links[1]["from_host"]["delay_ns"]), (&json!(30_000_000), &json!(0)));
+    assert!(said(&runtime.lab(&["links"])).contains("delay 30ms, duplicate 100 %"));
+
+    assert_eq!(said(&runtime.lab(&["shape", "rail0", "--off"])), "Link rail0 of lab lab has no shape.\n");
+    assert_eq!(said(&runtime.lab(&["down"])), "Lab lab is down.\n");
+}
+
+#[test]
 fn help_has_examples() {
     let runtime = Runtime::new("help");
-    for command in ["", "up", "exec", "shell", "list", "cut", "mend", "links", "down"] {
+    for command in ["", "up", "exec", "shell", "list", "cut", "mend", "shape", "links", "down"] {
         let arguments = [command, "--help"].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>();
         let help = said(&runtime.lab(&arguments));
         assert!(help.contains("Example") && !help.contains("keep "), "{command}: {help}");

@@ -1,5 +1,6 @@
 //! What commands ask of a lab's keeper, over a Unix socket beside the lab's file.
 
+use std::env;
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
@@ -11,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weft_lab::{Lab, LabError, Link, Way};
+use weft_lab::{BridgeProgram, Lab, LabError, Link, Shape, Way};
 
 use super::state::{self, Name, State};
 use crate::failure::Failure;
@@ -30,6 +31,7 @@ pub(super) const SUFFIX: &str = ".sock";
 pub(super) enum Request {
     Cut(Link, Way),
     Mend(Option<Link>),
+    Shape(Link, Shape),
     Links,
 }
 
@@ -41,6 +43,10 @@ pub(super) struct Cable {
     pub(super) interface: String,
     /// How it is cut.
     pub(super) cut: Vec<Way>,
+    /// What happens to frames that come from the host.
+    pub(super) from_host: Shape,
+    /// What happens to those that go there.
+    pub(super) to_host: Shape,
 }
 
 /// Why it can't have it.
@@ -123,14 +129,24 @@ fn obey(lab: &mut Lab, request: &Request) -> Result<(), LabError> {
             let links = lab.plan().links;
             (0..links).try_for_each(|rail| lab.mend(Link { host: None, rail }))
         }
+        Request::Shape(link, shape) => lab.shape(*link, shape, &bridge_program()?),
         Request::Links => Ok(()),
     }
 }
 
+/// This program, as the bridge.
+fn bridge_program() -> Result<BridgeProgram, LabError> {
+    let program = env::current_exe().map_err(|error| LabError::Bridge(format!("cannot find weft: {error}")))?;
+    let arguments = ["lab", super::BRIDGE_COMMAND].map(Into::into).to_vec();
+    Ok(BridgeProgram { program, arguments, environment: Vec::new() })
+}
+
 fn cables(lab: &Lab) -> Vec<Cable> {
     let of_host = |host: usize| {
-        let rails = lab.host(host).rails().iter().enumerate();
-        rails.map(move |(rail, at)| Cable { host, rail, interface: at.interface.clone(), cut: lab.cuts(host, rail) })
+        lab.host(host).rails().iter().enumerate().map(move |(rail, at)| {
+            let [from_host, to_host] = lab.shapes(host, rail);
+            Cable { host, rail, interface: at.interface.clone(), cut: lab.cuts(host, rail), from_host, to_host }
+        })
     };
     (0..lab.hosts().len()).flat_map(of_host).collect()
 }

@@ -39,11 +39,17 @@ pub(super) fn list(name: &Name, json: bool) -> Result<(), Failure> {
 }
 
 fn table(cables: &[Cable]) -> Table {
-    let mut table = Table::new(&[("link", Align::Left), ("cut", Align::Left)]);
-    for Cable { host, rail, cut, .. } in cables {
+    let mut table = Table::new(&[
+        ("link", Align::Left),
+        ("cut", Align::Left),
+        ("to the host", Align::Left),
+        ("from the host", Align::Left),
+    ]);
+    for Cable { host, rail, cut, to_host, from_host, .. } in cables {
         let link = Link { host: Some(*host), rail: *rail };
         let cut = cut.iter().map(Way::to_string).collect::<Vec<_>>().join(", ");
-        table.row([link.to_string(), if cut.is_empty() { "-".to_owned() } else { cut }]);
+        let cut = if cut.is_empty() { "-".to_owned() } else { cut };
+        table.row([link.to_string(), cut, to_host.to_string(), from_host.to_string()]);
     }
     table
 }

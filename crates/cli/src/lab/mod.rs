@@ -8,6 +8,7 @@ mod enter;
 mod keeper;
 mod link;
 mod list;
+mod shape;
 mod state;
 mod up;
 
@@ -46,6 +47,20 @@ Examples:
   weft lab exec --name slow 1 -- iperf3 --server
 
 The process becomes the command: its exit code and signals are the command's. What still runs when the lab goes down is killed.";
+
+/// The name of the command that carries the frames of shaped links.
+const BRIDGE_COMMAND: &str = "bridge";
+
+const SHAPE_EXAMPLES: &str = "\
+Examples:
+  weft lab up --links 2 --switch            a lab of two hosts whose links can be shaped
+  weft lab shape rail0 --delay 10ms --rate 100M
+  weft lab shape rail1 --loss 0.5 --burst 4 --reorder 2 --reorder-by 500us
+  weft lab shape 1:rail0 --jitter 2ms       only host 1's cable, in both directions
+  weft lab shape rail0 --off
+
+Each time says it all: what is not named is not done any more. Links of more than two hosts can always be shaped. Frames of
+a shaped rail go through a process, and super-packets are cut before, so that each packet has a fate of its own.";
 
 const CUT_EXAMPLES: &str = "\
 Examples:
@@ -122,7 +137,10 @@ enum Command {
         #[arg(long, conflicts_with = "link")]
         all: bool,
     },
-    /// Show the links of a lab, and how they fail
+    /// Have a link delay, lose, reorder, repeat or damage what anybody sends over it
+    #[command(after_help = SHAPE_EXAMPLES)]
+    Shape(shape::Arguments),
+    /// Show the links of a lab: how they are cut, how shaped
     #[command(after_help = "Examples:\n  weft lab links\n  weft lab links --json | jq '.[] | select(.cut != [])'")]
     Links {
         #[command(flatten)]
@@ -140,6 +158,9 @@ enum Command {
         #[arg(long, conflicts_with = "name")]
         all: bool,
     },
+    /// The process that carries the frames of shaped links, driven through standard input and output
+    #[command(name = BRIDGE_COMMAND, hide = true)]
+    Bridge,
     /// The process behind `up`, driven through standard input and output
     #[command(hide = true)]
     Keep {
@@ -165,6 +186,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::List { json } => list::run(*json),
         Command::Cut { lab, link, way } => link::cut(&lab.name, *link, *way),
         Command::Mend { lab, link, .. } => link::mend(&lab.name, *link),
+        Command::Shape(arguments) => shape::run(arguments),
+        Command::Bridge => weft_lab::serve_bridge().map_err(Failure::while_doing("bridge")),
         Command::Links { lab, json } => link::list(&lab.name, *json),
         Command::Down { all: true, .. } => keeper::end_all(),
         Command::Down { lab, .. } => keeper::end(&lab.name),
