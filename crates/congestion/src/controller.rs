@@ -66,6 +66,7 @@ impl Algorithm {
 /// A congestion controller of one rail. It learns from [`Feedback`] alone, each call of which costs constant time, and
 /// it has no memory but its own few numbers.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one for each rail, most of them of the larger kind, and never boxed")]
 pub enum Controller {
     /// See [`Algorithm::Cubic`].
     Cubic(Cubic),

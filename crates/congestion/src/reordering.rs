@@ -110,13 +110,14 @@ impl Episode {
         begins
     }
 
-    /// Packet `number`, which was given up, is acknowledged. True when with it the whole episode proves to be no loss.
+    /// Packet `number`, which was given up, is acknowledged. True when with it the whole episode proves to be no loss; so
+    /// it may again, when more of it is given up later.
     pub(crate) const fn on_late(&mut self, number: u64) -> bool {
         if number < self.start || self.missing == 0 {
             return false;
         }
         self.missing -= 1;
-        self.missing == 0 && core::mem::replace(&mut self.can_undo, false)
+        self.missing == 0 && self.can_undo
     }
 }
 

@@ -11,6 +11,8 @@
 
 use core::time::Duration;
 
+use weft_base::Time;
+
 use crate::controller::ControllerSettings;
 use crate::cubic::Cubic;
 use crate::feedback::Feedback;
@@ -35,6 +37,8 @@ const LEAST_WINDOW: Duration = Duration::from_secs(10);
 const QUEUE_DIVISOR: u64 = 8;
 /// A round with less samples says nothing of its least one (RFC 9406 section 4.3, `N_RTT_SAMPLE`).
 const LEAST_SAMPLES: u32 = 8;
+/// A queue is answered once in so many round trips.
+const CUT_ROUNDS: u32 = 2;
 /// Slow start ends after so many rounds in which the rate has not grown by a quarter (BBR's full pipe).
 const FULL_ROUNDS: u32 = 3;
 
@@ -44,12 +48,15 @@ struct Model {
     rate: WindowedMax,
     least: WindowedMin,
     rounds: u64,
+    round_trip: Duration,
     round_least: u64,
     samples: u32,
     last_least: u64,
     /// The rate that the path was found to have at last, and the rounds since.
     best_rate: u64,
     rounds_since: u32,
+    /// The window was used to the full in this round.
+    was_full: bool,
     lost: u64,
     total: u64,
 }
@@ -60,21 +67,25 @@ impl Model {
             rate: WindowedMax::new(RATE_ROUNDS),
             least: WindowedMin::new(nanos(LEAST_WINDOW)),
             rounds: 0,
+            round_trip: Duration::ZERO,
             round_least: u64::MAX,
             samples: 0,
             last_least: u64::MAX,
             best_rate: 0,
             rounds_since: 0,
+            was_full: false,
             lost: 0,
             total: 0,
         }
     }
 
-    fn update(&mut self, feedback: &Feedback) {
+    fn update(&mut self, feedback: &Feedback, full: bool) {
+        self.was_full |= full;
         if feedback.round {
             self.begin_round();
         }
         if let Some(rtt) = feedback.rtt {
+            self.round_trip = rtt;
             let rtt = nanos(rtt);
             self.least.update(feedback.now.as_nanos(), rtt);
             self.round_least = self.round_least.min(rtt);
@@ -92,7 +103,8 @@ impl Model {
         (self.last_least, self.round_least, self.samples) = (self.round_least, u64::MAX, 0);
         if self.rate.get() >= self.best_rate.saturating_add(self.best_rate / 4) {
             (self.best_rate, self.rounds_since) = (self.rate.get(), 0);
-        } else {
+        } else if core::mem::take(&mut self.was_full) {
+            // A round that did not use the window says nothing of what more would bring.
             self.rounds_since = self.rounds_since.saturating_add(1);
         }
     }
@@ -145,6 +157,8 @@ pub struct Tolerant {
     model: Model,
     /// The present episode of loss has been answered.
     is_cut: bool,
+    /// When, last; none when it was taken back.
+    cut_at: Option<Time>,
     /// That was for the many losses that were counted.
     for_losses: bool,
 }
@@ -153,7 +167,7 @@ impl Tolerant {
     /// A flow that has sent nothing.
     #[must_use]
     pub fn new(settings: ControllerSettings) -> Self {
-        Self { cubic: Cubic::new(settings), model: Model::new(), is_cut: false, for_losses: false }
+        Self { cubic: Cubic::new(settings), model: Model::new(), is_cut: false, cut_at: None, for_losses: false }
     }
 
     /// Bytes that may be under way.
@@ -179,14 +193,19 @@ impl Tolerant {
         if feedback.congested && core::mem::take(&mut self.for_losses) {
             self.model.forget_losses();
         }
-        self.model.update(feedback);
-        let undo = feedback.undo && self.is_cut;
+        self.model.update(feedback, full);
+        let is_recent = self.is_recent(feedback.now);
+        let undo = feedback.undo && (self.is_cut || is_recent);
         if feedback.congested || undo {
             self.is_cut = false;
         }
+        if undo {
+            self.cut_at = None;
+        }
         let (congested, floor) = self.judge(feedback);
         self.cubic.react(&Feedback { congested, undo, ..*feedback }, full, floor);
-        if self.model.is_full() {
+        // A cut for nothing shows that round trips or order change by themselves here, and hide what doubling would do.
+        if undo || self.model.is_full() {
             self.cubic.leave_slow_start();
         }
     }
@@ -198,8 +217,18 @@ impl Tolerant {
             return (false, 0);
         }
         let loses_much = self.model.loses_much();
-        self.is_cut = is_marked || loses_much || self.model.has_queue();
+        // The queue is shorter for a cut only after a round trip, and what was lost before may still come late.
+        let has_queue = self.model.has_queue() && !self.is_recent(feedback.now);
+        self.is_cut = is_marked || loses_much || has_queue;
+        if self.is_cut {
+            self.cut_at = Some(feedback.now);
+        }
         self.for_losses |= loses_much;
         (self.is_cut, if is_marked || loses_much { 0 } else { self.model.product() })
+    }
+
+    /// Whether the last cut was made so lately that it cannot show yet.
+    fn is_recent(&self, now: Time) -> bool {
+        self.cut_at.is_some_and(|at| now.since(at) <= CUT_ROUNDS * self.model.round_trip)
     }
 }

@@ -10,12 +10,13 @@ const DATAGRAM: u64 = 1000;
 struct Flow {
     tolerant: Tolerant,
     now: Time,
+    full: bool,
 }
 
 impl Flow {
     fn new() -> Self {
         let settings = ControllerSettings { datagram: 1000, initial_window: 100_000, ..ControllerSettings::default() };
-        let mut flow = Self { tolerant: Tolerant::new(settings), now: Time::ZERO };
+        let mut flow = Self { tolerant: Tolerant::new(settings), now: Time::ZERO, full: false };
         flow.tolerant.cubic.leave_slow_start();
         (0..12).for_each(|_| flow.round(10 * MS, 0));
         flow
@@ -39,7 +40,7 @@ impl Flow {
                 ce: if packet == 50 { ce } else { 0 },
                 ..Feedback::default()
             };
-            self.tolerant.on_feedback(&feedback, false);
+            self.tolerant.on_feedback(&feedback, self.full);
         }
     }
 
@@ -71,6 +72,9 @@ fn a_loss_beside_a_queue_leaves_what_the_path_holds() {
     flow.round(13 * MS, 0);
     assert_eq!(flow.lose(1), 100_000, "that is its floor");
     flow.tolerant.cubic = Cubic::new(ControllerSettings { initial_window: 200_000, ..ControllerSettings::default() });
+    assert_eq!(flow.lose(1), 200_000, "the cut before cannot show yet");
+    flow.round(13 * MS, 0);
+    (0..2).for_each(|_| flow.round(13 * MS, 0));
     assert_eq!(flow.lose(1), 140_000, "no cut is deeper than CUBIC's");
 }
 
@@ -107,6 +111,9 @@ fn slow_start_ends_where_more_brings_nothing() {
     flow.tolerant = Tolerant::new(ControllerSettings::default());
     flow.round(10 * MS, 0);
     assert!(flow.tolerant.is_slow_start());
+    (0..6).for_each(|_| flow.round(10 * MS, 0));
+    assert!(flow.tolerant.is_slow_start(), "the window was not used");
+    flow.full = true;
     (0..6).for_each(|_| flow.round(10 * MS, 0));
     assert!(!flow.tolerant.is_slow_start());
 }
