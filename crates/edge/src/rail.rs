@@ -4,14 +4,14 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use weft_base::Time;
-use weft_wire::edge::ack::EcnCounts;
+use weft_congestion::{EcnValidation, Pacer};
 
 use crate::acks::Received;
 use crate::mtu::Mtu;
 use crate::round_trip::RoundTrip;
 use crate::sent::Sent;
 use crate::settings::Settings;
-use crate::window::{Pacer, Window};
+use crate::window::Window;
 
 /// A new address of the peer is challenged so often.
 const MAX_CHALLENGES: u8 = 5;
@@ -55,9 +55,8 @@ pub(crate) struct Rail {
     pub(crate) was_full: bool,
     /// Something waits for the pacer.
     pub(crate) paced_until: Option<Time>,
-    /// Packets are sent with ECT(0): no bleaching was seen.
-    pub(crate) ecn: bool,
-    pub(crate) peer_ecn: EcnCounts,
+    /// Whether packets are sent with ECT(0).
+    pub(crate) ecn: EcnValidation,
     pub(crate) peer_largest: Option<u64>,
     pub(crate) peer_overflows: u32,
 }
@@ -79,11 +78,17 @@ impl Rail {
             probes: 0,
             was_full: false,
             paced_until: None,
-            ecn: true,
-            peer_ecn: EcnCounts::default(),
+            ecn: EcnValidation::default(),
             peer_largest: None,
             peer_overflows: 0,
         }
+    }
+
+    /// The congestion controller hears what an acknowledgement or the time has shown. A window that is larger than the
+    /// peer's credit is not what holds anything back.
+    pub(crate) fn settle(&mut self, now: Time) {
+        let full = self.was_full && self.window.bytes() <= self.credit;
+        self.window.settle(self.trip.least(), self.mtu.current() as u32, full, now);
     }
 
     /// Bytes that may be under way. One datagram always may: a credit of nothing would never be renewed.

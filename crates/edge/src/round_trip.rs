@@ -39,6 +39,11 @@ impl RoundTrip {
         self.least.is_some()
     }
 
+    /// The least that was measured.
+    pub(crate) fn least(&self) -> Option<Duration> {
+        self.least
+    }
+
     pub(crate) fn smoothed(&self) -> Duration {
         self.smoothed
     }

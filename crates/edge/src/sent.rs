@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use weft_base::Time;
+use weft_congestion::Stamp;
 
 /// How far behind a younger one that has arrived a packet may be at first before it is lost (RFC 9002 section 6.1.1).
 const REORDERING: u64 = 3;
@@ -48,6 +49,8 @@ pub(crate) struct Packet {
     pub(crate) was_lost: bool,
     /// It was marked as able to carry congestion marks.
     pub(crate) ect: bool,
+    /// How much had been delivered when it was sent.
+    pub(crate) stamp: Stamp,
     state: State,
 }
 
@@ -124,10 +127,10 @@ impl Sent {
     }
 
     /// A packet leaves. `bytes` are 0 when nobody will acknowledge it.
-    pub(crate) fn push(&mut self, now: Time, bytes: u32, contents: Contents, ect: bool) {
+    pub(crate) fn push(&mut self, now: Time, bytes: u32, contents: Contents, ect: bool, stamp: Stamp) {
         let state = if bytes == 0 { State::Done } else { State::Flying };
         let number = self.next_number();
-        self.packets.push_back(Packet { number, sent: now, bytes, contents, was_lost: false, ect, state });
+        self.packets.push_back(Packet { number, sent: now, bytes, contents, was_lost: false, ect, stamp, state });
         if bytes > 0 {
             self.flying += 1;
             self.in_flight += u64::from(bytes);
@@ -230,7 +233,7 @@ mod tests {
 
     fn sent(count: u64) -> Sent {
         let mut sent = Sent::new(64);
-        (0..count).for_each(|ms| sent.push(at(ms), 100, Contents::default(), false));
+        (0..count).for_each(|ms| sent.push(at(ms), 100, Contents::default(), false, Stamp::default()));
         sent
     }
 
@@ -268,7 +271,7 @@ mod tests {
         assert!(!sent.acknowledge(0, 3, &mut settled) && settled.is_empty());
         assert!(sent.acknowledge(0, 2, &mut settled) && sent.acknowledge(0, 2, &mut settled));
         assert_eq!((settled.len(), sent.in_flight(), sent.is_flying()), (3, 0, false));
-        sent.push(at(9), 0, Contents::default(), false);
+        sent.push(at(9), 0, Contents::default(), false, Stamp::default());
         assert_eq!((sent.next_number(), sent.packets.len()), (4, 0), "nobody acknowledges that one");
     }
 

@@ -1,149 +1,196 @@
-//! How much may be under way, and how fast it leaves: a window that grows by what is acknowledged and is cut once per
-//! round
-//! trip by loss (RFC 9002 section 7), and a pacer. A cut that was made for a loss which was none is taken back.
+//! How much may be under way on a rail: what a rail's packets say to its congestion controller, and what that says.
 
 use core::time::Duration;
 
 use weft_base::Time;
+use weft_congestion::{Algorithm, Controller, ControllerSettings, Delivery, Feedback, Stamp};
 use weft_wire::edge::BASE_DATAGRAM;
 
-const LEAST: u64 = 2 * BASE_DATAGRAM as u64;
+use crate::sent::Packet;
 
-/// The window of a rail.
+/// In so many round trips after a loss what was given up may still arrive.
+const CHAIN: u32 = 2;
+
+/// The congestion controller of a rail, and what it is to hear when a call is over.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
-    bytes: u64,
-    threshold: u64,
-    /// Packets sent before this belong to a loss that has been answered.
+    controller: Controller,
+    delivery: Delivery,
+    datagram: u32,
+    /// The last sample.
+    round_trip: Duration,
+    /// Packets sent up to here belong to an episode of congestion that the controller knows of (RFC 9002 section
+    /// 7.3.2).
     recovery: Option<Time>,
-    /// What was before the last cut, and how many packets were held to be lost for it.
-    before: Option<(u64, u64, u32)>,
+    /// Packets of the episode that are given up and did not arrive; none when it is not to be undone.
+    missing: Option<u32>,
+    feedback: Feedback,
 }
 
 impl Window {
     pub(crate) fn new(datagrams: u32) -> Self {
-        let bytes = u64::from(datagrams) * BASE_DATAGRAM as u64;
-        Self { bytes: bytes.max(LEAST), threshold: u64::MAX, recovery: None, before: None }
-    }
-
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// A packet of `bytes` sent at `sent` is acknowledged. `full`: the window was what held the sender back.
-    pub(crate) fn on_ack(&mut self, bytes: u64, sent: Time, datagram: u64, full: bool) {
-        if !full || self.recovery.is_some_and(|recovery| sent <= recovery) {
-            return;
-        }
-        if self.bytes < self.threshold {
-            self.bytes += bytes;
-        } else {
-            self.bytes += (datagram * bytes / self.bytes).max(1);
+        let datagram = BASE_DATAGRAM as u32;
+        let initial_window = u64::from(datagrams) * u64::from(datagram);
+        let settings = ControllerSettings { datagram, initial_window, ..ControllerSettings::default() };
+        Self {
+            controller: Controller::new(Algorithm::default(), settings),
+            delivery: Delivery::default(),
+            datagram,
+            round_trip: Duration::ZERO,
+            recovery: None,
+            missing: None,
+            feedback: Feedback::default(),
         }
     }
 
-    /// A packet that was sent at `sent` is lost, or came with a mark.
-    pub(crate) fn on_congestion(&mut self, sent: Time, now: Time) {
-        if self.recovery.is_some_and(|recovery| sent <= recovery) {
-            if let Some((_, _, packets)) = &mut self.before {
-                *packets += 1;
-            }
-            return;
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.controller.window()
+    }
+
+    /// A packet leaves, with `in_flight` bytes under way before it.
+    pub(crate) const fn on_sent(&mut self, in_flight: u64, now: Time) -> Stamp {
+        self.delivery.on_sent(in_flight, now)
+    }
+
+    /// The window lets more leave, and there is nothing.
+    pub(crate) const fn on_app_limited(&mut self, in_flight: u64) {
+        self.delivery.on_app_limited(in_flight);
+    }
+
+    /// A round trip was measured.
+    pub(crate) const fn on_sample(&mut self, sample: Duration) {
+        self.feedback.rtt = Some(sample);
+        self.round_trip = sample;
+    }
+
+    /// A packet is acknowledged.
+    pub(crate) fn on_acked(&mut self, packet: &Packet, now: Time) {
+        self.delivery.on_acked(packet.stamp, u64::from(packet.bytes), packet.sent, now);
+        self.feedback.acked_bytes += u64::from(packet.bytes);
+        self.feedback.acked_packets += 1;
+        self.feedback.acked_marked += u32::from(packet.ect);
+        self.feedback.sent_at = self.feedback.sent_at.max(Some(packet.sent));
+    }
+
+    /// A packet is lost.
+    pub(crate) fn on_lost(&mut self, packet: &Packet, now: Time) {
+        self.feedback.lost_bytes += u64::from(packet.bytes);
+        self.feedback.lost_packets += 1;
+        let before = self.recovery;
+        if self.begins(packet.sent, now) {
+            // What an episode just before this one lacks may be late as well: then both were none.
+            let is_chained = before.is_some_and(|before| now.since(before) <= CHAIN * self.round_trip);
+            self.missing = if is_chained { self.missing } else { Some(0) };
         }
-        self.before = Some((self.bytes, self.threshold, 1));
-        self.recovery = Some(now);
-        self.bytes = (self.bytes * 7 / 10).max(LEAST);
-        self.threshold = self.bytes;
+        self.missing = self.missing.map(|packets| packets.saturating_add(1));
+    }
+
+    /// The path has marked `ce` packets more, up to one that was sent at `sent`. It means what it says: no undoing.
+    pub(crate) fn on_marked(&mut self, ce: u32, sent: Time, now: Time) {
+        self.feedback.ce += u64::from(ce);
+        self.begins(sent, now);
+        self.missing = None;
+    }
+
+    /// Whether an episode of congestion begins with what was sent at `sent`.
+    fn begins(&mut self, sent: Time, now: Time) -> bool {
+        let begins = self.recovery.is_none_or(|recovery| sent > recovery);
+        if begins {
+            self.recovery = Some(now);
+            self.feedback.congested = true;
+        }
+        begins
     }
 
     /// A packet that was held to be lost has arrived after all. When all of them have, the cut was for nothing.
     pub(crate) fn on_spurious(&mut self, sent: Time) {
+        self.feedback.late_packets += 1;
         if self.recovery.is_none_or(|recovery| sent > recovery) {
             return;
         }
-        if let Some((bytes, threshold, packets)) = &mut self.before {
+        if let Some(packets) = self.missing.as_mut().filter(|packets| **packets > 0) {
             *packets -= 1;
-            if *packets == 0 {
-                self.bytes = self.bytes.max(*bytes);
-                self.threshold = *threshold;
-                self.before = None;
-            }
+            // What else of the episode is given up now counts again.
+            self.feedback.undo |= *packets == 0;
         }
     }
 
-    /// Nothing arrives any more.
+    /// Nothing arrives any more: it begins anew.
     pub(crate) fn collapse(&mut self, now: Time) {
-        self.bytes = LEAST;
-        self.recovery = Some(now);
-        self.before = None;
-    }
-}
-
-/// Spreads packets over the round trip.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Pacer {
-    /// When what has left would have left at an even rate.
-    due: Time,
-}
-
-impl Pacer {
-    /// The time from which on something may leave: at most `burst` ahead of the even rate.
-    pub(crate) fn free_at(&self, burst: Duration) -> Time {
-        Time::from_nanos(self.due.as_nanos().saturating_sub(burst.as_nanos() as u64))
+        (self.recovery, self.missing) = (Some(now), None);
+        let feedback = Feedback { now, persistent: true, ..core::mem::take(&mut self.feedback) };
+        self.controller.on_feedback(&feedback, false);
     }
 
-    /// `bytes` leave now, of a window of `window` bytes per `round_trip`. 5/4 of that rate, so that pacing is not
-    /// what limits
-    /// (RFC 9002 section 7.7).
-    pub(crate) fn on_sent(&mut self, bytes: u64, window: u64, round_trip: Duration, now: Time) {
-        let nanos = round_trip.as_nanos() as u64 * 4 / 5;
-        let takes = u128::from(nanos) * u128::from(bytes) / u128::from(window.max(1));
-        self.due = self.due.max(now) + Duration::from_nanos(takes as u64);
+    /// The call is over: the controller hears of it. `least`: the least round trip. `datagram`: bytes of a full one.
+    /// `full`: the window was what held the sender back.
+    pub(crate) fn settle(&mut self, least: Option<Duration>, datagram: u32, full: bool, now: Time) {
+        if core::mem::replace(&mut self.datagram, datagram) != datagram {
+            self.controller.set_datagram(datagram);
+        }
+        let mut feedback = Feedback { now, ..core::mem::take(&mut self.feedback) };
+        (feedback.rate, feedback.round) = self.delivery.finish(least.unwrap_or_default());
+        if feedback != (Feedback { now, ..Feedback::default() }) {
+            self.controller.on_feedback(&feedback, full);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sent::{Contents, Sent};
+
+    const MS: Duration = Duration::from_millis(1);
 
     fn at(ms: u64) -> Time {
         Time::from_nanos(ms * 1_000_000)
     }
 
+    fn packet(sent_at: Time) -> Packet {
+        let mut sent = Sent::new(32);
+        sent.push(sent_at, 1200, Contents::default(), true, Stamp::default());
+        *sent.oldest().expect("it was sent")
+    }
+
+    fn settle(window: &mut Window, now: Time) -> u64 {
+        window.settle(Some(MS), 1200, true, now);
+        window.bytes()
+    }
+
     #[test]
-    fn one_cut_per_round_trip_and_back_when_it_was_for_nothing() {
+    fn one_cut_for_an_episode_and_back_when_it_was_for_nothing() {
         let mut window = Window::new(100);
-        window.on_congestion(at(1), at(10));
-        window.on_congestion(at(2), at(11));
-        assert_eq!(window.bytes(), 84_000);
+        (0..40).for_each(|_| window.on_lost(&packet(at(1)), at(10)));
+        assert_eq!(settle(&mut window, at(10)), 84_000);
+        window.on_lost(&packet(at(2)), at(11));
+        assert_eq!(settle(&mut window, at(11)), 84_000, "sent before the cut");
+        (0..40).for_each(|_| window.on_spurious(at(1)));
+        assert_eq!(settle(&mut window, at(12)), 84_000);
+        window.on_spurious(at(2));
+        assert_eq!(settle(&mut window, at(13)), 120_000);
+        window.on_spurious(at(2));
+        window.collapse(at(14));
+        assert_eq!(window.bytes(), 2400);
+    }
+
+    #[test]
+    fn a_mark_cuts_and_is_not_undone() {
+        let mut window = Window::new(100);
+        window.on_lost(&packet(at(1)), at(10));
+        window.on_marked(1, at(1), at(10));
+        assert_eq!(settle(&mut window, at(10)), 84_000);
         window.on_spurious(at(1));
-        assert_eq!(window.bytes(), 84_000);
-        window.on_spurious(at(2));
-        assert_eq!(window.bytes(), 120_000);
-        window.on_spurious(at(2));
-        (0..100).for_each(|n| window.on_congestion(at(20 + n), at(20 + n)));
-        assert_eq!(window.bytes(), LEAST);
+        assert_eq!(settle(&mut window, at(11)), 84_000);
     }
 
     #[test]
-    fn it_doubles_and_then_grows_by_a_datagram() {
+    fn it_doubles_while_it_is_used() {
         let mut window = Window::new(10);
-        (0..10).for_each(|_| window.on_ack(1200, at(1), 1200, true));
-        assert_eq!(window.bytes(), 24_000);
-        window.on_ack(1200, at(1), 1200, false);
+        (0..10).for_each(|_| window.on_acked(&packet(at(1)), at(2)));
+        assert_eq!(settle(&mut window, at(2)), 24_000);
+        window.on_acked(&packet(at(3)), at(4));
+        window.settle(Some(MS), 1200, false, at(4));
         assert_eq!(window.bytes(), 24_000, "not used to the full");
-        window.on_congestion(at(2), at(3));
-        let cut = window.bytes();
-        (0..14).for_each(|_| window.on_ack(1200, at(4), 1200, true));
-        assert!((cut + 1100..=cut + 1200).contains(&window.bytes()));
-    }
-
-    #[test]
-    fn a_burst_then_an_even_rate() {
-        let mut pacer = Pacer::default();
-        let burst = Duration::from_millis(1);
-        assert_eq!(pacer.free_at(burst), Time::ZERO);
-        (0..10).for_each(|_| pacer.on_sent(1000, 10_000, Duration::from_millis(10), at(100)));
-        assert_eq!(pacer.free_at(burst), at(107));
     }
 }

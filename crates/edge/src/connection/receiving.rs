@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use arrayvec::ArrayVec;
 use weft_base::Time;
+use weft_congestion::EcnCounts;
 use weft_wire::edge::PROOF_LENGTH;
 use weft_wire::edge::ack::Ack;
 use weft_wire::edge::frame::{self, Close, Frame, NotReady, Segment};
@@ -162,9 +163,9 @@ impl Connection {
             if is_newest {
                 self.on_receiver_state(ack, &settled, now);
             }
-            self.rails[0].was_full = false;
             self.scratch = settled;
             self.detect_loss(now);
+            self.rails[0].was_full = false;
             self.end_if_closed(now);
         } else {
             self.counters.false_acks += 1;
@@ -178,19 +179,22 @@ impl Connection {
         if let Some(newest) = settled.first().filter(|packet| packet.number == ack.largest) {
             let delay = Duration::from_micros(u64::from(ack.delay_us)).min(self.peer_ack_delay);
             rail.trip.sample(now.since(newest.sent), delay);
+            rail.window.on_sample(now.since(newest.sent));
         }
         if !settled.is_empty() {
             rail.backoff = 0;
         }
-        let (datagram, was_full) = (rail.mtu.current() as u64, rail.was_full);
         for packet in settled {
             let rail = &mut self.rails[0];
-            rail.window.on_ack(u64::from(packet.bytes), packet.sent, datagram, was_full);
+            rail.window.on_acked(packet, now);
             rail.mtu.on_acked(packet.number, packet.bytes as usize, now);
             if packet.was_lost {
                 rail.sent.on_spurious(packet.number);
-                rail.window.on_spurious(packet.sent);
-                self.counters.spurious_losses += 1;
+                // The loss of a probe was none for the window either.
+                if !packet.contents.is_probe {
+                    rail.window.on_spurious(packet.sent);
+                    self.counters.spurious_losses += 1;
+                }
             }
             self.on_arrived(packet);
         }
@@ -216,19 +220,12 @@ impl Connection {
         let dropped = ack.overflows.wrapping_sub(rail.peer_overflows);
         rail.peer_overflows = ack.overflows;
         self.counters.peer_overflows += u64::from(dropped);
-        let marks = ack.ecn.ce.wrapping_sub(rail.peer_ecn.ce);
-        let counted = marks.wrapping_add(ack.ecn.ect0.wrapping_sub(rail.peer_ecn.ect0));
-        let sent = settled.iter().filter(|packet| packet.ect).count() as u32;
-        rail.peer_ecn = ack.ecn;
-        // RFC 9000 section 13.4.2.1: who counts fewer than have arrived does not see the marks, or the network clears
-        // them.
-        if counted < sent {
-            rail.ecn = false;
-        } else if marks > 0 && rail.ecn {
-            self.counters.congestion_marks += u64::from(marks);
-            if let Some(newest) = settled.first() {
-                rail.window.on_congestion(newest.sent, now);
-            }
+        let said = EcnCounts { ect0: ack.ecn.ect0, ect1: ack.ecn.ect1, ce: ack.ecn.ce };
+        let marked = settled.iter().filter(|packet| packet.ect).count() as u32;
+        let ce = rail.ecn.on_ack(ack.largest, said, marked);
+        self.counters.congestion_marks += u64::from(ce);
+        if let Some(newest) = settled.first().filter(|_| ce > 0) {
+            rail.window.on_marked(ce, newest.sent, now);
         }
     }
 
@@ -243,6 +240,7 @@ impl Connection {
             self.on_lost(packet, now);
         }
         self.scratch = lost;
+        self.rails[0].settle(now);
     }
 
     fn on_lost(&mut self, packet: &Packet, now: Time) {
@@ -254,7 +252,10 @@ impl Connection {
             return;
         }
         self.counters.packets_lost += 1;
-        rail.window.on_congestion(packet.sent, now);
+        rail.window.on_lost(packet, now);
+        if packet.ect {
+            rail.ecn.on_lost();
+        }
         self.outgoing.on_lost(&packet.contents);
         if matches!(self.phase, Phase::Open | Phase::Aborting) {
             self.pending |= packet.contents.controls & !control::PING;

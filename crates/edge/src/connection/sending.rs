@@ -1,6 +1,7 @@
 //! What leaves: packets, in the order of what is urgent.
 
 use weft_base::Time;
+use weft_congestion::Stamp;
 use weft_wire::edge::ack::{Ack, MAX_MORE_RANGES, RANGE_LENGTH};
 use weft_wire::edge::frame::{COUNTED_SEGMENT_OVERHEAD, Close, Frame, SEGMENT_OVERHEAD};
 use weft_wire::edge::packet::{Builder, HEADER_LENGTH, Header};
@@ -131,7 +132,8 @@ impl Connection {
         if self.refusals.is_empty() && is_due {
             self.acknowledge(&mut draft, now);
         }
-        if self.may_send_segments(now) {
+        let may_send = self.may_send_segments(now);
+        if may_send {
             self.segments(source, &mut draft, size);
             self.close_if_done(&mut draft);
         }
@@ -145,6 +147,10 @@ impl Connection {
         }
         if draft.is_empty {
             out.bytes.truncate(out.bytes.len() - HEADER_LENGTH);
+            if may_send {
+                let rail = &mut self.rails[0];
+                rail.window.on_app_limited(rail.sent.in_flight());
+            }
             return false;
         }
         self.finish(draft, now, &mut out.datagrams)
@@ -336,12 +342,17 @@ impl Connection {
         draft.end_run();
         let Draft { builder, contents, eliciting, .. } = draft;
         builder.finish();
-        rail.sent.push(now, in_flight, contents, rail.ecn && eliciting);
+        let marked = eliciting && rail.ecn.marks();
+        let stamp = if eliciting { rail.window.on_sent(rail.sent.in_flight(), now) } else { Stamp::default() };
+        rail.sent.push(now, in_flight, contents, marked, stamp);
+        if marked {
+            rail.ecn.on_sent();
+        }
         if eliciting && rail.trip.is_known() {
             rail.pacer.on_sent(length as u64, rail.limit(), rail.trip.smoothed(), now);
         }
         let first = datagrams.last().map_or(0, |last| last.pieces.end);
-        let ecn = if rail.ecn && eliciting { 2 } else { 0 };
+        let ecn = if marked { 2 } else { 0 };
         let end = draft.pieces.len();
         datagrams.push(Datagram { to: rail.to, pieces: first..end, length, ecn, rail: rail.id });
         self.counters.packets_sent += 1;
