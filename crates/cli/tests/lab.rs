@@ -157,7 +157,7 @@ fn what_cannot_be_is_refused_in_words() {
             (&["cut", "2:rail0"], "hosts are 0 to 1"),
             (&["mend", "rail1"], "rail0 to rail0"),
             (&["shape", "rail1", "--off"], "rail0 to rail0"),
-            (&["shape", "rail0", "--loss", "1"], "--switch"),
+            (&["shape", "rail0", "--rate", "2G"], "--rate none"),
             (&["cut", "rail0", "--way", "send"], "0:rail0"),
         ] {
             let output = runtime.lab(arguments);

@@ -29,8 +29,6 @@ pub enum LabError {
     },
     /// A shape that can't be; in words.
     Shape(String),
-    /// The lab has no switch that could shape: see [`Plan::switch`](crate::Plan).
-    NoSwitch,
     /// One direction of a link of which nobody said whose it is.
     WhoseDirection {
         /// The link.
@@ -101,7 +99,6 @@ impl LabError {
                 | Self::Rate(_)
                 | Self::Link { .. }
                 | Self::Shape(_)
-                | Self::NoSwitch
                 | Self::WhoseDirection { .. }
         )
     }
@@ -142,9 +139,6 @@ impl fmt::Display for LabError {
                 )
             }
             Self::Shape(words) => f.write_str(words),
-            Self::NoSwitch => f.write_str(
-                "two hosts that are joined directly have no switch that could shape; make the lab with --switch",
-            ),
             Self::Bridge(said) => write!(f, "the process that shapes links failed: {said}"),
             Self::WhoseDirection { link, way } => {
                 write!(f, "{way} is a direction of one host's cable; say whose, for instance 0:{link}")

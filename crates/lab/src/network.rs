@@ -58,6 +58,11 @@ pub(crate) fn port(host: usize, rail: usize) -> String {
     format!("h{host}r{rail}")
 }
 
+/// Lines for `ip -batch` in a host that take its interfaces away.
+pub(crate) fn remove(host: &Host) -> String {
+    host.rails().iter().map(|rail| format!("link delete {}\n", rail.interface)).collect()
+}
+
 /// Lines for `ip -batch` in the switch: a rail's ports leave the kernel's bridge, and its stack has no address there.
 pub(crate) fn unplug(plan: &Plan, rail: usize) -> String {
     let ports = (0..plan.hosts).map(|host| port(host, rail));

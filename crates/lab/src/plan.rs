@@ -45,7 +45,8 @@ pub struct Plan {
     /// TCP's congestion control in the hosts, as `/proc/sys/net/ipv4/tcp_congestion_control` names it. `None`: [`USUAL_CONGESTION_CONTROLS`], so that what is
     /// measured depends less on how a machine is set up.
     pub congestion_control: Option<String>,
-    /// Whether two hosts are joined by switches too, as more are, so that their links can be shaped.
+    /// Whether two hosts are joined by switches too, as more are, from the start, not only when a
+    /// link is shaped.
     #[serde(default)]
     pub switch: bool,
 }

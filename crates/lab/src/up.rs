@@ -134,11 +134,12 @@ impl Lab {
     /// Shapes a link from now on, in place of how it was shaped before: a rail once for whatever crosses it, in both
     /// directions; one host's cable in both directions too. `program` is what is started for it, if it does not run.
     ///
-    /// The first shape takes the rail from the kernel's bridge; what is under way then is lost.
+    /// The first shape takes the rail from the kernel's bridge; what is under way then is lost. Two hosts that are joined
+    /// directly get a switch then ([`Plan::switch`] has it from the start): all their interfaces are made anew, with the
+    /// same names, addresses and cuts, but other numbers and hardware addresses.
     ///
     /// # Errors
-    /// The lab has no such link, or no switch ([`Plan::switch`]); the shape is out of its limits; the programs that do
-    /// it failed.
+    /// The lab has no such link, or the shape is out of its limits; the programs that do it failed.
     pub fn shape(&mut self, link: Link, shape: &Shape, program: &BridgeProgram) -> Result<(), LabError> {
         link.check(&self.plan)?;
         shape.check()?;
@@ -149,7 +150,10 @@ impl Lab {
                 format!("a rate of {rate} is more than the {own} of the lab's links; make the lab with --rate none");
             return Err(LabError::Shape(words));
         }
-        let switch = self.switch().ok_or(LabError::NoSwitch)?;
+        let switch = match self.switch() {
+            Some(switch) => switch,
+            None => self.plug_into_switch()?,
+        };
         let mut ports = self.ports.clone();
         let is_new = !ports.contains_key(&(link.rail, 0));
         for host in 0..self.plan.hosts {
@@ -185,6 +189,22 @@ impl Lab {
     /// The process that carries the frames of shaped rails, if it runs.
     pub fn bridge(&self) -> Option<Process> {
         self.bridge.as_ref().and_then(BridgeProcess::process)
+    }
+
+    /// Joins hosts by a switch that were joined directly; whose namespace is the switch's.
+    fn plug_into_switch(&mut self) -> Result<Process, LabError> {
+        let switch = Holder::start_beside(&self.holders[0], &self.plan, &self.tools)?.finish(false)?;
+        let place = switch.process();
+        let host = &self.hosts[0];
+        // The other end goes with it.
+        self.batch(host.holder(), &self.tools.ip, &network::remove(host))?;
+        self.holders.push(switch);
+        self.plan.switch = true;
+        self.build()?;
+        for (host, rail, way) in std::mem::take(&mut self.cuts) {
+            self.cut(Link { host: Some(host), rail }, way)?;
+        }
+        Ok(place)
     }
 
     fn tell_bridge(&mut self, switch: Process, program: &BridgeProgram) -> Result<(), LabError> {

@@ -262,10 +262,27 @@ fn nothing_is_left_of_a_lab_whose_bridge_was_killed() {
 }
 
 #[test]
+fn two_hosts_that_are_joined_directly_get_a_switch_with_the_first_shape() {
+    let Some(mut lab) = lab(&Plan { links: 3, ..Plan::default() }) else { return };
+    lab.cut(Link { host: Some(1), rail: 1 }, Way::Silent).unwrap();
+    let shape = Shape { delay: Duration::from_millis(1), ..Shape::default() };
+    lab.shape(RAIL, &shape, &bridge_program()).unwrap();
+    assert!(lab.plan().switch && lab.is_whole());
+    for (rail, is_whole) in [(0, true), (1, false), (2, true)] {
+        assert_eq!(passes(&lab, [0, 1], rail, is_whole), is_whole, "rail {rail}");
+    }
+    lab.mend(Link { host: None, rail: 1 }).unwrap();
+    assert!(passes(&lab, [1, 0], 1, true));
+    if let Some(address) = lab.host(1).address_v6(0) {
+        transfer(lab.host(0), lab.host(1), address, 1000);
+    }
+    gone(lab);
+}
+
+#[test]
 fn what_can_not_be_shaped_is_refused() {
     let Some(mut lab) = lab(&Plan::default()) else { return };
     let program = bridge_program();
-    assert!(matches!(lab.shape(RAIL, &Shape::default(), &program), Err(LabError::NoSwitch)));
     let shape = Shape { rate: Some(BitsPerSecond(2_000_000_000)), ..Shape::default() };
     let said = lab.shape(RAIL, &shape, &program).unwrap_err().to_string();
     assert!(said.contains("2 Gb/s") && said.contains("1 Gb/s"), "{said}");

@@ -53,14 +53,14 @@ const BRIDGE_COMMAND: &str = "bridge";
 
 const SHAPE_EXAMPLES: &str = "\
 Examples:
-  weft lab up --links 2 --switch            a lab of two hosts whose links can be shaped
   weft lab shape rail0 --delay 10ms --rate 100M
   weft lab shape rail1 --loss 0.5 --burst 4 --reorder 2 --reorder-by 500us
   weft lab shape 1:rail0 --jitter 2ms       only host 1's cable, in both directions
   weft lab shape rail0 --off
 
-Each time says it all: what is not named is not done any more. Links of more than two hosts can always be shaped. Frames of
-a shaped rail go through a process, and super-packets are cut before, so that each packet has a fate of its own.";
+Each time says it all: what is not named is not done any more. Frames of
+a shaped rail go through a process, and super-packets are cut before, so that each packet has a fate of its own.
+Two hosts that are joined directly get a switch with the first shape, as if all their cables were plugged in anew.";
 
 const CUT_EXAMPLES: &str = "\
 Examples:

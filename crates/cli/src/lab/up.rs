@@ -36,7 +36,7 @@ pub(super) struct Arguments {
     /// TCP's congestion control in the hosts [default: cubic, or reno where the machine's root has not allowed that]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Join two hosts by a switch too, as more are, so that their links can be shaped
+    /// Join two hosts by a switch from the start, not only when a link is shaped
     #[arg(long)]
     switch: bool,
     /// Stay in the foreground, and end the lab at Ctrl-C
