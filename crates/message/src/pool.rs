@@ -159,4 +159,13 @@ mod tests {
         pool.give_back(Vec::with_capacity(100));
         assert_eq!(kept(&pool), pool.kept);
     }
+
+    #[test]
+    fn it_keeps_as_much_as_it_may_and_for_no_bytes_nothing() {
+        assert_eq!((capacity(0), capacity(1)), (0, 64));
+        let mut pool = Pool::default();
+        let many: Vec<_> = (0..KEPT_BYTES >> 16).map(|_| pool.reserve(1 << 16)).collect();
+        many.into_iter().for_each(|vector| pool.give_back(vector));
+        assert_eq!(pool.kept, KEPT_BYTES);
+    }
 }
