@@ -167,8 +167,8 @@ fn one_process_shows_everything() {
     for words in ["NIC 0, 2 engines: a test", "NIC 1", "traffic", "placement", "who ran the engine", "dreams"] {
         assert!(output.contains(words), "{words}: {output}");
     }
-    // Heading, columns, seven groups, and a line each: shares of nothing are not shown.
-    assert_eq!(output.lines().count(), 2 * (2 + 7 + Counters::NAMES.len() + 1) + 1, "{output}");
+    // Heading, columns, nine groups, and a line each: shares of nothing are not shown.
+    assert_eq!(output.lines().count(), 2 * (2 + 9 + Counters::NAMES.len() + 1) + 1, "{output}");
 
     let data = place.data(&[&process.pid()]);
     assert_eq!(data["nics"].as_array().unwrap().len(), 2);
