@@ -1,0 +1,34 @@
+//! One-sided windows and their fences, without I/O.
+//!
+//! A window is memory of each rank of a group into which the others put, from which they get, and in which they
+//! accumulate. A fence ends one epoch of such operations and begins the next: when it has ended at a rank, everything
+//! that anybody did to that rank's memory in the epoch is there, and nothing of the next epoch was before.
+//!
+//! [`Window`] is one rank's part. It does no I/O and asks no clock: it says what to do ([`Window::poll_action`]) and is
+//! told what has happened (`handle_*`). The layer below moves the bytes. What that layer promises is its [`Carrier`],
+//! and a fence that cannot be right on a carrier is refused when the window is made.
+//!
+//! The fences are those of Santhanaraman and others (IEEE Cluster 2009), and two that go past them:
+//!
+//! | fence | operations move | how a rank knows that all have come | at the end |
+//! |---|---|---|---|
+//! | [`Fence::TwoSided`] | in the fence, as messages | marks summed, then a count from each origin | nothing |
+//! | [`Fence::OneSided`] | at once | marks summed, then a finish from each origin on each rail | ready from all |
+//! | [`Fence::OneSidedBarrier`] | at once | as `OneSided` | barrier |
+//! | [`Fence::RemoteImmediate`] | at once, each with a notice | counts of all targets, summed at all | barrier |
+//! | [`Fence::Counted`] | at once, each with a notice | counts summed, each at its target | barrier, or nothing |
+//! | [`Fence::Neighbour`] | at once, each with a notice | a count from each neighbour | ready from neighbours |
+//!
+//! The first fence of a window, and one after an epoch that asserted that nothing follows it, has nothing to end: it is
+//! a barrier, or nothing with `TwoSided`, whose operations move only when all ranks are in the closing fence.
+#![forbid(unsafe_code)]
+
+mod action;
+mod error;
+mod settings;
+mod window;
+
+pub use action::{Access, Action, Event, Message, Part, Request, Update};
+pub use error::{CreateError, FenceError, OperationError, PeerError, WindowError};
+pub use settings::{Asserts, Carrier, Fence, Order, Settings};
+pub use window::Window;

@@ -1,0 +1,161 @@
+//! What a window is made with, and which fence suits it.
+
+use std::time::Duration;
+
+use crate::CreateError;
+
+/// How a window's epochs are ended. The crate's page has them side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fence {
+    /// Picked when the window is made: see [`Fence::pick`].
+    Auto,
+    /// Fence-2S: operations wait for the closing fence. Nothing overlaps with computation; empty fences are cheap.
+    TwoSided,
+    /// Fence-1S: a finish message behind the operations on each rail, then ready messages between all ranks.
+    OneSided,
+    /// Fence-1S-Barrier: as [`Fence::OneSided`], with a barrier in place of the ready messages.
+    OneSidedBarrier,
+    /// Fence-RI: each update is counted where it lands; the counts of all targets go to all ranks.
+    RemoteImmediate,
+    /// As [`Fence::RemoteImmediate`], but each rank learns only its own count, and the closing barrier is left out
+    /// where all ranks assert that nothing follows.
+    Counted,
+    /// No global step: counts and ready messages between neighbours. Operations elsewhere are refused.
+    Neighbour,
+}
+
+impl Fence {
+    /// What [`Fence::Auto`] stands for, from the number of messages that a rank sends for a fence (counted, not
+    /// measured): neighbours where two messages to each are fewer than those of the reduction and the barrier; else
+    /// counted arrivals; without those a deferred fence. `neighbours` is the number that each rank has, zero when
+    /// unknown. Asserts come with each fence and need no choice here: [`Fence::Counted`] acts on them.
+    #[must_use]
+    pub fn pick(ranks: usize, neighbours: usize, carrier: Carrier) -> Self {
+        let rounds = ranks.next_power_of_two().trailing_zeros() as usize;
+        match carrier.notices {
+            true if neighbours > 0 && neighbours < rounds => Self::Neighbour,
+            true => Self::Counted,
+            false => Self::TwoSided,
+        }
+    }
+
+    pub(crate) fn needs_notices(self) -> bool {
+        matches!(self, Self::RemoteImmediate | Self::Counted | Self::Neighbour)
+    }
+
+    pub(crate) fn is_one_sided(self) -> bool {
+        matches!(self, Self::OneSided | Self::OneSidedBarrier)
+    }
+}
+
+/// The order in which what one rank sends to another takes effect there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// As it was sent: one rail, or rails whose receiver restores the order before it places.
+    Whole,
+    /// As it was sent on each of so many rails; a write may go on any of them.
+    Rails(u16),
+    /// Any.
+    None,
+}
+
+/// What the layer below promises. It always brings each thing once and unharmed, also where the network loses packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carrier {
+    /// The order of effects between two ranks.
+    pub order: Order,
+    /// Whether a target is told of each update that was placed
+    /// ([`Window::handle_placed`](crate::Window::handle_placed)).
+    pub notices: bool,
+    /// Whether it can say that everything sent to a rank has been placed there
+    /// ([`Action::Flush`](crate::Action::Flush)).
+    pub flush: bool,
+}
+
+/// What a rank makes its part of a window with. The fence and the carrier must be alike at all ranks; sizes, neighbours
+/// and limits may differ.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How epochs end.
+    pub fence: Fence,
+    /// Bytes of this rank's memory in the window.
+    pub bytes: u64,
+    /// What the layer below promises.
+    pub carrier: Carrier,
+    /// The most operations that may be on their way at once; further ones are refused.
+    pub operations: u32,
+    /// How long making the window, or a fence, may wait for other ranks before they are asked where they are.
+    pub limit: Duration,
+    /// How long they have then to answer.
+    pub answer_limit: Duration,
+    /// Whom this rank shares the window with under [`Fence::Neighbour`]: not this rank, and each must
+    /// name the other. The other fences do not look at them.
+    pub neighbours: Vec<usize>,
+    /// How many neighbours each rank has at most, for [`Fence::Auto`]: the same at all ranks. Zero: unknown;
+    /// otherwise `neighbours` must be given, too.
+    pub fan_out: usize,
+}
+
+impl Settings {
+    /// Settings with a limit of 4096 operations and 60 s.
+    #[must_use]
+    pub fn new(fence: Fence, bytes: u64, carrier: Carrier) -> Self {
+        let (limit, answer_limit) = (Duration::from_secs(60), Duration::from_secs(5));
+        Self { fence, bytes, carrier, operations: 4096, limit, answer_limit, neighbours: Vec::new(), fan_out: 0 }
+    }
+
+    /// The fence that is used.
+    pub(crate) fn resolve(&self, rank: usize, ranks: usize) -> Result<Fence, CreateError> {
+        let fence = match self.fence {
+            Fence::Auto => Fence::pick(ranks, self.fan_out, self.carrier),
+            fence => fence,
+        };
+        let carrier = self.carrier;
+        if fence.needs_notices() && !carrier.notices {
+            return Err(CreateError::NoNotices(fence));
+        }
+        if fence.is_one_sided() && carrier.order == Order::None && !carrier.flush {
+            return Err(CreateError::NoOrder(fence));
+        }
+        if carrier.order == Order::Rails(0) {
+            return Err(CreateError::NoRails);
+        }
+        let mut seen = vec![false; ranks];
+        let is_wrong = |&&other: &&usize| other >= ranks || other == rank || std::mem::replace(&mut seen[other], true);
+        match self.neighbours.iter().find(is_wrong) {
+            Some(&other) => Err(CreateError::Neighbour { rank: other, ranks }),
+            None => Ok(fence),
+        }
+    }
+
+    /// Whether finishes must wait for a flush.
+    pub(crate) fn flushes(&self, fence: Fence) -> bool {
+        fence.is_one_sided() && self.carrier.order == Order::None
+    }
+
+    pub(crate) fn rails(&self) -> u16 {
+        match self.carrier.order {
+            Order::Rails(rails) => rails,
+            Order::Whole | Order::None => 1,
+        }
+    }
+
+    /// What must be alike, in one value.
+    pub(crate) fn likeness(&self, fence: Fence) -> u64 {
+        let order = match self.carrier.order {
+            Order::Whole => 0,
+            Order::Rails(rails) => 1 | u64::from(rails) << 8,
+            Order::None => 2,
+        };
+        fence as u64 | u64::from(self.carrier.notices) << 8 | u64::from(self.carrier.flush) << 9 | order << 16
+    }
+}
+
+/// What a rank promises at a fence, as MPI's asserts (MPI 4.0 section 12.5.1). None is needed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asserts {
+    /// No operation was begun since the last fence, by any rank: all ranks give it, or none.
+    pub no_precede: bool,
+    /// No operation is begun before the next fence, by any rank: all ranks give it, or none.
+    pub no_succeed: bool,
+}

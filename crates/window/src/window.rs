@@ -1,0 +1,275 @@
+//! One rank's part of a window.
+
+use std::collections::VecDeque;
+
+use weft_base::Time;
+use weft_collective::{Collective, Kind, Operation};
+
+use crate::{
+    Access, Action, Asserts, CreateError, Event, Fence, FenceError, Message, OperationError, Part, PeerError, Request,
+    Settings, Update, WindowError,
+};
+
+mod fence;
+mod handle;
+mod operations;
+
+use operations::Operations;
+
+/// Where a window is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The ranks compare what they made it with.
+    Create,
+    /// No epoch is open.
+    Closed,
+    /// Operations may begin.
+    Open,
+    /// What was written is flushed, then finishes go out.
+    Finish,
+    /// Operations end here.
+    Drain,
+    /// The ranks learn what to expect.
+    Agree,
+    /// Deferred operations move.
+    Issue,
+    /// What others sent comes in.
+    Arrive,
+    /// This rank has all; do the others?
+    Close,
+    Failed,
+}
+
+/// What came from others in one epoch.
+#[derive(Debug)]
+struct Inbox {
+    /// Updates that were placed, and that finishes speak of.
+    placed: u64,
+    announced: u64,
+    finishes: u64,
+    readies: usize,
+    /// By rank: finishes and ready messages, of which there are only so many.
+    finished: Vec<u16>,
+    ready: Vec<bool>,
+}
+
+impl Inbox {
+    fn new(ranks: usize) -> Self {
+        Self { placed: 0, announced: 0, finishes: 0, readies: 0, finished: vec![0; ranks], ready: vec![false; ranks] }
+    }
+
+    fn clear(&mut self) {
+        (self.placed, self.announced, self.finishes, self.readies) = (0, 0, 0, 0);
+        self.finished.fill(0);
+        self.ready.fill(false);
+    }
+}
+
+/// What this rank did to another in the present epoch.
+#[derive(Clone, Copy, Debug, Default)]
+struct Target {
+    updates: u32,
+    reads: u32,
+    /// Updates of a deferred fence that have gone.
+    gone: u32,
+}
+
+/// One rank's part of a window.
+///
+/// To use it: after each call, take [`poll_action`](Self::poll_action) until it gives nothing and do what it says, then
+/// [`poll_event`](Self::poll_event) likewise, and call [`handle_timeout`](Self::handle_timeout) when
+/// [`next_timeout`](Self::next_timeout) has come. Wait for [`Event::Created`], then [`fence`](Self::fence); when
+/// [`Event::Fenced`] has come operations may begin, until the next fence. After [`Event::Failed`] nothing is possible.
+#[derive(Debug)]
+pub struct Window {
+    rank: usize,
+    ranks: usize,
+    settings: Settings,
+    kind: Fence,
+    is_neighbour: Vec<bool>,
+    step: Step,
+    epoch: u32,
+    asserts: Asserts,
+    /// Whether the fence that goes on has operations to end.
+    ends: bool,
+    /// What this rank waits for in [`Step::Arrive`]: updates or finishes, as the fence counts.
+    expected: u64,
+    barrier_needed: bool,
+    sizes: Vec<u64>,
+    targets: Vec<Target>,
+    operations: Operations,
+    /// Flushes that have not been answered.
+    flushes: usize,
+    /// What came in the present epoch and in the next: by parity.
+    inbox: [Inbox; 2],
+    create: Collective,
+    agree: Collective,
+    barrier: Collective,
+    /// Values of the message that is given out.
+    scratch: Vec<u64>,
+    actions: VecDeque<Action<'static>>,
+    event: Option<Event>,
+    deadline: Option<Time>,
+    asked: bool,
+    answers: Vec<Option<bool>>,
+}
+
+impl Window {
+    /// The part of `rank` in a window of `ranks`. It begins at once to compare it with the others.
+    ///
+    /// # Errors
+    /// When the fence cannot be right on the carrier, or there is no such group.
+    pub fn new(settings: Settings, rank: usize, ranks: usize, now: Time) -> Result<Self, CreateError> {
+        let barrier = Collective::new(Kind::Barrier, rank, ranks).map_err(CreateError::Group)?;
+        let kind = settings.resolve(rank, ranks)?;
+        let sum = Operation::Sum;
+        let agree = match kind {
+            Fence::RemoteImmediate => Kind::AllReduce { length: ranks + 1, operation: sum },
+            _ => Kind::ReduceScatter { block: 2, operation: sum },
+        };
+        let agree = Collective::new(agree, rank, ranks).map_err(CreateError::Group)?;
+        let mut create = Collective::new(Kind::AllGather { block: 2 }, rank, ranks).map_err(CreateError::Group)?;
+        create.start(&[settings.bytes, settings.likeness(kind)]).expect("two values and never started before");
+        let mut is_neighbour = vec![false; ranks];
+        settings.neighbours.iter().for_each(|&other| is_neighbour[other] = true);
+        let operations = Operations::new(settings.operations);
+        let deadline = Some(now + settings.limit);
+        Ok(Self {
+            rank,
+            ranks,
+            kind,
+            is_neighbour,
+            step: Step::Create,
+            epoch: 0,
+            asserts: Asserts::default(),
+            ends: false,
+            expected: 0,
+            barrier_needed: false,
+            sizes: vec![0; ranks],
+            targets: vec![Target::default(); ranks],
+            actions: VecDeque::with_capacity(settings.operations as usize + ranks * usize::from(settings.rails())),
+            settings,
+            operations,
+            flushes: 0,
+            inbox: [Inbox::new(ranks), Inbox::new(ranks)],
+            create,
+            agree,
+            barrier,
+            scratch: Vec::with_capacity(2 * ranks),
+            event: None,
+            deadline,
+            asked: false,
+            answers: vec![None; ranks],
+        })
+    }
+
+    /// How epochs end: what was asked for, or what was picked.
+    #[must_use]
+    pub fn fence_kind(&self) -> Fence {
+        self.kind
+    }
+
+    /// The present epoch, modulo 2^32: how many fences have ended.
+    #[must_use]
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Whether an operation is over: its source may be used again, or what it reads is here.
+    #[must_use]
+    pub fn is_complete(&self, request: Request) -> bool {
+        !self.operations.has(request)
+    }
+
+    /// Begins to end this epoch; [`Event::Fenced`] says when it has.
+    ///
+    /// # Errors
+    /// [`FenceError`]; nothing has happened then.
+    pub fn fence(&mut self, asserts: Asserts, now: Time) -> Result<(), FenceError> {
+        let begun: u32 = self.targets.iter().map(|target| target.updates.saturating_add(target.reads)).sum();
+        match self.step {
+            Step::Create => return Err(FenceError::NotCreated),
+            Step::Failed => return Err(FenceError::Failed),
+            Step::Open if asserts.no_precede && begun > 0 => return Err(FenceError::Preceded(begun)),
+            Step::Open => self.ends = !asserts.no_precede,
+            Step::Closed => self.ends = false,
+            _ => return Err(FenceError::InFence),
+        }
+        self.asserts = asserts;
+        self.deadline = Some(now + self.settings.limit);
+        self.begin_fence();
+        Ok(())
+    }
+
+    /// What is to be done next.
+    pub fn poll_action(&mut self) -> Option<Action<'_>> {
+        self.advance();
+        if let Some(action) = self.actions.pop_front() {
+            return Some(action);
+        }
+        let mut round = self.next_round();
+        // Giving out a round may have ended its operation, and the next step may have begun another.
+        while round.is_none() && self.advance() {
+            if let Some(action) = self.actions.pop_front() {
+                return Some(action);
+            }
+            round = self.next_round();
+        }
+        let (part, to, sequence, round) = round?;
+        let message = Message::Round { part, sequence, round, values: &self.scratch };
+        Some(Action::Send { to, rail: None, message })
+    }
+
+    fn next_round(&mut self) -> Option<(Part, usize, u32, u32)> {
+        if self.step == Step::Failed {
+            return None;
+        }
+        let machines =
+            [(Part::Create, &mut self.create), (Part::Agree, &mut self.agree), (Part::Barrier, &mut self.barrier)];
+        for (part, machine) in machines {
+            if let Some(transmit) = machine.poll_transmit() {
+                self.scratch.clear();
+                self.scratch.extend_from_slice(transmit.values);
+                let round = u32::try_from(transmit.round).expect("rounds are few");
+                return Some((part, transmit.to, transmit.sequence, round));
+            }
+        }
+        None
+    }
+
+    /// What has happened, each thing once.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.advance();
+        self.event.take()
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.deadline
+    }
+
+    fn is_fencing(&self) -> bool {
+        !matches!(self.step, Step::Create | Step::Closed | Step::Open | Step::Failed)
+    }
+
+    fn send(&mut self, to: usize, message: Message<'static>) {
+        self.actions.push_back(Action::Send { to, rail: None, message });
+    }
+
+    /// Ends everything. The others are told when it is one rank's doing, so that nobody waits for who does not come.
+    /// What the ranks compare all of them find by themselves, since whoever has the result has sent its part.
+    fn fail(&mut self, error: WindowError) {
+        if self.step == Step::Failed {
+            return;
+        }
+        self.step = Step::Failed;
+        self.event = Some(Event::Failed(error));
+        self.deadline = None;
+        self.actions.clear();
+        let Some(rank) = error.to_tell() else { return };
+        let rank = u32::try_from(rank).expect("ranks are few");
+        let own = self.rank;
+        (0..self.ranks).filter(|&to| to != own).for_each(|to| self.send(to, Message::Abort { rank }));
+    }
+}

@@ -1,0 +1,143 @@
+//! Operations that were begun, and their beginning.
+
+use super::*;
+
+/// What a deferred operation will be.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Deferred {
+    Update(Request, Access, Update),
+    Read(Request, Access),
+}
+
+/// Operations on their way.
+#[derive(Debug)]
+pub(super) struct Operations {
+    /// Of each slot: the serial number of its operation, and whether that is a read; none when it is free.
+    slots: Vec<Option<(u32, bool)>>,
+    free: Vec<u32>,
+    serial: u32,
+    pub(super) active: u32,
+    pub(super) reads: u32,
+    /// Those that wait for the fence.
+    pub(super) deferred: VecDeque<Deferred>,
+}
+
+impl Operations {
+    pub(super) fn new(limit: u32) -> Self {
+        let deferred = VecDeque::with_capacity(limit as usize);
+        let (slots, free) = (vec![None; limit as usize], (0..limit).rev().collect());
+        Self { slots, free, serial: 0, active: 0, reads: 0, deferred }
+    }
+
+    fn begin(&mut self, is_read: bool) -> Option<Request> {
+        let slot = self.free.pop()?;
+        self.serial = self.serial.wrapping_add(1);
+        self.slots[slot as usize] = Some((self.serial, is_read));
+        self.active += 1;
+        self.reads += u32::from(is_read);
+        Some(Request { slot, serial: self.serial })
+    }
+
+    pub(super) fn has(&self, request: Request) -> bool {
+        let slot = self.slots.get(request.slot as usize).copied().flatten();
+        slot.is_some_and(|(serial, _)| serial == request.serial)
+    }
+
+    pub(super) fn end(&mut self, request: Request) -> bool {
+        if !self.has(request) {
+            return false;
+        }
+        if let Some((_, is_read)) = self.slots[request.slot as usize].take() {
+            self.free.push(request.slot);
+            self.active -= 1;
+            self.reads -= u32::from(is_read);
+        }
+        true
+    }
+}
+
+impl Window {
+    /// Puts bytes into the window of another rank, or of this one.
+    ///
+    /// # Errors
+    /// [`OperationError`]; nothing has happened then.
+    pub fn put(&mut self, access: Access) -> Result<Request, OperationError> {
+        self.update(access, Update::Replace)
+    }
+
+    /// Combines bytes with those in the window of a rank.
+    ///
+    /// # Errors
+    /// [`OperationError`]; nothing has happened then.
+    pub fn accumulate(&mut self, access: Access, update: Update) -> Result<Request, OperationError> {
+        self.update(access, update)
+    }
+
+    /// Reads bytes from the window of a rank. They are those before this epoch, or anything that it makes of them.
+    ///
+    /// # Errors
+    /// [`OperationError`]; nothing has happened then.
+    pub fn get(&mut self, access: Access) -> Result<Request, OperationError> {
+        self.judge(access)?;
+        let request = self.begin(true)?;
+        self.targets[access.rank].reads += 1;
+        if self.kind == Fence::TwoSided {
+            self.operations.deferred.push_back(Deferred::Read(request, access));
+        } else {
+            self.actions.push_back(Action::Read { request, access });
+        }
+        Ok(request)
+    }
+
+    fn update(&mut self, access: Access, update: Update) -> Result<Request, OperationError> {
+        self.judge(access)?;
+        judge_elements(access, update)?;
+        let request = self.begin(false)?;
+        self.targets[access.rank].updates += 1;
+        if self.kind == Fence::TwoSided {
+            self.operations.deferred.push_back(Deferred::Update(request, access, update));
+        } else {
+            let notice = self.kind.needs_notices().then_some(self.epoch);
+            self.actions.push_back(Action::Write { request, access, update, notice });
+        }
+        Ok(request)
+    }
+
+    fn begin(&mut self, is_read: bool) -> Result<Request, OperationError> {
+        self.operations.begin(is_read).ok_or(OperationError::TooMany(self.settings.operations))
+    }
+
+    fn judge(&self, access: Access) -> Result<(), OperationError> {
+        match self.step {
+            Step::Open => {}
+            Step::Create | Step::Closed => return Err(OperationError::NoEpoch),
+            Step::Failed => return Err(OperationError::Failed),
+            _ => return Err(OperationError::InFence),
+        }
+        let (rank, ranks) = (access.rank, self.ranks);
+        let bytes = *self.sizes.get(rank).ok_or(OperationError::NoSuchRank { rank, ranks })?;
+        if self.kind == Fence::Neighbour && !self.is_neighbour[rank] {
+            return Err(OperationError::NotNeighbour(rank));
+        }
+        let (offset, length) = (access.offset, access.local.length);
+        match is_inside(offset, length, bytes) {
+            true => Ok(()),
+            false => Err(OperationError::Outside { offset, length, bytes }),
+        }
+    }
+}
+
+pub(super) fn is_inside(offset: u64, length: u32, bytes: u64) -> bool {
+    offset.checked_add(u64::from(length)).is_some_and(|end| end <= bytes)
+}
+
+fn judge_elements(access: Access, update: Update) -> Result<(), OperationError> {
+    let Update::Combine { element, combine } = update else { return Ok(()) };
+    let (offset, length) = (access.offset, access.local.length);
+    let is_whole =
+        offset.is_multiple_of(element.alignment() as u64) && (length as usize).is_multiple_of(element.size());
+    match is_whole && combine.applies_to(element) && combine.has_operand() && !combine.compares() {
+        true => Ok(()),
+        false => Err(OperationError::Elements { offset, length }),
+    }
+}
