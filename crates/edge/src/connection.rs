@@ -124,8 +124,6 @@ pub struct Connection {
     /// Control frames to be sent.
     pub(crate) pending: u8,
     refusals: ArrayVec<NotReady, MAX_REFUSALS>,
-    /// A challenge that the peer waits for, and where it came from.
-    response: Option<([u8; 8], SocketAddr)>,
     say_close_ack: bool,
     /// Counts the times that receives were posted after a refusal.
     round: u32,
@@ -166,7 +164,6 @@ impl Connection {
             outgoing: Outgoing::new(settings.sent_segments, settings.inline_bytes.max(4 * limit)),
             pending: if matches!(established.confirmation, Confirmation::Say(_)) { control::CONFIRM } else { 0 },
             refusals: ArrayVec::new(),
-            response: None,
             say_close_ack: false,
             round: 0,
             has_refused: false,
@@ -213,22 +210,22 @@ impl Connection {
         self.outgoing.end()
     }
 
-    /// Bytes above UDP that a datagram may have now.
+    /// Bytes above UDP that a datagram may have now, on the rail with the largest.
     #[must_use]
     pub fn datagram_size(&self) -> usize {
-        self.rails[0].mtu.current()
+        self.rails.iter().map(|rail| rail.mtu.current()).max().unwrap_or(BASE_DATAGRAM)
     }
 
-    /// The round trip, smoothed.
+    /// The round trip, smoothed, of the rail with the shortest.
     #[must_use]
     pub fn round_trip(&self) -> Duration {
-        self.rails[0].trip.smoothed()
+        self.rails.iter().map(|rail| rail.trip.smoothed()).min().unwrap_or_default()
     }
 
-    /// Bytes that may be under way.
+    /// Bytes that may be under way, on all rails together.
     #[must_use]
     pub fn window(&self) -> u64 {
-        self.rails[0].limit()
+        self.rails.iter().map(Rail::limit).sum()
     }
 
     /// What was counted.

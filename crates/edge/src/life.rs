@@ -8,6 +8,7 @@ use weft_wire::edge::RESET_TOKEN_LENGTH;
 use weft_wire::edge::frame::MAX_REASON;
 
 use crate::connection::{Connection, control};
+use crate::rail::Rail;
 
 /// After so many probes without an answer large datagrams are given up.
 const SILENT_PROBES: u32 = 3;
@@ -79,7 +80,7 @@ impl Connection {
             self.phase = Phase::Aborting;
             self.outgoing.abandon();
             self.pending |= control::CLOSE;
-            self.rails[0].backoff = 0;
+            self.rails.iter_mut().for_each(|rail| rail.backoff = 0);
         }
     }
 
@@ -111,7 +112,7 @@ impl Connection {
     /// Somebody on the way says that the peer can't be reached, which may be false: it is probed sooner.
     pub fn hint_unreachable(&mut self) {
         if self.phase == Phase::Open && self.rails[0].probes == 0 && self.rails[0].backoff == 0 {
-            self.probe_rail();
+            self.probe_rail(0);
         }
     }
 
@@ -136,12 +137,21 @@ impl Connection {
     /// When [`Connection::handle_timeout`] is to be called, if nothing happens before.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
-        let rail = &self.rails[0];
         match self.phase {
-            Phase::Over => return None,
-            Phase::Lingering(until) => return Some(rail.received.due().map_or(until, |due| due.min(until))),
-            Phase::Open | Phase::Aborting => {}
+            Phase::Over => None,
+            Phase::Lingering(until) => {
+                self.rails.iter().filter_map(|rail| rail.received.due()).chain(Some(until)).min()
+            }
+            Phase::Open | Phase::Aborting => {
+                let keep_alive = self.is_quiet().then(|| self.keep_alive_at());
+                let gone = Some(self.last_heard + self.settings.peer_timeout);
+                let rails = self.rails.iter().filter_map(|rail| self.rail_timeout(rail));
+                rails.chain(keep_alive).chain(gone).min()
+            }
         }
+    }
+
+    fn rail_timeout(&self, rail: &Rail) -> Option<Time> {
         let timers = [
             rail.received.due(),
             rail.sent.loss_at(),
@@ -149,15 +159,19 @@ impl Connection {
             rail.paced_until,
             rail.mtu.timeout(),
             rail.candidate.map(|candidate| candidate.due),
-            (!rail.sent.is_flying() && self.is_confirmed()).then(|| self.keep_alive_at()),
-            Some(self.last_heard + self.settings.peer_timeout),
         ];
         timers.into_iter().flatten().min()
     }
 
+    /// Whether nothing waits for an acknowledgement of the peer, who may speak.
+    fn is_quiet(&self) -> bool {
+        self.is_confirmed() && self.rails.iter().all(|rail| !rail.sent.is_flying())
+    }
+
     /// A quarter of the time-out without a word: asks whether the peer is there.
     fn keep_alive_at(&self) -> Time {
-        self.last_heard.max(self.rails[0].sent.last_sent()) + self.keep_alive
+        let last_sent = self.rails.iter().map(|rail| rail.sent.last_sent()).max();
+        self.last_heard.max(last_sent.unwrap_or_default()) + self.keep_alive
     }
 
     /// Time has passed. [`Connection::transmit`] sends what follows from it.
@@ -174,30 +188,34 @@ impl Connection {
     }
 
     fn handle_timers(&mut self, now: Time) {
-        let rail = &mut self.rails[0];
-        rail.mtu.on_timeout(now);
-        if rail.sent.loss_at().is_some_and(|at| at <= now) {
-            self.detect_loss(now);
-        }
-        let rail = &self.rails[0];
-        let probe_at = rail.probe_at(self.peer_ack_delay, self.settings.max_probe_interval);
-        if probe_at.is_some_and(|at| at <= now) {
-            self.on_silence(now);
-        } else if !rail.sent.is_flying() && self.is_confirmed() && self.keep_alive_at() <= now {
+        (0..self.rails.len()).for_each(|index| self.handle_rail_timers(index, now));
+        if self.is_quiet() && self.keep_alive_at() <= now {
             self.pending |= control::PING;
         }
     }
 
+    fn handle_rail_timers(&mut self, index: usize, now: Time) {
+        let rail = &mut self.rails[index];
+        rail.mtu.on_timeout(now);
+        if rail.sent.loss_at().is_some_and(|at| at <= now) {
+            self.detect_loss(index, now);
+        }
+        let probe_at = self.rails[index].probe_at(self.peer_ack_delay, self.settings.max_probe_interval);
+        if probe_at.is_some_and(|at| at <= now) {
+            self.on_silence(index, now);
+        }
+    }
+
     /// Nothing was acknowledged in time.
-    fn on_silence(&mut self, now: Time) {
-        self.probe_rail();
-        let rail = &mut self.rails[0];
+    fn on_silence(&mut self, index: usize, now: Time) {
+        self.probe_rail(index);
+        let rail = &mut self.rails[index];
         rail.backoff += 1;
         if rail.backoff == SILENT_PROBES {
             rail.window.collapse(now);
             self.counters.black_holes += u64::from(rail.mtu.on_silence(now));
         }
-        if self.phase == Phase::Aborting && self.rails[0].backoff >= ABORT_PROBES {
+        if self.phase == Phase::Aborting && self.rails[index].backoff >= ABORT_PROBES {
             self.end(Ending::Aborted, now);
         }
     }
@@ -205,8 +223,8 @@ impl Connection {
     /// Sends the oldest packet's contents again, beyond the window, or a ping, so that something is acknowledged (RFC
     /// 9002
     /// section 6.2.4).
-    fn probe_rail(&mut self) {
-        let rail = &mut self.rails[0];
+    fn probe_rail(&mut self, index: usize) {
+        let rail = &mut self.rails[index];
         rail.probes = 1;
         self.counters.probes += 1;
         let contents = rail.sent.oldest().map(|packet| packet.contents).unwrap_or_default();

@@ -39,6 +39,8 @@ pub(crate) struct Rail {
     pub(crate) id: u8,
     pub(crate) to: SocketAddr,
     pub(crate) candidate: Option<Candidate>,
+    /// A challenge that the peer waits for, and where it came from.
+    pub(crate) response: Option<([u8; 8], SocketAddr)>,
     pub(crate) sent: Sent,
     pub(crate) received: Received,
     pub(crate) trip: RoundTrip,
@@ -67,6 +69,7 @@ impl Rail {
             id,
             to,
             candidate: None,
+            response: None,
             sent: Sent::new(settings.sent_packets),
             received: Received::default(),
             trip: RoundTrip::new(settings.initial_round_trip),

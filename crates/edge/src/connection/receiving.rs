@@ -35,13 +35,15 @@ impl Connection {
         let now = meta.now;
         self.counters.packets_received += 1;
         self.last_heard = now;
-        let newest = number >= self.rails[0].received.expected();
-        self.rails[0].received.see(number);
-        if newest && meta.from != self.rails[0].to {
-            self.seen_elsewhere(meta);
+        let index = usize::from(packet.header.rail);
+        let rail = &mut self.rails[index];
+        let newest = number >= rail.received.expected();
+        rail.received.see(number);
+        if newest && meta.from != rail.to {
+            self.seen_elsewhere(index, meta);
         }
         let outcome = self.frames(&packet, meta, sink);
-        let rail = &mut self.rails[0];
+        let rail = &mut self.rails[index];
         if outcome.good {
             rail.received.take(number, meta.ecn, now);
         }
@@ -65,7 +67,7 @@ impl Connection {
             self.counters.astray += 1;
             return None;
         }
-        let received = &mut self.rails[0].received;
+        let received = &mut self.rails[usize::from(packet.header.rail)].received;
         let Ok(packet) = packet.verify(received.expected()) else {
             self.counters.unreadable += 1;
             return None;
@@ -107,8 +109,10 @@ impl Connection {
                 Frame::GoOn { round } => self.on_go_on(round),
                 Frame::Close(close) => self.on_close(&close, meta.now),
                 Frame::CloseAck => self.on_close_ack(meta.now),
-                Frame::Challenge(bytes) => self.response = Some((bytes, meta.from)),
-                Frame::Response(bytes) => self.on_response(&bytes, meta),
+                Frame::Challenge(bytes) => {
+                    self.rails[usize::from(packet.header.rail)].response = Some((bytes, meta.from));
+                }
+                Frame::Response(bytes) => self.on_response(&bytes, usize::from(packet.header.rail), meta),
                 Frame::Ping | Frame::Confirm(_) | Frame::Skipped(_) | Frame::Padding => {}
             }
         }
@@ -132,7 +136,7 @@ impl Connection {
             Verdict::Duplicate => self.counters.duplicates += 1,
             Verdict::Later => self.counters.put_off += 1,
             Verdict::BadPayload => self.counters.bad_payloads += 1,
-            Verdict::NotReady => self.refuse(position, packet.header.number),
+            Verdict::NotReady => self.refuse(position, packet.header.rail, packet.header.number),
             Verdict::Fatal => {}
         }
         let good = matches!(verdict, Verdict::Placed | Verdict::Duplicate);
@@ -142,16 +146,17 @@ impl Connection {
         good
     }
 
-    fn refuse(&mut self, position: u64, number: u64) {
+    fn refuse(&mut self, position: u64, rail: u8, number: u64) {
         self.counters.not_ready += 1;
         self.has_refused = true;
-        let refused = NotReady { rail: self.rails[0].id, number, position, round: self.round };
+        let refused = NotReady { rail, number, position, round: self.round };
         // What does not fit is as if it had never come, and comes again.
         let _ = self.refusals.try_push(refused);
     }
 
     fn on_ack(&mut self, ack: &Ack<'_>, now: Time) {
-        let Some(rail) = self.rails.get_mut(usize::from(ack.rail)) else {
+        let index = usize::from(ack.rail);
+        let Some(rail) = self.rails.get_mut(index) else {
             self.counters.false_acks += 1;
             return;
         };
@@ -159,13 +164,13 @@ impl Connection {
         settled.clear();
         if ack.ranges().all(|range| rail.sent.acknowledge(*range.start(), *range.end(), &mut settled)) {
             let is_newest = rail.peer_largest.is_none_or(|largest| ack.largest >= largest);
-            self.on_acked(&settled, ack, now);
+            self.on_acked(index, &settled, ack, now);
             if is_newest {
-                self.on_receiver_state(ack, &settled, now);
+                self.on_receiver_state(index, ack, &settled, now);
             }
             self.scratch = settled;
-            self.detect_loss(now);
-            self.rails[0].was_full = false;
+            self.detect_loss(index, now);
+            self.rails[index].was_full = false;
             self.end_if_closed(now);
         } else {
             self.counters.false_acks += 1;
@@ -174,8 +179,8 @@ impl Connection {
     }
 
     /// Packets have arrived.
-    fn on_acked(&mut self, settled: &[Packet], ack: &Ack<'_>, now: Time) {
-        let rail = &mut self.rails[0];
+    fn on_acked(&mut self, index: usize, settled: &[Packet], ack: &Ack<'_>, now: Time) {
+        let rail = &mut self.rails[index];
         if let Some(newest) = settled.first().filter(|packet| packet.number == ack.largest) {
             let delay = Duration::from_micros(u64::from(ack.delay_us)).min(self.peer_ack_delay);
             rail.trip.sample(now.since(newest.sent), delay);
@@ -185,7 +190,7 @@ impl Connection {
             rail.backoff = 0;
         }
         for packet in settled {
-            let rail = &mut self.rails[0];
+            let rail = &mut self.rails[index];
             rail.window.on_acked(packet, now);
             rail.mtu.on_acked(packet.number, packet.bytes as usize, now);
             if packet.was_lost {
@@ -213,8 +218,8 @@ impl Connection {
     }
 
     /// What the receiver says about itself and the network: credit, drops of its socket, marks.
-    fn on_receiver_state(&mut self, ack: &Ack<'_>, settled: &[Packet], now: Time) {
-        let rail = &mut self.rails[0];
+    fn on_receiver_state(&mut self, index: usize, ack: &Ack<'_>, settled: &[Packet], now: Time) {
+        let rail = &mut self.rails[index];
         rail.peer_largest = Some(ack.largest);
         rail.credit = u64::from(ack.credit);
         let dropped = ack.overflows.wrapping_sub(rail.peer_overflows);
@@ -230,21 +235,21 @@ impl Connection {
     }
 
     /// Gives up what must be lost: it is sent again.
-    pub(crate) fn detect_loss(&mut self, now: Time) {
+    pub(crate) fn detect_loss(&mut self, index: usize, now: Time) {
         let mut lost = core::mem::take(&mut self.scratch);
         lost.clear();
-        let rail = &self.rails[0];
+        let rail = &mut self.rails[index];
         let delay = rail.trip.loss_delay() + rail.trip.smoothed() * rail.sent.patience() / 8;
-        self.rails[0].sent.detect(now, delay, &mut lost);
+        rail.sent.detect(now, delay, &mut lost);
         for packet in &lost {
-            self.on_lost(packet, now);
+            self.on_lost(index, packet, now);
         }
         self.scratch = lost;
-        self.rails[0].settle(now);
+        self.rails[index].settle(now);
     }
 
-    fn on_lost(&mut self, packet: &Packet, now: Time) {
-        let rail = &mut self.rails[0];
+    fn on_lost(&mut self, index: usize, packet: &Packet, now: Time) {
+        let rail = &mut self.rails[index];
         let black_hole = rail.mtu.on_lost(packet.number, packet.bytes as usize, rail.trip.smoothed(), now);
         self.counters.black_holes += u64::from(black_hole);
         if packet.contents.is_probe {
@@ -256,6 +261,11 @@ impl Connection {
         if packet.ect {
             rail.ecn.on_lost();
         }
+        self.send_again(packet);
+    }
+
+    /// What a packet held is to be sent again, on whichever rail comes next.
+    pub(crate) fn send_again(&mut self, packet: &Packet) {
         self.outgoing.on_lost(&packet.contents);
         if matches!(self.phase, Phase::Open | Phase::Aborting) {
             self.pending |= packet.contents.controls & !control::PING;
@@ -280,8 +290,7 @@ impl Connection {
                 rail.window.on_spurious(packet.sent);
                 self.counters.spurious_losses += 1;
             }
-            self.outgoing.on_lost(&packet.contents);
-            self.pending |= packet.contents.controls & !control::PING;
+            self.send_again(&packet);
         }
         // A round that is over was ended by a "go on" that has overtaken this.
         if refused.round.wrapping_sub(self.peer_round) < u32::MAX / 2 {
@@ -323,17 +332,16 @@ impl Connection {
     }
 
     /// A new packet came from another address: it is moved to only when somebody there has answered a challenge.
-    fn seen_elsewhere(&mut self, meta: &Meta) {
-        let known = self.rails[0].candidate.is_some_and(|candidate| candidate.address == meta.from);
+    fn seen_elsewhere(&mut self, index: usize, meta: &Meta) {
         // One at a time: whoever sends from many addresses gets no more than one challenge's worth out.
-        if !known && self.rails[0].candidate.is_none() && self.phase == Phase::Open {
+        if self.rails[index].candidate.is_none() && self.phase == Phase::Open {
             let challenge = self.random.fork().next_u64().to_be_bytes();
-            self.rails[0].candidate = Some(Candidate::new(meta.from, challenge, meta.now));
+            self.rails[index].candidate = Some(Candidate::new(meta.from, challenge, meta.now));
         }
     }
 
-    fn on_response(&mut self, bytes: &[u8; 8], meta: &Meta) {
-        let rail = &mut self.rails[0];
+    fn on_response(&mut self, bytes: &[u8; 8], index: usize, meta: &Meta) {
+        let rail = &mut self.rails[index];
         let proved = rail.candidate.filter(|asked| asked.address == meta.from && asked.challenge == *bytes);
         if let Some(candidate) = proved {
             rail.to = candidate.address;

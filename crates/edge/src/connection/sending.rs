@@ -1,5 +1,7 @@
 //! What leaves: packets, in the order of what is urgent.
 
+use std::net::SocketAddr;
+
 use weft_base::Time;
 use weft_congestion::Stamp;
 use weft_wire::edge::ack::{Ack, MAX_MORE_RANGES, RANGE_LENGTH};
@@ -29,6 +31,8 @@ const CONFIRM_LENGTH: usize = 1 + weft_wire::edge::PROOF_LENGTH;
 
 /// A packet in the making.
 struct Draft<'a> {
+    /// On which it leaves.
+    rail: usize,
     builder: Builder<'a>,
     pieces: &'a mut Vec<Piece>,
     /// Where the packet begins in the batch's bytes, and where those begin that are in no piece yet.
@@ -47,6 +51,7 @@ impl<'a> Draft<'a> {
         let start = bytes.len();
         let builder = Builder::new(bytes, header);
         Self {
+            rail: usize::from(header.rail),
             builder,
             pieces,
             start,
@@ -98,57 +103,59 @@ impl Connection {
         if self.phase == Phase::Over {
             return false;
         }
-        self.challenge(now, out);
-        self.respond(now, out);
-        while !out.is_full(self.rails[0].mtu.current()) {
-            if !self.datagram(source, now, out) {
-                self.probe_path(now, out);
+        for index in 0..self.rails.len() {
+            self.challenge(index, now, out);
+            self.respond(index, now, out);
+        }
+        while !out.is_full(self.datagram_size()) {
+            if !self.datagram(0, source, now, out) {
+                (0..self.rails.len()).for_each(|index| self.probe_path(index, now, out));
                 return false;
             }
         }
         true
     }
 
-    fn header(&self) -> Header {
-        let rail = &self.rails[0];
+    fn header(&self, index: usize) -> Header {
+        let rail = &self.rails[index];
         let number = rail.sent.next_number();
         Header { ack_now: false, key_phase: false, rail: rail.id, destination: self.remote, number }
     }
 
-    /// One datagram. False when there is nothing to send.
-    fn datagram(&mut self, source: &mut impl Source, now: Time, out: &mut Batch) -> bool {
+    /// One datagram on a rail. False when there is nothing to send.
+    fn datagram(&mut self, index: usize, source: &mut impl Source, now: Time, out: &mut Batch) -> bool {
         // Nobody is spoken to who has not confirmed: the address may be false.
         if !self.is_confirmed() {
             return false;
         }
-        self.make_room();
-        let size = self.rails[0].mtu.current();
-        let header = self.header();
+        self.make_room(index);
+        let size = self.rails[index].mtu.current();
+        let header = self.header(index);
         let Batch { bytes, pieces, .. } = out;
         let mut draft = Draft::new(bytes, pieces, &header);
         // Refusals come first: the peer would take what is not acknowledged for lost.
         self.controls(&mut draft);
-        let is_due = !self.holds_acks && self.rails[0].received.due().is_some_and(|due| due <= now);
+        let is_due = !self.holds_acks && self.rails[index].received.due().is_some_and(|due| due <= now);
         if self.refusals.is_empty() && is_due {
-            self.acknowledge(&mut draft, now);
+            self.acknowledge(index, &mut draft, now);
         }
-        let may_send = self.may_send_segments(now);
+        let may_send = self.may_send_segments(index, now);
         if may_send {
             self.segments(source, &mut draft, size);
             self.close_if_done(&mut draft);
         }
-        if self.rails[0].probes > 0 && !draft.eliciting {
+        if self.rails[index].probes > 0 && !draft.eliciting {
             draft.control(control::PING, &Frame::Ping);
         }
         // What leaves anyway takes the acknowledgement with it, if there is room.
-        let pending = self.rails[0].received.is_pending() && self.refusals.is_empty();
+        let pending = self.rails[index].received.is_pending() && self.refusals.is_empty();
         if pending && !draft.is_empty && !draft.to_end && draft.length() + MOST_ACK <= size {
-            self.acknowledge(&mut draft, now);
+            self.acknowledge(index, &mut draft, now);
         }
         if draft.is_empty {
             out.bytes.truncate(out.bytes.len() - HEADER_LENGTH);
             if may_send {
-                let rail = &mut self.rails[0];
+                let rail = &mut self.rails[index];
                 rail.window.on_app_limited(rail.sent.in_flight());
             }
             return false;
@@ -157,15 +164,14 @@ impl Connection {
     }
 
     /// When all places are taken, the oldest packet is given up: there must always be a way to say something.
-    fn make_room(&mut self) {
-        if let Some(packet) = self.rails[0].sent.make_room() {
-            self.outgoing.on_lost(&packet.contents);
-            self.pending |= packet.contents.controls & !control::PING;
+    fn make_room(&mut self, index: usize) {
+        if let Some(packet) = self.rails[index].sent.make_room() {
+            self.send_again(&packet);
         }
     }
 
-    fn may_send_segments(&mut self, now: Time) -> bool {
-        let rail = &mut self.rails[0];
+    fn may_send_segments(&mut self, index: usize, now: Time) -> bool {
+        let rail = &mut self.rails[index];
         rail.paced_until = None;
         if self.phase != Phase::Open || !rail.sent.has_room(true) {
             return false;
@@ -182,9 +188,10 @@ impl Connection {
         true
     }
 
-    fn acknowledge(&mut self, draft: &mut Draft<'_>, now: Time) {
+    /// Acknowledges the packets of a rail, which may be another than the one that the packet leaves on.
+    fn acknowledge(&mut self, index: usize, draft: &mut Draft<'_>, now: Time) {
         let (credit, overflows) = (self.settings.credit, self.overflows);
-        let rail = &mut self.rails[0];
+        let rail = &mut self.rails[index];
         let mut packed = Packed::new();
         if let Some(ack) = rail.received.say(rail.id, credit, now, &mut packed) {
             draft.frame(&Frame::Ack(Ack { overflows, ..ack }));
@@ -327,7 +334,7 @@ impl Connection {
 
     /// The packet leaves.
     fn finish(&mut self, mut draft: Draft<'_>, now: Time, datagrams: &mut Vec<Datagram>) -> bool {
-        let rail = &mut self.rails[0];
+        let rail = &mut self.rails[draft.rail];
         if !draft.to_end && draft.contents.count == 0 && draft.eliciting {
             draft.builder.pad(LEAST_PING);
         }
@@ -360,8 +367,8 @@ impl Connection {
     }
 
     /// Finds out whether a larger datagram passes.
-    fn probe_path(&mut self, now: Time, out: &mut Batch) {
-        let rail = &self.rails[0];
+    fn probe_path(&mut self, index: usize, now: Time, out: &mut Batch) {
+        let rail = &self.rails[index];
         let Some(size) = rail.mtu.wanted() else { return };
         let open = self.phase == Phase::Open && matches!(self.confirmation, Confirmation::Done);
         // Nothing is to wait for a probe: it goes when the peer is known to answer, and there is something to be
@@ -375,48 +382,49 @@ impl Connection {
         {
             return;
         }
-        let header = self.header();
+        let header = self.header(index);
         let mut draft = Draft::new(&mut out.bytes, &mut out.pieces, &header);
         draft.frame(&Frame::Ping);
         draft.builder.pad(size);
         draft.builder.ack_now();
         draft.contents.is_probe = true;
         draft.to_end = true;
-        let probes = self.rails[0].probes;
+        let probes = self.rails[index].probes;
         self.finish(draft, now, &mut out.datagrams);
-        let rail = &mut self.rails[0];
+        let rail = &mut self.rails[index];
         rail.probes = probes;
         rail.mtu.on_probe_sent(header.number, size);
     }
 
     /// Asks whether the peer is where it was seen.
-    fn challenge(&mut self, now: Time, out: &mut Batch) {
-        let wait = self.rails[0].trip.probe_timeout() * 2;
-        let Some(candidate) = self.rails[0].candidate.as_mut().filter(|candidate| candidate.due <= now) else { return };
+    fn challenge(&mut self, index: usize, now: Time, out: &mut Batch) {
+        let rail = &mut self.rails[index];
+        let wait = rail.trip.probe_timeout() * 2;
+        let Some(candidate) = rail.candidate.as_mut().filter(|candidate| candidate.due <= now) else { return };
         if candidate.left == 0 {
-            self.rails[0].candidate = None;
+            rail.candidate = None;
             return;
         }
         candidate.left -= 1;
         candidate.due = now + wait;
         let (address, frame) = (candidate.address, Frame::Challenge(candidate.challenge));
-        self.aside(&frame, address, now, out);
+        self.aside(index, &frame, address, now, out);
     }
 
     /// Answers a challenge where it came from.
-    fn respond(&mut self, now: Time, out: &mut Batch) {
-        if let Some((bytes, address)) = self.response.take() {
-            self.aside(&Frame::Response(bytes), address, now, out);
+    fn respond(&mut self, index: usize, now: Time, out: &mut Batch) {
+        if let Some((bytes, address)) = self.rails[index].response.take() {
+            self.aside(index, &Frame::Response(bytes), address, now, out);
         }
     }
 
     /// One frame in a packet to some address, which nobody has to acknowledge: who waits for it asks again.
-    fn aside(&mut self, frame: &Frame<'_>, to: std::net::SocketAddr, now: Time, out: &mut Batch) {
+    fn aside(&mut self, index: usize, frame: &Frame<'_>, to: SocketAddr, now: Time, out: &mut Batch) {
         if out.is_full(LEAST_PING) {
             return;
         }
-        self.make_room();
-        let header = self.header();
+        self.make_room(index);
+        let header = self.header(index);
         let mut draft = Draft::new(&mut out.bytes, &mut out.pieces, &header);
         draft.frame(frame);
         draft.eliciting = false;
