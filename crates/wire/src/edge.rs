@@ -7,6 +7,7 @@
 //! there is not Edge.
 
 pub mod ack;
+pub mod addresses;
 pub mod frame;
 pub mod packet;
 mod reader;

@@ -113,7 +113,7 @@ impl Connection {
                     self.rails[usize::from(packet.header.rail)].response = Some((bytes, meta.from));
                 }
                 Frame::Response(bytes) => self.on_response(&bytes, usize::from(packet.header.rail), meta),
-                Frame::Ping | Frame::Confirm(_) | Frame::Skipped(_) | Frame::Padding => {}
+                Frame::Ping | Frame::Confirm(_) | Frame::Addresses(_) | Frame::Skipped(_) | Frame::Padding => {}
             }
         }
         outcome

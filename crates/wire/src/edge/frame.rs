@@ -1,6 +1,7 @@
 //! What stands in a packet of an established connection: frames, one after the other.
 
 use super::ack::Ack;
+use super::addresses::Addresses;
 use super::reader::Reader;
 use super::{EdgeError, PROOF_LENGTH};
 use crate::ddp;
@@ -30,6 +31,7 @@ pub(super) mod kind {
     pub(in super::super) const CHALLENGE: u8 = 0x09;
     pub(in super::super) const RESPONSE: u8 = 0x0a;
     pub(in super::super) const CONFIRM: u8 = 0x0b;
+    pub(in super::super) const ADDRESSES: u8 = 0x0c;
     /// Frames from here on have a length behind their type, and who does not know them skips them.
     pub(in super::super) const SKIPPABLE: u8 = 0x80;
 }
@@ -60,6 +62,8 @@ pub enum Frame<'a> {
     Response([u8; 8]),
     /// The third message of set-up: proves the key over both hellos, zeros where there is none.
     Confirm([u8; PROOF_LENGTH]),
+    /// Where the sender is found beside the address of rail 0. Only to a peer that takes more than one rail.
+    Addresses(Addresses<'a>),
     /// Of a later version, and made to be skipped.
     Skipped(u8),
     /// Nothing, up to the end of the packet.
@@ -164,6 +168,7 @@ fn parse<'a>(reader: &mut Reader<'a>) -> Result<Frame<'a>, EdgeError> {
         kind::CHALLENGE => Frame::Challenge(reader.array()?),
         kind::RESPONSE => Frame::Response(reader.array()?),
         kind::CONFIRM => Frame::Confirm(reader.array()?),
+        kind::ADDRESSES => Frame::Addresses(Addresses::parse(reader)?),
         later @ kind::SKIPPABLE.. => {
             reader.counted(usize::MAX, "a frame's length")?;
             Frame::Skipped(later)
@@ -236,6 +241,10 @@ impl Frame<'_> {
             Self::Challenge(bytes) => emit_bytes(out, kind::CHALLENGE, bytes),
             Self::Response(bytes) => emit_bytes(out, kind::RESPONSE, bytes),
             Self::Confirm(proof) => emit_bytes(out, kind::CONFIRM, proof),
+            Self::Addresses(addresses) => {
+                out.push(kind::ADDRESSES);
+                addresses.emit(out);
+            }
             Self::Segment(_) | Self::Skipped(_) => unreachable!("not written as a frame: {self:?}"),
         }
     }

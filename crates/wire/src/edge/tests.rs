@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::ack::{Ack, EcnCounts, MoreRanges, pack_range};
+use super::addresses::{Addresses, MAX_ADDRESSES_LENGTH, MAX_RAILS, pack_address};
 use super::frame::{self, Close, Frame, NotReady, Segment};
 use super::packet::{self, Builder, Header, Packet};
 use super::setup::{self, Accept, Hello, Message, Offer, Offers, Reject, Setup, Terms, Versions};
@@ -171,6 +172,45 @@ fn numbers_are_made_whole_near_what_is_expected() {
     assert_eq!(frame::expand(0xffff_ffff, 0x1_0000_0000, 32), 0xffff_ffff);
     assert_eq!(frame::expand(0, 0xffff_ffff, 32), 0x1_0000_0000);
     assert_eq!(frame::expand_position(0, 0xffff_ffff_ffff), 1 << 48);
+}
+
+#[test]
+fn addresses_there_and_back() {
+    let all = (0..MAX_RAILS as u16).map(|port| match port % 2 {
+        0 => std::net::SocketAddr::from(([192, 0, 2, 7], port + 1)),
+        _ => std::net::SocketAddr::from(([0x2001, 0xdb8, 0, 0, 0, 0, 0, 7], port + 1)),
+    });
+    let mut packed = vec![];
+    all.clone().for_each(|address| pack_address(address, &mut packed));
+    assert!(packed.len() < MAX_ADDRESSES_LENGTH);
+    let frame = Frame::Addresses(Addresses::packed(5, &packed).unwrap());
+    let mut out = vec![0xa5; 3];
+    let mut builder = Builder::new(&mut out, &header(1));
+    builder.frame(&frame);
+    builder.finish();
+    let packet = Packet::parse(&out[3..]).unwrap().verify(0).unwrap();
+    let Some(Frame::Addresses(read)) = packet.frames().next() else { panic!("no addresses") };
+    assert_eq!((read.serial, read.length()), (5, out.len() - 3 - packet::HEADER_LENGTH));
+    assert!(read.iter().eq(all) && frame.wants_ack());
+    for length in 0..packed.len() {
+        let whole = length % 26 == 0 || length % 26 == 7;
+        assert_eq!(Addresses::packed(5, &packed[..length]).is_ok(), whole, "cut to {length}");
+    }
+    pack_address(([192, 0, 2, 7], 99).into(), &mut packed);
+    assert_eq!(Addresses::packed(5, &packed), Err(EdgeError::Value("the number of addresses")));
+}
+
+#[test]
+fn an_address_is_one_host() {
+    for (bytes, what) in [
+        ([4, 10, 0, 0, 1, 0, 0], "the port of an address"),
+        ([4, 0, 0, 0, 0, 0, 9], "an address"),
+        ([4, 224, 0, 0, 1, 0, 9], "an address"),
+        ([4, 255, 255, 255, 255, 0, 9], "an address"),
+        ([5, 10, 0, 0, 1, 0, 9], "the kind of an address"),
+    ] {
+        assert_eq!(Addresses::packed(1, &bytes), Err(EdgeError::Value(what)), "{bytes:?}");
+    }
 }
 
 fn terms<'a>(private_data: &'a [u8], offers: &'a [u8]) -> Terms<'a> {
