@@ -129,6 +129,7 @@ pub fn edge_connection(data: &[u8]) {
         peer_credit: 100_000,
         peer_ack_delay: Duration::from_millis(1),
         peer_max_datagram: 9000,
+        peer_rails: 4,
         peer_timeout: Duration::from_secs(5),
         reset_token: [3; RESET_TOKEN_LENGTH],
         confirmation,

@@ -33,6 +33,8 @@ pub enum Piece {
 pub struct Datagram {
     /// Where it goes.
     pub to: SocketAddr,
+    /// By which of this side's addresses it leaves ([`RailAddress::local`](crate::RailAddress::local)).
+    pub local: u8,
     /// Its pieces, in [`Batch::pieces`].
     pub pieces: Range<usize>,
     /// Its bytes above UDP, all of them.

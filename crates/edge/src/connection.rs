@@ -1,6 +1,7 @@
 //! An established connection.
 
 mod receiving;
+pub(crate) mod scheduling;
 mod sending;
 
 use core::time::Duration;
@@ -9,13 +10,15 @@ use std::net::SocketAddr;
 
 use arrayvec::ArrayVec;
 use weft_base::{Random, Time};
+use weft_wire::edge::addresses::MAX_RAILS;
 use weft_wire::edge::frame::NotReady;
 use weft_wire::edge::{BASE_DATAGRAM, ConnectionId, PROOF_LENGTH, RESET_TOKEN_LENGTH};
 
 use crate::counters::Counters;
 use crate::life::{Closing, Event, Phase};
 use crate::outgoing::Outgoing;
-use crate::rail::Rail;
+use crate::pairing::Pairing;
+use crate::rail::{Place, Rail};
 use crate::sent::Packet;
 use crate::settings::Settings;
 
@@ -31,6 +34,7 @@ pub(crate) mod control {
     pub(crate) const GO_ON: u8 = 0x02;
     pub(crate) const CLOSE: u8 = 0x04;
     pub(crate) const CONFIRM: u8 = 0x08;
+    pub(crate) const ADDRESSES: u8 = 0x10;
 }
 
 /// The third message of set-up, from this side's point of view.
@@ -59,6 +63,8 @@ pub struct Established {
     pub peer_ack_delay: Duration,
     /// The largest datagram that the peer takes.
     pub peer_max_datagram: u16,
+    /// The most rails that the peer can use.
+    pub peer_rails: u8,
     /// After how long without a word the peer gives this side up.
     pub peer_timeout: Duration,
     /// What the peer shows if it has forgotten the connection.
@@ -79,6 +85,7 @@ impl Established {
             peer_credit: settings.credit,
             peer_ack_delay: settings.max_ack_delay,
             peer_max_datagram: settings.max_datagram,
+            peer_rails: 1,
             peer_timeout: settings.peer_timeout,
             reset_token: [0; RESET_TOKEN_LENGTH],
             confirmation: Confirmation::Done,
@@ -92,6 +99,9 @@ impl Established {
 pub struct Meta {
     /// Where it came from.
     pub from: SocketAddr,
+    /// To which of this side's addresses it came ([`RailAddress::local`](crate::RailAddress::local)). 0 where there is
+    /// one.
+    pub local: u8,
     /// The two ECN bits of its IP header.
     pub ecn: u8,
     /// When it came.
@@ -113,13 +123,26 @@ pub struct Connection {
     local: ConnectionId,
     remote: ConnectionId,
     pub(crate) reset_token: [u8; RESET_TOKEN_LENGTH],
-    confirmation: Confirmation,
+    pub(crate) confirmation: Confirmation,
     pub(crate) peer_ack_delay: Duration,
     /// Silence after which one side or the other asks whether its peer is there.
     pub(crate) keep_alive: Duration,
-    random: Random,
-    /// One, until there is striping. Never empty.
+    pub(crate) random: Random,
+    /// By number; the first always leads somewhere.
     pub(crate) rails: Vec<Rail>,
+    /// The most of them.
+    pub(crate) most_rails: usize,
+    /// This side has called: it opens rails.
+    pub(crate) opens: bool,
+    pub(crate) pairing: Pairing,
+    /// Counts this side's lists of addresses, and the peer's.
+    pub(crate) offered: u32,
+    pub(crate) peer_offered: u32,
+    /// The largest datagram on any rail, and the credit of a rail that is new.
+    pub(crate) limit: usize,
+    pub(crate) peer_credit: u32,
+    /// By this side's addresses.
+    pub(crate) sockets: [Socket; MAX_RAILS],
     pub(crate) outgoing: Outgoing,
     /// Control frames to be sent.
     pub(crate) pending: u8,
@@ -132,7 +155,6 @@ pub struct Connection {
     peer_round: u32,
     /// The highest position after a segment that came: what short positions are near to.
     peer_position: u64,
-    overflows: u32,
     /// Acknowledgements go with what is sent, and not alone.
     holds_acks: bool,
     pub(crate) last_heard: Time,
@@ -141,7 +163,16 @@ pub struct Connection {
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: Counters,
     /// Packets that were just settled: kept, so that nothing is allocated.
-    scratch: Vec<Packet>,
+    pub(crate) scratch: Vec<Packet>,
+}
+
+/// What an address's socket takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Socket {
+    /// What it has dropped for want of room. It wraps.
+    pub(crate) overflows: u32,
+    /// Bytes that the peer may have under way to it.
+    pub(crate) credit: u32,
 }
 
 impl Connection {
@@ -149,7 +180,8 @@ impl Connection {
     #[must_use]
     pub fn new(established: &Established, settings: &Settings, now: Time) -> Self {
         let limit = usize::from(settings.max_datagram.min(established.peer_max_datagram)).max(BASE_DATAGRAM);
-        let credit = established.peer_credit;
+        let mut first = Rail::new(0, limit, established.peer_credit, settings);
+        first.place = Some(Place { local: 0, to: established.to });
         Self {
             settings: *settings,
             local: established.local,
@@ -160,7 +192,15 @@ impl Connection {
             // Not more often than makes sense, whatever the peer says.
             keep_alive: settings.peer_timeout.min(established.peer_timeout.max(LEAST_TIMEOUT)) / 4,
             random: Random::new(established.seed),
-            rails: vec![Rail::new(0, established.to, limit, credit, settings)],
+            rails: vec![first],
+            most_rails: usize::from(settings.rails.min(established.peer_rails)).clamp(1, MAX_RAILS),
+            opens: matches!(established.confirmation, Confirmation::Say(_)),
+            pairing: Pairing::default(),
+            offered: 0,
+            peer_offered: 0,
+            limit,
+            peer_credit: established.peer_credit,
+            sockets: [Socket { overflows: 0, credit: settings.credit }; MAX_RAILS],
             outgoing: Outgoing::new(settings.sent_segments, settings.inline_bytes.max(4 * limit)),
             pending: if matches!(established.confirmation, Confirmation::Say(_)) { control::CONFIRM } else { 0 },
             refusals: ArrayVec::new(),
@@ -169,7 +209,6 @@ impl Connection {
             has_refused: false,
             peer_round: 0,
             peer_position: 0,
-            overflows: 0,
             holds_acks: false,
             last_heard: now,
             phase: Phase::Open,
@@ -192,10 +231,10 @@ impl Connection {
         self.remote
     }
 
-    /// Where the peer is.
+    /// Where the peer is, on rail 0.
     #[must_use]
     pub fn peer_address(&self) -> SocketAddr {
-        self.rails[0].to
+        self.rails[0].place.map_or(SocketAddr::from(([0; 4], 0)), |place| place.to)
     }
 
     /// All positions below this are placed at the peer, and their payload was good. It never falls.
@@ -213,19 +252,19 @@ impl Connection {
     /// Bytes above UDP that a datagram may have now, on the rail with the largest.
     #[must_use]
     pub fn datagram_size(&self) -> usize {
-        self.rails.iter().map(|rail| rail.mtu.current()).max().unwrap_or(BASE_DATAGRAM)
+        self.rails.iter().filter(|rail| rail.is_live()).map(|rail| rail.mtu.current()).max().unwrap_or(BASE_DATAGRAM)
     }
 
     /// The round trip, smoothed, of the rail with the shortest.
     #[must_use]
     pub fn round_trip(&self) -> Duration {
-        self.rails.iter().map(|rail| rail.trip.smoothed()).min().unwrap_or_default()
+        self.rails.iter().filter(|rail| rail.is_live()).map(|rail| rail.trip.smoothed()).min().unwrap_or_default()
     }
 
     /// Bytes that may be under way, on all rails together.
     #[must_use]
     pub fn window(&self) -> u64 {
-        self.rails.iter().map(Rail::limit).sum()
+        self.rails.iter().filter(|rail| rail.is_live()).map(Rail::limit).sum()
     }
 
     /// What was counted.
@@ -243,10 +282,9 @@ impl Connection {
     }
 
     /// What the socket has dropped for want of room, in all, and how many bytes the peer may have under way from now
-    /// on.
+    /// on. This is the socket of [`RailAddress::local`](crate::RailAddress::local) 0.
     pub fn set_socket(&mut self, overflows: u32, credit: u32) {
-        self.overflows = overflows;
-        self.settings.credit = credit;
+        self.set_rail_socket(0, overflows, credit);
     }
 
     /// While true, acknowledgements that are due go with what is sent otherwise, and none goes alone: an answer may

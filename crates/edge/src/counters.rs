@@ -11,6 +11,8 @@ pub struct Counters {
     pub segments_sent: u64,
     /// Of these, again.
     pub segments_repeated: u64,
+    /// Packets whose segments were sent again over a faster rail that had nothing else to do.
+    pub overtaken: u64,
     /// Packets that are held to be lost.
     pub packets_lost: u64,
     /// Of these, acknowledged later after all.

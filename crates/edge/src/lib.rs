@@ -16,7 +16,9 @@ mod counters;
 mod life;
 mod mtu;
 mod outgoing;
+mod pairing;
 mod rail;
+mod rails;
 mod round_trip;
 mod sent;
 mod settings;
@@ -28,6 +30,8 @@ pub use connection::{Confirmation, Connection, Established, Meta};
 pub use counters::Counters;
 pub use life::{Ending, Event};
 pub use outgoing::{Segment, Source};
+pub use pairing::RailAddress;
+pub use rails::{RailInfo, RailState};
 pub use settings::Settings;
 
 /// Takes the segments that arrive.

@@ -145,8 +145,9 @@ impl Connection {
             Phase::Open | Phase::Aborting => {
                 let keep_alive = self.is_quiet().then(|| self.keep_alive_at());
                 let gone = Some(self.last_heard + self.settings.peer_timeout);
+                let opens = self.pairing.look_at().filter(|_| self.may_open());
                 let rails = self.rails.iter().filter_map(|rail| self.rail_timeout(rail));
-                rails.chain(keep_alive).chain(gone).min()
+                rails.chain(opens).chain(keep_alive).chain(gone).min()
             }
         }
     }
@@ -189,6 +190,7 @@ impl Connection {
 
     fn handle_timers(&mut self, now: Time) {
         (0..self.rails.len()).for_each(|index| self.handle_rail_timers(index, now));
+        self.open_rails(now);
         if self.is_quiet() && self.keep_alive_at() <= now {
             self.pending |= control::PING;
         }

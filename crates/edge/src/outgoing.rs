@@ -265,18 +265,22 @@ impl Outgoing {
         }
     }
 
-    /// What these contents say is to be sent again, as far as it has not arrived.
-    pub(crate) fn on_lost(&mut self, contents: &Contents) {
+    /// What these contents say is to be sent again, as far as it has not arrived. True when that is something which
+    /// did not wait already.
+    pub(crate) fn on_lost(&mut self, contents: &Contents) -> bool {
+        let mut is_new = false;
         for serial in contents.first..contents.first + u64::from(contents.count) {
             let Some(index) = serial.checked_sub(self.first) else { continue };
             let stored = &mut self.ring[index as usize];
-            let was_waiting = stored.waiting != 0;
+            let before = stored.waiting;
             stored.waiting |= stored.bits(contents.part) & !stored.acked;
-            if !was_waiting && stored.waiting != 0 {
+            is_new |= stored.waiting != before;
+            if before == 0 && stored.waiting != 0 {
                 self.waiting += 1;
             }
             self.from = self.from.min(serial);
         }
+        is_new
     }
 
     /// The peer has no receive for the untagged segment at `position`. False when there is no such position.

@@ -16,20 +16,40 @@ use crate::window::Window;
 /// A new address of the peer is challenged so often.
 const MAX_CHALLENGES: u8 = 5;
 
-/// An address at which the peer was seen, and which is not proved yet.
+/// Between what a rail's datagrams go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Which of this side's addresses.
+    pub(crate) local: u8,
+    /// Where the peer is.
+    pub(crate) to: SocketAddr,
+}
+
+/// Where the peer was seen, or says that it is, and which is not proved yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
-    pub(crate) address: SocketAddr,
+    pub(crate) place: Place,
     /// What must come back from there.
     pub(crate) challenge: [u8; 8],
     /// When it is sent (again).
     pub(crate) due: Time,
     pub(crate) left: u8,
+    /// When it was sent, if it was sent once.
+    pub(crate) asked: Option<Time>,
 }
 
 impl Candidate {
-    pub(crate) fn new(address: SocketAddr, challenge: [u8; 8], now: Time) -> Self {
-        Self { address, challenge, due: now, left: MAX_CHALLENGES }
+    pub(crate) fn new(place: Place, challenge: [u8; 8], now: Time) -> Self {
+        Self { place, challenge, due: now, left: MAX_CHALLENGES, asked: None }
+    }
+
+    /// The challenge leaves. False when it has been sent often enough.
+    pub(crate) fn ask(&mut self, wait: Duration, now: Time) -> bool {
+        self.asked = (self.left == MAX_CHALLENGES).then_some(now);
+        self.due = now + wait;
+        let asks = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        asks
     }
 }
 
@@ -37,10 +57,11 @@ impl Candidate {
 #[derive(Debug)]
 pub(crate) struct Rail {
     pub(crate) id: u8,
-    pub(crate) to: SocketAddr,
+    /// It is proved. Without one nothing but challenges and responses leaves.
+    pub(crate) place: Option<Place>,
     pub(crate) candidate: Option<Candidate>,
     /// A challenge that the peer waits for, and where it came from.
-    pub(crate) response: Option<([u8; 8], SocketAddr)>,
+    pub(crate) response: Option<([u8; 8], Place)>,
     pub(crate) sent: Sent,
     pub(crate) received: Received,
     pub(crate) trip: RoundTrip,
@@ -64,10 +85,11 @@ pub(crate) struct Rail {
 }
 
 impl Rail {
-    pub(crate) fn new(id: u8, to: SocketAddr, limit: usize, credit: u32, settings: &Settings) -> Self {
+    /// A rail that leads nowhere yet.
+    pub(crate) fn new(id: u8, limit: usize, credit: u32, settings: &Settings) -> Self {
         Self {
             id,
-            to,
+            place: None,
             candidate: None,
             response: None,
             sent: Sent::new(settings.sent_packets),
@@ -85,6 +107,26 @@ impl Rail {
             peer_largest: None,
             peer_overflows: 0,
         }
+    }
+
+    /// Whether it leads somewhere, or may do so soon.
+    pub(crate) fn is_used(&self) -> bool {
+        self.place.is_some() || self.candidate.is_some()
+    }
+
+    /// Whether data may go over it.
+    pub(crate) fn is_live(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// The path is another one: nothing is known of it but that it reaches. Numbers go on.
+    pub(crate) fn begin_anew(&mut self, limit: usize, settings: &Settings) {
+        self.trip = RoundTrip::new(settings.initial_round_trip);
+        self.window.restart(settings.initial_window);
+        self.pacer = Pacer::default();
+        self.mtu = Mtu::new(limit, settings.raise_after);
+        self.ecn = EcnValidation::default();
+        (self.backoff, self.probes, self.was_full, self.paced_until) = (0, 0, false, None);
     }
 
     /// The congestion controller hears what an acknowledgement or the time has shown. A window that is larger than the

@@ -31,10 +31,26 @@ pub(crate) struct Contents {
     pub(crate) is_probe: bool,
 }
 
+/// What is known of a packet that leaves.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Leaving {
+    pub(crate) now: Time,
+    /// When it is likely to arrive.
+    pub(crate) arrives: Time,
+    /// 0 when nobody will acknowledge it.
+    pub(crate) bytes: u32,
+    pub(crate) contents: Contents,
+    /// It is marked as able to carry congestion marks.
+    pub(crate) ect: bool,
+    pub(crate) stamp: Stamp,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Flying,
     Lost,
+    /// Its rail was given up.
+    Left,
     Done,
 }
 
@@ -45,8 +61,12 @@ pub(crate) struct Packet {
     pub(crate) sent: Time,
     pub(crate) bytes: u32,
     pub(crate) contents: Contents,
+    /// When it is likely to arrive.
+    arrives: Time,
     /// It had been given up when it was acknowledged.
     pub(crate) was_lost: bool,
+    /// Its rail had been given up since.
+    pub(crate) was_left: bool,
     /// It was marked as able to carry congestion marks.
     pub(crate) ect: bool,
     /// How much had been delivered when it was sent.
@@ -67,6 +87,8 @@ pub(crate) struct Sent {
     patience: u32,
     loss_at: Option<Time>,
     last_sent: Time,
+    /// Packets below this number have been looked at for overtaking.
+    overtaken: u64,
 }
 
 impl Sent {
@@ -83,6 +105,7 @@ impl Sent {
             patience: 0,
             loss_at: None,
             last_sent: Time::ZERO,
+            overtaken: 0,
         }
     }
 
@@ -100,7 +123,7 @@ impl Sent {
         if self.has_room(false) {
             return None;
         }
-        let lost = self.settle(self.first).filter(|packet| !packet.was_lost);
+        let lost = self.settle(self.first).filter(|packet| !packet.was_lost && !packet.was_left);
         self.packets.pop_front();
         self.first += 1;
         lost
@@ -126,11 +149,14 @@ impl Sent {
         self.loss_at
     }
 
-    /// A packet leaves. `bytes` are 0 when nobody will acknowledge it.
-    pub(crate) fn push(&mut self, now: Time, bytes: u32, contents: Contents, ect: bool, stamp: Stamp) {
+    /// A packet leaves.
+    pub(crate) fn push(&mut self, leaving: &Leaving) {
+        let Leaving { now, arrives, bytes, contents, ect, stamp } = *leaving;
         let state = if bytes == 0 { State::Done } else { State::Flying };
         let number = self.next_number();
-        self.packets.push_back(Packet { number, sent: now, bytes, contents, was_lost: false, ect, stamp, state });
+        let (was_lost, was_left) = (false, false);
+        let packet = Packet { number, sent: now, bytes, contents, arrives, was_lost, was_left, ect, stamp, state };
+        self.packets.push_back(packet);
         if bytes > 0 {
             self.flying += 1;
             self.in_flight += u64::from(bytes);
@@ -160,12 +186,36 @@ impl Sent {
         match core::mem::replace(&mut packet.state, State::Done) {
             State::Done => return None,
             State::Lost => packet.was_lost = true,
+            State::Left => packet.was_left = true,
             State::Flying => {
                 self.flying -= 1;
                 self.in_flight -= u64::from(packet.bytes);
             }
         }
         Some(*packet)
+    }
+
+    /// What the oldest packet holds that is under way, has segments, and arrives later than `soon`. Each packet is
+    /// given once, and those before it never again.
+    pub(crate) fn overtaken(&mut self, soon: Time) -> Option<Contents> {
+        self.overtaken = self.overtaken.max(self.first);
+        let from = (self.overtaken - self.first) as usize;
+        for packet in self.packets.range(from..) {
+            self.overtaken = packet.number + 1;
+            if packet.state == State::Flying && packet.contents.count > 0 && packet.arrives > soon {
+                return Some(packet.contents);
+            }
+        }
+        None
+    }
+
+    /// The rail is given up: puts all that is under way into `left`. It may still turn out to have arrived.
+    pub(crate) fn leave(&mut self, left: &mut Vec<Packet>) {
+        for packet in self.packets.iter_mut().filter(|packet| packet.state == State::Flying) {
+            packet.state = State::Left;
+            left.push(*packet);
+        }
+        (self.flying, self.in_flight, self.loss_at) = (0, 0, None);
     }
 
     /// A packet came so far behind that it was given up: from now on more patience.
@@ -212,7 +262,7 @@ impl Sent {
             let settled = match front.state {
                 State::Done => true,
                 State::Flying => false,
-                State::Lost => crowded || front.sent + keep < now,
+                State::Lost | State::Left => crowded || front.sent + keep < now,
             };
             if !settled {
                 return;
@@ -233,7 +283,7 @@ mod tests {
 
     fn sent(count: u64) -> Sent {
         let mut sent = Sent::new(64);
-        (0..count).for_each(|ms| sent.push(at(ms), 100, Contents::default(), false, Stamp::default()));
+        (0..count).for_each(|ms| sent.push(&Leaving { now: at(ms), bytes: 100, ..Leaving::default() }));
         sent
     }
 
@@ -271,8 +321,35 @@ mod tests {
         assert!(!sent.acknowledge(0, 3, &mut settled) && settled.is_empty());
         assert!(sent.acknowledge(0, 2, &mut settled) && sent.acknowledge(0, 2, &mut settled));
         assert_eq!((settled.len(), sent.in_flight(), sent.is_flying()), (3, 0, false));
-        sent.push(at(9), 0, Contents::default(), false, Stamp::default());
+        sent.push(&Leaving { now: at(9), ..Leaving::default() });
         assert_eq!((sent.next_number(), sent.packets.len()), (4, 0), "nobody acknowledges that one");
+    }
+
+    #[test]
+    fn what_arrives_soon_is_not_overtaken_and_nothing_twice() {
+        let mut sent = Sent::new(64);
+        let contents = |first| Contents { first, count: 1, ..Contents::default() };
+        for serial in 0..6 {
+            let contents = if serial == 3 { Contents::default() } else { contents(serial) };
+            let arrives = at(10 + serial);
+            sent.push(&Leaving { now: at(0), arrives, bytes: 100, contents, ..Leaving::default() });
+        }
+        sent.acknowledge(4, 4, &mut vec![]);
+        assert_eq!(sent.overtaken(at(11)), Some(contents(2)));
+        assert_eq!(sent.overtaken(at(11)), Some(contents(5)));
+        assert_eq!((sent.overtaken(at(0)), sent.overtaken(at(0))), (None, None));
+    }
+
+    #[test]
+    fn what_is_left_may_still_arrive() {
+        let mut sent = sent(3);
+        let (mut settled, mut left) = (vec![], vec![]);
+        sent.acknowledge(0, 0, &mut settled);
+        sent.leave(&mut left);
+        assert_eq!((left.len(), sent.in_flight(), sent.is_flying()), (2, 0, false));
+        settled.clear();
+        sent.acknowledge(1, 2, &mut settled);
+        assert!(settled.iter().all(|packet| packet.was_left && !packet.was_lost) && settled.len() == 2);
     }
 
     #[test]

@@ -9,6 +9,9 @@ pub struct Settings {
     pub sent_segments: usize,
     /// Packets on a rail that were sent and are not settled, at most. At the limit none with segments are sent.
     pub sent_packets: usize,
+    /// Rails, at most: 1 to 16. Each takes memory for its packets when it is opened. More than one takes
+    /// [`Connection::offer`](crate::Connection::offer) at both sides.
+    pub rails: u8,
     /// Bytes of payload that was given inline, kept until it is acknowledged.
     pub inline_bytes: usize,
     /// The largest datagram to send, in bytes above UDP: what the interface carries. At least 1200.
@@ -40,6 +43,7 @@ impl Default for Settings {
         Self {
             sent_segments: 1024,
             sent_packets: 2048,
+            rails: 1,
             inline_bytes: 256 << 10,
             max_datagram: 1472,
             initial_window: 10,

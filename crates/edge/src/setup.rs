@@ -19,6 +19,7 @@ use core::time::Duration;
 
 use weft_base::Time;
 use weft_wire::edge::ConnectionId;
+use weft_wire::edge::addresses::MAX_RAILS;
 use weft_wire::edge::setup::{NONCE_LENGTH, Offers, Reject, Terms};
 
 pub use answering::Answering;
@@ -93,7 +94,7 @@ fn terms<'a>(fresh: &Fresh, reset_token: [u8; 16], words: &Words<'a>, settings: 
         max_datagram: settings.max_datagram,
         inbound_reads: words.inbound_reads,
         outbound_reads: words.outbound_reads,
-        rails: 1,
+        rails: settings.rails.clamp(1, MAX_RAILS as u8),
         private_data: words.private_data,
         offers: offers.unwrap_or_default(),
     }
@@ -105,6 +106,7 @@ fn established(like: Established, peer: &Terms<'_>) -> Established {
         peer_credit: peer.credit,
         peer_ack_delay: Duration::from_micros(u64::from(peer.max_ack_delay_us)).min(MOST_ACK_DELAY),
         peer_max_datagram: peer.max_datagram,
+        peer_rails: peer.rails,
         peer_timeout: Duration::from_millis(u64::from(peer.peer_timeout_ms)),
         reset_token: peer.reset_token,
         ..like

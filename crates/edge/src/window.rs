@@ -30,10 +30,8 @@ pub(crate) struct Window {
 impl Window {
     pub(crate) fn new(datagrams: u32) -> Self {
         let datagram = BASE_DATAGRAM as u32;
-        let initial_window = u64::from(datagrams) * u64::from(datagram);
-        let settings = ControllerSettings { datagram, initial_window, ..ControllerSettings::default() };
         Self {
-            controller: Controller::new(Algorithm::default(), settings),
+            controller: controller(datagrams),
             delivery: Delivery::default(),
             datagram,
             round_trip: Duration::ZERO,
@@ -41,6 +39,12 @@ impl Window {
             missing: None,
             feedback: Feedback::default(),
         }
+    }
+
+    /// Another path: it begins anew, but what was delivered is counted on, since packets remember it.
+    pub(crate) fn restart(&mut self, datagrams: u32) {
+        let fresh = Self::new(datagrams);
+        *self = Self { delivery: self.delivery.clone(), ..fresh };
     }
 
     pub(crate) const fn bytes(&self) -> u64 {
@@ -136,10 +140,19 @@ impl Window {
     }
 }
 
+fn controller(datagrams: u32) -> Controller {
+    let datagram = BASE_DATAGRAM as u32;
+    let initial_window = u64::from(datagrams) * u64::from(datagram);
+    Controller::new(
+        Algorithm::default(),
+        ControllerSettings { datagram, initial_window, ..ControllerSettings::default() },
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sent::{Contents, Sent};
+    use crate::sent::{Leaving, Sent};
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -149,7 +162,7 @@ mod tests {
 
     fn packet(sent_at: Time) -> Packet {
         let mut sent = Sent::new(32);
-        sent.push(sent_at, 1200, Contents::default(), true, Stamp::default());
+        sent.push(&Leaving { now: sent_at, bytes: 1200, ect: true, ..Leaving::default() });
         *sent.oldest().expect("it was sent")
     }
 

@@ -171,7 +171,7 @@ fn a_token_that_was_agreed_ends_it_and_another_does_not() {
 fn a_peer_that_moves_is_challenged_first() {
     let mut world = World::new(&Settings::default(), Faults::none(), [3000, 3000], 3000, 5);
     world.run_for(Duration::from_millis(2));
-    world.sides[0].address = address(5);
+    world.sides[0].addresses[0] = address(5);
     world.run(10_000, |world| world.sides[1].events.contains(&Event::Moved(address(5))));
     assert_eq!(world.sides[1].connection.peer_address(), address(5));
     world.finish();

@@ -13,7 +13,7 @@ use weft_wire::edge::packet::Packet as Bytes;
 use super::{Confirmation, Connection, Meta, control};
 use crate::acks::Wish;
 use crate::life::{Ending, Event, Phase};
-use crate::rail::Candidate;
+use crate::rail::Place;
 use crate::sent::Packet;
 use crate::{Sink, Verdict};
 
@@ -39,8 +39,9 @@ impl Connection {
         let rail = &mut self.rails[index];
         let newest = number >= rail.received.expected();
         rail.received.see(number);
-        if newest && meta.from != rail.to {
-            self.seen_elsewhere(index, meta);
+        let place = Place { local: meta.local, to: meta.from };
+        if newest && rail.place != Some(place) {
+            self.seen_elsewhere(index, place, now);
         }
         let outcome = self.frames(&packet, meta, sink);
         let rail = &mut self.rails[index];
@@ -51,8 +52,9 @@ impl Connection {
             let delay = self.settings.max_ack_delay.min(rail.trip.smoothed() / 4);
             let at_once = packet.header.ack_now || meta.ecn & 3 == 3;
             // Well before the peer has used up its credit: it must not stop.
-            let every = self.settings.credit / 4 / (datagram.len() as u32).max(1);
+            let every = self.credit_of(index) / 4 / (datagram.len() as u32).max(1);
             let every = every.clamp(1, self.settings.ack_every);
+            let rail = &mut self.rails[index];
             rail.received.wish(number, Wish { at_once, every, delay }, now);
         }
     }
@@ -63,16 +65,21 @@ impl Connection {
             self.counters.unreadable += 1;
             return None;
         };
-        if packet.header.destination != self.local || usize::from(packet.header.rail) >= self.rails.len() {
+        let index = usize::from(packet.header.rail);
+        if packet.header.destination != self.local || index >= self.most_rails {
             self.counters.astray += 1;
             return None;
         }
-        let received = &mut self.rails[usize::from(packet.header.rail)].received;
-        let Ok(packet) = packet.verify(received.expected()) else {
+        let rail = self.rails.get(index);
+        let Ok(packet) = packet.verify(rail.map_or(0, |rail| rail.received.expected())) else {
             self.counters.unreadable += 1;
             return None;
         };
-        if received.is_repeat(packet.header.number) {
+        if rail.is_none() && !self.is_opened_by(&packet) {
+            self.counters.astray += 1;
+            return None;
+        }
+        if self.rails[index].received.is_repeat(packet.header.number) {
             self.counters.repeated += 1;
             return None;
         }
@@ -94,6 +101,7 @@ impl Connection {
         if right {
             self.confirmation = Confirmation::Done;
             self.tell(Event::Confirmed);
+            self.say_addresses();
         }
         right
     }
@@ -110,10 +118,12 @@ impl Connection {
                 Frame::Close(close) => self.on_close(&close, meta.now),
                 Frame::CloseAck => self.on_close_ack(meta.now),
                 Frame::Challenge(bytes) => {
-                    self.rails[usize::from(packet.header.rail)].response = Some((bytes, meta.from));
+                    let place = Place { local: meta.local, to: meta.from };
+                    self.rails[usize::from(packet.header.rail)].response = Some((bytes, place));
                 }
                 Frame::Response(bytes) => self.on_response(&bytes, usize::from(packet.header.rail), meta),
-                Frame::Ping | Frame::Confirm(_) | Frame::Addresses(_) | Frame::Skipped(_) | Frame::Padding => {}
+                Frame::Addresses(addresses) => self.on_addresses(&addresses, meta.now),
+                Frame::Ping | Frame::Confirm(_) | Frame::Skipped(_) | Frame::Padding => {}
             }
         }
         outcome
@@ -327,28 +337,6 @@ impl Connection {
             self.closing.heard = true;
             self.end_if_closed(now);
         } else if self.phase == Phase::Open {
-            self.counters.false_frames += 1;
-        }
-    }
-
-    /// A new packet came from another address: it is moved to only when somebody there has answered a challenge.
-    fn seen_elsewhere(&mut self, index: usize, meta: &Meta) {
-        // One at a time: whoever sends from many addresses gets no more than one challenge's worth out.
-        if self.rails[index].candidate.is_none() && self.phase == Phase::Open {
-            let challenge = self.random.fork().next_u64().to_be_bytes();
-            self.rails[index].candidate = Some(Candidate::new(meta.from, challenge, meta.now));
-        }
-    }
-
-    fn on_response(&mut self, bytes: &[u8; 8], index: usize, meta: &Meta) {
-        let rail = &mut self.rails[index];
-        let proved = rail.candidate.filter(|asked| asked.address == meta.from && asked.challenge == *bytes);
-        if let Some(candidate) = proved {
-            rail.to = candidate.address;
-            rail.candidate = None;
-            self.counters.moves += 1;
-            self.tell(Event::Moved(meta.from));
-        } else {
             self.counters.false_frames += 1;
         }
     }

@@ -1,7 +1,6 @@
 //! What leaves: packets, in the order of what is urgent.
 
-use std::net::SocketAddr;
-
+use arrayvec::ArrayVec;
 use weft_base::Time;
 use weft_congestion::Stamp;
 use weft_wire::edge::ack::{Ack, MAX_MORE_RANGES, RANGE_LENGTH};
@@ -9,12 +8,14 @@ use weft_wire::edge::frame::{COUNTED_SEGMENT_OVERHEAD, Close, Frame, SEGMENT_OVE
 use weft_wire::edge::packet::{Builder, HEADER_LENGTH, Header};
 use weft_wire::edge::setup::RESET_LENGTH;
 
+use super::scheduling::Turn;
 use super::{Confirmation, Connection, control};
 use crate::acks::Packed;
 use crate::batch::{Batch, Datagram, Piece};
 use crate::life::Phase;
 use crate::outgoing::{MOST_IN_PACKET, Source};
-use crate::sent::Contents;
+use crate::rail::Place;
+use crate::sent::{Contents, Leaving};
 
 /// With less room than this no further segment is put into a packet, so that bulk is not cut small.
 const LEAST_ROOM: usize = 256;
@@ -31,8 +32,9 @@ const CONFIRM_LENGTH: usize = 1 + weft_wire::edge::PROOF_LENGTH;
 
 /// A packet in the making.
 struct Draft<'a> {
-    /// On which it leaves.
+    /// On which it leaves, and where to.
     rail: usize,
+    place: Place,
     builder: Builder<'a>,
     pieces: &'a mut Vec<Piece>,
     /// Where the packet begins in the batch's bytes, and where those begin that are in no piece yet.
@@ -47,11 +49,12 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    fn new(bytes: &'a mut Vec<u8>, pieces: &'a mut Vec<Piece>, header: &Header) -> Self {
+    fn new(bytes: &'a mut Vec<u8>, pieces: &'a mut Vec<Piece>, header: &Header, place: Place) -> Self {
         let start = bytes.len();
         let builder = Builder::new(bytes, header);
         Self {
             rail: usize::from(header.rail),
+            place,
             builder,
             pieces,
             start,
@@ -108,7 +111,11 @@ impl Connection {
             self.respond(index, now, out);
         }
         while !out.is_full(self.datagram_size()) {
-            if !self.datagram(0, source, now, out) {
+            let turn = self.turn(now);
+            if !self.datagram(&turn, source, now, out) && !(turn.segments && self.overtake(turn.rail, now)) {
+                if turn.segments {
+                    self.on_nothing_to_send();
+                }
                 (0..self.rails.len()).for_each(|index| self.probe_path(index, now, out));
                 return false;
             }
@@ -122,25 +129,27 @@ impl Connection {
         Header { ack_now: false, key_phase: false, rail: rail.id, destination: self.remote, number }
     }
 
-    /// One datagram on a rail. False when there is nothing to send.
-    fn datagram(&mut self, index: usize, source: &mut impl Source, now: Time, out: &mut Batch) -> bool {
+    /// One datagram. False when there is nothing to send.
+    fn datagram(&mut self, turn: &Turn, source: &mut impl Source, now: Time, out: &mut Batch) -> bool {
         // Nobody is spoken to who has not confirmed: the address may be false.
         if !self.is_confirmed() {
             return false;
         }
+        let index = turn.rail;
+        let Some(place) = self.rails[index].place else { return false };
         self.make_room(index);
         let size = self.rails[index].mtu.current();
         let header = self.header(index);
         let Batch { bytes, pieces, .. } = out;
-        let mut draft = Draft::new(bytes, pieces, &header);
+        let mut draft = Draft::new(bytes, pieces, &header, place);
         // Refusals come first: the peer would take what is not acknowledged for lost.
         self.controls(&mut draft);
-        let is_due = !self.holds_acks && self.rails[index].received.due().is_some_and(|due| due <= now);
-        if self.refusals.is_empty() && is_due {
-            self.acknowledge(index, &mut draft, now);
+        for rail in (0..self.rails.len()).filter(|rail| turn.acknowledges(*rail)) {
+            if self.is_ack_due(rail, now) && self.refusals.is_empty() && draft.length() + MOST_ACK <= size {
+                self.acknowledge(rail, &mut draft, now);
+            }
         }
-        let may_send = self.may_send_segments(index, now);
-        if may_send {
+        if turn.segments {
             self.segments(source, &mut draft, size);
             self.close_if_done(&mut draft);
         }
@@ -149,15 +158,12 @@ impl Connection {
         }
         // What leaves anyway takes the acknowledgement with it, if there is room.
         let pending = self.rails[index].received.is_pending() && self.refusals.is_empty();
+        let pending = pending && turn.acknowledges(index);
         if pending && !draft.is_empty && !draft.to_end && draft.length() + MOST_ACK <= size {
             self.acknowledge(index, &mut draft, now);
         }
         if draft.is_empty {
             out.bytes.truncate(out.bytes.len() - HEADER_LENGTH);
-            if may_send {
-                let rail = &mut self.rails[index];
-                rail.window.on_app_limited(rail.sent.in_flight());
-            }
             return false;
         }
         self.finish(draft, now, &mut out.datagrams)
@@ -170,7 +176,7 @@ impl Connection {
         }
     }
 
-    fn may_send_segments(&mut self, index: usize, now: Time) -> bool {
+    pub(super) fn may_send_segments(&mut self, index: usize, now: Time) -> bool {
         let rail = &mut self.rails[index];
         rail.paced_until = None;
         if self.phase != Phase::Open || !rail.sent.has_room(true) {
@@ -190,7 +196,7 @@ impl Connection {
 
     /// Acknowledges the packets of a rail, which may be another than the one that the packet leaves on.
     fn acknowledge(&mut self, index: usize, draft: &mut Draft<'_>, now: Time) {
-        let (credit, overflows) = (self.settings.credit, self.overflows);
+        let (credit, overflows) = (self.credit_of(index), self.overflows_of(index));
         let rail = &mut self.rails[index];
         let mut packed = Packed::new();
         if let Some(ack) = rail.received.say(rail.id, credit, now, &mut packed) {
@@ -216,6 +222,9 @@ impl Connection {
         }
         if pending & control::PING != 0 {
             draft.control(control::PING, &Frame::Ping);
+        }
+        if pending & control::ADDRESSES != 0 {
+            draft.control(control::ADDRESSES, &Frame::Addresses(self.own_addresses(&mut ArrayVec::new())));
         }
         // Until one has arrived each packet has it, since a packet without it would be dropped. Alone it leaves when
         // it is due.
@@ -351,7 +360,8 @@ impl Connection {
         builder.finish();
         let marked = eliciting && rail.ecn.marks();
         let stamp = if eliciting { rail.window.on_sent(rail.sent.in_flight(), now) } else { Stamp::default() };
-        rail.sent.push(now, in_flight, contents, marked, stamp);
+        let arrives = now + rail.arrival();
+        rail.sent.push(&Leaving { now, arrives, bytes: in_flight, contents, ect: marked, stamp });
         if marked {
             rail.ecn.on_sent();
         }
@@ -360,8 +370,8 @@ impl Connection {
         }
         let first = datagrams.last().map_or(0, |last| last.pieces.end);
         let ecn = if marked { 2 } else { 0 };
-        let end = draft.pieces.len();
-        datagrams.push(Datagram { to: rail.to, pieces: first..end, length, ecn, rail: rail.id });
+        let (end, Place { local, to }) = (draft.pieces.len(), draft.place);
+        datagrams.push(Datagram { to, local, pieces: first..end, length, ecn, rail: rail.id });
         self.counters.packets_sent += 1;
         true
     }
@@ -369,7 +379,7 @@ impl Connection {
     /// Finds out whether a larger datagram passes.
     fn probe_path(&mut self, index: usize, now: Time, out: &mut Batch) {
         let rail = &self.rails[index];
-        let Some(size) = rail.mtu.wanted() else { return };
+        let (Some(size), Some(place)) = (rail.mtu.wanted(), rail.place) else { return };
         let open = self.phase == Phase::Open && matches!(self.confirmation, Confirmation::Done);
         // Nothing is to wait for a probe: it goes when the peer is known to answer, and there is something to be
         // gained.
@@ -383,7 +393,7 @@ impl Connection {
             return;
         }
         let header = self.header(index);
-        let mut draft = Draft::new(&mut out.bytes, &mut out.pieces, &header);
+        let mut draft = Draft::new(&mut out.bytes, &mut out.pieces, &header, place);
         draft.frame(&Frame::Ping);
         draft.builder.pad(size);
         draft.builder.ack_now();
@@ -398,40 +408,38 @@ impl Connection {
 
     /// Asks whether the peer is where it was seen.
     fn challenge(&mut self, index: usize, now: Time, out: &mut Batch) {
+        if out.is_full(LEAST_PING) {
+            return;
+        }
         let rail = &mut self.rails[index];
         let wait = rail.trip.probe_timeout() * 2;
         let Some(candidate) = rail.candidate.as_mut().filter(|candidate| candidate.due <= now) else { return };
-        if candidate.left == 0 {
-            rail.candidate = None;
-            return;
+        let (place, frame) = (candidate.place, Frame::Challenge(candidate.challenge));
+        if candidate.ask(wait, now) {
+            self.aside(index, &frame, place, now, out);
+        } else {
+            self.on_unanswered(index, now);
         }
-        candidate.left -= 1;
-        candidate.due = now + wait;
-        let (address, frame) = (candidate.address, Frame::Challenge(candidate.challenge));
-        self.aside(index, &frame, address, now, out);
     }
 
     /// Answers a challenge where it came from.
     fn respond(&mut self, index: usize, now: Time, out: &mut Batch) {
-        if let Some((bytes, address)) = self.rails[index].response.take() {
-            self.aside(index, &Frame::Response(bytes), address, now, out);
+        if let Some((bytes, place)) = self.rails[index].response.take() {
+            self.aside(index, &Frame::Response(bytes), place, now, out);
         }
     }
 
     /// One frame in a packet to some address, which nobody has to acknowledge: who waits for it asks again.
-    fn aside(&mut self, index: usize, frame: &Frame<'_>, to: SocketAddr, now: Time, out: &mut Batch) {
+    fn aside(&mut self, index: usize, frame: &Frame<'_>, place: Place, now: Time, out: &mut Batch) {
         if out.is_full(LEAST_PING) {
             return;
         }
         self.make_room(index);
         let header = self.header(index);
-        let mut draft = Draft::new(&mut out.bytes, &mut out.pieces, &header);
+        let mut draft = Draft::new(&mut out.bytes, &mut out.pieces, &header, place);
         draft.frame(frame);
         draft.eliciting = false;
         self.finish(draft, now, &mut out.datagrams);
-        if let Some(datagram) = out.datagrams.last_mut() {
-            datagram.to = to;
-        }
     }
 }
 

@@ -2,17 +2,22 @@
 //! checkers that stand apart.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub(crate) mod links;
+
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use weft_base::{Gather, Random, RegionId, Slice, Time};
 use weft_edge::{
-    Batch, Confirmation, Connection, Ending, Established, Event, Meta, Piece, Segment, Settings, Sink, Source, Verdict,
+    Batch, Confirmation, Connection, Ending, Established, Event, Meta, Piece, RailAddress, RailState, Segment,
+    Settings, Sink, Source, Verdict,
 };
 use weft_wire::Crc32c;
 use weft_wire::ddp::{Header, Target};
 use weft_wire::edge::{ConnectionId, setup};
+
+use links::{Link, address_on, link_between};
 
 /// What the network does.
 #[derive(Clone, Debug)]
@@ -236,7 +241,8 @@ pub(crate) struct Side {
     pub(crate) connection: Connection,
     pub(crate) source: Sender,
     pub(crate) sink: Receiver,
-    pub(crate) address: SocketAddr,
+    /// Where it is, by the number that it gives its addresses.
+    pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) events: Vec<Event>,
     pub(crate) largest_sent: usize,
     /// The token that it shows when it has forgotten the connection.
@@ -253,16 +259,20 @@ pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) sides: [Side; 2],
     pub(crate) faults: Faults,
+    /// Without any there is no limit to what gets from anywhere to anywhere.
+    pub(crate) links: Vec<Link>,
     flying: BTreeMap<(Time, u64), Flying>,
     serial: u64,
     pub(crate) random: Random,
     batch: Batch,
+    /// Datagrams to addresses that are nobody's, and their bytes, by link.
+    strangers: BTreeMap<usize, (usize, usize)>,
     /// Receives are not posted, whoever wants them.
     pub(crate) no_receives: bool,
 }
 
 pub(crate) fn address(side: usize) -> SocketAddr {
-    SocketAddr::from(([10, 0, 0, 1 + side as u8], 4791))
+    address_on(0, side)
 }
 
 pub(crate) fn established(side: usize, settings: &Settings) -> Established {
@@ -274,6 +284,7 @@ pub(crate) fn established(side: usize, settings: &Settings) -> Established {
         peer_credit: settings.credit,
         peer_ack_delay: settings.max_ack_delay,
         peer_max_datagram: settings.max_datagram,
+        peer_rails: settings.rails,
         peer_timeout: settings.peer_timeout,
         reset_token: [side as u8; 16],
         confirmation,
@@ -301,7 +312,7 @@ impl World {
             connection: Connection::new(&both[side], settings, now),
             source: Sender::new(messages[side], longest, seed + side as u64),
             sink: Receiver::new(&faults, seed + 2 + side as u64),
-            address: address(side),
+            addresses: vec![address(side)],
             events: vec![],
             largest_sent: 0,
             shows: both[1 - side].reset_token,
@@ -315,6 +326,8 @@ impl World {
             random: Random::new(seed ^ 0xe4),
             batch: Batch::new(16, 1 << 18),
             faults,
+            links: vec![],
+            strangers: BTreeMap::new(),
             no_receives: false,
         };
         world.transmit(0);
@@ -328,14 +341,18 @@ impl World {
         }
         loop {
             self.batch.clear();
-            let Side { connection, source, address, .. } = &mut self.sides[side];
-            let from = *address;
+            let Side { connection, source, .. } = &mut self.sides[side];
             let more = connection.transmit(source, self.now, &mut self.batch);
             let capacity = self.batch.bytes.capacity();
-            let datagrams: Vec<_> =
-                self.batch.datagrams.iter().map(|datagram| (datagram.to, self.gather(datagram))).collect();
+            let addresses = &self.sides[side].addresses;
+            let datagrams: Vec<_> = self
+                .batch
+                .datagrams
+                .iter()
+                .map(|datagram| (addresses[usize::from(datagram.local)], datagram.to, self.gather(datagram)))
+                .collect();
             assert_eq!(capacity, 1 << 18, "nothing is allocated");
-            for (to, bytes) in datagrams {
+            for (from, to, bytes) in datagrams {
                 self.sides[side].largest_sent = self.sides[side].largest_sent.max(bytes.len());
                 self.carry(side, bytes, from, to);
             }
@@ -372,6 +389,10 @@ impl World {
     }
 
     fn carry(&mut self, side: usize, bytes: Vec<u8>, from: SocketAddr, to: SocketAddr) {
+        if !self.sides[1 - side].addresses.contains(&to) {
+            let stranger = self.strangers.entry(link_between(to, to).unwrap_or(0)).or_default();
+            *stranger = (stranger.0 + 1, stranger.1 + bytes.len());
+        }
         let faults = self.faults.clone();
         let random = &mut self.random;
         if faults.partition || bytes.len() > faults.carries || hit(random, faults.lose) {
@@ -388,8 +409,52 @@ impl World {
                 bytes.truncate(self.random.below(bytes.len() as u64) as usize);
             }
             let delay = faults.delay_us * 1000 + self.random.below(faults.jitter_us * 1000 + 1);
-            self.inject(1 - side, bytes, from, to, Duration::from_nanos(delay));
+            let Some(link) = self.link(side, bytes.len(), from, to) else { continue };
+            self.inject(1 - side, bytes, from, to, link + Duration::from_nanos(delay));
         }
+    }
+
+    fn link(&mut self, side: usize, bytes: usize, from: SocketAddr, to: SocketAddr) -> Option<Duration> {
+        if self.links.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let link = self.links.get_mut(link_between(from, to)?)?;
+        link.carry(side, bytes, self.now, &mut self.random)
+    }
+
+    /// Both sides are at either end of these links, and say so.
+    pub(crate) fn join(&mut self, links: &[Link]) {
+        self.links = links.to_vec();
+        for side in 0..2 {
+            self.sides[side].addresses = (0..links.len()).map(|link| address_on(link, side)).collect();
+            self.offer(side, &(0..links.len()).collect::<Vec<_>>());
+        }
+    }
+
+    /// A side says that it is at the ends of these links.
+    pub(crate) fn offer(&mut self, side: usize, links: &[usize]) {
+        let addresses = links.iter().map(|link| RailAddress { local: *link as u8, address: address_on(*link, side) });
+        let addresses: Vec<_> = addresses.collect();
+        self.sides[side].connection.offer(&addresses, self.now);
+        self.transmit(side);
+    }
+
+    /// How many datagrams went to addresses of a link that are nobody's, and how many bytes.
+    pub(crate) fn strangers(&self, link: usize) -> (usize, usize) {
+        self.strangers.get(&link).copied().unwrap_or_default()
+    }
+
+    /// By link, whether a side has a rail over it that carries data.
+    pub(crate) fn live(&self, side: usize) -> Vec<bool> {
+        let state = |link: usize| {
+            let mut rails = self.sides[side].connection.rails();
+            rails.any(|rail| rail.state == RailState::Live && rail.place.is_some_and(|(local, _)| local == link as u8))
+        };
+        (0..self.links.len()).map(state).collect()
+    }
+
+    pub(crate) fn all_live(&self) -> bool {
+        (0..2).all(|side| self.live(side).iter().all(|live| *live))
     }
 
     /// Bytes on the way to a side.
@@ -427,15 +492,13 @@ impl World {
     }
 
     fn arrive(&mut self, side: usize, bytes: &[u8], from: SocketAddr, to: SocketAddr) {
-        let Side { connection, sink, address, stopped, shows, .. } = &mut self.sides[side];
+        let Side { connection, sink, addresses, stopped, shows, .. } = &mut self.sides[side];
         // Who has moved is not found where it was.
-        if to != *address || *stopped {
-            return;
-        }
+        let Some(local) = addresses.iter().position(|address| *address == to).filter(|_| !*stopped) else { return };
         if let Ok(token) = setup::reset_token(bytes) {
             connection.receive_reset(&token, self.now);
         } else if !connection.is_over() {
-            connection.receive(bytes, &Meta { from, ecn: 2, now: self.now }, sink);
+            connection.receive(bytes, &Meta { from, local: local as u8, ecn: 2, now: self.now }, sink);
         } else if bytes.len() > setup::RESET_LENGTH {
             // It is forgotten, and who still asks is told so.
             let reset = setup::reset(connection.id(), shows);

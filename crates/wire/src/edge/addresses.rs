@@ -39,6 +39,12 @@ impl<'a> Addresses<'a> {
         Ok(Self { serial, packed })
     }
 
+    /// An empty list: the sender is found nowhere else any more.
+    #[must_use]
+    pub const fn none(serial: u32) -> Self {
+        Self { serial, packed: &[] }
+    }
+
     /// The addresses.
     pub fn iter(&self) -> impl Iterator<Item = SocketAddr> + use<'a> {
         let mut reader = Reader(self.packed);

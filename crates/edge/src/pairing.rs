@@ -1,0 +1,194 @@
+//! Which of this side's addresses are to be joined with which of the peer's by a rail.
+
+use core::cmp::Reverse;
+use core::time::Duration;
+use std::net::{IpAddr, SocketAddr};
+
+use arrayvec::ArrayVec;
+use weft_base::Time;
+use weft_wire::edge::addresses::MAX_RAILS;
+
+use crate::rail::Place;
+
+/// Lists of addresses are acted on at most so often: a peer that names one place after the other has us ask at few.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Pairs that did not reach are tried again after this.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
+
+/// An address of this side, by which a rail can leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RailAddress {
+    /// What the user calls it: the index of its socket, below 16. Rail 0 leaves by 0.
+    pub local: u8,
+    /// Where it is found there.
+    pub address: SocketAddr,
+}
+
+/// The addresses of both sides, and what is known of their pairs.
+#[derive(Debug, Default)]
+pub(crate) struct Pairing {
+    pub(crate) locals: ArrayVec<RailAddress, MAX_RAILS>,
+    pub(crate) remotes: ArrayVec<SocketAddr, MAX_RAILS>,
+    /// Pairs that did not reach: for each local address a bit for each of the peer's.
+    failed: [u16; MAX_RAILS],
+    looked_at: Option<Time>,
+    look_at: Option<Time>,
+}
+
+impl Pairing {
+    /// The addresses of this side.
+    pub(crate) fn set_locals(&mut self, locals: &[RailAddress], now: Time) {
+        self.locals = locals.iter().copied().collect();
+        self.on_change(now);
+    }
+
+    /// The addresses of the peer.
+    pub(crate) fn set_remotes(&mut self, remotes: impl Iterator<Item = SocketAddr>, now: Time) {
+        self.remotes = remotes.take(MAX_RAILS).collect();
+        self.on_change(now);
+    }
+
+    fn on_change(&mut self, now: Time) {
+        self.failed = [0; MAX_RAILS];
+        let at = self.looked_at.map_or(now, |looked| now.max(looked + LOOK_EVERY));
+        self.look_at = Some(at);
+    }
+
+    /// When rails are to be opened.
+    pub(crate) fn look_at(&self) -> Option<Time> {
+        self.look_at
+    }
+
+    /// Rails are opened now, for all that [`Pairing::next`] gives.
+    pub(crate) fn look(&mut self, now: Time) -> bool {
+        let is_due = self.look_at.is_some_and(|at| at <= now);
+        if is_due {
+            if self.looked_at.is_some_and(|looked| now.since(looked) >= RETRY_AFTER) {
+                self.failed = [0; MAX_RAILS];
+            }
+            (self.looked_at, self.look_at) = (Some(now), None);
+        }
+        is_due
+    }
+
+    /// A pair that is worth a rail beside those that there are: one of its addresses has none yet.
+    pub(crate) fn next(&self, used: &[Place]) -> Option<Place> {
+        let uses_local = |local: u8| used.iter().filter(|place| place.local == local).count();
+        let uses_remote = |to: SocketAddr| used.iter().filter(|place| place.to == to).count();
+        let pairs =
+            self.locals.iter().enumerate().flat_map(|(row, local)| {
+                self.remotes.iter().enumerate().map(move |(column, to)| (row, column, local, to))
+            });
+        pairs
+            .filter(|(row, column, local, to)| {
+                let may = self.failed[*row] & 1 << *column == 0 && local.address.is_ipv4() == to.is_ipv4();
+                may && (uses_local(local.local) == 0 || uses_remote(**to) == 0)
+            })
+            .min_by_key(|(row, column, local, to)| {
+                let uses = uses_local(local.local) + uses_remote(**to);
+                let common = common_bits(local.address.ip(), to.ip());
+                (uses, Reverse(common), self.choices(*row, *column), row.abs_diff(*column))
+            })
+            .map(|(_, _, local, to)| Place { local: local.local, to: *to })
+    }
+
+    /// How many pairs either address has left, whichever has fewer: those without a choice come first.
+    fn choices(&self, row: usize, column: usize) -> usize {
+        let is_left = |row: usize, column: usize| self.failed[row] & 1 << column == 0;
+        let of_local = (0..self.remotes.len()).filter(|column| is_left(row, *column)).count();
+        let of_remote = (0..self.locals.len()).filter(|row| is_left(*row, column)).count();
+        of_local.min(of_remote)
+    }
+
+    /// The pair does not reach. Others are tried at once, this one later.
+    pub(crate) fn fail(&mut self, place: Place, now: Time) {
+        let row = self.locals.iter().position(|local| local.local == place.local);
+        let column = self.remotes.iter().position(|to| *to == place.to);
+        if let (Some(row), Some(column)) = (row, column) {
+            self.failed[row] |= 1 << column;
+            self.look_at = Some(now);
+        }
+    }
+
+    /// No pair is left. Those that failed may reach one day.
+    pub(crate) fn rest(&mut self, now: Time) {
+        if self.failed.iter().any(|row| *row != 0) {
+            self.look_at = Some(now + RETRY_AFTER);
+        }
+    }
+}
+
+/// How many bits two addresses have in common from the first on: those of one network have most (RFC 6724 section 5,
+/// rule 9). What is behind the usual length of a network says nothing.
+fn common_bits(one: IpAddr, other: IpAddr) -> u32 {
+    match (one, other) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros().min(24),
+        (IpAddr::V6(one), IpAddr::V6(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros().min(64),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(network: u8, host: u8) -> SocketAddr {
+        SocketAddr::from(([10, 0, network, host], 4791))
+    }
+
+    fn pairing(locals: &[SocketAddr], remotes: &[SocketAddr]) -> Pairing {
+        let mut pairing = Pairing::default();
+        let locals: Vec<_> =
+            locals.iter().enumerate().map(|(local, to)| RailAddress { local: local as u8, address: *to }).collect();
+        pairing.set_locals(&locals, Time::ZERO);
+        pairing.set_remotes(remotes.iter().copied(), Time::ZERO);
+        pairing
+    }
+
+    fn all(pairing: &Pairing) -> Vec<(u8, SocketAddr)> {
+        let mut used = vec![];
+        while let Some(place) = pairing.next(&used) {
+            used.push(place);
+        }
+        used.iter().map(|place| (place.local, place.to)).collect()
+    }
+
+    #[test]
+    fn each_address_gets_a_rail_in_its_own_network() {
+        let pairing = pairing(&[at(1, 1), at(2, 1), at(3, 1)], &[at(3, 2), at(1, 2), at(2, 2)]);
+        assert_eq!(all(&pairing), [(0, at(1, 2)), (1, at(2, 2)), (2, at(3, 2))]);
+    }
+
+    #[test]
+    fn many_meet_one() {
+        assert_eq!(all(&pairing(&[at(1, 1), at(1, 3)], &[at(1, 2)])), [(0, at(1, 2)), (1, at(1, 2))]);
+        assert_eq!(all(&pairing(&[at(1, 1)], &[at(1, 2), at(1, 3)])), [(0, at(1, 2)), (0, at(1, 3))]);
+    }
+
+    #[test]
+    fn what_does_not_reach_is_tried_otherwise_and_much_later_again() {
+        let mut pairing = pairing(&[at(1, 1), at(1, 3)], &[at(1, 2), at(1, 4)]);
+        assert!(pairing.look(Time::ZERO) && !pairing.look(Time::ZERO));
+        let place = |local, to| Place { local, to };
+        for round in 0..2 {
+            assert_eq!(all(&pairing), [(0, at(1, 2)), (1, at(1, 4))]);
+            pairing.fail(place(0, at(1, 2)), Time::ZERO);
+            assert_eq!(all(&pairing), [(0, at(1, 4)), (1, at(1, 2))]);
+            for (local, to) in [(0, at(1, 4)), (1, at(1, 2)), (1, at(1, 4))] {
+                pairing.fail(place(local, to), Time::ZERO);
+            }
+            assert_eq!(all(&pairing), []);
+            pairing.rest(Time::ZERO);
+            assert_eq!(pairing.look_at(), Some(Time::ZERO + RETRY_AFTER));
+            assert!(pairing.look(Time::ZERO + RETRY_AFTER * (round + 1)));
+        }
+    }
+
+    #[test]
+    fn new_lists_are_not_looked_at_more_than_once_in_a_second() {
+        let mut pairing = pairing(&[at(1, 1)], &[at(1, 2)]);
+        assert!(pairing.look(Time::ZERO));
+        pairing.set_remotes([at(1, 9)].into_iter(), Time::ZERO);
+        assert_eq!(pairing.look_at(), Some(Time::ZERO + LOOK_EVERY));
+    }
+}

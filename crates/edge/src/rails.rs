@@ -1,0 +1,264 @@
+//! The rails of a connection: how they are offered, opened, proved and closed, and what is known of them.
+
+use core::time::Duration;
+use std::net::SocketAddr;
+
+use arrayvec::ArrayVec;
+use weft_base::Time;
+use weft_wire::edge::addresses::{Addresses, MAX_ADDRESSES_LENGTH, MAX_RAILS, pack_address};
+use weft_wire::edge::frame::Frame;
+use weft_wire::edge::packet::Packet;
+
+use crate::connection::{Confirmation, Connection, Meta, control};
+use crate::life::{Event, Phase};
+use crate::pairing::RailAddress;
+use crate::rail::{Candidate, Place, Rail};
+
+/// What a rail can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RailState {
+    /// It leads nowhere.
+    Closed,
+    /// Nobody has answered a challenge from where it would lead: it carries nothing else.
+    Proving,
+    /// It carries data.
+    Live,
+}
+
+/// What is known of a rail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RailInfo {
+    /// Its number, the same at both sides.
+    pub id: u8,
+    /// What it can do.
+    pub state: RailState,
+    /// By which of this side's addresses it leaves, and where the peer is; or may be, as long as it is being proved.
+    pub place: Option<(u8, SocketAddr)>,
+    /// The round trip, smoothed; `None` before one was measured.
+    pub round_trip: Option<Duration>,
+    /// Bytes that may be under way.
+    pub window: u64,
+    /// Bytes that are.
+    pub in_flight: u64,
+    /// Bytes above UDP that a datagram may have.
+    pub datagram_size: usize,
+}
+
+impl Connection {
+    /// The rails, by number.
+    pub fn rails(&self) -> impl Iterator<Item = RailInfo> + '_ {
+        self.rails.iter().map(Rail::info)
+    }
+
+    /// Where this side is found: up to 16 addresses, that of rail 0 among them if it may serve further rails. They take
+    /// the place of those before: rails that leave by others are closed, but for rail 0.
+    ///
+    /// Who is called tells the peer; who calls joins its own addresses with those of the peer by rails, each of which
+    /// carries data only when both sides have answered a challenge over it. Nothing comes of it where one side has
+    /// [`Settings::rails`](crate::Settings::rails) 1.
+    ///
+    /// # Panics
+    /// When there are more than 16 addresses, or one has a `local` above 15: bugs of the caller.
+    pub fn offer(&mut self, addresses: &[RailAddress], now: Time) {
+        assert!(addresses.len() <= MAX_RAILS, "{} addresses are too many, at most 16 can be used", addresses.len());
+        let high = addresses.iter().find(|address| usize::from(address.local) >= MAX_RAILS);
+        assert!(high.is_none(), "{high:?} has a number that is too high, at most 15 can be used");
+        self.pairing.set_locals(addresses, now);
+        self.offered += 1;
+        self.close_lost_rails();
+        self.say_addresses();
+    }
+
+    /// What the socket of one of this side's addresses has dropped for want of room, in all, and how many bytes the
+    /// peer may have under way to it from now on. Its rails share them.
+    ///
+    /// # Panics
+    /// When `local` is above 15.
+    pub fn set_rail_socket(&mut self, local: u8, overflows: u32, credit: u32) {
+        let socket = &mut self.sockets[usize::from(local)];
+        (socket.overflows, socket.credit) = (overflows, credit);
+    }
+
+    /// Bytes that the peer may have under way on a rail.
+    pub(crate) fn credit_of(&self, index: usize) -> u32 {
+        let local = self.rails[index].local();
+        let sharing = self.rails.iter().filter(|rail| rail.is_used() && rail.local() == local).count() as u32;
+        self.sockets[usize::from(local) % MAX_RAILS].credit / sharing.max(1)
+    }
+
+    pub(crate) fn overflows_of(&self, index: usize) -> u32 {
+        self.sockets[usize::from(self.rails[index].local()) % MAX_RAILS].overflows
+    }
+
+    /// The peer is told where this side is, if it does the joining.
+    pub(crate) fn say_addresses(&mut self) {
+        let tells = !self.opens && self.most_rails > 1 && self.offered > 0;
+        if tells && self.phase == Phase::Open && self.confirmation == Confirmation::Done {
+            self.pending |= control::ADDRESSES;
+        }
+    }
+
+    pub(crate) fn own_addresses<'a>(&self, packed: &'a mut ArrayVec<u8, MAX_ADDRESSES_LENGTH>) -> Addresses<'a> {
+        self.pairing.locals.iter().for_each(|local| pack_address(local.address, packed));
+        Addresses::packed(self.offered, packed).unwrap_or(Addresses::none(self.offered))
+    }
+
+    pub(crate) fn on_addresses(&mut self, addresses: &Addresses<'_>, now: Time) {
+        // One that was overtaken says nothing new.
+        if self.opens && addresses.serial > self.peer_offered {
+            self.peer_offered = addresses.serial;
+            self.pairing.set_remotes(addresses.iter(), now);
+            self.close_lost_rails();
+        }
+    }
+
+    /// Whether this side may open rails now.
+    pub(crate) fn may_open(&self) -> bool {
+        let is_proved = self.confirmation == Confirmation::Done && self.phase == Phase::Open;
+        self.opens && self.most_rails > 1 && is_proved
+    }
+
+    /// Opens the rails that are worth it, if it is time to look for some.
+    pub(crate) fn open_rails(&mut self, now: Time) {
+        if !self.may_open() || !self.pairing.look(now) {
+            return;
+        }
+        while let Some(index) = self.free_rail() {
+            let used: ArrayVec<Place, MAX_RAILS> = self.rails.iter().filter_map(Rail::leads_to).collect();
+            let Some(place) = self.pairing.next(&used) else {
+                self.pairing.rest(now);
+                return;
+            };
+            if index == self.rails.len() {
+                self.add_rail();
+            }
+            self.doubt(index, place, now);
+        }
+    }
+
+    /// The number of a rail that may be opened.
+    fn free_rail(&self) -> Option<usize> {
+        let closed = self.rails.iter().position(|rail| !rail.is_used());
+        closed.or(Some(self.rails.len())).filter(|index| *index < self.most_rails)
+    }
+
+    fn add_rail(&mut self) {
+        let id = self.rails.len() as u8;
+        self.rails.push(Rail::new(id, self.limit, self.peer_credit, &self.settings));
+    }
+
+    /// Whether the packet is the first on a rail that the peer opens, which there is from now on.
+    pub(crate) fn is_opened_by(&mut self, packet: &Packet<'_>) -> bool {
+        let asks = packet.frames().any(|frame| matches!(frame, Frame::Challenge(_)));
+        let opened = asks && !self.opens && self.confirmation == Confirmation::Done && self.phase == Phase::Open;
+        while opened && self.rails.len() <= usize::from(packet.header.rail) {
+            self.add_rail();
+        }
+        opened
+    }
+
+    /// A new packet came from elsewhere: the rail leads there only when somebody there has answered a challenge.
+    pub(crate) fn seen_elsewhere(&mut self, index: usize, place: Place, now: Time) {
+        // One at a time: whoever sends from many addresses gets no more than one challenge's worth out.
+        let asks = self.rails[index].candidate.is_none() && self.phase == Phase::Open;
+        // A packet that was on its way when its address was taken back does not bring it back.
+        if asks && (index == 0 || self.is_offered(place)) {
+            self.doubt(index, place, now);
+        }
+    }
+
+    fn doubt(&mut self, index: usize, place: Place, now: Time) {
+        let challenge = self.random.fork().next_u64().to_be_bytes();
+        self.rails[index].candidate = Some(Candidate::new(place, challenge, now));
+    }
+
+    pub(crate) fn on_response(&mut self, bytes: &[u8; 8], index: usize, meta: &Meta) {
+        let place = Place { local: meta.local, to: meta.from };
+        let rail = &mut self.rails[index];
+        let proved = rail.candidate.filter(|asked| asked.place == place && asked.challenge == *bytes);
+        let Some(candidate) = proved else {
+            self.counters.false_frames += 1;
+            return;
+        };
+        rail.candidate = None;
+        let before = rail.place.replace(place);
+        if before.is_none() {
+            rail.begin_anew(self.limit, &self.settings);
+        } else {
+            self.counters.moves += 1;
+        }
+        let rail = &mut self.rails[index];
+        if let Some(asked) = candidate.asked.filter(|_| !rail.trip.is_known()) {
+            rail.trip.sample(meta.now.since(asked), Duration::ZERO);
+        }
+        if index == 0 {
+            self.tell(Event::Moved(meta.from));
+        }
+    }
+
+    /// All challenges of a rail were in vain.
+    pub(crate) fn on_unanswered(&mut self, index: usize, now: Time) {
+        let rail = &mut self.rails[index];
+        let candidate = rail.candidate.take();
+        if let Some(candidate) = candidate.filter(|_| self.opens && rail.place.is_none()) {
+            self.pairing.fail(candidate.place, now);
+        }
+    }
+
+    /// Closes rails whose addresses are not offered any more. Rail 0, which set-up has proved, stays.
+    fn close_lost_rails(&mut self) {
+        for index in 1..self.rails.len() {
+            let Some(place) = self.rails[index].leads_to() else { continue };
+            if !self.is_offered(place) {
+                self.close_rail(index);
+            }
+        }
+    }
+
+    /// Whether further rails may be there. Where a caller is only the called one sees.
+    fn is_offered(&self, place: Place) -> bool {
+        let leaves = self.pairing.locals.iter().any(|local| local.local == place.local);
+        leaves && (!self.opens || self.pairing.remotes.contains(&place.to))
+    }
+
+    /// The rail leads nowhere any more. What was under way is sent again elsewhere.
+    fn close_rail(&mut self, index: usize) {
+        let mut lost = core::mem::take(&mut self.scratch);
+        lost.clear();
+        let rail = &mut self.rails[index];
+        (rail.place, rail.candidate, rail.response) = (None, None, None);
+        rail.sent.leave(&mut lost);
+        rail.begin_anew(self.limit, &self.settings);
+        lost.iter().for_each(|packet| self.send_again(packet));
+        self.scratch = lost;
+    }
+}
+
+impl Rail {
+    /// Where it leads, or may lead.
+    fn leads_to(&self) -> Option<Place> {
+        self.place.or(self.candidate.map(|candidate| candidate.place))
+    }
+
+    /// By which of this side's addresses it leaves.
+    fn local(&self) -> u8 {
+        self.leads_to().map_or(0, |place| place.local)
+    }
+
+    fn info(&self) -> RailInfo {
+        let state = match (self.place, self.candidate) {
+            (Some(_), _) => RailState::Live,
+            (None, Some(_)) => RailState::Proving,
+            (None, None) => RailState::Closed,
+        };
+        RailInfo {
+            id: self.id,
+            state,
+            place: self.leads_to().map(|place| (place.local, place.to)),
+            round_trip: self.trip.is_known().then(|| self.trip.smoothed()),
+            window: self.limit(),
+            in_flight: self.sent.in_flight(),
+            datagram_size: self.mtu.current(),
+        }
+    }
+}

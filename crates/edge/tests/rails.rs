@@ -1,0 +1,298 @@
+//! Two connections over several links, in virtual time, with the checkers of one rail.
+
+mod world;
+
+use core::time::Duration;
+
+use weft_base::{Random, Time};
+use weft_edge::{Connection, RailAddress, RailState, Settings};
+use world::links::{Link, address_on};
+use world::{Faults, World};
+
+fn settings() -> Settings {
+    Settings { rails: 16, credit: 4 << 20, ..Settings::default() }
+}
+
+/// Both sides over these links. `messages` of up to 60 000 bytes from either side.
+fn joined(links: &[Link], settings: &Settings, messages: [u32; 2], seed: u64) -> World {
+    let faults = Faults { delay_us: 0, ..Faults::none() };
+    let mut world = World::new(settings, faults, messages, 60_000, seed);
+    world.join(links);
+    world
+}
+
+/// Runs until all links carry data.
+fn until_live(world: &mut World) {
+    world.run(1_000_000, World::all_live);
+}
+
+fn states(connection: &Connection) -> Vec<RailState> {
+    connection.rails().map(|rail| rail.state).collect()
+}
+
+#[test]
+fn sixteen_rails_are_opened_and_no_more() {
+    let links = [Link::new(1000, 50); 16];
+    let mut world = joined(&links, &settings(), [50, 50], 1);
+    until_live(&mut world);
+    for side in &world.sides {
+        assert_eq!(states(&side.connection), [RailState::Live; 16]);
+    }
+    world.finish();
+    let mut world = joined(&links, &Settings { rails: 3, ..settings() }, [50, 50], 1);
+    world.run_for(Duration::from_secs(5));
+    assert_eq!(states(&world.sides[1].connection), [RailState::Live; 3]);
+    world.finish();
+}
+
+#[test]
+fn one_rail_is_enough_where_a_side_wants_no_more() {
+    for (index, rails) in [(0, [1, 4]), (1, [4, 1])] {
+        let faults = Faults { delay_us: 0, ..Faults::none() };
+        let of = |side: usize| Settings { rails: rails[side], ..settings() };
+        let mut both = [world::established(0, &of(0)), world::established(1, &of(1))];
+        (both[0].peer_rails, both[1].peer_rails) = (rails[1], rails[0]);
+        // The world has one setting for both: what the peer can do decides on the other side.
+        let mut world = World::of(&both, &of(index), faults, [20, 20], 3000, 1);
+        world.join(&[Link::new(1000, 50); 2]);
+        world.run_for(Duration::from_secs(5));
+        assert!(world.sides.iter().all(|side| side.connection.rails().count() == 1));
+        world.finish();
+    }
+}
+
+/// What an address gets that has answered nothing: challenges, few and small, and never more than one is asked at a
+/// time for each rail.
+#[test]
+fn a_third_party_gets_few_small_challenges() {
+    let mut world = joined(&[Link::new(1000, 50); 2], &settings(), [3000, 3000], 1);
+    world.links.push(Link { cut: [true, true], ..Link::new(1000, 50) });
+    // The one that is called names an address that is not its own, again and again.
+    for round in 0..20u8 {
+        let victim = RailAddress { local: 1, address: address_on(2, 100 + usize::from(round)) };
+        let own = RailAddress { local: 0, address: address_on(0, 1) };
+        world.sides[1].connection.offer(&[own, victim], world.now);
+        world.transmit(1);
+        world.run_for(Duration::from_millis(500));
+    }
+    let (count, bytes) = world.strangers(2);
+    assert!((5..=40).contains(&count) && bytes <= 64 * count, "{count} datagrams, {bytes} bytes in 10 s");
+    world.finish();
+}
+
+/// Somebody who has seen packets opens a rail from an address at which he is not: nothing but challenges goes there.
+#[test]
+fn a_rail_from_an_address_that_does_not_answer_carries_nothing() {
+    use weft_wire::edge::ConnectionId;
+    use weft_wire::edge::frame::Frame;
+    use weft_wire::edge::packet::{Builder, Header};
+
+    let mut world = joined(&[Link::new(1000, 50)], &settings(), [2000, 2000], 1);
+    world.run_for(Duration::from_millis(20));
+    world.links.push(Link { cut: [true, true], ..Link::new(1000, 50) });
+    for number in 0..100 {
+        let mut bytes = vec![];
+        let destination = ConnectionId(101);
+        let header = Header { ack_now: true, key_phase: false, rail: 1 + number as u8 % 4, destination, number };
+        let mut builder = Builder::new(&mut bytes, &header);
+        builder.frame(&Frame::Challenge([7; 8]));
+        builder.finish();
+        world.inject(1, bytes, address_on(1, 77), address_on(0, 1), Duration::from_millis(number * 10));
+    }
+    world.run_for(Duration::from_secs(20));
+    assert_eq!(world.live(1), [true, false]);
+    let (count, bytes) = world.strangers(1);
+    // An answer to each, and five questions for each of four rails, some again.
+    assert!(bytes <= 64 * count && count <= 200, "{count} datagrams, {bytes} bytes");
+    world.finish();
+}
+
+#[test]
+fn pairs_that_do_not_reach_are_given_up_and_others_tried() {
+    // The addresses of one side are named in another order, and one link reaches nobody.
+    let links = [Link::new(1000, 50), Link { cut: [true, true], ..Link::new(1000, 50) }, Link::new(1000, 50)];
+    let mut world = joined(&links, &settings(), [100, 100], 1);
+    world.offer(1, &[2, 1, 0]);
+    world.run_for(Duration::from_secs(20));
+    assert_eq!((world.live(0), world.live(1)), (vec![true, false, true], vec![true, false, true]));
+    world.links[1].cut = [false, false];
+    world.run_for(Duration::from_secs(70));
+    assert_eq!((world.live(0), world.live(1)), (vec![true; 3], vec![true; 3]));
+    world.finish();
+}
+
+#[test]
+fn what_is_not_offered_any_more_is_closed_and_comes_again() {
+    let mut world = joined(&[Link::new(100, 500); 3], &settings(), [3000, 3000], 1);
+    until_live(&mut world);
+    for side in [1, 0] {
+        world.offer(side, &[0, 2]);
+        world.run_for(Duration::from_secs(2));
+        assert_eq!(world.live(0), [true, false, true], "side {side}");
+        world.offer(side, &[0, 1, 2]);
+        world.run_for(Duration::from_secs(4));
+        assert_eq!(world.live(0), [true, true, true], "side {side}");
+    }
+    world.finish();
+}
+
+/// By link, the part of all bytes that a side has sent over it.
+fn shares(world: &World, side: usize, before: &[u64]) -> Vec<f64> {
+    let bytes: Vec<u64> = world.links.iter().zip(before).map(|(link, before)| link.passed[side] - before).collect();
+    let all: u64 = bytes.iter().sum();
+    bytes.iter().map(|bytes| *bytes as f64 / all as f64).collect()
+}
+
+/// How much of what the links carry is used, with all rails open and grown.
+fn used(links: &[Link], settings: &Settings, time: Duration) -> (f64, Vec<f64>, World) {
+    let mut world = joined(links, settings, [1_000_000, 0], 1);
+    until_live(&mut world);
+    world.run_for(Duration::from_secs(2));
+    let before: Vec<u64> = world.links.iter().map(|link| link.passed[0]).collect();
+    let (acknowledged, begin) = (world.sides[0].connection.acknowledged(), world.now);
+    world.run_for(time);
+    let rate = (world.sides[0].connection.acknowledged() - acknowledged) as f64 * 8.0;
+    let most: u64 = links.iter().map(|link| link.rate).sum();
+    let payload = (1472.0 - 47.0) / (1472.0 + 66.0);
+    let most = most as f64 * (world.now - begin).as_micros() as f64 * payload;
+    let shares = shares(&world, 0, &before);
+    (rate / most, shares, world)
+}
+
+#[test]
+fn unlike_rates_carry_their_share() {
+    let links = [Link::new(40, 200), Link::new(20, 200), Link::new(10, 200)];
+    let (part, shares, world) = used(&links, &settings(), Duration::from_secs(2));
+    assert!(part > 0.95, "{part} {shares:?} {:?}", world.sides[0].connection.counters());
+    for (share, expected) in shares.iter().zip([4.0 / 7.0, 2.0 / 7.0, 1.0 / 7.0]) {
+        assert!((share - expected).abs() < 0.03, "{shares:?}");
+    }
+}
+
+#[test]
+fn unlike_delays_carry_their_share() {
+    let links = [Link::new(40, 50), Link::new(40, 4000)];
+    let (part, shares, world) = used(&links, &settings(), Duration::from_secs(2));
+    assert!(part > 0.95, "{part} {shares:?} {:?}", world.sides[0].connection.counters());
+    assert!(shares.iter().all(|share| (share - 0.5).abs() < 0.05), "{shares:?}");
+}
+
+/// What the receiver must keep apart is never more than the segments that one side may have under way.
+#[test]
+fn the_reorder_window_has_a_limit() {
+    let settings = Settings { sent_segments: 64, ..settings() };
+    let mut world = joined(&[Link::new(100, 50), Link::new(100, 20_000)], &settings, [300, 0], 1);
+    until_live(&mut world);
+    let mut most = 0;
+    world.run(1_000_000, |world| {
+        let connection = &world.sides[0].connection;
+        most = most.max(connection.next_position() - connection.acknowledged());
+        world.all_acknowledged()
+    });
+    assert!((20_000..=64 * 1473).contains(&most), "{most}");
+    world.finish();
+}
+
+/// The last packets of a message went over the slow rail: the fast one sends them again instead of waiting.
+#[test]
+fn an_idle_fast_rail_overtakes_a_slow_one() {
+    let mut world = joined(&[Link::new(100, 100), Link::new(100, 50_000)], &settings(), [0, 0], 1);
+    until_live(&mut world);
+    world.sides[0].source.left = 20;
+    world.transmit(0);
+    let begin = world.now;
+    world.run(1_000_000, World::all_acknowledged);
+    let counters = *world.sides[0].connection.counters();
+    let bytes = world.sides[0].source.end;
+    // Some 400 kB at 100 Mb/s; what the slow rail has carried would be known to be there only after 100 ms.
+    let alone = Duration::from_micros(bytes * 8 * 108 / 100 / 100);
+    let took = world.now - begin;
+    assert!(alone < Duration::from_millis(60) && took < alone + Duration::from_millis(20), "{took:?} {counters:?}");
+    assert!(counters.overtaken > 0, "{counters:?}");
+    world.finish();
+}
+
+/// A rail with a small MTU gets what was made for a large one, in parts.
+#[test]
+fn segments_are_cut_for_a_rail_with_a_smaller_mtu() {
+    let settings = Settings { max_datagram: 8972, ..settings() };
+    let large = Link { lose: 20, ..Link::new(100, 300) };
+    let small = Link { carries: 1300, ..Link::new(100, 300) };
+    let mut world = joined(&[large, small], &settings, [300, 300], 1);
+    world.run(1_000_000, World::all_acknowledged);
+    let connection = &world.sides[0].connection;
+    let sizes: Vec<usize> = connection.rails().map(|rail| rail.datagram_size).collect();
+    assert!(sizes[0] == 8972 && (1260..=1300).contains(&sizes[1]), "{sizes:?}");
+    assert!(connection.counters().segments_repeated > 0);
+    world.finish();
+}
+
+fn random_link(random: &mut Random) -> Link {
+    let mut one_of = |values: [u64; 4]| values[random.below(4) as usize];
+    Link {
+        lose: one_of([0, 0, 100, 10]),
+        carries: one_of([65_507, 8972, 1472, 1250]) as usize,
+        queue: one_of([5000, 30_000, 150_000, 1_000_000]),
+        ..Link::new(one_of([0, 1000, 100, 10]), one_of([5, 100, 2000, 20_000]))
+    }
+}
+
+fn random_faults(random: &mut Random) -> Faults {
+    let mut one_in = |values: [u64; 3]| values[random.below(3) as usize];
+    Faults {
+        copy: one_in([0, 3, 20]),
+        damage: one_in([0, 20, 100]),
+        delay_us: 0,
+        jitter_us: one_in([0, 20, 3000]),
+        put_off: one_in([0, 10, 50]),
+        receives: one_in([0, 1, 3]),
+        ..Faults::none()
+    }
+}
+
+fn random_settings(random: &mut Random) -> Settings {
+    Settings {
+        rails: 1 + random.below(6) as u8,
+        max_datagram: [1200, 1472, 8972, 65_507][random.below(4) as usize],
+        sent_segments: 16 + random.below(200) as usize,
+        sent_packets: 64 + random.below(300) as usize,
+        credit: 2400 + random.below(200_000) as u32,
+        ack_every: 1 + random.below(10) as u32,
+        ..Settings::default()
+    }
+}
+
+/// Links are cut and mended at random, in one direction or both; at most all but one, and at times all.
+fn cut_and_mend(world: &mut World, random: &mut Random, until: Time) {
+    while world.now < until && !world.all_acknowledged() {
+        world.run_for(Duration::from_micros(100 + random.below(30_000)));
+        let link = random.below(world.links.len() as u64) as usize;
+        world.links[link].cut = [(false, false), (true, true), (true, false), (false, true)]
+            .map(|(one, other)| [one, other])[random.below(4) as usize];
+    }
+    world.links.iter_mut().for_each(|link| link.cut = [false, false]);
+}
+
+#[test]
+fn everything_arrives_once_while_rails_are_cut() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let first = number("WEFT_EDGE_SEED").unwrap_or(0);
+    for seed in first..first + number("WEFT_EDGE_RUNS").unwrap_or(400) {
+        let run = std::panic::AssertUnwindSafe(|| {
+            let mut random = Random::new(seed);
+            let (settings, faults) = (random_settings(&mut random), random_faults(&mut random));
+            let links: Vec<Link> = (0..1 + random.below(5)).map(|_| random_link(&mut random)).collect();
+            let messages = [random.below(30) as u32, random.below(15) as u32];
+            let longest = [100, 3000, 20_000][random.below(3) as usize];
+            let mut world = World::new(&settings, faults, messages, longest, seed);
+            world.join(&links);
+            let until = world.now + Duration::from_secs(random.below(3));
+            cut_and_mend(&mut world, &mut random, until);
+            world.finish();
+        });
+        if let Err(error) = std::panic::catch_unwind(run) {
+            eprintln!("seed {seed}");
+            std::panic::resume_unwind(error);
+        }
+    }
+}
