@@ -153,8 +153,8 @@ pub fn edge_connection(data: &[u8]) {
             3 if script.byte() < 20 => run.connection.close(),
             3 if script.byte() < 20 => run.connection.abort(b"reason"),
             4 => run.connection.receives_posted(),
-            5 => run.connection.hint_unreachable(),
-            6 => run.connection.hint_too_large(usize::from(script.byte()) * 40, now),
+            5 => run.connection.hint_unreachable(script.byte() % 3),
+            6 => run.connection.hint_too_large(0, usize::from(script.byte()) * 40, now),
             _ => {
                 number += u64::from(script.byte() % 3);
                 run.receive(&mut script, number, now);

@@ -9,7 +9,7 @@ use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::{DatagramOptions, DatagramPort, RegionId, Slice, Time, Token};
+use crate::{DatagramOptions, DatagramPort, LocalAddress, RegionId, Slice, Time, Token};
 
 /// One entry of a gather list: what a port sends next.
 #[derive(Clone, Copy, Debug)]
@@ -225,6 +225,15 @@ pub struct Edge;
 #[derive(Clone, Copy, Debug)]
 pub struct IwarpOrEdge;
 
+/// An address of this host, and the interface that has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostAddress {
+    /// The interface's name.
+    pub interface: String,
+    /// The address, and the interface's number.
+    pub address: LocalAddress,
+}
+
 /// A maker of ports and listeners, and the one place to wait for them.
 ///
 /// Interest is one-shot: once reported by [`Network::wait`], a token is silent until it is armed again. So a port that is
@@ -268,6 +277,12 @@ pub trait Network {
     /// # Errors
     /// The operating system refused.
     fn arm_port(&mut self, port: &mut Self::Port, token: Token, interest: Interest) -> Result<(), PortError>;
+
+    /// The addresses of this host by which others may be reached, for Edge's rails: of interfaces that are up, without
+    /// the loopback's. None where nobody can tell.
+    fn host_addresses(&mut self) -> Vec<HostAddress> {
+        Vec::new()
+    }
 
     /// Whether [`Port::check_peer`] is to be called for its ports.
     fn looks_after_peers(&self) -> bool {

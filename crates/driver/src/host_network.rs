@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use weft_base::{
-    Backlog, DatagramOptions, Interest, Listener, Network, Piece, Port, PortError, PortOptions, Readiness,
+    Backlog, DatagramOptions, HostAddress, Interest, Listener, Network, Piece, Port, PortError, PortOptions, Readiness,
     ReceivePiece, Received, Time, Token, Waker, Watch,
 };
 use weft_memory::Registry;
@@ -93,6 +93,10 @@ impl Network for HostNetwork {
 
     fn arm_datagram(&mut self, port: &mut UdpPort, token: Token, interest: Interest) -> Result<(), PortError> {
         self.tcp.arm_datagram(port, token, interest)
+    }
+
+    fn host_addresses(&mut self) -> Vec<HostAddress> {
+        crate::host_addresses()
     }
 
     fn shares_memory(&self) -> bool {

@@ -143,6 +143,8 @@ pub struct Connection {
     pub(crate) peer_credit: u32,
     /// By this side's addresses.
     pub(crate) sockets: [Socket; MAX_RAILS],
+    /// This side's addresses whose sockets have no room, as bits.
+    pub(crate) blocked: u16,
     pub(crate) outgoing: Outgoing,
     /// Control frames to be sent.
     pub(crate) pending: u8,
@@ -201,6 +203,7 @@ impl Connection {
             limit,
             peer_credit: established.peer_credit,
             sockets: [Socket { overflows: 0, credit: settings.credit }; MAX_RAILS],
+            blocked: 0,
             outgoing: Outgoing::new(settings.sent_segments, settings.inline_bytes.max(4 * limit)),
             pending: if matches!(established.confirmation, Confirmation::Say(_)) { control::CONFIRM } else { 0 },
             refusals: ArrayVec::new(),

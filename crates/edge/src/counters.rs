@@ -49,4 +49,8 @@ pub struct Counters {
     pub black_holes: u64,
     /// Times that the peer was found at another address.
     pub moves: u64,
+    /// Rails beside the first that were proved.
+    pub rails_opened: u64,
+    /// Times that a rail was silent while others answered, and what was under way on it was sent again on them.
+    pub rails_left: u64,
 }

@@ -1,17 +1,22 @@
 //! How a connection lives and ends: probes, the peer time-out, closing, a peer that moves.
 
-use arrayvec::ArrayVec;
+use core::time::Duration;
 use std::net::SocketAddr;
+
+use arrayvec::ArrayVec;
 
 use weft_base::Time;
 use weft_wire::edge::RESET_TOKEN_LENGTH;
 use weft_wire::edge::frame::MAX_REASON;
 
+use crate::connection::scheduling::has;
 use crate::connection::{Connection, control};
 use crate::rail::Rail;
 
 /// After so many probes without an answer large datagrams are given up.
 const SILENT_PROBES: u32 = 3;
+/// A rail that is silent while others answer is probed so often at least.
+const REJOIN_INTERVAL: Duration = Duration::from_millis(200);
 /// An abort is told so often.
 const ABORT_PROBES: u32 = 4;
 /// The most events that wait to be taken. Each kind but `Moved` comes once; of that no more are kept than fit.
@@ -109,23 +114,40 @@ impl Connection {
         self.phase == Phase::Over
     }
 
-    /// Somebody on the way says that the peer can't be reached, which may be false: it is probed sooner.
-    pub fn hint_unreachable(&mut self) {
-        if self.phase == Phase::Open && self.rails[0].probes == 0 && self.rails[0].backoff == 0 {
-            self.probe_rail(0);
+    /// Somebody on the way says that the peer can't be reached on a rail, which may be false: it is probed sooner.
+    pub fn hint_unreachable(&mut self, rail: u8) {
+        let is_open = self.phase == Phase::Open;
+        let asks = |rail: &&Rail| is_open && rail.is_live() && rail.probes == 0 && rail.backoff == 0;
+        if self.rails.get(usize::from(rail)).filter(asks).is_some() {
+            self.probe_rail(usize::from(rail));
         }
     }
 
-    /// A datagram of this many bytes does not pass: the interface, or somebody on the way, says so.
-    pub fn hint_too_large(&mut self, bytes: usize, now: Time) {
-        if bytes > weft_wire::edge::BASE_DATAGRAM {
-            self.rails[0].mtu.too_large(bytes, now);
+    /// This side's own interface takes nothing for a rail: it is taken for silent at once.
+    pub fn hint_down(&mut self, rail: u8, now: Time) {
+        if self.rails.len() == 1 {
+            return self.hint_unreachable(rail);
+        }
+        let is_silent = |rail: &&Rail| rail.is_live() && rail.backoff == 0 && rail.sent.is_flying();
+        if self.phase == Phase::Open && self.rails.get(usize::from(rail)).filter(is_silent).is_some() {
+            self.on_silence(usize::from(rail), now);
         }
     }
 
-    /// The first link on the way carries datagrams of no more than this many bytes, as the interface says.
-    pub fn hint_link_carries(&mut self, bytes: usize, now: Time) {
-        self.rails[0].mtu.limit_to(bytes, now);
+    /// A datagram of this many bytes does not pass on a rail: the interface, or somebody on the way, says so.
+    pub fn hint_too_large(&mut self, rail: u8, bytes: usize, now: Time) {
+        if let Some(rail) = self.rails.get_mut(usize::from(rail))
+            && bytes > weft_wire::edge::BASE_DATAGRAM
+        {
+            rail.mtu.too_large(bytes, now);
+        }
+    }
+
+    /// The first link on a rail's way carries datagrams of no more than this many bytes, as the interface says.
+    pub fn hint_link_carries(&mut self, rail: u8, bytes: usize, now: Time) {
+        if let Some(rail) = self.rails.get_mut(usize::from(rail)) {
+            rail.mtu.limit_to(bytes, now);
+        }
     }
 
     /// Whether the peer knows that this side sends no more.
@@ -156,12 +178,19 @@ impl Connection {
         let timers = [
             rail.received.due(),
             rail.sent.loss_at(),
-            rail.probe_at(self.peer_ack_delay, self.settings.max_probe_interval),
+            rail.probe_at(self.peer_ack_delay, self.longest_probe_interval()),
             rail.paced_until,
             rail.mtu.timeout(),
             rail.candidate.map(|candidate| candidate.due),
         ];
         timers.into_iter().flatten().min()
+    }
+
+    /// The longest time between two probes of a rail: short while others answer, so that it is soon known to live.
+    fn longest_probe_interval(&self) -> Duration {
+        let answers = |rail: &Rail| rail.is_live() && rail.backoff == 0;
+        let others_answer = self.rails.len() > 1 && self.rails.iter().any(answers);
+        self.settings.max_probe_interval.min(if others_answer { REJOIN_INTERVAL } else { Duration::MAX })
     }
 
     /// Whether nothing waits for an acknowledgement of the peer, who may speak.
@@ -202,7 +231,7 @@ impl Connection {
         if rail.sent.loss_at().is_some_and(|at| at <= now) {
             self.detect_loss(index, now);
         }
-        let probe_at = self.rails[index].probe_at(self.peer_ack_delay, self.settings.max_probe_interval);
+        let probe_at = self.rails[index].probe_at(self.peer_ack_delay, self.longest_probe_interval());
         if probe_at.is_some_and(|at| at <= now) {
             self.on_silence(index, now);
         }
@@ -211,11 +240,18 @@ impl Connection {
     /// Nothing was acknowledged in time.
     fn on_silence(&mut self, index: usize, now: Time) {
         self.probe_rail(index);
+        self.rails[index].backoff += 1;
+        let others_answer = !has(self.trusted(), index);
         let rail = &mut self.rails[index];
-        rail.backoff += 1;
-        if rail.backoff == SILENT_PROBES {
-            rail.window.collapse(now);
+        if rail.backoff == 1 && others_answer {
+            self.send_elsewhere(index);
+        } else if rail.backoff == SILENT_PROBES {
             self.counters.black_holes += u64::from(rail.mtu.on_silence(now));
+            if others_answer {
+                self.leave_rail(index);
+            } else {
+                rail.window.collapse(now);
+            }
         }
         if self.phase == Phase::Aborting && self.rails[index].backoff >= ABORT_PROBES {
             self.end(Ending::Aborted, now);

@@ -23,6 +23,8 @@ pub enum RailState {
     Proving,
     /// It carries data.
     Live,
+    /// It has not answered in time, and carries only probes.
+    Silent,
 }
 
 /// What is known of a rail.
@@ -77,6 +79,16 @@ impl Connection {
     pub fn set_rail_socket(&mut self, local: u8, overflows: u32, credit: u32) {
         let socket = &mut self.sockets[usize::from(local)];
         (socket.overflows, socket.credit) = (overflows, credit);
+    }
+
+    /// Which of this side's addresses have a socket without room, by the bits of their
+    /// [`RailAddress::local`]s: no segments leave by them.
+    pub fn set_blocked(&mut self, locals: u16) {
+        self.blocked = locals;
+    }
+
+    pub(crate) fn is_blocked(&self, index: usize) -> bool {
+        self.blocked != 0 && self.blocked & 1 << (self.rails[index].local() % 16) != 0
     }
 
     /// Bytes that the peer may have under way on a rail.
@@ -184,6 +196,7 @@ impl Connection {
         let before = rail.place.replace(place);
         if before.is_none() {
             rail.begin_anew(self.limit, &self.settings);
+            self.counters.rails_opened += 1;
         } else {
             self.counters.moves += 1;
         }
@@ -223,14 +236,30 @@ impl Connection {
 
     /// The rail leads nowhere any more. What was under way is sent again elsewhere.
     fn close_rail(&mut self, index: usize) {
-        let mut lost = core::mem::take(&mut self.scratch);
-        lost.clear();
         let rail = &mut self.rails[index];
         (rail.place, rail.candidate, rail.response) = (None, None, None);
-        rail.sent.leave(&mut lost);
-        rail.begin_anew(self.limit, &self.settings);
-        lost.iter().for_each(|packet| self.send_again(packet));
-        self.scratch = lost;
+        self.leave_rail(index);
+        self.rails[index].begin_anew(self.limit, &self.settings);
+    }
+
+    /// A rail is silent while others answer: what is under way on it is sent again on them. It may still arrive.
+    pub(crate) fn send_elsewhere(&mut self, index: usize) {
+        let mut flying = core::mem::take(&mut self.scratch);
+        flying.clear();
+        flying.extend(self.rails[index].sent.flying().copied());
+        flying.iter().for_each(|packet| self.send_again(packet));
+        self.scratch = flying;
+        self.counters.rails_left += 1;
+    }
+
+    /// Nothing is under way on a rail any more. When it lives again its window grows from the beginning.
+    pub(crate) fn leave_rail(&mut self, index: usize) {
+        let mut left = core::mem::take(&mut self.scratch);
+        left.clear();
+        self.rails[index].sent.leave(&mut left);
+        self.rails[index].window.restart(self.settings.initial_window);
+        left.iter().for_each(|packet| self.send_again(packet));
+        self.scratch = left;
     }
 }
 
@@ -247,6 +276,7 @@ impl Rail {
 
     fn info(&self) -> RailInfo {
         let state = match (self.place, self.candidate) {
+            (Some(_), _) if self.backoff > 0 => RailState::Silent,
             (Some(_), _) => RailState::Live,
             (None, Some(_)) => RailState::Proving,
             (None, None) => RailState::Closed,

@@ -209,6 +209,11 @@ impl Sent {
         None
     }
 
+    /// What is under way.
+    pub(crate) fn flying(&self) -> impl Iterator<Item = &Packet> {
+        self.packets.iter().filter(|packet| packet.state == State::Flying)
+    }
+
     /// The rail is given up: puts all that is under way into `left`. It may still turn out to have arrived.
     pub(crate) fn leave(&mut self, left: &mut Vec<Packet>) {
         for packet in self.packets.iter_mut().filter(|packet| packet.state == State::Flying) {

@@ -177,6 +177,63 @@ fn unlike_delays_carry_their_share() {
     assert!(shares.iter().all(|share| (share - 0.5).abs() < 0.05), "{shares:?}");
 }
 
+/// For how long nothing more was acknowledged, at most, and what was acknowledged in all this time.
+fn pause(world: &mut World, time: Duration) -> (Duration, u64) {
+    let until = world.now + time;
+    let first = world.sides[0].connection.acknowledged();
+    let (mut longest, mut last, mut since) = (Duration::ZERO, first, world.now);
+    while world.now < until && world.step() {
+        let acknowledged = world.sides[0].connection.acknowledged();
+        if acknowledged > last {
+            longest = longest.max(world.now - since);
+            (last, since) = (acknowledged, world.now);
+        }
+    }
+    (longest.max(world.now - since), last - first)
+}
+
+/// P9: a cut rail is left within three round trips and 20 ms, whichever way it is cut, and is used again within a
+/// second.
+#[test]
+fn a_cut_rail_is_left_soon_and_rejoined() {
+    for (rate, delay_us) in [(200, 50), (50, 1000), (20, 10_000)] {
+        for (cut, index) in [([true, true], 0), ([true, false], 1), ([false, true], 1), ([true, true], 1)] {
+            let link = Link { queue: 60_000, ..Link::new(rate, delay_us) };
+            let mut world = joined(&[link; 2], &settings(), [1_000_000, 0], 1);
+            until_live(&mut world);
+            world.run_for(Duration::from_secs(2));
+            let trip = world.sides[0].connection.rails().filter_map(|rail| rail.round_trip).max().unwrap_or_default();
+            world.links[index].cut = cut;
+            let (longest, _) = pause(&mut world, Duration::from_millis(500));
+            let limit = 3 * trip + Duration::from_millis(20);
+            assert!(longest <= limit, "{rate} Mb/s, cut {cut:?}: {longest:?}, {trip:?} round trip");
+            let (_, alone) = pause(&mut world, Duration::from_millis(500));
+            assert_eq!(world.sides[0].connection.rails().nth(index).map(|rail| rail.state), Some(RailState::Silent));
+            world.links[index].cut = [false, false];
+            world.run_for(Duration::from_secs(1));
+            let (_, both) = pause(&mut world, Duration::from_millis(500));
+            assert!(both as f64 > alone as f64 * 1.8, "{rate} Mb/s, cut {cut:?}: {alone} alone, {both} together");
+        }
+    }
+}
+
+/// All rails are silent at once: it is the peer that is slow. Nothing is given up, and little is sent.
+#[test]
+fn a_peer_that_stops_is_not_dead_rails() {
+    let mut world = joined(&[Link::new(100, 1000); 3], &settings(), [1_000_000, 0], 1);
+    until_live(&mut world);
+    world.run_for(Duration::from_secs(1));
+    world.links.iter_mut().for_each(|link| link.cut = [true, true]);
+    let before = world.sides[0].connection.counters().packets_sent;
+    world.run_for(Duration::from_secs(60));
+    let sent = world.sides[0].connection.counters().packets_sent - before;
+    // Three windows, and a few probes on each rail.
+    assert!(sent < 3 * 200 + 3 * 150, "{sent} packets");
+    world.links.iter_mut().for_each(|link| link.cut = [false, false]);
+    world.run_for(Duration::from_secs(2));
+    assert_eq!(states(&world.sides[0].connection), [RailState::Live; 3]);
+}
+
 /// What the receiver must keep apart is never more than the segments that one side may have under way.
 #[test]
 fn the_reorder_window_has_a_limit() {

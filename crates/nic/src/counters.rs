@@ -80,6 +80,10 @@ counters! {
     congestion_marks,
     /// Edge: segments that came with a damaged payload; they come again.
     damaged_segments,
+    /// Edge: rails beside the first that were proved, and carry data.
+    rails_opened,
+    /// Edge: rails that were silent while others answered: what was under way on them was sent again on those.
+    rails_left,
     /// Streams that ended with a damaged frame: a bad CRC or a bad marker.
     frame_errors,
     /// Streams that ended because the peer broke a rule of DDP or RDMAP, rights and bounds included.

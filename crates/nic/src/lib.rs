@@ -55,4 +55,4 @@ pub use offer::{
 pub use queues::completion_queue::{Arm, CompletionQueue, QueuePairNumber, WorkCompletion};
 pub use queues::queue_pair::{QueuePair, QueuePairAttributes};
 pub use queues::receive_queue::ReceiveQueue;
-pub use settings::{Coupling, Limits, Progress, Settings, SettingsError, Split, Verify};
+pub use settings::{Coupling, Limits, Progress, Rails, Settings, SettingsError, Split, Verify};

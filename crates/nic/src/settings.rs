@@ -114,6 +114,8 @@ pub struct Settings {
     /// How long a peer's host may leave unanswered what it must answer, before the connection is broken ([`weft_base::PortOptions::peer_timeout`]). `None`: as long
     /// as the operating system is patient.
     pub peer_timeout: Option<Duration>,
+    /// Over which of this host's interfaces a connection goes beside the one that it is set up on. Edge only.
+    pub rails: Rails,
     /// Limits.
     pub limits: Limits,
 }
@@ -133,7 +135,35 @@ impl Default for Settings {
             close_timeout: Duration::from_secs(2),
             decision_timeout: Duration::from_secs(30),
             peer_timeout: Some(Duration::from_secs(60)),
+            rails: Rails::default(),
             limits: Limits::default(),
+        }
+    }
+}
+
+/// The interfaces that Edge's connections use, up to [`Rails::MOST`] at a time: a rail leaves by each.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum Rails {
+    /// Only the one over which the peer was found.
+    One,
+    /// All that are up, where they reach the peer; the loopback interface is none of them.
+    #[default]
+    All,
+    /// Those with these names, where they are up.
+    Named(Vec<String>),
+}
+
+impl Rails {
+    /// The most rails of a connection.
+    pub const MOST: usize = 16;
+
+    /// Whether an interface is among them.
+    #[must_use]
+    pub fn has(&self, interface: &str) -> bool {
+        match self {
+            Self::One => false,
+            Self::All => true,
+            Self::Named(names) => names.iter().any(|name| name == interface),
         }
     }
 }

@@ -5,7 +5,7 @@ use core::mem::size_of;
 use std::sync::{Arc, OnceLock};
 
 use weft::endpoint::EndpointSettings;
-use weft::verbs::{Context, Progress, ProtectionDomain};
+use weft::verbs::{Context, Progress, ProtectionDomain, Settings};
 use weft_libfabric::abi::{FI_CLASS_DOMAIN, FI_RMA_EVENT, fi_info, fi_ops, fi_ops_domain, fid, fid_domain, fid_fabric};
 
 use crate::addresses::{Format, vector};
@@ -15,7 +15,7 @@ use crate::fabric::Fabric;
 use crate::memory::Registration;
 use crate::queue::EventQueue;
 use crate::remote::RemoteCounters;
-use crate::{endpoint, memory, parameters, queue};
+use crate::{endpoint, interfaces, memory, parameters, queue};
 
 /// An opened domain.
 #[repr(C)]
@@ -182,7 +182,8 @@ unsafe fn make(
     // SAFETY: As for the format.
     let watches = unsafe { (&raw const (*info).caps).read() } & FI_RMA_EVENT != 0;
     let parameters = parameters::get().map_err(|_| Errno::INVALID)?;
-    let nic = Context::with_settings(parameters.nic.clone())?;
+    let rails = interfaces::rails(&parameters.nic.rails);
+    let nic = Context::with_settings(Settings { rails, ..parameters.nic.clone() })?;
     let protection = nic.allocate_protection_domain()?;
     let header = fid_domain { fid: head::<Domain>(context, &OPS), ops: table(&DOMAIN), mr: table(&memory::MEMORY) };
     let domain = Domain {

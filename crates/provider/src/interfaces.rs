@@ -6,6 +6,7 @@ use std::ffi::CStr;
 use std::net::{IpAddr, SocketAddr};
 
 use weft::endpoint::MAX_ADDRESSES;
+use weft::verbs::Rails;
 
 use crate::addresses::sockaddr;
 use crate::parameters;
@@ -136,6 +137,15 @@ impl Choice {
 pub(crate) fn usable() -> Vec<Interface> {
     let choice = parameters::get().map(|parameters| parameters.interfaces.clone()).unwrap_or_default();
     choice.pick(list())
+}
+
+/// Over which of them rails go: as the user says, of those that may be used if there is a choice.
+pub(crate) fn rails(wanted: &Rails) -> Rails {
+    let is_chosen = parameters::get().is_ok_and(|parameters| parameters.interfaces != Choice::default());
+    if *wanted == Rails::One || !is_chosen {
+        return wanted.clone();
+    }
+    Rails::Named(usable().into_iter().map(|one| one.name).filter(|name| wanted.has(name)).collect())
 }
 
 /// Under which addresses an endpoint that listens on all of them is reached, the best first: those that other machines can reach, or the loopback's if there is none.

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use weft::endpoint::{EndpointSettings, JobKey};
 use weft::verbs::Transport;
-use weft::verbs::{Progress, Settings};
+use weft::verbs::{Progress, Rails, Settings};
 
 use crate::interfaces::Choice;
 
@@ -68,7 +68,7 @@ pub(crate) struct Variable {
 }
 
 /// What can be set.
-pub(crate) static VARIABLES: [Variable; 18] = [
+pub(crate) static VARIABLES: [Variable; 19] = [
     Variable {
         name: "TRANSPORT",
         possible: "auto, iwarp, edge or shm",
@@ -97,6 +97,16 @@ pub(crate) static VARIABLES: [Variable; 18] = [
                commas; ! before one excludes it. Default: all that are up, those of containers and the loopback last",
         set: |parameters, text| {
             parameters.interfaces = text.parse().ok()?;
+            Some(())
+        },
+    },
+    Variable {
+        name: "RAILS",
+        possible: "all, one, or a list of interface names separated by commas",
+        help: "With Edge, the interfaces over which a connection goes at the same time: all (default): those that are up and reach the peer, as far as \
+               FI_WEFT_INTERFACE allows; one: no other than that of the connection; or their names, separated by commas",
+        set: |parameters, text| {
+            parameters.nic.rails = rails(text)?;
             Some(())
         },
     },
@@ -295,6 +305,16 @@ fn transport(text: &str) -> Option<Transport> {
         "edge" => Some(Transport::Edge),
         "shm" => Some(Transport::SharedMemory),
         _ => None,
+    }
+}
+
+fn rails(text: &str) -> Option<Rails> {
+    let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+    let is_name = |name: &String| !name.is_empty() && !name.contains(char::is_whitespace);
+    match text.to_ascii_lowercase().as_str() {
+        "all" => Some(Rails::All),
+        "one" => Some(Rails::One),
+        _ => names.iter().all(is_name).then_some(Rails::Named(names)),
     }
 }
 

@@ -48,6 +48,8 @@ pub(super) const GROUPS: &[Group] = &[
             ("overflowed_datagrams", "dropped by peers' sockets"),
             ("congestion_marks", "marked as congested"),
             ("damaged_segments", "damaged segments received"),
+            ("rails_opened", "further rails opened"),
+            ("rails_left", "rails left for being silent"),
         ],
         share: None,
     },

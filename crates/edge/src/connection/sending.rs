@@ -112,7 +112,8 @@ impl Connection {
         }
         while !out.is_full(self.datagram_size()) {
             let turn = self.turn(now);
-            if !self.datagram(&turn, source, now, out) && !(turn.segments && self.overtake(turn.rail, now)) {
+            let has_sent = self.datagram(&turn, source, now, out);
+            if !has_sent && !(turn.segments && self.overtake(turn.rail, now)) {
                 if turn.segments {
                     self.on_nothing_to_send();
                 }
@@ -177,9 +178,10 @@ impl Connection {
     }
 
     pub(super) fn may_send_segments(&mut self, index: usize, now: Time) -> bool {
+        let is_blocked = self.is_blocked(index);
         let rail = &mut self.rails[index];
         rail.paced_until = None;
-        if self.phase != Phase::Open || !rail.sent.has_room(true) {
+        if self.phase != Phase::Open || is_blocked || !rail.sent.has_room(true) {
             return false;
         }
         if !rail.window_is_open() {

@@ -8,11 +8,11 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use slotmap::{DefaultKey, SlotMap};
 use weft_base::{
-    DatagramBatch, DatagramLimits, DatagramOptions, DatagramPort, DatagramSent, HostId, Piece, PortError, Random,
-    ReceivedDatagrams,
+    DatagramBatch, DatagramLimits, DatagramOptions, DatagramPort, DatagramSent, HostId, LocalAddress, Piece, PortError,
+    Random, ReceivedDatagrams,
 };
 
-use crate::lower::{Carrier, DatagramKey, DatagramPorts, Destination, InboxEntry, Lower, Names};
+use crate::lower::{Carrier, DatagramKey, DatagramPorts, Destination, InboxEntry, Lower, Names, RailPort};
 
 /// A port that was looked at so often in vain is watched by the operating system instead.
 const COOL_AFTER_LOOKS: u32 = 1024;
@@ -38,6 +38,8 @@ pub(super) struct Member<N: Carrier> {
     /// The names of connections that wait for room.
     pub(super) waiting: Vec<u64>,
     limits: DatagramLimits,
+    /// Rails leave from it: any connection may use it.
+    is_rail: bool,
 }
 
 /// Names that are random, and our own: nothing is to be gained by hashing them.
@@ -63,6 +65,7 @@ impl Hasher for NameHasher {
 /// All ports, the connections that use them, and the room that datagrams are received into.
 pub(super) struct Datagrams<N: Carrier> {
     pub(super) members: SlotMap<DefaultKey, Member<N>>,
+    rails: Vec<RailPort>,
     own: HashMap<u64, DefaultKey, BuildHasherDefault<NameHasher>>,
     peers: HashMap<(SocketAddr, u64), DefaultKey>,
     /// Room for what is received, made with the first port.
@@ -97,6 +100,7 @@ impl<N: Carrier> Datagrams<N> {
         };
         Self {
             members: SlotMap::new(),
+            rails: Vec::new(),
             own: HashMap::default(),
             peers: HashMap::new(),
             room: Room::default(),
@@ -108,7 +112,8 @@ impl<N: Carrier> Datagrams<N> {
 
     /// Whether one that connections use is watched by the operating system.
     pub(super) fn any_cold(&self) -> bool {
-        self.members.values().any(|member| !member.is_hot && member.connections > 0)
+        let is_used = |member: &Member<N>| member.connections > 0 || member.is_rail && !self.own.is_empty();
+        self.members.values().any(|member| !member.is_hot && is_used(member))
     }
 
     /// Makes a port.
@@ -128,6 +133,7 @@ impl<N: Carrier> Datagrams<N> {
             idle_looks: 0,
             waiting: Vec::new(),
             limits,
+            is_rail: false,
         };
         Ok(self.members.insert(member))
     }
@@ -152,19 +158,35 @@ impl<N: Carrier> Datagrams<N> {
         Ok(key)
     }
 
+    /// Whether rails were looked for.
+    pub(super) fn has_rails(&self) -> bool {
+        !self.rails.is_empty()
+    }
+
+    /// Rails leave from a port from now on.
+    pub(super) fn add_rail(&mut self, network: &mut N, key: DefaultKey, from: LocalAddress) {
+        let Some(member) = self.members.get_mut(key) else { return };
+        let Some(address) = member.port.local_address().ip() else { return };
+        member.is_rail = true;
+        member.arm(network);
+        self.rails.push(RailPort { port: DatagramKey(key), from, address });
+    }
+
     /// The port at this address at which nobody listens.
     pub(super) fn left_at(&self, at: SocketAddr) -> Option<DefaultKey> {
         let is_left = |member: &Member<N>| {
-            member.listener.is_none() && member.calls_from.is_none() && member.port.local_address() == at.into()
+            let is_left = member.listener.is_none() && member.calls_from.is_none() && !member.is_rail;
+            is_left && member.port.local_address() == at.into()
         };
         self.members.iter().find(|(_, member)| is_left(member)).map(|(key, _)| key)
     }
 
     /// Whether nobody needs a port any more.
     pub(super) fn is_unused(&self, key: DefaultKey) -> bool {
-        self.members
-            .get(key)
-            .is_some_and(|member| member.listener.is_none() && member.calls_from.is_none() && member.connections == 0)
+        let is_unused = |member: &Member<N>| {
+            member.listener.is_none() && member.calls_from.is_none() && member.connections == 0 && !member.is_rail
+        };
+        self.members.get(key).is_some_and(is_unused)
     }
 
     /// The door of a port, until it is put back.
@@ -296,12 +318,17 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
     fn credit(&self, port: DatagramKey) -> u32 {
         let Some(member) = self.members.get(port.0) else { return LEAST_CREDIT };
         // The operating system counts what it needs beside the bytes as well.
-        let share = member.limits.receive_buffer_bytes / 2 / (member.connections.max(1));
+        let users = if member.is_rail { self.own.len() as u32 } else { member.connections };
+        let share = member.limits.receive_buffer_bytes / 2 / users.max(1);
         share.max(LEAST_CREDIT)
     }
 
     fn overflowed(&self, port: DatagramKey) -> u64 {
         self.members.get(port.0).map_or(0, |member| member.port.counters().overflowed)
+    }
+
+    fn rails(&self) -> &[RailPort] {
+        &self.rails
     }
 
     fn wait_for_room(&mut self, port: DatagramKey, name: u64) {

@@ -4,12 +4,13 @@ use core::mem::take;
 use std::net::SocketAddr;
 
 use slotmap::DefaultKey;
-use weft_base::{Clock, DatagramBatch, DatagramPort, Ecn, Piece, PortError, ReceivedDatagrams};
+use weft_base::{Clock, DatagramBatch, DatagramPort, Ecn, HostAddress, Piece, PortError, ReceivedDatagrams};
 
 use super::datagrams::Room;
 use super::{Engine, Entry, Member, Upper};
 use crate::connection::{Connection, within_limits};
 use crate::lower::{Carrier, Datagram, DatagramKey, DatagramPorts, Inbox, InboxEntry, Io, Lower, Route, Stray};
+use crate::settings::Rails;
 
 /// Once so many of a listener's places are taken, who calls has to prove its address.
 const CROWDED: usize = 2;
@@ -22,6 +23,12 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         if let Some(key) = self.datagrams.left_at(at) {
             return Ok((key, at));
         }
+        let bound = self.bind_new(at)?;
+        self.prepare_rails();
+        Ok(bound)
+    }
+
+    fn bind_new(&mut self, at: SocketAddr) -> Result<(DefaultKey, SocketAddr), PortError> {
         let token = self.ports.add_datagram();
         match self.datagrams.bind(&mut self.network, at, token) {
             Ok(key) => {
@@ -36,6 +43,24 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         }
     }
 
+    /// Binds a port at each address that rails may leave by, where there is more than one.
+    fn prepare_rails(&mut self) {
+        if self.settings.rails == Rails::One || self.datagrams.has_rails() {
+            return;
+        }
+        let mut addresses = self.network.host_addresses();
+        addresses.retain(|address| self.settings.rails.has(&address.interface));
+        if addresses.len() < 2 {
+            return;
+        }
+        for HostAddress { address, .. } in addresses.into_iter().take(Rails::MOST) {
+            // One that is gone meanwhile is none.
+            if let Ok((key, _)) = self.bind_new(SocketAddr::new(address.ip, 0)) {
+                self.datagrams.add_rail(&mut self.network, key, address);
+            }
+        }
+    }
+
     /// The port from which a peer is called.
     pub(super) fn calling_port(&mut self, route: Route) -> Result<DatagramKey, PortError> {
         let ports = &mut self.ports;
@@ -43,7 +68,10 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let key =
             self.datagrams.caller(&mut self.network, route.remote, route.local, || *token.insert(ports.add_datagram()));
         match (key, token) {
-            (Ok(key), Some(token)) => self.ports.set_datagram(token, key),
+            (Ok(key), Some(token)) => {
+                self.ports.set_datagram(token, key);
+                self.prepare_rails();
+            }
             (Err(_), Some(token)) => self.ports.remove(&[token]),
             _ => {}
         }

@@ -74,6 +74,17 @@ pub struct Io<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramKey(pub(crate) DefaultKey);
 
+/// A datagram port at one address of this host, from which rails leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RailPort {
+    /// The port.
+    pub port: DatagramKey,
+    /// The address, and the interface that datagrams leave by.
+    pub from: LocalAddress,
+    /// Where others find it.
+    pub address: SocketAddr,
+}
+
 /// The datagram ports of an engine. Many connections share one; the engine receives, and knows from
 /// [`Lower::destination`] for whom a datagram is.
 pub trait DatagramPorts {
@@ -99,6 +110,9 @@ pub trait DatagramPorts {
 
     /// How many datagrams have found its buffer full.
     fn overflowed(&self, port: DatagramKey) -> u64;
+
+    /// The ports from which further rails leave, one for each of this host's addresses that rails may use.
+    fn rails(&self) -> &[RailPort];
 
     /// Has the connection with this name driven when there is room to send again.
     fn wait_for_room(&mut self, port: DatagramKey, name: u64);

@@ -57,7 +57,7 @@ pub use weft_nic::offer::{
 };
 pub use weft_nic::{
     Arm, ConnectionError, ConnectionInfo, Counters, Coupling, Error, Limits, PostError, PostFailure, Progress,
-    QueuePairNumber, RefusedStart, RequestInfo, Settings, SettingsError, Split, State, Verify, WorkCompletion,
+    QueuePairNumber, Rails, RefusedStart, RequestInfo, Settings, SettingsError, Split, State, Verify, WorkCompletion,
 };
 pub use weft_rdmap::{Closed, Completion, CompletionKind, MAX_INLINE, Status, StreamError, Violation};
 pub use weft_wire::terminate::{Terminate, TerminateCode};

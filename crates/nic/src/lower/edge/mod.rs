@@ -7,6 +7,7 @@
 
 mod door;
 pub(crate) mod outbox;
+mod rails;
 mod receiving;
 mod sending;
 mod startup;
@@ -29,8 +30,8 @@ use self::sending::{Nothing, Segments};
 use crate::counters::Counters;
 use crate::error::ConnectionError;
 use crate::lower::{
-    Above, DatagramKey, Destination, Drained, Got, Io, ListensAt, Lower, Names, ReceiveError, SendError, Sent,
-    StartStep, Stray, StreamCell, Terms, Undecided,
+    Above, DatagramKey, Destination, Drained, Got, Io, ListensAt, Lower, Names, RailPort, ReceiveError, SendError,
+    Sent, StartStep, Stray, StreamCell, Terms, Undecided,
 };
 use crate::offer::{LowerStartError, Offer, RequestInfo, StartError, StartMisuse, StartReason, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -58,6 +59,8 @@ pub struct Edge {
     port: DatagramKey,
     /// From where it is answered: where the peer has called, or what the routes say.
     from: Option<LocalAddress>,
+    /// From where further rails leave. The index of each is its place here, plus 1; rail 0 has 0.
+    rails: Vec<RailPort>,
     local: Option<SocketAddr>,
     remote: SocketAddr,
     phase: Phase,
@@ -134,6 +137,7 @@ impl Edge {
         Self {
             port,
             from: None,
+            rails: Vec::new(),
             local: None,
             remote,
             phase,
@@ -172,17 +176,20 @@ impl Edge {
         }
         (self.refusals, self.heard_at) = (0, io.now);
         let mut handed = Handed::default();
-        let place = (self.port, self.from);
+        let (ways, rails) = (self.ways(), &self.rails);
         let Phase::Running(running) = &mut self.phase else { return false };
         let Running { connection, answering, discards, took, .. } = &mut **running;
         *took = true;
-        // The peer is told with the next acknowledgement. The count goes round.
-        connection.set_socket(io.datagrams.overflowed(place.0) as u32, io.datagrams.credit(place.0));
+        let mut present = None;
         for datagram in inbox {
+            let local = rails::local_of(datagram.to, rails);
+            if present.replace(local) != Some(local) {
+                rails::tell_socket(connection, local, ways[usize::from(local)], io);
+            }
             io.counters.received_wire_bytes += datagram.bytes.len() as u64;
             match weft_wire::edge::destination(datagram.bytes) {
                 Ok(For::Connection(_)) => {
-                    let meta = Meta { from: datagram.from, ecn: datagram.ecn.bits(), now: io.now };
+                    let meta = Meta { from: datagram.from, local, ecn: datagram.ecn.bits(), now: io.now };
                     match above.as_deref_mut() {
                         Some(above) if !*discards => {
                             let mut uphill = Uphill { above, io, handed: &mut handed };
@@ -199,7 +206,7 @@ impl Edge {
                 // A hello that comes again.
                 Ok(For::Setup { .. }) => {
                     if let Some(answering) = answering {
-                        startup::repeat(answering, &datagram, place, io);
+                        startup::repeat(answering, &datagram, ways[0], io);
                     }
                 }
                 Err(_) => {}
@@ -221,6 +228,8 @@ impl Edge {
         counters.overflowed_datagrams += now.peer_overflows - before.peer_overflows;
         counters.congestion_marks += now.congestion_marks - before.congestion_marks;
         counters.damaged_segments += now.bad_payloads - before.bad_payloads;
+        counters.rails_opened += now.rails_opened - before.rails_opened;
+        counters.rails_left += now.rails_left - before.rails_left;
     }
 
     /// Events, and what handing up has come to.
@@ -263,16 +272,18 @@ impl Edge {
     /// Sends what is due, with segments of a stream if there is one.
     fn flush<A: Above>(&mut self, above: Option<&mut A>, most: usize, io: &mut Io<'_>) -> Result<Sent, SendError> {
         let mut sent = Sent::default();
-        let (port, from) = (self.port, self.from);
+        let (port, ways) = (self.port, self.ways());
         let mut told = Vec::new();
         if !self.waiting.is_empty() {
-            sent.progress = self.waiting.flush((port, from), io.datagrams, |what| told.push(what));
+            sent.progress = self.waiting.flush(&ways, io.datagrams, |what| told.push(what));
         }
         self.answer_again(io);
         let mut above = above;
         let mut bytes = 0;
-        while self.waiting.is_empty() && bytes < most {
+        // One way that is full does not hold up the others.
+        while self.waiting.blocked().count_ones() < ways.len() as u32 && bytes < most {
             let Phase::Running(running) = &mut self.phase else { break };
+            running.connection.set_blocked(self.waiting.blocked());
             let batch = io.outbox.batch(&io.datagrams.limits(port), running.connection.datagram_size());
             let more = match above.as_deref_mut() {
                 Some(above) => {
@@ -295,7 +306,7 @@ impl Edge {
             }
             let wire = &io.outbox.wire;
             let (taken, calls) =
-                outbox::send((port, from), (wire, &self.runs), &mut self.waiting, io.datagrams, |what| told.push(what));
+                outbox::send(&ways, (wire, &self.runs), &mut self.waiting, io.datagrams, |what| told.push(what));
             io.counters.sends += calls;
             io.counters.sent_wire_bytes += taken as u64;
             bytes += wire.len();
@@ -307,9 +318,11 @@ impl Edge {
         self.take_told(&told, io.now);
         if !self.waiting.is_empty() {
             self.blocked_at = io.now;
+            let blocked = self.waiting.blocked();
             if let Some(running) = self.running() {
                 let own = running.connection.id().0;
-                io.datagrams.wait_for_room(port, own);
+                let waits = ways.iter().enumerate().filter(|(local, _)| blocked & 1 << local != 0);
+                waits.for_each(|(_, (port, _))| io.datagrams.wait_for_room(*port, own));
             }
         }
         Ok(sent)
@@ -319,11 +332,11 @@ impl Edge {
         let Some(running) = self.running() else { return };
         for what in told {
             match what {
-                Told::TooLarge(size, limit) => {
+                Told::TooLarge(rail, size, limit) => {
                     let passes = limit.map_or(*size as usize - 1, |limit| limit as usize);
-                    running.connection.hint_link_carries(passes, now);
+                    running.connection.hint_link_carries(*rail, passes, now);
                 }
-                Told::Unreachable(_) => running.connection.hint_unreachable(),
+                Told::Unreachable(rail) => running.connection.hint_down(*rail, now),
             }
         }
     }
@@ -620,10 +633,10 @@ impl<N: Network> Lower<N> for Edge {
             (Phase::Calling(calling), HintKind::Refused) => calling.failed = Some(PortError::Refused),
             (Phase::Calling(calling), HintKind::Unreachable) => calling.failed = Some(PortError::Unreachable),
             (Phase::Running(running), HintKind::TooLarge(passes)) => {
-                running.connection.hint_too_large(passes as usize + 1, now);
+                running.connection.hint_too_large(0, passes as usize + 1, now);
             }
             (Phase::Running(running), what) => {
-                running.connection.hint_unreachable();
+                running.connection.hint_unreachable(0);
                 self.refusals += u32::from(what == HintKind::Refused);
                 // Forging this takes somebody who sees the packets: such a one could end it anyway.
                 if self.refusals >= REFUSALS && now.since(self.heard_at) >= REFUSED_FOR {

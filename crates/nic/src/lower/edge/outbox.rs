@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use weft_base::{DatagramBatch, DatagramLimits, DatagramSent, Ecn, LocalAddress, Piece, PortError};
-use weft_edge::Batch;
+use weft_base::{DatagramBatch, DatagramLimits, DatagramSent, Ecn, LocalAddress, Piece};
+use weft_edge::{Batch, Datagram};
 use weft_memory::{MemoryError, Registry};
 use weft_wire::Crc32c;
 
@@ -23,27 +23,41 @@ pub(crate) struct Outbox {
     pub(super) wire: Vec<u8>,
 }
 
+/// A port, and from where it is left. By the index that the connection knows it by
+/// ([`weft_edge::RailAddress::local`]).
+pub(super) type Way = (DatagramKey, Option<LocalAddress>);
+
+/// Where datagrams go, and by which way. Those that have it in common may go as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Course {
+    to: SocketAddr,
+    /// The index of the way.
+    local: u8,
+    rail: u8,
+    ecn: u8,
+}
+
 /// Datagrams that are sent by one call.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
-    pub(super) bytes: core::ops::Range<usize>,
-    pub(super) segment: u32,
-    pub(super) to: SocketAddr,
-    pub(super) ecn: u8,
+    bytes: core::ops::Range<usize>,
+    segment: u32,
+    course: Course,
     last: u32,
 }
 
 /// Datagrams for which a port had no room.
 #[derive(Debug, Default)]
-pub(super) struct Waiting(VecDeque<(Vec<u8>, u32, SocketAddr, u8)>);
+pub(super) struct Waiting(VecDeque<(Vec<u8>, u32, Course)>);
 
 /// What sending has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// A datagram of this many bytes is larger than the link carries, which is that many, if that is known.
-    TooLarge(u32, Option<u32>),
-    /// No way is known.
-    Unreachable(PortError),
+    /// A datagram on this rail, of this many bytes, is larger than the link carries, which is that many, if that is
+    /// known.
+    TooLarge(u8, u32, Option<u32>),
+    /// The interface of this rail takes nothing.
+    Unreachable(u8),
 }
 
 impl Outbox {
@@ -56,7 +70,7 @@ impl Outbox {
         batch
     }
 
-    /// Lays out the batch's datagrams one behind the other, and says which of them can go as one. Returns the bytes.
+    /// Lays out the batch's datagrams, those of one way behind each other, and says which of them can go as one.
     ///
     /// # Errors
     /// Memory that is to be gathered is gone.
@@ -64,14 +78,20 @@ impl Outbox {
         runs.clear();
         self.wire.clear();
         let Some(batch) = &self.batch else { return Ok(()) };
-        for datagram in &batch.datagrams {
-            let start = self.wire.len();
-            for piece in &batch.pieces[datagram.pieces.clone()] {
-                put(&mut self.wire, piece, &batch.bytes, registry)?;
+        let mut locals = batch.datagrams.iter().fold(0_u16, |locals, datagram| locals | 1 << datagram.local);
+        while locals != 0 {
+            let local = locals.trailing_zeros() as u8;
+            locals &= locals - 1;
+            for datagram in batch.datagrams.iter().filter(|datagram| datagram.local == local) {
+                let start = self.wire.len();
+                for piece in &batch.pieces[datagram.pieces.clone()] {
+                    put(&mut self.wire, piece, &batch.bytes, registry)?;
+                }
+                let length = (self.wire.len() - start) as u32;
+                debug_assert_eq!(length as usize, datagram.length);
+                let Datagram { to, rail, ecn, .. } = *datagram;
+                add(runs, start, length, Course { to, local, rail, ecn });
             }
-            let length = (self.wire.len() - start) as u32;
-            debug_assert_eq!(length as usize, datagram.length);
-            add(runs, start, length, datagram.to, datagram.ecn);
         }
         Ok(())
     }
@@ -97,9 +117,9 @@ fn put(wire: &mut Vec<u8>, piece: &weft_edge::Piece, bytes: &[u8], registry: &Re
 }
 
 /// Adds a datagram to the run before it, if all of that have its size.
-fn add(runs: &mut Vec<Run>, start: usize, length: u32, to: SocketAddr, ecn: u8) {
+fn add(runs: &mut Vec<Run>, start: usize, length: u32, course: Course) {
     if let Some(run) = runs.last_mut()
-        && (run.to, run.ecn) == (to, ecn)
+        && run.course == course
         && run.last == run.segment
         && length <= run.segment
     {
@@ -107,12 +127,12 @@ fn add(runs: &mut Vec<Run>, start: usize, length: u32, to: SocketAddr, ecn: u8) 
         run.last = length;
         return;
     }
-    runs.push(Run { bytes: start..start + length as usize, segment: length, to, ecn, last: length });
+    runs.push(Run { bytes: start..start + length as usize, segment: length, course, last: length });
 }
 
-/// Sends runs, as far as the port takes them; the rest waits. Returns how many bytes were sent.
+/// Sends runs, as far as the ports take them; the rest waits. Returns how many bytes were sent.
 pub(super) fn send(
-    (port, from): (DatagramKey, Option<LocalAddress>),
+    ways: &[Way],
     (wire, runs): (&[u8], &[Run]),
     waiting: &mut Waiting,
     ports: &mut dyn DatagramPorts,
@@ -121,16 +141,15 @@ pub(super) fn send(
     let (mut sent, mut calls) = (0, 0);
     for run in runs {
         let mut rest = &wire[run.bytes.clone()];
-        let segment = run.segment;
+        let (segment, course) = (run.segment, run.course);
         while !rest.is_empty() {
-            if !waiting.0.is_empty() {
-                waiting.0.push_back((rest.to_vec(), segment, run.to, run.ecn));
+            if waiting.has(course.local) {
+                waiting.0.push_back((rest.to_vec(), segment, course));
                 break;
             }
             calls += 1;
-            let taken = send_once((port, from), rest, segment, run.to, run.ecn, ports, &mut tell);
-            let Some(taken) = taken else {
-                waiting.0.push_back((rest.to_vec(), segment, run.to, run.ecn));
+            let Some(taken) = send_once(ways, rest, segment, course, ports, &mut tell) else {
+                waiting.0.push_back((rest.to_vec(), segment, course));
                 break;
             };
             sent += taken;
@@ -142,28 +161,30 @@ pub(super) fn send(
 
 /// One call. `None`: there is no room now. Otherwise the bytes that are done with.
 fn send_once(
-    (port, from): (DatagramKey, Option<LocalAddress>),
+    ways: &[Way],
     bytes: &[u8],
     segment: u32,
-    to: SocketAddr,
-    ecn: u8,
+    course: Course,
     ports: &mut dyn DatagramPorts,
     tell: &mut impl FnMut(Told),
 ) -> Option<usize> {
+    // A way that is no more loses what takes it.
+    let Some(&(port, from)) = ways.get(usize::from(course.local)) else { return Some(bytes.len()) };
     let limits = ports.limits(port);
     let most = (limits.batch_bytes / segment.max(1)).clamp(1, limits.batch_datagrams.max(1));
     let bytes = &bytes[..bytes.len().min((most * segment) as usize)];
-    let batch = DatagramBatch { to: to.into(), from, segment_size: segment.max(1), ecn: Ecn::from_bits(ecn) };
+    let ecn = Ecn::from_bits(course.ecn);
+    let batch = DatagramBatch { to: course.to.into(), from, segment_size: segment.max(1), ecn };
     match ports.send(port, &batch, &[Piece::Bytes(bytes)]) {
         Ok(DatagramSent::Taken(0)) => None,
         Ok(DatagramSent::Taken(count)) => Some(bytes.len().min(count as usize * segment as usize)),
         Ok(DatagramSent::TooLarge(limit)) => {
-            tell(Told::TooLarge(segment, limit));
+            tell(Told::TooLarge(course.rail, segment, limit));
             Some(bytes.len().min(segment as usize))
         }
-        Err(error) => {
+        Err(_) => {
             // As if it had been lost on the way.
-            tell(Told::Unreachable(error));
+            tell(Told::Unreachable(course.rail));
             Some(bytes.len())
         }
     }
@@ -178,23 +199,28 @@ impl Waiting {
         self.0.clear();
     }
 
+    fn has(&self, local: u8) -> bool {
+        self.0.iter().any(|(_, _, course)| course.local == local)
+    }
+
+    /// The ways that have no room, by the bits of their indices.
+    pub(super) fn blocked(&self) -> u16 {
+        self.0.iter().fold(0, |blocked, (_, _, course)| blocked | 1 << course.local)
+    }
+
     /// Sends what waits. Returns whether anything left.
-    pub(super) fn flush(
-        &mut self,
-        place: (DatagramKey, Option<LocalAddress>),
-        ports: &mut dyn DatagramPorts,
-        mut tell: impl FnMut(Told),
-    ) -> bool {
-        let mut any = false;
-        while let Some((bytes, segment, to, ecn)) = self.0.front_mut() {
-            let Some(taken) = send_once(place, bytes, *segment, *to, *ecn, ports, &mut tell) else { break };
-            any = true;
-            if taken >= bytes.len() {
-                self.0.pop_front();
-            } else {
-                bytes.drain(..taken);
+    pub(super) fn flush(&mut self, ways: &[Way], ports: &mut dyn DatagramPorts, mut tell: impl FnMut(Told)) -> bool {
+        let (mut any, mut blocked) = (false, 0_u16);
+        self.0.retain_mut(|(bytes, segment, course)| {
+            while blocked & 1 << course.local == 0 && !bytes.is_empty() {
+                match send_once(ways, bytes, *segment, *course, ports, &mut tell) {
+                    Some(taken) => drop(bytes.drain(..taken)),
+                    None => blocked |= 1 << course.local,
+                }
+                any |= blocked & 1 << course.local == 0;
             }
-        }
+            !bytes.is_empty()
+        });
         any
     }
 }

@@ -17,6 +17,7 @@ use crate::lower::{Datagram, DatagramKey, Drained, Io, StartStep, Terms, Undecid
 use crate::offer::{
     ConnectionInfo, LowerInfo, LowerStartError, Offer, RequestInfo, Role, StartError, StartMisuse, StartReason,
 };
+use crate::settings::Rails;
 
 /// A program may take as long as it likes to decide: who waits says how long.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -80,6 +81,7 @@ fn edge_settings(port: DatagramKey, io: &Io<'_>) -> weft_edge::Settings {
     weft_edge::Settings {
         credit: io.datagrams.credit(port),
         max_datagram: LARGEST,
+        rails: if io.datagrams.rails().is_empty() { 1 } else { Rails::MOST as u8 },
         // Nobody answers for a program that is stopped: twice the time that a host is given.
         peer_timeout: io.settings.peer_timeout.map_or(FOR_EVER, |timeout| 2 * timeout),
         ..defaults
@@ -185,6 +187,7 @@ impl Edge {
                 let Phase::Calling(calling) = &self.phase else { return Ok(StartStep::Idle) };
                 let offer = calling.offer;
                 self.phase = Phase::Running(Running::new(&established, None, self.port, io));
+                self.offer_rails(io);
                 Ok(StartStep::Ready(self.terms(Role::Initiator, (offer.ird, offer.ord), heard)))
             }
             Outcome::Rejected { reason: Reject::Application, private_data } => Err(failed(
@@ -265,6 +268,7 @@ impl Edge {
         // What is lost is said again when the hello comes again.
         let _ = say(&answer, self.remote, (self.port, self.from), io);
         self.phase = Phase::Running(Running::new(&established, Some(Box::new(answering)), self.port, io));
+        self.offer_rails(io);
         Ok(self.terms(Role::Responder, (ird, ord), heard))
     }
 

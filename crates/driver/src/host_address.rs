@@ -1,0 +1,47 @@
+//! The addresses of this host.
+
+use std::net::IpAddr;
+
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
+use nix::net::if_::{InterfaceFlags, if_nametoindex};
+use weft_base::{HostAddress, LocalAddress};
+
+/// The addresses of interfaces that are up and run, without the loopback's and those of one link. Empty where the system
+/// does not tell.
+#[must_use]
+pub fn host_addresses() -> Vec<HostAddress> {
+    getifaddrs().map(|entries| entries.filter_map(|entry| host_address(&entry)).collect()).unwrap_or_default()
+}
+
+fn host_address(entry: &InterfaceAddress) -> Option<HostAddress> {
+    let needed = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING;
+    if !entry.flags.contains(needed) || entry.flags.contains(InterfaceFlags::IFF_LOOPBACK) {
+        return None;
+    }
+    let address = entry.address.as_ref()?;
+    let ip = match (address.as_sockaddr_in(), address.as_sockaddr_in6()) {
+        (Some(four), _) => IpAddr::V4(four.ip()),
+        (_, Some(six)) => IpAddr::V6(six.ip()),
+        _ => return None,
+    };
+    let of_a_link = match ip {
+        IpAddr::V4(four) => four.is_link_local(),
+        IpAddr::V6(six) => six.is_unicast_link_local(),
+    };
+    let interface = if_nametoindex(entry.interface_name.as_str()).ok()?;
+    let address = LocalAddress { ip, interface };
+    (!of_a_link).then(|| HostAddress { interface: entry.interface_name.clone(), address })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_are_those_of_this_host() {
+        for address in host_addresses() {
+            assert!(!address.address.ip.is_loopback() && address.address.interface > 0, "{address:?}");
+            std::net::UdpSocket::bind((address.address.ip, 0)).unwrap();
+        }
+    }
+}
