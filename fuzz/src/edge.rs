@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 
 use weft_base::{Gather, Random, Time};
 use weft_edge::setup::{Call, Caller, Door, DoorSettings, Fresh, Key, Knock, SetupTimes, Words};
-use weft_edge::{Batch, Confirmation, Connection, Established, Event, Meta, Segment, Settings, Sink, Source, Verdict};
+use weft_edge::{
+    Batch, Confirmation, Connection, Established, Event, Meta, RailAddress, Segment, Settings, Sink, Source, Verdict,
+};
 use weft_wire::edge::frame::{Close, Frame, NotReady};
 use weft_wire::edge::packet::{Builder, Header, Packet, reseal};
 use weft_wire::edge::setup::{Message, Setup};
@@ -115,8 +117,13 @@ impl Sink for Verdicts {
 /// acknowledged never falls or passes what was sent, it ends once, and it finishes when nobody answers.
 pub fn edge_connection(data: &[u8]) {
     let mut script = Script(data);
-    let settings =
-        Settings { sent_segments: 32, sent_packets: 64, peer_timeout: Duration::from_secs(5), ..Settings::default() };
+    let settings = Settings {
+        sent_segments: 32,
+        sent_packets: 64,
+        rails: 4,
+        peer_timeout: Duration::from_secs(5),
+        ..Settings::default()
+    };
     let confirmation = match script.byte() & 3 {
         0 => Confirmation::Say([0; 32]),
         1 => Confirmation::Expect([0; 32]),
@@ -146,7 +153,7 @@ pub fn edge_connection(data: &[u8]) {
     };
     let mut number = 0;
     while !script.0.is_empty() {
-        match script.byte() % 9 {
+        match script.byte() % 12 {
             0 => now = now + Duration::from_micros(u64::from(script.byte()) * 100),
             1 => now = now + Duration::from_millis(u64::from(script.byte()) * 10),
             2 => run.source.left += u32::from(script.byte()),
@@ -154,6 +161,13 @@ pub fn edge_connection(data: &[u8]) {
             3 if script.byte() < 20 => run.connection.abort(b"reason"),
             4 => run.connection.receives_posted(),
             5 => run.connection.hint_unreachable(script.byte() % 3),
+            7 => run.connection.hint_down(script.byte() % 3, now),
+            8 => run.connection.set_blocked(u16::from(script.byte() & 7)),
+            9 => {
+                let own = |local: u8| RailAddress { local, address: address(10 + local) };
+                let count = script.byte() % 5;
+                run.connection.offer(&(0..count).map(own).collect::<Vec<_>>(), now);
+            }
             6 => run.connection.hint_too_large(0, usize::from(script.byte()) * 40, now),
             _ => {
                 number += u64::from(script.byte() % 3);
@@ -182,14 +196,16 @@ struct Run {
 
 impl Run {
     fn receive(&mut self, script: &mut Script<'_>, number: u64, now: Time) {
-        let mut packet = vec![0x41 | (script.byte() & 8), 0];
+        let kind = script.byte();
+        let mut packet = vec![0x41 | (kind & 8), kind >> 6];
         packet.extend_from_slice(&LOCAL.0.to_be_bytes());
         packet.extend_from_slice(&(number as u32).to_be_bytes());
         packet.extend_from_slice(&[0; 4]);
         let length = usize::from(script.byte());
         packet.extend_from_slice(script.take(length));
         reseal(&mut packet, number);
-        let meta = Meta { from: address(2 + script.byte() / 200), ecn: script.byte(), now };
+        let from = script.byte();
+        let meta = Meta { from: address(2 + from / 200), local: from & 3, ecn: script.byte(), now };
         self.connection.receive(&packet, &meta, &mut self.sink);
     }
 

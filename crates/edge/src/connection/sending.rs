@@ -112,8 +112,8 @@ impl Connection {
         }
         while !out.is_full(self.datagram_size()) {
             let turn = self.turn(now);
-            let has_sent = self.datagram(&turn, source, now, out);
-            if !has_sent && !(turn.segments && self.overtake(turn.rail, now)) {
+            let goes_on = self.datagram(&turn, source, now, out) || turn.segments && self.overtake(turn.rail, now);
+            if !goes_on {
                 if turn.segments {
                     self.on_nothing_to_send();
                 }
