@@ -52,4 +52,5 @@
 #![forbid(unsafe_code)]
 
 pub mod endpoint;
+pub mod group;
 pub mod verbs;

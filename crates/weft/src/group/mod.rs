@@ -1,0 +1,179 @@
+//! Who the ranks of a job are: how many, which one this is, and a way to exchange a few bytes before anything is
+//! connected, so that it can be.
+//!
+//! | the ranks are | made with |
+//! |---|---|
+//! | threads of one process | [`Group::threads`] |
+//! | processes that a program starts itself | [`Launch`] there, [`Group::from_environment`] in each |
+//! | processes of Hydra's or Slurm's (PMI-1) | [`Group::from_environment`] |
+//! | processes on hosts of a list | [`Group::join`], with the address of rank 0 |
+//! | this process alone | [`Group::alone`] |
+//!
+//! But for PMI-1, bytes go over TCP by a meeting place: a thread of rank 0, or of whoever has started the ranks.
+//! It is for set-up: a few exchanges of some kilobytes.
+//!
+//! # Example
+//! ```
+//! use weft::group::Group;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let ranks = Group::threads(3)?.into_iter().map(|mut group| {
+//!     std::thread::spawn(move || {
+//!         let mine = format!("rank {} of {}", group.rank(), group.size());
+//!         group.all_gather(mine.as_bytes())
+//!     })
+//! });
+//! for rank in ranks.collect::<Vec<_>>() {
+//!     let all = rank.join().expect("no panic")?;
+//!     assert_eq!(all[2], b"rank 2 of 3");
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod error;
+mod launch;
+mod meeting;
+mod pmi;
+
+use core::fmt;
+use core::time::Duration;
+use std::env;
+use std::net::{SocketAddr, TcpListener};
+
+pub use error::GroupError;
+pub use launch::Launch;
+use meeting::{Client, Hub, Token};
+use pmi::Pmi;
+
+/// The ranks of a job, as one of them sees it.
+pub struct Group {
+    rank: usize,
+    size: usize,
+    way: Way,
+}
+
+/// How bytes are exchanged.
+enum Way {
+    Alone,
+    Meeting(Client),
+    Pmi(Pmi),
+}
+
+impl Group {
+    /// The most ranks.
+    pub const MOST_RANKS: usize = 65_536;
+
+    /// The most bytes that one rank gives to [`Group::all_gather`].
+    pub const MOST_BYTES: usize = 16 * 1024;
+
+    /// How long ranks wait for each other unless it is said otherwise.
+    pub const LIMIT: Duration = Duration::from_secs(60);
+
+    /// This process, or thread, is the only one.
+    #[must_use]
+    pub fn alone() -> Self {
+        Self { rank: 0, size: 1, way: Way::Alone }
+    }
+
+    /// Groups for so many threads of this process, each for one of them.
+    ///
+    /// # Errors
+    /// No loopback address to meet at, or too many ranks.
+    pub fn threads(size: usize) -> Result<Vec<Self>, GroupError> {
+        let launch = Launch::new(size)?;
+        (0..size).map(|rank| launch.join(rank)).collect()
+    }
+
+    /// Joins the ranks that meet at the address of rank 0, which must be the same at all of them, as must be `size`.
+    /// Rank 0 makes the meeting place there. It waits up to `limit` for the others, and they for it.
+    ///
+    /// Whoever reaches that address may take the place of a rank: use it in networks that you trust.
+    ///
+    /// # Errors
+    /// No such rank; the address can't be used or has no answer. That a rank is missing [`Group::all_gather`] says.
+    pub fn join(rank: usize, size: usize, meeting: SocketAddr, limit: Duration) -> Result<Self, GroupError> {
+        check(rank, size)?;
+        if rank == 0 {
+            let at = |error| GroupError::Io { what: "make the meeting place", address: Some(meeting), error };
+            Hub::start(TcpListener::bind(meeting).map_err(at)?, size, Token::NONE, limit).map_err(at)?;
+        }
+        let client = Client::connect(meeting, rank, size, Token::NONE, limit)?;
+        Ok(Self { rank, size, way: Way::Meeting(client) })
+    }
+
+    /// The group that whoever started this process has put it in: a [`Launch`] (`WEFT_RANK`, `WEFT_SIZE`,
+    /// `WEFT_MEETING`, `WEFT_TOKEN`), or a launcher that speaks PMI-1 (`PMI_RANK`, `PMI_SIZE`, `PMI_FD`). `None`:
+    /// nobody has. A process that is also an MPI program's must not ask: the launcher speaks with its MPI library.
+    ///
+    /// # Errors
+    /// What the environment says makes no sense, or who is named there does not answer.
+    pub fn from_environment() -> Result<Option<Self>, GroupError> {
+        if env::var_os("WEFT_RANK").is_some() {
+            return launch::from_environment().map(Some);
+        }
+        if env::var_os("PMI_RANK").is_none() || env::var_os("PMI_FD").is_none() {
+            return Ok(None);
+        }
+        let (rank, size) = (number("PMI_RANK")?, number("PMI_SIZE")?);
+        check(rank, size)?;
+        let pmi = Pmi::open(number("PMI_FD")?, rank, size)?;
+        Ok(Some(Self { rank, size, way: Way::Pmi(pmi) }))
+    }
+
+    /// Which rank this is, from 0.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Gives these bytes to all ranks, and returns those of each, in their order. All ranks call it, as often as each
+    /// other; lengths may differ.
+    ///
+    /// # Errors
+    /// More than [`Group::MOST_BYTES`]; a rank that is lost or late, by its number. The group is of no use then.
+    pub fn all_gather(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, GroupError> {
+        if bytes.len() > Self::MOST_BYTES {
+            return Err(GroupError::TooLong { length: bytes.len(), most: Self::MOST_BYTES });
+        }
+        match &mut self.way {
+            Way::Alone => Ok(vec![bytes.to_vec()]),
+            Way::Meeting(client) => client.all_gather(bytes, self.size),
+            Way::Pmi(pmi) => pmi.all_gather(bytes),
+        }
+    }
+
+    /// Waits until all ranks have called it.
+    ///
+    /// # Errors
+    /// As [`Group::all_gather`].
+    pub fn barrier(&mut self) -> Result<(), GroupError> {
+        self.all_gather(&[]).map(|_| ())
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Group({} of {})", self.rank, self.size)
+    }
+}
+
+fn check(rank: usize, size: usize) -> Result<(), GroupError> {
+    if rank < size && size <= Group::MOST_RANKS { Ok(()) } else { Err(GroupError::NoSuchRank { rank, size }) }
+}
+
+fn text(name: &'static str) -> Result<String, GroupError> {
+    let value = env::var_os(name).unwrap_or_default();
+    value.into_string().map_err(|value| GroupError::Environment { name, value: value.to_string_lossy().into_owned() })
+}
+
+fn number<T: core::str::FromStr>(name: &'static str) -> Result<T, GroupError> {
+    let value = text(name)?;
+    value.parse().map_err(|_| GroupError::Environment { name, value })
+}
