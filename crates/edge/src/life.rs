@@ -193,14 +193,19 @@ impl Connection {
         self.settings.max_probe_interval.min(if others_answer { REJOIN_INTERVAL } else { Duration::MAX })
     }
 
-    /// Whether nothing waits for an acknowledgement of the peer, who may speak.
+    /// Whether nothing waits for an acknowledgement of the peer, who may speak. Rails that are silent while others
+    /// answer say nothing about that.
     fn is_quiet(&self) -> bool {
-        self.is_confirmed() && self.rails.iter().all(|rail| !rail.sent.is_flying())
+        let trusted = self.trusted();
+        let is_flying = |index: &usize| has(trusted, *index) && self.rails[*index].sent.is_flying();
+        self.is_confirmed() && !(0..self.rails.len()).any(|index| is_flying(&index))
     }
 
     /// A quarter of the time-out without a word: asks whether the peer is there.
     fn keep_alive_at(&self) -> Time {
-        let last_sent = self.rails.iter().map(|rail| rail.sent.last_sent()).max();
+        let trusted = self.trusted();
+        let rails = self.rails.iter().enumerate().filter(|(index, _)| has(trusted, *index));
+        let last_sent = rails.map(|(_, rail)| rail.sent.last_sent()).max();
         self.last_heard.max(last_sent.unwrap_or_default()) + self.keep_alive
     }
 
@@ -239,7 +244,13 @@ impl Connection {
 
     /// Nothing was acknowledged in time.
     fn on_silence(&mut self, index: usize, now: Time) {
+        // A datagram that may have been too large says nothing about the rail: a small one will.
+        let rail = &self.rails[index];
+        let is_doubted = rail.backoff == 0 && rail.sent.flying().all(|packet| packet.contents.is_probe);
         self.probe_rail(index);
+        if is_doubted {
+            return;
+        }
         self.rails[index].backoff += 1;
         let others_answer = !has(self.trusted(), index);
         let rail = &mut self.rails[index];
@@ -247,11 +258,12 @@ impl Connection {
             self.send_elsewhere(index);
         } else if rail.backoff == SILENT_PROBES {
             self.counters.black_holes += u64::from(rail.mtu.on_silence(now));
-            if others_answer {
-                self.leave_rail(index);
-            } else {
+            if !others_answer {
                 rail.window.collapse(now);
             }
+        }
+        if others_answer && self.rails[index].backoff >= SILENT_PROBES {
+            self.leave_rail(index);
         }
         if self.phase == Phase::Aborting && self.rails[index].backoff >= ABORT_PROBES {
             self.end(Ending::Aborted, now);

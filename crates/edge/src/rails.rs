@@ -248,6 +248,8 @@ impl Connection {
         flying.clear();
         flying.extend(self.rails[index].sent.flying().copied());
         flying.iter().for_each(|packet| self.send_again(packet));
+        // Whether the others answer is to be known too.
+        self.pending |= control::PING;
         self.scratch = flying;
         self.counters.rails_left += 1;
     }

@@ -8,7 +8,7 @@ use weft_wire::edge::frame::{COUNTED_SEGMENT_OVERHEAD, Close, Frame, SEGMENT_OVE
 use weft_wire::edge::packet::{Builder, HEADER_LENGTH, Header};
 use weft_wire::edge::setup::RESET_LENGTH;
 
-use super::scheduling::Turn;
+use super::scheduling::{Turn, has};
 use super::{Confirmation, Connection, control};
 use crate::acks::Packed;
 use crate::batch::{Batch, Datagram, Piece};
@@ -143,8 +143,11 @@ impl Connection {
         let header = self.header(index);
         let Batch { bytes, pieces, .. } = out;
         let mut draft = Draft::new(bytes, pieces, &header, place);
-        // Refusals come first: the peer would take what is not acknowledged for lost.
-        self.controls(&mut draft);
+        // A rail that may be dead gets nothing but a probe.
+        if has(turn.trusted, index) {
+            // Refusals come first: the peer would take what is not acknowledged for lost.
+            self.controls(&mut draft);
+        }
         for rail in (0..self.rails.len()).filter(|rail| turn.acknowledges(*rail)) {
             if self.is_ack_due(rail, now) && self.refusals.is_empty() && draft.length() + MOST_ACK <= size {
                 self.acknowledge(rail, &mut draft, now);

@@ -68,6 +68,9 @@ pub(super) struct Datagrams<N: Carrier> {
     rails: Vec<RailPort>,
     own: HashMap<u64, DefaultKey, BuildHasherDefault<NameHasher>>,
     peers: HashMap<(SocketAddr, u64), DefaultKey>,
+    /// By what peers call them alone. A peer that takes the name of another's connection gains nothing: only who has
+    /// the token ends one.
+    forgotten: HashMap<u64, DefaultKey>,
     /// Room for what is received, made with the first port.
     pub(super) room: Room,
     secret: [u8; 32],
@@ -103,6 +106,7 @@ impl<N: Carrier> Datagrams<N> {
             rails: Vec::new(),
             own: HashMap::default(),
             peers: HashMap::new(),
+            forgotten: HashMap::new(),
             room: Room::default(),
             secret,
             host,
@@ -214,15 +218,19 @@ impl<N: Carrier> Datagrams<N> {
     pub(super) fn add_peer(&mut self, names: &Names, connection: DefaultKey) {
         if let Some(peer) = names.peer {
             self.peers.insert(peer, connection);
+            self.forgotten.insert(peer.1, connection);
         }
     }
 
     pub(super) fn remove(&mut self, port: DatagramKey, names: &Names) {
         let connection = self.own.remove(&names.own);
-        if let Some(peer) = names.peer
-            && self.peers.get(&peer).copied() == connection
-        {
-            self.peers.remove(&peer);
+        if let Some(peer) = names.peer {
+            if self.peers.get(&peer).copied() == connection {
+                self.peers.remove(&peer);
+            }
+            if self.forgotten.get(&peer.1).copied() == connection {
+                self.forgotten.remove(&peer.1);
+            }
         }
         if let Some(member) = self.members.get_mut(port.0) {
             member.connections -= 1;
@@ -234,6 +242,7 @@ impl<N: Carrier> Datagrams<N> {
         match destination {
             Destination::Own(name) => self.own.get(&name).copied(),
             Destination::Peer(name) => self.peers.get(&(from, name)).copied(),
+            Destination::Forgotten(name) => self.forgotten.get(&name).copied(),
             Destination::Nobody => None,
         }
     }

@@ -184,6 +184,9 @@ pub enum Destination {
     Own(u64),
     /// The connection that the sender calls so: it has just called, or knows nothing of it any more.
     Peer(u64),
+    /// The connection that the sender called so, and knows nothing of any more. It may come from the address of any
+    /// rail.
+    Forgotten(u64),
     /// Nobody can tell.
     Nobody,
 }

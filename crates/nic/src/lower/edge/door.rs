@@ -44,7 +44,7 @@ pub(super) fn destination(datagram: &[u8]) -> Destination {
             0 => Destination::Peer(source.0),
             own => Destination::Own(own),
         },
-        Ok(weft_wire::edge::Destination::Reset { source }) => Destination::Peer(source.0),
+        Ok(weft_wire::edge::Destination::Reset { source }) => Destination::Forgotten(source.0),
         Err(_) => Destination::Nobody,
     }
 }
