@@ -11,6 +11,7 @@ mod network;
 mod packets;
 mod pair;
 mod pipe;
+mod rails;
 mod raw;
 mod scenario;
 mod sequence;

@@ -7,8 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use weft_base::{
-    Backlog, DatagramOptions, Interest, Iwarp, Listener, Network, NoDigest, Piece, Port, PortError, PortOptions,
-    Random, Readiness, ReceivePiece, Received, Token, Waker, Watch,
+    Backlog, DatagramOptions, HostAddress, Interest, Iwarp, Listener, LocalAddress, Network, NoDigest, Piece, Port,
+    PortError, PortOptions, Random, Readiness, ReceivePiece, Received, Token, Waker, Watch,
 };
 use weft_memory::{MemoryError, Registry};
 use weft_nic::lower::Stack;
@@ -118,6 +118,16 @@ impl<T> Network for SimulatedNetwork<T> {
         let watched = Watched::Port { inbound: port.inbound, outbound: port.outbound, interest };
         self.armed.insert(token, watched);
         Ok(())
+    }
+
+    fn host_addresses(&mut self) -> Vec<HostAddress> {
+        let state = self.world.lock();
+        let addresses = state.packets.addresses(self.host).iter().enumerate();
+        let named = addresses.map(|(number, ip)| HostAddress {
+            interface: format!("rail{number}"),
+            address: LocalAddress { ip: *ip, interface: number as u32 + 1 },
+        });
+        named.collect()
     }
 
     fn bind(&mut self, local: SocketAddr, options: DatagramOptions) -> Result<SimulatedDatagramPort, PortError> {

@@ -179,6 +179,10 @@ impl Packets {
         self.hosts.len() - 1
     }
 
+    pub(crate) fn addresses(&self, host: usize) -> &[IpAddr] {
+        &self.hosts[host]
+    }
+
     pub(crate) fn has(&self, host: usize, ip: IpAddr) -> bool {
         self.hosts[host].is_empty() || self.hosts[host].contains(&ip)
     }

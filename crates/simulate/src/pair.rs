@@ -1,7 +1,7 @@
 //! Two NICs with a connection between them.
 
 use core::time::Duration;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use weft_base::{DomainId, Iwarp};
@@ -11,6 +11,7 @@ use weft_nic::{
 };
 
 use crate::network::Tag;
+use crate::rails;
 use crate::world::{SimulatedNic, World};
 
 /// How long connecting may take in virtual time.
@@ -29,13 +30,22 @@ pub struct PairOptions {
     pub passive: Offer,
     /// Depth of each work queue.
     pub depth: u32,
+    /// Networks that both ends are on, with an address on each. 0: both have whatever address is asked for.
+    pub networks: usize,
 }
 
 impl Default for PairOptions {
     fn default() -> Self {
         let mpa = MpaOffer { extensions: Extensions::all(), ..MpaOffer::default() };
         let offer = Offer { mpa, ..Offer::default() };
-        Self { settings: Settings::default(), splits: [Split::Host; 2], active: offer, passive: offer, depth: 64 }
+        Self {
+            settings: Settings::default(),
+            splits: [Split::Host; 2],
+            active: offer,
+            passive: offer,
+            depth: 64,
+            networks: 0,
+        }
     }
 }
 
@@ -61,8 +71,9 @@ pub struct End<T: Tag = Iwarp> {
 }
 
 impl<T: Tag> End<T> {
-    fn new(world: &World, options: &PairOptions, split: Split) -> Self {
-        let nic = world.nic_over(with_split(options.settings.clone(), split), &[]);
+    fn new(world: &World, options: &PairOptions, end: usize) -> Self {
+        let settings = with_split(options.settings.clone(), options.splits[end]);
+        let nic = world.nic_over(settings, &rails::addresses(end, options.networks));
         let domain = nic.registry().allocate_domain().expect("a new NIC has room for a domain");
         let queue = || nic.create_completion_queue(options.depth as usize).expect("within the limits");
         let (sends, receives) = (queue(), queue());
@@ -103,11 +114,7 @@ impl<T: Tag> Pair<T> {
     /// Two ends that are not connected yet.
     #[must_use]
     pub fn unconnected(world: &World, options: &PairOptions) -> Self {
-        Self {
-            world: world.clone(),
-            active: End::new(world, options, options.splits[0]),
-            passive: End::new(world, options, options.splits[1]),
-        }
+        Self { world: world.clone(), active: End::new(world, options, 0), passive: End::new(world, options, 1) }
     }
 
     /// Connects the ends. Returns whether both are ready.
@@ -115,7 +122,8 @@ impl<T: Tag> Pair<T> {
     /// # Panics
     /// When the world does not let them listen.
     pub fn connect(&self, options: &PairOptions) -> bool {
-        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let first = if options.networks > 0 { rails::address(1, 0) } else { Ipv4Addr::LOCALHOST.into() };
+        let address = SocketAddr::new(first, 0);
         let listener = self.passive.nic.listen(address, 4, options.passive).expect("a free address");
         let started =
             self.active.nic.connect(&self.active.queue_pair, listener.local_address(), None, options.active, b"active");

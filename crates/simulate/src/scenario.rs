@@ -18,6 +18,7 @@ use crate::network::Tag;
 use crate::packets::PacketBehaviour;
 use crate::pair::{End, Pair, PairOptions};
 use crate::pipe::Behaviour;
+use crate::rails;
 use crate::shuffle::ShuffleFault;
 use crate::world::World;
 
@@ -86,6 +87,8 @@ pub struct Report {
     pub failed: usize,
     /// Virtual time that passed, in nanoseconds.
     pub elapsed_ns: u64,
+    /// Rails that were opened beside the first, and that were left for being silent, by both ends.
+    pub rails: (u64, u64),
 }
 
 impl Scenario {
@@ -125,6 +128,7 @@ impl Scenario {
         let world = World::new(self.seed, self.behaviour);
         world.set_fault(self.fault);
         world.set_packets(self.packets);
+        rails::lay(&world, 2, self.options.networks, &self.packets, self.seed);
         let pair = Pair::<T>::unconnected(&world, &self.options);
         if !pair.connect(&self.options) {
             return if self.survives {
@@ -162,7 +166,10 @@ impl Scenario {
         self.check(&sides)?;
         let all = || sides.iter().flat_map(|side| side.sent.iter().chain(&side.received));
         let succeeded = all().filter(|completion| completion.status == Status::Success).count();
-        Ok(Report { succeeded, failed: all().count() - succeeded, elapsed_ns: world.now().as_nanos() })
+        let failed = all().count() - succeeded;
+        let rails = [&pair.active, &pair.passive].into_iter().map(|end| rails::counted(&end.nic.counters()));
+        let rails = rails.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        Ok(Report { succeeded, failed, elapsed_ns: world.now().as_nanos(), rails })
     }
 
     fn falsify(&self, sides: &mut [Side; 2]) {

@@ -80,6 +80,46 @@ fn every_request_of_endpoints_ends_once_when_endpoints_come_and_go() {
     }
 }
 
+/// As many networks as the seed says, from two to four, each unlike the others, and cut at random.
+const fn networks(seed: u64) -> usize {
+    2 + (seed % 3) as usize
+}
+
+#[test]
+fn everything_happens_while_rails_are_cut() {
+    let (mut opened, mut left) = (0, 0);
+    for seed in seeds(60) {
+        let mut scenario = varied(seed);
+        scenario.options.networks = networks(seed);
+        for packets in [PacketBehaviour::default(), PacketBehaviour::of_seed(seed)] {
+            let report = Scenario { packets, ..scenario.clone() }.run_over::<Edge>().unwrap();
+            opened += report.rails.0;
+            left += report.rails.1;
+        }
+    }
+    assert!(opened > 0 && (left > 0 || seeds(60).count() < 20), "{opened} rails opened, {left} left");
+}
+
+#[test]
+fn endpoints_do_not_see_that_rails_are_cut() {
+    for seed in seeds(30) {
+        let packets = (seed % 2 == 1).then(|| PacketBehaviour::of_seed(seed));
+        let scenario = MessageScenario { packets, networks: networks(seed), ..MessageScenario::new(seed) };
+        let report = scenario.run_over::<Edge>().unwrap();
+        assert!(report.succeeded > 50, "seed {seed}: {report:?}");
+    }
+}
+
+#[test]
+fn every_request_of_endpoints_ends_once_when_endpoints_and_rails_come_and_go() {
+    for seed in seeds(30) {
+        let packets = Some(PacketBehaviour::of_seed(seed));
+        let scenario =
+            MessageScenario { faults: true, packets, networks: networks(seed), ..MessageScenario::new(seed) };
+        scenario.run_over::<Edge>().unwrap();
+    }
+}
+
 /// A hello that is looked at long after its caller has given up, a confirmation that a burst of losses takes, and a
 /// call of who was at an address before, which comes late.
 #[test]

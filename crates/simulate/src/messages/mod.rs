@@ -16,11 +16,13 @@ use self::party::{Habits, Party};
 use crate::network::Tag;
 use crate::packets::PacketBehaviour;
 use crate::pipe::Behaviour;
+use crate::rails;
 use crate::shuffle::ShuffleFault;
 use crate::world::{SimulatedNic, World};
 
-/// The longest virtual time that anything may take to end.
-const LIMIT: Duration = Duration::from_secs(100);
+/// The longest virtual time that anything may take to end. Edge gives a caller that was answered and never speaks 120 s,
+/// where all that would tell of its end is lost.
+const LIMIT: Duration = Duration::from_secs(150);
 /// After so long without a word from its peer each connection has asked whether it is there, and has had its answer:
 /// Edge asks after 30 s, and believes refusals after 2 s of them.
 const KEEP_ALIVE: Duration = Duration::from_secs(40);
@@ -63,6 +65,9 @@ pub struct MessageScenario {
     pub fault: ShuffleFault,
     /// How packets are treated until the end comes, where the lower layer sends any.
     pub packets: Option<PacketBehaviour>,
+    /// Networks that all hosts are on, with an address on each, and which are cut at random. 0: all have the same
+    /// address.
+    pub networks: usize,
 }
 
 /// What a run has come to.
@@ -76,6 +81,8 @@ pub struct MessageReport {
     pub received: usize,
     /// Virtual time that passed, in nanoseconds.
     pub elapsed_ns: u64,
+    /// Rails that were opened beside the first, and that were left for being silent, by all.
+    pub rails: (u64, u64),
 }
 
 impl MessageScenario {
@@ -83,7 +90,7 @@ impl MessageScenario {
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         let (sabotage, fault) = (MessageBreak::Nothing, ShuffleFault::Nothing);
-        Self { seed, steps: 120, faults: false, sabotage, fault, packets: None }
+        Self { seed, steps: 120, faults: false, sabotage, fault, packets: None, networks: 0 }
     }
 
     /// Runs it over iWARP and checks everything.
@@ -118,6 +125,7 @@ struct Run<T: Tag> {
     behaviour: Behaviour,
     faults: bool,
     has_packet_faults: bool,
+    networks: usize,
 }
 
 /// Settings with which packets come by all ways: straight from staging to their endpoint, or into a receive request as long ones do.
@@ -141,12 +149,17 @@ impl<T: Tag> Run<T> {
         world.set_fault(scenario.fault);
         world.set_packets(scenario.packets.unwrap_or_default());
         let count = 2 + random.below(3) as usize;
-        let nics: Vec<SimulatedNic<T>> = (0..count).map(|_| world.nic_over(settings(&mut random), &[])).collect();
+        let networks = scenario.networks;
+        rails::lay(&world, count, networks, &scenario.packets.unwrap_or_default(), scenario.seed);
+        let nics: Vec<SimulatedNic<T>> =
+            (0..count).map(|host| world.nic_over(settings(&mut random), &rails::addresses(host, networks))).collect();
         let by_name = random.one_in(2);
         let parties: Result<Vec<_>, _> = nics
             .iter()
             .enumerate()
-            .map(|(number, nic)| Party::open(nic, number, 0, Habits::random(&mut random, by_name), &mut random))
+            .map(|(number, nic)| {
+                Party::open((nic, networks), number, 0, Habits::random(&mut random, by_name), &mut random)
+            })
             .collect();
         let ledger = Ledger::new(scenario.faults, scenario.sabotage);
         Ok(Self {
@@ -158,6 +171,7 @@ impl<T: Tag> Run<T> {
             behaviour,
             faults: scenario.faults,
             has_packet_faults: scenario.packets.is_some(),
+            networks,
         })
     }
 
@@ -195,7 +209,9 @@ impl<T: Tag> Run<T> {
         self.pass(IDLE, |_| false)?;
         self.still_there()?;
         self.close_all()?;
-        self.ledger.check(self.world.now())
+        let rails = self.nics.iter().map(|nic| rails::counted(&nic.counters()));
+        let rails = rails.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        Ok(MessageReport { rails, ..self.ledger.check(self.world.now())? })
     }
 
     /// Whatever is on its way finds a receive.

@@ -12,6 +12,7 @@ use weft_nic::{
 };
 
 use crate::network::{SimulatedNetwork, Tag};
+use crate::rails;
 use crate::world::{SimulatedClock, SimulatedNic};
 
 /// Who it is: its number, and how often it was opened before.
@@ -113,7 +114,7 @@ pub(super) struct Party<T: Tag> {
 
 impl<T: Tag> Party<T> {
     pub(super) fn open(
-        nic: &SimulatedNic<T>,
+        (nic, networks): (&SimulatedNic<T>, usize),
         number: usize,
         generation: usize,
         habits: Habits,
@@ -123,7 +124,8 @@ impl<T: Tag> Party<T> {
         let exposed = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
         let length = PARTIES * GENERATIONS * SLOTS * SLOT;
         let window = nic.registry().register_zeroed(domain, length, exposed, 0).map_err(|error| error.to_string())?;
-        let bind = SocketAddr::from(([10, 0, 0, 1], FIRST_PORT + number as u16));
+        let host = if networks > 0 { number } else { 0 };
+        let bind = SocketAddr::new(rails::address(host, 0), FIRST_PORT + number as u16);
         let attributes = EndpointAttributes { settings: habits.settings(), ..EndpointAttributes::at(bind) };
         let inbox = Arc::new(Inbox::default());
         let identity = (random.next_u64(), random.next_u64());

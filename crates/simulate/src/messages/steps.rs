@@ -238,7 +238,8 @@ impl<T: Tag> Run<T> {
         }
         self.ledger.check_closed(at)?;
         let habits = self.parties[at].habits;
-        self.parties[at] = Party::open(&self.nics[at], number, generation + 1, habits, &mut self.random)?;
+        self.parties[at] =
+            Party::open((&self.nics[at], self.networks), number, generation + 1, habits, &mut self.random)?;
         Ok(())
     }
 }
