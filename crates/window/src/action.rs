@@ -12,6 +12,15 @@ pub struct Request {
     pub(crate) serial: u32,
 }
 
+impl Request {
+    /// Its place among the operations that may be on their way ([`crate::Settings::operations`]): for tables of the
+    /// layer below. Another one has it when this one is over.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.slot as usize
+    }
+}
+
 /// What becomes of bytes at their target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Update {
@@ -19,6 +28,14 @@ pub enum Update {
     Replace,
     /// They are combined with what was there, once, element by element.
     Combine {
+        /// The type of the elements.
+        element: Element,
+        /// How.
+        combine: Combine,
+    },
+    /// As [`Update::Combine`], and what was there before is read. Values to compare with are allowed, as is
+    /// [`Combine::Read`], which changes nothing. It is over when what it reads is here.
+    Fetch {
         /// The type of the elements.
         element: Element,
         /// How.

@@ -237,6 +237,14 @@ fn accumulates_are_of_whole_aligned_elements() {
         assert_eq!(window.accumulate(access(1, offset, length), sum), Err(wrong));
     }
     assert!(window.accumulate(access(1, 4, 8), sum).is_ok());
+    // What compares, and what only reads, must be a fetch.
+    for combine in [Combine::SwapIfEqual, Combine::MaskedSwap, Combine::Read] {
+        let plain = window.accumulate(access(1, 8, 8), Update::Combine { element: Element::U64, combine });
+        assert_eq!(plain, Err(OperationError::Elements { offset: 8, length: 8 }), "{combine:?}");
+        assert!(window.accumulate(access(1, 8, 8), Update::Fetch { element: Element::U64, combine }).is_ok());
+    }
+    let order = Update::Fetch { element: Element::ComplexF32, combine: Combine::Max };
+    assert!(window.accumulate(access(1, 8, 8), order).is_err());
 }
 
 #[test]

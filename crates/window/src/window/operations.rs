@@ -132,11 +132,15 @@ pub(super) fn is_inside(offset: u64, length: u32, bytes: u64) -> bool {
 }
 
 fn judge_elements(access: Access, update: Update) -> Result<(), OperationError> {
-    let Update::Combine { element, combine } = update else { return Ok(()) };
+    let (element, combine, is_plain) = match update {
+        Update::Replace => return Ok(()),
+        Update::Combine { element, combine } => (element, combine, combine.has_operand() && !combine.compares()),
+        Update::Fetch { element, combine } => (element, combine, true),
+    };
     let (offset, length) = (access.offset, access.local.length);
     let is_whole =
         offset.is_multiple_of(element.alignment() as u64) && (length as usize).is_multiple_of(element.size());
-    match is_whole && combine.applies_to(element) && combine.has_operand() && !combine.compares() {
+    match is_whole && combine.applies_to(element) && is_plain {
         true => Ok(()),
         false => Err(OperationError::Elements { offset, length }),
     }
