@@ -54,3 +54,4 @@
 pub mod endpoint;
 pub mod group;
 pub mod verbs;
+pub mod window;

@@ -14,5 +14,6 @@ pub mod message;
 pub mod mpa;
 pub mod rdmap;
 pub mod terminate;
+pub mod window;
 
 pub use crc::Crc32c;

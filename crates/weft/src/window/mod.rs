@@ -1,0 +1,270 @@
+//! One-sided windows: memory of each rank of a group into which the others put, from which they get, and in which they
+//! accumulate, and fences that end an epoch of such operations.
+//!
+//! | here | what it is |
+//! |---|---|
+//! | [`Team`] | the ranks of a [`Group`](crate::group::Group), connected: each has an endpoint |
+//! | [`Window`] | a rank's part of a window: [`Team::allocate`], [`Team::create`] |
+//! | [`WindowOptions`], [`Fence`] | how epochs end; `weft-window` explains and compares the fences |
+//! | [`Request`] | an operation that was begun |
+//!
+//! Puts and gets are RDMA writes and reads, whose notices are counted in the target's NIC; what accumulates is done by
+//! the target's NIC, once, in the order in which it comes. The target's application takes part only in fences.
+//!
+//! A team and its windows belong to the thread that has made them. All ranks make the same windows in the same order.
+//!
+//! # Example
+//! Each of four ranks puts its number into the window of the next one.
+//! ```
+//! use weft::endpoint::EndpointAttributes;
+//! use weft::group::Group;
+//! use weft::verbs::Context;
+//! use weft::window::{Asserts, Team, WindowOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! fn rank(group: &mut Group) -> Result<u8, Box<dyn std::error::Error + Send + Sync>> {
+//!     let team = Team::new(&Context::open()?, group, &EndpointAttributes::at("127.0.0.1:0".parse()?))?;
+//!     let mut window = team.allocate(1, &WindowOptions::default())?;
+//!     window.fence(Asserts::default())?;
+//!     let next = (team.rank() + 1) % team.size();
+//!     window.put(next, 0, &[team.rank() as u8])?;
+//!     window.fence(Asserts { no_succeed: true, ..Asserts::default() })?;
+//!     let mut byte = [0];
+//!     window.memory().read(0, &mut byte)?;
+//!     window.free()?;
+//!     Ok(byte[0])
+//! }
+//! let ranks = Group::threads(4)?.into_iter().map(|mut group| std::thread::spawn(move || rank(&mut group)));
+//! let got: Vec<u8> = ranks.collect::<Vec<_>>().into_iter().map(|rank| rank.join().unwrap().unwrap()).collect();
+//! assert_eq!(got, [3, 0, 1, 2]);
+//! # Ok(())
+//! # }
+//! ```
+
+mod codec;
+mod error;
+mod operation;
+mod side;
+mod state;
+mod team;
+
+use core::time::Duration;
+use std::rc::Rc;
+
+pub use error::Error;
+pub use team::Team;
+pub use weft_memory::{Combine, Element};
+pub use weft_window::{
+    Asserts, CreateError, Fence, FenceError, OperationError, PeerError, Request, Update, WindowError,
+};
+
+use crate::verbs::MemoryRegion;
+use operation::Operation;
+use team::Core;
+
+/// How a window is made. The fence must be the same at all ranks, and `fan_out`; the rest may differ.
+#[derive(Clone, Debug)]
+pub struct WindowOptions {
+    /// How its epochs end.
+    pub fence: Fence,
+    /// The ranks with which this one shares the window under [`Fence::Neighbour`]: each names the other, none itself.
+    pub neighbours: Vec<usize>,
+    /// How many neighbours a rank has at most, for [`Fence::Auto`]; 0: nobody knows.
+    pub fan_out: usize,
+    /// Operations that may be on their way, at most [`WindowOptions::MOST_OPERATIONS`].
+    pub operations: u32,
+    /// How long making the window, or a fence, waits for other ranks before it asks them where they are.
+    pub limit: Duration,
+    /// How long they have then to answer, before the window fails and names who has not come.
+    pub answer_limit: Duration,
+}
+
+impl WindowOptions {
+    /// The most operations of one window that may be on their way.
+    pub const MOST_OPERATIONS: u32 = 1 << 20;
+
+    /// With this fence.
+    #[must_use]
+    pub fn fence(fence: Fence) -> Self {
+        Self { fence, ..Self::default() }
+    }
+}
+
+impl Default for WindowOptions {
+    /// [`Fence::Auto`], 4096 operations, 60 s and 5 s.
+    fn default() -> Self {
+        let (limit, answer_limit) = (Duration::from_secs(60), Duration::from_secs(5));
+        Self { fence: Fence::Auto, neighbours: Vec::new(), fan_out: 0, operations: 4096, limit, answer_limit }
+    }
+}
+
+/// A rank's part of a window.
+///
+/// The first [`Window::fence`] opens the first epoch; each further one ends an epoch and begins the next. What an
+/// operation does to memory is certain only when the fence has ended at the target.
+///
+/// Dropping it ends it for all: its memory is gone, and the others' windows fail and name this rank. To end it in good
+/// order all ranks call [`Window::free`].
+#[derive(Debug)]
+pub struct Window {
+    memory: MemoryRegion,
+    place: Place,
+}
+
+/// A window's place among those of its team, until it is dropped.
+#[derive(Debug)]
+struct Place {
+    core: Rc<Core>,
+    id: u16,
+    /// All ranks have agreed that it goes.
+    is_free: bool,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.core.remove(self.id, self.is_free);
+    }
+}
+
+impl Window {
+    /// This rank's memory in the window. What it holds of an epoch's operations is certain when its fence has ended.
+    #[must_use]
+    pub fn memory(&self) -> &MemoryRegion {
+        &self.memory
+    }
+
+    /// The fence that is used: what was asked for, or what was picked.
+    #[must_use]
+    pub fn fence_kind(&self) -> Fence {
+        self.place.core.with(self.place.id, |side| side.machine.fence_kind())
+    }
+
+    /// Puts bytes at byte `offset` of the window of `rank`, which may be this one. They are copied now.
+    ///
+    /// # Errors
+    /// Not inside of the window, no such rank, no epoch, too many operations: nothing has happened then. Or the window
+    /// has failed.
+    pub fn put(&mut self, rank: usize, offset: u64, bytes: &[u8]) -> Result<Request, Error> {
+        let kept = self.place.core.keep(bytes);
+        self.put_owned(rank, offset, kept)
+    }
+
+    /// Puts bytes without a copy: they are given up until the operation is over, and freed then.
+    ///
+    /// # Errors
+    /// As [`Window::put`].
+    pub fn put_owned(
+        &mut self,
+        rank: usize,
+        offset: u64,
+        bytes: impl Into<weft_memory::Buffer>,
+    ) -> Result<Request, Error> {
+        self.place.core.begin(self.place.id, rank, offset, Operation::Put(bytes.into()))
+    }
+
+    /// Gets `length` bytes from byte `offset` on of the window of `rank`: [`Window::take`] gives them when the request
+    /// is over, which it is after the fence, or when [`Window::wait`] says so.
+    ///
+    /// # Errors
+    /// As [`Window::put`].
+    pub fn get(&mut self, rank: usize, offset: u64, length: u32) -> Result<Request, Error> {
+        self.place.core.begin(self.place.id, rank, offset, Operation::Get(length))
+    }
+
+    /// Combines elements with those at byte `offset` of the window of `rank`, each once. `operands` has whole elements,
+    /// in the machine's byte order; the elements there must be aligned as `offset` is, which memory of
+    /// [`Team::allocate`] is.
+    ///
+    /// # Errors
+    /// As [`Window::put`]; or not whole, aligned elements, or these have no such operation.
+    pub fn accumulate(
+        &mut self,
+        rank: usize,
+        offset: u64,
+        element: Element,
+        combine: Combine,
+        operands: &[u8],
+    ) -> Result<Request, Error> {
+        let operation = Operation::Accumulate { element, combine, operands: operands.to_vec() };
+        self.place.core.begin(self.place.id, rank, offset, operation)
+    }
+
+    /// As [`Window::accumulate`], and gets the elements as they were before ([`Window::take`]). With [`Combine::Read`]
+    /// nothing is changed; `operands` says by its length how many are read.
+    ///
+    /// # Errors
+    /// As [`Window::accumulate`].
+    pub fn fetch(
+        &mut self,
+        rank: usize,
+        offset: u64,
+        element: Element,
+        combine: Combine,
+        operands: &[u8],
+    ) -> Result<Request, Error> {
+        let (operands, compare) = (operands.to_vec(), Vec::new());
+        self.place.core.begin(self.place.id, rank, offset, Operation::Fetch { element, combine, operands, compare })
+    }
+
+    /// Swaps elements in where those there equal `compare`, and gets them as they were before ([`Window::take`]).
+    ///
+    /// # Errors
+    /// As [`Window::accumulate`].
+    pub fn compare_and_swap(
+        &mut self,
+        rank: usize,
+        offset: u64,
+        element: Element,
+        compare: &[u8],
+        swap: &[u8],
+    ) -> Result<Request, Error> {
+        let (combine, operands, compare) = (Combine::SwapIfEqual, swap.to_vec(), compare.to_vec());
+        self.place.core.begin(self.place.id, rank, offset, Operation::Fetch { element, combine, operands, compare })
+    }
+
+    /// Whether a request is over: what it has put may be anywhere, what it gets is here. Lends the calling thread to
+    /// the NIC for a moment.
+    pub fn test(&mut self, request: Request) -> bool {
+        self.place.core.drain();
+        self.place.core.with(self.place.id, |side| side.machine.is_complete(request))
+    }
+
+    /// Waits until a request is over.
+    ///
+    /// # Errors
+    /// The window has failed, or its fence is [`Fence::TwoSided`], whose operations move in the fence.
+    pub fn wait(&mut self, request: Request) -> Result<(), Error> {
+        if self.fence_kind() == Fence::TwoSided && !self.test(request) {
+            return Err(Error::Deferred);
+        }
+        self.place.core.wait_for(self.place.id, |side| side.machine.is_complete(request).then_some(()))
+    }
+
+    /// What a request has got, once. `None`: it is not over, or was none that gets. What is not taken is dropped when
+    /// the epoch after its own ends.
+    #[must_use]
+    pub fn take(&mut self, request: Request) -> Option<Vec<u8>> {
+        self.place.core.with(self.place.id, |side| side.results.remove(&request)).map(|(_, bytes)| bytes)
+    }
+
+    /// Ends this epoch and begins the next. When it returns, what others did in this epoch to this rank's memory is
+    /// there, what this rank did is over, and nothing of the next epoch has come. All ranks call it.
+    ///
+    /// # Errors
+    /// An assert that is not true; or the window has failed, because a rank is lost, or has not come in time.
+    pub fn fence(&mut self, asserts: Asserts) -> Result<(), Error> {
+        self.place.core.fence(self.place.id, asserts)
+    }
+
+    /// Ends the window at all ranks: waits for them, and gives this rank's memory back. What is put after the last
+    /// fence may or may not be there.
+    ///
+    /// # Errors
+    /// A rank is lost or late, or work under way still uses the memory.
+    pub fn free(mut self) -> Result<weft_memory::Buffer, Error> {
+        self.place.core.wait_for(self.place.id, |side| side.has_nothing_under_way().then_some(()))?;
+        self.place.core.barrier()?;
+        self.place.is_free = true;
+        self.place.core.release(self.memory)
+    }
+}

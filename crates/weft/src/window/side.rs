@@ -1,0 +1,257 @@
+//! One window at this rank: its machine, and what its actions become.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use weft_base::PeerId;
+use weft_memory::IoBuffer;
+use weft_nic::{RemotePlace, SendPost, TransferPost};
+use weft_window::{Access, Action, Event, Message, Request, Update, Window, WindowError};
+use weft_wire::window::Notice;
+
+use super::codec;
+use super::error::Error;
+use super::operation::{Context, Kind, Operation, Pending, Post, atomics};
+
+/// One window at this rank.
+pub(super) struct Side {
+    id: u16,
+    pub(super) machine: Window,
+    /// Where the others' parts are; none while the window is made.
+    pub(super) places: Vec<RemotePlace>,
+    pending: Vec<Option<Pending>>,
+    under_way: usize,
+    /// What was got and not yet taken, and in which epoch it was asked for.
+    pub(super) results: HashMap<Request, (u32, Vec<u8>)>,
+    /// By rank: operations that the target hears of when they have completed.
+    told: Vec<Told>,
+    pub(super) is_created: bool,
+    pub(super) has_fenced: bool,
+    pub(super) failed: Option<WindowError>,
+    /// What this rank has seen of a failure.
+    pub(super) cause: Option<Arc<Error>>,
+}
+
+/// Operations of an epoch whose target hears of them when they have completed: all at once.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    under_way: u32,
+    completed: u32,
+}
+
+/// What a side needs of its team to make posts.
+pub(super) struct Desk<'a> {
+    pub(super) peers: &'a [PeerId],
+    pub(super) outbox: &'a mut VecDeque<Post>,
+    pub(super) spare: &'a mut Vec<Vec<u8>>,
+    pub(super) atomic_bytes: usize,
+}
+
+impl Desk<'_> {
+    /// A message to a rank.
+    pub(super) fn send(&mut self, to: usize, fence: bool, write: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.clear();
+        write(&mut bytes);
+        let post = SendPost::new(self.peers[to], bytes).context(Context::of(Kind::Send, 0).number());
+        self.outbox.push_back(Post::Send(SendPost { fence, ..post }));
+    }
+}
+
+impl Side {
+    pub(super) fn new(id: u16, machine: Window, operations: u32, ranks: usize) -> Self {
+        Self {
+            id,
+            machine,
+            places: Vec::new(),
+            pending: (0..operations).map(|_| None).collect(),
+            under_way: 0,
+            results: HashMap::new(),
+            told: vec![Told::default(); ranks],
+            is_created: false,
+            has_fenced: false,
+            failed: None,
+            cause: None,
+        }
+    }
+
+    pub(super) fn has_nothing_under_way(&self) -> bool {
+        self.under_way == 0
+    }
+
+    /// Begins an operation, if the machine agrees.
+    pub(super) fn begin(&mut self, operation: Operation, access: Access) -> Result<Request, Error> {
+        let request = match operation.update() {
+            None => self.machine.get(access),
+            Some(Update::Replace) => self.machine.put(access),
+            Some(update) => self.machine.accumulate(access, update),
+        }?;
+        let (epoch, target) = (self.machine.epoch(), access.rank);
+        let tells = matches!(operation, Operation::Accumulate { .. } | Operation::Fetch { .. });
+        let pending = Pending { request, epoch, target, operation: Some(operation), parts: 0, tells, result: None };
+        self.pending[request.index()] = Some(pending);
+        self.under_way += 1;
+        Ok(request)
+    }
+
+    /// Does what the machine says, as far as `room` posts go.
+    pub(super) fn pump(&mut self, desk: &mut Desk<'_>, room: usize) {
+        if self.places.is_empty() {
+            return;
+        }
+        while desk.outbox.len() < room {
+            let Self { id, machine, places, pending, told, .. } = self;
+            let kind = machine.fence_kind();
+            let Some(action) = machine.poll_action() else { break };
+            let mut hands = Hands { id: *id, places, pending, told, desk };
+            match action {
+                Action::Write { request, access, notice, .. } => hands.update(request, access, notice, 0),
+                Action::Deliver { request, access, update, epoch, last } => {
+                    let rides = update == Update::Replace;
+                    hands.update(request, access, Some(epoch), if rides { last.unwrap_or(0) } else { 0 });
+                    if let Some(count) = last.filter(|_| !rides) {
+                        hands.send(access.rank, false, Message::Finish { epoch, count });
+                    }
+                }
+                Action::Read { request, access } => hands.read(request, access),
+                Action::Flush { to } => hands.flush(to),
+                Action::Send { to, message, .. } => {
+                    // What accumulates may be a call, which is no write that a message would come behind.
+                    let is_behind = matches!(message, Message::Finish { .. }) && hands.told[to].under_way > 0;
+                    let fence = is_behind && matches!(kind, super::Fence::OneSided | super::Fence::OneSidedBarrier);
+                    hands.send(to, fence, message);
+                }
+            }
+        }
+        self.take_events();
+    }
+
+    fn take_events(&mut self) {
+        while let Some(event) = self.machine.poll_event() {
+            match event {
+                Event::Created => self.is_created = true,
+                Event::Fenced { epoch } => {
+                    self.has_fenced = true;
+                    self.results.retain(|_, (asked, _)| *asked == epoch);
+                }
+                Event::Failed(error) => self.failed = Some(error),
+            }
+        }
+    }
+
+    /// One post of an operation has completed.
+    pub(super) fn complete(&mut self, context: Context, result: Option<Vec<u8>>, desk: &mut Desk<'_>) {
+        let Some(place) = self.pending.get_mut(context.index) else { return };
+        let Some(pending) = place else { return };
+        if let Some(bytes) = result {
+            match &mut pending.result {
+                Some(all) => {
+                    let start = context.part as usize * desk.atomic_bytes;
+                    all[start..start + bytes.len()].copy_from_slice(&bytes);
+                }
+                None => pending.result = Some(bytes),
+            }
+        }
+        pending.parts -= 1;
+        if pending.parts > 0 {
+            return;
+        }
+        let Some(pending) = place.take() else { return };
+        self.under_way -= 1;
+        if let Some(bytes) = pending.result {
+            self.results.insert(pending.request, (pending.epoch, bytes));
+        }
+        // It is pending, so the machine knows it.
+        let _ = self.machine.handle_complete(pending.request);
+        if pending.tells {
+            self.tell(pending.target, pending.epoch, desk);
+        }
+    }
+
+    fn tell(&mut self, target: usize, epoch: u32, desk: &mut Desk<'_>) {
+        let told = &mut self.told[target];
+        told.under_way -= 1;
+        told.completed += 1;
+        if told.under_way > 0 {
+            return;
+        }
+        let count = core::mem::take(&mut told.completed);
+        if matches!(self.machine.fence_kind(), super::Fence::OneSided | super::Fence::OneSidedBarrier) {
+            return;
+        }
+        let id = self.id;
+        desk.send(target, false, |bytes| codec::emit_placed(id, epoch, count, bytes));
+    }
+
+    /// What this rank can say of a failure.
+    pub(super) fn failure(&self) -> Option<Error> {
+        let error = self.failed?;
+        Some(Error::Failed { error, cause: self.cause.clone() })
+    }
+}
+
+/// What makes posts of actions.
+struct Hands<'a, 'd> {
+    id: u16,
+    places: &'a [RemotePlace],
+    pending: &'a mut [Option<Pending>],
+    told: &'a mut [Told],
+    desk: &'a mut Desk<'d>,
+}
+
+impl Hands<'_, '_> {
+    fn place(&self, access: Access) -> RemotePlace {
+        let place = self.places[access.rank];
+        RemotePlace { offset: place.offset.wrapping_add(access.offset), ..place }
+    }
+
+    fn context(&self, request: Request) -> Context {
+        Context { index: request.index(), ..Context::of(Kind::Operation, self.id) }
+    }
+
+    fn update(&mut self, request: Request, access: Access, notice: Option<u32>, count: u32) {
+        let (place, context, id) = (self.place(access), self.context(request), self.id);
+        let peer = self.desk.peers[access.rank];
+        let Some(pending) = self.pending[request.index()].as_mut() else { return };
+        match pending.operation.take() {
+            Some(Operation::Put(bytes)) => {
+                pending.parts = 1;
+                let post = TransferPost::new(peer, bytes, place).context(context.number());
+                let notice = notice.map(|epoch| Notice { window: id, epoch: epoch as u16, count }.data());
+                self.desk.outbox.push_back(Post::Write(TransferPost { data: notice, ..post }));
+            }
+            Some(operation) => {
+                let before = self.desk.outbox.len();
+                if matches!(operation, Operation::Fetch { .. }) {
+                    pending.result = Some(vec![0; access.local.length as usize]);
+                }
+                self.desk.outbox.extend(atomics(peer, place, operation, self.desk.atomic_bytes, context));
+                pending.parts = (self.desk.outbox.len() - before) as u32;
+                self.told[access.rank].under_way += 1;
+            }
+            None => {}
+        }
+    }
+
+    fn read(&mut self, request: Request, access: Access) {
+        let (place, context) = (self.place(access), self.context(request));
+        let Some(pending) = self.pending[request.index()].as_mut() else { return };
+        pending.operation = None;
+        pending.parts = 1;
+        let sink = vec![0; access.local.length as usize];
+        let post = TransferPost::new(self.desk.peers[access.rank], sink, place).context(context.number());
+        self.desk.outbox.push_back(Post::Read(post));
+    }
+
+    /// A read of nothing: its answer comes when all writes before it are placed (RFC 5040 section 5.5).
+    fn flush(&mut self, to: usize) {
+        let context = Context::of(Kind::Flush, self.id).number();
+        let post = TransferPost::new(self.desk.peers[to], IoBuffer::empty(), self.places[to]).context(context);
+        self.desk.outbox.push_back(Post::Read(post));
+    }
+
+    fn send(&mut self, to: usize, fence: bool, message: Message<'_>) {
+        let id = self.id;
+        self.desk.send(to, fence, |bytes| codec::emit(id, message, bytes));
+    }
+}

@@ -1,0 +1,354 @@
+//! What a team knows, and what becomes of completions.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use weft_base::{PeerId, Time};
+use weft_collective::Collective;
+use weft_nic::{Completed, EndpointError, EndpointFailure, Event, Level, SendPost};
+use weft_window::{Message, Part, PeerError};
+use weft_wire::window::Notice;
+
+use super::WindowOptions;
+use super::codec::{self, Said};
+use super::error::Error;
+use super::operation::{Context, Kind, Post};
+use super::side::{Desk, Side};
+use crate::endpoint::Endpoint;
+
+/// Posts that wait here until the endpoint takes them, before windows are asked for more.
+const ROOM: usize = 256;
+/// Buffers kept for small messages and puts, and how large they may be.
+const SPARE: usize = 256;
+const SPARE_BYTES: usize = 4096;
+
+/// What does not change.
+pub(super) struct Surroundings {
+    /// By rank.
+    pub(super) peers: Vec<PeerId>,
+    pub(super) ranks: HashMap<PeerId, usize>,
+    /// Operand bytes of an atomic, at most: a multiple of each element's size.
+    pub(super) atomic_bytes: usize,
+    /// Posts that the endpoint may have at a time.
+    pub(super) depth: usize,
+}
+
+impl Surroundings {
+    pub(super) fn rank_of(&self, peer: PeerId) -> Option<usize> {
+        self.ranks.get(&peer).copied()
+    }
+}
+
+/// What a team knows.
+pub(super) struct State {
+    pub(super) sides: BTreeMap<u16, Side>,
+    last_id: u16,
+    pub(super) gather: Collective,
+    pub(super) barrier: Collective,
+    outbox: VecDeque<Post>,
+    pub(super) spare: Vec<Vec<u8>>,
+    under_way: usize,
+    lost: Vec<Option<EndpointFailure>>,
+    /// By rank: whether anything was sent there, or came from there; and whether a probe is on its way.
+    met: Vec<bool>,
+    probed: Vec<bool>,
+    values: Vec<u64>,
+}
+
+impl State {
+    pub(super) fn new(gather: Collective, barrier: Collective, ranks: usize) -> Self {
+        Self {
+            sides: BTreeMap::new(),
+            last_id: 0,
+            gather,
+            barrier,
+            outbox: VecDeque::with_capacity(2 * ROOM),
+            spare: Vec::with_capacity(SPARE),
+            under_way: 0,
+            lost: vec![None; ranks],
+            met: vec![false; ranks],
+            probed: vec![false; ranks],
+            values: Vec::new(),
+        }
+    }
+
+    /// The id of the next window: all ranks make the same ones in the same order. 0 is the team itself.
+    pub(super) fn next_id(&mut self) -> u16 {
+        loop {
+            self.last_id = self.last_id.wrapping_add(1);
+            if self.last_id != 0 && !self.sides.contains_key(&self.last_id) {
+                return self.last_id;
+            }
+        }
+    }
+
+    /// A rank that is lost.
+    pub(super) fn lost(&self) -> Option<(usize, EndpointFailure)> {
+        self.lost.iter().enumerate().find_map(|(rank, why)| Some((rank, why.clone()?)))
+    }
+
+    /// Does what one window wants done.
+    pub(super) fn pump(&mut self, id: u16, around: &Surroundings, endpoint: &Endpoint) {
+        loop {
+            let Self { sides, outbox, spare, .. } = self;
+            let mut desk = Desk { peers: &around.peers, outbox, spare, atomic_bytes: around.atomic_bytes };
+            if let Some(side) = sides.get_mut(&id) {
+                side.pump(&mut desk, ROOM);
+            }
+            if self.outbox.is_empty() {
+                return;
+            }
+            self.post(around, endpoint);
+            if !self.outbox.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Does what everybody wants done.
+    pub(super) fn pump_all(&mut self, around: &Surroundings, endpoint: &Endpoint) {
+        let Self { gather, barrier, outbox, spare, .. } = self;
+        let mut desk = Desk { peers: &around.peers, outbox, spare, atomic_bytes: around.atomic_bytes };
+        for (part, machine) in [(Part::Create, gather), (Part::Barrier, barrier)] {
+            while let Some(transmit) = machine.poll_transmit() {
+                let (sequence, round) = (transmit.sequence, transmit.round as u32);
+                let message = Message::Round { part, sequence, round, values: transmit.values };
+                desk.send(transmit.to, false, |bytes| codec::emit(0, message, bytes));
+            }
+        }
+        self.post(around, endpoint);
+        let mut next = self.sides.keys().next().copied();
+        while let Some(id) = next {
+            self.pump(id, around, endpoint);
+            next = self.sides.range(id + 1..).next().map(|(id, _)| *id);
+        }
+    }
+
+    fn post(&mut self, around: &Surroundings, endpoint: &Endpoint) {
+        while self.under_way < around.depth {
+            let Some(post) = self.outbox.pop_front() else { return };
+            let (peer, posted) = match post {
+                Post::Send(post) => (post.peer, endpoint.send(post)),
+                Post::Write(post) => (post.peer, endpoint.write(post)),
+                Post::Read(post) => (post.peer, endpoint.read(post)),
+                Post::Atomic(post) => (post.peer, endpoint.atomic(*post)),
+            };
+            match posted {
+                Ok(()) => self.under_way += 1,
+                Err(error) => self.refuse(around.rank_of(peer), error),
+            }
+        }
+    }
+
+    /// The endpoint has not taken something. That ends whatever waits for it.
+    fn refuse(&mut self, rank: Option<usize>, error: EndpointError) {
+        if let Some(rank) = rank {
+            self.fail(rank, Error::Endpoint(error));
+        }
+    }
+
+    /// All windows fail because of a rank.
+    fn fail(&mut self, rank: usize, cause: Error) {
+        let cause = Arc::new(cause);
+        for side in self.sides.values_mut().filter(|side| side.failed.is_none()) {
+            side.cause.get_or_insert_with(|| Arc::clone(&cause));
+            // There is such a rank.
+            let _ = side.machine.handle_lost(rank);
+        }
+    }
+
+    fn lose(&mut self, rank: usize, why: EndpointFailure) {
+        match why {
+            EndpointFailure::Access | EndpointFailure::Operation | EndpointFailure::Refused => {
+                self.fail(rank, Error::Refused { rank, why });
+            }
+            why => {
+                self.lost[rank].get_or_insert_with(|| why.clone());
+                self.fail(rank, Error::Lost { rank, why });
+            }
+        }
+    }
+
+    /// This rank gives up a window that others may still use.
+    pub(super) fn abandon(&mut self, id: u16, rank: usize, around: &Surroundings, endpoint: &Endpoint) {
+        let Self { sides, outbox, spare, .. } = self;
+        let mut desk = Desk { peers: &around.peers, outbox, spare, atomic_bytes: around.atomic_bytes };
+        if sides.get(&id).is_none_or(|side| !side.is_created || side.failed.is_some()) {
+            return;
+        }
+        let message = Message::Abort { rank: rank as u32 };
+        for to in (0..around.peers.len()).filter(|&to| to != rank) {
+            desk.send(to, false, |bytes| codec::emit(id, message, bytes));
+        }
+        self.post(around, endpoint);
+    }
+
+    /// Nothing has happened for a while: are those there with whom there was a connection? One that has ended in good
+    /// order is not reported, and neither is a process that has.
+    pub(super) fn probe(&mut self, around: &Surroundings, endpoint: &Endpoint) {
+        for rank in (0..self.met.len()).filter(|&rank| self.met[rank] && self.lost[rank].is_none()) {
+            if !core::mem::replace(&mut self.probed[rank], true) {
+                let mut bytes = Vec::new();
+                codec::emit_probe(&mut bytes);
+                let context = Context { part: 1, index: rank, ..Context::of(Kind::Send, 0) };
+                let post = SendPost::new(around.peers[rank], bytes).level(Level::Delivered).context(context.number());
+                self.outbox.push_back(Post::Send(post));
+            }
+        }
+        self.post(around, endpoint);
+    }
+
+    /// The connection to a rank has ended.
+    pub(super) fn heard_of_end(&mut self, rank: usize, outcome: Result<(), EndpointFailure>) {
+        match outcome {
+            Err(EndpointFailure::Closed | EndpointFailure::Canceled) => {}
+            Err(why) => self.lose(rank, why),
+            Ok(()) => self.violate(rank, "a message that nobody wants".into()),
+        }
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.sides.values().filter_map(|side| side.machine.next_timeout()).min()
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        self.sides.values_mut().for_each(|side| side.machine.handle_timeout(now));
+    }
+
+    /// Takes a completion. Returns the buffer of a receive that is to be posted again.
+    pub(super) fn handle(
+        &mut self,
+        event: Event,
+        rank: Option<usize>,
+        around: &Surroundings,
+        endpoint: &Endpoint,
+    ) -> Option<Vec<u8>> {
+        let context = Context::parse(event.context);
+        rank.into_iter().for_each(|rank| self.met[rank] = true);
+        let again = match event.completed {
+            Completed::Receive => self.received(event, rank),
+            Completed::RemoteWrite => {
+                if let (Some(rank), Some(data)) = (rank, event.data) {
+                    self.noticed(rank, Notice::of(data));
+                }
+                None
+            }
+            Completed::Send | Completed::Write | Completed::Read | Completed::Atomic => {
+                self.under_way = self.under_way.saturating_sub(1);
+                self.finished(event, context, rank, around);
+                None
+            }
+        };
+        // The windows that it has to do with are few, and asking one that has nothing to do costs little.
+        self.pump_all(around, endpoint);
+        again
+    }
+
+    fn finished(&mut self, event: Event, context: Context, rank: Option<usize>, around: &Surroundings) {
+        let bytes = event.buffer;
+        if (context.kind, context.part) == (Kind::Send, 1) {
+            self.probed[context.index] = false;
+        }
+        if let Err(why) = event.outcome {
+            return rank.into_iter().for_each(|rank| self.lose(rank, why.clone()));
+        }
+        let Self { sides, outbox, spare, .. } = self;
+        let mut desk = Desk { peers: &around.peers, outbox, spare, atomic_bytes: around.atomic_bytes };
+        let side = sides.get_mut(&context.window);
+        match (context.kind, side) {
+            (Kind::Flush, Some(side)) => drop(side.machine.handle_flushed()),
+            (Kind::Operation, Some(side)) => {
+                let is_got = matches!(event.completed, Completed::Read | Completed::Atomic);
+                let (got, given) = if is_got { (bytes, None) } else { (None, bytes) };
+                side.complete(context, got.map(Vec::from), &mut desk);
+                self.keep(given);
+            }
+            _ => self.keep(bytes),
+        }
+    }
+
+    fn keep(&mut self, buffer: Option<weft_memory::Buffer>) {
+        if let Some(buffer) = buffer.filter(|buffer| buffer.len() <= SPARE_BYTES && self.spare.len() < SPARE) {
+            self.spare.push(buffer.into());
+        }
+    }
+
+    fn received(&mut self, event: Event, rank: Option<usize>) -> Option<Vec<u8>> {
+        let buffer = Vec::from(event.buffer?);
+        match (event.outcome, rank) {
+            (Err(EndpointFailure::Closed | EndpointFailure::Canceled), _) => return None,
+            // Who is no rank has nothing to say.
+            (_, None) => {}
+            (Err(why), Some(rank)) => self.violate(rank, why.to_string()),
+            (Ok(()), Some(rank)) => self.heard(rank, &buffer[..event.length as usize]),
+        }
+        Some(buffer)
+    }
+
+    fn heard(&mut self, from: usize, bytes: &[u8]) {
+        let mut values = core::mem::take(&mut self.values);
+        match codec::parse(bytes, &mut values) {
+            None => self.violate(from, format!("a message of {} bytes that says nothing", bytes.len())),
+            Some((0, said)) => self.heard_of_team(from, &said),
+            Some((id, said)) => {
+                let outcome = match said {
+                    Said::Message(message) => {
+                        self.sides.get_mut(&id).map_or(Ok(()), |side| side.machine.handle_message(from, message))
+                    }
+                    Said::Placed { epoch, count } => self.placed(id, from, epoch, count),
+                    Said::Nothing => Ok(()),
+                };
+                self.judge(id, from, outcome);
+            }
+        }
+        self.values = values;
+    }
+
+    fn heard_of_team(&mut self, from: usize, said: &Said<'_>) {
+        let outcome = match *said {
+            Said::Message(Message::Round { part: Part::Create, sequence, round, values }) => {
+                self.gather.handle(from, sequence, round as usize, values)
+            }
+            Said::Message(Message::Round { part: Part::Barrier, sequence, round, values }) => {
+                self.barrier.handle(from, sequence, round as usize, values)
+            }
+            Said::Nothing => return,
+            _ => return self.violate(from, "a message for no window".into()),
+        };
+        if let Err(error) = outcome {
+            self.violate(from, error.to_string());
+        }
+    }
+
+    fn placed(&mut self, id: u16, from: usize, epoch: u32, count: u32) -> Result<(), PeerError> {
+        if count > WindowOptions::MOST_OPERATIONS {
+            return Err(PeerError::Unexpected(from));
+        }
+        let Some(side) = self.sides.get_mut(&id) else { return Ok(()) };
+        (0..count).try_for_each(|_| side.machine.handle_placed(from, epoch))
+    }
+
+    fn noticed(&mut self, from: usize, notice: Notice) {
+        let Some(side) = self.sides.get_mut(&notice.window) else { return };
+        let epoch = notice.epoch_near(side.machine.epoch());
+        let mut outcome = side.machine.handle_placed(from, epoch);
+        if outcome.is_ok() && notice.count > 0 {
+            outcome = side.machine.handle_message(from, Message::Finish { epoch, count: notice.count });
+        }
+        self.judge(notice.window, from, outcome);
+    }
+
+    fn judge(&mut self, id: u16, from: usize, outcome: Result<(), PeerError>) {
+        // What comes to a window that has failed may be of any epoch.
+        let has_failed = self.sides.get(&id).is_some_and(|side| side.failed.is_some());
+        if let Err(error) = outcome
+            && !has_failed
+        {
+            self.violate(from, error.to_string());
+        }
+    }
+
+    fn violate(&mut self, rank: usize, what: String) {
+        self.fail(rank, Error::Violation { rank, what });
+    }
+}

@@ -1,0 +1,166 @@
+//! What ranks of a window tell each other: the head of their messages, and the immediate data of what they write.
+//!
+//! ```text
+//! message:        | kind u8 | part u8 | window u16 | number u32 | value u32 | u64, u64, ... |
+//! immediate data: | window u16 | epoch, low half u16 | count u32 |
+//! ```
+//! What the fields of a message mean depends on its kind; `docs/wire.md` has the table.
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum MessageKind {
+    /// A round of a collective operation: `part` says which, `number` is its sequence number, `value` the round.
+    Round = 1,
+    /// The last for the receiver in epoch `number`, which had `value` updates.
+    Finish = 2,
+    /// All that was for the sender in epoch `number` has come.
+    Ready = 3,
+    /// Was epoch `number` fenced?
+    Ask = 4,
+    /// The answer: `value` is 1 if it was, else 0.
+    Answer = 5,
+    /// The sender's window has failed, because of rank `value`.
+    Abort = 6,
+    /// So many (`value`) updates of epoch `number` that bring no notice of their own were placed at the receiver.
+    Placed = 7,
+    /// Nothing: it shows its sender whether the receiver can be reached.
+    Probe = 8,
+}
+
+impl MessageKind {
+    /// The kind with this number.
+    #[must_use]
+    pub const fn of(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::Round),
+            2 => Some(Self::Finish),
+            3 => Some(Self::Ready),
+            4 => Some(Self::Ask),
+            5 => Some(Self::Answer),
+            6 => Some(Self::Abort),
+            7 => Some(Self::Placed),
+            8 => Some(Self::Probe),
+            _ => None,
+        }
+    }
+}
+
+/// The head of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageHead {
+    /// What it is.
+    pub kind: MessageKind,
+    /// Which collective operation, for a round; else 0.
+    pub part: u8,
+    /// The window; 0 for what belongs to none.
+    pub window: u16,
+    /// See [`MessageKind`].
+    pub number: u32,
+    /// See [`MessageKind`].
+    pub value: u32,
+}
+
+impl MessageHead {
+    /// Bytes.
+    pub const LENGTH: usize = 12;
+
+    /// The bytes.
+    #[must_use]
+    pub fn emit(&self) -> [u8; Self::LENGTH] {
+        let mut bytes = [0; Self::LENGTH];
+        bytes[0] = self.kind as u8;
+        bytes[1] = self.part;
+        bytes[2..4].copy_from_slice(&self.window.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.number.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.value.to_be_bytes());
+        bytes
+    }
+
+    /// The head, and the values that follow it. `None`: too short, no such kind, or not whole values.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<(Self, &[[u8; 8]])> {
+        let (head, rest) = bytes.split_first_chunk::<{ Self::LENGTH }>()?;
+        let [kind, part, w0, w1, n0, n1, n2, n3, v0, v1, v2, v3] = *head;
+        let (values, odd) = rest.as_chunks::<8>();
+        let head = Self {
+            kind: MessageKind::of(kind)?,
+            part,
+            window: u16::from_be_bytes([w0, w1]),
+            number: u32::from_be_bytes([n0, n1, n2, n3]),
+            value: u32::from_be_bytes([v0, v1, v2, v3]),
+        };
+        odd.is_empty().then_some((head, values))
+    }
+}
+
+/// The immediate data of a write into a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// The window.
+    pub window: u16,
+    /// The low half of the epoch's number.
+    pub epoch: u16,
+    /// With the last of an epoch to this target, where the fence wants that: how many there were. Else 0.
+    pub count: u32,
+}
+
+impl Notice {
+    /// As immediate data.
+    #[must_use]
+    pub const fn data(self) -> u64 {
+        (self.window as u64) << 48 | (self.epoch as u64) << 32 | self.count as u64
+    }
+
+    /// From immediate data.
+    #[must_use]
+    pub const fn of(data: u64) -> Self {
+        Self { window: (data >> 48) as u16, epoch: (data >> 32) as u16, count: data as u32 }
+    }
+
+    /// The number of the epoch, which is near `here`.
+    #[must_use]
+    pub const fn epoch_near(self, here: u32) -> u32 {
+        let ahead = self.epoch.wrapping_sub(here as u16).cast_signed();
+        here.wrapping_add_signed(ahead as i32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_these_bytes() {
+        let head = MessageHead { kind: MessageKind::Round, part: 2, window: 0x0304, number: 0x0506_0708, value: 9 };
+        let mut bytes = head.emit().to_vec();
+        assert_eq!(bytes, [1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 9]);
+        assert_eq!(MessageHead::parse(&bytes), Some((head, &[][..])));
+        bytes.extend([0, 0, 0, 0, 0, 0, 0, 7]);
+        assert_eq!(MessageHead::parse(&bytes), Some((head, &[7u64.to_be_bytes()][..])));
+        assert_eq!(MessageHead::parse(&bytes[..19]), None);
+        assert_eq!(MessageHead::parse(&bytes[..11]), None);
+        for code in 0..=255 {
+            bytes[0] = code;
+            let kind = MessageHead::parse(&bytes).map(|(head, _)| head.kind as u8);
+            assert_eq!(kind, (1..=8).contains(&code).then_some(code));
+        }
+    }
+
+    #[test]
+    fn a_notice_is_this_number_and_knows_its_epoch() {
+        let notice = Notice { window: 0x1122, epoch: 0x3344, count: 0x5566_7788 };
+        assert_eq!(notice.data(), 0x1122_3344_5566_7788);
+        assert_eq!(Notice::of(notice.data()), notice);
+        for (here, epoch, expected) in [
+            (5, 5, 5),
+            (5, 6, 6),
+            (0xffff, 0, 0x1_0000),
+            (0x1_0000, 0xffff, 0xffff),
+            (u32::MAX, 0, 0),
+            (0, 0xffff, u32::MAX),
+        ] {
+            assert_eq!(Notice { epoch, ..notice }.epoch_near(here), expected, "{here:#x} {epoch:#x}");
+        }
+    }
+}
