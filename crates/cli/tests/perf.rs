@@ -213,3 +213,20 @@ fn messages_are_measured_like_anybody() {
     refused(&["idle", "--transport", "messages", "--vs", "none"], "messages in one direction");
     refused(&["rate", "--transport", "messages:crc=off", "--vs", "none"], "crc is set for connections");
 }
+
+#[test]
+fn fences_of_all_kinds_are_measured_by_ranks_that_the_command_starts() {
+    let more = ["--ranks", "2,3", "--fence", "all", "--puts", "0,1,4", "--vs", "none", "--json", "-"];
+    let output = Command::new(env!("CARGO_BIN_EXE_weft"))
+        .args(["perf", "fence", "--iterations", "5", "--runs", "1"])
+        .args(more)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let cases = report["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 2 * 6 * 3);
+    assert!(cases.iter().all(|case| case["median"].as_f64().unwrap() > 0.0), "{report}");
+    refused(&["fence", "--vs", "sockets"], "libfabric-tcp, weft, shm");
+    refused(&["fence", "--ranks", "0"], "0");
+}

@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 use super::campaign::Plan;
 use super::contestant::Entry;
 use super::disorder::Disorder;
+use super::fence::{Fences, Scale};
 use super::job::{
     Cache, Job, Kind, LARGEST_CROWD, LARGEST_WINDOW, MOST_CONNECTIONS, MOST_MESSAGES, Operation, Switch, Target, Wait,
 };
@@ -39,6 +40,8 @@ Examples:
   weft perf idle --connections 1000 --seconds 10      what quiet connections cost
   weft perf all-to-all --processes 8,64               many processes on this machine
   weft perf disorder --late 0,5 --lost 0,1            late segments placed, kept, or dropped; in virtual time
+  weft perf fence --ranks 4,8 --fence all             fences of windows, beside MPI_Win_fence
+  mpiexec -n 8 weft perf fence                        the same over the ranks that Hydra or Slurm has started
   weft perf match --others 100000                     what it costs to match a message among many
   weft perf mpi --library mpich --test latency,rate   an MPI library over Weft, libfabric's tcp, and UCX
   weft perf mpi --test latency --vs libfabric-tcp,sockets   and what TCP takes on the same way without MPI
@@ -121,6 +124,8 @@ pub(crate) struct Arguments {
     mpi: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) disorder: Disorder,
+    #[command(flatten)]
+    pub(super) fence: Fences,
     /// Show also how often each side copied each byte of the payload, where a contestant tells
     #[arg(long)]
     pub(super) copies: bool,
@@ -157,13 +162,15 @@ enum What {
     Measured(Test),
     /// A stream in virtual time.
     Streams,
+    /// Windows of many ranks.
+    Fences,
 }
 
 impl ValueEnum for What {
     fn value_variants<'a>() -> &'a [Self] {
         static ALL: LazyLock<Vec<What>> = LazyLock::new(|| {
             let measured = Test::value_variants().iter().map(|test| What::Measured(*test));
-            measured.chain([What::Streams]).collect()
+            measured.chain([What::Streams, What::Fences]).collect()
         });
         &ALL
     }
@@ -175,6 +182,10 @@ impl ValueEnum for What {
                 "What late and lost segments cost iWARP over Weft's own TCP, in virtual time, by what the receiver \
                  does with what comes early",
             )),
+            Self::Fences => Some(PossibleValue::new("fence").help(
+                "Fences of one-sided windows after no, one and eight puts, of many ranks, beside MPI_Win_fence of the MPI \
+                 libraries that are there",
+            )),
         }
     }
 }
@@ -183,6 +194,20 @@ impl Arguments {
     /// Whether it is the test that needs no contestants.
     pub(super) fn wants_disorder(&self) -> bool {
         self.test == Some(What::Streams)
+    }
+
+    /// Whether fences are measured, and how much.
+    pub(super) fn scale_of_fences(&self) -> Option<Scale<'_>> {
+        (self.test == Some(What::Fences)).then(|| Scale {
+            transport: self.stack.transport,
+            peers: self.vs.as_deref(),
+            runs: self.runs.unwrap_or(if self.quick { 1 } else { 3 }),
+            iterations: self.iterations.unwrap_or(if self.quick { 50 } else { 500 }),
+            warmup: self.warmup,
+            limit_s: self.timeout,
+            libraries: &self.library,
+            folders: &self.mpi,
+        })
     }
 
     /// What is to be done.

@@ -11,6 +11,7 @@ mod contestants;
 mod destination;
 mod disorder;
 mod distance;
+mod fence;
 mod job;
 mod machine;
 mod measure;
@@ -47,6 +48,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.wants_disorder() {
         let json = arguments.json.as_deref().map(Destination::open).transpose()?;
         return disorder::run(&arguments.disorder, arguments.iterations, json);
+    }
+    if let Some(scale) = arguments.scale_of_fences() {
+        let json = arguments.json.as_deref().map(Destination::open).transpose()?;
+        return fence::run(&arguments.fence, &scale, json);
     }
     let plan = arguments.plan()?;
     let json = arguments.json.as_deref().map(Destination::open).transpose()?;

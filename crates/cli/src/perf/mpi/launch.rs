@@ -96,6 +96,33 @@ pub(crate) fn command(
     command
 }
 
+/// The command that starts so many ranks on this host; without a carrier they share memory as the library likes.
+pub(crate) fn command_here(
+    installation: &Installation,
+    carrier: Option<&Carrier>,
+    provider: Option<&Provider>,
+    program: &Program,
+    ranks: usize,
+) -> Command {
+    let mut command = Command::new(&installation.mpiexec);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if let Some(provider) = provider {
+        command.env("FI_PROVIDER_PATH", provider.folder());
+    }
+    let is_open = installation.library.is_open_mpi();
+    match carrier {
+        Some(carrier) if is_open => open_mpi(&mut command, carrier, provider, &Ways::Here, program),
+        Some(carrier) => hydra(&mut command, installation.library, carrier, &Ways::Here, program),
+        None if is_open => {
+            command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+            command.args(["--bind-to", "none", "--oversubscribe"]);
+        }
+        None => {}
+    }
+    command.args(["-n", &ranks.to_string()]).arg(program.executable());
+    command
+}
+
 /// The library's starter, in the first rank's host.
 fn start(ways: &Ways, program: &Program, mpiexec: &Path) -> Command {
     match ways {

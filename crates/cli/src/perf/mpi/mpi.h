@@ -3,15 +3,17 @@
    they are pointers. Both are promised to be stable. */
 
 #ifdef WEFT_OPEN_MPI
-typedef void *MPI_Comm, *MPI_Datatype, *MPI_Request;
-extern char ompi_mpi_comm_world[], ompi_mpi_byte[], ompi_request_null[];
+typedef void *MPI_Comm, *MPI_Datatype, *MPI_Request, *MPI_Win, *MPI_Info;
+extern char ompi_mpi_comm_world[], ompi_mpi_byte[], ompi_request_null[], ompi_mpi_info_null[];
+#define MPI_INFO_NULL ((MPI_Info)ompi_mpi_info_null)
 #define MPI_COMM_WORLD ((MPI_Comm)ompi_mpi_comm_world)
 #define MPI_BYTE ((MPI_Datatype)ompi_mpi_byte)
 #define MPI_REQUEST_NULL ((MPI_Request)ompi_request_null)
 #define MPI_STATUS_IGNORE ((void *)0)
 #define MPI_STATUSES_IGNORE ((void *)0)
 #else
-typedef int MPI_Comm, MPI_Datatype, MPI_Request;
+typedef int MPI_Comm, MPI_Datatype, MPI_Request, MPI_Win, MPI_Info;
+#define MPI_INFO_NULL 0x1c000000
 #define MPI_COMM_WORLD 0x44000000
 #define MPI_BYTE 0x4c00010d
 #define MPI_REQUEST_NULL 0x2c000000
@@ -31,3 +33,7 @@ int MPI_Irecv(void *, int count, MPI_Datatype, int from, int tag, MPI_Comm, MPI_
 int MPI_Sendrecv(const void *, int count, MPI_Datatype, int to, int tag, void *, int room, MPI_Datatype, int from, int tag_in, MPI_Comm, void *status);
 int MPI_Wait(MPI_Request *, void *status);
 int MPI_Waitall(int count, MPI_Request *, void *statuses);
+int MPI_Win_create(void *, long bytes, int unit, MPI_Info, MPI_Comm, MPI_Win *);
+int MPI_Win_fence(int asserts, MPI_Win);
+int MPI_Win_free(MPI_Win *);
+int MPI_Put(const void *, int count, MPI_Datatype, int to, long at, int count_there, MPI_Datatype, MPI_Win);

@@ -9,6 +9,7 @@ use super::super::scratch::Scratch;
 use super::installation::{Installation, in_path};
 
 const SOURCE: &str = include_str!("measure.c");
+const FENCE: &str = include_str!("fence.c");
 const DECLARATIONS: &str = include_str!("mpi.h");
 const AGENT: &str = include_str!("agent.sh");
 
@@ -35,10 +36,19 @@ impl Program {
 
     /// Compiles it for a library. Takes about a tenth of a second.
     pub(crate) fn make(installation: &Installation) -> Result<Self, String> {
+        Self::compile(installation, "measure.c")
+    }
+
+    /// The one that measures fences.
+    pub(crate) fn make_fence(installation: &Installation) -> Result<Self, String> {
+        Self::compile(installation, "fence.c")
+    }
+
+    fn compile(installation: &Installation, source: &str) -> Result<Self, String> {
         let this = Self::unpack().map_err(|error| format!("{}: {error}", env::temp_dir().display()))?;
         let compiler = compiler().ok_or("there is no C compiler")?;
         let mut command = Command::new(&compiler);
-        command.args(["-O2", "-o"]).arg(this.executable()).arg(this.folder.path().join("measure.c"));
+        command.args(["-O2", "-o"]).arg(this.executable()).arg(this.folder.path().join(source));
         if installation.library.is_open_mpi() {
             command.arg("-DWEFT_OPEN_MPI");
         }
@@ -78,6 +88,7 @@ impl Program {
         let this = Self { folder: Scratch::new()? };
         let folder = this.folder.path();
         fs::write(folder.join("measure.c"), SOURCE)?;
+        fs::write(folder.join("fence.c"), FENCE)?;
         fs::write(folder.join("mpi.h"), DECLARATIONS)?;
         fs::write(this.agent(), AGENT)?;
         make_executable(&this.agent())?;

@@ -1,0 +1,247 @@
+//! `weft perf fence`: fences of windows, by kind, of processes that this one starts or that a launcher has started,
+//! beside `MPI_Win_fence`.
+
+mod peers;
+mod ranks;
+
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use weft::group::Group;
+use weft::window::Fence;
+
+use super::destination::Destination;
+use super::machine::Watch;
+use super::mpi::Library;
+use super::stack::Transport;
+use crate::failure::Failure;
+use crate::output::{complain, print, print_line};
+use crate::table::{Align, Table};
+use peers::Peers;
+
+/// What is varied.
+#[derive(Args, Debug)]
+pub(super) struct Fences {
+    /// fence: how many ranks, each number a case of its own
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,4,8",
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    ranks: Vec<u16>,
+    /// fence: which kinds of fence, or all
+    #[arg(long, value_enum, value_name = "FENCE,...", value_delimiter = ',', default_value = "auto")]
+    fence: Vec<Which>,
+    /// fence: how many puts before each fence
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "0,1,8",
+          value_parser = clap::value_parser!(u16).range(0..=1024))]
+    puts: Vec<u16>,
+}
+
+/// How much, of what, and beside whom.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale<'a> {
+    pub(super) transport: Transport,
+    pub(super) peers: Option<&'a [String]>,
+    pub(super) runs: u32,
+    pub(super) iterations: u64,
+    pub(super) warmup: Option<u64>,
+    pub(super) limit_s: u64,
+    pub(super) libraries: &'a [Library],
+    pub(super) folders: &'a [std::path::PathBuf],
+}
+
+impl Scale<'_> {
+    fn warmup(&self) -> u64 {
+        self.warmup.unwrap_or(self.iterations.div_ceil(10))
+    }
+}
+
+/// A kind of fence, or all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Which {
+    /// Each of the others, but auto
+    All,
+    /// What the window picks
+    Auto,
+    /// Fence-2S: operations wait for the fence
+    TwoSided,
+    /// Fence-1S: finish and ready messages
+    OneSided,
+    /// Fence-1S-Barrier
+    OneSidedBarrier,
+    /// Fence-RI: notices, counts of all to all
+    RemoteImmediate,
+    /// Notices, each rank learns its own count
+    Counted,
+    /// Notices and counts between neighbours only
+    Neighbour,
+}
+
+impl Which {
+    fn fence(self) -> Fence {
+        match self {
+            Self::All | Self::Auto => Fence::Auto,
+            Self::TwoSided => Fence::TwoSided,
+            Self::OneSided => Fence::OneSided,
+            Self::OneSidedBarrier => Fence::OneSidedBarrier,
+            Self::RemoteImmediate => Fence::RemoteImmediate,
+            Self::Counted => Fence::Counted,
+            Self::Neighbour => Fence::Neighbour,
+        }
+    }
+
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+impl Fences {
+    fn kinds(&self) -> Vec<Which> {
+        if !self.fence.contains(&Which::All) {
+            return self.fence.clone();
+        }
+        let all = Which::value_variants().iter().copied();
+        all.filter(|which| !matches!(which, Which::All | Which::Auto)).collect()
+    }
+}
+
+/// A figure of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Figure {
+    who: String,
+    puts: u16,
+    us: f64,
+}
+
+/// The figures of all runs with so many ranks.
+struct Case {
+    ranks: usize,
+    figures: Vec<Figure>,
+}
+
+impl Case {
+    /// Who was measured, in the order in which they came.
+    fn who(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for figure in &self.figures {
+            if !names.contains(&&*figure.who) {
+                names.push(&figure.who);
+            }
+        }
+        names
+    }
+
+    fn values(&self, who: &str, puts: u16) -> Vec<f64> {
+        let of = |figure: &&Figure| figure.who == who && figure.puts == puts;
+        self.figures.iter().filter(of).map(|figure| figure.us).collect()
+    }
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        length if length % 2 == 0 => Some((values[middle - 1] + values[middle]) / 2.0),
+        _ => Some(values[middle]),
+    }
+}
+
+/// Runs the test, or is one of its ranks.
+pub(super) fn run(arguments: &Fences, scale: &Scale<'_>, json: Option<Destination>) -> Result<(), Failure> {
+    let group = Group::from_environment().map_err(|error| Failure::Runtime(error.to_string()))?;
+    let watch = Watch::start();
+    let (cases, notes) = match group {
+        Some(mut group) => {
+            let (rank, ranks) = (group.rank(), group.size());
+            let figures = ranks::measure(arguments, scale, &mut group).map_err(Failure::Runtime)?;
+            if rank > 0 {
+                return Ok(());
+            }
+            if std::env::var_os(ranks::RAW).is_some() {
+                return print_line(serde_json::to_string(&figures).expect("plain values become JSON"));
+            }
+            (vec![Case { ranks, figures }], Vec::new())
+        }
+        None => measure_all(arguments, scale)?,
+    };
+    let machine = watch.stop();
+    let table = table(arguments, scale, &cases, &notes);
+    let Some(json) = json else { return print(table) };
+    let rows = rows(arguments, &cases);
+    let values = json!({
+        "test": "fence", "transport": scale.transport, "iterations": scale.iterations, "runs": scale.runs,
+        "put_bytes": ranks::PUT_BYTES, "cases": rows, "not_measured": notes, "machine": machine,
+    });
+    let text = serde_json::to_string_pretty(&values).expect("plain values become JSON") + "\n";
+    match json {
+        Destination::StandardOutput => {
+            complain(table.trim_end());
+            json.write(&text)
+        }
+        Destination::File(_) => json.write(&text).and(print(table)),
+    }
+}
+
+/// All numbers of ranks, all runs, Weft and its peers in turns.
+fn measure_all(arguments: &Fences, scale: &Scale<'_>) -> Result<(Vec<Case>, Vec<String>), Failure> {
+    let mut peers = Peers::find(scale)?;
+    let mut cases = Vec::new();
+    for &ranks in &arguments.ranks {
+        let mut case = Case { ranks: ranks.into(), figures: Vec::new() };
+        for run in 0..scale.runs {
+            say(format_args!("{ranks} ranks, run {} of {}", run + 1, scale.runs));
+            case.figures.extend(ranks::start(arguments, scale, ranks.into()).map_err(Failure::Runtime)?);
+            case.figures.extend(peers.measure(&arguments.puts, scale, ranks.into()));
+        }
+        cases.push(case);
+    }
+    Ok((cases, peers.notes))
+}
+
+/// Says how far it is, to who sits there.
+fn say(text: impl std::fmt::Display) {
+    use std::io::IsTerminal as _;
+    if std::io::stderr().is_terminal() {
+        complain(text);
+    }
+}
+
+fn table(arguments: &Fences, scale: &Scale<'_>, cases: &[Case], notes: &[String]) -> String {
+    let headings: Vec<String> = arguments.puts.iter().map(|puts| format!("{puts} puts us")).collect();
+    let mut columns = vec![("ranks", Align::Right), ("who", Align::Left)];
+    columns.extend(headings.iter().map(|heading| (heading.as_str(), Align::Right)));
+    let mut table = Table::new(&columns);
+    for case in cases {
+        for who in case.who() {
+            let cell = |puts: &u16| median(case.values(who, *puts)).map_or_else(String::new, |us| format!("{us:.1}"));
+            let cells = arguments.puts.iter().map(cell);
+            table.row([case.ranks.to_string(), who.to_owned()].into_iter().chain(cells));
+        }
+    }
+    let notes: String = notes.iter().map(|note| format!("\nnot measured: {note}")).collect();
+    let end = if notes.is_empty() { "" } else { "\n" };
+    format!(
+        "puts of {} bytes to the next ranks, then a fence: time of both at the slowest rank, median of {} fences, of \
+         {} runs\n\n{table}{notes}{end}",
+        ranks::PUT_BYTES,
+        scale.iterations,
+        scale.runs
+    )
+}
+
+fn rows(arguments: &Fences, cases: &[Case]) -> Vec<serde_json::Value> {
+    let mut rows = Vec::new();
+    for case in cases {
+        for who in case.who() {
+            for &puts in &arguments.puts {
+                let values = case.values(who, puts);
+                if let Some(median) = median(values.clone()) {
+                    rows.push(json!({
+                        "ranks": case.ranks, "who": who, "puts": puts, "metric": "puts and fence", "unit": "us",
+                        "median": median, "values": values,
+                    }));
+                }
+            }
+        }
+    }
+    rows
+}

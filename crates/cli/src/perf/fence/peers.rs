@@ -1,0 +1,106 @@
+//! `MPI_Win_fence` of the MPI libraries that are there.
+
+use super::super::mpi::{self, Carrier, Installation, Program};
+use super::super::provider::Provider;
+use super::{Figure, Scale};
+use crate::failure::Failure;
+
+/// Below the library: `shm` is its own shared memory.
+const CARRIERS: [&str; 3] = ["libfabric-tcp", "weft", "shm"];
+
+/// A library over something.
+struct Peer {
+    name: String,
+    installation: Installation,
+    carrier: Option<Carrier>,
+    provider: Option<Provider>,
+    program: Program,
+}
+
+/// Those to measure beside Weft, and why others are not.
+pub(super) struct Peers {
+    peers: Vec<Peer>,
+    pub(super) notes: Vec<String>,
+}
+
+impl Peers {
+    /// Those that were named, or all that can be measured.
+    pub(super) fn find(scale: &Scale<'_>) -> Result<Self, Failure> {
+        let named = scale.peers.is_some();
+        let carriers: Vec<&str> = match scale.peers {
+            None => CARRIERS.to_vec(),
+            Some([none]) if none == "none" => return Ok(Self { peers: Vec::new(), notes: Vec::new() }),
+            Some(names) => names.iter().map(String::as_str).collect(),
+        };
+        if let Some(wrong) = carriers.iter().find(|name| !CARRIERS.contains(name)) {
+            let all = CARRIERS.join(", ");
+            return Err(Failure::Usage(format!("fences of MPI are measured over {all}, or none; not over {wrong}")));
+        }
+        let mut this = Self { peers: Vec::new(), notes: Vec::new() };
+        let libraries = match mpi::find(scale.libraries, scale.folders) {
+            Ok(libraries) => libraries,
+            Err(reason) if named || !scale.libraries.is_empty() => return Err(Failure::Runtime(reason)),
+            Err(reason) => {
+                this.notes.push(reason);
+                return Ok(this);
+            }
+        };
+        for installation in libraries {
+            for carrier in &carriers {
+                match Peer::make(&installation, carrier) {
+                    Ok(peer) => this.peers.push(peer),
+                    Err(reason) => this.notes.push(format!("{}:{carrier}: {reason}", installation.library)),
+                }
+            }
+        }
+        Ok(this)
+    }
+
+    /// One run of each. Who fails is not asked again.
+    pub(super) fn measure(&mut self, puts: &[u16], scale: &Scale<'_>, ranks: usize) -> Vec<Figure> {
+        let mut figures = Vec::new();
+        let notes = &mut self.notes;
+        self.peers.retain(|peer| {
+            super::say(format_args!("  {}", peer.name));
+            let outcome = peer.run(puts, scale, ranks);
+            let failed = |reason: &String| notes.push(format!("{} with {ranks} ranks: {reason}", peer.name));
+            let outcome = outcome.inspect_err(failed);
+            outcome.map(|more| figures.extend(more)).is_ok()
+        });
+        figures
+    }
+}
+
+impl Peer {
+    fn make(installation: &Installation, carrier: &str) -> Result<Self, String> {
+        Program::can_be_made()?;
+        let name = format!("{}:{carrier}", installation.library);
+        let carrier = if carrier == "shm" { None } else { Some(Carrier::parse(Some(carrier))?) };
+        let provider = carrier.as_ref().is_some_and(Carrier::is_weft).then(Provider::open).transpose()?;
+        let program = Program::make_fence(installation)?;
+        Ok(Self { name, installation: installation.clone(), carrier, provider, program })
+    }
+
+    fn run(&self, puts: &[u16], scale: &Scale<'_>, ranks: usize) -> Result<Vec<Figure>, String> {
+        let (carrier, provider) = (self.carrier.as_ref(), self.provider.as_ref());
+        let mut command = mpi::command_here(&self.installation, carrier, provider, &self.program, ranks);
+        command.args([scale.iterations, scale.warmup(), scale.limit_s].map(|number| number.to_string()));
+        command.args(puts.iter().map(u16::to_string));
+        let output = command.output().map_err(|error| format!("{}: {error}", self.installation.mpiexec.display()))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let figures: Vec<Figure> = text.lines().filter_map(|line| self.figure(line)).collect();
+        if output.status.success() && figures.len() == puts.len() {
+            return Ok(figures);
+        }
+        let complaint = String::from_utf8_lossy(&output.stderr).trim().lines().last().unwrap_or("no reason").to_owned();
+        Err(format!("ended with {}: {complaint}", output.status))
+    }
+
+    /// A line that the program prints: `weft-mpi puts=8 us=12.3`.
+    fn figure(&self, line: &str) -> Option<Figure> {
+        let mut words = line.split_once("weft-mpi ")?.1.split_whitespace();
+        let puts = words.next()?.strip_prefix("puts=")?.parse().ok()?;
+        let us = words.next()?.strip_prefix("us=")?.parse().ok()?;
+        Some(Figure { who: self.name.clone(), puts, us })
+    }
+}

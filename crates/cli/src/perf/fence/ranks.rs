@@ -1,0 +1,144 @@
+//! The ranks of Weft's windows: processes of this command, of which each measures itself.
+
+use std::env;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use weft::endpoint::EndpointAttributes;
+use weft::group::{Group, Launch};
+use weft::verbs::Context;
+use weft::window::{Asserts, Error, Fence, Team, Window, WindowOptions};
+
+use super::{Fences, Figure, Scale, Which, median};
+
+/// Bytes of a put.
+pub(super) const PUT_BYTES: usize = 8;
+
+/// In the environment of a rank whose figures are for the process that has started it.
+pub(super) const RAW: &str = "WEFT_PERF_RAW";
+
+/// The address that ranks listen on, if they are on several hosts.
+const INTERFACE: &str = "WEFT_ADDRESS";
+
+/// Starts so many ranks on this machine, and returns what the first tells.
+pub(super) fn start(arguments: &Fences, scale: &Scale<'_>, ranks: usize) -> Result<Vec<Figure>, String> {
+    let launch = Launch::new(ranks).map_err(|error| error.to_string())?;
+    let program = env::current_exe().map_err(|error| format!("this program: {error}"))?;
+    let list = |values: Vec<String>| values.join(",");
+    let transport = serde_json::to_string(&scale.transport).unwrap_or_default();
+    let words = [
+        ("--fence", list(arguments.kinds().iter().map(|which| which.name()).collect())),
+        ("--puts", list(arguments.puts.iter().map(u16::to_string).collect())),
+        ("--transport", transport.trim_matches('"').to_owned()),
+        ("--iterations", scale.iterations.to_string()),
+        ("--warmup", scale.warmup().max(1).to_string()),
+    ];
+    let mut children = Vec::new();
+    for rank in 0..ranks {
+        let mut command = Command::new(&program);
+        command.args(["perf", "fence"]).env(RAW, "1").stdin(Stdio::null());
+        command.args(words.iter().flat_map(|(name, value)| [*name, value]));
+        command.stdout(if rank == 0 { Stdio::piped() } else { Stdio::null() });
+        launch.command(rank, &mut command);
+        match command.spawn() {
+            Ok(child) => children.push(child),
+            Err(error) => {
+                stop(&mut children);
+                return Err(format!("cannot start rank {rank}: {error}"));
+            }
+        }
+    }
+    collect(children)
+}
+
+fn collect(mut children: Vec<Child>) -> Result<Vec<Figure>, String> {
+    let first = children.remove(0);
+    let output = first.wait_with_output().map_err(|error| format!("rank 0: {error}"))?;
+    if !output.status.success() {
+        stop(&mut children);
+        return Err("a rank has failed".into());
+    }
+    for mut child in children {
+        let status = child.wait().map_err(|error| error.to_string())?;
+        if !status.success() {
+            return Err(format!("a rank has ended with {status}"));
+        }
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| format!("what rank 0 tells is no figures: {error}"))
+}
+
+fn stop(children: &mut [Child]) {
+    for child in children {
+        // One that has ended already can't be ended again.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+/// Measures, as one rank of a group. All ranks return the figures.
+pub(super) fn measure(arguments: &Fences, scale: &Scale<'_>, group: &mut Group) -> Result<Vec<Figure>, String> {
+    let context = Context::open().map_err(|error| error.to_string())?;
+    let host = env::var(INTERFACE).unwrap_or_else(|_| "127.0.0.1".into());
+    let host: std::net::IpAddr = host.parse().map_err(|_| format!("{INTERFACE} is {host:?}: no address"))?;
+    let mut attributes = EndpointAttributes::at((host, 0).into());
+    attributes.settings.transport = scale.transport.into();
+    let team = Team::new(&context, group, &attributes).map_err(|error| error.to_string())?;
+    let mut figures = Vec::new();
+    for which in arguments.kinds() {
+        for &puts in &arguments.puts {
+            let mine = one(&team, which, puts, scale).map_err(|error| format!("{}: {error}", which.name()))?;
+            let all = group.all_gather(&mine.to_be_bytes()).map_err(|error| error.to_string())?;
+            let times = all.iter().filter_map(|bytes| bytes.as_slice().try_into().ok()).map(f64::from_be_bytes);
+            figures.push(Figure { who: format!("weft {}", which.name()), puts, us: times.fold(0.0, f64::max) });
+        }
+    }
+    Ok(figures)
+}
+
+/// The median of the times of puts and fence at this rank, in microseconds.
+fn one(team: &Team, which: Which, puts: u16, scale: &Scale<'_>) -> Result<f64, Error> {
+    let (rank, ranks, puts) = (team.rank(), team.size(), usize::from(puts));
+    let options = options(which, rank, ranks, puts);
+    let place = |from: usize, put: usize| ((from * (puts + 1) + put) * PUT_BYTES) as u64;
+    let mut window = team.allocate(ranks * (puts + 1) * PUT_BYTES, &options)?;
+    window.fence(Asserts::default())?;
+    let mut times = Vec::with_capacity(scale.iterations as usize);
+    for at in 0..scale.warmup() + scale.iterations {
+        let start = Instant::now();
+        for put in 0..puts {
+            let to = (rank + 1 + put) % ranks;
+            if to == rank && which == Which::Neighbour {
+                continue;
+            }
+            window.put(to, place(rank, put), &at.to_ne_bytes())?;
+        }
+        window.fence(Asserts::default())?;
+        if at >= scale.warmup() {
+            times.push(start.elapsed().as_secs_f64() * 1e6);
+        }
+        (0..puts).for_each(|put| check(&window, place((rank + ranks * (put + 1) - 1 - put) % ranks, put), at, which));
+    }
+    window.free()?;
+    Ok(median(times).unwrap_or(0.0))
+}
+
+/// A put that has not come with its fence would make the figure worthless. A faster rank may have put the next one.
+fn check(window: &Window, place: u64, at: u64, which: Which) {
+    let mut bytes = [0; PUT_BYTES];
+    window.memory().read(place, &mut bytes).expect("it is inside of the window");
+    let found = u64::from_ne_bytes(bytes);
+    let is_own = which == Which::Neighbour && found == 0;
+    assert!(found == at || found == at + 1 || is_own, "after fence {at} there is {found}");
+}
+
+/// Neighbours are those that this rank puts to, and those that put to it: a ring without puts.
+fn options(which: Which, rank: usize, ranks: usize, puts: usize) -> WindowOptions {
+    let fence = which.fence();
+    let mut neighbours: Vec<usize> =
+        (1..=puts.max(1)).flat_map(|step| [(rank + step) % ranks, (rank + ranks * step - step) % ranks]).collect();
+    neighbours.sort_unstable();
+    neighbours.dedup();
+    neighbours.retain(|other| *other != rank);
+    let neighbours = if fence == Fence::Neighbour { neighbours } else { Vec::new() };
+    WindowOptions { neighbours, ..WindowOptions::fence(fence) }
+}
