@@ -156,6 +156,35 @@ fn what_the_budget_gets_back_goes_to_those_that_wait_for_it() {
 }
 
 #[test]
+fn the_oldest_of_those_that_wait_is_next_though_others_are_received_meanwhile() {
+    let mut world = World::pair(&Settings { unexpected_messages: 1, data_credits: 20, ..small() });
+    // One has the only place; 18 are held, which is more than are looked at in one turn.
+    for tag in 0..19 {
+        send_alone(&mut world, tag, 8);
+    }
+    assert_eq!(world.nodes[1].machine.packets.len(), 18);
+    // What was held gives no place back, and so changes nobody's turn.
+    world.receive(1, Some(0), tag(18), 8, None);
+    world.receive(1, Some(0), tag(0), 8, None);
+    let kept = world.nodes[1].machine.incoming.values().filter(|incoming| incoming.has_place);
+    assert_eq!(kept.map(|incoming| incoming.envelope.tag).collect::<Vec<_>>(), [Some(1)]);
+}
+
+#[test]
+fn a_message_gets_a_buffer_only_while_half_of_the_budget_is_free() {
+    // A buffer of 2000 bytes costs 4096: the third would fit, but what is under way may need that half.
+    let mut world = World::pair(&Settings { unexpected_bytes: 3 * 4096, ..small() });
+    let sent: Vec<_> = (0..3).map(|tag| send_alone(&mut world, tag, 2000)).collect();
+    assert_eq!((world.nodes[1].host.buffers(), world.nodes[1].machine.budget.used()), (2, 2 * 4096));
+    assert!(world.nodes[1].machine.packets.is_empty());
+    for (message, at) in sent.into_iter().zip(0..) {
+        let posted = world.receive(1, Some(0), tag(at), 2000, None);
+        world.settle();
+        assert_eq!(world.told(1), [got(posted, message, at, 2000)]);
+    }
+}
+
+#[test]
 fn both_flood_each_other_and_receive_later() {
     for (data_credits, control_credits) in [(1, 1), (2, 1), (1, 2), (4, 2)] {
         for unexpected_bytes in [0, 1000, 100_000] {
@@ -406,6 +435,26 @@ fn the_last_credit_is_left_to_who_reserves_it_also_when_nobody_was_named() {
     assert_eq!(world.nodes[1].machine.handle_other_packet(PeerId(0)), Ok(()));
     assert!(world.transmit(1) && world.deliver(1, 0), "the credit is back");
     // Packets for which there was no room are asked for without being named.
+    let Node { machine, host } = &mut world.nodes[0];
+    assert_eq!(machine.poll_packet(PeerId(1), &mut [0; 512], world.now, host), None);
+    assert!(machine.reserve_packet(PeerId(1)));
+}
+
+#[test]
+fn the_last_credit_is_left_to_who_reserves_it_also_after_a_packet_that_needed_none() {
+    let mut world = World::pair(&Settings { data_credits: 1, ..small() });
+    send_alone(&mut world, 1, 10);
+    assert!(world.nodes[0].machine.reserve_packet(PeerId(1)));
+    assert!(!world.nodes[0].machine.reserve_packet(PeerId(1)));
+    world.send(0, 1, Some(2), 10, false);
+    // The peer has its word on a message of its own, for which there are other credits.
+    world.receive(0, Some(1), tag(3), 10, None);
+    world.send(1, 0, Some(3), 10, true);
+    assert!(world.transmit(1) && world.deliver(1, 0));
+    assert!(world.transmit(0) && world.deliver(0, 1));
+    assert!(world.nodes[0].machine.peers.at(PeerId(1)).controls.is_empty(), "it has been said");
+    assert_eq!(world.nodes[1].machine.handle_other_packet(PeerId(0)), Ok(()));
+    assert!(world.transmit(1) && world.deliver(1, 0), "the credit is back");
     let Node { machine, host } = &mut world.nodes[0];
     assert_eq!(machine.poll_packet(PeerId(1), &mut [0; 512], world.now, host), None);
     assert!(machine.reserve_packet(PeerId(1)));

@@ -258,6 +258,24 @@ fn answers_that_a_peer_does_not_take_are_few_and_all_come_when_it_does() {
 }
 
 #[test]
+fn calls_are_handed_on_until_64_kib_of_answers_wait() {
+    let big = Settings { packet_bytes: 8000, short_bytes: 7000, ..settings() };
+    let mut world = World::pair(&big);
+    let Node { machine, host } = &mut world.nodes[1];
+    machine.handle_connected(PEER, Terms { packet_bytes: 8000, ..TERMS }, Time::ZERO, host);
+    let records: Vec<_> = (0..200).map(|id| Record::Call { id, length: 4 }).collect();
+    assert_eq!(feed(&mut world, PEER, &packet(Class::Data, (0, 0), &records)), Ok(()));
+    let Node { machine, host } = &mut world.nodes[1];
+    let mut answered = 0;
+    while let Some((_, call, _)) = host.called.pop() {
+        machine.answer(call, &[7; 1024], host);
+        answered += 1;
+    }
+    // 31 others were being answered when the last byte came to them.
+    assert_eq!((answered, machine.peers.at(PEER).answer_bytes), (64 + 31, (64 + 31) * 1024));
+}
+
+#[test]
 fn a_peer_that_comes_and_goes_leaves_no_more_than_it_may() {
     // By places and by bytes: 7 of 512 bytes are within the budget, and 6 in its window.
     for (length, each, places, most) in [(1, 20, 12, 12), (300, 1, 12, 12), (300, 1, 1000, 13)] {
