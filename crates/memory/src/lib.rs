@@ -34,7 +34,16 @@ mod memory;
 mod region;
 mod registry;
 mod stag;
+mod standing;
 mod table;
+
+/// What the model checker has others for, under these names.
+mod sync {
+    pub(crate) use core::sync::atomic::{AtomicBool, AtomicU64};
+}
+
+#[cfg(all(test, not(miri)))]
+mod model;
 
 pub use access::{Access, LocalRight, RemoteRight};
 pub use atomic::AtomicOperation;

@@ -1,7 +1,7 @@
 //! One registered buffer, and the flags that say who may touch it now.
 
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::AtomicU32;
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use weft_base::{DomainId, RegionId, Stag};
 use weft_lock::{Mutex, Rank};
 
 use crate::borrows::Borrows;
+use crate::standing::Standing;
 use crate::{Access, Buffer, MemoryError, RemoteRight};
 
-/// The flags change under the table's write lock and hold for who has the table's read lock, or has come through the gate after
-/// looking at them under it. So they need no ordering of their own.
+/// One registered buffer.
 pub(crate) struct Memory {
     pub(crate) id: RegionId,
     pub(crate) stag: Stag,
@@ -26,12 +26,7 @@ pub(crate) struct Memory {
     pointer: NonNull<u8>,
     /// Taken by deregistration, else freed with this.
     buffer: Mutex<Option<Buffer>>,
-    /// Slices in flight. Counted under the table's read lock.
-    pub(crate) pins: AtomicU64,
-    /// Whether the owner's handle still stands.
-    owned: AtomicBool,
-    /// Whether remote access has not been ended.
-    remote: AtomicBool,
+    pub(crate) standing: Standing,
     borrows: Borrows,
     pub(crate) watch: Option<Arc<dyn Watch>>,
     /// Held shared during long touches; passed exclusively by who wants them to have ended.
@@ -94,9 +89,7 @@ impl Memory {
             length: buffer.len() as u64,
             pointer: buffer.pointer(),
             buffer: Mutex::new(Rank::RegionBuffer, Some(buffer)),
-            pins: AtomicU64::new(0),
-            owned: AtomicBool::new(true),
-            remote: AtomicBool::new(true),
+            standing: Standing::new(),
             borrows: Borrows::new(AtomicU32::new(0)),
             watch: grant.attributes.watch.clone(),
             gate: parking_lot::RwLock::new(()),
@@ -113,36 +106,13 @@ impl Memory {
         Ok(unsafe { self.pointer.add(offset as usize) })
     }
 
-    pub(crate) fn is_owned(&self) -> bool {
-        self.owned.load(Ordering::Relaxed)
-    }
-
-    /// Whether peers get in, as far as the owner goes; rights come on top.
-    pub(crate) fn is_remote_open(&self) -> bool {
-        self.remote.load(Ordering::Relaxed) && self.is_owned()
-    }
-
     /// Whether any peer may touch bytes now.
     pub(crate) fn is_exposed(&self) -> bool {
-        self.is_remote_open() && self.access.is_remote()
+        self.standing.is_remote_open() && self.access.is_remote()
     }
 
     pub(crate) fn is_borrowed(&self) -> bool {
         self.borrows.is_any()
-    }
-
-    pub(crate) fn pins(&self) -> u64 {
-        self.pins.load(Ordering::Relaxed)
-    }
-
-    /// The owner's handle goes. Only under the table's write lock.
-    pub(crate) fn disown(&self) {
-        self.owned.store(false, Ordering::Relaxed);
-    }
-
-    /// Peers lose access. Only under the table's write lock.
-    pub(crate) fn close_remote(&self) {
-        self.remote.store(false, Ordering::Relaxed);
     }
 
     /// A reference comes. Only under the table's write lock, so that nobody is between looking and touching.

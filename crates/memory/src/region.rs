@@ -261,7 +261,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        if self.memory.is_owned() {
+        if self.memory.standing.is_owned() {
             self.registry.detach(&self.memory);
         }
     }

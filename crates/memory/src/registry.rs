@@ -207,7 +207,7 @@ impl Registry {
     pub fn invalidate(&self, domain: DomainId, stag: Stag) -> Result<(), RemoteFault> {
         let table = self.table.write();
         let memory = Arc::clone(table.granted(domain, stag)?);
-        memory.close_remote();
+        memory.standing.close_remote();
         drop(table);
         memory.drain();
         Ok(())
@@ -402,7 +402,7 @@ impl Registry {
     /// As [`Registry::detach`], for an owner that wants the buffer back: refused while work in flight uses it.
     pub(crate) fn take_back(&self, memory: &Memory) -> Result<(), MemoryError> {
         let mut table = self.table.write();
-        match memory.pins() {
+        match memory.standing.pins() {
             0 => drop(table.detach(memory)),
             pins => return Err(MemoryError::InFlight { pins }),
         }
@@ -417,7 +417,7 @@ impl Registry {
         if memory.is_exposed() {
             return Err(MemoryError::Exposed(memory.id));
         }
-        match memory.pins() {
+        match memory.standing.pins() {
             0 => memory.borrow(),
             pins => return Err(MemoryError::InFlight { pins }),
         }

@@ -1,6 +1,5 @@
 //! The memory table: slots, domains, limits. All of it stands under one lock of the registry.
 
-use core::sync::atomic::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -133,7 +132,7 @@ impl Table {
 
     /// The owner's handle goes. Work in flight keeps the memory in the table until [`Table::sweep`].
     pub(crate) fn detach(&mut self, memory: &Memory) -> Option<Arc<Memory>> {
-        memory.disown();
+        memory.standing.disown();
         if memory.is_stag_chosen {
             self.stags.release(memory.stag);
         } else {
@@ -148,7 +147,7 @@ impl Table {
         if slot.generation != region.generation & !BY_STAG {
             return None;
         }
-        let memory = slot.memory.take_if(|memory| !memory.is_owned() && memory.pins() == 0)?;
+        let memory = slot.memory.take_if(|memory| memory.standing.is_over())?;
         if slot.generation < LAST_GENERATION {
             slot.generation += 1;
             self.free.push(region.index);
@@ -175,7 +174,7 @@ impl Table {
     #[inline]
     pub(crate) fn reach(&self, region: RegionId) -> Result<&Arc<Memory>, MemoryError> {
         let memory = self.find(region)?;
-        if region.generation & BY_STAG != 0 && !memory.is_remote_open() {
+        if region.generation & BY_STAG != 0 && !memory.standing.is_remote_open() {
             return Err(MemoryError::Invalidated(memory.id));
         }
         if memory.is_borrowed() {
@@ -186,7 +185,7 @@ impl Table {
 
     pub(crate) fn pin(&self, domain: DomainId, slice: &Slice, need: LocalRight) -> Result<(), MemoryError> {
         let memory = self.reach(slice.region)?;
-        if !memory.is_owned() {
+        if !memory.standing.is_owned() {
             return Err(MemoryError::Gone(memory.id));
         }
         if memory.domain != domain {
@@ -196,7 +195,7 @@ impl Table {
             return Err(MemoryError::NotPermitted { region: memory.id, need });
         }
         memory.locate(slice.offset, u64::from(slice.length))?;
-        memory.pins.fetch_add(1, Ordering::Relaxed);
+        memory.standing.pin();
         Ok(())
     }
 
@@ -206,9 +205,9 @@ impl Table {
             debug_assert!(false, "unpin of {slice:?}, whose region is not there");
             return false;
         };
-        let before = memory.pins.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pins| pins.checked_sub(1));
-        debug_assert!(before.is_ok(), "unpin of {slice:?}, which is not pinned");
-        before == Ok(1) && !memory.is_owned()
+        let is_over = memory.standing.unpin();
+        debug_assert!(is_over.is_ok(), "unpin of {slice:?}, which is not pinned");
+        is_over.unwrap_or(false)
     }
 
     /// The checks of RFC 5041 section 7.1 and RFC 5040 section 7.1 for a tagged access, in their order.
@@ -239,7 +238,7 @@ impl Table {
     pub(crate) fn granted(&self, domain: DomainId, stag: Stag) -> Result<&Arc<Memory>, RemoteFault> {
         let slot = self.stags.slot_of(stag).ok_or(RemoteFault::InvalidStag)?;
         let memory = self.slots[slot as usize].memory.as_ref().ok_or(RemoteFault::InvalidStag)?;
-        if !memory.is_remote_open() {
+        if !memory.standing.is_remote_open() {
             return Err(RemoteFault::InvalidStag);
         }
         // RFC 5042 section 6.1.1: a stream in one domain MUST NOT reach the STag of another.
