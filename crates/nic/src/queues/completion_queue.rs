@@ -1,15 +1,15 @@
 //! Completion queues: where finished work requests are reported, in order, exactly once.
 
 use core::ops::Deref;
-use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use core::sync::atomic::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weft_base::Waker;
-use weft_lock::{Mutex, Rank};
 use weft_rdmap::{Completion, Status};
 
-use crate::queues::event_count::EventCount;
+use super::event_count::EventCount;
+use super::sync::{AtomicU8, AtomicUsize, Mutex, Rank, fence};
 
 /// The number of a queue pair, unique within its NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -128,7 +128,9 @@ impl CompletionQueue {
     /// Asks for one wake-up at the next completion of this kind. Completions that are there already wake nobody: poll once more after
     /// arming.
     pub fn arm(&self, arm: Arm) {
-        self.armed.store(arm as u8, Ordering::SeqCst);
+        self.armed.store(arm as u8, Ordering::Relaxed);
+        // Either the poll sees the completion, or who brings it sees this.
+        fence(Ordering::SeqCst);
     }
 
     pub(crate) fn reserve(&self, count: usize) -> bool {
@@ -150,16 +152,19 @@ impl CompletionQueue {
         let mut entries = self.entries.lock();
         assert!(entries.len() < self.capacity, "a completion came without a reserved place");
         entries.push_back(entry);
+        // Before anybody can take it, and count it off again.
+        self.available.fetch_add(1, Ordering::Release);
         drop(entries);
-        self.available.fetch_add(1, Ordering::SeqCst);
-        let armed = self.armed.load(Ordering::SeqCst);
+        // Between this and the looks at who waits for it.
+        fence(Ordering::SeqCst);
+        let armed = self.armed.load(Ordering::Relaxed);
         if armed == Arm::Any as u8 || (armed == Arm::Solicited as u8 && wakes) {
-            self.armed.store(NOT_ARMED, Ordering::SeqCst);
+            self.armed.store(NOT_ARMED, Ordering::Relaxed);
             if let Some(event) = &*self.event.lock() {
                 event.wake();
             }
         }
-        self.event_count.turn();
+        self.event_count.turn_after_fence();
     }
 }
 

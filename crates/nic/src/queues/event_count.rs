@@ -4,26 +4,41 @@
 //! that would name those threads in the child, where they don't exist; `parking_lot`'s common table of sleepers does, and a NIC
 //! that the child opens would fall over it.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::Ordering;
 use core::time::Duration;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
-use weft_lock::{Entered, Rank};
+use super::sync::{AtomicUsize, Condvar, Entered, PlainGuard, PlainMutex, Rank, fence};
 
-/// Wakes everybody who waits each time it is turned, and costs one load when nobody does.
+/// Wakes everybody who waits each time it is turned, and costs a fence and a load when nobody does.
+///
+/// Who waits counts itself, and then asks whether what it waits for is there; who changes something publishes it in any
+/// way, and then looks whether anybody waits. A fence between the two, on either side, makes sure that one of them sees the
+/// other (see [`weft_lock::Alarm`]).
 #[derive(Debug, Default)]
 pub(crate) struct EventCount {
     waiting: AtomicUsize,
-    turns: Mutex<u64>,
+    turns: PlainMutex<u64>,
     turned: Condvar,
 }
 
 impl EventCount {
     /// Something has changed.
+    #[inline]
     pub(crate) fn turn(&self) {
-        if self.waiting.load(Ordering::SeqCst) == 0 {
-            return;
+        fence(Ordering::SeqCst);
+        self.turn_after_fence();
+    }
+
+    /// The same for who has had a fence between the change and this.
+    #[inline]
+    pub(crate) fn turn_after_fence(&self) {
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.wake_all();
         }
+    }
+
+    fn wake_all(&self) {
         *self.turns().1 += 1;
         self.turned.notify_all();
     }
@@ -32,21 +47,22 @@ impl EventCount {
     /// is counted as waiting, so a change between the question and the sleep is not missed.
     pub(crate) fn wait(&self, timeout: Duration, ready: impl FnOnce() -> bool) {
         let (entered, turns) = self.turns();
-        self.waiting.fetch_add(1, Ordering::SeqCst);
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         let before = *turns;
         drop(turns);
         drop(entered);
+        fence(Ordering::SeqCst);
         if !ready() {
             let (_entered, turns) = self.turns();
             if *turns == before {
                 drop(self.turned.wait_timeout(turns, timeout));
             }
         }
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Nothing can panic while it is locked, so it is always good.
-    fn turns(&self) -> (Entered, MutexGuard<'_, u64>) {
+    fn turns(&self) -> (Entered, PlainGuard<'_, u64>) {
         (Rank::EventCount.enter(), self.turns.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -5,3 +5,14 @@ pub(crate) mod completion_queue;
 pub(crate) mod event_count;
 pub(crate) mod queue_pair;
 pub(crate) mod receive_queue;
+
+/// What queues are made of. The model checker has others under these names.
+mod sync {
+    pub(super) use core::sync::atomic::{AtomicU8, AtomicUsize, fence};
+    pub(super) use std::sync::{Condvar, Mutex as PlainMutex, MutexGuard as PlainGuard};
+
+    pub(super) use weft_lock::{Entered, Mutex, Rank};
+}
+
+#[cfg(all(test, not(miri)))]
+mod model;
