@@ -6,7 +6,7 @@ mod pair;
 use pair::{Area, Flying, Refused, Rights, Side, config, memory};
 use proptest::prelude::*;
 use weft_base::{MessageNumber, Random};
-use weft_rdmap::{Arrival, Later, LowerTraits, Role, State, Status, StreamConfig};
+use weft_rdmap::{Arrival, Later, LowerTraits, Role, State, Status, StreamConfig, Violation};
 use weft_wire::ddp::{Header, Target};
 use weft_wire::rdmap::{Control, Opcode, queue};
 
@@ -244,21 +244,27 @@ fn a_send_without_a_receive_waits_where_the_lower_layer_holds_it_back() {
 
 #[test]
 fn of_a_message_that_is_never_cut_no_part_is_taken() {
-    let mut receiver = Receiver::new(&[(false, 100)], CUTS, 3);
-    let write = receiver.messages[0].part(0, 100);
-    assert!(receiver.take(&write));
-    let immediate = Header {
-        last: true,
-        control: Control { opcode: Opcode::Immediate }.emit(),
-        target: Target::Untagged { word: 0, queue: queue::SEND, number: MessageNumber::FIRST, offset: 0 },
-    };
-    let mut bytes = vec![0; immediate.length()];
-    immediate.emit(&mut bytes);
-    bytes.extend([0; 8]);
-    let arrival = Arrival { start: 98, end: 107 };
-    let refused = receiver.side.locate(&Flying { arrival, bytes }).unwrap_err();
-    assert!(matches!(refused, Refused::Violation(violation) if violation.code().is_some()), "{refused:?}");
-    assert_ne!(receiver.side.stream.state(), State::Established);
+    let never = [
+        (queue::SEND, Opcode::Immediate, 8),
+        (queue::SEND, Opcode::ImmediateSolicited, 8),
+        (queue::READ_REQUEST, Opcode::ReadRequest, 28),
+    ];
+    for (queue, opcode, payload) in never {
+        let mut receiver = Receiver::new(&[(false, 100)], CUTS, 3);
+        let write = receiver.messages[0].part(0, 100);
+        assert!(receiver.take(&write));
+        let header = Header {
+            last: true,
+            control: Control { opcode }.emit(),
+            target: Target::Untagged { word: 0, queue, number: MessageNumber::FIRST, offset: 0 },
+        };
+        let mut bytes = vec![0; header.length() + payload];
+        header.emit(&mut bytes);
+        let (start, end) = (98, 98 + payload as u64 + 1);
+        let refused = receiver.side.locate(&Flying { arrival: Arrival { start, end }, bytes }).unwrap_err();
+        assert_eq!(refused, Refused::Violation(Violation::Overlap { start, end }), "{opcode:?}");
+        assert_ne!(receiver.side.stream.state(), State::Established);
+    }
 }
 
 type Change<'a> = &'a dyn Fn(&mut Header, &mut Arrival);

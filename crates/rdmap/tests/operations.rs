@@ -2,7 +2,7 @@
 
 mod pair;
 
-use pair::{Area, Pair, Rights, carry, config, gather, inline, memory, send, target};
+use pair::{Area, Pair, Rights, Side, carry, config, gather, inline, memory, send, target};
 use weft_base::{Gather, Slice, Stag};
 use weft_rdmap::{
     Action, AtomicCode, Closed, CompletionKind, Operation, PostError, ReadyKind, Role, SendRequest, State, Status,
@@ -381,6 +381,26 @@ fn send_with_invalidate_and_solicited_event() {
 }
 
 // --- Start
+
+#[test]
+fn what_somebody_waits_for_says_so_with_its_last_segment() {
+    let mut side = Side::new(&memory::registry(), config(Role::Initiator));
+    let memory = Area::new(&side.registry, 300, Rights::Local);
+    let write = || Operation::Write { target: target(Stag(1), 0), payload: gather(memory.whole()) };
+    let cases = [(write(), true, true), (write(), false, false), (send(inline(b"x")), true, true)];
+    for (operation, signaled, expected) in cases {
+        side.try_post(SendRequest { id: 1, operation, signaled, fence: false }).unwrap();
+        let mut awaited = Vec::new();
+        while let Some(segment) = side.stream.poll_transmit(128) {
+            awaited.push(segment.is_awaited);
+        }
+        assert_eq!(awaited.pop(), Some(expected));
+        assert!(!awaited.contains(&true), "only the end of a message is awaited");
+    }
+    // A read completes with its answer, not with its request.
+    side.post(2, Operation::Read { source: target(Stag(1), 0), sink: memory.whole().into() });
+    assert!(!side.stream.poll_transmit(128).expect("a request").is_awaited);
+}
 
 #[test]
 fn ready_to_receive_messages() {

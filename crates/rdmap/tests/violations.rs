@@ -790,6 +790,11 @@ fn ready_send_uses_up_no_receive() {
     victim.side.post_receive(1, area.whole());
     victim.accept(&untagged(Opcode::Send, queue::SEND, 2, 0, b""));
     assert_eq!(victim.side.received_ids(), [(1, Status::Success)]);
+    // Nor is any other message without bytes taken for it.
+    let mut victim = Victim::with(ready);
+    victim.side.post_receive(1, area.slice(0, 0));
+    victim.accept(&untagged(Opcode::SendSolicited, queue::SEND, 1, 0, b""));
+    assert_eq!(victim.side.received_ids(), [(1, Status::Success)]);
     // A peer that does not keep to the agreement, and begins with a message of its own, is understood.
     let mut victim = Victim::with(ready);
     victim.side.post_receive(1, area.slice(0, 0));
