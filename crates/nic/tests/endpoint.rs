@@ -46,6 +46,41 @@ fn atomic(peer: PeerId, place: RemotePlace, operation: Combine, operand: u64, co
     }
 }
 
+#[test]
+fn an_atomic_has_as_many_bytes_of_each_kind_as_its_elements() {
+    let (world, here, there) = usual();
+    let (peer, place) = (connect(&world, &here, &there), there.place(0));
+    let right = |operation, compares: bool| AtomicPost {
+        count: 2,
+        operand: vec![1; 16],
+        compare: vec![1; if compares { 16 } else { 0 }],
+        result: Some(vec![0; 16].into()),
+        ..atomic(peer, place, operation, 0, 1)
+    };
+    let wrong: [&dyn Fn(&mut AtomicPost); 6] = [
+        &|post| post.operand.truncate(15),
+        &|post| post.operand.push(0),
+        &|post| post.compare.push(0),
+        &|post| post.result = Some(vec![0; 8].into()),
+        &|post| post.result = Some(vec![0; 24].into()),
+        &|post| post.count = 3,
+    ];
+    for (operation, compares) in [(Combine::Sum, false), (Combine::SwapIfEqual, true)] {
+        for change in wrong {
+            let mut post = right(operation, compares);
+            change(&mut post);
+            let refused = here.endpoint.atomic(post);
+            assert!(matches!(refused, Err(EndpointError::Invalid(_))), "{operation:?}: {refused:?}");
+        }
+        here.endpoint.atomic(right(operation, compares)).unwrap();
+        here.endpoint.atomic(AtomicPost { result: None, ..right(operation, compares) }).unwrap();
+    }
+    let read = AtomicPost { operand: Vec::new(), ..right(Combine::Read, false) };
+    here.endpoint.atomic(read).unwrap();
+    let with_operand = here.endpoint.atomic(right(Combine::Read, false));
+    assert!(matches!(with_operand, Err(EndpointError::Invalid(_))), "{with_operand:?}");
+}
+
 fn result(event: &Event) -> u64 {
     u64::from_ne_bytes(event.buffer.as_ref().expect("it comes back")[..].try_into().unwrap())
 }

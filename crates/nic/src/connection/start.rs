@@ -160,3 +160,18 @@ impl<N: Carrier> Connection<N> {
         drained.into()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Limits;
+
+    #[test]
+    fn an_offer_is_cut_to_what_the_nic_can_hold_each_way() {
+        let settings = Settings { limits: Limits { read_depth: 8, ..Limits::default() }, ..Settings::default() };
+        let offer = |ird, ord| Offer { ird, ord, ..Offer::default() };
+        for (asked, gets) in [((100, 4), (8, 4)), ((3, 9), (3, 8)), ((8, 8), (8, 8))] {
+            assert_eq!(within_limits(&offer(asked.0, asked.1), &settings), offer(gets.0, gets.1));
+        }
+    }
+}

@@ -425,3 +425,19 @@ impl<N: Network> Lower<N> for Choice<N> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_wire::mpa::MarkerSpacing;
+
+    use super::*;
+
+    #[test]
+    fn what_finds_damage_is_left_out_where_there_is_none_and_nothing_else() {
+        let mpa = MpaOffer { crc: true, markers: Some(MarkerSpacing::Standard), ..MpaOffer::default() };
+        let offer = Offer { ird: 3, ord: 4, mpa, ..Offer::default() };
+        let expected = Offer { mpa: MpaOffer { crc: false, markers: None, ..mpa }, ..offer };
+        assert_eq!(unchecked(offer), expected);
+        assert_ne!(unchecked(offer), offer);
+    }
+}

@@ -452,3 +452,28 @@ impl fmt::Debug for QueuePair {
 fn flushed(id: u64, kind: CompletionKind) -> Completion {
     Completion { id, kind, status: Status::Flushed, length: 0, immediate: None, invalidated: None, solicited: false }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_pair_is_guarded_and_a_message_endpoints_only_if_that_is_said() {
+        let event_count = Arc::new(EventCount::default());
+        let completions = Arc::new(CompletionQueue::new(4, Arc::clone(&event_count)));
+        let attributes = QueuePairAttributes {
+            domain: DomainId(1),
+            send_completions: Arc::clone(&completions),
+            receive_completions: completions,
+            send_depth: 2,
+            receive_depth: 2,
+            shared_receives: None,
+        };
+        let make = || QueuePair::new(QueuePairNumber(1), &attributes, Arc::clone(&event_count));
+        assert!(!make().is_guarded() && make().upper().is_none());
+        assert!(make().guarded(true).is_guarded() && !make().guarded(false).is_guarded());
+        let upper = UpperId { endpoint: 1, link: crate::ids::LinkKey(2), id: 3 };
+        let both = make().with_upper(upper).guarded(true);
+        assert!(both.is_guarded() && both.upper().is_some());
+    }
+}
