@@ -202,15 +202,21 @@ pub(super) struct Peers {
 
 impl Peers {
     /// A peer, which is apart if it was never named before.
+    #[inline]
     pub(super) fn at(&mut self, peer: PeerId) -> &mut Peer {
         let index = peer.place();
         if index >= self.slots.len() {
-            let new = self.slots.len()..=index;
-            self.slots.extend(new.map(|place| Peer::new(PeerId(place as u32))));
+            self.make_room(index);
         }
         let entry = &mut self.slots[index];
         debug_assert_eq!(entry.id, peer, "a peer that was forgotten");
         entry
+    }
+
+    #[cold]
+    fn make_room(&mut self, index: usize) {
+        let new = self.slots.len()..=index;
+        self.slots.extend(new.map(|place| Peer::new(PeerId(place as u32))));
     }
 
     pub(super) fn get(&self, peer: PeerId) -> Option<&Peer> {

@@ -154,7 +154,7 @@ impl<N: Carrier> Connection<N> {
     /// When it must be looked at though nothing has come.
     #[inline]
     pub(crate) fn wake_at(&self) -> Option<Time> {
-        [self.deadline, self.peer_look, self.lower.next_timeout()].into_iter().flatten().min()
+        earlier(earlier(self.deadline, self.peer_look), self.lower.next_timeout())
     }
 
     /// It is to be seen to at this time that the peer's host still answers.
@@ -358,5 +358,14 @@ impl<N: Carrier> Connection<N> {
             Phase::Running(running) => Some((running, &mut self.lower)),
             _ => None,
         }
+    }
+}
+
+/// The earlier of two times, of those that there are.
+#[inline]
+fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
