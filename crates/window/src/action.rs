@@ -98,6 +98,21 @@ pub enum Action<'a> {
         /// The target.
         to: usize,
     },
+    /// Get a lock on the part of `to`, alone or with others that share it, then tell
+    /// [`handle_locked`](crate::Window::handle_locked). The target's window takes no part in it.
+    Lock {
+        /// The target.
+        to: usize,
+        /// Alone.
+        exclusive: bool,
+    },
+    /// Give it back, then tell [`handle_unlocked`](crate::Window::handle_unlocked).
+    Unlock {
+        /// The target.
+        to: usize,
+        /// It was had alone.
+        exclusive: bool,
+    },
     /// Send a message to the window of `to`.
     Send {
         /// The rank.

@@ -111,6 +111,45 @@ impl fmt::Display for OperationError {
 
 impl Error for OperationError {}
 
+/// A lock, flush or unlock that was refused. Nothing has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockError {
+    /// The window is not made yet.
+    NotCreated,
+    /// The window has failed.
+    Failed,
+    /// An epoch is open, or a fence goes on.
+    InEpoch,
+    /// There is no such rank.
+    NoSuchRank {
+        /// The target.
+        rank: usize,
+        /// Ranks in the group.
+        ranks: usize,
+    },
+    /// This rank has a lock there already, or has asked for one.
+    Twice(usize),
+    /// This rank has no lock there.
+    NotHeld(usize),
+}
+
+impl fmt::Display for LockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotCreated => write!(f, "the window is not made yet: wait for the event that says so"),
+            Self::Failed => write!(f, "the window has failed: make a new one"),
+            Self::InEpoch => {
+                write!(f, "an epoch of fences is open: end it with the assert that nothing follows, then lock")
+            }
+            Self::NoSuchRank { rank, ranks } => write!(f, "rank {rank} in a group of {ranks}: there is none"),
+            Self::Twice(rank) => write!(f, "the part of rank {rank} is locked already: unlock it first"),
+            Self::NotHeld(rank) => write!(f, "the part of rank {rank} is not locked: lock it first"),
+        }
+    }
+}
+
+impl Error for LockError {}
+
 /// A fence that was refused. Nothing has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FenceError {
@@ -122,6 +161,8 @@ pub enum FenceError {
     Failed,
     /// It asserts that no operation came before, and so many did.
     Preceded(u32),
+    /// This rank has a lock on the part of that one.
+    Locked(usize),
 }
 
 impl fmt::Display for FenceError {
@@ -130,6 +171,7 @@ impl fmt::Display for FenceError {
             Self::NotCreated => write!(f, "the window is not made yet: wait for the event that says so"),
             Self::InFence => write!(f, "the last fence goes on: wait until it has ended"),
             Self::Failed => write!(f, "the window has failed: make a new one"),
+            Self::Locked(rank) => write!(f, "the part of rank {rank} is locked: unlock it before the fence"),
             Self::Preceded(count) => write!(f, "{count} operations came before: leave out the assert that none did"),
         }
     }

@@ -13,8 +13,10 @@ use crate::{
 mod fence;
 mod handle;
 mod operations;
+mod passive;
 
 use operations::Operations;
+use passive::Passive;
 
 /// Where a window is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +100,8 @@ pub struct Window {
     sizes: Vec<u64>,
     targets: Vec<Target>,
     operations: Operations,
+    /// By rank.
+    passive: Vec<Passive>,
     /// Flushes that have not been answered.
     flushes: usize,
     /// What came in the present epoch and in the next: by parity.
@@ -150,6 +154,7 @@ impl Window {
             actions: VecDeque::with_capacity(settings.operations as usize + ranks * usize::from(settings.rails())),
             settings,
             operations,
+            passive: vec![Passive::default(); ranks],
             flushes: 0,
             inbox: [Inbox::new(ranks), Inbox::new(ranks)],
             create,
@@ -194,6 +199,9 @@ impl Window {
             Step::Open => self.ends = !asserts.no_precede,
             Step::Closed => self.ends = false,
             _ => return Err(FenceError::InFence),
+        }
+        if let Some(rank) = self.passive.iter().position(|passive| !passive.is_nothing()) {
+            return Err(FenceError::Locked(rank));
         }
         self.asserts = asserts;
         self.deadline = Some(now + self.settings.limit);

@@ -94,6 +94,7 @@ impl Group {
                 }
                 Action::Read { request, .. } => complete.push(request),
                 Action::Flush { .. } => unreachable!("the carrier keeps order"),
+                Action::Lock { .. } | Action::Unlock { .. } => unreachable!("nobody locks here"),
                 Action::Send { to, message, .. } => sent.push((to, own(message))),
             }
         }
@@ -319,7 +320,7 @@ fn what_no_peer_can_have_sent_changes_nothing() {
         assert_eq!(window.check(1, epoch, 0, 8), Err(wrong));
     }
     assert_eq!(window.handle_message(1, Message::Abort { rank: 7 }), Err(PeerError::NoSuchRank(7)));
-    assert_eq!(window.handle_flushed(), Err(PeerError::NoRequest));
+    assert_eq!(window.handle_flushed(1), Err(PeerError::NoRequest));
     window.handle_message(1, Message::Finish { epoch: 1, count: 1 }).unwrap();
     let again = window.handle_message(1, Message::Finish { epoch: 1, count: 1 });
     assert_eq!(again, Err(PeerError::Unexpected(1)));

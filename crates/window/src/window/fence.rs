@@ -26,6 +26,7 @@ impl Window {
     /// Goes as far as it can. Whether it went at all.
     pub(super) fn advance(&mut self) -> bool {
         let mut went = false;
+        self.release();
         while self.advance_once() {
             went = true;
         }

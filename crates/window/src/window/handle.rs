@@ -9,14 +9,21 @@ impl Window {
     /// # Errors
     /// When no such operation is on its way.
     pub fn handle_complete(&mut self, request: Request) -> Result<(), PeerError> {
-        self.operations.end(request).then_some(()).ok_or(PeerError::NoRequest)
+        let under_lock = self.operations.end(request).ok_or(PeerError::NoRequest)?;
+        if let Some(rank) = under_lock {
+            self.passive[rank].end();
+        }
+        Ok(())
     }
 
-    /// Everything that was written to a rank is placed there.
+    /// Everything that was written to rank `to` is placed there.
     ///
     /// # Errors
     /// When nothing was to be flushed.
-    pub fn handle_flushed(&mut self) -> Result<(), PeerError> {
+    pub fn handle_flushed(&mut self, to: usize) -> Result<(), PeerError> {
+        if self.end_flush(to) {
+            return Ok(());
+        }
         self.flushes = self.flushes.checked_sub(1).ok_or(PeerError::NoRequest)?;
         Ok(())
     }

@@ -9,11 +9,20 @@ pub(super) enum Deferred {
     Read(Request, Access),
 }
 
+/// An operation on its way.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    serial: u32,
+    is_read: bool,
+    /// The rank whose part is locked for it.
+    under_lock: Option<usize>,
+}
+
 /// Operations on their way.
 #[derive(Debug)]
 pub(super) struct Operations {
-    /// Of each slot: the serial number of its operation, and whether that is a read; none when it is free.
-    slots: Vec<Option<(u32, bool)>>,
+    /// None where it is free.
+    slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     serial: u32,
     pub(super) active: u32,
@@ -29,10 +38,10 @@ impl Operations {
         Self { slots, free, serial: 0, active: 0, reads: 0, deferred }
     }
 
-    fn begin(&mut self, is_read: bool) -> Option<Request> {
+    fn begin(&mut self, is_read: bool, under_lock: Option<usize>) -> Option<Request> {
         let slot = self.free.pop()?;
         self.serial = self.serial.wrapping_add(1);
-        self.slots[slot as usize] = Some((self.serial, is_read));
+        self.slots[slot as usize] = Some(Slot { serial: self.serial, is_read, under_lock });
         self.active += 1;
         self.reads += u32::from(is_read);
         Some(Request { slot, serial: self.serial })
@@ -40,19 +49,19 @@ impl Operations {
 
     pub(super) fn has(&self, request: Request) -> bool {
         let slot = self.slots.get(request.slot as usize).copied().flatten();
-        slot.is_some_and(|(serial, _)| serial == request.serial)
+        slot.is_some_and(|slot| slot.serial == request.serial)
     }
 
-    pub(super) fn end(&mut self, request: Request) -> bool {
+    /// The rank whose part was locked for it. `None`: there was no such operation.
+    pub(super) fn end(&mut self, request: Request) -> Option<Option<usize>> {
         if !self.has(request) {
-            return false;
+            return None;
         }
-        if let Some((_, is_read)) = self.slots[request.slot as usize].take() {
-            self.free.push(request.slot);
-            self.active -= 1;
-            self.reads -= u32::from(is_read);
-        }
-        true
+        let slot = self.slots[request.slot as usize].take()?;
+        self.free.push(request.slot);
+        self.active -= 1;
+        self.reads -= u32::from(slot.is_read);
+        Some(slot.under_lock)
     }
 }
 
@@ -79,7 +88,11 @@ impl Window {
     /// [`OperationError`]; nothing has happened then.
     pub fn get(&mut self, access: Access) -> Result<Request, OperationError> {
         self.judge(access)?;
-        let request = self.begin(true)?;
+        let request = self.begin(true, access.rank)?;
+        if self.is_under_lock() {
+            self.actions.push_back(Action::Read { request, access });
+            return Ok(request);
+        }
         self.targets[access.rank].reads += 1;
         if self.kind == Fence::TwoSided {
             self.operations.deferred.push_back(Deferred::Read(request, access));
@@ -92,7 +105,11 @@ impl Window {
     fn update(&mut self, access: Access, update: Update) -> Result<Request, OperationError> {
         self.judge(access)?;
         judge_elements(access, update)?;
-        let request = self.begin(false)?;
+        let request = self.begin(false, access.rank)?;
+        if self.is_under_lock() {
+            self.actions.push_back(Action::Write { request, access, update, notice: None });
+            return Ok(request);
+        }
         self.targets[access.rank].updates += 1;
         if self.kind == Fence::TwoSided {
             self.operations.deferred.push_back(Deferred::Update(request, access, update));
@@ -103,20 +120,32 @@ impl Window {
         Ok(request)
     }
 
-    fn begin(&mut self, is_read: bool) -> Result<Request, OperationError> {
-        self.operations.begin(is_read).ok_or(OperationError::TooMany(self.settings.operations))
+    fn begin(&mut self, is_read: bool, rank: usize) -> Result<Request, OperationError> {
+        let under_lock = self.is_under_lock().then_some(rank);
+        let request = self.operations.begin(is_read, under_lock);
+        let request = request.ok_or(OperationError::TooMany(self.settings.operations))?;
+        if under_lock.is_some() {
+            self.passive[rank].begin();
+        }
+        Ok(request)
+    }
+
+    /// Between epochs of fences there are only operations under a lock.
+    fn is_under_lock(&self) -> bool {
+        self.step == Step::Closed
     }
 
     fn judge(&self, access: Access) -> Result<(), OperationError> {
         match self.step {
             Step::Open => {}
+            Step::Closed if self.holds(access.rank) => {}
             Step::Create | Step::Closed => return Err(OperationError::NoEpoch),
             Step::Failed => return Err(OperationError::Failed),
             _ => return Err(OperationError::InFence),
         }
         let (rank, ranks) = (access.rank, self.ranks);
         let bytes = *self.sizes.get(rank).ok_or(OperationError::NoSuchRank { rank, ranks })?;
-        if self.kind == Fence::Neighbour && !self.is_neighbour[rank] {
+        if self.kind == Fence::Neighbour && !self.is_under_lock() && !self.is_neighbour[rank] {
             return Err(OperationError::NotNeighbour(rank));
         }
         let (offset, length) = (access.offset, access.local.length);

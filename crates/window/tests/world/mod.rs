@@ -242,6 +242,7 @@ impl World<'_> {
                 let when = self.arrival(from, access.rank, None);
                 self.at(when, from, access.rank, Thing::Read { request, access, epoch });
             }
+            Action::Lock { .. } | Action::Unlock { .. } => unreachable!("nobody locks in these worlds"),
             Action::Flush { to } => {
                 let (there, left) = self.placed.get(&(from, to)).copied().unwrap_or_default();
                 let when = if self.scenario.flush_is_local { left } else { there + 100 };
@@ -294,7 +295,7 @@ impl World<'_> {
                 self.at(when, to, from, Thing::Complete(request));
             }
             Thing::Complete(request) => self.windows[to].handle_complete(request).map_err(wrong)?,
-            Thing::Flushed => self.windows[to].handle_flushed().map_err(wrong)?,
+            Thing::Flushed => self.windows[to].handle_flushed(from).map_err(wrong)?,
             Thing::Round { part, sequence, round, values } => {
                 let message = Message::Round { part, sequence, round, values: &values };
                 self.windows[to].handle_message(from, message).map_err(wrong)?;
