@@ -1,19 +1,18 @@
 //! Windows of 2 to 8 ranks, each a thread with a NIC of its own: every fence, over every transport, the same bytes.
 
+mod ranks;
+
 use std::env;
 use std::process::Command;
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use weft::endpoint::EndpointAttributes;
+use ranks::{TRANSPORTS, ranks, team_of};
 use weft::group::{Group, Launch};
-use weft::verbs::{Context, Transport};
+use weft::verbs::Transport;
 use weft::window::{
     Asserts, Combine, Element, Error, Fence, FenceError, OperationError, Team, Window, WindowError, WindowOptions,
 };
-
-const TRANSPORTS: [Transport; 3] = [Transport::Iwarp, Transport::Edge, Transport::SharedMemory];
 
 const FENCES: [Fence; 7] = [
     Fence::Auto,
@@ -24,26 +23,6 @@ const FENCES: [Fence; 7] = [
     Fence::Counted,
     Fence::Neighbour,
 ];
-
-/// Runs this at each of so many ranks, and returns what they return.
-fn ranks<R: Send + 'static>(
-    size: usize,
-    transport: Transport,
-    body: impl Fn(Team) -> R + Send + Sync + 'static,
-) -> Vec<R> {
-    let body = Arc::new(body);
-    let start = |mut group: Group| {
-        let body = Arc::clone(&body);
-        thread::spawn(move || {
-            let mut attributes = EndpointAttributes::at("127.0.0.1:0".parse().unwrap());
-            attributes.settings.transport = transport;
-            let context = Context::open().unwrap();
-            body(Team::new(&context, &mut group, &attributes).unwrap())
-        })
-    };
-    let threads: Vec<_> = Group::threads(size).unwrap().into_iter().map(start).collect();
-    threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-}
 
 fn options(fence: Fence, team: &Team) -> WindowOptions {
     let (rank, size) = (team.rank(), team.size());
@@ -408,9 +387,7 @@ fn a_rank_that_drops_its_window_ends_it_for_all() {
 fn a_process_that_dies_in_an_epoch_is_named_by_all_others() {
     const SIZE: usize = 4;
     if env::var_os("WEFT_RANK").is_some() {
-        let mut group = Group::from_environment().unwrap().unwrap();
-        let attributes = EndpointAttributes::at("127.0.0.1:0".parse().unwrap());
-        let team = Team::new(&Context::open().unwrap(), &mut group, &attributes).unwrap();
+        let team = team_of(Group::from_environment().unwrap().unwrap(), Transport::Iwarp);
         let mut window = team.allocate(64, &WindowOptions::fence(Fence::Counted)).unwrap();
         window.fence(Asserts::default()).unwrap();
         // All connections are there.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weft_memory::MemoryError;
 use weft_nic::{EndpointError, EndpointFailure};
-use weft_window::{CreateError, FenceError, OperationError, WindowError};
+use weft_window::{CreateError, FenceError, LockError, OperationError, WindowError};
 
 use crate::group::GroupError;
 
@@ -32,6 +32,8 @@ pub enum Error {
     Operation(OperationError),
     /// The fence was refused.
     Fence(FenceError),
+    /// The lock, flush or unlock was refused.
+    Lock(LockError),
     /// The request moves only in the fence: there is nothing to wait for before.
     Deferred,
     /// A rank has not taken part in an exchange in time.
@@ -39,6 +41,15 @@ pub enum Error {
         /// The rank that is waited for.
         rank: usize,
         /// How long.
+        waited_for: Duration,
+    },
+    /// A lock was not to be had in time. It may still come: the window is of no use any more.
+    Taken {
+        /// On whose part.
+        rank: usize,
+        /// Who has it alone, if one has.
+        holder: Option<usize>,
+        /// How long it was waited for.
         waited_for: Duration,
     },
     /// A rank is lost.
@@ -82,8 +93,15 @@ impl fmt::Display for Error {
             Self::Elsewhere { rank } => write!(f, "rank {rank} could not make its part of the window: see its error"),
             Self::Operation(error) => error.fmt(f),
             Self::Fence(error) => error.fmt(f),
+            Self::Lock(error) => error.fmt(f),
             Self::Deferred => f.write_str("the request moves only in the fence: call that instead of waiting for it"),
             Self::Late { rank, waited_for } => write!(f, "rank {rank} has not taken part within {waited_for:?}"),
+            Self::Taken { rank, holder: Some(holder), waited_for } => {
+                write!(f, "the part of rank {rank} was locked by rank {holder} for all of {waited_for:?}")
+            }
+            Self::Taken { rank, holder: None, waited_for } => {
+                write!(f, "the part of rank {rank} could not be locked within {waited_for:?}: others share it")
+            }
             Self::Lost { rank, why } => write!(f, "rank {rank} is lost: {why}"),
             Self::Refused { rank, why } => write!(f, "rank {rank} has refused an operation: {why}"),
             Self::Violation { rank, what } => write!(f, "rank {rank} does not keep to the protocol: {what}"),
@@ -113,4 +131,5 @@ from! {
     CreateError => Create,
     OperationError => Operation,
     FenceError => Fence,
+    LockError => Lock,
 }

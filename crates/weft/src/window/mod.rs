@@ -11,6 +11,9 @@
 //! Puts and gets are RDMA writes and reads, whose notices are counted in the target's NIC; what accumulates is done by
 //! the target's NIC, once, in the order in which it comes. The target's application takes part only in fences.
 //!
+//! Between epochs a rank may lock the part of another ([`Window::lock`]), whose application takes no part in that at
+//! all.
+//!
 //! A team and its windows belong to the thread that has made them. All ranks make the same windows in the same order.
 //!
 //! # Example
@@ -43,6 +46,7 @@
 
 mod codec;
 mod error;
+mod lock;
 mod operation;
 mod side;
 mod state;
@@ -55,7 +59,7 @@ pub use error::Error;
 pub use team::Team;
 pub use weft_memory::{Combine, Element};
 pub use weft_window::{
-    Asserts, CreateError, Fence, FenceError, OperationError, PeerError, Request, Update, WindowError,
+    Asserts, CreateError, Fence, FenceError, LockError, OperationError, PeerError, Request, Update, WindowError,
 };
 
 use crate::verbs::MemoryRegion;
@@ -108,6 +112,8 @@ impl Default for WindowOptions {
 #[derive(Debug)]
 pub struct Window {
     memory: MemoryRegion,
+    /// What others lock this rank's part with.
+    word: MemoryRegion,
     place: Place,
 }
 
@@ -241,7 +247,8 @@ impl Window {
     }
 
     /// What a request has got, once. `None`: it is not over, or was none that gets. What is not taken is dropped when
-    /// the epoch after its own ends.
+    /// the epoch after its own ends; what was got under a lock, with the next epoch. What waits to be taken counts as
+    /// operations do.
     #[must_use]
     pub fn take(&mut self, request: Request) -> Option<Vec<u8>> {
         self.place.core.with(self.place.id, |side| side.results.remove(&request)).map(|(_, bytes)| bytes)
@@ -256,6 +263,37 @@ impl Window {
         self.place.core.fence(self.place.id, asserts)
     }
 
+    /// Locks the part of a rank, between epochs: alone (`exclusive`), or with others that share it. Then operations
+    /// there may begin, which move at once whatever the fence of the window, until [`Window::unlock`]. The rank may be
+    /// this one: whoever reads or writes memory that others lock locks it, too.
+    ///
+    /// # Errors
+    /// An epoch is open, or this rank has that lock; it was not to be had within `limit`; or the window has failed.
+    pub fn lock(&mut self, rank: usize, exclusive: bool, limit: Duration) -> Result<(), Error> {
+        self.place.core.lock(self.place.id, rank, exclusive, limit)
+    }
+
+    /// Waits until everything that was done to the part of a rank under this lock is placed there, and what was got
+    /// from there is here.
+    ///
+    /// # Errors
+    /// This rank has no lock there, or the window has failed.
+    pub fn flush(&mut self, rank: usize) -> Result<(), Error> {
+        let Place { core, id, .. } = &self.place;
+        core.with(*id, |side| side.machine.flush(rank).map_err(|error| side.failure().unwrap_or(error.into())))?;
+        core.wait_for(*id, |side| side.machine.is_flushed(rank).then_some(()))
+    }
+
+    /// Gives the lock on the part of a rank back, when everything that was done there is placed.
+    ///
+    /// # Errors
+    /// As [`Window::flush`].
+    pub fn unlock(&mut self, rank: usize) -> Result<(), Error> {
+        let Place { core, id, .. } = &self.place;
+        core.with(*id, |side| side.machine.unlock(rank).map_err(|error| side.failure().unwrap_or(error.into())))?;
+        core.wait_for(*id, |side| side.machine.is_free(rank).then_some(()))
+    }
+
     /// Ends the window at all ranks: waits for them, and gives this rank's memory back. What is put after the last
     /// fence may or may not be there.
     ///
@@ -265,6 +303,7 @@ impl Window {
         self.place.core.wait_for(self.place.id, |side| side.has_nothing_under_way().then_some(()))?;
         self.place.core.barrier()?;
         self.place.is_free = true;
+        self.place.core.release(self.word)?;
         self.place.core.release(self.memory)
     }
 }

@@ -59,7 +59,8 @@ pub(super) struct Pending {
     pub(super) operation: Option<Operation>,
     /// Posts that have not completed.
     pub(super) parts: u32,
-    /// The target is to be told when it has completed.
+    pub(super) is_atomic: bool,
+    /// It is an atomic that the target counts when it has completed.
     pub(super) tells: bool,
     /// What it has got.
     pub(super) result: Option<Vec<u8>>,
@@ -81,6 +82,8 @@ pub(super) enum Kind {
     Send = 1,
     Operation = 2,
     Flush = 3,
+    /// Of a lock; `part` is 0 for an attempt, 1 when a shared one in vain is taken back, 2 when it is given back.
+    Lock = 4,
 }
 
 /// What a completion is of.
@@ -115,7 +118,8 @@ impl Context {
             0 => Kind::Receive,
             1 => Kind::Send,
             2 => Kind::Operation,
-            _ => Kind::Flush,
+            3 => Kind::Flush,
+            _ => Kind::Lock,
         };
         let part = (number >> Self::INDEX_BITS) as u32 & ((1 << Self::PART_BITS) - 1);
         Self { kind, window, part, index: number as usize & ((1 << Self::INDEX_BITS) - 1) }
@@ -172,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_context_comes_back_as_itself() {
-        for kind in [Kind::Receive, Kind::Send, Kind::Operation, Kind::Flush] {
+        for kind in [Kind::Receive, Kind::Send, Kind::Operation, Kind::Flush, Kind::Lock] {
             for window in [0, 1, u16::MAX] {
                 for (part, index) in [(0, 0), (1, 2), ((1 << 20) - 1, (1 << 24) - 1)] {
                     let context = Context { kind, window, part, index };

@@ -3,22 +3,28 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use weft_base::PeerId;
+use weft_base::{PeerId, Time};
 use weft_memory::IoBuffer;
 use weft_nic::{RemotePlace, SendPost, TransferPost};
-use weft_window::{Access, Action, Event, Message, Request, Update, Window, WindowError};
+use weft_window::{Access, Action, Event, Message, OperationError, Request, Update, Window, WindowError};
 use weft_wire::window::Notice;
 
 use super::codec;
 use super::error::Error;
+use super::lock::{self, Attempt, Found};
 use super::operation::{Context, Kind, Operation, Pending, Post, atomics};
 
 /// One window at this rank.
 pub(super) struct Side {
     id: u16,
     pub(super) machine: Window,
+    rank: usize,
     /// Where the others' parts are; none while the window is made.
     pub(super) places: Vec<RemotePlace>,
+    /// Their lock words.
+    pub(super) words: Vec<RemotePlace>,
+    /// Locks that this rank tries to get.
+    pub(super) attempts: Vec<Attempt>,
     pending: Vec<Option<Pending>>,
     under_way: usize,
     /// What was got and not yet taken, and in which epoch it was asked for.
@@ -59,11 +65,14 @@ impl Desk<'_> {
 }
 
 impl Side {
-    pub(super) fn new(id: u16, machine: Window, operations: u32, ranks: usize) -> Self {
+    pub(super) fn new(id: u16, machine: Window, operations: u32, (rank, ranks): (usize, usize)) -> Self {
         Self {
             id,
             machine,
+            rank,
             places: Vec::new(),
+            words: Vec::new(),
+            attempts: Vec::new(),
             pending: (0..operations).map(|_| None).collect(),
             under_way: 0,
             results: HashMap::new(),
@@ -75,20 +84,28 @@ impl Side {
         }
     }
 
+    /// Whether nothing moves. Deferred operations do not before the fence.
     pub(super) fn has_nothing_under_way(&self) -> bool {
+        let is_deferred = |pending: &Pending| pending.parts == 0;
         self.under_way == 0
+            || self.machine.fence_kind() == super::Fence::TwoSided && self.pending.iter().flatten().all(is_deferred)
     }
 
     /// Begins an operation, if the machine agrees.
     pub(super) fn begin(&mut self, operation: Operation, access: Access) -> Result<Request, Error> {
+        let gets = matches!(operation, Operation::Get(_) | Operation::Fetch { .. });
+        if gets && self.results.len() >= self.pending.len() {
+            return Err(OperationError::TooMany(self.pending.len() as u32).into());
+        }
         let request = match operation.update() {
             None => self.machine.get(access),
             Some(Update::Replace) => self.machine.put(access),
             Some(update) => self.machine.accumulate(access, update),
         }?;
         let (epoch, target) = (self.machine.epoch(), access.rank);
-        let tells = matches!(operation, Operation::Accumulate { .. } | Operation::Fetch { .. });
-        let pending = Pending { request, epoch, target, operation: Some(operation), parts: 0, tells, result: None };
+        let is_atomic = matches!(operation, Operation::Accumulate { .. } | Operation::Fetch { .. });
+        let operation = Some(operation);
+        let pending = Pending { request, epoch, target, operation, parts: 0, is_atomic, tells: false, result: None };
         self.pending[request.index()] = Some(pending);
         self.under_way += 1;
         Ok(request)
@@ -100,10 +117,11 @@ impl Side {
             return;
         }
         while desk.outbox.len() < room {
-            let Self { id, machine, places, pending, told, .. } = self;
+            let Self { id, rank, machine, places, words, attempts, pending, told, .. } = self;
+            let (id, rank) = (*id, *rank);
             let kind = machine.fence_kind();
             let Some(action) = machine.poll_action() else { break };
-            let mut hands = Hands { id: *id, places, pending, told, desk };
+            let mut hands = Hands { id, places, pending, told, desk };
             match action {
                 Action::Write { request, access, notice, .. } => hands.update(request, access, notice, 0),
                 Action::Deliver { request, access, update, epoch, last } => {
@@ -115,6 +133,27 @@ impl Side {
                 }
                 Action::Read { request, access } => hands.read(request, access),
                 Action::Flush { to } => hands.flush(to),
+                Action::Lock { to, exclusive } => {
+                    attempts.push(Attempt::new(to, exclusive));
+                    let context = Context::of_lock(id, 0, to);
+                    hands.desk.outbox.push_back(lock::attempt(
+                        rank,
+                        hands.desk.peers[to],
+                        words[to],
+                        exclusive,
+                        context,
+                    ));
+                }
+                Action::Unlock { to, exclusive } => {
+                    let context = Context::of_lock(id, 2, to);
+                    hands.desk.outbox.push_back(lock::release(
+                        rank,
+                        hands.desk.peers[to],
+                        words[to],
+                        exclusive,
+                        context,
+                    ));
+                }
                 Action::Send { to, message, .. } => {
                     // What accumulates may be a call, which is no write that a message would come behind.
                     let is_behind = matches!(message, Message::Finish { .. }) && hands.told[to].under_way > 0;
@@ -158,29 +197,65 @@ impl Side {
         }
         let Some(pending) = place.take() else { return };
         self.under_way -= 1;
+        // It is pending, so the machine knows it.
+        let _ = self.machine.handle_complete(pending.request);
+        if pending.is_atomic {
+            self.tell(&pending, desk);
+        }
         if let Some(bytes) = pending.result {
             self.results.insert(pending.request, (pending.epoch, bytes));
         }
-        // It is pending, so the machine knows it.
-        let _ = self.machine.handle_complete(pending.request);
-        if pending.tells {
-            self.tell(pending.target, pending.epoch, desk);
+    }
+
+    /// An atomic has completed. When none is on its way any more, the target hears of those that it must count.
+    fn tell(&mut self, pending: &Pending, desk: &mut Desk<'_>) {
+        let told = &mut self.told[pending.target];
+        told.under_way -= 1;
+        told.completed += u32::from(pending.tells);
+        if told.under_way > 0 || told.completed == 0 {
+            return;
+        }
+        let (id, count) = (self.id, core::mem::take(&mut told.completed));
+        desk.send(pending.target, false, |bytes| codec::emit_placed(id, pending.epoch, count, bytes));
+    }
+
+    /// An atomic on a lock word has completed.
+    pub(super) fn locked(&mut self, context: Context, word: u64, now: Time, desk: &mut Desk<'_>) {
+        let (to, part) = (context.index, context.part);
+        if part == 2 {
+            // The machine has asked for it.
+            let _ = self.machine.handle_unlocked(to);
+        }
+        let Some(at) = self.attempts.iter().position(|attempt| attempt.to == to).filter(|_| part == 0) else { return };
+        let exclusive = self.attempts[at].exclusive;
+        match lock::judge(word, exclusive) {
+            Found::Free => {
+                self.attempts.swap_remove(at);
+                let _ = self.machine.handle_locked(to);
+            }
+            Found::Taken { by } => {
+                self.attempts[at].wait(by, now);
+                if !exclusive {
+                    let (rank, context) = (self.rank, Context { part: 1, ..context });
+                    desk.outbox.push_back(lock::release(rank, desk.peers[to], self.words[to], false, context));
+                }
+            }
         }
     }
 
-    fn tell(&mut self, target: usize, epoch: u32, desk: &mut Desk<'_>) {
-        let told = &mut self.told[target];
-        told.under_way -= 1;
-        told.completed += 1;
-        if told.under_way > 0 {
-            return;
+    /// Tries again what is due.
+    pub(super) fn try_again(&mut self, now: Time, desk: &mut Desk<'_>) {
+        for attempt in self.attempts.iter_mut().filter(|attempt| attempt.due.is_some_and(|due| due <= now)) {
+            attempt.due = None;
+            let (to, exclusive) = (attempt.to, attempt.exclusive);
+            let context = Context::of_lock(self.id, 0, to);
+            desk.outbox.push_back(lock::attempt(self.rank, desk.peers[to], self.words[to], exclusive, context));
         }
-        let count = core::mem::take(&mut told.completed);
-        if matches!(self.machine.fence_kind(), super::Fence::OneSided | super::Fence::OneSidedBarrier) {
-            return;
-        }
-        let id = self.id;
-        desk.send(target, false, |bytes| codec::emit_placed(id, epoch, count, bytes));
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        let attempts = self.attempts.iter().filter_map(|attempt| attempt.due);
+        attempts.chain(self.machine.next_timeout()).min()
     }
 
     /// What this rank can say of a failure.
@@ -221,6 +296,7 @@ impl Hands<'_, '_> {
                 self.desk.outbox.push_back(Post::Write(TransferPost { data: notice, ..post }));
             }
             Some(operation) => {
+                pending.tells = notice.is_some();
                 let before = self.desk.outbox.len();
                 if matches!(operation, Operation::Fetch { .. }) {
                     pending.result = Some(vec![0; access.local.length as usize]);
@@ -245,7 +321,7 @@ impl Hands<'_, '_> {
 
     /// A read of nothing: its answer comes when all writes before it are placed (RFC 5040 section 5.5).
     fn flush(&mut self, to: usize) {
-        let context = Context::of(Kind::Flush, self.id).number();
+        let context = Context { index: to, ..Context::of(Kind::Flush, self.id) }.number();
         let post = TransferPost::new(self.desk.peers[to], IoBuffer::empty(), self.places[to]).context(context);
         self.desk.outbox.push_back(Post::Read(post));
     }

@@ -1,5 +1,6 @@
 //! What a team knows, and what becomes of completions.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -52,7 +53,10 @@ pub(super) struct State {
     /// By rank: whether anything was sent there, or came from there; and whether a probe is on its way.
     met: Vec<bool>,
     probed: Vec<bool>,
+    probed_at: Time,
     values: Vec<u64>,
+    /// When somebody looked at the clock last.
+    pub(super) now: Time,
 }
 
 impl State {
@@ -68,7 +72,9 @@ impl State {
             lost: vec![None; ranks],
             met: vec![false; ranks],
             probed: vec![false; ranks],
+            probed_at: Time::ZERO,
             values: Vec::new(),
+            now: Time::ZERO,
         }
     }
 
@@ -183,9 +189,13 @@ impl State {
         self.post(around, endpoint);
     }
 
-    /// Nothing has happened for a while: are those there with whom there was a connection? One that has ended in good
+    /// Who waits asks once in a `period`: are those there with whom there was a connection? One that has ended in good
     /// order is not reported, and neither is a process that has.
-    pub(super) fn probe(&mut self, around: &Surroundings, endpoint: &Endpoint) {
+    pub(super) fn probe(&mut self, now: Time, period: Duration, around: &Surroundings, endpoint: &Endpoint) {
+        if now < self.probed_at + period {
+            return;
+        }
+        self.probed_at = now;
         for rank in (0..self.met.len()).filter(|&rank| self.met[rank] && self.lost[rank].is_none()) {
             if !core::mem::replace(&mut self.probed[rank], true) {
                 let mut bytes = Vec::new();
@@ -208,11 +218,18 @@ impl State {
     }
 
     pub(super) fn next_timeout(&self) -> Option<Time> {
-        self.sides.values().filter_map(|side| side.machine.next_timeout()).min()
+        self.sides.values().filter_map(Side::next_timeout).min()
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Time) {
-        self.sides.values_mut().for_each(|side| side.machine.handle_timeout(now));
+    pub(super) fn handle_timeout(&mut self, now: Time, around: &Surroundings, endpoint: &Endpoint) {
+        self.now = now;
+        let Self { sides, outbox, spare, .. } = self;
+        let mut desk = Desk { peers: &around.peers, outbox, spare, atomic_bytes: around.atomic_bytes };
+        for side in sides.values_mut() {
+            side.machine.handle_timeout(now);
+            side.try_again(now, &mut desk);
+        }
+        self.post(around, endpoint);
     }
 
     /// Takes a completion. Returns the buffer of a receive that is to be posted again.
@@ -256,7 +273,11 @@ impl State {
         let mut desk = Desk { peers: &around.peers, outbox, spare, atomic_bytes: around.atomic_bytes };
         let side = sides.get_mut(&context.window);
         match (context.kind, side) {
-            (Kind::Flush, Some(side)) => drop(side.machine.handle_flushed()),
+            (Kind::Flush, Some(side)) => drop(side.machine.handle_flushed(context.index)),
+            (Kind::Lock, Some(side)) => {
+                let word = bytes.as_deref().and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes);
+                side.locked(context, word, self.now, &mut desk);
+            }
             (Kind::Operation, Some(side)) => {
                 let is_got = matches!(event.completed, Completed::Read | Completed::Atomic);
                 let (got, given) = if is_got { (bytes, None) } else { (None, bytes) };

@@ -34,6 +34,10 @@ const GUARD: u64 = u64::MAX;
 /// What endpoints promise (`FI_ORDER_SAW` and the others of `libweft-fi.so`): a message is there after the writes
 /// before it are placed, and a write with immediate data tells its target of itself when it is placed.
 const CARRIER: Carrier = Carrier { order: Order::Whole, notices: true, flush: true };
+/// Values that each rank says of its part of a window: STag and tagged offset of its memory, and of its lock word.
+const GATHERED: usize = 4;
+/// Bytes of a lock word.
+const WORD: usize = 8;
 /// In what ranks say of their part of a window: it is there. Below it is the STag.
 const MADE: u64 = 1 << 32;
 
@@ -62,7 +66,7 @@ impl Team {
         let peers = endpoint.peers(&addresses?)?;
         let (rank, ranks) = (group.rank(), group.size());
         let setup = |error| Error::Create(CreateError::Group(error));
-        let gather = Collective::new(Collect::AllGather { block: 2 }, rank, ranks).map_err(setup)?;
+        let gather = Collective::new(Collect::AllGather { block: GATHERED }, rank, ranks).map_err(setup)?;
         let barrier = Collective::new(Collect::Barrier, rank, ranks).map_err(setup)?;
         let settings = &attributes.settings;
         let surroundings = Surroundings {
@@ -74,7 +78,7 @@ impl Team {
         let state = RefCell::new(State::new(gather, barrier, ranks));
         let core = Core { rank, endpoint, events, domain, clock: MonotonicClock::default(), surroundings, state };
         for index in 0..RECEIVES {
-            core.receive(index, vec![0; super::codec::length(2 * ranks + 2)])?;
+            core.receive(index, vec![0; super::codec::length(GATHERED * (ranks + 1))])?;
         }
         (0..ranks).filter(|&other| other != rank).try_for_each(|other| core.guard(other))?;
         Ok(Self { core: Rc::new(core) })
@@ -139,25 +143,30 @@ impl Team {
         let rights = Right::LOCAL_READ | Right::LOCAL_WRITE | Right::REMOTE_READ | Right::REMOTE_WRITE;
         let register = |memory| Ok(core.domain.register(memory, rights | Right::REMOTE_ATOMIC)?);
         let made = memory.and_then(register).and_then(|memory| {
+            let word = core.domain.allocate(WORD, Right::LOCAL_WRITE | Right::REMOTE_ATOMIC)?;
             core.add(id, bytes, options)?;
-            Ok((memory, Place { core: Rc::clone(core), id, is_free: false }))
+            Ok((memory, word, Place { core: Rc::clone(core), id, is_free: false }))
         });
         // Those that could not must say so, or the others would wait for them.
         let mine = match &made {
-            Ok((memory, _)) => [MADE | u64::from(memory.stag().0), memory.base()],
-            Err(_) => [0, 0],
+            Ok((memory, word, _)) => {
+                [MADE | u64::from(memory.stag().0), memory.base(), word.stag().0.into(), word.base()]
+            }
+            Err(_) => [0; GATHERED],
         };
         let all = core.gather(mine, options.limit);
-        let (memory, place) = made?;
+        let (memory, word, place) = made?;
         let all = all?;
-        if let Some(rank) = all.chunks_exact(2).position(|pair| pair[0] & MADE == 0) {
+        if let Some(rank) = all.chunks_exact(GATHERED).position(|values| values[0] & MADE == 0) {
             return Err(Error::Elsewhere { rank });
         }
-        let places = all.chunks_exact(2);
-        let places = places.map(|pair| RemotePlace { stag: weft_base::Stag(pair[0] as u32), offset: pair[1] });
-        core.with(id, |side| side.places = places.collect());
+        let place_of = |pair: &[u64]| RemotePlace { stag: weft_base::Stag(pair[0] as u32), offset: pair[1] };
+        core.with(id, |side| {
+            side.places = all.chunks_exact(GATHERED).map(place_of).collect();
+            side.words = all.chunks_exact(GATHERED).map(|values| place_of(&values[2..])).collect();
+        });
         core.wait_for(id, |side| side.is_created.then_some(()))?;
-        Ok(Window { memory, place })
+        Ok(Window { memory, word, place })
     }
 }
 
@@ -232,7 +241,7 @@ impl Core {
         (settings.neighbours, settings.fan_out) = (options.neighbours.clone(), options.fan_out);
         let ranks = self.surroundings.peers.len();
         let machine = weft_window::Window::new(settings, self.rank, ranks, self.now())?;
-        self.state().sides.insert(id, Side::new(id, machine, operations, ranks));
+        self.state().sides.insert(id, Side::new(id, machine, operations, (self.rank, ranks)));
         Ok(())
     }
 
@@ -269,6 +278,22 @@ impl Core {
         self.wait_for(id, |side| side.has_fenced.then_some(()))
     }
 
+    /// Gets a lock, or says who has it.
+    pub(super) fn lock(&self, id: u16, rank: usize, exclusive: bool, limit: Duration) -> Result<(), Error> {
+        self.with(id, |side| {
+            side.machine.lock(rank, exclusive).map_err(|error| side.failure().unwrap_or(error.into()))
+        })?;
+        let start = self.now();
+        self.wait_for(id, |side| match side.machine.holds(rank) {
+            true => Some(Ok(())),
+            false if self.has_passed(start, limit) => {
+                let holder = side.attempts.iter().find(|attempt| attempt.to == rank).and_then(|attempt| attempt.holder);
+                Some(Err(Error::Taken { rank, holder, waited_for: limit }))
+            }
+            false => None,
+        })?
+    }
+
     /// Waits until a window is so far, or has failed.
     pub(super) fn wait_for<R>(&self, id: u16, mut done: impl FnMut(&mut Side) -> Option<R>) -> Result<R, Error> {
         loop {
@@ -291,16 +316,16 @@ impl Core {
     fn turn(&self, most: Duration) {
         let due = self.state().next_timeout();
         let until_due = due.map(|due| Duration::from_nanos(due.as_nanos().saturating_sub(self.now().as_nanos())));
-        match self.events.wait(Some(until_due.map_or(most, |left| left.min(most)))) {
-            Some(event) => self.take(event),
-            None => {
-                let now = self.now();
-                let mut state = self.state();
-                state.handle_timeout(now);
-                if most > RETRY {
-                    state.probe(&self.surroundings, &self.endpoint);
-                }
-            }
+        let event = self.events.wait(Some(until_due.map_or(most, |left| left.min(most))));
+        let (now, is_idle) = (self.now(), event.is_none());
+        self.state().now = now;
+        if let Some(event) = event {
+            self.take(event);
+        }
+        if is_idle || due.is_some_and(|due| due <= now) {
+            let mut state = self.state();
+            state.handle_timeout(now, &self.surroundings, &self.endpoint);
+            state.probe(now, LOOK, &self.surroundings, &self.endpoint);
         }
     }
 
@@ -337,8 +362,8 @@ impl Core {
         Ok(self.endpoint.receive(post.from(self.surroundings.peers[rank]).context(context.number()))?)
     }
 
-    /// Gives two numbers to all ranks, and returns those of each.
-    fn gather(&self, mine: [u64; 2], limit: Duration) -> Result<Vec<u64>, Error> {
+    /// Gives a few numbers to all ranks, and returns those of each.
+    fn gather(&self, mine: [u64; GATHERED], limit: Duration) -> Result<Vec<u64>, Error> {
         self.collect(limit, |state| &mut state.gather, &mine)?;
         Ok(self.state().gather.result().unwrap_or_default().to_vec())
     }
