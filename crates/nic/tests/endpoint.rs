@@ -10,8 +10,8 @@ use weft_base::{MessageNumber, PeerId, Stag};
 use weft_memory::{Combine, Element};
 use weft_mpa::{Extensions, Initiator, Offer};
 use weft_nic::{
-    Address, AtomicPost, Completed, ConnectionError, EndpointError, EndpointFailure, EndpointSettings, Event, Level,
-    Match, ReceivePost, RemotePlace, SendPost, TransferPost,
+    Address, AtomicPost, Completed, ConnectionError, EndpointError, EndpointFailure, EndpointSettings, Event, JobKey,
+    Level, Match, ReceivePost, RemotePlace, SendPost, TransferPost,
 };
 use weft_simulate::{Behaviour, RawPeer, World};
 use weft_wire::ddp::{Header, Target};
@@ -43,6 +43,21 @@ fn atomic(peer: PeerId, place: RemotePlace, operation: Combine, operand: u64, co
         fence: false,
         context,
         op_flags: 0,
+    }
+}
+
+#[test]
+fn with_a_key_memory_is_reached_both_ways_once_it_is_proved() {
+    let world = World::new(1, Behaviour { delay: Duration::from_micros(10), ..Behaviour::default() });
+    let key = || Some(JobKey::new(&[7; 32]).unwrap());
+    let [here, there] = [1, 2].map(|id| Side::guarded(&world, id, EndpointSettings::default(), key()));
+    connect(&world, &here, &there);
+    for (from, to) in [(&here, &there), (&there, &here)] {
+        let write = TransferPost::new(from.peer(to), vec![3; 8], to.place(0)).level(Level::Delivered);
+        from.endpoint.write(write).unwrap();
+        assert!(world.run(&[&here.nic, &there.nic], LIMIT, || from.count() > 0));
+        assert_eq!(from.take()[0].outcome, Ok(()));
+        assert_eq!(to.word(), u64::from_ne_bytes([3; 8]));
     }
 }
 

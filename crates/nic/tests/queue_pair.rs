@@ -4,38 +4,55 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_base::{Gather, Slice};
+use weft_base::{DomainId, Gather, Slice, Stag};
 use weft_memory::Access;
 use weft_mpa::Offer;
-use weft_nic::{Progress, QueuePairAttributes, Settings, State};
-use weft_rdmap::{Operation, Payload, SendRequest, Status};
-use weft_simulate::{Behaviour, RawPeer, World};
+use weft_nic::{CompletionQueue, PostError, Progress, QueuePair, QueuePairAttributes, Settings, State};
+use weft_rdmap::{Operation, Payload, RemoteTarget, SendRequest, Status};
+use weft_simulate::{Behaviour, RawPeer, SimulatedNic, World};
 
-/// The NIC's own thread would take them; none runs here.
+/// A queue pair that a peer has connected to.
+struct Connected {
+    world: World,
+    nic: SimulatedNic,
+    domain: DomainId,
+    completions: Arc<CompletionQueue>,
+    queue_pair: Arc<QueuePair>,
+    _peer: RawPeer,
+}
+
+impl Connected {
+    /// The NIC's own thread would run it; there is none here.
+    fn by(offer: Offer) -> Self {
+        let world = World::new(5, Behaviour::default());
+        let nic = world.nic(Settings { progress: Progress::Thread, ..Settings::default() });
+        let domain = nic.registry().allocate_domain().unwrap();
+        let completions = nic.create_completion_queue(16).unwrap();
+        let attributes = QueuePairAttributes {
+            domain,
+            send_completions: Arc::clone(&completions),
+            receive_completions: Arc::clone(&completions),
+            send_depth: 4,
+            receive_depth: 4,
+            shared_receives: None,
+        };
+        let queue_pair = nic.create_queue_pair(&attributes).unwrap();
+        let listener = nic.listen(SocketAddr::from(([127, 0, 0, 1], 0)), 4, weft_nic::Offer::default()).unwrap();
+        let mut peer = RawPeer::connect(&world, listener.local_address()).unwrap();
+        let accept = || {
+            if let Ok(Some((request, _))) = listener.next_request() {
+                nic.accept(request, &queue_pair, b"", None).unwrap();
+            }
+        };
+        peer.start(&nic, offer, accept).expect("the start-up is a good one");
+        assert_eq!(queue_pair.state(), State::Ready);
+        Self { world, nic, domain, completions, queue_pair, _peer: peer }
+    }
+}
+
 #[test]
 fn what_was_posted_and_not_taken_is_flushed_once_and_lets_go_of_its_memory() {
-    let world = World::new(5, Behaviour::default());
-    let nic = world.nic(Settings { progress: Progress::Thread, ..Settings::default() });
-    let domain = nic.registry().allocate_domain().unwrap();
-    let completions = nic.create_completion_queue(16).unwrap();
-    let attributes = QueuePairAttributes {
-        domain,
-        send_completions: Arc::clone(&completions),
-        receive_completions: Arc::clone(&completions),
-        send_depth: 4,
-        receive_depth: 4,
-        shared_receives: None,
-    };
-    let queue_pair = nic.create_queue_pair(&attributes).unwrap();
-    let listener = nic.listen(SocketAddr::from(([127, 0, 0, 1], 0)), 4, weft_nic::Offer::default()).unwrap();
-    let mut peer = RawPeer::connect(&world, listener.local_address()).unwrap();
-    let accept = || {
-        if let Ok(Some((request, _))) = listener.next_request() {
-            nic.accept(request, &queue_pair, b"", None).unwrap();
-        }
-    };
-    peer.start(&nic, Offer::default(), accept).expect("the start-up is a good one");
-    assert_eq!(queue_pair.state(), State::Ready);
+    let Connected { world, nic, domain, completions, queue_pair, .. } = Connected::by(Offer::default());
     let region = nic.registry().register(domain, vec![1; 300], Access::LOCAL_WRITE, 0).unwrap();
     for id in 0..3 {
         let payload = Payload::Gather(Gather::from(Slice { region: region.id(), offset: id * 100, length: 100 }));
@@ -50,4 +67,16 @@ fn what_was_posted_and_not_taken_is_flushed_once_and_lets_go_of_its_memory() {
     }
     assert!(completions.take().is_none(), "and no other");
     assert_eq!(region.deregister().map(|bytes| bytes.len()).ok(), Some(300), "nothing uses it any more");
+}
+
+#[test]
+fn reads_are_posted_only_to_a_peer_that_takes_some() {
+    for (ird, expected) in [(0, Err(PostError::NoReads)), (1, Ok(()))] {
+        let Connected { nic, domain, queue_pair, .. } = &Connected::by(Offer { ird, ..Offer::default() });
+        let region = nic.registry().register(*domain, vec![1; 8], Access::LOCAL_WRITE, 0).unwrap();
+        let sink = Gather::from(region.slice(..).unwrap());
+        let operation = Operation::Read { sink, source: RemoteTarget { stag: Stag(1), offset: 0 } };
+        let posted = nic.post_send(queue_pair, [SendRequest { id: 1, operation, signaled: true, fence: false }]);
+        assert_eq!(posted.map(drop).map_err(|failure| failure.error), expected, "the peer takes {ird}");
+    }
 }
