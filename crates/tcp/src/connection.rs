@@ -60,6 +60,8 @@ pub struct Counters {
     pub sent: u64,
     /// Of those, sent again.
     pub retransmitted: u64,
+    /// Cuts of the congestion window, not segments, that were taken back: nothing had been lost.
+    pub undone: u64,
     /// Received, of all kinds.
     pub received: u64,
     /// Of those, dropped because they came too early for the policy, the window or the bound of ranges, or were not
@@ -147,7 +149,8 @@ impl Connection {
     /// What it did.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        Counters { retransmitted: self.sender.retransmitted, dropped: self.receiver.dropped, ..self.counters }
+        let Sender { retransmitted, undone, .. } = self.sender;
+        Counters { retransmitted, undone, dropped: self.receiver.dropped, ..self.counters }
     }
 
     /// Bytes of payload that a segment carries, on this path, to this peer.

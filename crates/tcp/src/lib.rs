@@ -8,7 +8,9 @@
 //! position to a [`Sink`] (`Place`), put in order first (`Buffer`), or dropped (`Drop`).
 //!
 //! Losses are found by SACK with RACK and TLP (RFC 2018, 2883, 6675, 8985), or, where the peer has no SACK, as in RFC
-//! 6582; the retransmission time-out is that of RFC 6298, the congestion window that of RFC 5681 and 6928. Sequence
+//! 6582; the retransmission time-out is that of RFC 6298, the congestion window that of RFC 9438 (CUBIC) or RFC 5681
+//! (Reno) and of RFC 6928. A cut of it is taken back when all that was believed lost turns out to have arrived (RFC
+//! 3708). Sequence
 //! numbers, timestamps and resets are judged as in RFC 7323 and RFC 5961. All memory of a connection is allocated
 //! when it begins, and named in [`Settings`].
 //!
@@ -41,5 +43,5 @@ pub use segment::{
     Checksum, Flags, Flow, MAX_HEADER, MAX_SACK_BLOCKS, MIN_HEADER, OptionError, Options, Segment, SegmentError,
     Timestamps,
 };
-pub use settings::{KeepAlive, ReceivePolicy, SettingError, Settings};
+pub use settings::{Congestion, KeepAlive, ReceivePolicy, SettingError, Settings};
 pub use state::State;

@@ -9,11 +9,12 @@ use weft_congestion::{RoundTrip, RoundTripSettings};
 
 use crate::numbering::Numbering;
 use crate::ring::Ring;
-use crate::settings::{MIN_MSS, Settings};
+use crate::settings::{Congestion, MIN_MSS, Settings};
 
 mod acks;
 mod board;
 mod rack;
+mod spurious;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ mod window;
 pub(crate) use acks::Ack;
 use board::{Board, Fate};
 use rack::{Paths, Rack};
+use spurious::Spurious;
 use tail::TailProbe;
 use timers::Timers;
 use window::CongestionWindow;
@@ -50,7 +52,11 @@ pub(crate) struct Sender {
     rack: Rack,
     tail: TailProbe,
     round_trip: RoundTrip,
+    algorithm: Congestion,
     congestion: CongestionWindow,
+    /// A round trip ends when this is acknowledged.
+    round_end: u64,
+    spurious: Spurious,
     timers: Timers,
     /// The end of the recovery that is under way.
     recovery: Option<u64>,
@@ -64,6 +70,7 @@ pub(crate) struct Sender {
     /// Acknowledgements that say nothing new, where there is no SACK.
     duplicates: u32,
     pub(crate) retransmitted: u64,
+    pub(crate) undone: u64,
 }
 
 /// A segment that is to be sent now.
@@ -99,7 +106,10 @@ impl Sender {
             rack: Rack::new(),
             tail: TailProbe::new(),
             round_trip: RoundTrip::new(round_trip),
-            congestion: CongestionWindow::new(u64::from(settings.mss)),
+            algorithm: settings.congestion,
+            congestion: CongestionWindow::new(settings.congestion, u64::from(settings.mss)),
+            round_end: 0,
+            spurious: Spurious::default(),
             timers: Timers::new(settings, now),
             recovery: None,
             timed_out: false,
@@ -108,17 +118,18 @@ impl Sender {
             sack: false,
             duplicates: 0,
             retransmitted: 0,
+            undone: 0,
         }
     }
 
     /// What the SYNs agreed on: bytes of payload, SACK, the shift of the peer's windows.
-    pub(crate) fn agree(&mut self, mss: u64, sack: bool, shift: u8) {
+    pub(crate) fn agree(&mut self, mss: u64, sack: bool, shift: u8, now: Time) {
         self.mss = mss;
         (self.sack, self.shift) = (sack, shift);
-        self.congestion = CongestionWindow::new(mss);
+        self.congestion = CongestionWindow::new(self.algorithm, mss);
         if self.board.iter().any(|sent| sent.times > 1) {
             // RFC 5681 section 3.1: a SYN was lost.
-            self.congestion.handle_timeout(0);
+            self.congestion.handle_timeout(0, now);
             self.timers.handle_lost_syn();
         }
     }

@@ -15,11 +15,23 @@ pub enum ReceivePolicy {
     Drop,
 }
 
+/// Who makes the congestion window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Congestion {
+    /// CUBIC (RFC 9438).
+    #[default]
+    Cubic,
+    /// Reno (RFC 5681).
+    Reno,
+}
+
 /// Of one connection. Bytes, unless it says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// What becomes of segments that come too early.
     pub policy: ReceivePolicy,
+    /// How much may be on the way.
+    pub congestion: Congestion,
     /// The largest payload of a segment in either direction, options included: the path's MTU less 40 (IPv4) or 60
     /// (IPv6).
     pub mss: u16,
@@ -71,6 +83,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             policy: ReceivePolicy::default(),
+            congestion: Congestion::default(),
             mss: 1460,
             receive_window: 1 << 20,
             send_buffer: 1 << 20,

@@ -56,7 +56,7 @@ impl Connection {
         }
         let mss = options.mss.unwrap_or(DEFAULT_MSS).clamp(MIN_MSS, self.settings.mss);
         let stamps = if self.stamps { STAMPS } else { 0 };
-        self.sender.agree(u64::from(mss) - stamps, self.settings.sack && options.sack_permitted, shift);
+        self.sender.agree(u64::from(mss) - stamps, self.settings.sack && options.sack_permitted, shift, now);
         self.sender.hear_window(0, heard.window);
     }
 

@@ -5,6 +5,7 @@ use core::ops::Range;
 use arrayvec::ArrayVec;
 use weft_base::Time;
 
+use super::window::Arrival;
 use super::{Fate, Sender};
 use crate::segment::MAX_SACK_BLOCKS;
 
@@ -34,6 +35,8 @@ struct News {
     sample: Option<core::time::Duration>,
     duplicate: bool,
     again: bool,
+    /// All that the window was last cut for has arrived.
+    undo: bool,
 }
 
 impl Sender {
@@ -65,12 +68,19 @@ impl Sender {
         if was_shut && self.edge > self.una {
             self.handle_opened();
         }
-        let recovered = self.end_recovery();
-        self.end_tail(ack, news.duplicate);
-        let may_grow = self.timed_out || self.recovery.is_none() && !recovered;
-        if news.bytes > 0 && is_limited && may_grow {
-            self.congestion.handle_arrival(news.bytes);
+        if news.undo {
+            self.undo(now);
         }
+        let recovered = self.end_recovery();
+        self.end_tail(ack, news.duplicate, now);
+        let may_grow = self.timed_out || self.recovery.is_none() && !recovered;
+        let is_round = self.una >= self.round_end;
+        if is_round {
+            self.round_end = self.next;
+        }
+        let bytes = if may_grow { news.bytes } else { 0 };
+        let arrival = Arrival { bytes, round_trip: news.sample, is_round, is_full: is_limited };
+        self.congestion.handle_arrival(arrival, now);
         self.detect(self.una > before, now);
     }
 
@@ -87,12 +97,14 @@ impl Sender {
     }
 
     fn take_news(&mut self, ack: &Ack, now: Time) -> News {
-        let mut news = News { duplicate: self.is_duplicate_report(ack), ..News::default() };
-        if news.duplicate {
+        let twice = self.duplicate_report(ack);
+        let mut news = News { duplicate: twice.is_some(), ..News::default() };
+        if let Some(twice) = twice {
+            news.undo = self.spurious.handle_arrived(&twice);
             self.rack.handle_duplicate(ack.position, self.next);
         }
         let blocks: ArrayVec<_, MAX_SACK_BLOCKS> = ack.sack.iter().filter_map(|block| self.block(*block)).collect();
-        let (rack, least) = (&mut self.rack, self.round_trip.min());
+        let (rack, spurious, least) = (&mut self.rack, &mut self.spurious, self.round_trip.min());
         let mut found = |sent: &super::board::Sent| {
             let is_older = ack.echo.is_some_and(|echo| echo < sent.at);
             rack.handle_arrival(sent, least, is_older && sent.times > 1, now);
@@ -102,6 +114,9 @@ impl Sender {
                 news.sample = Some(news.sample.map_or(now.since(sent.at), |sample| sample.min(now.since(sent.at))));
             }
             news.again |= sent.times > 1;
+            if sent.fate == Fate::Lost && sent.times == 1 {
+                news.undo |= spurious.handle_arrived(&(sent.start..sent.end));
+            }
         };
         self.board.acknowledge(ack.position, &mut found);
         if self.sack {
@@ -121,15 +136,16 @@ impl Sender {
     }
 
     /// RFC 2883: the first block is below the acknowledgement, or within the second one.
-    fn is_duplicate_report(&self, ack: &Ack) -> bool {
+    fn duplicate_report(&self, ack: &Ack) -> Option<Range<u64>> {
         let span = |(start, end)| {
             let start = self.numbering.position(start, self.una)?;
             Some(start..self.numbering.position(end, self.una)?).filter(|span| span.start < span.end)
         };
         let mut blocks = ack.sack.iter().map(|block| span(*block));
-        let Some(Some(first)) = blocks.next() else { return false };
+        let first = blocks.next().flatten()?;
         let within = |outer: Range<u64>| outer.start <= first.start && first.end <= outer.end;
-        self.sack && (first.end <= ack.position || blocks.next().flatten().is_some_and(within))
+        let is_report = self.sack && (first.end <= ack.position || blocks.next().flatten().is_some_and(within));
+        is_report.then_some(first)
     }
 
     /// The window was shut and has opened: a probe that is on the way was thrown away.
@@ -148,10 +164,20 @@ impl Sender {
         is_over
     }
 
-    fn end_tail(&mut self, ack: &Ack, duplicate: bool) {
+    /// The last cut was wrong.
+    fn undo(&mut self, now: Time) {
+        self.congestion.undo(now);
+        self.undone += 1;
+        if !self.timed_out {
+            self.recovery = None;
+        }
+    }
+
+    fn end_tail(&mut self, ack: &Ack, duplicate: bool, now: Time) {
         if self.tail.handle_ack(ack, duplicate) && self.recovery.is_none() {
             // The probe repaired a loss that nobody else has seen (RFC 8985 section 7.4.2).
-            self.congestion.handle_loss(self.board.flying());
+            self.congestion.handle_loss(self.board.flying(), now);
+            self.spurious.forget();
         }
     }
 
@@ -171,8 +197,13 @@ impl Sender {
         };
         if found && self.recovery.is_none() {
             self.recovery = Some(self.next);
-            self.congestion.handle_loss(self.board.flying());
+            self.congestion.handle_loss(self.board.flying(), now);
+            self.spurious.forget();
             self.force = true;
+        }
+        if found {
+            let lost = self.board.iter().filter(|sent| sent.fate == Fate::Lost);
+            lost.for_each(|sent| self.spurious.handle_lost(sent.start..sent.end));
         }
     }
 }

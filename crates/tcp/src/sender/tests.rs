@@ -13,7 +13,7 @@ fn at(millis: u64) -> Time {
 fn sender(sack: bool) -> Sender {
     let mut sender = Sender::new(&Settings { mss: 1000, send_buffer: 200_000, ..Settings::default() }, 77, at(0));
     assert!(sender.next_segment(false, at(0)).unwrap().syn);
-    sender.agree(1000, sack, 0);
+    sender.agree(1000, sack, 0, at(0));
     ack(&mut sender, 1, &[], 10);
     sender
 }
@@ -49,14 +49,14 @@ fn ten_segments_leave_and_then_as_many_as_arrive() {
 }
 
 #[test]
-fn three_segments_beyond_a_gap_bring_it_again_and_halve_the_window() {
+fn three_segments_beyond_a_gap_bring_it_again_and_cut_the_window() {
     let mut sender = sender(true);
     sender.write(&[7; 10_000]);
     sends(&mut sender, 10);
     ack(&mut sender, 1, &[1001..3001], 20);
     assert_eq!(sends(&mut sender, 20), []);
     ack(&mut sender, 1, &[1001..4001], 20);
-    assert_eq!((sends(&mut sender, 20), sender.congestion.bytes()), (vec![1], 3000));
+    assert_eq!((sends(&mut sender, 20), sender.congestion.bytes()), (vec![1], 8400));
     ack(&mut sender, 4001, &[], 30);
     assert!(sender.recovery.is_some());
     ack(&mut sender, 10_001, &[], 31);
@@ -73,6 +73,46 @@ fn a_segment_that_is_only_late_is_not_sent_again() {
     ack(&mut sender, 2001, &[], 22);
     assert_eq!(fire(&mut sender).1, Timer::Tail);
     assert_eq!(sender.congestion.bytes(), 11_000);
+}
+
+#[test]
+fn a_cut_is_taken_back_when_the_lost_turns_out_to_have_been_late() {
+    let mut sender = sender(true);
+    sender.write(&[7; 10_000]);
+    sends(&mut sender, 10);
+    ack(&mut sender, 1, &[2001..4001], 20);
+    ack(&mut sender, 1, &[2001..8001], 20);
+    assert_eq!(sends(&mut sender, 20), [1, 1001]);
+    let cut = sender.congestion.bytes();
+    // The first ones come; what was sent again comes after them, and the peer says so (RFC 2883).
+    ack(&mut sender, 10_001, &[], 21);
+    ack(&mut sender, 10_001, &[1..1001], 30);
+    assert_eq!((sender.undone, sender.congestion.bytes()), (0, cut), "one may have been lost");
+    ack(&mut sender, 10_001, &[1001..2001], 30);
+    assert_eq!(sender.undone, 1);
+    assert!(sender.congestion.bytes() * 7 / 10 >= cut);
+}
+
+#[test]
+fn a_cut_is_taken_back_when_nothing_had_to_be_sent_again() {
+    let mut sender = sender(true);
+    sender.write(&[7; 10_000]);
+    sends(&mut sender, 10);
+    ack(&mut sender, 1, &[1001..4001], 20);
+    ack(&mut sender, 10_001, &[], 20);
+    assert_eq!((sender.undone, sender.recovery, sender.retransmitted), (1, None, 0));
+}
+
+#[test]
+fn the_cut_for_a_true_loss_stays() {
+    let mut sender = sender(true);
+    sender.write(&[7; 10_000]);
+    sends(&mut sender, 10);
+    ack(&mut sender, 1, &[1001..4001], 20);
+    assert_eq!(sends(&mut sender, 20), [1]);
+    ack(&mut sender, 10_001, &[], 30);
+    ack(&mut sender, 10_001, &[4001..5001], 31);
+    assert_eq!((sender.undone, sender.recovery), (0, None), "another segment came twice");
 }
 
 #[test]

@@ -168,6 +168,8 @@ impl Sender {
         let is_new = self.end_of_new().is_some() && self.board.has_room();
         self.tail.begin(self.next, !is_new);
         if !is_new {
+            // A report that it was there twice is not to be taken for one about something else.
+            self.spurious.forget();
             let last = self.board.len() - 1;
             self.board.mark_lost(|index, _| index == last);
         }
@@ -178,6 +180,7 @@ impl Sender {
         self.timers.backoff += 1;
         (self.timers.retransmit_from, self.timers.reorder) = (now, None);
         self.tail.forget();
+        self.spurious.forget();
         if self.board.is_reneged() {
             self.board.forget_sacks();
         }
@@ -194,7 +197,7 @@ impl Sender {
         if self.edge > self.una {
             // RFC 5681 section 4.3: one collapse, not one for each time the same segment is lost.
             if self.timers.backoff == 1 {
-                self.congestion.handle_timeout(flying);
+                self.congestion.handle_timeout(flying, now);
             }
             (self.recovery, self.timed_out) = (Some(self.next), true);
         }

@@ -21,8 +21,8 @@ use std::collections::VecDeque;
 
 use weft_base::{StreamPosition, Time};
 use weft_tcp::{
-    Answer, Connection, Flags, Flow, InitialNumbers, KeepAlive, Listener, Options, ReceivePolicy, Segment, Settings,
-    Timestamps,
+    Answer, Congestion, Connection, Flags, Flow, InitialNumbers, KeepAlive, Listener, Options, ReceivePolicy, Segment,
+    Settings, Timestamps,
 };
 
 /// Numbers of both directions wrap soon.
@@ -49,7 +49,14 @@ type Outcome = Result<(), String>;
 
 /// Plays a script; the first line that doesn't come true is the error.
 pub(crate) fn play(script: &str) -> Outcome {
-    let settings = Settings { mss: 1000, timestamps: false, receive_window: 60_000, ..Settings::default() };
+    // The windows of the scripts are those of RFC 5681 and RFC 6675.
+    let settings = Settings {
+        congestion: Congestion::Reno,
+        mss: 1000,
+        timestamps: false,
+        receive_window: 60_000,
+        ..Settings::default()
+    };
     let mut player = Player {
         settings,
         now: Time::from_nanos(5_000_000_000),
