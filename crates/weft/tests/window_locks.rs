@@ -144,3 +144,60 @@ fn who_waits_for_the_lock_of_a_process_that_has_died_hears_of_it() {
         assert!(child.wait().unwrap().success());
     }
 }
+
+#[test]
+fn some_ranks_have_epochs_of_which_the_others_know_nothing() {
+    for transport in TRANSPORTS {
+        for fence in [Fence::TwoSided, Fence::OneSidedBarrier, Fence::Counted, Fence::Neighbour] {
+            ranks(4, transport, move |team| {
+                let neighbours = if fence == Fence::Neighbour { vec![(team.rank() + 2) % 4] } else { Vec::new() };
+                let options = WindowOptions { neighbours, ..WindowOptions::fence(fence) };
+                let mut window = team.allocate(20_000, &options).unwrap();
+                // Rank 3 takes no part; the others pass something on in a ring, in both directions.
+                if team.rank() < 3 {
+                    ring(&mut window, team.rank());
+                }
+                window.free().unwrap();
+            });
+        }
+    }
+}
+
+fn ring(window: &mut weft::window::Window, rank: usize) {
+    let others: Vec<usize> = (0..3).filter(|other| *other != rank).collect();
+    for round in 0..20u64 {
+        window.post(&others).unwrap();
+        window.start(&others, LIMIT).unwrap();
+        for &other in &others {
+            let place = rank as u64 * 5000;
+            window.put(other, place, &vec![round as u8 + 1; 5000]).unwrap();
+            window.accumulate(other, 16_000, Element::U64, Combine::Sum, &(rank as u64 + 1).to_ne_bytes()).unwrap();
+        }
+        let before = window.fetch(others[0], 16_008, Element::U64, Combine::Sum, &1u64.to_ne_bytes()).unwrap();
+        window.complete().unwrap();
+        assert!(window.take(before).is_some());
+        if round % 2 == 0 {
+            window.wait_exposed(LIMIT).unwrap();
+        } else {
+            while !window.test_exposed().unwrap() {}
+        }
+        let bytes = window.memory().to_vec();
+        for &other in &others {
+            assert_eq!(bytes[other * 5000..][..5000], vec![round as u8 + 1; 5000]);
+        }
+        let sum = (round + 1) * others.iter().map(|other| *other as u64 + 1).sum::<u64>();
+        assert_eq!(bytes[16_000..16_008], sum.to_ne_bytes());
+    }
+}
+
+#[test]
+fn a_target_that_does_not_post_is_named() {
+    ranks(2, Transport::Iwarp, |team| {
+        let mut window = team.allocate(8, &WindowOptions::default()).unwrap();
+        if team.rank() == 0 {
+            let error = window.start(&[1], Duration::from_millis(50)).unwrap_err();
+            assert!(matches!(error, Error::Late { rank: 1, .. }), "{error}");
+        }
+        team.barrier().unwrap();
+    });
+}

@@ -161,6 +161,13 @@ pub enum Message<'a> {
         /// The epoch.
         epoch: u32,
     },
+    /// The sender's part is exposed to you.
+    Post,
+    /// The sender has ended its access to your part.
+    Complete {
+        /// How many updates there were.
+        count: u32,
+    },
     /// Did you fence this epoch? The sender has waited long.
     Ask {
         /// The epoch.

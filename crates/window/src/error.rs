@@ -118,7 +118,7 @@ pub enum LockError {
     NotCreated,
     /// The window has failed.
     Failed,
-    /// An epoch is open, or a fence goes on.
+    /// An epoch is open, a fence goes on, or this rank has posted or started.
     InEpoch,
     /// There is no such rank.
     NoSuchRank {
@@ -150,6 +150,54 @@ impl fmt::Display for LockError {
 
 impl Error for LockError {}
 
+/// A post, start, complete or wait that was refused. Nothing has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActiveError {
+    /// The window is not made yet.
+    NotCreated,
+    /// The window has failed.
+    Failed,
+    /// An epoch of fences is open, or a fence goes on.
+    InEpoch,
+    /// This rank has a lock on the part of that one.
+    Locked(usize),
+    /// The layer below does not tell targets of updates.
+    NoNotices,
+    /// There is no such rank, or it is named twice.
+    Rank {
+        /// The rank.
+        rank: usize,
+        /// Ranks in the group.
+        ranks: usize,
+    },
+    /// The last exposure, or access, has not ended.
+    Twice,
+    /// Nothing was started, or its targets have not posted yet.
+    NotStarted,
+    /// Nothing was posted.
+    NotPosted,
+}
+
+impl fmt::Display for ActiveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotCreated => write!(f, "the window is not made yet: wait for the event that says so"),
+            Self::Failed => write!(f, "the window has failed: make a new one"),
+            Self::InEpoch => {
+                write!(f, "an epoch of fences is open: end it with the assert that nothing follows, then post or start")
+            }
+            Self::Locked(rank) => write!(f, "the part of rank {rank} is locked: unlock it first"),
+            Self::NoNotices => write!(f, "the carrier does not tell targets of what is placed: use fences"),
+            Self::Rank { rank, ranks } => write!(f, "rank {rank}: name each of the {ranks} ranks at most once"),
+            Self::Twice => write!(f, "the last one has not ended: complete what was started, wait for what was posted"),
+            Self::NotStarted => write!(f, "nothing was started, or the targets have not posted yet"),
+            Self::NotPosted => write!(f, "nothing was posted: post first"),
+        }
+    }
+}
+
+impl Error for ActiveError {}
+
 /// A fence that was refused. Nothing has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FenceError {
@@ -163,6 +211,8 @@ pub enum FenceError {
     Preceded(u32),
     /// This rank has a lock on the part of that one.
     Locked(usize),
+    /// This rank has posted, or started.
+    Active,
 }
 
 impl fmt::Display for FenceError {
@@ -172,6 +222,7 @@ impl fmt::Display for FenceError {
             Self::InFence => write!(f, "the last fence goes on: wait until it has ended"),
             Self::Failed => write!(f, "the window has failed: make a new one"),
             Self::Locked(rank) => write!(f, "the part of rank {rank} is locked: unlock it before the fence"),
+            Self::Active => write!(f, "this rank has posted or started: wait or complete before the fence"),
             Self::Preceded(count) => write!(f, "{count} operations came before: leave out the assert that none did"),
         }
     }

@@ -22,8 +22,10 @@
 //! The first fence of a window, and one after an epoch that asserted that nothing follows it, has nothing to end: it is
 //! a barrier, or nothing with `TwoSided`, whose operations move only when all ranks are in the closing fence.
 //!
-//! Between epochs a rank may also lock the part of another ([`Window::lock`]), which takes no part in that: operations
-//! move at once and nobody counts them; a flush says when they are placed.
+//! Between epochs some ranks may have epochs of their own ([`Window::post`], [`Window::start`]), of which the others
+//! know nothing: an origin tells its targets how many updates to expect. And a rank may lock the part of another
+//! ([`Window::lock`]), which takes no part in that: operations move at once and nobody counts them; a flush says when
+//! they are placed.
 #![forbid(unsafe_code)]
 
 mod action;
@@ -32,6 +34,6 @@ mod settings;
 mod window;
 
 pub use action::{Access, Action, Event, Message, Part, Request, Update};
-pub use error::{CreateError, FenceError, LockError, OperationError, PeerError, WindowError};
+pub use error::{ActiveError, CreateError, FenceError, LockError, OperationError, PeerError, WindowError};
 pub use settings::{Asserts, Carrier, Fence, Order, Settings};
 pub use window::Window;

@@ -10,11 +10,13 @@ use crate::{
     Settings, Update, WindowError,
 };
 
+mod active;
 mod fence;
 mod handle;
 mod operations;
 mod passive;
 
+use active::Active;
 use operations::Operations;
 use passive::Passive;
 
@@ -102,6 +104,7 @@ pub struct Window {
     operations: Operations,
     /// By rank.
     passive: Vec<Passive>,
+    active: Active,
     /// Flushes that have not been answered.
     flushes: usize,
     /// What came in the present epoch and in the next: by parity.
@@ -155,6 +158,7 @@ impl Window {
             settings,
             operations,
             passive: vec![Passive::default(); ranks],
+            active: Active::new(ranks),
             flushes: 0,
             inbox: [Inbox::new(ranks), Inbox::new(ranks)],
             create,
@@ -202,6 +206,9 @@ impl Window {
         }
         if let Some(rank) = self.passive.iter().position(|passive| !passive.is_nothing()) {
             return Err(FenceError::Locked(rank));
+        }
+        if !self.active.is_nothing() {
+            return Err(FenceError::Active);
         }
         self.asserts = asserts;
         self.deadline = Some(now + self.settings.limit);

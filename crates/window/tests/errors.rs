@@ -127,6 +127,8 @@ fn own(message: Message<'_>) -> Sent {
     match message {
         Message::Round { part, sequence, round, values } => Sent::Round(part, sequence, round, values.to_vec()),
         Message::Finish { epoch, count } => Sent::Plain(Message::Finish { epoch, count }),
+        Message::Post => Sent::Plain(Message::Post),
+        Message::Complete { count } => Sent::Plain(Message::Complete { count }),
         Message::Ready { epoch } => Sent::Plain(Message::Ready { epoch }),
         Message::Ask { epoch } => Sent::Plain(Message::Ask { epoch }),
         Message::Answer { epoch, fenced } => Sent::Plain(Message::Answer { epoch, fenced }),

@@ -26,6 +26,10 @@ pub enum MessageKind {
     Placed = 7,
     /// Nothing: it shows its sender whether the receiver can be reached.
     Probe = 8,
+    /// The sender's part is exposed to the receiver.
+    Post = 9,
+    /// The sender's access to the receiver's part has ended, with `value` updates.
+    Complete = 10,
 }
 
 impl MessageKind {
@@ -41,6 +45,8 @@ impl MessageKind {
             6 => Some(Self::Abort),
             7 => Some(Self::Placed),
             8 => Some(Self::Probe),
+            9 => Some(Self::Post),
+            10 => Some(Self::Complete),
             _ => None,
         }
     }
@@ -143,7 +149,7 @@ mod tests {
         for code in 0..=255 {
             bytes[0] = code;
             let kind = MessageHead::parse(&bytes).map(|(head, _)| head.kind as u8);
-            assert_eq!(kind, (1..=8).contains(&code).then_some(code));
+            assert_eq!(kind, (1..=10).contains(&code).then_some(code));
         }
     }
 

@@ -21,6 +21,8 @@ pub(super) fn emit(window: u16, message: Message<'_>, bytes: &mut Vec<u8>) {
         Message::Ready { epoch } => head(MessageKind::Ready, epoch, 0),
         Message::Ask { epoch } => head(MessageKind::Ask, epoch, 0),
         Message::Answer { epoch, fenced } => head(MessageKind::Answer, epoch, u32::from(fenced)),
+        Message::Post => head(MessageKind::Post, 0, 0),
+        Message::Complete { count } => head(MessageKind::Complete, 0, count),
         Message::Abort { rank } => head(MessageKind::Abort, 0, rank),
     };
     bytes.extend_from_slice(&head.emit());
@@ -62,6 +64,8 @@ pub(super) fn parse<'a>(bytes: &[u8], values: &'a mut Vec<u64>) -> Option<(u16, 
         MessageKind::Ready => Message::Ready { epoch: number },
         MessageKind::Ask => Message::Ask { epoch: number },
         MessageKind::Answer => Message::Answer { epoch: number, fenced: value != 0 },
+        MessageKind::Post => Message::Post,
+        MessageKind::Complete => Message::Complete { count: value },
         MessageKind::Abort => Message::Abort { rank: value },
         MessageKind::Probe => return Some((window, Said::Nothing)),
         MessageKind::Placed => return Some((window, Said::Placed { epoch: number, count: value })),
@@ -85,6 +89,8 @@ mod tests {
             Message::Answer { epoch: 11, fenced: true },
             Message::Answer { epoch: 11, fenced: false },
             Message::Abort { rank: 12 },
+            Message::Post,
+            Message::Complete { count: 13 },
         ];
         let mut values = Vec::new();
         for message in messages {

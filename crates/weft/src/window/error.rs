@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weft_memory::MemoryError;
 use weft_nic::{EndpointError, EndpointFailure};
-use weft_window::{CreateError, FenceError, LockError, OperationError, WindowError};
+use weft_window::{ActiveError, CreateError, FenceError, LockError, OperationError, WindowError};
 
 use crate::group::GroupError;
 
@@ -34,6 +34,8 @@ pub enum Error {
     Fence(FenceError),
     /// The lock, flush or unlock was refused.
     Lock(LockError),
+    /// The post, start, complete or wait was refused.
+    Active(ActiveError),
     /// The request moves only in the fence: there is nothing to wait for before.
     Deferred,
     /// A rank has not taken part in an exchange in time.
@@ -94,6 +96,7 @@ impl fmt::Display for Error {
             Self::Operation(error) => error.fmt(f),
             Self::Fence(error) => error.fmt(f),
             Self::Lock(error) => error.fmt(f),
+            Self::Active(error) => error.fmt(f),
             Self::Deferred => f.write_str("the request moves only in the fence: call that instead of waiting for it"),
             Self::Late { rank, waited_for } => write!(f, "rank {rank} has not taken part within {waited_for:?}"),
             Self::Taken { rank, holder: Some(holder), waited_for } => {
@@ -132,4 +135,5 @@ from! {
     OperationError => Operation,
     FenceError => Fence,
     LockError => Lock,
+    ActiveError => Active,
 }

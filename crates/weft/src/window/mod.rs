@@ -11,8 +11,8 @@
 //! Puts and gets are RDMA writes and reads, whose notices are counted in the target's NIC; what accumulates is done by
 //! the target's NIC, once, in the order in which it comes. The target's application takes part only in fences.
 //!
-//! Between epochs a rank may lock the part of another ([`Window::lock`]), whose application takes no part in that at
-//! all.
+//! Between such epochs some ranks may have epochs of their own ([`Window::post`], [`Window::start`]), or a rank may
+//! lock the part of another ([`Window::lock`]), whose application takes no part in that at all.
 //!
 //! A team and its windows belong to the thread that has made them. All ranks make the same windows in the same order.
 //!
@@ -59,7 +59,8 @@ pub use error::Error;
 pub use team::Team;
 pub use weft_memory::{Combine, Element};
 pub use weft_window::{
-    Asserts, CreateError, Fence, FenceError, LockError, OperationError, PeerError, Request, Update, WindowError,
+    ActiveError, Asserts, CreateError, Fence, FenceError, LockError, OperationError, PeerError, Request, Update,
+    WindowError,
 };
 
 use crate::verbs::MemoryRegion;
@@ -261,6 +262,66 @@ impl Window {
     /// An assert that is not true; or the window has failed, because a rank is lost, or has not come in time.
     pub fn fence(&mut self, asserts: Asserts) -> Result<(), Error> {
         self.place.core.fence(self.place.id, asserts)
+    }
+
+    /// Exposes this rank's part to the origins, between epochs of fences: they access it between [`Window::start`] and
+    /// [`Window::complete`]. [`Window::wait_exposed`] ends it.
+    ///
+    /// # Errors
+    /// An epoch of fences is open, or the last exposure; a rank that is none or named twice; or the window has failed.
+    pub fn post(&mut self, origins: &[usize]) -> Result<(), Error> {
+        let Place { core, id, .. } = &self.place;
+        core.with(*id, |side| side.machine.post(origins).map_err(|error| side.failure().unwrap_or(error.into())))?;
+        core.wait_for(*id, |_| Some(()))
+    }
+
+    /// Begins to access the parts of the targets, when all of them have posted. Operations there move at once, whatever
+    /// the fence of the window.
+    ///
+    /// # Errors
+    /// As [`Window::post`]; or a target has not posted within `limit`.
+    pub fn start(&mut self, targets: &[usize], limit: Duration) -> Result<(), Error> {
+        let Place { core, id, .. } = &self.place;
+        core.with(*id, |side| side.machine.start(targets).map_err(|error| side.failure().unwrap_or(error.into())))?;
+        core.wait_within(*id, limit, |side| side.machine.has_started())
+    }
+
+    /// Ends the access to the targets: what was got is here, and what was put may be changed. The targets learn how
+    /// much there was.
+    ///
+    /// # Errors
+    /// Nothing was started; or the window has failed.
+    pub fn complete(&mut self) -> Result<(), Error> {
+        let Place { core, id, .. } = &self.place;
+        core.with(*id, |side| side.machine.complete().map_err(|error| side.failure().unwrap_or(error.into())))?;
+        core.wait_for(*id, |side| side.machine.has_completed().then_some(()))
+    }
+
+    /// Waits until all origins have completed, and what they did is here: the exposure has ended.
+    ///
+    /// # Errors
+    /// Nothing was posted; an origin has not completed within `limit`; or the window has failed.
+    pub fn wait_exposed(&mut self, limit: Duration) -> Result<(), Error> {
+        let Place { core, id, .. } = &self.place;
+        let mut refused = None;
+        core.wait_within(*id, limit, |side| match side.machine.end_exposure() {
+            Ok(has_ended) => has_ended,
+            Err(error) => {
+                refused = Some(side.failure().unwrap_or(error.into()));
+                true
+            }
+        })?;
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Ends the exposure, if all origins have completed, and says whether it has ended.
+    ///
+    /// # Errors
+    /// Nothing was posted; or the window has failed.
+    pub fn test_exposed(&mut self) -> Result<bool, Error> {
+        let Place { core, id, .. } = &self.place;
+        core.drain();
+        core.with(*id, |side| side.machine.end_exposure().map_err(|error| side.failure().unwrap_or(error.into())))
     }
 
     /// Locks the part of a rank, between epochs: alone (`exclusive`), or with others that share it. Then operations

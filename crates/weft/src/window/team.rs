@@ -294,6 +294,23 @@ impl Core {
         })?
     }
 
+    /// Waits until a window is so far, at most for `limit`.
+    pub(super) fn wait_within(
+        &self,
+        id: u16,
+        limit: Duration,
+        mut done: impl FnMut(&mut Side) -> bool,
+    ) -> Result<(), Error> {
+        let start = self.now();
+        self.wait_for(id, |side| {
+            if done(side) {
+                return Some(Ok(()));
+            }
+            let rank = side.machine.waiting_for().filter(|_| self.has_passed(start, limit))?;
+            Some(Err(Error::Late { rank, waited_for: limit }))
+        })?
+    }
+
     /// Waits until a window is so far, or has failed.
     pub(super) fn wait_for<R>(&self, id: u16, mut done: impl FnMut(&mut Side) -> Option<R>) -> Result<R, Error> {
         loop {

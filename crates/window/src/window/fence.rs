@@ -27,6 +27,7 @@ impl Window {
     pub(super) fn advance(&mut self) -> bool {
         let mut went = false;
         self.release();
+        self.advance_active();
         while self.advance_once() {
             went = true;
         }

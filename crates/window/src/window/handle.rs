@@ -50,6 +50,9 @@ impl Window {
     /// When `from` cannot have sent it.
     pub fn handle_placed(&mut self, from: usize, epoch: u32) -> Result<(), PeerError> {
         self.known(from)?;
+        if self.step == Step::Closed {
+            return self.handle_placed_between(from);
+        }
         let side = self.side(epoch)?;
         self.inbox[side].placed += 1;
         Ok(())
@@ -72,6 +75,8 @@ impl Window {
             }
             Message::Finish { epoch, count } => self.handle_finish(from, epoch, count),
             Message::Ready { epoch } => self.handle_ready(from, epoch),
+            Message::Post => self.handle_post(from),
+            Message::Complete { count } => self.handle_completed(from, count),
             Message::Ask { epoch } => {
                 let fenced = match epoch.wrapping_sub(self.epoch) {
                     0 => self.is_fencing() || self.step == Step::Create,

@@ -89,7 +89,7 @@ impl Window {
     pub fn get(&mut self, access: Access) -> Result<Request, OperationError> {
         self.judge(access)?;
         let request = self.begin(true, access.rank)?;
-        if self.is_under_lock() {
+        if self.step == Step::Closed {
             self.actions.push_back(Action::Read { request, access });
             return Ok(request);
         }
@@ -106,8 +106,12 @@ impl Window {
         self.judge(access)?;
         judge_elements(access, update)?;
         let request = self.begin(false, access.rank)?;
-        if self.is_under_lock() {
-            self.actions.push_back(Action::Write { request, access, update, notice: None });
+        if self.step == Step::Closed {
+            let notice = (!self.holds(access.rank)).then_some(self.epoch);
+            if notice.is_some() {
+                self.active.count(access.rank);
+            }
+            self.actions.push_back(Action::Write { request, access, update, notice });
             return Ok(request);
         }
         self.targets[access.rank].updates += 1;
@@ -121,7 +125,7 @@ impl Window {
     }
 
     fn begin(&mut self, is_read: bool, rank: usize) -> Result<Request, OperationError> {
-        let under_lock = self.is_under_lock().then_some(rank);
+        let under_lock = self.holds(rank).then_some(rank);
         let request = self.operations.begin(is_read, under_lock);
         let request = request.ok_or(OperationError::TooMany(self.settings.operations))?;
         if under_lock.is_some() {
@@ -130,22 +134,17 @@ impl Window {
         Ok(request)
     }
 
-    /// Between epochs of fences there are only operations under a lock.
-    fn is_under_lock(&self) -> bool {
-        self.step == Step::Closed
-    }
-
     fn judge(&self, access: Access) -> Result<(), OperationError> {
         match self.step {
             Step::Open => {}
-            Step::Closed if self.holds(access.rank) => {}
+            Step::Closed if self.holds(access.rank) || self.active.has_started(access.rank) => {}
             Step::Create | Step::Closed => return Err(OperationError::NoEpoch),
             Step::Failed => return Err(OperationError::Failed),
             _ => return Err(OperationError::InFence),
         }
         let (rank, ranks) = (access.rank, self.ranks);
         let bytes = *self.sizes.get(rank).ok_or(OperationError::NoSuchRank { rank, ranks })?;
-        if self.kind == Fence::Neighbour && !self.is_under_lock() && !self.is_neighbour[rank] {
+        if self.kind == Fence::Neighbour && self.step == Step::Open && !self.is_neighbour[rank] {
             return Err(OperationError::NotNeighbour(rank));
         }
         let (offset, length) = (access.offset, access.local.length);

@@ -53,7 +53,7 @@ impl Window {
         match self.step {
             Step::Create => return Err(LockError::NotCreated),
             Step::Failed => return Err(LockError::Failed),
-            Step::Closed => {}
+            Step::Closed if self.active.is_nothing() => {}
             _ => return Err(LockError::InEpoch),
         }
         let passive = self.passive_of(rank)?;

@@ -378,6 +378,7 @@ fn own(message: Message<'_>) -> Thing {
             Thing::Round { part, sequence, round, values: values.to_vec() }
         }
         Message::Finish { epoch, count } => Thing::Plain(Message::Finish { epoch, count }),
+        Message::Post | Message::Complete { .. } => unreachable!("nobody posts in these worlds"),
         Message::Ready { epoch } => Thing::Plain(Message::Ready { epoch }),
         Message::Ask { epoch } => Thing::Plain(Message::Ask { epoch }),
         Message::Answer { epoch, fenced } => Thing::Plain(Message::Answer { epoch, fenced }),
