@@ -62,6 +62,22 @@ fn with_a_key_memory_is_reached_both_ways_once_it_is_proved() {
 }
 
 #[test]
+fn packets_for_which_there_was_no_room_follow_though_nothing_comes_from_the_peer() {
+    // More than is laid out at a time, and less than what makes the peer give credits back.
+    const MESSAGES: usize = 60;
+    let (world, here, there) = two(weft_message::Settings { data_credits: 200, ..weft_message::Settings::default() });
+    let peer = connect(&world, &here, &there);
+    for _ in 0..MESSAGES {
+        there.endpoint.receive(ReceivePost::new(vec![0; 16_000])).unwrap();
+    }
+    for _ in 0..MESSAGES {
+        here.endpoint.send(SendPost::new(peer, vec![7; 16_000])).unwrap();
+    }
+    run(&world, [&here, &there], [MESSAGES, MESSAGES]);
+    assert!(here.take().iter().chain(&there.take()).all(|event| event.outcome == Ok(())));
+}
+
+#[test]
 fn an_atomic_has_as_many_bytes_of_each_kind_as_its_elements() {
     let (world, here, there) = usual();
     let (peer, place) = (connect(&world, &here, &there), there.place(0));
