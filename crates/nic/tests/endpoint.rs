@@ -11,7 +11,7 @@ use weft_memory::{Combine, Element};
 use weft_mpa::{Extensions, Initiator, Offer};
 use weft_nic::{
     Address, AtomicPost, Completed, ConnectionError, EndpointError, EndpointFailure, EndpointSettings, Event, JobKey,
-    Level, Match, ReceivePost, RemotePlace, SendPost, TransferPost,
+    Level, Match, ReceivePost, RemotePiece, RemotePlace, SendPost, TransferPost,
 };
 use weft_simulate::{Behaviour, RawPeer, World};
 use weft_wire::ddp::{Header, Target};
@@ -75,6 +75,31 @@ fn packets_for_which_there_was_no_room_follow_though_nothing_comes_from_the_peer
     }
     run(&world, [&here, &there], [MESSAGES, MESSAGES]);
     assert!(here.take().iter().chain(&there.take()).all(|event| event.outcome == Ok(())));
+}
+
+#[test]
+fn a_transfer_has_as_many_bytes_at_the_peer_as_here_and_ends_within_64_bits() {
+    let (world, here, there) = usual();
+    let peer = connect(&world, &here, &there);
+    let piece = |offset, length| RemotePiece { place: there.place(offset), length };
+    let write = |pieces: &[RemotePiece]| {
+        let post = TransferPost::new(peer, vec![5; 16], there.place(0)).level(Level::Delivered);
+        here.endpoint.write(TransferPost { pieces: pieces.to_vec(), ..post })
+    };
+    let end = u64::MAX - 7;
+    let wrong = [vec![piece(0, 15)], vec![piece(0, 8), piece(8, 9)], vec![piece(0, u64::MAX), piece(8, 17)]];
+    for pieces in wrong.iter().chain([&vec![piece(0, 7), piece(end, 9)]]) {
+        let refused = write(pieces);
+        assert!(matches!(refused, Err(EndpointError::Invalid(_))), "{pieces:?}: {refused:?}");
+    }
+    let past = here.endpoint.write(TransferPost::new(peer, vec![5; 16], there.place(end)));
+    assert!(matches!(past, Err(EndpointError::Invalid(_))), "{past:?}");
+    write(&[piece(100, 6), piece(8, 10)]).unwrap();
+    run(&world, [&here, &there], [1, 0]);
+    assert_eq!(here.take()[0].outcome, Ok(()));
+    let bytes = there.window.to_vec();
+    let written = |at: usize| (8..18).contains(&at) || (100..106).contains(&at);
+    assert!((0..WINDOW).all(|at| bytes[at] == if written(at) { 5 } else { 0 }));
 }
 
 #[test]
