@@ -11,12 +11,15 @@ use weft_wire::edge::frame::MAX_REASON;
 
 use crate::connection::scheduling::has;
 use crate::connection::{Connection, control};
-use crate::rail::Rail;
+use crate::rail::{Rail, Silence, Verdict};
 
 /// After so many probes without an answer large datagrams are given up.
 const SILENT_PROBES: u32 = 3;
 /// A rail that is silent while others answer is probed so often at least.
 const REJOIN_INTERVAL: Duration = Duration::from_millis(200);
+/// Others have this time, and a round trip of theirs (up to a limit), to answer while a rail is silent.
+const LEAST_DOUBT: Duration = Duration::from_millis(1);
+const MOST_DOUBT: Duration = Duration::from_millis(100);
 /// An abort is told so often.
 const ABORT_PROBES: u32 = 4;
 /// The most events that wait to be taken. Each kind but `Moved` comes once; of that no more are kept than fit.
@@ -129,8 +132,12 @@ impl Connection {
             return self.hint_unreachable(rail);
         }
         let is_silent = |rail: &&Rail| rail.is_live() && rail.backoff == 0 && rail.sent.is_flying();
-        if self.phase == Phase::Open && self.rails.get(usize::from(rail)).filter(is_silent).is_some() {
-            self.on_silence(usize::from(rail), now);
+        let index = usize::from(rail);
+        if self.phase == Phase::Open && self.rails.get(index).filter(is_silent).is_some() {
+            self.on_silence(index, now);
+            if self.rails[index].silence.is_some() {
+                self.send_elsewhere(index, now);
+            }
         }
     }
 
@@ -182,14 +189,14 @@ impl Connection {
             rail.paced_until,
             rail.mtu.timeout(),
             rail.candidate.map(|candidate| candidate.due),
+            rail.silence.and_then(Silence::judged_at),
         ];
         timers.into_iter().flatten().min()
     }
 
     /// The longest time between two probes of a rail: short while others answer, so that it is soon known to live.
     fn longest_probe_interval(&self) -> Duration {
-        let answers = |rail: &Rail| rail.is_live() && rail.backoff == 0;
-        let others_answer = self.rails.len() > 1 && self.rails.iter().any(answers);
+        let others_answer = self.rails.len() > 1 && self.rails.iter().any(Rail::answers);
         self.settings.max_probe_interval.min(if others_answer { REJOIN_INTERVAL } else { Duration::MAX })
     }
 
@@ -236,6 +243,10 @@ impl Connection {
         if rail.sent.loss_at().is_some_and(|at| at <= now) {
             self.detect_loss(index, now);
         }
+        let judged_at = self.rails[index].silence.and_then(Silence::judged_at);
+        if judged_at.is_some_and(|at| at <= now) {
+            self.judge_rail(index);
+        }
         let probe_at = self.rails[index].probe_at(self.peer_ack_delay, self.longest_probe_interval());
         if probe_at.is_some_and(|at| at <= now) {
             self.on_silence(index, now);
@@ -252,21 +263,46 @@ impl Connection {
             return;
         }
         self.rails[index].backoff += 1;
-        let others_answer = !has(self.trusted(), index);
+        if self.rails.len() > 1 {
+            self.doubt_rail(index, now);
+        }
+        let is_left = self.rails[index].silence.is_some_and(|silence| silence.verdict == Verdict::Left);
         let rail = &mut self.rails[index];
-        if rail.backoff == 1 && others_answer {
-            self.send_elsewhere(index);
-        } else if rail.backoff == SILENT_PROBES {
+        if rail.backoff == SILENT_PROBES {
             self.counters.black_holes += u64::from(rail.mtu.on_silence(now));
-            if !others_answer {
+            if !is_left {
                 rail.window.collapse(now);
             }
         }
-        if others_answer && self.rails[index].backoff >= SILENT_PROBES {
+        if is_left && rail.backoff >= SILENT_PROBES {
             self.leave_rail(index);
         }
         if self.phase == Phase::Aborting && self.rails[index].backoff >= ABORT_PROBES {
             self.end(Ending::Aborted, now);
+        }
+    }
+
+    /// Other rails are asked as well: if they answer, it is this rail that is silent, and not the peer.
+    fn doubt_rail(&mut self, index: usize, now: Time) {
+        let others = self.rails.iter().enumerate().filter(|(other, rail)| *other != index && rail.answers());
+        let slowest = others.map(|(_, rail)| rail.trip.smoothed()).max();
+        let Some(wait) = slowest.map(|slowest| LEAST_DOUBT + slowest.min(MOST_DOUBT)) else { return };
+        self.pending |= control::PING;
+        let rail = &mut self.rails[index];
+        let since = rail.silence.map_or(now, |silence| silence.since);
+        if rail.silence.is_none_or(|silence| silence.verdict == Verdict::Open) {
+            rail.silence = Some(Silence { since, verdict: Verdict::At(now + wait) });
+        }
+    }
+
+    /// Whether a silent rail is to be left is known now.
+    fn judge_rail(&mut self, index: usize) {
+        let Some(silence) = self.rails[index].silence else { return };
+        let has_answered = |rail: &Rail| rail.answers() && rail.heard_at >= silence.since;
+        if self.rails.iter().any(has_answered) {
+            self.send_elsewhere(index, silence.since);
+        } else {
+            self.rails[index].silence = Some(Silence { verdict: Verdict::Open, ..silence });
         }
     }
 

@@ -53,6 +53,34 @@ impl Candidate {
     }
 }
 
+/// Nothing was acknowledged in time on a rail.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Silence {
+    pub(crate) since: Time,
+    pub(crate) verdict: Verdict,
+}
+
+impl Silence {
+    /// When it is to be judged.
+    pub(crate) const fn judged_at(self) -> Option<Time> {
+        match self.verdict {
+            Verdict::At(at) => Some(at),
+            Verdict::Open | Verdict::Left => None,
+        }
+    }
+}
+
+/// Whether it is the rail that is silent, or the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It depends on whether other rails have answered until then.
+    At(Time),
+    /// None has answered; they are asked again with the next probe.
+    Open,
+    /// Others have: what was under way was sent again on them.
+    Left,
+}
+
 /// The state of a rail.
 #[derive(Debug)]
 pub(crate) struct Rail {
@@ -72,6 +100,10 @@ pub(crate) struct Rail {
     pub(crate) credit: u64,
     /// Times that the peer was probed since it last acknowledged something.
     pub(crate) backoff: u32,
+    /// When something was acknowledged last.
+    pub(crate) heard_at: Time,
+    /// It is silent: since when, and when it is looked at again whether others have answered meanwhile.
+    pub(crate) silence: Option<Silence>,
     /// Packets that may leave whatever the window says: probes.
     pub(crate) probes: u32,
     /// The window was the limit since the last acknowledgement.
@@ -100,6 +132,8 @@ impl Rail {
             mtu: Mtu::new(limit, settings.raise_after),
             credit: u64::from(credit),
             backoff: 0,
+            heard_at: Time::ZERO,
+            silence: None,
             probes: 0,
             was_full: false,
             paced_until: None,
@@ -119,6 +153,11 @@ impl Rail {
         self.place.is_some()
     }
 
+    /// Whether data may go over it, and it is not silent.
+    pub(crate) fn answers(&self) -> bool {
+        self.is_live() && self.backoff == 0
+    }
+
     /// The path is another one: nothing is known of it but that it reaches. Numbers go on.
     pub(crate) fn begin_anew(&mut self, limit: usize, settings: &Settings) {
         self.trip = RoundTrip::new(settings.initial_round_trip);
@@ -126,7 +165,7 @@ impl Rail {
         self.pacer = Pacer::default();
         self.mtu = Mtu::new(limit, settings.raise_after);
         self.ecn = EcnValidation::default();
-        (self.backoff, self.probes, self.was_full, self.paced_until) = (0, 0, false, None);
+        (self.backoff, self.silence, self.probes, self.was_full, self.paced_until) = (0, None, 0, false, None);
     }
 
     /// The congestion controller hears what an acknowledgement or the time has shown. A window that is larger than the

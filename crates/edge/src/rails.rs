@@ -12,7 +12,7 @@ use weft_wire::edge::packet::Packet;
 use crate::connection::{Confirmation, Connection, Meta, control};
 use crate::life::{Event, Phase};
 use crate::pairing::RailAddress;
-use crate::rail::{Candidate, Place, Rail};
+use crate::rail::{Candidate, Place, Rail, Silence, Verdict};
 
 /// What a rail can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,13 +243,12 @@ impl Connection {
     }
 
     /// A rail is silent while others answer: what is under way on it is sent again on them. It may still arrive.
-    pub(crate) fn send_elsewhere(&mut self, index: usize) {
+    pub(crate) fn send_elsewhere(&mut self, index: usize, since: Time) {
         let mut flying = core::mem::take(&mut self.scratch);
         flying.clear();
         flying.extend(self.rails[index].sent.flying().copied());
         flying.iter().for_each(|packet| self.send_again(packet));
-        // Whether the others answer is to be known too.
-        self.pending |= control::PING;
+        self.rails[index].silence = Some(Silence { since, verdict: Verdict::Left });
         self.scratch = flying;
         self.counters.rails_left += 1;
     }

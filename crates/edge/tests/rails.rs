@@ -232,6 +232,7 @@ fn a_peer_that_stops_is_not_dead_rails() {
     world.links.iter_mut().for_each(|link| link.cut = [false, false]);
     world.run_for(Duration::from_secs(2));
     assert_eq!(states(&world.sides[0].connection), [RailState::Live; 3]);
+    assert_eq!(world.sides[0].connection.counters().rails_left, 0);
 }
 
 /// What the receiver must keep apart is never more than the segments that one side may have under way.

@@ -197,7 +197,7 @@ impl Connection {
             rail.window.on_sample(now.since(newest.sent));
         }
         if !settled.is_empty() {
-            rail.backoff = 0;
+            (rail.backoff, rail.silence, rail.heard_at) = (0, None, now);
         }
         for packet in settled {
             let rail = &mut self.rails[index];
@@ -293,7 +293,7 @@ impl Connection {
             return;
         }
         let packet = rail.sent.settle(refused.number);
-        rail.backoff = 0;
+        (rail.backoff, rail.silence) = (0, None);
         if let Some(packet) = packet {
             self.counters.held += 1;
             if packet.was_lost {

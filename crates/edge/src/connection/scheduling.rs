@@ -39,7 +39,7 @@ impl Connection {
         let set = |may: fn(&Rail) -> bool| {
             self.rails.iter().enumerate().fold(0, |set, (index, rail)| set | RailSet::from(may(rail)) << index)
         };
-        match set(|rail| rail.is_live() && rail.backoff == 0) {
+        match set(Rail::answers) {
             0 => set(Rail::is_live),
             answering => answering,
         }
