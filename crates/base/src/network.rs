@@ -232,6 +232,8 @@ pub struct HostAddress {
     pub interface: String,
     /// The address, and the interface's number.
     pub address: LocalAddress,
+    /// Whether the interface has a carrier, as far as is known.
+    pub is_running: bool,
 }
 
 /// A maker of ports and listeners, and the one place to wait for them.
@@ -278,8 +280,8 @@ pub trait Network {
     /// The operating system refused.
     fn arm_port(&mut self, port: &mut Self::Port, token: Token, interest: Interest) -> Result<(), PortError>;
 
-    /// The addresses of this host by which others may be reached, for Edge's rails: of interfaces that are up, without
-    /// the loopback's. None where nobody can tell.
+    /// The addresses of this host by which others may be reached, for Edge's rails: without the loopback's and those of
+    /// one link. None where nobody can tell.
     fn host_addresses(&mut self) -> Vec<HostAddress> {
         Vec::new()
     }

@@ -6,18 +6,17 @@ use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use weft_base::{HostAddress, LocalAddress};
 
-/// The addresses of interfaces that are up and run, without the loopback's and those of one link. Empty where the system
-/// does not tell.
+/// The addresses of this host, without the loopback's and those of one link. Empty where the system does not tell.
 #[must_use]
 pub fn host_addresses() -> Vec<HostAddress> {
     getifaddrs().map(|entries| entries.filter_map(|entry| host_address(&entry)).collect()).unwrap_or_default()
 }
 
 fn host_address(entry: &InterfaceAddress) -> Option<HostAddress> {
-    let needed = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING;
-    if !entry.flags.contains(needed) || entry.flags.contains(InterfaceFlags::IFF_LOOPBACK) {
+    if entry.flags.contains(InterfaceFlags::IFF_LOOPBACK) {
         return None;
     }
+    let is_running = entry.flags.contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING);
     let address = entry.address.as_ref()?;
     let ip = match (address.as_sockaddr_in(), address.as_sockaddr_in6()) {
         (Some(four), _) => IpAddr::V4(four.ip()),
@@ -30,7 +29,7 @@ fn host_address(entry: &InterfaceAddress) -> Option<HostAddress> {
     };
     let interface = if_nametoindex(entry.interface_name.as_str()).ok()?;
     let address = LocalAddress { ip, interface };
-    (!of_a_link).then(|| HostAddress { interface: entry.interface_name.clone(), address })
+    (!of_a_link).then(|| HostAddress { interface: entry.interface_name.clone(), address, is_running })
 }
 
 #[cfg(test)]

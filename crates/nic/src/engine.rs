@@ -152,6 +152,8 @@ pub(crate) struct Engine<N: Carrier, C: Clock, U> {
     ready: Vec<Readiness>,
     /// The time of the present turn or command.
     now: Time,
+    /// When the host's addresses were looked at.
+    addresses_looked_at: Time,
     /// How often it is to be seen to that a peer's host still answers, if that is left to the engine.
     peer_looks: Option<Duration>,
     turns: u32,
@@ -212,6 +214,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             answering: Vec::with_capacity(64),
             ready: Vec::with_capacity(64),
             now,
+            addresses_looked_at: now,
             peer_looks,
             turns: 0,
             runner: Runner::Visitor,

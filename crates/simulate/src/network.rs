@@ -126,6 +126,7 @@ impl<T> Network for SimulatedNetwork<T> {
         let named = addresses.map(|(number, ip)| HostAddress {
             interface: format!("rail{number}"),
             address: LocalAddress { ip: *ip, interface: number as u32 + 1 },
+            is_running: true,
         });
         named.collect()
     }

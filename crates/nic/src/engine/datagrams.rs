@@ -8,8 +8,8 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use slotmap::{DefaultKey, SlotMap};
 use weft_base::{
-    DatagramBatch, DatagramLimits, DatagramOptions, DatagramPort, DatagramSent, HostId, LocalAddress, Piece, PortError,
-    Random, ReceivedDatagrams,
+    DatagramBatch, DatagramLimits, DatagramOptions, DatagramPort, DatagramSent, HostAddress, HostId, LocalAddress,
+    Piece, PortError, Random, ReceivedDatagrams,
 };
 
 use crate::lower::{Carrier, DatagramKey, DatagramPorts, Destination, InboxEntry, Lower, Names, RailPort};
@@ -66,6 +66,9 @@ impl Hasher for NameHasher {
 pub(super) struct Datagrams<N: Carrier> {
     pub(super) members: SlotMap<DefaultKey, Member<N>>,
     rails: Vec<RailPort>,
+    /// From which the rails were made, and how often they have changed.
+    addresses: Vec<HostAddress>,
+    rails_serial: u32,
     own: HashMap<u64, DefaultKey, BuildHasherDefault<NameHasher>>,
     peers: HashMap<(SocketAddr, u64), DefaultKey>,
     /// By what peers call them alone. A peer that takes the name of another's connection gains nothing: only who has
@@ -104,6 +107,8 @@ impl<N: Carrier> Datagrams<N> {
         Self {
             members: SlotMap::new(),
             rails: Vec::new(),
+            addresses: Vec::new(),
+            rails_serial: 0,
             own: HashMap::default(),
             peers: HashMap::new(),
             forgotten: HashMap::new(),
@@ -162,9 +167,33 @@ impl<N: Carrier> Datagrams<N> {
         Ok(key)
     }
 
-    /// Whether rails were looked for.
-    pub(super) fn has_rails(&self) -> bool {
-        !self.rails.is_empty()
+    /// Whether the host's addresses, or their carriers, are others than before.
+    pub(super) fn has_other_addresses(&self, addresses: &[HostAddress]) -> bool {
+        self.addresses != addresses
+    }
+
+    /// These are the host's addresses from now on.
+    pub(super) fn set_addresses(&mut self, addresses: Vec<HostAddress>) {
+        self.addresses = addresses;
+        self.rails_serial += 1;
+    }
+
+    /// Whether rails leave from an address.
+    pub(super) fn has_rail(&self, from: LocalAddress) -> bool {
+        self.rails.iter().any(|rail| rail.from == from)
+    }
+
+    /// Rails leave from the others no more. Returns the ports.
+    pub(super) fn remove_rails(&mut self, left: &[HostAddress]) -> Vec<DefaultKey> {
+        let stays = |rail: &RailPort| left.iter().any(|address| address.address == rail.from);
+        let (stay, gone): (Vec<_>, Vec<_>) = self.rails.drain(..).partition(stays);
+        self.rails = stay;
+        for rail in &gone {
+            if let Some(member) = self.members.get_mut(rail.port.0) {
+                member.is_rail = false;
+            }
+        }
+        gone.into_iter().map(|rail| rail.port.0).collect()
     }
 
     /// Rails leave from a port from now on.
@@ -338,6 +367,10 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
 
     fn rails(&self) -> &[RailPort] {
         &self.rails
+    }
+
+    fn rails_serial(&self) -> u32 {
+        self.rails_serial
     }
 
     fn wait_for_room(&mut self, port: DatagramKey, name: u64) {

@@ -1,6 +1,7 @@
 //! What comes to the engine's datagram ports, and to whom it goes.
 
 use core::mem::take;
+use core::time::Duration;
 use std::net::SocketAddr;
 
 use slotmap::DefaultKey;
@@ -14,6 +15,8 @@ use crate::settings::Rails;
 
 /// Once so many of a listener's places are taken, who calls has to prove its address.
 const CROWDED: usize = 2;
+/// The host's addresses are looked at so often while the engine turns.
+const ADDRESSES_EVERY: Duration = Duration::from_secs(1);
 /// Hints of one visit.
 const MOST_HINTS: usize = 64;
 
@@ -43,22 +46,40 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         }
     }
 
+    /// Looks from time to time whether the host has other addresses than before. Nobody wakes up for it.
+    fn look_at_addresses(&mut self) {
+        if self.settings.rails != Rails::One && self.now.since(self.addresses_looked_at) >= ADDRESSES_EVERY {
+            self.prepare_rails();
+        }
+    }
+
     /// Binds a port at each address that rails may leave by, where there is more than one.
     fn prepare_rails(&mut self) {
-        if self.settings.rails == Rails::One || self.datagrams.has_rails() {
+        if self.settings.rails == Rails::One {
             return;
         }
+        self.addresses_looked_at = self.now;
         let mut addresses = self.network.host_addresses();
         addresses.retain(|address| self.settings.rails.has(&address.interface));
+        addresses.truncate(Rails::MOST);
         if addresses.len() < 2 {
+            addresses.clear();
+        }
+        if !self.datagrams.has_other_addresses(&addresses) {
             return;
         }
-        for HostAddress { address, .. } in addresses.into_iter().take(Rails::MOST) {
+        for key in self.datagrams.remove_rails(&addresses) {
+            self.drop_if_unused(key);
+        }
+        for HostAddress { address, .. } in &addresses {
             // One that is gone meanwhile is none.
-            if let Ok((key, _)) = self.bind_new(SocketAddr::new(address.ip, 0)) {
-                self.datagrams.add_rail(&mut self.network, key, address);
+            if !self.datagrams.has_rail(*address)
+                && let Ok((key, _)) = self.bind_new(SocketAddr::new(address.ip, 0))
+            {
+                self.datagrams.add_rail(&mut self.network, key, *address);
             }
         }
+        self.datagrams.set_addresses(addresses);
     }
 
     /// The port from which a peer is called.
@@ -108,6 +129,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         if self.datagrams.members.is_empty() {
             return false;
         }
+        self.look_at_addresses();
         let mut progress = false;
         let hot: arrayvec::ArrayVec<DefaultKey, 16> =
             self.datagrams.members.iter().filter(|(_, member)| member.is_hot).map(|(key, _)| key).take(16).collect();

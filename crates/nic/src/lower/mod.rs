@@ -114,6 +114,9 @@ pub trait DatagramPorts {
     /// The ports from which further rails leave, one for each of this host's addresses that rails may use.
     fn rails(&self) -> &[RailPort];
 
+    /// How often they, or the carriers of their interfaces, have changed.
+    fn rails_serial(&self) -> u32;
+
     /// Has the connection with this name driven when there is room to send again.
     fn wait_for_room(&mut self, port: DatagramKey, name: u64);
 

@@ -25,13 +25,14 @@ use weft_wire::edge::setup::reset_token;
 
 use self::door::EdgeDoor;
 use self::outbox::{Run, Told, Waiting};
+use self::rails::Places;
 use self::receiving::{Discard, Handed, Uphill};
 use self::sending::{Nothing, Segments};
 use crate::counters::Counters;
 use crate::error::ConnectionError;
 use crate::lower::{
-    Above, DatagramKey, Destination, Drained, Got, Io, ListensAt, Lower, Names, RailPort, ReceiveError, SendError,
-    Sent, StartStep, Stray, StreamCell, Terms, Undecided,
+    Above, DatagramKey, Destination, Drained, Got, Io, ListensAt, Lower, Names, ReceiveError, SendError, Sent,
+    StartStep, Stray, StreamCell, Terms, Undecided,
 };
 use crate::offer::{LowerStartError, Offer, RequestInfo, StartError, StartMisuse, StartReason, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -59,8 +60,8 @@ pub struct Edge {
     port: DatagramKey,
     /// From where it is answered: where the peer has called, or what the routes say.
     from: Option<LocalAddress>,
-    /// From where further rails leave. The index of each is its place here, plus 1; rail 0 has 0.
-    rails: Vec<RailPort>,
+    /// From where further rails leave.
+    rails: Places,
     local: Option<SocketAddr>,
     remote: SocketAddr,
     phase: Phase,
@@ -137,7 +138,7 @@ impl Edge {
         Self {
             port,
             from: None,
-            rails: Vec::new(),
+            rails: Places::default(),
             local: None,
             remote,
             phase,
@@ -182,7 +183,7 @@ impl Edge {
         *took = true;
         let mut present = None;
         for datagram in inbox {
-            let local = rails::local_of(datagram.to, rails);
+            let local = rails.local_of(datagram.to);
             if present.replace(local) != Some(local) {
                 rails::tell_socket(connection, local, ways[usize::from(local)], io);
             }
@@ -272,6 +273,7 @@ impl Edge {
     /// Sends what is due, with segments of a stream if there is one.
     fn flush<A: Above>(&mut self, above: Option<&mut A>, most: usize, io: &mut Io<'_>) -> Result<Sent, SendError> {
         let mut sent = Sent::default();
+        self.offer_new_rails(io);
         let (port, ways) = (self.port, self.ways());
         let mut told = Vec::new();
         if !self.waiting.is_empty() {
@@ -462,7 +464,9 @@ impl<N: Network> Lower<N> for Edge {
         if let Some(error) = running.error.take() {
             return Err(error);
         }
-        if running.peer_closed || running.ended == Some(Ending::Closed) {
+        // The end may have overtaken the word that all has arrived which was sent before.
+        let is_heard = running.connection.acknowledged() == running.connection.next_position();
+        if running.peer_closed && is_heard || running.ended == Some(Ending::Closed) {
             return Ok(Got::End { whole: true });
         }
         if let Some(error) = failure {

@@ -11,10 +11,53 @@ use super::{Edge, Phase};
 use crate::lower::{Io, RailPort};
 use crate::settings::Rails;
 
+/// The ports beside that of rail 0. The index by which the machine knows each is its place, plus 1; it keeps that as
+/// long as it is there.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    places: Vec<Option<RailPort>>,
+    /// Of which of the engine's lists they are.
+    serial: u32,
+}
+
+impl Places {
+    /// Takes those of a new list.
+    fn renew<'a>(&mut self, list: impl Iterator<Item = &'a RailPort> + Clone) {
+        for place in &mut self.places {
+            *place = place.filter(|here| list.clone().any(|rail| rail == here));
+        }
+        for rail in list {
+            let is_free = self.places.iter().position(Option::is_none);
+            match is_free {
+                _ if self.places.contains(&Some(*rail)) => {}
+                Some(at) => self.places[at] = Some(*rail),
+                None if self.places.len() < Rails::MOST - 1 => self.places.push(Some(*rail)),
+                None => {}
+            }
+        }
+    }
+
+    fn addresses(&self, own: SocketAddr) -> ArrayVec<RailAddress, { Rails::MOST }> {
+        let others = (1..).zip(&self.places).filter_map(|(local, rail)| {
+            let address = rail.as_ref()?.address;
+            Some(RailAddress { local, address })
+        });
+        core::iter::once(RailAddress { local: 0, address: own }).chain(others).collect()
+    }
+
+    /// The index of the address that a datagram has come to.
+    pub(super) fn local_of(&self, to: Option<LocalAddress>) -> u8 {
+        let is = |ip: IpAddr| to.is_some_and(|to| to.ip == ip);
+        let at = self.places.iter().position(|rail| rail.is_some_and(|rail| is(rail.from.ip)));
+        at.map_or(0, |at| at as u8 + 1)
+    }
+}
+
 impl Edge {
     /// Tells the machine what this host has beside the address that the connection was set up on. Two programs of one
     /// host have nothing to gain.
     pub(super) fn offer_rails(&mut self, io: &Io<'_>) {
+        self.rails.serial = io.datagrams.rails_serial();
         let Some(own) = self.local.filter(|own| !own.ip().is_unspecified()) else { return };
         let all = io.datagrams.rails();
         let peer = self.remote.ip();
@@ -23,29 +66,27 @@ impl Edge {
         if is_here {
             return;
         }
-        let others = all.iter().filter(|rail| rail.from.ip != own.ip() && rail.from.ip.is_ipv4() == own.is_ipv4());
-        self.rails = others.take(Rails::MOST - 1).copied().collect();
-        if !self.rails.is_empty() {
-            running.connection.offer(&addresses(own, &self.rails), io.now);
+        let had_any = self.rails.places.iter().any(Option::is_some);
+        self.rails.renew(all.iter().filter(|rail| rail.from.ip != own.ip() && rail.from.ip.is_ipv4() == own.is_ipv4()));
+        let addresses = self.rails.addresses(own);
+        if addresses.len() > 1 || had_any {
+            running.connection.offer(&addresses, io.now);
+        }
+    }
+
+    /// The host's addresses, or their carriers, are others than before.
+    pub(super) fn offer_new_rails(&mut self, io: &Io<'_>) {
+        if self.rails.serial != io.datagrams.rails_serial() {
+            self.offer_rails(io);
         }
     }
 
     /// By the index that the machine knows them by.
     pub(super) fn ways(&self) -> ArrayVec<Way, { Rails::MOST }> {
         let first = (self.port, self.from);
-        core::iter::once(first).chain(self.rails.iter().map(|rail| (rail.port, Some(rail.from)))).collect()
+        let others = self.rails.places.iter().map(|rail| rail.map_or(first, |rail| (rail.port, Some(rail.from))));
+        core::iter::once(first).chain(others).collect()
     }
-}
-
-fn addresses(own: SocketAddr, rails: &[RailPort]) -> ArrayVec<RailAddress, { Rails::MOST }> {
-    let others = (1..).zip(rails).map(|(local, rail)| RailAddress { local, address: rail.address });
-    core::iter::once(RailAddress { local: 0, address: own }).chain(others).collect()
-}
-
-/// The index of the address that a datagram has come to.
-pub(super) fn local_of(to: Option<LocalAddress>, rails: &[RailPort]) -> u8 {
-    let is = |ip: IpAddr| to.is_some_and(|to| to.ip == ip);
-    rails.iter().position(|rail| is(rail.from.ip)).map_or(0, |at| at as u8 + 1)
 }
 
 /// The machine learns what the socket behind an address has dropped, and takes: the peer is told with the next

@@ -81,7 +81,7 @@ fn edge_settings(port: DatagramKey, io: &Io<'_>) -> weft_edge::Settings {
     weft_edge::Settings {
         credit: io.datagrams.credit(port),
         max_datagram: LARGEST,
-        rails: if io.datagrams.rails().is_empty() { 1 } else { Rails::MOST as u8 },
+        rails: if io.settings.rails == Rails::One { 1 } else { Rails::MOST as u8 },
         // Nobody answers for a program that is stopped: twice the time that a host is given.
         peer_timeout: io.settings.peer_timeout.map_or(FOR_EVER, |timeout| 2 * timeout),
         ..defaults
