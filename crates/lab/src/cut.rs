@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 use crate::host::Host;
-use crate::network::{self, Commands};
+use crate::network::{self, Commands, Interface};
 use crate::plan::Plan;
 use crate::process::Process;
 
@@ -164,7 +164,7 @@ pub(crate) fn commands(plan: &Plan, hosts: &[Host], end: &End, rail: usize, step
             // The kernel has forgotten the addresses of IPv6 of an interface that went down.
             ip: format!("link set {interface} up\n")
                 + &host.map_or_else(String::new, |host| network::address_v6(&hosts[host].rails()[rail])),
-            tc: network::shaping(std::slice::from_ref(interface), plan),
+            tc: network::shaping(&[Interface { name: interface.clone(), rail }], plan),
         },
     }
 }

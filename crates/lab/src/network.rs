@@ -93,27 +93,33 @@ pub(crate) fn address_v6(rail: &Rail) -> String {
 }
 
 /// The interfaces through which a host sends.
-pub(crate) fn host_interfaces(host: &Host) -> Vec<String> {
-    host.rails().iter().map(|rail| rail.interface.clone()).collect()
+pub(crate) fn host_interfaces(host: &Host) -> Vec<Interface> {
+    host.rails().iter().enumerate().map(|(rail, at)| Interface { name: at.interface.clone(), rail }).collect()
 }
 
 /// The interfaces through which the switch sends.
-pub(crate) fn switch_interfaces(plan: &Plan) -> Vec<String> {
-    (0..plan.links).flat_map(|rail| (0..plan.hosts).map(move |host| port(host, rail))).collect()
+pub(crate) fn switch_interfaces(plan: &Plan) -> Vec<Interface> {
+    let of_rail = |rail| (0..plan.hosts).map(move |host| Interface { name: port(host, rail), rail });
+    (0..plan.links).flat_map(of_rail).collect()
+}
+
+/// An interface, and the rail that it leads to.
+#[derive(Clone, Debug)]
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    pub(crate) rail: usize,
 }
 
 /// Lines for `tc -batch`: what leaves these interfaces keeps to the plan's rate.
-pub(crate) fn shaping(interfaces: &[String], plan: &Plan) -> String {
+pub(crate) fn shaping(interfaces: &[Interface], plan: &Plan) -> String {
     let mut lines = String::new();
-    let queue = plan.rate.map_or_else(
-        || "noqueue".to_owned(),
-        |rate| {
-            let Bucket { burst_bytes, limit_bytes } = bucket(rate, plan.mtu);
-            format!("tbf rate {}bit burst {burst_bytes}b limit {limit_bytes}b", rate.0)
-        },
-    );
-    for interface in interfaces {
-        line(&mut lines, format_args!("qdisc replace dev {interface} root {queue}"));
+    let queue = |rate: BitsPerSecond| {
+        let Bucket { burst_bytes, limit_bytes } = bucket(rate, plan.mtu);
+        format!("tbf rate {}bit burst {burst_bytes}b limit {limit_bytes}b", rate.0)
+    };
+    for Interface { name, rail } in interfaces {
+        let queue = plan.rate_of(*rail).map_or_else(|| "noqueue".to_owned(), queue);
+        line(&mut lines, format_args!("qdisc replace dev {name} root {queue}"));
     }
     lines
 }
@@ -176,7 +182,8 @@ mod tests {
              link add name h2r0 mtu 1500 type veth peer name rail0 mtu 1500 netns 102\n\
              link set h2r0 master bridge0 up\n"
         );
-        assert_eq!(switch_interfaces(&Plan { links: 2, ..plan }), ["h0r0", "h1r0", "h2r0", "h0r1", "h1r1", "h2r1"]);
+        let names: Vec<_> = switch_interfaces(&Plan { links: 2, ..plan }).into_iter().map(|one| one.name).collect();
+        assert_eq!(names, ["h0r0", "h1r0", "h2r0", "h0r1", "h1r1", "h2r1"]);
     }
 
     #[test]
@@ -198,13 +205,18 @@ mod tests {
             assert!(burst_bytes >= LARGEST_PACKET && limit_bytes >= 2 * LARGEST_PACKET, "{megabits}");
         }
         let plan = Plan { rate: Some(BitsPerSecond(10_000_000_000)), ..Plan::default() };
-        let all = shaping(&["rail0".into(), "rail1".into()], &plan);
+        let interface = |rail: usize| Interface { name: format!("rail{rail}"), rail };
+        let all = shaping(&[interface(0), interface(1)], &plan);
         assert_eq!(
             all,
             "qdisc replace dev rail0 root tbf rate 10000000000bit burst 1250000b limit 5000000b\n\
              qdisc replace dev rail1 root tbf rate 10000000000bit burst 1250000b limit 5000000b\n"
         );
-        let unlimited = Plan { rate: None, ..plan };
-        assert_eq!(shaping(&["rail0".into()], &unlimited), "qdisc replace dev rail0 root noqueue\n");
+        let unlimited = Plan { rate: None, rates: vec![BitsPerSecond(1_000_000_000)], ..plan };
+        assert_eq!(
+            shaping(&[interface(0), interface(1)], &unlimited),
+            "qdisc replace dev rail0 root tbf rate 1000000000bit burst 125000b limit 500000b\n\
+             qdisc replace dev rail1 root noqueue\n"
+        );
     }
 }

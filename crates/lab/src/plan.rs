@@ -37,6 +37,9 @@ pub struct Plan {
     /// What each link carries in each direction, headers included from Ethernet's on: one of [`RATE`]. `None`: as much as the
     /// processor moves.
     pub rate: Option<BitsPerSecond>,
+    /// Rails with rates of their own: that of each, from the first on. Further ones have [`Plan::rate`].
+    #[serde(default)]
+    pub rates: Vec<BitsPerSecond>,
     /// The largest IP packet, in bytes: one of [`MTU`].
     pub mtu: u32,
     /// Whether a super-packet may cross a link whole, as if the NIC would cut it. Without, the kernel cuts TCP and UDP (GSO) into
@@ -57,6 +60,7 @@ impl Default for Plan {
             hosts: 2,
             links: 1,
             rate: Some(BitsPerSecond(1_000_000_000)),
+            rates: Vec::new(),
             mtu: 1500,
             offloads: true,
             congestion_control: None,
@@ -77,10 +81,26 @@ impl Plan {
         if !MTU.contains(&self.mtu) {
             return Err(LabError::Mtu(self.mtu));
         }
-        match self.rate {
-            Some(rate) if !RATE.contains(&rate) => Err(LabError::Rate(rate)),
-            _ => Ok(()),
+        match self.rates.iter().chain(&self.rate).find(|rate| !RATE.contains(rate)) {
+            Some(rate) => Err(LabError::Rate(*rate)),
+            None => Ok(()),
         }
+    }
+
+    /// What the links to a rail carry in each direction; `None`: as much as the processor moves.
+    #[must_use]
+    pub fn rate_of(&self, rail: usize) -> Option<BitsPerSecond> {
+        self.rates.get(rail).copied().or(self.rate)
+    }
+
+    /// The rates of the links, for people: one, or one for each rail.
+    #[must_use]
+    pub fn rates_text(&self) -> String {
+        let text = |rate: Option<BitsPerSecond>| rate.map_or_else(|| "no limit".to_owned(), |rate| rate.to_string());
+        if self.rates.is_empty() {
+            return text(self.rate);
+        }
+        (0..self.links).map(|rail| text(self.rate_of(rail))).collect::<Vec<_>>().join(", ")
     }
 
     /// The congestion controls to try, best first.

@@ -11,7 +11,7 @@ use crate::cut::{self, End, Link, Step, Way};
 use crate::error::LabError;
 use crate::holder::Holder;
 use crate::host::{self, Host};
-use crate::network::{self, OFFLOADS};
+use crate::network::{self, Interface, OFFLOADS};
 use crate::plan::Plan;
 use crate::process::Process;
 use crate::shape::Shape;
@@ -143,7 +143,7 @@ impl Lab {
     pub fn shape(&mut self, link: Link, shape: &Shape, program: &BridgeProgram) -> Result<(), LabError> {
         link.check(&self.plan)?;
         shape.check()?;
-        if let (Some(rate), Some(own)) = (shape.rate, self.plan.rate)
+        if let (Some(rate), Some(own)) = (shape.rate, self.plan.rate_of(link.rail))
             && rate > own
         {
             let words =
@@ -261,14 +261,14 @@ impl Lab {
     }
 
     /// Rate and offloads of what leaves through these interfaces of one namespace.
-    fn set_up(&self, place: Process, interfaces: &[String]) -> Result<(), LabError> {
-        if self.plan.rate.is_some() {
+    fn set_up(&self, place: Process, interfaces: &[Interface]) -> Result<(), LabError> {
+        if self.plan.rate.is_some() || !self.plan.rates.is_empty() {
             self.batch(place, &self.tools.tc, &network::shaping(interfaces, &self.plan))?;
         }
         let Some(ethtool) = &self.tools.ethtool else { return Ok(()) };
         for interface in interfaces {
             let mut command = host::enter(&self.tools.nsenter, place, ethtool.as_os_str());
-            command.args(["-K", interface]);
+            command.args(["-K", &interface.name]);
             OFFLOADS.iter().for_each(|offload| {
                 command.args([*offload, "off"]);
             });

@@ -32,7 +32,7 @@ fn table(labs: &[State]) -> Table {
             name.to_string(),
             plan.hosts.to_string(),
             plan.links.to_string(),
-            plan.rate.map_or_else(|| "no limit".to_owned(), |rate| rate.to_string()),
+            plan.rates_text(),
             plan.mtu.to_string(),
             if plan.offloads { "on" } else { "off" }.to_owned(),
             keeper.id.to_string(),

@@ -24,9 +24,10 @@ pub(super) struct Arguments {
     /// Links of each host, 1 to 8
     #[arg(long, value_name = "N", default_value_t = 1)]
     links: usize,
-    /// What a link carries in each direction: 500M, 1G, 2.5G bits per second, or none for no limit
-    #[arg(long, value_name = "RATE", default_value = "1G")]
-    rate: Rate,
+    /// What a link carries in each direction: 500M, 1G, 2.5G bits per second, or none for no limit; or, with commas,
+    /// what each rail's links carry
+    #[arg(long, value_name = "RATE[,...]", default_value = "1G")]
+    rate: Rates,
     /// The largest IP packet, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1500)]
     mtu: u32,
@@ -46,24 +47,46 @@ pub(super) struct Arguments {
     lab: Lab,
 }
 
-/// A rate, or none.
+/// A rate, or none; or one for each rail.
 #[derive(Clone, Debug)]
-struct Rate(Option<BitsPerSecond>);
+struct Rates {
+    all: Option<BitsPerSecond>,
+    each: Vec<BitsPerSecond>,
+}
 
-impl FromStr for Rate {
+impl FromStr for Rates {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "none" { Ok(Self(None)) } else { text.parse().map(|rate| Self(Some(rate))) }
+        if text == "none" {
+            return Ok(Self { all: None, each: Vec::new() });
+        }
+        let each = text.split(',').map(str::parse).collect::<Result<Vec<BitsPerSecond>, _>>()?;
+        Ok(match each[..] {
+            [one] => Self { all: Some(one), each: Vec::new() },
+            _ => Self { all: None, each },
+        })
     }
 }
 
 /// Runs the command.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { hosts, links, rate: Rate(rate), mtu, no_offload, congestion, switch, foreground, lab } = arguments;
-    let (offloads, congestion_control) = (!no_offload, congestion.clone());
-    let switch = *switch;
-    let plan = Plan { hosts: *hosts, links: *links, rate: *rate, mtu: *mtu, offloads, congestion_control, switch };
+    let Arguments { hosts, links, rate, mtu, no_offload, congestion, switch, foreground, lab } = arguments;
+    let Rates { all, each } = rate.clone();
+    if !each.is_empty() && each.len() != *links {
+        let words = format!("--rate names {} rates, for {links} links of each host", each.len());
+        return Err(Failure::Usage(words));
+    }
+    let plan = Plan {
+        hosts: *hosts,
+        links: *links,
+        rate: all,
+        rates: each,
+        mtu: *mtu,
+        offloads: !no_offload,
+        congestion_control: congestion.clone(),
+        switch: *switch,
+    };
     plan.check().map_err(failed)?;
     if *foreground {
         return keeper::keep(&plan, &lab.name, |state| show(state, "Ctrl-C here"));
@@ -124,8 +147,11 @@ fn page(state: &State, end: &str) -> String {
 }
 
 fn describe(plan: &Plan) -> String {
-    let Plan { hosts, links, rate, mtu, offloads, congestion_control, switch } = plan;
-    let rate = rate.map_or_else(|| "without a limit".to_owned(), |rate| format!("of {rate}"));
+    let Plan { hosts, links, rate, rates, mtu, offloads, congestion_control, switch } = plan;
+    let rate = match (rate, rates.is_empty()) {
+        (None, true) => "without a limit".to_owned(),
+        _ => format!("of {}", plan.rates_text()),
+    };
     let links = if *links == 1 { "one link".to_owned() } else { format!("{links} links") };
     let switch = if *switch { ", a switch" } else { "" };
     let offloads = if *offloads { "" } else { ", no segmentation offload" };
@@ -142,15 +168,28 @@ mod tests {
         let usual = Plan::default();
         assert_eq!(describe(&usual), "2 hosts, one link of 1 Gb/s each, MTU 1500");
         let congestion_control = Some("bbr".to_owned());
-        let other =
-            Plan { hosts: 8, links: 4, rate: None, mtu: 9000, offloads: false, congestion_control, switch: false };
+        let other = Plan {
+            hosts: 8,
+            links: 4,
+            rate: None,
+            rates: vec![],
+            mtu: 9000,
+            offloads: false,
+            congestion_control,
+            switch: false,
+        };
         assert_eq!(describe(&other), "8 hosts, 4 links without a limit each, MTU 9000, no segmentation offload, bbr");
     }
 
     #[test]
-    fn a_rate_may_be_none() {
-        assert_eq!("none".parse::<Rate>().unwrap().0, None);
-        assert_eq!("10M".parse::<Rate>().unwrap().0, Some(BitsPerSecond(10_000_000)));
-        assert!("fast".parse::<Rate>().is_err());
+    fn a_rate_may_be_none_or_one_for_each_rail() {
+        let megabits = |count: u64| BitsPerSecond(count * 1_000_000);
+        let rates = |text: &str| text.parse::<Rates>().map(|rates| (rates.all, rates.each));
+        assert_eq!(rates("none"), Ok((None, vec![])));
+        assert_eq!(rates("10M"), Ok((Some(megabits(10)), vec![])));
+        assert_eq!(rates("10M,20M"), Ok((None, vec![megabits(10), megabits(20)])));
+        for text in ["fast", "10M,", "none,10M"] {
+            assert!(rates(text).is_err(), "{text}");
+        }
     }
 }
