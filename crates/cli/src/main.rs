@@ -41,7 +41,10 @@ enum Command {
     Demo(demo::Arguments),
     /// The other process of a demo, driven by the connection
     #[command(name = demo::PEER_COMMAND, hide = true)]
-    DemoPeer,
+    DemoPeer {
+        /// What carries the connection
+        transport: perf::Transport,
+    },
     /// Show what this machine has: interfaces, limits, and what it can do
     Info(info::Arguments),
     /// Make a network of virtual links on this machine, without root, and run programs in its hosts
@@ -61,6 +64,9 @@ enum Command {
     /// One side of one measurement, driven through standard input and output
     #[command(name = perf::PEER_COMMAND, hide = true)]
     PerfPeer,
+    /// One side of a stream over several links, in a host of a lab
+    #[command(name = perf::SIDE_COMMAND, hide = true)]
+    PerfLinksSide(perf::Side),
     /// Print a script that completes weft's command line
     #[command(after_help = "Example:\n  weft completions bash > /etc/bash_completion.d/weft")]
     Completions {
@@ -100,11 +106,12 @@ fn end(failure: &Failure) -> ExitCode {
 fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Demo(arguments) => demo::run(&arguments),
-        Command::DemoPeer => demo::run_peer(),
+        Command::DemoPeer { transport } => demo::run_peer(transport),
         Command::Info(arguments) => info::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Perf(arguments) => perf::run(&arguments),
         Command::PerfPeer => perf::run_peer(),
+        Command::PerfLinksSide(side) => perf::run_side(&side),
         Command::Rping(arguments) => rping::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
         Command::Interop(arguments) => interop::run(&arguments),

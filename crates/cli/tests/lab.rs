@@ -253,3 +253,35 @@ fn help_has_examples() {
         assert!(help.contains("Example") && !help.contains("keep "), "{command}: {help}");
     }
 }
+
+#[test]
+fn what_links_carry_is_measured_and_drawn_while_one_is_cut() {
+    let runtime = Runtime::new("links");
+    if !runtime.up(&["--rate", "10M"]) {
+        return;
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_weft"))
+        .args(["perf", "links", "--links", "1,2", "--rate", "20M", "--vs", "tcp", "--runs", "1", "--seconds", "1.5"])
+        .args(["--cut-link", "carrier", "--json", "-"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = result["rows"].as_array().unwrap();
+    let names: Vec<_> =
+        rows.iter().map(|row| (row["links"].as_u64().unwrap(), row["carrier"].as_str().unwrap())).collect();
+    assert_eq!(names, [(1, "edge"), (1, "tcp"), (2, "edge"), (2, "tcp")]);
+    assert!(rows[0]["runs"][0]["cut"].is_null() && rows[2]["runs"][0]["cut"]["pause_ms"].is_number(), "{result}");
+    let page = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(page.contains("full after ms") && page.contains("^ cut"), "{page}");
+
+    for (wrong, complaint) in [
+        (&["--links", "2", "--rate", "1G,2G,3G"][..], "--rate names 3 rates, for 2 links"),
+        (&["--links", "9"], "9 is not in 1..=8"),
+        (&["--vs", "quic"], "links has no \"quic\" to measure; it has edge, iwarp, tcp, mptcp"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_weft")).args(["perf", "links"]).args(wrong).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(said(&output).contains(complaint), "{}", said(&output));
+    }
+}

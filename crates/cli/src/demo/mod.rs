@@ -28,6 +28,7 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::link::{Depths, Endpoint, Link, StreamOptions, announce, resolve};
 use crate::output::{print, print_line};
+use crate::perf::Transport;
 
 pub(crate) use self::process::PEER_COMMAND;
 
@@ -37,6 +38,7 @@ Examples:
   weft demo --file /boot/vmlinuz --json
   weft demo --listen 192.0.2.1               on one machine, and on the other:
   weft demo --connect 192.0.2.1 --size 1G
+  weft demo --transport edge                 over Edge; both sides must say so
 
 The digests are SHA-256: `here` is the file as it was read, `there` what the other process found in its memory after the RDMA
 writes, `read back` what came from there by RDMA reads.";
@@ -63,6 +65,9 @@ pub(crate) struct Arguments {
     /// Be the active side to the machine that listens there
     #[arg(long, value_name = "HOST[:PORT]")]
     connect: Option<String>,
+    /// What carries the connection
+    #[arg(long, value_enum, default_value_t = Transport::Iwarp)]
+    transport: Transport,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -71,7 +76,8 @@ pub(crate) struct Arguments {
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let interrupt = Interrupt::watch()?;
-    let endpoint = Endpoint::open(&StreamOptions::usual(), DEPTHS, &interrupt)?;
+    let options = StreamOptions { transport: arguments.transport, ..StreamOptions::usual() };
+    let endpoint = Endpoint::open(&options, DEPTHS, &interrupt)?;
     if let Some(address) = &arguments.listen {
         return passive::serve_one(&endpoint, target(address)?, |listener| {
             announce(listener);
@@ -82,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let report = match &arguments.connect {
         Some(host) => active(arguments, &endpoint, &mut source, target(host)?, None)?,
         None => {
-            let mut peer = Peer::start()?;
+            let mut peer = Peer::start(arguments.transport)?;
             let report = active(arguments, &endpoint, &mut source, peer.address(), Some(peer.id()));
             // What the other process says explains more than that it has gone.
             match report {
@@ -100,10 +106,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// Runs the passive process of a demo on one machine.
-pub(crate) fn run_peer() -> Result<(), Failure> {
+pub(crate) fn run_peer(transport: Transport) -> Result<(), Failure> {
     process::end_with_parent()?;
     let interrupt = Interrupt::watch()?;
-    let endpoint = Endpoint::open(&StreamOptions::usual(), DEPTHS, &interrupt)?;
+    let options = StreamOptions { transport, ..StreamOptions::usual() };
+    let endpoint = Endpoint::open(&options, DEPTHS, &interrupt)?;
     passive::serve_one(&endpoint, process::LOOPBACK, |listener| print_line(listener.local_address()))
 }
 

@@ -8,11 +8,13 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getppid};
 
 use crate::failure::Failure;
+use crate::perf::Transport;
 
 /// Name of the subcommand.
 pub(crate) const PEER_COMMAND: &str = "demo-peer";
@@ -31,10 +33,11 @@ pub(super) struct Peer {
 
 impl Peer {
     /// Starts it, and waits until it listens.
-    pub(super) fn start() -> Result<Self, Failure> {
+    pub(super) fn start(transport: Transport) -> Result<Self, Failure> {
         let cannot = || Failure::while_doing("cannot start the second process");
         let mut child = Command::new(env::current_exe().map_err(cannot())?)
             .arg(PEER_COMMAND)
+            .arg(transport.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned()))
             .env(PARENT, std::process::id().to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use weft::verbs::LowerInfo;
 
 use super::measure::Measured;
 use super::size::Bytes;
@@ -19,6 +20,7 @@ pub(super) struct Report {
     bytes: u64,
     remote: String,
     crc: bool,
+    is_over_edge: bool,
     /// The passive process, if it is one of this machine.
     peer_id: Option<u32>,
     pub(super) moved: Option<Moved>,
@@ -34,6 +36,7 @@ impl Report {
             bytes: source.length(),
             remote: info.as_ref().map(|info| info.remote.to_string()).unwrap_or_default(),
             crc: info.is_some_and(|info| info.mpa().is_some_and(|mpa| mpa.crc)),
+            is_over_edge: link.queue_pair.info().is_some_and(|info| info.lower == LowerInfo::Edge),
             peer_id,
             moved: None,
             measured: Measured::default(),
@@ -71,7 +74,7 @@ impl Report {
         let rows: Vec<_> = self.rows().iter().map(Row::json).collect();
         let report = json!({
             "version": env!("CARGO_PKG_VERSION"),
-            "transport": "iwarp",
+            "transport": if self.is_over_edge { "edge" } else { "iwarp" },
             "source": self.what,
             "bytes": self.bytes,
             "remote": self.remote,
@@ -114,8 +117,12 @@ impl fmt::Display for Report {
             Some(id) => format!("process {id} at {}", self.remote),
             None => self.remote.clone(),
         };
-        let crc = if self.crc { "on" } else { "off" };
-        writeln!(f, "{} of {} to {peer} and back, by RDMA over iWARP, CRC {crc}\n", Bytes(self.bytes), self.what)?;
+        let carrier = match (self.is_over_edge, self.crc) {
+            (true, _) => "Edge",
+            (false, true) => "iWARP, CRC on",
+            (false, false) => "iWARP, CRC off",
+        };
+        writeln!(f, "{} of {} to {peer} and back, by RDMA over {carrier}\n", Bytes(self.bytes), self.what)?;
         if let Some(moved) = &self.moved {
             self.show_transfer(moved, f)?;
         }
@@ -184,6 +191,7 @@ mod tests {
             bytes: 100_000_000,
             remote: "127.0.0.1:7".into(),
             crc: true,
+            is_over_edge: false,
             peer_id: Some(9),
             moved: Some(moved),
             measured,

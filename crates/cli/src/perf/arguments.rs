@@ -14,6 +14,7 @@ use super::fence::{Fences, Scale};
 use super::job::{
     Cache, Job, Kind, LARGEST_CROWD, LARGEST_WINDOW, MOST_CONNECTIONS, MOST_MESSAGES, Operation, Switch, Target, Wait,
 };
+use super::links::{Links, Wishes};
 use super::mpi::{self, Installation, Library};
 use super::place::{LabWish, Place};
 use super::size::Sizes;
@@ -47,6 +48,7 @@ Examples:
   weft perf mpi --test latency --vs libfabric-tcp,sockets   and what TCP takes on the same way without MPI
   weft perf rate --transport messages --vs libfabric:tcp,ucx
   weft perf bandwidth --transport libfabric:weft --vs libfabric:tcp,ucx
+  weft perf links --links 4 --cut-link silent --watch   four links in a lab, of which one is cut in mid-transfer
   weft perf bandwidth --json result.json              for figures and scripts
   weft perf --listen 192.0.2.1:7471                   on one machine, and on the other:
   weft perf latency --connect 192.0.2.1
@@ -126,6 +128,8 @@ pub(crate) struct Arguments {
     pub(super) disorder: Disorder,
     #[command(flatten)]
     pub(super) fence: Fences,
+    #[command(flatten)]
+    pub(super) links: Links,
     /// Show also how often each side copied each byte of the payload, where a contestant tells
     #[arg(long)]
     pub(super) copies: bool,
@@ -164,13 +168,15 @@ enum What {
     Streams,
     /// Windows of many ranks.
     Fences,
+    /// A stream over several links.
+    Links,
 }
 
 impl ValueEnum for What {
     fn value_variants<'a>() -> &'a [Self] {
         static ALL: LazyLock<Vec<What>> = LazyLock::new(|| {
             let measured = Test::value_variants().iter().map(|test| What::Measured(*test));
-            measured.chain([What::Streams, What::Fences]).collect()
+            measured.chain([What::Streams, What::Fences, What::Links]).collect()
         });
         &ALL
     }
@@ -186,6 +192,10 @@ impl ValueEnum for What {
                 "Fences of one-sided windows after no, one and eight puts, of many ranks, beside MPI_Win_fence of the MPI \
                  libraries that are there",
             )),
+            Self::Links => Some(
+                PossibleValue::new("links")
+                    .help("What several links carry together, and what becomes of a stream when one of them is cut"),
+            ),
         }
     }
 }
@@ -207,6 +217,16 @@ impl Arguments {
             limit_s: self.timeout,
             libraries: &self.library,
             folders: &self.mpi,
+        })
+    }
+
+    /// What was said for the test of several links, if it is that one.
+    pub(super) fn links_wishes(&self) -> Option<Wishes<'_>> {
+        (self.test == Some(What::Links)).then(|| Wishes {
+            transport: self.transport.as_deref(),
+            vs: self.vs.as_deref(),
+            runs: self.runs.unwrap_or(if self.quick { 1 } else { 3 }),
+            seconds: self.seconds,
         })
     }
 

@@ -13,6 +13,7 @@ mod disorder;
 mod distance;
 mod fence;
 mod job;
+mod links;
 mod machine;
 mod measure;
 mod metric;
@@ -33,6 +34,7 @@ mod work;
 
 pub(crate) use arguments::Arguments;
 pub(crate) use contestants::ucx;
+pub(crate) use links::{SIDE_COMMAND, Side, run_side};
 pub(crate) use peer::{PEER_COMMAND, run as run_peer};
 pub(crate) use stack::Transport;
 
@@ -52,6 +54,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(scale) = arguments.scale_of_fences() {
         let json = arguments.json.as_deref().map(Destination::open).transpose()?;
         return fence::run(&arguments.fence, &scale, json);
+    }
+    if let Some(wishes) = arguments.links_wishes() {
+        let json = arguments.json.as_deref().map(Destination::open).transpose()?;
+        return links::run(&arguments.links, &wishes, json);
     }
     let plan = arguments.plan()?;
     let json = arguments.json.as_deref().map(Destination::open).transpose()?;

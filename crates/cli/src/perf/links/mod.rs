@@ -1,0 +1,228 @@
+//! `weft perf links`: what several links carry together, and what becomes of a stream when one of them is cut. Each case has a
+//! lab of its own.
+
+mod account;
+mod picture;
+mod run;
+mod side;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use weft_lab::{BitsPerSecond, Plan, Way};
+
+use self::account::Summary;
+use self::run::{Case, Cut};
+use self::side::Carrier;
+pub(crate) use self::side::{Side, run as run_side};
+use super::destination::Destination;
+use super::machine::Watch;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::output::{complain, print};
+use crate::table::{Align, Table};
+
+/// Name of the subcommand that one side of a stream runs as.
+pub(crate) const SIDE_COMMAND: &str = "perf-links-side";
+
+/// How long a stream runs, without and with a cut.
+const SECONDS: f64 = 3.0;
+const SECONDS_WITH_CUT: f64 = 6.0;
+
+/// What is varied.
+#[derive(Args, Debug)]
+pub(super) struct Links {
+    /// links: how many links join the two hosts, each number a case of its own
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,4", value_parser = clap::value_parser!(u8).range(1..=8))]
+    links: Vec<u8>,
+    /// links: what each link carries in each direction; with commas, what each of them does
+    #[arg(long, value_name = "RATE[,...]", value_delimiter = ',', default_value = "1G")]
+    rate: Vec<BitsPerSecond>,
+    /// links: cut the last link in mid-transfer, in this way, and mend it again
+    #[arg(long, value_name = "WAY", value_enum, num_args = 0..=1, default_missing_value = "silent")]
+    cut_link: Option<CutWay>,
+    /// links: show on standard error what each link carries while it does
+    #[arg(long)]
+    watch: bool,
+}
+
+/// How a link is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum CutWay {
+    /// Both hosts see that there is no carrier
+    Carrier,
+    /// Nothing passes, and nobody is told
+    Silent,
+    /// What the sender sends is lost
+    Send,
+    /// What is sent to the sender is lost
+    Receive,
+}
+
+impl CutWay {
+    const fn way(self) -> Way {
+        match self {
+            Self::Carrier => Way::Carrier,
+            Self::Silent => Way::Silent,
+            Self::Send => Way::Send,
+            Self::Receive => Way::Receive,
+        }
+    }
+}
+
+/// What else was said on the command line.
+pub(super) struct Wishes<'a> {
+    pub(super) transport: Option<&'a str>,
+    pub(super) vs: Option<&'a [String]>,
+    pub(super) runs: u32,
+    pub(super) seconds: Option<f64>,
+}
+
+fn carrier(name: &str) -> Result<Carrier, Failure> {
+    let names: Vec<_> = Carrier::value_variants().iter().map(ToString::to_string).collect();
+    Carrier::from_str(name, true)
+        .map_err(|_| Failure::Usage(format!("links has no {name:?} to measure; it has {}", names.join(", "))))
+}
+
+fn carriers(wishes: &Wishes<'_>) -> Result<Vec<Carrier>, Failure> {
+    let mut all = vec![carrier(wishes.transport.unwrap_or("edge"))?];
+    match wishes.vs {
+        None => all.extend([Carrier::Tcp, Carrier::Mptcp]),
+        Some(names) => {
+            for name in names.iter().filter(|name| *name != "none") {
+                all.push(carrier(name)?);
+            }
+        }
+    }
+    all.dedup();
+    Ok(all)
+}
+
+fn plan(arguments: &Links, links: usize) -> Result<Plan, Failure> {
+    let plan = match arguments.rate[..] {
+        [one] => Plan { links, rate: Some(one), ..Plan::default() },
+        _ if arguments.rate.len() == links => Plan { links, rates: arguments.rate.clone(), ..Plan::default() },
+        _ => {
+            let words = format!("--rate names {} rates, for {links} links", arguments.rate.len());
+            return Err(Failure::Usage(words));
+        }
+    };
+    plan.check().map(|()| plan).map_err(|error| Failure::Usage(error.to_string()))
+}
+
+/// One row of the table.
+struct Row {
+    links: usize,
+    carrier: Carrier,
+    /// Of each run.
+    summaries: Vec<Summary>,
+    /// Why there is none.
+    missing: Option<String>,
+}
+
+/// Runs the test.
+pub(super) fn run(arguments: &Links, wishes: &Wishes<'_>, json: Option<Destination>) -> Result<(), Failure> {
+    let carriers = carriers(wishes)?;
+    let seconds = wishes.seconds.unwrap_or(if arguments.cut_link.is_some() { SECONDS_WITH_CUT } else { SECONDS });
+    let plans: Result<Vec<_>, _> = arguments.links.iter().map(|links| plan(arguments, usize::from(*links))).collect();
+    let (plans, interrupt, watch) = (plans?, Interrupt::watch()?, Watch::start());
+    let mut rows = Vec::new();
+    for plan in &plans {
+        for carrier in &carriers {
+            let cut =
+                arguments.cut_link.filter(|_| plan.links > 1).map(|way| Cut { rail: plan.links - 1, way: way.way() });
+            let case = Case { plan, carrier: *carrier, seconds, cut, watch: arguments.watch, interrupt: &interrupt };
+            rows.push(measure(&case, wishes.runs)?);
+        }
+    }
+    let machine = watch.stop();
+    let text = page(&rows, seconds, arguments.cut_link.is_some());
+    let Some(json) = json else { return print(text) };
+    let values = json!({
+        "test": "links",
+        "machine": machine,
+        "seconds": seconds,
+        "rates": arguments.rate.iter().map(|rate| rate.0).collect::<Vec<_>>(),
+        "rows": rows.iter().map(Row::json).collect::<Vec<_>>(),
+    });
+    let lines = serde_json::to_string_pretty(&values).expect("plain values become JSON") + "\n";
+    match json {
+        Destination::StandardOutput => {
+            complain(text.trim_end());
+            json.write(&lines)
+        }
+        Destination::File(_) => json.write(&lines).and(print(text)),
+    }
+}
+
+fn measure(case: &Case<'_>, runs: u32) -> Result<Row, Failure> {
+    let mut row = Row { links: case.plan.links, carrier: case.carrier, summaries: Vec::new(), missing: None };
+    for run in 1..=runs {
+        complain(format_args!("{} over {} links, run {run} of {runs}", case.carrier, case.plan.links));
+        match case.run() {
+            Ok(summary) => row.summaries.push(summary),
+            // A kernel may have no multipath TCP: the others are measured all the same.
+            Err(Failure::Runtime(why)) if case.carrier == Carrier::Mptcp => {
+                row.missing = Some(why);
+                break;
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(row)
+}
+
+impl Row {
+    fn median(&self, of: impl Fn(&Summary) -> Option<f64>) -> Option<f64> {
+        let mut values: Vec<f64> = self.summaries.iter().filter_map(of).collect();
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied()
+    }
+
+    fn cells(&self, with_cut: bool) -> Vec<String> {
+        let text =
+            |value: Option<f64>, digits: usize| value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"));
+        let of_links = self.median(|one| Some(one.bytes_per_s / one.possible_bytes_per_s * 100.0));
+        let mut cells = vec![
+            self.links.to_string(),
+            self.carrier.to_string(),
+            text(self.median(|one| Some(one.bytes_per_s / 1e9)), 3),
+            text(of_links, 1),
+            text(self.median(|one| Some(one.cpu_s_per_gb)), 2),
+        ];
+        if with_cut {
+            let cut = |of: fn(&account::CutSummary) -> Option<f64>| self.median(|one| one.cut.as_ref().and_then(of));
+            cells.push(text(cut(|cut| Some(cut.pause_ms)), 0));
+            cells.push(text(cut(|cut| Some(cut.before / 1e9)), 3));
+            cells.push(text(cut(|cut| Some(cut.during / 1e9)), 3));
+            cells.push(text(cut(|cut| cut.full_after_ms), 0));
+        }
+        cells
+    }
+
+    fn json(&self) -> serde_json::Value {
+        json!({ "links": self.links, "carrier": self.carrier, "missing": self.missing, "runs": self.summaries })
+    }
+}
+
+fn page(rows: &[Row], seconds: f64, with_cut: bool) -> String {
+    let right = Align::Right;
+    let mut columns =
+        vec![("links", right), ("", Align::Left), ("GB/s", right), ("% of links", right), ("CPU s/GB", right)];
+    if with_cut {
+        columns.extend([("pause ms", right), ("before", right), ("while cut", right), ("full after ms", right)]);
+    }
+    let mut table = Table::new(&columns);
+    rows.iter().for_each(|row| table.row(row.cells(with_cut)));
+    let mut text = format!(
+        "Payload in one direction, medians of runs of {seconds} s; % of what the carrier's own headers leave of the links\n\n{table}"
+    );
+    for row in rows {
+        if let Some(why) = &row.missing {
+            text += &format!("\n{} over {} links was not measured: {why}\n", row.carrier, row.links);
+        }
+        if let Some(picture) = row.summaries.last().filter(|one| one.cut.is_some()).map(picture::draw) {
+            text += &format!("\n{} over {} links, the last one cut and mended\n{picture}", row.carrier, row.links);
+        }
+    }
+    text
+}

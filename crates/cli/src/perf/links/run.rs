@@ -1,0 +1,215 @@
+//! One run: a lab, a process in each of its two hosts, and what happens to the links meanwhile.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use weft_lab::{Host, Lab, Link, Plan, Way};
+
+use super::SIDE_COMMAND;
+use super::account::{Moments, Summary, possible, sum_up};
+use super::side::{Account, Carrier, step_now};
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::output::complain;
+
+/// How often it is shown what the links carry.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How long a side may take beyond its time.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The most that is read of what a side says.
+const LINE_LIMIT: u64 = 4 << 20;
+/// The port on which plain streams are listened for, in hosts where nobody else does.
+const PORT: u16 = 7475;
+
+/// A link that is cut in the second third of the time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    pub(super) rail: usize,
+    pub(super) way: Way,
+}
+
+/// What is run.
+pub(super) struct Case<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) carrier: Carrier,
+    pub(super) seconds: f64,
+    pub(super) cut: Option<Cut>,
+    pub(super) watch: bool,
+    pub(super) interrupt: &'a Interrupt,
+}
+
+/// A process in a host. Dropping it ends it.
+struct Process {
+    child: Child,
+    lines: BufReader<std::io::Take<std::process::ChildStdout>>,
+}
+
+impl Process {
+    fn start(host: &Host, arguments: &[String]) -> Result<Self, Failure> {
+        let cannot = || Failure::while_doing("cannot start a side");
+        let program = env::current_exe().map_err(cannot())?;
+        let mut child = host
+            .command(program)
+            .arg(SIDE_COMMAND)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(cannot())?;
+        let stdout = child.stdout.take().expect("it was asked for");
+        Ok(Self { child, lines: BufReader::new(stdout.take(LINE_LIMIT)) })
+    }
+
+    fn line(&mut self) -> Result<String, Failure> {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).map_err(Failure::while_doing("a side"))?;
+        if line.ends_with('\n') { Ok(line.trim_end().to_owned()) } else { Err(self.complaint()) }
+    }
+
+    fn account(&mut self) -> Result<Account, Failure> {
+        let line = self.line()?;
+        serde_json::from_str(&line).map_err(|error| Failure::Runtime(format!("a side said {line:?}: {error}")))
+    }
+
+    fn complaint(&mut self) -> Failure {
+        let mut text = String::new();
+        if let Some(stderr) = &mut self.child.stderr {
+            // Without an explanation the failure itself must do.
+            let _ = stderr.take(4096).read_to_string(&mut text);
+        }
+        let text = text.trim().trim_start_matches("weft: ");
+        Failure::Runtime(if text.is_empty() { "a side ended without a word".into() } else { text.into() })
+    }
+
+    fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Case<'_> {
+    /// Runs it once.
+    pub(super) fn run(&self) -> Result<Summary, Failure> {
+        let mut lab = Lab::up(self.plan).map_err(|error| Failure::Runtime(error.to_string()))?;
+        if self.carrier == Carrier::Mptcp {
+            lab.hosts().iter().try_for_each(prepare_mptcp)?;
+        }
+        let (mut receiver, mut sender) = self.start(&lab)?;
+        let moments = self.attend(&mut lab, &mut sender)?;
+        let sent = sender.account()?;
+        let received = receiver.account()?;
+        let arrivals = if matches!(self.carrier, Carrier::Tcp | Carrier::Mptcp) { &received } else { &sent };
+        let possible = possible(self.plan, self.carrier);
+        let summary = sum_up(arrivals, sent.cpu_s + received.cpu_s, self.seconds, possible, moments);
+        lab.down().map_err(|error| Failure::Runtime(error.to_string()))?;
+        Ok(summary)
+    }
+
+    fn start(&self, lab: &Lab) -> Result<(Process, Process), Failure> {
+        let streams = if self.carrier == Carrier::Tcp { self.plan.links } else { 1 };
+        let is_plain = matches!(self.carrier, Carrier::Tcp | Carrier::Mptcp);
+        let port = if is_plain { PORT } else { 0 };
+        let addresses = |ports: &[String]| {
+            let one = |rail: usize| format!("{}:{}", lab.host(1).address(rail), ports[rail.min(ports.len() - 1)]);
+            (0..streams).map(one).collect::<Vec<_>>().join(",")
+        };
+        let arguments = |role: &str, at: String| {
+            [role, &self.carrier.to_string(), "--at", &at, "--seconds", &self.seconds.to_string()].map(str::to_owned)
+        };
+        let mut receiver = Process::start(lab.host(1), &arguments("receive", addresses(&[port.to_string()])))?;
+        let said = receiver.line()?;
+        let ports: Vec<String> = said.split(',').map(|one| one.rsplit(':').next().unwrap_or(one).to_owned()).collect();
+        let sender = Process::start(lab.host(0), &arguments("send", addresses(&ports)))?;
+        Ok((receiver, sender))
+    }
+
+    /// What happens while the stream runs.
+    fn attend(&self, lab: &mut Lab, sender: &mut Process) -> Result<Option<Moments>, Failure> {
+        let began = Instant::now();
+        let third = Duration::from_secs_f64(self.seconds / 3.0);
+        let (mut cut, mut mended) = (None, None);
+        let mut carried = Carried::look(lab.host(1));
+        while !sender.has_ended() {
+            if self.interrupt.has_come() {
+                return Err(Failure::Interrupted);
+            }
+            if began.elapsed() > Duration::from_secs_f64(self.seconds) + PATIENCE {
+                return Err(Failure::Runtime(format!("{} does not come to an end", self.carrier)));
+            }
+            if let Some(Cut { rail, way }) = self.cut {
+                let link = Link { host: matches!(way, Way::Send | Way::Receive).then_some(0), rail };
+                let lab_failed = |error: weft_lab::LabError| Failure::Runtime(error.to_string());
+                if cut.is_none() && began.elapsed() > third {
+                    cut = Some(step_now());
+                    lab.cut(link, way).map_err(lab_failed)?;
+                } else if mended.is_none() && began.elapsed() > 2 * third {
+                    lab.mend(link).map_err(lab_failed)?;
+                    mended = Some(step_now());
+                }
+            }
+            if self.watch && carried.at.elapsed() >= LOOK_EVERY {
+                let now = Carried::look(lab.host(1));
+                complain(now.since(&carried, began.elapsed(), cut.is_some() && mended.is_none()));
+                carried = now;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(cut.zip(mended).map(|(cut, mended)| Moments { cut, mended }))
+    }
+}
+
+/// What the links to a host have carried.
+struct Carried {
+    at: Instant,
+    bytes: Vec<u64>,
+}
+
+impl Carried {
+    fn look(host: &Host) -> Self {
+        let text = fs::read_to_string(format!("/proc/{}/net/dev", host.holder().id)).unwrap_or_default();
+        let received = |interface: &str| {
+            let line = text.lines().find_map(|line| line.trim().strip_prefix(interface)?.strip_prefix(':'))?;
+            line.split_whitespace().next()?.parse().ok()
+        };
+        let bytes = host.rails().iter().map(|rail| received(&rail.interface).unwrap_or(0)).collect();
+        Self { at: Instant::now(), bytes }
+    }
+
+    fn since(&self, before: &Self, time: Duration, is_cut: bool) -> String {
+        let seconds = (self.at - before.at).as_secs_f64();
+        let rates =
+            self.bytes.iter().zip(&before.bytes).map(|(now, then)| now.saturating_sub(*then) as f64 / seconds / 1e6);
+        let rails: Vec<_> = rates.enumerate().map(|(rail, rate)| format!("rail{rail} {rate:7.1}")).collect();
+        let cut = if is_cut { "  (cut)" } else { "" };
+        format!("{:6.2} s  MB/s: {}{cut}", time.as_secs_f64(), rails.join("  "))
+    }
+}
+
+/// Multipath TCP learns of a host's addresses from its administrator.
+fn prepare_mptcp(host: &Host) -> Result<(), Failure> {
+    let ip = |arguments: &[&str]| {
+        let mut command: Command = host.command("ip");
+        let output = command.args(arguments).stdin(Stdio::null()).output().map_err(Failure::while_doing("ip mptcp"))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(Failure::Runtime(format!("ip {}: {words}", arguments.join(" "))))
+    };
+    ip(&["mptcp", "limits", "set", "subflow", "8", "add_addr_accepted", "8"])?;
+    let kind = if host.index() == 0 { "subflow" } else { "signal" };
+    for rail in host.rails().iter().skip(1) {
+        ip(&["mptcp", "endpoint", "add", &rail.ipv4.to_string(), "dev", &rail.interface, kind])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! One side of a stream over all links, in one host of the lab: a process of its own, which says what has arrived when.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use std::{fmt, thread};
+
+use clap::{Args, Subcommand, ValueEnum};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use socket2::{Domain, Protocol, Socket, Type};
+use weft::verbs::{Access, RemoteMemory, WorkRequest};
+
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::link::{Depths, Endpoint, StreamOptions, failed};
+use crate::output::print_line;
+use crate::perf::Transport;
+
+/// Bytes of one write, and how many of them are under way.
+const PIECE: u64 = 64 << 10;
+const PIECES: u64 = 48;
+/// Bytes of a call of plain TCP.
+const CALL: usize = 256 << 10;
+/// Progress is noted in steps of this.
+pub(super) const STEP: Duration = Duration::from_millis(1);
+/// Depths of reads and atomics, of which there are none.
+const DEPTHS: Depths = Depths { ird: 1, ord: 1 };
+/// How long a stream of plain TCP is waited for whose link is cut.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What carries the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Carrier {
+    /// RDMA writes over Edge, on all rails
+    Edge,
+    /// RDMA writes over iWARP, which has one
+    Iwarp,
+    /// A stream of plain TCP on each link
+    Tcp,
+    /// One stream of multipath TCP, with a subflow on each link
+    Mptcp,
+}
+
+impl fmt::Display for Carrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value().map_or(Ok(()), |value| f.pad(value.get_name()))
+    }
+}
+
+/// What the process does.
+#[derive(Args, Debug)]
+pub(crate) struct Side {
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(Subcommand, Debug)]
+enum Role {
+    Receive(Ends),
+    Send(Ends),
+}
+
+#[derive(Args, Debug)]
+struct Ends {
+    #[arg(value_enum)]
+    carrier: Carrier,
+    /// Where to listen, or whom to call: one for each stream
+    #[arg(long, value_delimiter = ',')]
+    at: Vec<SocketAddr>,
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+}
+
+/// What has arrived in each step of time, and what it has cost.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Account {
+    /// The first step, counted from the machine's start.
+    pub(super) first_step: u64,
+    /// Bytes that arrived in each step.
+    pub(super) bytes: Vec<u64>,
+    /// Processor time of the process.
+    pub(super) cpu_s: f64,
+}
+
+/// The present step, counted from the machine's start.
+pub(super) fn step_now() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |time| time.num_microseconds());
+    u64::try_from(now).unwrap_or_default() / STEP.as_micros() as u64
+}
+
+fn cpu_s() -> f64 {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).map(|usage| usage.user_time() + usage.system_time());
+    usage.map_or(0.0, |time| time.num_microseconds() as f64 / 1e6)
+}
+
+/// Bytes by steps, counted by any thread.
+struct Tally {
+    first_step: u64,
+    bytes: Vec<AtomicU64>,
+    cpu_s: f64,
+}
+
+impl Tally {
+    fn begin(time: Duration) -> Self {
+        let steps = (time + 2 * PATIENCE).as_micros() / STEP.as_micros();
+        Self { first_step: step_now(), bytes: (0..steps).map(|_| AtomicU64::new(0)).collect(), cpu_s: cpu_s() }
+    }
+
+    fn add(&self, bytes: u64) {
+        if let Some(step) = self.bytes.get((step_now() - self.first_step) as usize) {
+            step.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    fn account(&self) -> Account {
+        let mut bytes: Vec<u64> = self.bytes.iter().map(|step| step.load(Ordering::Relaxed)).collect();
+        bytes.truncate((step_now() - self.first_step) as usize + 1);
+        Account { first_step: self.first_step, bytes, cpu_s: cpu_s() - self.cpu_s }
+    }
+}
+
+/// Runs one side, and prints its account.
+pub(crate) fn run(side: &Side) -> Result<(), Failure> {
+    let account = match &side.role {
+        Role::Receive(ends) => receive(ends)?,
+        Role::Send(ends) => send(ends)?,
+    };
+    print_line(serde_json::to_string(&account).expect("plain values become JSON"))
+}
+
+fn receive(ends: &Ends) -> Result<Account, Failure> {
+    let time = Duration::from_secs_f64(ends.seconds);
+    match ends.carrier {
+        Carrier::Edge => receive_writes(Transport::Edge, ends.at[0], time),
+        Carrier::Iwarp => receive_writes(Transport::Iwarp, ends.at[0], time),
+        Carrier::Tcp | Carrier::Mptcp => receive_streams(ends, time),
+    }
+}
+
+fn send(ends: &Ends) -> Result<Account, Failure> {
+    let time = Duration::from_secs_f64(ends.seconds);
+    match ends.carrier {
+        Carrier::Edge => send_writes(Transport::Edge, ends.at[0], time),
+        Carrier::Iwarp => send_writes(Transport::Iwarp, ends.at[0], time),
+        Carrier::Tcp | Carrier::Mptcp => send_streams(ends, time),
+    }
+}
+
+// --- RDMA
+
+fn endpoint(transport: Transport) -> Result<(Endpoint, StreamOptions), Failure> {
+    let options = StreamOptions { transport, ..StreamOptions::usual() };
+    Ok((Endpoint::open(&options, DEPTHS, &Interrupt::watch()?)?, options))
+}
+
+fn receive_writes(transport: Transport, at: SocketAddr, time: Duration) -> Result<Account, Failure> {
+    let (endpoint, _) = endpoint(transport)?;
+    let listener = endpoint.listen(at)?;
+    print_line(listener.local_address())?;
+    let request = endpoint.next_request(&listener)?;
+    let link = endpoint.accept(request)?;
+    let region = link
+        .domain
+        .register(vec![0; (PIECES * PIECE) as usize], Access::LOCAL_WRITE | Access::REMOTE_WRITE)
+        .map_err(failed("cannot register memory"))?;
+    let tally = Tally::begin(time);
+    let place = region.remote(0);
+    let mut words = [0; 12];
+    words[..4].copy_from_slice(&place.stag.0.to_be_bytes());
+    words[4..].copy_from_slice(&place.offset.to_be_bytes());
+    let broken = |error: crate::link::LinkError| error.during("stream");
+    link.send(&words).map_err(broken)?;
+    while !link.has_come() {
+        if link.queue_pair.state().has_ended() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    link.close().map_err(broken)?;
+    Ok(tally.account())
+}
+
+fn send_writes(transport: Transport, to: SocketAddr, time: Duration) -> Result<Account, Failure> {
+    let (endpoint, _) = endpoint(transport)?;
+    let link = endpoint.connect(to, None)?;
+    let broken = |error: crate::link::LinkError| error.during("stream");
+    let mut words = [0; 12];
+    link.receive(&mut words).map_err(broken)?;
+    let stag = weft::verbs::Stag(u32::from_be_bytes(words[..4].try_into().expect("four bytes")));
+    let offset = u64::from_be_bytes(words[4..].try_into().expect("eight bytes"));
+    let source = link
+        .domain
+        .register(vec![0x5a; PIECE as usize], Access::LOCAL_READ)
+        .map_err(failed("cannot register memory"))?;
+    let slice = source.slice(..).map_err(|error| Failure::Runtime(error.to_string()))?;
+    let tally = Tally::begin(time);
+    let end = tally.first_step + (time.as_micros() / STEP.as_micros()) as u64;
+    let (mut posted, mut finished) = (0_u64, 0_u64);
+    while step_now() < end {
+        while posted - finished < PIECES {
+            let place = RemoteMemory { stag, offset: offset + posted % PIECES * PIECE };
+            link.post(WorkRequest::write(slice, place)).map_err(broken)?;
+            posted += 1;
+        }
+        link.finish().map_err(broken)?;
+        finished += 1;
+        tally.add(PIECE);
+    }
+    while finished < posted {
+        link.finish().map_err(broken)?;
+        finished += 1;
+    }
+    let account = tally.account();
+    link.close().map_err(broken)?;
+    Ok(account)
+}
+
+// --- plain streams
+
+fn socket(carrier: Carrier, at: SocketAddr) -> io::Result<Socket> {
+    let protocol = if carrier == Carrier::Mptcp { Protocol::MPTCP } else { Protocol::TCP };
+    Socket::new(Domain::for_address(at), Type::STREAM, Some(protocol))
+}
+
+fn receive_streams(ends: &Ends, time: Duration) -> Result<Account, Failure> {
+    let cannot = || Failure::while_doing("cannot listen");
+    let mut listeners = Vec::new();
+    for at in &ends.at {
+        let socket = socket(ends.carrier, *at).map_err(cannot())?;
+        // Bound to one address, a listener of multipath TCP would never accept a second path.
+        let any = IpAddr::from_str("0.0.0.0").expect("an address");
+        let bound = if ends.carrier == Carrier::Mptcp { SocketAddr::new(any, at.port()) } else { *at };
+        socket.bind(&bound.into()).and_then(|()| socket.listen(4)).map_err(cannot())?;
+        listeners.push(TcpListener::from(socket));
+    }
+    let ports: Result<Vec<_>, _> = listeners.iter().map(TcpListener::local_addr).collect();
+    let ports: Vec<_> = ports.map_err(cannot())?.iter().map(|at| at.port().to_string()).collect();
+    print_line(ports.join(","))?;
+    let streams: Result<Vec<_>, _> =
+        listeners.iter().map(|listener| listener.accept().map(|(stream, _)| stream)).collect();
+    let tally = Arc::new(Tally::begin(time));
+    let readers: Vec<_> = streams
+        .map_err(Failure::while_doing("cannot accept"))?
+        .into_iter()
+        .map(|stream| {
+            let tally = Arc::clone(&tally);
+            thread::spawn(move || drain(stream, &tally, time))
+        })
+        .collect();
+    for reader in readers {
+        // A stream whose link is cut ends by its time-out, and what it has brought counts.
+        let _ = reader.join();
+    }
+    Ok(tally.account())
+}
+
+fn drain(mut stream: TcpStream, tally: &Tally, time: Duration) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut buffer = vec![0; CALL];
+    let end = tally.first_step + ((time + PATIENCE).as_micros() / STEP.as_micros()) as u64;
+    while step_now() < end {
+        match stream.read(&mut buffer)? {
+            0 => break,
+            count => tally.add(count as u64),
+        }
+    }
+    Ok(())
+}
+
+fn send_streams(ends: &Ends, time: Duration) -> Result<Account, Failure> {
+    let tally = Tally::begin(time);
+    let end = tally.first_step + (time.as_micros() / STEP.as_micros()) as u64;
+    let mut writers = Vec::new();
+    for at in &ends.at {
+        let socket = socket(ends.carrier, *at).map_err(Failure::while_doing("cannot make a socket"))?;
+        socket.connect(&(*at).into()).map_err(Failure::while_doing(format!("cannot connect to {at}")))?;
+        writers.push(thread::spawn(move || pour(socket.into(), end)));
+    }
+    for writer in writers {
+        let _ = writer.join();
+    }
+    Ok(tally.account())
+}
+
+fn pour(mut stream: TcpStream, end: u64) -> io::Result<()> {
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let buffer = vec![0x5a; CALL];
+    while step_now() < end {
+        stream.write_all(&buffer)?;
+    }
+    Ok(())
+}
