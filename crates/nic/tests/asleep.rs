@@ -6,10 +6,13 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use side::{LIMIT, Side};
+use weft_mpa::ReadyKinds;
 use weft_nic::{
-    Address, ConnectionError, EndpointError, EndpointFailure, EndpointSettings, JobKey, ReceivePost, SendPost,
+    Address, ConnectionError, EndpointError, EndpointFailure, EndpointSettings, JobKey, MpaOffer, Offer, Progress,
+    ReceivePost, SendPost, Settings,
 };
 use weft_simulate::{Behaviour, RawPeer, World};
+use weft_wire::message::Refusal;
 
 /// Longer than anything that has a clock.
 const SLEEP: Duration = Duration::from_secs(200);
@@ -144,4 +147,30 @@ fn closing_ends_the_wait_and_says_what_was_not_delivered() {
     assert_eq!(here.endpoint.send(SendPost::new(weft_base::PeerId(1), vec![])), Err(EndpointError::Closed));
     let reason = undelivered.reason.expect("a reason");
     assert!(!matches!(reason, EndpointFailure::Lost(ConnectionError::NoAnswer { .. })), "{reason:?}");
+}
+
+/// It may have lost what it said, so it is called again; but not for ever.
+#[test]
+fn a_peer_that_says_it_is_calling_and_never_does_is_called_four_times() {
+    let world = world();
+    let here = side(&world, 1, false);
+    let nic = world.nic(Settings { progress: Progress::Caller, ..Settings::default() });
+    let mpa = MpaOffer { ready_to_receive: Some(ReadyKinds::all()), ..MpaOffer::default() };
+    let offer = Offer { mpa, ..Offer::default() };
+    let listener = nic.listen(SocketAddr::from(([10, 0, 0, 1], 700)), 4, offer).unwrap();
+    let address = Address { id: 2, paths: [listener.local_address()].into_iter().collect() };
+    let peer = here.endpoint.peer(&address).unwrap();
+    here.endpoint.send(SendPost::new(peer, vec![7; 8])).unwrap();
+    let mut calls = 0;
+    let over = world.run(&[&here.nic, &nic], LIMIT, || {
+        while let Ok(Some((request, _))) = listener.next_request() {
+            nic.reject(request, &Refusal::Tie.emit()).unwrap();
+            calls += 1;
+        }
+        here.count() > 0
+    });
+    assert!(over, "it is called for ever");
+    let events = here.take();
+    assert!(matches!(events[0].outcome, Err(EndpointFailure::Unreachable(_))), "{events:?}");
+    assert_eq!(calls, 4);
 }
