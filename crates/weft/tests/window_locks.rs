@@ -68,6 +68,29 @@ fn a_part_is_locked_and_written_while_its_rank_does_nothing() {
 }
 
 #[test]
+fn all_parts_can_be_locked_at_once() {
+    for transport in TRANSPORTS {
+        ranks(4, transport, |team| {
+            let mut window = team.allocate(64, &WindowOptions::default()).unwrap();
+            window.lock_all(LIMIT).unwrap();
+            for to in 0..4 {
+                window.put(to, 8 + 8 * team.rank() as u64, &[team.rank() as u8 + 1; 8]).unwrap();
+            }
+            window.flush_all().unwrap();
+            (0..4).for_each(|to| {
+                window.accumulate(to, 0, Element::I64, Combine::Sum, &3i64.to_ne_bytes()).unwrap();
+            });
+            window.unlock_all().unwrap();
+            window.unlock_all().unwrap();
+            team.barrier().unwrap();
+            let expected = [12i64.to_ne_bytes(), [1; 8], [2; 8], [3; 8], [4; 8]].concat();
+            assert_eq!(window.memory().to_vec()[..40], expected);
+            window.free().unwrap();
+        });
+    }
+}
+
+#[test]
 fn fences_go_on_after_locks_and_not_before_they_are_given_back() {
     ranks(2, Transport::Iwarp, |team| {
         let (own, other) = (team.rank(), 1 - team.rank());

@@ -45,6 +45,7 @@
 //! ```
 
 mod codec;
+mod core;
 mod error;
 mod lock;
 mod operation;
@@ -52,7 +53,7 @@ mod side;
 mod state;
 mod team;
 
-use core::time::Duration;
+use ::core::time::Duration;
 use std::rc::Rc;
 
 pub use error::Error;
@@ -63,9 +64,9 @@ pub use weft_window::{
     WindowError,
 };
 
+use self::core::Core;
 use crate::verbs::MemoryRegion;
 use operation::Operation;
-use team::Core;
 
 /// How a window is made. The fence must be the same at all ranks, and `fan_out`; the rest may differ.
 #[derive(Clone, Debug)]
@@ -353,6 +354,47 @@ impl Window {
         let Place { core, id, .. } = &self.place;
         core.with(*id, |side| side.machine.unlock(rank).map_err(|error| side.failure().unwrap_or(error.into())))?;
         core.wait_for(*id, |side| side.machine.is_free(rank).then_some(()))
+    }
+
+    /// Locks the parts of all ranks, this one's too, with others that share them.
+    ///
+    /// # Errors
+    /// As [`Window::lock`].
+    pub fn lock_all(&mut self, limit: Duration) -> Result<(), Error> {
+        let Place { core, id, .. } = &self.place;
+        core.with(*id, |side| {
+            let all = (0..core.size()).try_for_each(|rank| side.machine.lock(rank, false));
+            all.map_err(|error| side.failure().unwrap_or(error.into()))
+        })?;
+        (0..core.size()).try_for_each(|rank| core.wait_for_lock(*id, rank, limit))
+    }
+
+    /// Flushes the parts of all ranks that this one has locked.
+    ///
+    /// # Errors
+    /// The window has failed.
+    pub fn flush_all(&mut self) -> Result<(), Error> {
+        let Place { core, id, .. } = &self.place;
+        let held = core.with(*id, |side| side.held());
+        core.with(*id, |side| {
+            let all = held.iter().try_for_each(|rank| side.machine.flush(*rank));
+            all.map_err(|error| side.failure().unwrap_or(error.into()))
+        })?;
+        core.wait_for(*id, |side| held.iter().all(|rank| side.machine.is_flushed(*rank)).then_some(()))
+    }
+
+    /// Gives back all locks that this rank has.
+    ///
+    /// # Errors
+    /// The window has failed.
+    pub fn unlock_all(&mut self) -> Result<(), Error> {
+        let Place { core, id, .. } = &self.place;
+        let held = core.with(*id, |side| side.held());
+        core.with(*id, |side| {
+            let all = held.iter().try_for_each(|rank| side.machine.unlock(*rank));
+            all.map_err(|error| side.failure().unwrap_or(error.into()))
+        })?;
+        core.wait_for(*id, |side| held.iter().all(|rank| side.machine.is_free(*rank)).then_some(()))
     }
 
     /// Ends the window at all ranks: waits for them, and gives this rank's memory back. What is put after the last

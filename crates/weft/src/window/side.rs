@@ -243,6 +243,11 @@ impl Side {
         }
     }
 
+    /// The ranks whose parts this one has locked.
+    pub(super) fn held(&self) -> Vec<usize> {
+        (0..self.places.len()).filter(|rank| self.machine.holds(*rank)).collect()
+    }
+
     /// Tries again what is due.
     pub(super) fn try_again(&mut self, now: Time, desk: &mut Desk<'_>) {
         for attempt in self.attempts.iter_mut().filter(|attempt| attempt.due.is_some_and(|due| due <= now)) {

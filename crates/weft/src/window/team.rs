@@ -1,41 +1,25 @@
 //! The ranks of a group, connected.
 
 use core::fmt;
-use core::time::Duration;
-use std::cell::{RefCell, RefMut};
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use weft_base::{Clock as _, RegionId, Slice, Time};
 use weft_collective::{Collective, Kind as Collect};
 use weft_driver::MonotonicClock;
-use weft_memory::{Buffer, MemoryError};
-use weft_nic::{Address, Completed, EndpointAttributes, Match, ReceivePost, RemotePlace};
-use weft_window::{Access, Asserts, Carrier, CreateError, Order, Request, Settings};
+use weft_memory::Buffer;
+use weft_nic::{Address, EndpointAttributes, RemotePlace};
+use weft_window::CreateError;
 
+use super::core::{Core, GATHERED, RECEIVES};
 use super::error::Error;
-use super::operation::{Context, Kind, Operation};
-use super::side::Side;
 use super::state::{State, Surroundings};
 use super::{Place, Window, WindowOptions};
 use crate::endpoint::{Endpoint, EventQueue};
 use crate::group::{Group, GroupError};
-use crate::verbs::{self, Access as Right, MemoryRegion, ProtectionDomain};
+use crate::verbs::{self, Access as Right};
 
-/// Receives that are posted for messages of the other ranks, which are handled one by one.
-const RECEIVES: usize = 64;
-/// The longest wait before somebody looks at the clock again.
-const LOOK: Duration = Duration::from_secs(1);
-/// How long to wait before memory is tried again that is still in use.
-const RETRY: Duration = Duration::from_millis(1);
-/// The tag of receives that nobody sends to: they fail when the connection to their peer is lost.
-const GUARD: u64 = u64::MAX;
-/// What endpoints promise (`FI_ORDER_SAW` and the others of `libweft-fi.so`): a message is there after the writes
-/// before it are placed, and a write with immediate data tells its target of itself when it is placed.
-const CARRIER: Carrier = Carrier { order: Order::Whole, notices: true, flush: true };
-/// Values that each rank says of its part of a window: STag and tagged offset of its memory, and of its lock word.
-const GATHERED: usize = 4;
 /// Bytes of a lock word.
 const WORD: usize = 8;
 /// In what ranks say of their part of a window: it is there. Below it is the STag.
@@ -173,255 +157,6 @@ impl Team {
 impl fmt::Debug for Team {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Team({} of {})", self.rank(), self.size())
-    }
-}
-
-/// What a team and its windows share.
-pub(super) struct Core {
-    rank: usize,
-    // Before the domain, which it uses.
-    endpoint: Endpoint,
-    events: EventQueue,
-    domain: ProtectionDomain,
-    clock: MonotonicClock,
-    surroundings: Surroundings,
-    state: RefCell<State>,
-}
-
-impl Core {
-    fn state(&self) -> RefMut<'_, State> {
-        self.state.borrow_mut()
-    }
-
-    /// Does something with a window.
-    ///
-    /// # Panics
-    /// There is no such window: that is a bug, for a window's place is there as long as the window.
-    pub(super) fn with<R>(&self, id: u16, act: impl FnOnce(&mut Side) -> R) -> R {
-        act(self.state().sides.get_mut(&id).expect("a window is there until it is dropped"))
-    }
-
-    /// Forgets a window. Where the others may still use it they hear that it is gone.
-    pub(super) fn remove(&self, id: u16, is_free: bool) {
-        let mut state = self.state();
-        if !is_free {
-            state.abandon(id, self.rank, &self.surroundings, &self.endpoint);
-        }
-        state.sides.remove(&id);
-    }
-
-    /// Gives memory back when nobody reads it any more: what peers have got may have to be sent again until they have
-    /// acknowledged it.
-    pub(super) fn release(&self, mut memory: MemoryRegion) -> Result<Buffer, Error> {
-        let start = self.now();
-        loop {
-            match memory.deregister() {
-                Ok(buffer) => return Ok(buffer),
-                Err((_, error)) if self.has_passed(start, Group::LIMIT) => return Err(Error::Memory(error)),
-                Err((again, MemoryError::InFlight { .. })) => memory = again,
-                Err((_, error)) => return Err(Error::Memory(error)),
-            }
-            self.turn(RETRY);
-        }
-    }
-
-    fn has_passed(&self, start: Time, limit: Duration) -> bool {
-        u128::from(self.now().as_nanos().saturating_sub(start.as_nanos())) > limit.as_nanos()
-    }
-
-    fn now(&self) -> Time {
-        self.clock.now()
-    }
-
-    fn add(&self, id: u16, bytes: u64, options: &WindowOptions) -> Result<(), Error> {
-        let operations = options.operations.clamp(1, WindowOptions::MOST_OPERATIONS);
-        let mut settings = Settings::new(options.fence, bytes, CARRIER);
-        (settings.operations, settings.limit, settings.answer_limit) =
-            (operations, options.limit, options.answer_limit);
-        (settings.neighbours, settings.fan_out) = (options.neighbours.clone(), options.fan_out);
-        let ranks = self.surroundings.peers.len();
-        let machine = weft_window::Window::new(settings, self.rank, ranks, self.now())?;
-        self.state().sides.insert(id, Side::new(id, machine, operations, (self.rank, ranks)));
-        Ok(())
-    }
-
-    /// A copy of bytes that are to be put, in memory that was used before where there is some.
-    pub(super) fn keep(&self, bytes: &[u8]) -> Vec<u8> {
-        let mut kept = self.state().spare.pop().unwrap_or_default();
-        kept.clear();
-        kept.extend_from_slice(bytes);
-        kept
-    }
-
-    pub(super) fn begin(&self, id: u16, rank: usize, offset: u64, operation: Operation) -> Result<Request, Error> {
-        let too_long = weft_window::OperationError::Outside { offset, length: u32::MAX, bytes: 0 };
-        let length = operation.length().ok_or(too_long)?;
-        if !operation.compares_well() {
-            return Err(weft_window::OperationError::Elements { offset, length }.into());
-        }
-        // The machine looks at the length alone: where the bytes are here, the endpoint knows.
-        let local = Slice { region: RegionId { index: u32::MAX, generation: 0 }, offset: 0, length };
-        let mut state = self.state();
-        let side = state.sides.get_mut(&id).expect("a window is there until it is dropped");
-        let begun = side.begin(operation.unless_empty(), Access { rank, offset, local });
-        let begun = begun.map_err(|error| side.failure().unwrap_or(error));
-        state.pump(id, &self.surroundings, &self.endpoint);
-        begun
-    }
-
-    pub(super) fn fence(&self, id: u16, asserts: Asserts) -> Result<(), Error> {
-        let now = self.now();
-        self.with(id, |side| {
-            side.has_fenced = false;
-            side.machine.fence(asserts, now).map_err(|error| side.failure().unwrap_or(error.into()))
-        })?;
-        self.wait_for(id, |side| side.has_fenced.then_some(()))
-    }
-
-    /// Gets a lock, or says who has it.
-    pub(super) fn lock(&self, id: u16, rank: usize, exclusive: bool, limit: Duration) -> Result<(), Error> {
-        self.with(id, |side| {
-            side.machine.lock(rank, exclusive).map_err(|error| side.failure().unwrap_or(error.into()))
-        })?;
-        let start = self.now();
-        self.wait_for(id, |side| match side.machine.holds(rank) {
-            true => Some(Ok(())),
-            false if self.has_passed(start, limit) => {
-                let holder = side.attempts.iter().find(|attempt| attempt.to == rank).and_then(|attempt| attempt.holder);
-                Some(Err(Error::Taken { rank, holder, waited_for: limit }))
-            }
-            false => None,
-        })?
-    }
-
-    /// Waits until a window is so far, at most for `limit`.
-    pub(super) fn wait_within(
-        &self,
-        id: u16,
-        limit: Duration,
-        mut done: impl FnMut(&mut Side) -> bool,
-    ) -> Result<(), Error> {
-        let start = self.now();
-        self.wait_for(id, |side| {
-            if done(side) {
-                return Some(Ok(()));
-            }
-            let rank = side.machine.waiting_for().filter(|_| self.has_passed(start, limit))?;
-            Some(Err(Error::Late { rank, waited_for: limit }))
-        })?
-    }
-
-    /// Waits until a window is so far, or has failed.
-    pub(super) fn wait_for<R>(&self, id: u16, mut done: impl FnMut(&mut Side) -> Option<R>) -> Result<R, Error> {
-        loop {
-            {
-                let mut state = self.state();
-                state.pump(id, &self.surroundings, &self.endpoint);
-                let side = state.sides.get_mut(&id).expect("a window is there until it is dropped");
-                if let Some(result) = done(side) {
-                    return Ok(result);
-                }
-                if let Some(error) = side.failure() {
-                    return Err(error);
-                }
-            }
-            self.turn(LOOK);
-        }
-    }
-
-    /// Takes one completion, if one comes in this time, and looks at the clock.
-    fn turn(&self, most: Duration) {
-        let due = self.state().next_timeout();
-        let until_due = due.map(|due| Duration::from_nanos(due.as_nanos().saturating_sub(self.now().as_nanos())));
-        let event = self.events.wait(Some(until_due.map_or(most, |left| left.min(most))));
-        let (now, is_idle) = (self.now(), event.is_none());
-        self.state().now = now;
-        if let Some(event) = event {
-            self.take(event);
-        }
-        if is_idle || due.is_some_and(|due| due <= now) {
-            let mut state = self.state();
-            state.handle_timeout(now, &self.surroundings, &self.endpoint);
-            state.probe(now, LOOK, &self.surroundings, &self.endpoint);
-        }
-    }
-
-    /// Takes all completions that are there.
-    pub(super) fn drain(&self) {
-        while let Some(event) = self.events.poll() {
-            self.take(event);
-        }
-        self.state().pump_all(&self.surroundings, &self.endpoint);
-    }
-
-    fn take(&self, event: crate::endpoint::Event) {
-        let rank = event.peer.and_then(|peer| self.surroundings.rank_of(peer));
-        let context = Context::parse(event.context);
-        if event.completed == Completed::Receive && context.index >= RECEIVES {
-            return self.state().heard_of_end(context.index - RECEIVES, event.outcome);
-        }
-        let again = self.state().handle(event, rank, &self.surroundings, &self.endpoint);
-        if let Some(buffer) = again {
-            // An endpoint that takes no receives is closed, and whatever waits for it hears so.
-            let _ = self.receive(context.index, buffer);
-        }
-    }
-
-    fn receive(&self, index: usize, buffer: Vec<u8>) -> Result<(), Error> {
-        let context = Context { index, ..Context::of(Kind::Receive, 0) };
-        Ok(self.endpoint.receive(ReceivePost::new(buffer).context(context.number()))?)
-    }
-
-    /// Asks to hear of it when a rank is lost. One that leaves in good order is not.
-    fn guard(&self, rank: usize) -> Result<(), Error> {
-        let context = Context { index: RECEIVES + rank, ..Context::of(Kind::Receive, 0) };
-        let post = ReceivePost::new(Vec::new()).matching(Match { tag: GUARD, ignore: 0 });
-        Ok(self.endpoint.receive(post.from(self.surroundings.peers[rank]).context(context.number()))?)
-    }
-
-    /// Gives a few numbers to all ranks, and returns those of each.
-    fn gather(&self, mine: [u64; GATHERED], limit: Duration) -> Result<Vec<u64>, Error> {
-        self.collect(limit, |state| &mut state.gather, &mine)?;
-        Ok(self.state().gather.result().unwrap_or_default().to_vec())
-    }
-
-    pub(super) fn barrier(&self) -> Result<(), Error> {
-        self.collect(Group::LIMIT, |state| &mut state.barrier, &[])
-    }
-
-    fn collect(
-        &self,
-        limit: Duration,
-        machine: impl Fn(&mut State) -> &mut Collective,
-        values: &[u64],
-    ) -> Result<(), Error> {
-        let start = self.now();
-        // A collective of a team that has failed goes on for ever.
-        let _ = machine(&mut self.state()).start(values);
-        loop {
-            {
-                let mut state = self.state();
-                state.pump_all(&self.surroundings, &self.endpoint);
-                let machine = machine(&mut state);
-                if !machine.is_active() {
-                    return Ok(());
-                }
-                let rank = machine.waiting_for().unwrap_or(self.rank);
-                if let Some((rank, why)) = state.lost() {
-                    return Err(Error::Lost { rank, why });
-                }
-                if self.has_passed(start, limit) {
-                    return Err(Error::Late { rank, waited_for: limit });
-                }
-            }
-            self.turn(LOOK.min(limit / 4));
-        }
-    }
-}
-
-impl fmt::Debug for Core {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Core({} of {})", self.rank, self.surroundings.peers.len())
     }
 }
 
