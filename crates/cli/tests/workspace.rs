@@ -17,7 +17,7 @@ const LEVELS: [&[&str]; 6] = [
     &["weft-base", "weft-lock"],
     &["weft-wire", "weft-memory", "weft-congestion", "weft-libfabric", "weft-ring", "weft-collective"],
     &["weft-mpa", "weft-rdmap", "weft-driver", "weft-edge", "weft-tcp", "weft-message", "weft-window", "weft-emulate"],
-    &["weft-nic"],
+    &["weft-nic", "weft-link"],
     &["weft", "weft-simulate", "weft-lab"],
     &["weft-provider", "weft-cli"],
 ];

@@ -42,6 +42,14 @@ impl HostNetwork {
         self.tcp.poll_fd()
     }
 
+    /// As [`TcpNetwork::keep_watching`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn keep_watching(&self, fd: BorrowedFd<'_>, token: Token) -> Result<(), PortError> {
+        self.tcp.keep_watching(fd, token)
+    }
+
     fn arm_shared(&mut self, port: &mut ShmPort, token: Token, interest: Interest) -> Result<(), PortError> {
         let waits = port.sleep(interest);
         let fd = port.descriptor()?;

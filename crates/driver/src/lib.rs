@@ -49,6 +49,7 @@ pub use network::TcpNetwork;
 pub use packet::{PacketRing, PacketSocket, ReceivedFrame, RingFrame};
 pub use port::TcpPort;
 pub use shm::ShmPort;
+pub use timer::TimerFd;
 pub use udp::UdpPort;
 pub use wait_set::WaitSet;
 

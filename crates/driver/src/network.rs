@@ -50,6 +50,14 @@ impl TcpNetwork {
         self.epoll.as_fd()
     }
 
+    /// Reports `token` as long as the descriptor is readable, and until it is closed.
+    ///
+    /// # Errors
+    /// It is of a kind that can't be waited for, or a limit is reached.
+    pub fn keep_watching(&self, fd: BorrowedFd<'_>, token: Token) -> Result<(), PortError> {
+        self.epoll.watch(fd, token.0, libc::EPOLLIN as u32)
+    }
+
     /// Asks to report `token` once when the descriptor is readable, as ready for either.
     pub(crate) fn arm_for_either(&self, fd: BorrowedFd<'_>, token: Token) -> Result<(), PortError> {
         self.epoll.watch(fd, token.0, (EITHER | libc::EPOLLONESHOT) as u32)

@@ -10,13 +10,17 @@ use crate::error::{from_number, last_error};
 
 /// A descriptor that is readable from when its time has come until [`TimerFd::drain`]. Exact: unlike a system call's timeout, it is
 /// not put off by the thread's timer slack (50 us by default).
-pub(crate) struct TimerFd {
+#[derive(Debug)]
+pub struct TimerFd {
     fd: OwnedFd,
 }
 
 impl TimerFd {
     /// One that does not run.
-    pub(crate) fn new() -> Result<Self, PortError> {
+    ///
+    /// # Errors
+    /// The operating system has no descriptors left.
+    pub fn new() -> Result<Self, PortError> {
         // SAFETY: Takes numbers, returns a descriptor or -1.
         let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) };
         if fd < 0 {
@@ -27,7 +31,7 @@ impl TimerFd {
     }
 
     /// Runs off `after` from now, once. Not readable until then, whatever was before.
-    pub(crate) fn set(&self, after: Duration) {
+    pub fn set(&self, after: Duration) {
         // Zero would stop it.
         let after = after.max(Duration::from_nanos(1));
         let once = libc::itimerspec {
@@ -43,7 +47,7 @@ impl TimerFd {
     }
 
     /// Makes it unreadable.
-    pub(crate) fn drain(&self) {
+    pub fn drain(&self) {
         let mut count = 0u64;
         // SAFETY: Eight bytes are written to `count` during the call.
         while unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut count).cast(), size_of::<u64>()) } < 0

@@ -105,6 +105,12 @@ impl EthernetLink {
         Ethernet2Header { source: self.hardware, destination: to, ether_type }.to_bytes()
     }
 
+    /// Whether the hardware address of a neighbour is known.
+    #[must_use]
+    pub fn knows(&self, address: Ipv4Addr) -> bool {
+        self.neighbours.iter().any(|(other, _)| *other == address)
+    }
+
     /// Reads a frame. Fragments, and packets whose header is damaged, are nothing: TCP finds the size that passes by
     /// itself.
     pub fn parse(&mut self, frame: &[u8], checksum: Checksum) -> Arrived {
@@ -169,11 +175,29 @@ impl EthernetLink {
     /// # Panics
     /// When `out` has no room for it.
     pub fn emit(&self, flow: &Flow, segment: &Segment, payload: &[u8], out: &mut [u8]) -> Result<usize, LinkError> {
+        self.emit_with(flow, segment, payload.len(), out, |to| to.copy_from_slice(payload))
+    }
+
+    /// The same; `fill` writes the payload to its place in the frame.
+    ///
+    /// # Errors
+    /// The neighbour is not known, or IP cannot carry the segment.
+    ///
+    /// # Panics
+    /// When `out` has no room for it.
+    pub fn emit_with(
+        &self,
+        flow: &Flow,
+        segment: &Segment,
+        payload: usize,
+        out: &mut [u8],
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<usize, LinkError> {
         let IpAddr::V4(remote) = flow.remote.ip() else { return Err(LinkError::Segment(SegmentError::Addresses)) };
         let known = self.neighbours.iter().find(|(other, _)| *other == remote);
         let (_, hardware) = known.ok_or(LinkError::Unknown(remote))?;
         let (head, body) = out.split_at_mut(FRAME_OVERHEAD);
-        let length = segment.emit(flow, payload, body).map_err(LinkError::Segment)?;
+        let length = segment.emit_with(flow, payload, body, fill).map_err(LinkError::Segment)?;
         let packet = u16::try_from(length).ok().and_then(|length| {
             Ipv4Header::new(length, TIME_TO_LIVE, IpNumber::TCP, self.address.octets(), remote.octets()).ok()
         });

@@ -164,6 +164,20 @@ impl Segment {
         Ok(header + payload.len())
     }
 
+    /// The same; `fill` writes the payload to its place.
+    pub(crate) fn emit_with(
+        &self,
+        flow: &Flow,
+        payload: usize,
+        out: &mut [u8],
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<usize, SegmentError> {
+        let (head, body) = out.split_at_mut(self.header_length());
+        fill(&mut body[..payload]);
+        let header = self.emit_header(flow, &body[..payload], head)?;
+        Ok(header + payload)
+    }
+
     /// Writes the header, for a payload that stands elsewhere, at the start of `out`; how many bytes that is.
     pub(crate) fn emit_header(&self, flow: &Flow, payload: &[u8], out: &mut [u8]) -> Result<usize, SegmentError> {
         let mut header = self.header();

@@ -63,6 +63,12 @@ impl PacketRing {
         Ok(Self { socket, memory, frame_bytes, next: 0 })
     }
 
+    /// The hardware address of the interface.
+    #[must_use]
+    pub const fn hardware(&self) -> [u8; 6] {
+        self.socket.hardware()
+    }
+
     /// The largest packet that the interface sends, without the header of Ethernet, in bytes.
     #[must_use]
     pub const fn mtu(&self) -> usize {

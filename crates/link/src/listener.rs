@@ -1,0 +1,76 @@
+//! Who takes calls.
+
+use core::fmt;
+use std::net::SocketAddr;
+
+use weft_base::{Listener, PortError};
+use weft_driver::HostListener;
+use weft_memory::Registry;
+
+use crate::port::{LinkPort, OwnPort};
+use crate::stack::Shared;
+
+/// Accepts streams.
+#[derive(Debug)]
+pub enum LinkListener {
+    /// By the kernel, or through shared memory.
+    Host(HostListener),
+    /// By Weft's own TCP.
+    Own(OwnListener),
+}
+
+/// Accepts streams by Weft's own TCP.
+pub struct OwnListener {
+    stack: Shared,
+    registry: Registry,
+    local: SocketAddr,
+}
+
+impl OwnListener {
+    pub(crate) const fn new(stack: Shared, registry: Registry, local: SocketAddr) -> Self {
+        Self { stack, registry, local }
+    }
+
+    pub(crate) const fn port(&self) -> u16 {
+        self.local.port()
+    }
+
+    fn accept(&self) -> Result<Option<OwnPort>, PortError> {
+        let key = {
+            let mut stack = self.stack.lock();
+            stack.drive();
+            stack.accept(self.port())
+        };
+        key.map(|key| OwnPort::new(self.stack.clone(), key, self.registry.clone())).transpose()
+    }
+}
+
+impl Listener for LinkListener {
+    type Port = LinkPort;
+
+    fn accept(&mut self) -> Result<Option<LinkPort>, PortError> {
+        Ok(match self {
+            Self::Host(listener) => listener.accept()?.map(LinkPort::Host),
+            Self::Own(listener) => listener.accept()?.map(LinkPort::Own),
+        })
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        match self {
+            Self::Host(listener) => listener.local_address(),
+            Self::Own(listener) => listener.local,
+        }
+    }
+}
+
+impl Drop for OwnListener {
+    fn drop(&mut self) {
+        self.stack.lock().close_listener(self.port());
+    }
+}
+
+impl fmt::Debug for OwnListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnListener").field("local", &self.local).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,169 @@
+//! The network of two: this link's by Weft's own TCP, and the kernel's.
+
+use core::fmt;
+use core::time::Duration;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use weft_base::{
+    Backlog, DatagramOptions, HostAddress, Interest, Network, PortError, PortOptions, Readiness, Token, Waker, Watch,
+};
+use weft_driver::{HostNetwork, UdpPort};
+use weft_memory::Registry;
+
+use crate::listener::{LinkListener, OwnListener};
+use crate::port::{LinkPort, OwnPort};
+use crate::settings::LinkSettings;
+use crate::stack::{Shared, Stack};
+
+/// What frames and the timer of the link are among the tokens; those of others are below.
+const LINK: Token = Token(u64::MAX - 1);
+
+/// The kernel's network, and perhaps a link of one's own.
+pub struct LinkNetwork {
+    host: HostNetwork,
+    own: Option<Shared>,
+    settings: Option<LinkSettings>,
+    registry: Registry,
+}
+
+impl LinkNetwork {
+    /// The kernel's network alone, for the memory of one NIC.
+    ///
+    /// # Errors
+    /// The operating system has no descriptors left.
+    pub fn new(registry: Registry) -> Result<Self, PortError> {
+        Ok(Self { host: HostNetwork::new(registry.clone())?, own: None, settings: None, registry })
+    }
+
+    /// The kernel's network, and a link. It takes 4 MiB of the kernel's memory.
+    ///
+    /// # Errors
+    /// There is no such interface, or the right is missing; the message says which.
+    pub fn with_link(registry: Registry, settings: LinkSettings) -> io::Result<Self> {
+        let mut network = Self::new(registry).map_err(io::Error::other)?;
+        let stack = Stack::new(settings.clone(), network.host.waker())?;
+        for fd in [stack.wire().as_fd(), stack.timer().as_fd()] {
+            network.host.keep_watching(fd, LINK).map_err(io::Error::other)?;
+        }
+        (network.own, network.settings) = (Some(Shared::new(stack)), Some(settings));
+        Ok(network)
+    }
+
+    /// A descriptor that is readable when [`Network::wait`] would return at once.
+    #[must_use]
+    pub fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.host.poll_fd()
+    }
+
+    /// The link by which a stream goes, if it is ours.
+    fn link_to(&self, remote: SocketAddr, options: &PortOptions) -> Option<&Shared> {
+        let settings = self.settings.as_ref().filter(|settings| settings.reaches(remote.ip()))?;
+        let is_local = options.local.is_none_or(|local| local.ip().is_unspecified() || local.ip() == settings.address);
+        self.own.as_ref().filter(|_| is_local && !options.shared_memory)
+    }
+
+    fn drive(&self, ready: &mut Vec<Readiness>) {
+        if let Some(own) = &self.own {
+            let mut stack = own.lock();
+            stack.drive();
+            stack.take_ready(ready);
+        }
+    }
+}
+
+impl Network for LinkNetwork {
+    type Port = LinkPort;
+    type Listener = LinkListener;
+    type Datagram = UdpPort;
+    type Stack = <HostNetwork as Network>::Stack;
+
+    fn connect(&mut self, remote: SocketAddr, options: PortOptions) -> Result<LinkPort, PortError> {
+        let Some(own) = self.link_to(remote, &options) else {
+            return self.host.connect(remote, options).map(LinkPort::Host);
+        };
+        let port = options.local.map_or(0, |local| local.port());
+        let key = own.lock().connect(remote, port, options.peer_timeout)?;
+        OwnPort::new(own.clone(), key, self.registry.clone()).map(LinkPort::Own)
+    }
+
+    fn listen(&mut self, local: SocketAddr, backlog: Backlog, options: PortOptions) -> Result<LinkListener, PortError> {
+        let is_own = self.settings.as_ref().is_some_and(|settings| local.ip() == settings.address);
+        let Some(own) = self.own.as_ref().filter(|_| is_own) else {
+            return self.host.listen(local, backlog, options).map(LinkListener::Host);
+        };
+        let port = own.lock().listen(local.port(), backlog.0 as usize, options.peer_timeout)?;
+        let local = SocketAddr::new(local.ip(), port);
+        Ok(LinkListener::Own(OwnListener::new(own.clone(), self.registry.clone(), local)))
+    }
+
+    fn bind(&mut self, local: SocketAddr, options: DatagramOptions) -> Result<UdpPort, PortError> {
+        self.host.bind(local, options)
+    }
+
+    fn arm_port(&mut self, port: &mut LinkPort, token: Token, interest: Interest) -> Result<(), PortError> {
+        match (port, &self.own) {
+            (LinkPort::Host(port), _) => self.host.arm_port(port, token, interest),
+            (LinkPort::Own(port), Some(own)) => {
+                own.lock().arm(port.key(), token, interest);
+                Ok(())
+            }
+            (LinkPort::Own(_), None) => Err(PortError::Reset),
+        }
+    }
+
+    fn arm_listener(&mut self, listener: &LinkListener, token: Token) -> Result<(), PortError> {
+        match (listener, &self.own) {
+            (LinkListener::Host(listener), _) => self.host.arm_listener(listener, token),
+            (LinkListener::Own(listener), Some(own)) => {
+                own.lock().arm_listener(listener.port(), token);
+                Ok(())
+            }
+            (LinkListener::Own(_), None) => Err(PortError::Reset),
+        }
+    }
+
+    fn arm_datagram(&mut self, port: &mut UdpPort, token: Token, interest: Interest) -> Result<(), PortError> {
+        self.host.arm_datagram(port, token, interest)
+    }
+
+    fn host_addresses(&mut self) -> Vec<HostAddress> {
+        self.host.host_addresses()
+    }
+
+    fn looks_after_peers(&self) -> bool {
+        self.host.looks_after_peers()
+    }
+
+    fn shares_memory(&self) -> bool {
+        self.host.shares_memory()
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Readiness>) -> Result<(), PortError> {
+        let before = ready.len();
+        self.drive(ready);
+        let timeout = if ready.len() > before { Some(Duration::ZERO) } else { timeout };
+        self.host.wait(timeout, ready)?;
+        if self.own.is_some() {
+            ready.retain(|one| one.token != LINK);
+            self.drive(ready);
+        }
+        Ok(())
+    }
+
+    fn waker(&self) -> Arc<dyn Waker> {
+        self.host.waker()
+    }
+
+    fn watch(&self) -> Result<Arc<dyn Watch>, PortError> {
+        self.host.watch()
+    }
+}
+
+impl fmt::Debug for LinkNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LinkNetwork").field("link", &self.settings).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,415 @@
+//! The host: its link, its connections, its listeners, and what each of them waits for.
+
+use core::time::Duration;
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use slotmap::{DefaultKey, SlotMap};
+use weft_base::{Clock, Interest, PortError, Readiness, StreamPosition, Time, Token, Waker};
+use weft_driver::{MonotonicClock, PacketRing, RingFrame, TimerFd};
+use weft_tcp::{
+    Answer, Arrived, Checksum, Connection, ConnectionError, FRAME_OVERHEAD, Flow, InitialNumbers, KeepAlive, Listener,
+    MAX_HEADER, Segment, Settings, State,
+};
+
+use crate::settings::LinkSettings;
+
+mod arriving;
+mod leaving;
+mod wire;
+
+pub(crate) use wire::Wire;
+
+/// Connections of one host, those that are ending included.
+const MOST_STREAMS: usize = 1024;
+/// Frames that are taken before anything is sent.
+const FRAMES_AT_ONCE: usize = 128;
+/// EINVAL: settings that no connection can have.
+const INVALID: i32 = 22;
+/// The first of the ports for who calls (RFC 6335 section 6).
+const FIRST_DYNAMIC: u16 = 49_152;
+/// A neighbour that does not tell its hardware address for so long is not there.
+const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(3);
+/// How long the side that closed first remembers a connection. Less than RFC 9293 has: the links are short.
+const TIME_WAIT: Duration = Duration::from_secs(10);
+/// A connection that nobody holds any more may take so long to end.
+const ORPHAN_PATIENCE: Duration = Duration::from_secs(60);
+
+/// A host that its network and its ports share.
+#[derive(Clone)]
+pub(crate) struct Shared(Arc<Mutex<Stack>>);
+
+impl Shared {
+    pub(crate) fn new(stack: Stack) -> Self {
+        Self(Arc::new(Mutex::new(stack)))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Stack> {
+        // Whoever panicked with it, frames and connections are whole between two calls.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All of a host.
+pub(crate) struct Stack {
+    settings: LinkSettings,
+    tcp: Settings,
+    wire: Wire,
+    clock: MonotonicClock,
+    timer: TimerFd,
+    /// When the timer runs off, and when something is due.
+    timer_at: Option<Time>,
+    due: Option<Time>,
+    numbers: InitialNumbers,
+    streams: SlotMap<DefaultKey, Stream>,
+    by_flow: HashMap<Flow, DefaultKey>,
+    /// Streams that may have something to send.
+    busy: VecDeque<DefaultKey>,
+    listeners: Vec<Listening>,
+    next_port: u16,
+    frame: Vec<u8>,
+    ready: Vec<Readiness>,
+    waker: Arc<dyn Waker>,
+}
+
+/// A connection and who waits for it.
+pub(crate) struct Stream {
+    pub(crate) connection: Box<Connection>,
+    armed: Option<(Token, Interest)>,
+    began: Time,
+    /// Nobody holds it any more, since then.
+    orphan: Option<Time>,
+    /// It ended because of this, whatever TCP says.
+    error: Option<PortError>,
+    is_busy: bool,
+}
+
+/// A port number that takes calls.
+struct Listening {
+    port: u16,
+    listener: Listener,
+    backlog: usize,
+    accepted: VecDeque<DefaultKey>,
+    armed: Option<Token>,
+}
+
+impl Stack {
+    /// # Errors
+    /// The interface cannot be used so; the message says why.
+    pub(crate) fn new(settings: LinkSettings, waker: Arc<dyn Waker>) -> std::io::Result<Self> {
+        let ring = PacketRing::open(&settings.interface)?;
+        let mss = u16::try_from(ring.mtu().saturating_sub(40)).unwrap_or(u16::MAX).min(65_495);
+        let tcp = Settings { mss, time_wait: TIME_WAIT, ..Settings::default() };
+        tcp.check().map_err(std::io::Error::other)?;
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).map_err(std::io::Error::other)?;
+        let timer = TimerFd::new().map_err(std::io::Error::other)?;
+        Ok(Self {
+            wire: Wire::new(ring, settings.address, FRAME_OVERHEAD + MAX_HEADER + usize::from(mss)),
+            settings,
+            tcp,
+            clock: MonotonicClock::new(),
+            timer,
+            timer_at: None,
+            due: None,
+            numbers: InitialNumbers::new(&key),
+            streams: SlotMap::with_capacity(MOST_STREAMS),
+            by_flow: HashMap::with_capacity(MOST_STREAMS),
+            busy: VecDeque::with_capacity(MOST_STREAMS),
+            listeners: Vec::new(),
+            next_port: u16::from_be_bytes([key[0], key[1]]),
+            frame: Vec::with_capacity(1 << 16),
+            ready: Vec::new(),
+            waker,
+        })
+    }
+
+    pub(crate) const fn wire(&self) -> &Wire {
+        &self.wire
+    }
+
+    pub(crate) const fn timer(&self) -> &TimerFd {
+        &self.timer
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn tcp(&self, peer_timeout: Option<Duration>) -> Settings {
+        let Some(patience) = peer_timeout else { return self.tcp };
+        let quarter = (patience / 4).max(Duration::from_millis(1));
+        let keep_alive = Some(KeepAlive { idle: quarter, interval: quarter, probes: 3 });
+        Settings { give_up: patience, connect_timeout: patience, keep_alive, ..self.tcp }
+    }
+
+    /// Calls a peer.
+    pub(crate) fn connect(
+        &mut self,
+        remote: SocketAddr,
+        port: u16,
+        peer_timeout: Option<Duration>,
+    ) -> Result<DefaultKey, PortError> {
+        if self.streams.len() >= MOST_STREAMS {
+            return Err(PortError::Exhausted);
+        }
+        let flow = self.free_flow(remote, port)?;
+        let now = self.now();
+        let initial = self.numbers.of(&flow, now);
+        let connection =
+            Connection::connect(flow, self.tcp(peer_timeout), initial, now).map_err(|_| PortError::System(INVALID))?;
+        let key = self.insert(Box::new(connection), now);
+        self.touch(key);
+        self.drive();
+        Ok(key)
+    }
+
+    fn insert(&mut self, connection: Box<Connection>, now: Time) -> DefaultKey {
+        let flow = *connection.flow();
+        let stream = Stream { connection, armed: None, began: now, orphan: None, error: None, is_busy: false };
+        let key = self.streams.insert(stream);
+        self.by_flow.insert(flow, key);
+        key
+    }
+
+    fn free_flow(&mut self, remote: SocketAddr, port: u16) -> Result<Flow, PortError> {
+        let local = |port| Flow { local: SocketAddr::new(IpAddr::V4(self.settings.address), port), remote };
+        if port != 0 {
+            let flow = local(port);
+            return if self.by_flow.contains_key(&flow) { Err(PortError::AddressInUse) } else { Ok(flow) };
+        }
+        let count = u16::MAX - FIRST_DYNAMIC + 1;
+        for step in 0..count {
+            let port = FIRST_DYNAMIC + self.next_port.wrapping_add(step) % count;
+            let flow = local(port);
+            if !self.by_flow.contains_key(&flow) && self.listeners.iter().all(|listening| listening.port != port) {
+                self.next_port = self.next_port.wrapping_add(step + 1);
+                return Ok(flow);
+            }
+        }
+        Err(PortError::Exhausted)
+    }
+
+    /// Takes calls at a port; 0 takes a free one.
+    pub(crate) fn listen(
+        &mut self,
+        port: u16,
+        backlog: usize,
+        peer_timeout: Option<Duration>,
+    ) -> Result<u16, PortError> {
+        let is_taken = |port: u16| self.listeners.iter().any(|listening| listening.port == port);
+        let free = if port == 0 { (FIRST_DYNAMIC..=u16::MAX).find(|port| !is_taken(*port)) } else { Some(port) };
+        let port = free.filter(|port| !is_taken(*port)).ok_or(PortError::AddressInUse)?;
+        let backlog = backlog.clamp(1, MOST_STREAMS);
+        let listener = Listener::new(self.tcp(peer_timeout), self.numbers.clone(), backlog)
+            .map_err(|_| PortError::System(INVALID))?;
+        let accepted = VecDeque::with_capacity(backlog);
+        self.listeners.push(Listening { port, listener, backlog, accepted, armed: None });
+        Ok(port)
+    }
+
+    /// Nobody takes calls at that port any more; those that nobody has taken are reset.
+    pub(crate) fn close_listener(&mut self, port: u16) {
+        let Some(index) = self.listeners.iter().position(|listening| listening.port == port) else { return };
+        let listening = self.listeners.swap_remove(index);
+        for key in listening.accepted {
+            self.abort(key);
+            self.release(key);
+        }
+    }
+
+    pub(crate) fn accept(&mut self, port: u16) -> Option<DefaultKey> {
+        self.listening(port)?.accepted.pop_front()
+    }
+
+    fn listening(&mut self, port: u16) -> Option<&mut Listening> {
+        self.listeners.iter_mut().find(|listening| listening.port == port)
+    }
+
+    pub(crate) fn arm_listener(&mut self, port: u16, token: Token) {
+        if let Some(listening) = self.listening(port) {
+            listening.armed = Some(token);
+            self.tell_listener(port);
+        }
+    }
+
+    fn tell_listener(&mut self, port: u16) {
+        let Some(listening) = self.listening(port).filter(|listening| !listening.accepted.is_empty()) else { return };
+        if let Some(token) = listening.armed.take() {
+            self.ready.push(Readiness { token, readable: true, writable: false });
+            self.waker.wake();
+        }
+    }
+
+    pub(crate) fn arm(&mut self, key: DefaultKey, token: Token, interest: Interest) {
+        if let Some(stream) = self.streams.get_mut(key) {
+            stream.armed = (interest.readable || interest.writable).then_some((token, interest));
+            self.tell(key);
+        }
+    }
+
+    /// Whoever waits for what the stream has now is told.
+    fn tell(&mut self, key: DefaultKey) {
+        let Some(stream) = self.streams.get_mut(key) else { return };
+        let Some((token, interest)) = stream.armed else { return };
+        let readable = interest.readable && stream.is_readable(interest.least);
+        let writable = interest.writable && stream.is_writable();
+        if readable || writable {
+            stream.armed = None;
+            self.ready.push(Readiness { token, readable, writable });
+            self.waker.wake();
+        }
+    }
+
+    pub(crate) fn take_ready(&mut self, ready: &mut Vec<Readiness>) {
+        ready.append(&mut self.ready);
+    }
+
+    pub(crate) fn stream(&mut self, key: DefaultKey) -> Result<&mut Stream, PortError> {
+        self.streams.get_mut(key).ok_or(PortError::Reset)
+    }
+
+    pub(crate) fn abort(&mut self, key: DefaultKey) {
+        if let Some(stream) = self.streams.get_mut(key) {
+            stream.connection.abort();
+            stream.error.get_or_insert(PortError::Reset);
+            self.touch(key);
+            self.drive();
+        }
+    }
+
+    /// Its port is gone: it ends by itself, in order when all that came was received.
+    pub(crate) fn release(&mut self, key: DefaultKey) {
+        let now = self.now();
+        let Some(stream) = self.streams.get_mut(key) else { return };
+        (stream.orphan, stream.armed) = (Some(now), None);
+        if stream.connection.readable() > 0 || !stream.connection.state().is_synchronised() {
+            stream.connection.abort();
+        } else {
+            stream.connection.close();
+        }
+        self.touch(key);
+        self.drive();
+    }
+
+    /// Takes what has come, lets time pass, and sends what may leave.
+    pub(crate) fn drive(&mut self) {
+        let now = self.now();
+        for _ in 0..FRAMES_AT_ONCE {
+            let mut frame = core::mem::take(&mut self.frame);
+            let came = self.wire.receive(&mut frame);
+            if came == Some(RingFrame::Whole) {
+                self.arrive(&frame, now);
+            }
+            self.frame = frame;
+            if came.is_none() {
+                break;
+            }
+        }
+        self.let_time_pass(now);
+        self.transmit(now);
+        self.set_timer(now);
+    }
+
+    fn let_time_pass(&mut self, now: Time) {
+        if self.due.is_none_or(|due| due > now) {
+            return;
+        }
+        self.due = None;
+        self.repeat_answers(now);
+        let keys: Vec<DefaultKey> = self.streams.keys().collect();
+        for key in keys {
+            let Some(stream) = self.streams.get_mut(key) else { continue };
+            if stream.orphan.is_some_and(|since| now.since(since) >= ORPHAN_PATIENCE) {
+                stream.connection.abort();
+            }
+            stream.connection.handle_timeout(now);
+            self.touch(key);
+        }
+    }
+
+    fn note_due(&mut self, at: Option<Time>) {
+        self.due = [self.due, at].into_iter().flatten().min();
+    }
+
+    /// A timer that runs off too early costs less than one that is set for each segment.
+    fn set_timer(&mut self, now: Time) {
+        if self.timer_at.is_some_and(|at| at <= now) {
+            self.timer.drain();
+            self.timer_at = None;
+        }
+        if let Some(due) = self.due
+            && self.timer_at.is_none_or(|at| due < at)
+        {
+            self.timer.set(due.since(now));
+            self.timer_at = Some(due);
+        }
+    }
+
+    fn touch(&mut self, key: DefaultKey) {
+        if let Some(stream) = self.streams.get_mut(key)
+            && !stream.is_busy
+        {
+            stream.is_busy = true;
+            self.busy.push_back(key);
+        }
+    }
+
+    /// After a call on a stream that may have made something to send.
+    pub(crate) fn drive_stream(&mut self, key: DefaultKey) {
+        self.touch(key);
+        let now = self.now();
+        self.transmit(now);
+        self.set_timer(now);
+    }
+}
+
+impl Drop for Stack {
+    /// Nobody answers for the address any more: what was not ended is reset, as far as frames leave now.
+    fn drop(&mut self) {
+        let now = self.now();
+        let keys: Vec<DefaultKey> = self.streams.keys().collect();
+        for key in keys {
+            let Some(stream) = self.streams.get_mut(key) else { continue };
+            let is_said = matches!(stream.connection.state(), State::FinWait2 | State::TimeWait | State::Closed);
+            if !is_said {
+                stream.connection.abort();
+                self.touch(key);
+            }
+        }
+        self.transmit(now);
+    }
+}
+
+impl Stream {
+    /// Why it is broken, if it is.
+    pub(crate) fn error(&self) -> Option<PortError> {
+        let of_tcp = self.connection.error().map(|error| match error {
+            ConnectionError::Refused => PortError::Refused,
+            ConnectionError::TimedOut(_) => PortError::TimedOut,
+            ConnectionError::Reset | ConnectionError::Aborted => PortError::Reset,
+        });
+        self.error.or(of_tcp)
+    }
+
+    /// Whether the handshake is over.
+    pub(crate) fn is_open(&self) -> bool {
+        self.connection.state().is_synchronised()
+    }
+
+    fn is_readable(&self, least: u32) -> bool {
+        let have = self.connection.readable();
+        let enough = u64::from(least.clamp(1, 1 << 18));
+        have >= enough || self.connection.is_finished() || self.has_ended()
+    }
+
+    fn is_writable(&self) -> bool {
+        let room = self.connection.room();
+        self.has_ended() || (self.is_open() && room > 0 && room >= self.connection.unacknowledged())
+    }
+
+    fn has_ended(&self) -> bool {
+        self.error.is_some() || self.connection.state() == State::Closed
+    }
+}

@@ -1,0 +1,85 @@
+//! What comes.
+
+use super::{
+    Answer, Arrived, Checksum, Connection, DefaultKey, Flow, MOST_STREAMS, Segment, Stack, StreamPosition, Time,
+};
+
+impl Stack {
+    /// Takes a frame.
+    pub(super) fn arrive(&mut self, frame: &[u8], now: Time) {
+        match self.wire.link.parse(frame, Checksum::Verify) {
+            Arrived::Nothing => {}
+            Arrived::Answer(answer) => self.wire.send_or_lose(&answer),
+            Arrived::Neighbour(_) => self.touch_all(),
+            Arrived::Segment(flow, segment, payload) => self.arrive_segment(&flow, &segment, &frame[payload], now),
+        }
+    }
+
+    /// One of them may have waited for the answer.
+    fn touch_all(&mut self) {
+        let keys: Vec<DefaultKey> = self.streams.keys().collect();
+        keys.into_iter().for_each(|key| self.touch(key));
+    }
+
+    fn arrive_segment(&mut self, flow: &Flow, segment: &Segment, payload: &[u8], now: Time) {
+        if let Some(key) = self.by_flow.get(flow) {
+            return self.hand(*key, segment, payload, now);
+        }
+        let answer = match self.listening(flow.local.port()) {
+            Some(listening) => listening.listener.handle(flow, segment, payload.len(), now),
+            None => segment.refusal(payload.len()).map_or(Answer::Nothing, Answer::Reply),
+        };
+        match answer {
+            Answer::Nothing => {}
+            Answer::Reply(reply) => self.reply(flow, &reply),
+            Answer::Accepted(connection) => self.begin(connection, segment, payload, now),
+        }
+        self.note_answers();
+    }
+
+    pub(super) fn reply(&mut self, flow: &Flow, reply: &Segment) {
+        if self.wire.flush() {
+            self.wire.send(|link, out| link.emit(flow, reply, &[], out));
+        }
+    }
+
+    /// A caller has answered. Without room for another connection it hears a reset by its next segment.
+    fn begin(&mut self, connection: Box<Connection>, segment: &Segment, payload: &[u8], now: Time) {
+        let port = connection.flow().local.port();
+        let has_room = self.streams.len() < MOST_STREAMS;
+        if !self.listening(port).is_some_and(|listening| has_room && listening.accepted.len() < listening.backlog) {
+            return;
+        }
+        let key = self.insert(connection, now);
+        if let Some(listening) = self.listening(port) {
+            listening.accepted.push_back(key);
+        }
+        self.hand(key, segment, payload, now);
+        self.tell_listener(port);
+    }
+
+    fn hand(&mut self, key: DefaultKey, segment: &Segment, payload: &[u8], now: Time) {
+        let Some(stream) = self.streams.get_mut(key) else { return };
+        stream.connection.handle(segment, payload, &mut |_: StreamPosition, _: &[u8]| true, now);
+        // Nobody will receive what comes now (RFC 9293 section 3.6).
+        if stream.orphan.is_some() && stream.connection.readable() > 0 {
+            stream.connection.abort();
+        }
+        self.touch(key);
+    }
+
+    /// Answers to callers that have not answered.
+    pub(super) fn repeat_answers(&mut self, now: Time) {
+        let mut again = Vec::new();
+        for listening in &mut self.listeners {
+            listening.listener.handle_timeout(now, |flow, segment| again.push((*flow, segment)));
+        }
+        again.iter().for_each(|(flow, segment)| self.reply(flow, segment));
+        self.note_answers();
+    }
+
+    fn note_answers(&mut self) {
+        let at = self.listeners.iter().filter_map(|listening| listening.listener.next_timeout()).min();
+        self.note_due(at);
+    }
+}

@@ -1,0 +1,84 @@
+//! What leaves.
+
+use core::time::Duration;
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::{DefaultKey, NEIGHBOUR_PATIENCE, ORPHAN_PATIENCE, PortError, Stack, State, Time};
+
+/// A question for a hardware address is asked again after so long.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+/// When the interface takes no more frames, it is tried again after so long.
+const FULL: Duration = Duration::from_micros(200);
+
+impl Stack {
+    /// Sends what may leave.
+    pub(super) fn transmit(&mut self, now: Time) {
+        while let Some(key) = self.busy.pop_front() {
+            if !self.transmit_one(key, now) {
+                self.busy.push_front(key);
+                self.note_due(Some(now + FULL));
+                return;
+            }
+            self.settle(key, now);
+        }
+    }
+
+    /// False: the interface takes no more.
+    fn transmit_one(&mut self, key: DefaultKey, now: Time) -> bool {
+        let Self { streams, wire, .. } = self;
+        let Some(stream) = streams.get_mut(key) else { return true };
+        let IpAddr::V4(remote) = stream.connection.flow().remote.ip() else { return true };
+        if !wire.link.knows(remote) {
+            self.ask(key, remote, now);
+            return true;
+        }
+        loop {
+            if !wire.flush() {
+                return false;
+            }
+            let Some(outgoing) = stream.connection.poll_transmit(now) else { return true };
+            let connection = &stream.connection;
+            wire.send(|link, out| {
+                link.emit_with(connection.flow(), &outgoing.segment, outgoing.payload_length(), out, |to| {
+                    connection.copy_payload(&outgoing.payload, to);
+                })
+            });
+        }
+    }
+
+    fn ask(&mut self, key: DefaultKey, remote: Ipv4Addr, now: Time) {
+        let Some(stream) = self.streams.get_mut(key) else { return };
+        if stream.connection.state() == State::Closed {
+            return;
+        }
+        if !stream.is_open() && now.since(stream.began) >= NEIGHBOUR_PATIENCE {
+            stream.error = Some(PortError::Unreachable);
+            stream.connection.abort();
+            return;
+        }
+        self.wire.send_or_lose(&self.wire.link.question(remote));
+        self.note_due(Some(now + ASK_AGAIN));
+    }
+
+    /// All has left that may: what is next, and who waits for it.
+    fn settle(&mut self, key: DefaultKey, now: Time) {
+        let Some(stream) = self.streams.get_mut(key) else { return };
+        stream.is_busy = false;
+        let flow = *stream.connection.flow();
+        let (is_closed, is_orphan) = (stream.connection.state() == State::Closed, stream.orphan.is_some());
+        let ends = stream.orphan.map(|since| since + ORPHAN_PATIENCE);
+        let next = [stream.connection.next_timeout(), ends].into_iter().flatten().min();
+        // What waits for a neighbour may be due since long.
+        let next = next.map(|at| at.max(now + FULL));
+        if is_closed {
+            self.by_flow.retain(|known, other| *known != flow || *other != key);
+        } else {
+            self.note_due(next);
+        }
+        if is_closed && is_orphan {
+            self.streams.remove(key);
+        } else {
+            self.tell(key);
+        }
+    }
+}
