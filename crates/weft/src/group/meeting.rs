@@ -184,24 +184,43 @@ impl Hub {
     }
 
     fn run(mut self, listener: TcpListener, sender: Sender<News>, token: Token) {
-        let outcome = self.gather_ranks(&listener, sender, token).and_then(|()| {
-            drop(listener);
-            while self.round()? {}
-            Ok(())
-        });
+        if let Err(text) = self.gather_ranks(&listener, &sender, token) {
+            return self.tell_all(&listener, &sender, token, &text);
+        }
+        drop((listener, sender));
+        let outcome = loop {
+            match self.round() {
+                Ok(true) => {}
+                other => break other,
+            }
+        };
         if let Err(text) = outcome {
             self.tell(&text);
         }
     }
 
+    /// What is wrong also those must hear that come later.
+    fn tell_all(&mut self, listener: &TcpListener, sender: &Sender<News>, token: Token, text: &str) {
+        self.tell(text);
+        let (start, guests) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
+        let mut told = self.streams.iter().flatten().count();
+        while told < self.size && start.elapsed() < self.limit {
+            if let Ok((stream, _)) = listener.accept() {
+                self.let_in(stream, sender, token, &guests);
+            }
+            if let Ok(News::Joined(_, mut stream)) = self.news.recv_timeout(PAUSE) {
+                told += 1;
+                let _ = stream.write_all(&complaint(text));
+            }
+        }
+    }
+
     /// Lets the ranks in.
-    fn gather_ranks(&mut self, listener: &TcpListener, sender: Sender<News>, token: Token) -> Result<(), String> {
+    fn gather_ranks(&mut self, listener: &TcpListener, sender: &Sender<News>, token: Token) -> Result<(), String> {
         let (start, guests) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
         while self.streams.iter().any(Option::is_none) {
             if let Ok((stream, _)) = listener.accept() {
-                if guests.load(Ordering::Relaxed) < self.size + STRANGERS {
-                    self.let_in(stream, &sender, token, &guests);
-                }
+                self.let_in(stream, sender, token, &guests);
                 continue;
             }
             match self.news.recv_timeout(PAUSE) {
@@ -216,11 +235,14 @@ impl Hub {
     }
 
     fn let_in(&self, stream: TcpStream, sender: &Sender<News>, token: Token, guests: &Arc<AtomicUsize>) {
+        if guests.load(Ordering::Relaxed) >= self.size + STRANGERS {
+            return;
+        }
         let (size, sender, limit, guests) = (self.size, sender.clone(), self.limit, Arc::clone(guests));
         guests.fetch_add(1, Ordering::Relaxed);
         let body = move || {
             if let Ok(rank) = take_hello(&stream, size, token, limit) {
-                listen_to(rank, stream, &sender);
+                listen_to(rank, stream, &sender, limit);
             }
             guests.fetch_sub(1, Ordering::Relaxed);
         };
@@ -321,15 +343,26 @@ fn take_hello(stream: &TcpStream, size: usize, token: Token, limit: Duration) ->
     Ok(rank)
 }
 
-fn listen_to(rank: usize, mut stream: TcpStream, sender: &Sender<News>) {
+fn listen_to(rank: usize, mut stream: TcpStream, sender: &Sender<News>, limit: Duration) {
     let Ok(other) = stream.try_clone() else { return };
     let mut news = Some(News::Joined(rank, other));
     while let Some(one) = news.take() {
-        let over = matches!(one, News::Left(_));
-        if sender.send(one).is_err() || over {
+        let has_left = matches!(one, News::Left(_));
+        if sender.send(one).is_err() {
+            return drain(stream, limit);
+        }
+        if has_left {
             return;
         }
         let bytes = take_frame(&mut stream, Group::MOST_BYTES);
         news = Some(bytes.map_or(News::Left(rank), |bytes| News::Bytes(rank, bytes)));
     }
+}
+
+/// A connection that is closed while bytes wait to be read is reset, and what was said on it last is lost: so they are
+/// read until the rank has closed it.
+fn drain(mut stream: TcpStream, limit: Duration) {
+    let (start, mut bytes) = (Instant::now(), [0; 1024]);
+    let _ = stream.set_read_timeout(Some(limit));
+    while start.elapsed() < limit && matches!(stream.read(&mut bytes), Ok(1..)) {}
 }
