@@ -1,12 +1,17 @@
 """Ranks on different hosts: a lab of `weft lab`."""
 
 import os
+import random
 import subprocess
+import threading
 import time
 
 from processes import Job
 
 LIMIT_S = 30
+# How long a link is cut, and whole, at most.
+CUT_S = 0.25
+WAYS = ("silent", "carrier", "send", "receive")
 
 
 class LabError(Exception):
@@ -16,17 +21,46 @@ class LabError(Exception):
 class Lab:
     """Hosts whose ranks are started as if by ssh (`agent`)."""
 
-    def __init__(self, weft, hosts):
-        self.weft, self.name = weft, f"mpi{os.getpid()}-{hosts}"
+    def __init__(self, weft, hosts, links=1, cuts=False):
+        self.weft, self.name, self.links = weft, f"mpi{os.getpid()}-{hosts}", links
+        self.over, self.cutter = threading.Event(), None
+        self.cuts = 0
         self.addresses = tuple(map(address, range(hosts)))
         self.processes = []
-        self.call("lab", "up", "--name", self.name, "--hosts", str(hosts), "--rate", "none")
+        self.call("lab", "up", "--name", self.name, "--hosts", str(hosts), "--links", str(links), "--rate", "none")
         try:
             self.processes = [Job([*self.enter(host), *named(host), "sleep", "infinity"], {}) for host in range(hosts)]
             self.await_entry()
+            if cuts:
+                self.cutter = threading.Thread(target=self.cut_and_mend, args=(hosts,))
+                self.cutter.start()
         except BaseException:
             self.close()
             raise
+
+    def cut_and_mend(self, hosts):
+        """One link after the other fails, in one way or another, and is mended again. The launcher's own connections are on the
+        first one: that is cut for short times only."""
+        chance = random.Random(1)
+        while not self.over.wait(chance.random() * CUT_S):
+            rail, way = chance.randrange(self.links), chance.choice(WAYS)
+            link = f"{chance.randrange(hosts)}:rail{rail}" if way in ("send", "receive") or hosts > 2 else f"rail{rail}"
+            try:
+                self.call("lab", "cut", link, "--way", way, "--name", self.name)
+                self.over.wait(chance.random() * CUT_S)
+                self.cuts += 1
+            except LabError as error:
+                # A case that kills what is left of a job takes this command with it.
+                print(f"a link was not cut: {error}")
+            self.mend(link)
+
+    def mend(self, link):
+        for _ in range(3):
+            try:
+                return self.call("lab", "mend", link, "--name", self.name)
+            except LabError as error:
+                print(f"a link was not mended: {error}")
+        raise LabError(f"{link} cannot be mended")
 
     def enter(self, host):
         return [self.weft, "lab", "exec", "--name", self.name, str(host), "--"]
@@ -66,6 +100,10 @@ class Lab:
 
     def close(self):
         """What still runs in it dies with it."""
+        self.over.set()
+        if self.cutter:
+            self.cutter.join()
+            print(f"links were cut {self.cuts} times in lab {self.name}")
         self.call("lab", "down", "--name", self.name)
         for job in self.processes:
             job.process.wait(LIMIT_S)

@@ -3,7 +3,7 @@
 //! Where labs cannot be had, each test says why and passes.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -252,6 +252,51 @@ fn help_has_examples() {
         let help = said(&runtime.lab(&arguments));
         assert!(help.contains("Example") && !help.contains("keep "), "{command}: {help}");
     }
+}
+
+/// Rails are cut and mended at random while a file crosses them, and it is whole.
+#[test]
+fn a_file_is_whole_that_has_crossed_four_rails_which_were_cut() {
+    let runtime = Runtime::new("rails");
+    if !runtime.up(&["--links", "4", "--rate", "200M"]) {
+        return;
+    }
+    let demo = ["exec", "1", "--", env!("CARGO_BIN_EXE_weft"), "demo", "--transport", "edge", "--listen", "10.0.0.2"];
+    let mut server = runtime.command(&demo).stderr(Stdio::piped()).spawn().unwrap();
+    let mut words = BufReader::new(server.stderr.take().unwrap());
+    let mut line = String::new();
+    words.read_line(&mut line).unwrap();
+    let program = env!("CARGO_BIN_EXE_weft");
+    let client = [
+        &["exec", "0", "--", program, "demo", "--transport", "edge", "--connect", "10.0.0.2"][..],
+        &["--size", "16M", "--seconds", "0.01", "--json"],
+    ]
+    .concat();
+    let client = runtime.command(&client).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let ways = ["silent", "carrier", "send", "receive"];
+    let done = std::thread::spawn(move || client.wait_with_output().unwrap());
+    let mut cuts = 0;
+    while !done.is_finished() && cuts < 200 {
+        // Who connects does so over the first rail, and must find a way.
+        std::thread::sleep(Duration::from_millis(if cuts == 0 { 500 } else { 50 }));
+        let (rail, way) = (format!("rail{}", (cuts * 7 + 1) % 4), ways[cuts * 3 % 4]);
+        let link = if matches!(way, "send" | "receive") { format!("0:{rail}") } else { rail };
+        assert_eq!(runtime.lab(&["cut", &link, "--way", way]).status.code(), Some(0), "{link} {way}");
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(runtime.lab(&["mend", &link]).status.code(), Some(0), "{link}");
+        cuts += 1;
+    }
+    let output = done.join().unwrap();
+    if !output.status.success() {
+        // It would wait for ever, and what it says may explain it.
+        std::thread::sleep(Duration::from_secs(1));
+        let _ = server.kill();
+    }
+    let status = server.wait().unwrap();
+    words.read_to_string(&mut line).unwrap();
+    assert!(status.success() && output.status.success(), "{status}: {line}, {}: {}", output.status, said(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["identical"], &report["transport"]), (&json!(true), &json!("edge")), "{cuts} cuts: {report}");
 }
 
 #[test]
