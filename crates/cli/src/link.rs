@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use weft::verbs::{
     Access, CompletionQueue, ConnectOptions, ConnectionError, ConnectionInfo, Context, Error, Extensions,
-    IncomingConnection, ListenOptions, Listener, MarkerSpacing, MemoryRegion, MpaOffer, Offer, PostError,
+    IncomingConnection, LinkSettings, ListenOptions, Listener, MarkerSpacing, MemoryRegion, MpaOffer, Offer, PostError,
     ProtectionDomain, QueuePair, QueuePairOptions, RefusedStart, Settings, State, Status, StreamError, WorkCompletion,
     WorkRequest,
 };
@@ -85,6 +85,9 @@ pub(crate) struct StreamOptions {
     /// Engines that share the connections
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) engines: usize,
+    /// Have an address of your own on an interface, and Weft's own TCP for what is iWARP there (needs CAP_NET_RAW)
+    #[arg(long, value_name = "INTERFACE=ADDRESS/BITS")]
+    pub(crate) link: Option<LinkSettings>,
 }
 
 impl StreamOptions {
@@ -100,6 +103,7 @@ impl StreamOptions {
             progress: None,
             split: Split::Host,
             engines: 1,
+            link: None,
         }
     }
 
@@ -162,7 +166,11 @@ impl Endpoint {
     pub(crate) fn open(options: &StreamOptions, depths: Depths, interrupt: &Interrupt) -> Result<Self, Failure> {
         let settings = options.settings();
         settings.check().map_err(|error| Failure::Usage(error.to_string()))?;
-        let context = Context::with_settings(settings).map_err(failed("cannot open the NIC"))?;
+        let context = match &options.link {
+            Some(link) => Context::with_link(settings, link.clone())
+                .map_err(|error| Failure::Runtime(format!("cannot open the NIC: {error}"))),
+            None => Context::with_settings(settings).map_err(failed("cannot open the NIC")),
+        }?;
         let (options, interrupt) = (options.clone(), interrupt.clone());
         Ok(Self { context, options, depths, interrupt, refused: Arc::default() })
     }

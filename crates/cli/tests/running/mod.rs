@@ -42,13 +42,13 @@ pub(crate) fn words(line: &str) -> Vec<&str> {
 impl Running {
     /// Starts a command.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_weft"))
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::start_by(Command::new(env!("CARGO_BIN_EXE_weft")), arguments)
+    }
+
+    /// Starts a command by something that runs it elsewhere.
+    pub(crate) fn start_by(mut command: Command, arguments: &[&str]) -> Self {
+        let mut child =
+            command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = channel();
         let streams: [Box<dyn Read + Send>; 2] =
             [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];

@@ -63,7 +63,7 @@ use crate::verbs::{Error, MemoryError, Opened, ProtectionDomain};
 /// thread, soon after.
 pub struct Endpoint {
     // Before the domain, which it uses.
-    endpoint: Arc<MessageEndpoint<weft_driver::HostNetwork, weft_driver::MonotonicClock>>,
+    endpoint: Arc<MessageEndpoint<weft_link::LinkNetwork, weft_driver::MonotonicClock>>,
     domain: ProtectionDomain,
 }
 

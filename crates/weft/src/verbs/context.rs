@@ -2,12 +2,14 @@
 
 use core::fmt;
 use core::time::Duration;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use weft_base::{DomainId, PortError, Waker};
-use weft_driver::{HostNetwork, MonotonicClock};
+use weft_driver::MonotonicClock;
+use weft_link::{LinkNetwork, LinkSettings};
 use weft_memory::{Access, MemoryError, RegionAttributes, Registry, unguessable_seed};
 use weft_nic::{Counters, Error, Nic, NicParts, QueuePairAttributes, Settings, in_callback};
 #[cfg(doc)]
@@ -18,7 +20,7 @@ use super::connect::{ListenOptions, Listener};
 use super::memory_region::MemoryRegion;
 use super::queue_pair::{QueuePair, QueuePairOptions, SharedReceiveQueue};
 
-pub(super) type SystemNic = Nic<HostNetwork, MonotonicClock>;
+pub(super) type SystemNic = Nic<LinkNetwork, MonotonicClock>;
 
 /// Keeps the NIC open as long as anything made from it is there.
 pub(crate) struct Opened {
@@ -95,8 +97,31 @@ impl Context {
         let registry = Registry::new(unguessable_seed()?, weft_memory::Limits::default());
         let mut networks = Vec::with_capacity(settings.engines);
         for _ in 0..settings.engines {
-            networks.push(HostNetwork::new(registry.clone())?);
+            networks.push(LinkNetwork::new(registry.clone())?);
         }
+        Self::over(networks, registry, settings)
+    }
+
+    /// Opens a NIC that has an address of its own on a raw link: what goes there and is iWARP goes by Weft's own TCP, in
+    /// user space, and it listens there when it is told that address. All else is as ever. The link has one engine's
+    /// connections, so `settings` must ask for one engine. How the interface must be set says [`weft_link`].
+    ///
+    /// # Errors
+    /// As [`Context::with_settings`]; there is no such interface, or the right CAP_NET_RAW is missing: the message says
+    /// which.
+    pub fn with_link(settings: Settings, link: LinkSettings) -> io::Result<Self> {
+        settings.check().map_err(io::Error::other)?;
+        if settings.engines != 1 {
+            let words = format!("{} engines cannot share the address {}: ask for one", settings.engines, link.address);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
+        }
+        let seed = unguessable_seed().map_err(io::Error::other)?;
+        let registry = Registry::new(seed, weft_memory::Limits::default());
+        let network = LinkNetwork::with_link(registry.clone(), link)?;
+        Self::over(vec![network], registry, settings).map_err(io::Error::other)
+    }
+
+    fn over(networks: Vec<LinkNetwork>, registry: Registry, settings: Settings) -> Result<Self, Error> {
         let readiness = networks[0].poll_fd().try_clone_to_owned().map_err(|_| PortError::Exhausted)?;
         let seed = getrandom::u64().map_err(|_| MemoryError::NoRandomness)?;
         let board = Shown::board(settings.engines);
