@@ -179,7 +179,7 @@ impl<T: Clone> Link<T> {
     fn put(&mut self, mut packet: Packet<T>, at: Time) {
         if !packet.bytes.is_empty() && self.settings.corruption.happens(&mut self.random) {
             self.statistics.corrupted += 1;
-            damage(&mut packet.bytes, &mut self.random);
+            damage(&mut packet.bytes, self.settings.most_flips, &mut self.random);
         }
         self.on_the_way.insert((at, self.next_number), packet);
         self.next_number += 1;
@@ -198,9 +198,9 @@ impl<T: Clone> Link<T> {
     }
 }
 
-/// Flips one to [`FLIPS`] bits.
-fn damage(bytes: &mut [u8], random: &mut Random) {
-    let flips = 1 + random.below(FLIPS as u64) as usize;
+/// Flips one to so many bits.
+fn damage(bytes: &mut [u8], most: u8, random: &mut Random) {
+    let flips = 1 + random.below(u64::from(most).clamp(1, FLIPS as u64)) as usize;
     let mut flipped = [u64::MAX; FLIPS];
     for index in 0..flips {
         let bit = random.below(bytes.len() as u64 * 8);

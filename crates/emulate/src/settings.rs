@@ -21,8 +21,10 @@ pub struct Settings {
     pub reordering: Delayed,
     /// Packets that come twice: the copy comes later by up to so much.
     pub duplication: Delayed,
-    /// Packets that come with one to four bits flipped.
+    /// Packets that come with bits flipped: from one to so many, at most four.
     pub corruption: Chance,
+    /// One is seen by each checksum; more can cancel out in the Internet's (RFC 1071).
+    pub most_flips: u8,
     /// The bits of congestion notification come as "not capable", as some middleboxes leave them.
     pub clears_ecn: bool,
     /// The largest packet that passes.
@@ -46,6 +48,7 @@ impl Default for Settings {
             reordering: Delayed::default(),
             duplication: Delayed::default(),
             corruption: Chance::NEVER,
+            most_flips: 4,
             clears_ecn: false,
             mtu: None,
             // IPv4 without options, and UDP.

@@ -41,5 +41,5 @@ pub use error::LabError;
 pub use host::{Host, Rail};
 pub use plan::{BitsPerSecond, HOSTS, LINKS, MTU, Plan, RATE, USUAL_CONGESTION_CONTROLS};
 pub use process::Process;
-pub use shape::{BURST, DELAY, QUEUE, Shape};
+pub use shape::{BURST, DELAY, FLIPS, QUEUE, Shape};
 pub use up::Lab;

@@ -19,6 +19,9 @@ pub const QUEUE: RangeInclusive<u64> = 66_000..=1_000_000_000;
 /// How long bursts of loss may be on average, in frames.
 pub const BURST: RangeInclusive<u32> = 1..=10_000;
 
+/// How many bits of a corrupted frame may be flipped.
+pub const FLIPS: RangeInclusive<u8> = 1..=4;
+
 /// What a link does to the frames that it carries in one direction. [`Default`]: nothing.
 ///
 /// Of the frames, the share that is named is meant, in millionths, of each frame by chance.
@@ -46,8 +49,10 @@ pub struct Shape {
     pub reorder_by: Duration,
     /// Frames that come twice, the copy at once.
     pub duplicate_millionths: u32,
-    /// Frames in which up to four bits are flipped.
+    /// Frames in which bits are flipped.
     pub corrupt_millionths: u32,
+    /// How many in a frame, at most: one of [`FLIPS`]. `None`: four. More than one can cancel out in the checksum of TCP.
+    pub corrupt_bits: Option<u8>,
 }
 
 impl Shape {
@@ -77,6 +82,12 @@ impl Shape {
                 BURST.start(),
                 BURST.end()
             )),
+            Self { corrupt_bits: Some(bits), .. } if !FLIPS.contains(bits) => {
+                refuse(format!("{bits} corrupted bits are out of range; they are {} to {}", FLIPS.start(), FLIPS.end()))
+            }
+            Self { corrupt_millionths: 0, corrupt_bits: Some(_), .. } => {
+                refuse("corrupted bits need a share of frames that are corrupted".to_owned())
+            }
             Self { rate: None, queue_bytes: Some(_), .. } => refuse("a queue needs a rate".to_owned()),
             Self { loss_millionths: 0, burst: Some(_), .. } => refuse("bursts need a loss".to_owned()),
             Self { reorder_millionths: 1.., reorder_by: Duration::ZERO, .. } => {
@@ -113,6 +124,7 @@ impl Shape {
             reordering: Delayed { chance: Chance::per_million(self.reorder_millionths), by: self.reorder_by },
             duplication: Delayed { chance: Chance::per_million(self.duplicate_millionths), by: Duration::ZERO },
             corruption: Chance::per_million(self.corrupt_millionths),
+            most_flips: self.corrupt_bits.unwrap_or(*FLIPS.end()),
             // Whole frames are handed in, and the rate counts what the lab's own counts.
             header_bytes: 0,
             frame_bytes: 0,
@@ -177,6 +189,8 @@ mod tests {
             (Shape { burst: Some(3), ..none.clone() }, "need a loss"),
             (Shape { burst: Some(0), loss_millionths: 1, ..none.clone() }, "1 to 10000"),
             (Shape { reorder_millionths: 1, ..none.clone() }, "needs a time"),
+            (Shape { corrupt_millionths: 1, corrupt_bits: Some(5), ..none.clone() }, "1 to 4"),
+            (Shape { corrupt_bits: Some(1), ..none.clone() }, "need a share"),
         ] {
             let message = shape.check().unwrap_err().to_string();
             assert!(message.contains(words), "{message}");

@@ -46,9 +46,12 @@ pub(super) struct Arguments {
     /// Frames that come twice, in percent
     #[arg(long, value_name = "PERCENT", default_value = "0")]
     duplicate: Percent,
-    /// Frames that come with up to four bits flipped, in percent
+    /// Frames that come with bits flipped, in percent
     #[arg(long, value_name = "PERCENT", default_value = "0")]
     corrupt: Percent,
+    /// Bits that are flipped in such a frame, at most: 1 to 4 [default: 4]
+    #[arg(long, value_name = "N")]
+    corrupt_bits: Option<u8>,
     /// Do nothing to its frames any more
     #[arg(long)]
     off: bool,
@@ -102,6 +105,7 @@ impl Arguments {
             reorder_by: if self.reorder.0 == 0 { Duration::ZERO } else { self.reorder_by.0 },
             duplicate_millionths: self.duplicate.0,
             corrupt_millionths: self.corrupt.0,
+            corrupt_bits: self.corrupt_bits,
         }
     }
 }
