@@ -3,23 +3,22 @@
 //!
 //! Where this system allows no namespaces, or lacks a program, each test says so and passes.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
-use std::{env, thread};
+mod kernel;
 
+use std::env;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use kernel::{ROLE, Worker, byte, kernel_calls, kernel_echo, say};
 use weft_base::{
     Backlog, Interest, Listener, Network, Piece, Port, PortError, PortOptions, ReceivePiece, Received, Token,
 };
-use weft_lab::{BridgeProgram, Host, Lab, Link, Plan, Shape, serve_bridge};
+use weft_lab::{BridgeProgram, Lab, Link, Plan, Shape, serve_bridge};
 use weft_link::{LinkNetwork, LinkPort};
 use weft_memory::{Limits, Registry};
 
 /// Nothing here takes this long; what waits in vain fails then.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What a worker is to do.
-const ROLE: &str = "WEFT_LINK_ROLE";
 /// An address of the link that no kernel has, and one that nobody has.
 const OURS: &str = "rail0=10.0.0.77/24";
 const OUR_ADDRESS: &str = "10.0.0.77:7000";
@@ -28,10 +27,6 @@ const RAIL: Link = Link { host: None, rail: 0 };
 
 fn bytes_to_send() -> usize {
     env::var("WEFT_LINK_BYTES").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000_000)
-}
-
-fn byte(at: usize) -> u8 {
-    (at % 251 + at / 65_521) as u8
 }
 
 /// Two hosts, and a link between them that is worse than most.
@@ -50,6 +45,8 @@ fn lab() -> Option<Lab> {
         reorder_by: Duration::from_millis(1),
         duplicate_millionths: 5000,
         corrupt_millionths: 1000,
+        // Two can cancel out in a checksum of 16 bits, which is all that TCP has.
+        corrupt_bits: Some(1),
         ..Shape::default()
     };
     let program = BridgeProgram {
@@ -61,44 +58,6 @@ fn lab() -> Option<Lab> {
     Some(lab)
 }
 
-/// This program again, in a host, with a role.
-struct Worker {
-    child: Child,
-    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
-}
-
-impl Worker {
-    fn start(host: &Host, role: &str) -> Self {
-        let mut command = host.command(env::current_exe().unwrap());
-        command.args(["--exact", "worker", "--nocapture", "--test-threads=1"]).env(ROLE, role);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, lines }
-    }
-
-    /// What it says next that is meant for us.
-    fn says(&mut self) -> String {
-        for line in self.lines.by_ref() {
-            // The harness of the tests writes in the same line.
-            if let Some((_, word)) = line.unwrap().split_once("worker: ") {
-                return word.to_owned();
-            }
-        }
-        panic!("it ended without a word: {:?}", self.child.wait())
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn say(word: &str) {
-    println!("worker: {word}");
-}
-
 /// What a worker does; without a role it is no test.
 #[test]
 fn worker() {
@@ -106,43 +65,12 @@ fn worker() {
     match role.split(' ').collect::<Vec<_>>()[..] {
         ["bridge"] => serve_bridge().unwrap(),
         ["kernel-echo", address] => kernel_echo(address.parse().unwrap()),
-        ["kernel-calls", address] => kernel_calls(address.parse().unwrap()),
+        ["kernel-calls", address] => kernel_calls(address.parse().unwrap(), bytes_to_send()),
         ["calls", address] => calls(address.parse().unwrap()),
         ["echo"] => echo(),
         ["fails", closed, nobody] => fails(closed.parse().unwrap(), nobody.parse().unwrap()),
         _ => panic!("{role:?} is no role"),
     }
-}
-
-fn kernel_echo(address: IpAddr) {
-    let listener = TcpListener::bind((address, 0)).unwrap();
-    say(&listener.local_addr().unwrap().port().to_string());
-    let (mut stream, _) = listener.accept().unwrap();
-    let mut buffer = vec![0; 30_000];
-    loop {
-        let length = stream.read(&mut buffer).unwrap();
-        if length == 0 {
-            break;
-        }
-        stream.write_all(&buffer[..length]).unwrap();
-    }
-    say("done");
-}
-
-fn kernel_calls(address: SocketAddr) {
-    let stream = TcpStream::connect(address).unwrap();
-    let total = bytes_to_send();
-    let mut way_out = stream.try_clone().unwrap();
-    let writer = thread::spawn(move || {
-        let bytes: Vec<u8> = (0..total).map(byte).collect();
-        way_out.write_all(&bytes).unwrap();
-        way_out.shutdown(Shutdown::Write).unwrap();
-    });
-    let mut came = Vec::new();
-    (&stream).read_to_end(&mut came).unwrap();
-    writer.join().unwrap();
-    assert!(came.len() == total && came.iter().enumerate().all(|(at, have)| *have == byte(at)), "{} bytes", came.len());
-    say("done");
 }
 
 /// A network of the link, and the waiting for it.
@@ -271,8 +199,8 @@ fn the_link_calls_the_kernel() {
     let mut kernel = Worker::start(lab.host(1), &format!("kernel-echo {}", lab.host(1).address(0)));
     let remote = SocketAddr::new(lab.host(1).address(0), kernel.says().parse().unwrap());
     let mut own = Worker::start(lab.host(0), &format!("calls {remote}"));
-    assert_eq!(own.says(), "done");
-    assert_eq!(kernel.says(), "done");
+    assert!(own.says() == "done" && own.succeeds());
+    assert!(kernel.says() == "done" && kernel.succeeds());
 }
 
 #[test]
@@ -281,8 +209,8 @@ fn the_kernel_calls_the_link() {
     let mut own = Worker::start(lab.host(0), "echo");
     assert_eq!(own.says(), "ready");
     let mut kernel = Worker::start(lab.host(1), &format!("kernel-calls {OUR_ADDRESS}"));
-    assert_eq!(kernel.says(), "done");
-    assert_eq!(own.says(), "done");
+    assert!(kernel.says() == "done" && kernel.succeeds());
+    assert!(own.says() == "done" && own.succeeds());
 }
 
 #[test]
@@ -290,5 +218,5 @@ fn who_is_not_there_is_told_from_who_does_not_listen() {
     let Some(lab) = lab() else { return };
     let closed = SocketAddr::new(lab.host(1).address(0), 9);
     let mut fails = Worker::start(lab.host(0), &format!("fails {closed} {NOBODY}"));
-    assert_eq!(fails.says(), "done");
+    assert!(fails.says() == "done" && fails.succeeds());
 }

@@ -3,15 +3,16 @@
 //!
 //! Where this system allows no namespaces, or lacks a program, each test says so and passes.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+mod kernel;
+
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
+use kernel::{ROLE, Worker, byte, kernel_calls, kernel_echo, say};
 use weft_base::{Clock, Random, StreamPosition, Time};
 use weft_driver::{MonotonicClock, PacketSocket};
-use weft_lab::{Host, Lab, Plan};
+use weft_lab::{Lab, Plan};
 use weft_tcp::{
     Answer, Arrived, Checksum, Connection, EthernetLink, FRAME_OVERHEAD, Flow, InitialNumbers, LinkError, Listener,
     MAX_HEADER, ReceivePolicy, Settings, State,
@@ -19,18 +20,12 @@ use weft_tcp::{
 
 /// Nothing here takes this long; what waits in vain fails then.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What a worker is to do.
-const ROLE: &str = "WEFT_TCP_ROLE";
 /// An address of the link that no kernel has.
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 77);
 const PORT: u16 = 7000;
 
 fn bytes_to_send() -> usize {
     env::var("WEFT_TCP_BYTES").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000_000)
-}
-
-fn byte(at: usize) -> u8 {
-    (at % 251) as u8
 }
 
 fn lab(offloads: bool) -> Option<Lab> {
@@ -44,45 +39,6 @@ fn lab(offloads: bool) -> Option<Lab> {
     }
 }
 
-/// This program again, in a host, with a role.
-struct Worker {
-    child: Child,
-    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
-}
-
-impl Worker {
-    fn start(host: &Host, role: &str) -> Self {
-        let mut command: Command = host.command(env::current_exe().unwrap());
-        command.args(["--exact", "worker", "--nocapture", "--test-threads=1"]).env(ROLE, role);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, lines }
-    }
-
-    /// What it says next that is meant for us.
-    fn says(&mut self) -> String {
-        for line in self.lines.by_ref() {
-            let line = line.unwrap();
-            // The harness of the tests writes in the same line.
-            if let Some((_, word)) = line.split_once("worker: ") {
-                return word.to_owned();
-            }
-        }
-        panic!("it ended without a word: {:?}", self.child.wait())
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn say(word: &str) {
-    println!("worker: {word}");
-}
-
 /// What a worker does; without a role it is no test.
 #[test]
 fn worker() {
@@ -91,42 +47,11 @@ fn worker() {
     let mut next = || words.next().unwrap_or_default().to_owned();
     match next().as_str() {
         "kernel-echo" => kernel_echo(next().parse().unwrap()),
-        "kernel-calls" => kernel_calls(next().parse().unwrap()),
+        "kernel-calls" => kernel_calls(next().parse().unwrap(), bytes_to_send()),
         "weft-calls" => Weft::new(&next(), &next()).call(next().parse().unwrap()),
         "weft-echo" => Weft::new(&next(), &next()).echo(),
         other => panic!("{other} is no role"),
     }
-}
-
-fn kernel_echo(address: IpAddr) {
-    let listener = TcpListener::bind((address, 0)).unwrap();
-    say(&listener.local_addr().unwrap().port().to_string());
-    let (mut stream, _) = listener.accept().unwrap();
-    let mut buffer = vec![0; 30_000];
-    loop {
-        let length = stream.read(&mut buffer).unwrap();
-        if length == 0 {
-            break;
-        }
-        stream.write_all(&buffer[..length]).unwrap();
-    }
-    say("done");
-}
-
-fn kernel_calls(address: SocketAddr) {
-    let stream = TcpStream::connect(address).unwrap();
-    let total = bytes_to_send();
-    let mut way_out = stream.try_clone().unwrap();
-    let writer = thread::spawn(move || {
-        let bytes: Vec<u8> = (0..total).map(byte).collect();
-        way_out.write_all(&bytes).unwrap();
-        way_out.shutdown(Shutdown::Write).unwrap();
-    });
-    let mut came = Vec::new();
-    (&stream).read_to_end(&mut came).unwrap();
-    writer.join().unwrap();
-    assert!(came.len() == total && came.iter().enumerate().all(|(at, have)| *have == byte(at)), "{} bytes", came.len());
-    say("done");
 }
 
 /// Weft's TCP on a packet socket, and a network that is worse than the link is.
@@ -362,7 +287,7 @@ fn weft_calls_the_kernel(policy: &str, offloads: bool) {
     let mut weft = Worker::start(lab.host(0), &format!("weft-calls rail0 {policy} {remote}"));
     println!("{policy}: {}", weft.says());
     assert_eq!(kernel.says(), "done");
-    assert!(weft.child.wait().unwrap().success());
+    assert!(weft.succeeds());
 }
 
 #[test]
