@@ -286,6 +286,12 @@ pub trait Network {
         Vec::new()
     }
 
+    /// Whether [`Network::host_addresses`] may say something else than it did the last time. Cheap where the network hears
+    /// of changes.
+    fn may_have_other_addresses(&mut self) -> bool {
+        true
+    }
+
     /// Whether [`Port::check_peer`] is to be called for its ports.
     fn looks_after_peers(&self) -> bool {
         false

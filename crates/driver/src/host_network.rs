@@ -12,6 +12,7 @@ use weft_base::{
 };
 use weft_memory::Registry;
 
+use crate::address_watch::AddressWatch;
 use crate::shm::{self, ShmListener, ShmPort};
 use crate::{TcpListener, TcpNetwork, TcpPort, UdpPort};
 
@@ -25,6 +26,7 @@ pub struct HostNetwork {
     registry: Registry,
     /// What was ready already when it was armed. The waker has been used, so that the next wait does not sleep.
     ready: Vec<Token>,
+    addresses: Option<AddressWatch>,
 }
 
 impl HostNetwork {
@@ -33,7 +35,8 @@ impl HostNetwork {
     /// # Errors
     /// The operating system has no descriptors left.
     pub fn new(registry: Registry) -> Result<Self, PortError> {
-        Ok(Self { tcp: TcpNetwork::new(registry.clone())?, registry, ready: Vec::with_capacity(READY) })
+        let (tcp, ready) = (TcpNetwork::new(registry.clone())?, Vec::with_capacity(READY));
+        Ok(Self { tcp, registry, ready, addresses: None })
     }
 
     /// A descriptor that is readable when [`Network::wait`] would return at once.
@@ -104,7 +107,13 @@ impl Network for HostNetwork {
     }
 
     fn host_addresses(&mut self) -> Vec<HostAddress> {
+        // What changes from here on is heard of.
+        self.addresses = AddressWatch::new();
         crate::host_addresses()
+    }
+
+    fn may_have_other_addresses(&mut self) -> bool {
+        self.addresses.as_ref().is_none_or(AddressWatch::has_heard)
     }
 
     fn shares_memory(&self) -> bool {

@@ -10,6 +10,7 @@
 //!
 //! All sockets are non-blocking, have no Nagle delay, and close on exec, as all descriptors do that this crate makes.
 
+mod address_watch;
 pub mod board;
 mod clock;
 mod cpu_affinity;

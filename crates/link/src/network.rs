@@ -133,6 +133,10 @@ impl Network for LinkNetwork {
         self.host.host_addresses()
     }
 
+    fn may_have_other_addresses(&mut self) -> bool {
+        self.host.may_have_other_addresses()
+    }
+
     fn looks_after_peers(&self) -> bool {
         self.host.looks_after_peers()
     }

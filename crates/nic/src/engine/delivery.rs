@@ -15,8 +15,8 @@ use crate::settings::Rails;
 
 /// Once so many of a listener's places are taken, who calls has to prove its address.
 const CROWDED: usize = 2;
-/// The host's addresses are looked at so often while the engine turns.
-const ADDRESSES_EVERY: Duration = Duration::from_secs(1);
+/// So often it is asked whether the host's addresses have changed, while the engine turns.
+const ADDRESSES_EVERY: Duration = Duration::from_millis(250);
 /// Hints of one visit.
 const MOST_HINTS: usize = 64;
 
@@ -48,7 +48,11 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
 
     /// Looks from time to time whether the host has other addresses than before. Nobody wakes up for it.
     fn look_at_addresses(&mut self) {
-        if self.settings.rails != Rails::One && self.now.since(self.addresses_looked_at) >= ADDRESSES_EVERY {
+        if self.settings.rails == Rails::One || self.now.since(self.addresses_looked_at) < ADDRESSES_EVERY {
+            return;
+        }
+        self.addresses_looked_at = self.now;
+        if self.network.may_have_other_addresses() {
             self.prepare_rails();
         }
     }
@@ -58,7 +62,6 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         if self.settings.rails == Rails::One {
             return;
         }
-        self.addresses_looked_at = self.now;
         let mut addresses = self.network.host_addresses();
         addresses.retain(|address| self.settings.rails.has(&address.interface));
         addresses.truncate(Rails::MOST);

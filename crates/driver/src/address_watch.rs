@@ -1,0 +1,49 @@
+//! Whether the addresses of this host, or the carriers of its interfaces, may have changed: rtnetlink(7).
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::libc::{RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR, RTMGRP_LINK};
+use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket};
+
+/// Hears of changes in the network namespace in which it was made.
+#[derive(Debug)]
+pub(crate) struct AddressWatch(OwnedFd);
+
+impl AddressWatch {
+    /// `None` where the kernel gives no such socket.
+    pub(crate) fn new() -> Option<Self> {
+        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+        let fd = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute).ok()?;
+        let groups = (RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR) as u32;
+        bind(fd.as_raw_fd(), &NetlinkAddr::new(0, groups)).ok()?;
+        Some(Self(fd))
+    }
+
+    /// Whether anything was heard since the last time. What is said is not read: who wants to know looks.
+    pub(crate) fn has_heard(&self) -> bool {
+        let mut heard = false;
+        let mut words = [0; 4096];
+        loop {
+            match recv(self.0.as_raw_fd(), &mut words, MsgFlags::empty()) {
+                Ok(_) | Err(Errno::EINTR) => heard = true,
+                // More than the socket keeps was said.
+                Err(Errno::ENOBUFS) => heard = true,
+                Err(_) => return heard,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_heard_twice() {
+        let watch = AddressWatch::new().unwrap();
+        watch.has_heard();
+        // Somebody else may change an interface just now, but not each time.
+        assert!((0..100).any(|_| !watch.has_heard()));
+    }
+}
