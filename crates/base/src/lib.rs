@@ -6,6 +6,7 @@
 
 mod datagram;
 mod digest;
+mod either;
 mod ids;
 mod network;
 mod random;

@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use weft_base::{
-    Backlog, DatagramOptions, HostAddress, Interest, Listener, Network, Piece, Port, PortError, PortOptions, Readiness,
-    ReceivePiece, Received, Time, Token, Waker, Watch,
+    Backlog, DatagramOptions, HostAddress, Interest, Listener, Network, PortError, PortOptions, Readiness, Token,
+    Waker, Watch,
 };
 use weft_memory::Registry;
 
@@ -186,58 +186,4 @@ pub enum HostPort {
     Shared(ShmPort),
 }
 
-/// The same call, whichever it is.
-macro_rules! either {
-    ($self:ident, $port:ident => $call:expr) => {
-        match $self {
-            HostPort::Tcp($port) => $call,
-            HostPort::Shared($port) => $call,
-        }
-    };
-}
-
-impl Port for HostPort {
-    fn send(&mut self, pieces: &[Piece<'_>]) -> Result<usize, PortError> {
-        either!(self, port => port.send(pieces))
-    }
-
-    fn receive(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<Received, PortError> {
-        either!(self, port => port.receive(pieces))
-    }
-
-    fn poll_connected(&mut self) -> Result<bool, PortError> {
-        either!(self, port => port.poll_connected())
-    }
-
-    fn check_peer(&mut self, now: Time) -> Result<(), PortError> {
-        either!(self, port => port.check_peer(now))
-    }
-
-    fn segment_size(&self) -> u32 {
-        either!(self, port => port.segment_size())
-    }
-
-    fn keeps_bytes(&self) -> bool {
-        either!(self, port => port.keeps_bytes())
-    }
-
-    fn local_address(&self) -> Result<SocketAddr, PortError> {
-        either!(self, port => port.local_address())
-    }
-
-    fn remote_address(&self) -> SocketAddr {
-        either!(self, port => port.remote_address())
-    }
-
-    fn close_send(&mut self) {
-        either!(self, port => port.close_send());
-    }
-
-    fn unacknowledged(&self) -> usize {
-        either!(self, port => port.unacknowledged())
-    }
-
-    fn abort(&mut self) {
-        either!(self, port => port.abort());
-    }
-}
+weft_base::either_port!(HostPort { Tcp, Shared });

@@ -4,7 +4,7 @@ use core::fmt;
 use std::net::SocketAddr;
 
 use slotmap::DefaultKey;
-use weft_base::{NoDigest, Piece, Port, PortError, ReceivePiece, Received, Slice, Time};
+use weft_base::{NoDigest, Piece, Port, PortError, ReceivePiece, Received, Slice};
 use weft_driver::HostPort;
 use weft_memory::Registry;
 use weft_tcp::{Connection, State};
@@ -217,58 +217,4 @@ impl fmt::Debug for OwnPort {
     }
 }
 
-/// The same call, whichever it is.
-macro_rules! either {
-    ($self:ident, $port:ident => $call:expr) => {
-        match $self {
-            LinkPort::Host($port) => $call,
-            LinkPort::Own($port) => $call,
-        }
-    };
-}
-
-impl Port for LinkPort {
-    fn send(&mut self, pieces: &[Piece<'_>]) -> Result<usize, PortError> {
-        either!(self, port => port.send(pieces))
-    }
-
-    fn receive(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<Received, PortError> {
-        either!(self, port => port.receive(pieces))
-    }
-
-    fn poll_connected(&mut self) -> Result<bool, PortError> {
-        either!(self, port => port.poll_connected())
-    }
-
-    fn check_peer(&mut self, now: Time) -> Result<(), PortError> {
-        either!(self, port => port.check_peer(now))
-    }
-
-    fn segment_size(&self) -> u32 {
-        either!(self, port => port.segment_size())
-    }
-
-    fn keeps_bytes(&self) -> bool {
-        either!(self, port => port.keeps_bytes())
-    }
-
-    fn local_address(&self) -> Result<SocketAddr, PortError> {
-        either!(self, port => port.local_address())
-    }
-
-    fn remote_address(&self) -> SocketAddr {
-        either!(self, port => port.remote_address())
-    }
-
-    fn close_send(&mut self) {
-        either!(self, port => port.close_send());
-    }
-
-    fn unacknowledged(&self) -> usize {
-        either!(self, port => port.unacknowledged())
-    }
-
-    fn abort(&mut self) {
-        either!(self, port => port.abort());
-    }
-}
+weft_base::either_port!(LinkPort { Host, Own });
