@@ -39,8 +39,8 @@ class Lab:
             raise
 
     def cut_and_mend(self, hosts):
-        """One link after the other fails, in one way or another, and is mended again. The launcher's own connections are on the
-        first one: that is cut for short times only."""
+        """One link after the other fails, in one way or another, and is mended again. The launcher's own connections are
+        on the first one: that is cut for short times only."""
         chance = random.Random(1)
         while not self.over.wait(chance.random() * CUT_S):
             rail, way = chance.randrange(self.links), chance.choice(WAYS)

@@ -11,7 +11,10 @@ macro_rules! either_port {
                 }
             }
 
-            fn receive(&mut self, pieces: &mut [$crate::ReceivePiece<'_>]) -> Result<$crate::Received, $crate::PortError> {
+            fn receive(
+                &mut self,
+                pieces: &mut [$crate::ReceivePiece<'_>],
+            ) -> Result<$crate::Received, $crate::PortError> {
                 match self {
                     $(Self::$kind(port) => $crate::Port::receive(port, pieces),)+
                 }

@@ -286,8 +286,8 @@ pub trait Network {
         Vec::new()
     }
 
-    /// Whether [`Network::host_addresses`] may say something else than it did the last time. Cheap where the network hears
-    /// of changes.
+    /// Whether [`Network::host_addresses`] may say something else than it did the last time. Cheap where the network
+    /// hears of changes.
     fn may_have_other_addresses(&mut self) -> bool {
         true
     }

@@ -1,5 +1,5 @@
-//! iWARP over Weft's own TCP, between two hosts of a lab, by commands as a user runs them: through a link that loses and
-//! reorders frames, with markers, and with the kernel's TCP at the other end.
+//! iWARP over Weft's own TCP, between two hosts of a lab, by commands as a user runs them: through a link that loses
+//! and reorders frames, with markers, and with the kernel's TCP at the other end.
 //!
 //! Where this system allows no namespaces, or lacks a program, the test says so and passes.
 

@@ -163,7 +163,7 @@ fn used(links: &[Link], settings: &Settings, time: Duration) -> (f64, Vec<f64>, 
 fn unlike_rates_carry_their_share() {
     let links = [Link::new(40, 200), Link::new(20, 200), Link::new(10, 200)];
     let (part, shares, world) = used(&links, &settings(), Duration::from_secs(2));
-    assert!(part > 0.95, "{part} {shares:?} {:?}", world.sides[0].connection.counters());
+    assert!(part > 0.97, "{part} {shares:?} {:?}", world.sides[0].connection.counters());
     for (share, expected) in shares.iter().zip([4.0 / 7.0, 2.0 / 7.0, 1.0 / 7.0]) {
         assert!((share - expected).abs() < 0.03, "{shares:?}");
     }
@@ -173,7 +173,7 @@ fn unlike_rates_carry_their_share() {
 fn unlike_delays_carry_their_share() {
     let links = [Link::new(40, 50), Link::new(40, 4000)];
     let (part, shares, world) = used(&links, &settings(), Duration::from_secs(2));
-    assert!(part > 0.95, "{part} {shares:?} {:?}", world.sides[0].connection.counters());
+    assert!(part > 0.97, "{part} {shares:?} {:?}", world.sides[0].connection.counters());
     assert!(shares.iter().all(|share| (share - 0.5).abs() < 0.05), "{shares:?}");
 }
 

@@ -51,7 +51,8 @@ pub struct Shape {
     pub duplicate_millionths: u32,
     /// Frames in which bits are flipped.
     pub corrupt_millionths: u32,
-    /// How many in a frame, at most: one of [`FLIPS`]. `None`: four. More than one can cancel out in the checksum of TCP.
+    /// How many in a frame, at most: one of [`FLIPS`]. `None`: four. More than one can cancel out in the checksum of
+    /// TCP.
     pub corrupt_bits: Option<u8>,
 }
 

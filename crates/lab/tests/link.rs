@@ -1,5 +1,5 @@
-//! A host in user space on a real link (`weft-link`) and the kernel's TCP, through a link that loses and reorders frames:
-//! each calls the other, and what is sent comes back.
+//! A host in user space on a real link (`weft-link`) and the kernel's TCP, through a link that loses and reorders
+//! frames: each calls the other, and what is sent comes back.
 //!
 //! Where this system allows no namespaces, or lacks a program, each test says so and passes.
 

@@ -1,7 +1,7 @@
 //! Weft's own TCP on a raw link: a host in user space, with an address on an Ethernet that the kernel does not have.
 //!
-//! [`LinkNetwork`] is a [`Network`](weft_base::Network) of two: what goes to the network of its [`LinkSettings`] goes by
-//! `weft-tcp` and frames of the interface (`weft-driver`'s `PacketRing`), all else by the kernel (`HostNetwork`). It
+//! [`LinkNetwork`] is a [`Network`](weft_base::Network) of two: what goes to the network of its [`LinkSettings`] goes
+//! by `weft-tcp` and frames of the interface (`weft-driver`'s `PacketRing`), all else by the kernel (`HostNetwork`). It
 //! needs the right CAP_NET_RAW, and the interface must not let devices cut or join segments (`ethtool -K eth0 tso off
 //! gso off gro off`, here and, on virtual links, at the peer): frames longer than the MTU are lost.
 //!

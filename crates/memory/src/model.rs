@@ -1,6 +1,6 @@
-//! Who may touch a region, under a model checker: every interleaving of touches, of what ends them, and of work in flight, with
-//! the reorderings that the memory model allows. The flags are the real ones; the steps around them, which take the table's lock
-//! and the region's gate, are those of the registry, as each says.
+//! Who may touch a region, under a model checker: every interleaving of touches, of what ends them, and of work in
+//! flight, with the reorderings that the memory model allows. The flags are the real ones; the steps around them, which
+//! take the table's lock and the region's gate, are those of the registry, as each says.
 #![allow(dead_code, clippy::duplicate_mod, reason = "the file is here a second time")]
 
 #[path = "standing.rs"]

@@ -103,8 +103,9 @@ pub(crate) static VARIABLES: [Variable; 19] = [
     Variable {
         name: "RAILS",
         possible: "all, one, or a list of interface names separated by commas",
-        help: "With Edge, the interfaces over which a connection goes at the same time: all (default): those that are up and reach the peer, as far as \
-               FI_WEFT_INTERFACE allows; one: no other than that of the connection; or their names, separated by commas",
+        help: "With Edge, the interfaces over which a connection goes at the same time: all (default): those that are \
+               up and reach the peer, as far as FI_WEFT_INTERFACE allows; one: no other than that of the connection; \
+               or their names, separated by commas",
         set: |parameters, text| {
             parameters.nic.rails = rails(text)?;
             Some(())

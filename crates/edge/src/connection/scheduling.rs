@@ -78,8 +78,8 @@ impl Connection {
         (0..self.rails.len()).filter(|index| has(rails, *index)).min_by_key(|index| self.rails[*index].arrival())
     }
 
-    /// The source has nothing, or may give nothing: there is time to send again what is on its way over slower rails, as
-    /// far as it would arrive sooner over this one. True when there is such a packet.
+    /// The source has nothing, or may give nothing: there is time to send again what is on its way over slower rails,
+    /// as far as it would arrive sooner over this one. True when there is such a packet.
     pub(super) fn overtake(&mut self, index: usize, now: Time) -> bool {
         if self.rails.len() == 1 || self.phase != Phase::Open {
             return false;

@@ -13,8 +13,8 @@ use super::sync::{AtomicUsize, Condvar, Entered, PlainGuard, PlainMutex, Rank, f
 /// Wakes everybody who waits each time it is turned, and costs a fence and a load when nobody does.
 ///
 /// Who waits counts itself, and then asks whether what it waits for is there; who changes something publishes it in any
-/// way, and then looks whether anybody waits. A fence between the two, on either side, makes sure that one of them sees the
-/// other (see [`weft_lock::Alarm`]).
+/// way, and then looks whether anybody waits. A fence between the two, on either side, makes sure that one of them sees
+/// the other (see [`weft_lock::Alarm`]).
 #[derive(Debug, Default)]
 pub(crate) struct EventCount {
     waiting: AtomicUsize,

@@ -1,5 +1,6 @@
-//! The queues under a model checker: every interleaving, with the reorderings that the memory model allows. What is checked is
-//! the code itself, made of loom's locks and atomics. A wake that is lost is a deadlock here, which loom reports.
+//! The queues under a model checker: every interleaving, with the reorderings that the memory model allows. What is
+//! checked is the code itself, made of loom's locks and atomics. A wake that is lost is a deadlock here, which loom
+//! reports.
 #![allow(
     dead_code,
     unreachable_pub,

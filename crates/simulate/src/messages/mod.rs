@@ -20,8 +20,8 @@ use crate::rails;
 use crate::shuffle::ShuffleFault;
 use crate::world::{SimulatedNic, World};
 
-/// The longest virtual time that anything may take to end. Edge gives a caller that was answered and never speaks 120 s,
-/// where all that would tell of its end is lost.
+/// The longest virtual time that anything may take to end. Edge gives a caller that was answered and never speaks 120
+/// s, where all that would tell of its end is lost.
 const LIMIT: Duration = Duration::from_secs(150);
 /// After so long without a word from its peer each connection has asked whether it is there, and has had its answer:
 /// Edge asks after 30 s, and believes refusals after 2 s of them.

@@ -102,8 +102,8 @@ impl Context {
         Self::over(networks, registry, settings)
     }
 
-    /// Opens a NIC that has an address of its own on a raw link: what goes there and is iWARP goes by Weft's own TCP, in
-    /// user space, and it listens there when it is told that address. All else is as ever. The link has one engine's
+    /// Opens a NIC that has an address of its own on a raw link: what goes there and is iWARP goes by Weft's own TCP,
+    /// in user space, and it listens there when it is told that address. All else is as ever. The link has one engine's
     /// connections, so `settings` must ask for one engine. How the interface must be set says [`weft_link`].
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! `weft perf links`: what several links carry together, and what becomes of a stream when one of them is cut. Each case has a
-//! lab of its own.
+//! `weft perf links`: what several links carry together, and what becomes of a stream when one of them is cut. Each
+//! case has a lab of its own.
 
 mod account;
 mod picture;
@@ -32,7 +32,8 @@ const SECONDS_WITH_CUT: f64 = 6.0;
 #[derive(Args, Debug)]
 pub(super) struct Links {
     /// links: how many links join the two hosts, each number a case of its own
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,4", value_parser = clap::value_parser!(u8).range(1..=8))]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,4")]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=8))]
     links: Vec<u8>,
     /// links: what each link carries in each direction; with commas, what each of them does
     #[arg(long, value_name = "RATE[,...]", value_delimiter = ',', default_value = "1G")]
@@ -214,7 +215,8 @@ fn page(rows: &[Row], seconds: f64, with_cut: bool) -> String {
     let mut table = Table::new(&columns);
     rows.iter().for_each(|row| table.row(row.cells(with_cut)));
     let mut text = format!(
-        "Payload in one direction, medians of runs of {seconds} s; % of what the carrier's own headers leave of the links\n\n{table}"
+        "Payload in one direction, medians of runs of {seconds} s; % of what the carrier's own headers leave of the \
+         links\n\n{table}"
     );
     for row in rows {
         if let Some(why) = &row.missing {
