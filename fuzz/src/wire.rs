@@ -17,6 +17,13 @@ pub fn wire(data: &[u8]) {
     rdmap_messages(data);
     lengths(data);
     hello(data);
+    raw(data);
+}
+
+fn raw(data: &[u8]) {
+    let Ok((header, datagram)) = weft_wire::raw::Header::parse(data) else { return };
+    assert_eq!(header.emit(), data[..weft_wire::raw::HEADER_LENGTH]);
+    assert_eq!(datagram.len(), usize::from(header.length));
 }
 
 fn ddp_header(data: &[u8]) {

@@ -197,6 +197,8 @@ pub struct DatagramCounters {
     pub dropped: u64,
     /// Entries of a receive that did not fit into their part of the buffer, and were thrown away.
     pub cut: u64,
+    /// Frames that say they have a datagram and have none, where the port reads frames itself.
+    pub malformed: u64,
 }
 
 /// Sends and receives datagrams: each comes whole or not at all, in any order, perhaps twice. No call blocks; none

@@ -20,6 +20,37 @@ macro_rules! either_port {
                 }
             }
 
+            fn send_units(
+                &mut self,
+                pieces: &[$crate::Piece<'_>],
+                units: &mut dyn Iterator<Item = u32>,
+            ) -> Result<usize, $crate::PortError> {
+                match self {
+                    $(Self::$kind(port) => $crate::Port::send_units(port, pieces, units),)+
+                }
+            }
+
+            fn shows_segments(&self) -> bool {
+                match self {
+                    $(Self::$kind(port) => $crate::Port::shows_segments(port),)+
+                }
+            }
+
+            fn begin_segments(&mut self) -> Option<$crate::StreamPosition> {
+                match self {
+                    $(Self::$kind(port) => $crate::Port::begin_segments(port),)+
+                }
+            }
+
+            fn receive_segments(
+                &mut self,
+                take: &mut dyn FnMut($crate::StreamPosition, &[u8]) -> bool,
+            ) -> Result<$crate::Received, $crate::PortError> {
+                match self {
+                    $(Self::$kind(port) => $crate::Port::receive_segments(port, take),)+
+                }
+            }
+
             fn poll_connected(&mut self) -> Result<bool, $crate::PortError> {
                 match self {
                     $(Self::$kind(port) => $crate::Port::poll_connected(port),)+
@@ -71,6 +102,58 @@ macro_rules! either_port {
             fn abort(&mut self) {
                 match self {
                     $(Self::$kind(port) => $crate::Port::abort(port),)+
+                }
+            }
+        }
+    };
+}
+
+/// Implements [`DatagramPort`](crate::DatagramPort) for an enum of datagram ports: each call goes to whichever it is.
+#[macro_export]
+macro_rules! either_datagram_port {
+    ($name:ident { $($kind:ident),+ }) => {
+        impl $crate::DatagramPort for $name {
+            fn send(
+                &mut self,
+                batch: &$crate::DatagramBatch,
+                pieces: &[$crate::Piece<'_>],
+            ) -> Result<$crate::DatagramSent, $crate::PortError> {
+                match self {
+                    $(Self::$kind(port) => $crate::DatagramPort::send(port, batch, pieces),)+
+                }
+            }
+
+            fn receive(
+                &mut self,
+                buffer: &mut [u8],
+                received: &mut Vec<$crate::ReceivedDatagrams>,
+            ) -> Result<usize, $crate::PortError> {
+                match self {
+                    $(Self::$kind(port) => $crate::DatagramPort::receive(port, buffer, received),)+
+                }
+            }
+
+            fn poll_hint(&mut self) -> Option<$crate::Hint> {
+                match self {
+                    $(Self::$kind(port) => $crate::DatagramPort::poll_hint(port),)+
+                }
+            }
+
+            fn limits(&self) -> $crate::DatagramLimits {
+                match self {
+                    $(Self::$kind(port) => $crate::DatagramPort::limits(port),)+
+                }
+            }
+
+            fn counters(&self) -> $crate::DatagramCounters {
+                match self {
+                    $(Self::$kind(port) => $crate::DatagramPort::counters(port),)+
+                }
+            }
+
+            fn local_address(&self) -> $crate::PortAddress {
+                match self {
+                    $(Self::$kind(port) => $crate::DatagramPort::local_address(port),)+
                 }
             }
         }

@@ -6,10 +6,10 @@
 
 use core::fmt;
 use core::time::Duration;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use crate::{DatagramOptions, DatagramPort, LocalAddress, RegionId, Slice, Time, Token};
+use crate::{DatagramOptions, DatagramPort, LocalAddress, RegionId, Slice, StreamPosition, Time, Token};
 
 /// One entry of a gather list: what a port sends next.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +64,41 @@ pub trait Port {
     /// # Errors
     /// The stream is broken, or a piece names memory that is gone. Nothing was received by this call then.
     fn receive(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<Received, PortError>;
+
+    /// As [`Port::send`]. `units` says how long the units are that the pieces begin with, one after the other; the
+    /// first may be the rest of one. A port that knows where its packets begin and end sends each unit in one of them,
+    /// where it fits, and takes whole ones as far as it can.
+    ///
+    /// # Errors
+    /// As [`Port::send`].
+    fn send_units(&mut self, pieces: &[Piece<'_>], _units: &mut dyn Iterator<Item = u32>) -> Result<usize, PortError> {
+        self.send(pieces)
+    }
+
+    /// Whether it can hand up what comes out of order as it comes: [`Port::begin_segments`].
+    fn shows_segments(&self) -> bool {
+        false
+    }
+
+    /// From now on what comes is handed up by [`Port::receive_segments`], and by [`Port::receive`] no more. Returns
+    /// where in the peer's stream the first byte stands that was not received. `None`: it has bytes in order only, and
+    /// all stays as it is.
+    fn begin_segments(&mut self) -> Option<StreamPosition> {
+        None
+    }
+
+    /// Hands up what has come, in whatever order, after [`Port::begin_segments`]: each byte once, with where it stands
+    /// in the peer's stream. What `take` says `false` to is kept, and handed up again when more has come. How much that
+    /// can be is bounded by the port's receive window. Returns how many bytes were handed up for the first time.
+    ///
+    /// # Errors
+    /// The stream is broken.
+    fn receive_segments(
+        &mut self,
+        _take: &mut dyn FnMut(StreamPosition, &[u8]) -> bool,
+    ) -> Result<Received, PortError> {
+        Ok(Received::Nothing)
+    }
 
     /// Whether the stream stands. `Ok(false)` while a connect is under way.
     ///
@@ -232,8 +267,23 @@ pub struct HostAddress {
     pub interface: String,
     /// The address, and the interface's number.
     pub address: LocalAddress,
+    /// Bits of its subnet: who has the same is reached by this interface without a router.
+    pub prefix: u8,
     /// Whether the interface has a carrier, as far as is known.
     pub is_running: bool,
+}
+
+impl HostAddress {
+    /// Whether somebody is in the subnet of this address.
+    #[must_use]
+    pub fn is_beside(&self, other: IpAddr) -> bool {
+        let differ = match (self.address.ip, other) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => u128::from(own.to_bits() ^ other.to_bits()) << 96,
+            (IpAddr::V6(own), IpAddr::V6(other)) => own.to_bits() ^ other.to_bits(),
+            _ => return false,
+        };
+        differ.leading_zeros() >= u32::from(self.prefix)
+    }
 }
 
 /// A maker of ports and listeners, and the one place to wait for them.
@@ -284,6 +334,12 @@ pub trait Network {
     /// one link. None where nobody can tell.
     fn host_addresses(&mut self) -> Vec<HostAddress> {
         Vec::new()
+    }
+
+    /// From which of this host's addresses datagrams to a peer leave, where the network knows and the operating system
+    /// does not. `None`: that is for its routes to say.
+    fn source_to(&self, _peer: IpAddr) -> Option<IpAddr> {
+        None
     }
 
     /// Whether [`Network::host_addresses`] may say something else than it did the last time. Cheap where the network
@@ -385,3 +441,26 @@ impl fmt::Display for PortError {
 }
 
 impl std::error::Error for PortError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_beside_an_address() {
+        for (own, prefix, other, is_beside) in [
+            ("10.1.2.3", 24, "10.1.2.250", true),
+            ("10.1.2.3", 24, "10.1.3.3", false),
+            ("10.1.2.3", 0, "192.0.2.1", true),
+            ("10.1.2.3", 32, "10.1.2.4", false),
+            ("10.1.2.3", 128, "10.1.2.4", false),
+            ("fd00::1", 64, "fd00::ffff", true),
+            ("fd00::1", 64, "fd00:0:0:1::1", false),
+            ("10.1.2.3", 0, "fd00::1", false),
+        ] {
+            let address = LocalAddress { ip: own.parse().unwrap(), interface: 1 };
+            let host = HostAddress { interface: "eth0".into(), address, prefix, is_running: true };
+            assert_eq!(host.is_beside(other.parse().unwrap()), is_beside, "{own}/{prefix} {other}");
+        }
+    }
+}

@@ -10,8 +10,8 @@ use clap::{Args, ValueEnum};
 use weft::verbs::{
     Access, CompletionQueue, ConnectOptions, ConnectionError, ConnectionInfo, Context, Error, Extensions,
     IncomingConnection, LinkSettings, ListenOptions, Listener, MarkerSpacing, MemoryRegion, MpaOffer, Offer, PostError,
-    ProtectionDomain, QueuePair, QueuePairOptions, RefusedStart, Settings, State, Status, StreamError, WorkCompletion,
-    WorkRequest,
+    ProtectionDomain, QueuePair, QueuePairOptions, Rails, RefusedStart, Settings, State, Status, StreamError,
+    WorkCompletion, WorkRequest,
 };
 
 use crate::division::{Progress, Split};
@@ -64,9 +64,9 @@ pub(crate) struct StreamOptions {
     /// The checksum over each frame; it is used when either side wants it
     #[arg(long, value_enum, value_name = "ON|OFF", default_value_t = Switch::On)]
     pub(crate) crc: Switch,
-    /// Ask the peer to put markers into what it sends (Linux siw refuses that)
-    #[arg(long, value_enum, value_name = "ON|OFF", default_value_t = Switch::Off)]
-    pub(crate) markers: Switch,
+    /// Ask the peer to put markers into what it sends (Linux siw refuses that) [default: off; on with --link]
+    #[arg(long, value_enum, value_name = "ON|OFF")]
+    pub(crate) markers: Option<Switch>,
     /// MPA revision: of the request of a client, the highest that a server answers
     #[arg(long, value_name = "0|1|2", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=2))]
     pub(crate) revision: u8,
@@ -85,9 +85,13 @@ pub(crate) struct StreamOptions {
     /// Engines that share the connections
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) engines: usize,
-    /// Have an address of your own on an interface, and Weft's own TCP for what is iWARP there (needs CAP_NET_RAW)
+    /// Have an address of your own on an interface; iWARP goes there by Weft's own TCP, Edge in frames of its own
+    /// (needs CAP_NET_RAW)
     #[arg(long, value_name = "INTERFACE=ADDRESS/BITS")]
     pub(crate) link: Option<LinkSettings>,
+    /// Over which interfaces Edge goes, if an address says so.
+    #[arg(skip)]
+    pub(crate) rails: Option<Rails>,
 }
 
 impl StreamOptions {
@@ -96,7 +100,7 @@ impl StreamOptions {
         Self {
             transport: Transport::Iwarp,
             crc: Switch::On,
-            markers: Switch::Off,
+            markers: None,
             revision: 2,
             timeout: PATIENCE,
             plain: false,
@@ -104,6 +108,7 @@ impl StreamOptions {
             split: Split::Host,
             engines: 1,
             link: None,
+            rails: None,
         }
     }
 
@@ -118,6 +123,7 @@ impl StreamOptions {
             progress: self.split.progress(self.progress).map_or(usual.progress, Into::into),
             split: self.split.into(),
             engines: self.engines,
+            rails: self.rails.clone().unwrap_or(usual.rails),
             ..usual
         }
     }
@@ -185,7 +191,8 @@ impl Endpoint {
     fn offer(&self, usual: Offer) -> Offer {
         let mpa = MpaOffer {
             crc: self.options.crc == Switch::On,
-            markers: (self.options.markers == Switch::On).then_some(MarkerSpacing::Standard),
+            markers: (self.options.markers == Some(Switch::On)).then_some(MarkerSpacing::Standard),
+            early: self.options.markers != Some(Switch::Off),
             revision: self.options.revision,
             extensions: self.options.extensions(),
             ..usual.mpa
@@ -343,6 +350,18 @@ impl Link {
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<usize, LinkError> {
         let completion = self.wait(&self.receives)?;
         self.take(completion, buffer)
+    }
+
+    /// As [`Link::receive`], of a peer that may take as long as it likes: what it does meanwhile needs no message. Of
+    /// one
+    /// that is gone the NIC knows.
+    pub(crate) fn receive_in_time(&self, buffer: &mut [u8]) -> Result<usize, LinkError> {
+        loop {
+            match self.receive(buffer) {
+                Err(LinkError::TimedOut(_)) => {}
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Whether a message has come, or the end.

@@ -15,6 +15,7 @@ mod perf;
 mod rping;
 mod stat;
 mod table;
+mod target;
 
 use std::process::ExitCode;
 

@@ -130,6 +130,12 @@ fn a_wrong_command_line_exits_with_2() {
         "demo --listen 127.0.0.1 --json",
         "demo --listen 127.0.0.1 --connect 127.0.0.1",
         "demo --connect 127.0.0.1:x",
+        "demo --connect rdma://127.0.0.1",
+        "demo --connect edge://127.0.0.1?rails=nowhere7",
+        "demo --listen edge://127.0.0.1?lanes=lo",
+        "rping -c -a edge://127.0.0.1?rails=nowhere7",
+        "perf latency --connect edge://127.0.0.1?rails=nowhere7",
+        "perf latency --connect edge://127.0.0.1 --transport iwarp",
     ] {
         let output = weft(&words(line));
         assert_eq!(output.code, Some(2), "{line}: {}", output.text);

@@ -42,25 +42,35 @@ impl Drop for Scratch {
     }
 }
 
-/// The provider beside the command; where a test built only the command, any file shows where a provider goes.
-fn provider(scratch: &Scratch) -> PathBuf {
-    let built = Path::new(WEFT).with_file_name("libweft_fi.so");
+/// The libraries beside the command: the provider, and the one that is preloaded.
+struct Libraries([PathBuf; 2]);
+
+impl Libraries {
+    fn of(scratch: &Scratch) -> Self {
+        Self(["libweft_fi.so", "libweft_mpi.so"].map(|name| library(scratch, name)))
+    }
+}
+
+/// A library beside the command; where a test built only the command, any file shows where it goes.
+fn library(scratch: &Scratch, name: &str) -> PathBuf {
+    let built = Path::new(WEFT).with_file_name(name);
     if built.exists() {
         return built;
     }
-    println!("left out: the real provider, for {} was not built", built.display());
-    let stand_in = scratch.0.join("libweft_fi.so");
+    println!("left out: the real library, for {} was not built", built.display());
+    let stand_in = scratch.0.join(name);
     fs::write(&stand_in, "not built").unwrap();
     stand_in
 }
 
-fn run(arguments: &[&str], to: &Scratch, provider: &Path) -> Output {
+fn run(arguments: &[&str], to: &Scratch, libraries: &Libraries) -> Output {
     Command::new("scripts/install")
         .current_dir(ROOT)
         .args(arguments)
         .envs([("PREFIX", "/opt/weft"), ("LIBDIR", "/opt/weft/lib64"), ("WEFT", WEFT)])
         .env("DESTDIR", &to.0)
-        .env("PROVIDER", provider)
+        .env("PROVIDER", &libraries.0[0])
+        .env("PRELOADED", &libraries.0[1])
         .output()
         .unwrap()
 }
@@ -68,14 +78,15 @@ fn run(arguments: &[&str], to: &Scratch, provider: &Path) -> Output {
 #[test]
 fn everything_is_installed_where_its_users_look_and_removed() {
     let (built, to) = (Scratch::new("built"), Scratch::new("install"));
-    let provider = provider(&built);
-    let output = run(&[], &to, &provider);
+    let libraries = Libraries::of(&built);
+    let output = run(&[], &to, &libraries);
     assert!(output.status.success(), "{output:?}");
 
     let files = to.files();
     for file in [
         "bin/weft",
         "lib64/libfabric/libweft-fi.so",
+        "lib64/libweft-mpi.so",
         "lib64/pkgconfig/weft-fi.pc",
         "share/man/man1/weft.1",
         "share/man/man1/weft-perf.1",
@@ -89,13 +100,16 @@ fn everything_is_installed_where_its_users_look_and_removed() {
     }
     assert!(!files.iter().any(|file| file.contains("peer")), "hidden subcommands have no pages: {files:?}");
     let same = |installed: &str, built: &Path| fs::read(to.0.join(installed)).unwrap() == fs::read(built).unwrap();
-    assert!(same("opt/weft/bin/weft", Path::new(WEFT)) && same("opt/weft/lib64/libfabric/libweft-fi.so", &provider));
+    assert!(same("opt/weft/bin/weft", Path::new(WEFT)));
+    for (installed, built) in ["libfabric/libweft-fi.so", "libweft-mpi.so"].into_iter().zip(&libraries.0) {
+        assert!(same(&format!("opt/weft/lib64/{installed}"), built), "{installed}");
+    }
     pkg_config_names_the_directory(&to);
 
     // What others have put there stays.
     let neighbour = to.0.join("opt/weft/lib64/libfabric/libother-fi.so");
     fs::write(&neighbour, "").unwrap();
-    let output = run(&["--remove"], &to, &provider);
+    let output = run(&["--remove"], &to, &libraries);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(to.files(), BTreeSet::from(["opt/weft/lib64/libfabric/libother-fi.so".to_owned()]));
 }
@@ -119,7 +133,8 @@ fn pkg_config_names_the_directory(to: &Scratch) {
 #[test]
 fn what_was_not_built_is_named() {
     let to = Scratch::new("nothing");
-    let output = run(&[], &to, Path::new("/nonexistent/libweft_fi.so"));
+    let nothing = Libraries(["fi", "mpi"].map(|what| format!("/nonexistent/libweft_{what}.so").into()));
+    let output = run(&[], &to, &nothing);
     assert_eq!(output.status.code(), Some(1));
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(complaint.contains("/nonexistent/libweft_fi.so") && complaint.contains("make install"), "{complaint}");

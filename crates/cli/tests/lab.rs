@@ -42,6 +42,14 @@ impl Runtime {
         true
     }
 
+    /// The page of `weft stat` on a process, once it has four rails.
+    fn rails(&self, process: u32) -> String {
+        let mut stat = Command::new(env!("CARGO_BIN_EXE_weft"));
+        stat.args(["stat", &process.to_string()]).env("XDG_RUNTIME_DIR", &self.0);
+        let page = String::from_utf8_lossy(&stat.output().unwrap().stdout).into_owned();
+        if page.contains("10.3.0.1:") { page } else { String::new() }
+    }
+
     fn labs(&self) -> Vec<Value> {
         let output = self.lab(&["list", "--json"]);
         serde_json::from_slice(&output.stdout).unwrap()
@@ -261,21 +269,26 @@ fn a_file_is_whole_that_has_crossed_four_rails_which_were_cut() {
     if !runtime.up(&["--links", "4", "--rate", "200M"]) {
         return;
     }
-    let demo = ["exec", "1", "--", env!("CARGO_BIN_EXE_weft"), "demo", "--transport", "edge", "--listen", "10.0.0.2"];
+    let demo = ["exec", "1", "--", env!("CARGO_BIN_EXE_weft"), "demo", "--listen", "edge://10.0.0.2?rails=all"];
     let mut server = runtime.command(&demo).stderr(Stdio::piped()).spawn().unwrap();
     let mut words = BufReader::new(server.stderr.take().unwrap());
     let mut line = String::new();
     words.read_line(&mut line).unwrap();
     let program = env!("CARGO_BIN_EXE_weft");
     let client = [
-        &["exec", "0", "--", program, "demo", "--transport", "edge", "--connect", "10.0.0.2"][..],
+        &["exec", "0", "--", program, "demo", "--connect", "edge://10.0.0.2?rails=rail0,rail1,rail2,rail3"][..],
         &["--size", "16M", "--seconds", "0.01", "--json"],
     ]
     .concat();
+    // Who calls over a link without a carrier has no route, and calls on: it may be mended.
+    assert_eq!(runtime.lab(&["cut", "rail0", "--way", "carrier"]).status.code(), Some(0));
     let client = runtime.command(&client).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(runtime.lab(&["mend", "rail0"]).status.code(), Some(0));
     let ways = ["silent", "carrier", "send", "receive"];
     let done = std::thread::spawn(move || client.wait_with_output().unwrap());
     let mut cuts = 0;
+    let mut stat = String::new();
     while !done.is_finished() && cuts < 200 {
         // Who connects does so over the first rail, and must find a way.
         std::thread::sleep(Duration::from_millis(if cuts == 0 { 500 } else { 50 }));
@@ -283,6 +296,7 @@ fn a_file_is_whole_that_has_crossed_four_rails_which_were_cut() {
         let link = if matches!(way, "send" | "receive") { format!("0:{rail}") } else { rail };
         assert_eq!(runtime.lab(&["cut", &link, "--way", way]).status.code(), Some(0), "{link} {way}");
         std::thread::sleep(Duration::from_millis(100));
+        stat = if stat.is_empty() { runtime.rails(server.id()) } else { stat };
         assert_eq!(runtime.lab(&["mend", &link]).status.code(), Some(0), "{link}");
         cuts += 1;
     }
@@ -296,7 +310,80 @@ fn a_file_is_whole_that_has_crossed_four_rails_which_were_cut() {
     words.read_to_string(&mut line).unwrap();
     assert!(status.success() && output.status.success(), "{status}: {line}, {}: {}", output.status, said(&output));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(stat.contains("rail3") && stat.contains("10.3.0.1:") && stat.contains("live"), "{stat}");
     assert_eq!((&report["identical"], &report["transport"]), (&json!(true), &json!("edge")), "{cuts} cuts: {report}");
+}
+
+/// Bytes that have left by each interface of a host.
+fn sent_by_each(runtime: &Runtime, host: &str) -> Vec<u64> {
+    let output = runtime.lab(&["exec", host, "--", "ip", "-s", "-j", "link", "show"]);
+    let links: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let rails = links.iter().filter(|link| link["ifname"].as_str().is_some_and(|name| name.starts_with("rail")));
+    rails.map(|link| link["stats64"]["tx"]["bytes"].as_u64().unwrap()).collect()
+}
+
+/// Routes name one interface for all who are in a subnet; each rail leaves by its own all the same.
+#[test]
+fn rails_of_one_subnet_leave_by_their_own_interfaces() {
+    let runtime = Runtime::new("subnet");
+    if !runtime.up(&["--links", "4", "--rate", "200M"]) {
+        return;
+    }
+    for host in ["0", "1"] {
+        let readdress = format!(
+            "for rail in 0 1 2 3; do ip address flush dev rail$rail; \
+             ip address add 10.9.0.$((16 * (1 + {host}) + rail))/24 dev rail$rail; done"
+        );
+        let output = runtime.lab(&["exec", host, "--", "sh", "-c", &readdress]);
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    }
+    let program = env!("CARGO_BIN_EXE_weft");
+    // Not the one that the routes name.
+    let listen = ["exec", "1", "--", program, "demo", "--transport", "edge", "--listen", "10.9.0.34"];
+    let mut server = runtime.command(&listen).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("listening on 10.9.0.34"), "{line}");
+    let before = ["0", "1"].map(|host| sent_by_each(&runtime, host));
+    let client = [
+        &["exec", "0", "--", program, "demo", "--transport", "edge", "--connect", "10.9.0.34"][..],
+        &["--size", "16M", "--seconds", "0.01"],
+    ]
+    .concat();
+    let output = runtime.lab(&client);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(server.wait().unwrap().success());
+    for (host, before) in ["0", "1"].into_iter().zip(before) {
+        let sent: Vec<_> = sent_by_each(&runtime, host).iter().zip(before).map(|(now, before)| now - before).collect();
+        // 16 MB each way. Where none of a rail's leave, a few KB of ARP and the like do.
+        assert!(sent.len() == 4 && sent.iter().all(|sent| *sent > 100_000), "host {host}: {sent:?}");
+    }
+}
+
+/// Who calls over a link without a carrier is not turned away at once: it may be mended in time.
+#[test]
+fn a_call_waits_for_its_link_to_be_mended() {
+    let runtime = Runtime::new("mended");
+    if !runtime.up(&["--links", "2"]) {
+        return;
+    }
+    let program = env!("CARGO_BIN_EXE_weft");
+    let server = ["exec", "1", "--", program, "rping", "-s", "-a", "edge://10.0.0.2"];
+    let mut server = runtime.command(&server).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    // The interface of the one who calls is down.
+    assert_eq!(runtime.lab(&["cut", "1:rail0"]).status.code(), Some(0));
+    let client = ["exec", "0", "--", program, "rping", "-c", "-a", "edge://10.0.0.2?rails=one", "-C", "2", "-V"];
+    let client = runtime.command(&[&client[..], &["--timeout", "60"]].concat()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(runtime.lab(&["mend", "1:rail0"]).status.code(), Some(0));
+    let output = client.wait_with_output().unwrap();
+    if !output.status.success() {
+        let _ = server.kill();
+    }
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(server.wait().unwrap().success());
 }
 
 #[test]
@@ -319,6 +406,17 @@ fn what_links_carry_is_measured_and_drawn_while_one_is_cut() {
     assert!(rows[0]["runs"][0]["cut"].is_null() && rows[2]["runs"][0]["cut"]["pause_ms"].is_number(), "{result}");
     let page = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(page.contains("full after ms") && page.contains("^ cut"), "{page}");
+
+    let output = Command::new(env!("CARGO_BIN_EXE_weft"))
+        .args(["perf", "links", "--links", "2", "--rate", "20M", "--vs", "tcp", "--runs", "1", "--seconds", "1"])
+        .args(["--two-way", "--json", "-"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["two_way"], json!(true));
+    let possible = |row: usize| result["rows"][row]["runs"][0]["possible_bytes_per_s"].as_f64().unwrap();
+    assert!((9e6..10e6).contains(&possible(0)) && (9e6..10e6).contains(&possible(1)), "{result}");
 
     for (wrong, complaint) in [
         (&["--links", "2", "--rate", "1G,2G,3G"][..], "--rate names 3 rates, for 2 links"),

@@ -38,7 +38,7 @@ fn lab() -> Option<Lab> {
 
 /// The first host listens at an address, the second calls it.
 fn ping(lab: &Lab, address: &str, server: &str, client: &str) {
-    let both = "--markers on --timeout 60";
+    let both = "--timeout 60";
     let listens = format!("rping -s -a {address} -p 0 {both} {server}");
     let server = Running::start_by(lab.host(0).command(WEFT), &words(&listens));
     let calls = format!("rping -c -a {address} -p {} -C 30 -S 50000 -V {both} {client}", server.port());
@@ -54,6 +54,10 @@ fn iwarp_goes_by_weft_s_own_tcp_to_itself_and_to_the_kernel_s() {
     ping(&lab, ADDRESSES[0], LINKS[0], LINKS[1]);
     ping(&lab, ADDRESSES[0], LINKS[0], "");
     ping(&lab, &kernel, "", LINKS[1]);
+    // In order, and with markers that only one side asks for.
+    let with = |link: &str, markers: &str| format!("{link} --markers {markers}");
+    ping(&lab, ADDRESSES[0], &with(LINKS[0], "off"), &with(LINKS[1], "off"));
+    ping(&lab, &kernel, "--markers on", &with(LINKS[1], "off"));
     for progress in ["thread", "caller"] {
         let with = |link: &str| format!("{link} --progress {progress}");
         ping(&lab, ADDRESSES[0], &with(LINKS[0]), &with(LINKS[1]));

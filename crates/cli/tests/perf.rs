@@ -230,3 +230,68 @@ fn fences_of_all_kinds_are_measured_by_ranks_that_the_command_starts() {
     refused(&["fence", "--vs", "sockets"], "libfabric-tcp, weft, shm");
     refused(&["fence", "--ranks", "0"], "0");
 }
+
+#[test]
+fn a_raw_link_of_a_test_network_carries_edge_and_iwarp() {
+    let lab = weft_lab::Lab::up(&weft_lab::Plan::default());
+    if let Err(error) = lab {
+        assert!(error.cannot_be_had(), "{error}");
+        return println!("skipped: {error}");
+    }
+    drop(lab);
+    let arguments =
+        ["--lab", "none", "--no-offload", "--mtu", "9000", "--transport", "edge:raw=on", "--vs", "iwarp:raw=on"];
+    for (test, metric) in [("latency", "half_round_trip"), ("bandwidth", "throughput")] {
+        let (report, _) = report_of(&[&[test, "--size", "8,20K"], &arguments[..]].concat());
+        assert!(medians(&report, metric).iter().flatten().all(|median| *median > 0.0), "{report}");
+        assert_eq!(medians(&report, metric).len(), 2);
+    }
+    let (report, _) = report_of(&["in-order-tax", "--size", "8,20K", "--transport", "own-tcp:crc", "--vs", "sockets"]);
+    for metric in ["half_round_trip", "throughput"] {
+        assert!(medians(&report, metric).iter().flatten().all(|median| *median > 0.0), "{report}");
+    }
+    let place = format!("{:?}", report["settings"]["place"]);
+    assert!(place.contains("no segmentation offload"), "{place}");
+    refused(&["latency", "--mtu", "9000"], "--lab");
+    refused(&["overlap", "--lab", "none", "--transport", "own-tcp", "--vs", "none"], "latency, bandwidth and rate");
+    refused(&["idle", "--lab", "none", "--transport", "iwarp:raw=on", "--vs", "none"], "for two processes");
+    let output = perf(&["latency", "--transport", "edge:raw=on", "--vs", "none"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && text.contains("raw link: measure with --lab none"), "{text}");
+}
+
+#[test]
+fn fences_of_many_ranks_are_simulated_and_always_take_the_same() {
+    let simulate = || {
+        let words = ["perf", "fence", "--simulate", "2,64", "--puts", "0,8", "--json", "-"];
+        let output = Command::new(env!("CARGO_BIN_EXE_weft")).args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["cases"].clone()
+    };
+    let cases = simulate();
+    assert_eq!(cases.as_array().unwrap().len(), 2 * 6 * 2);
+    assert_eq!(cases, simulate());
+    refused(&["fence", "--simulate", "4", "--loggp", "1,2"], "three numbers");
+    refused(&["halo", "--simulate", "4"], "only `weft perf fence` is simulated");
+}
+
+#[test]
+fn halos_and_overlap_of_windows_are_measured() {
+    let cases = |test: &str, more: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_weft"))
+            .args(["perf", test, "--iterations", "5", "--runs", "1", "--vs", "none", "--json", "-"])
+            .args(more)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["cases"].as_array().unwrap().clone()
+    };
+    let halos = cases("halo", &["--ranks", "1,4", "--cells", "6", "--fence", "all"]);
+    assert_eq!(halos.len(), 2 * 6 * 5);
+    assert!(halos.iter().all(|case| case["median"].as_f64().unwrap() > 0.0), "{halos:?}");
+    let overlap = cases("window-overlap", &["--ranks", "2", "--size", "16,64K", "--fence", "counted,neighbour"]);
+    assert_eq!(overlap.len(), 2 * 2);
+    assert!(overlap.iter().all(|case| (0.0..=100.0).contains(&case["median"].as_f64().unwrap())), "{overlap:?}");
+}

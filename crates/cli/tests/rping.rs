@@ -158,7 +158,7 @@ fn a_wrong_command_line_exits_with_2_and_helps() {
     for (line, helpful) in [
         ("rping", "-s|-c"),
         ("rping -s -c -a 127.0.0.1", "cannot be used with"),
-        ("rping -c", "-a <ADDRESS>"),
+        ("rping -c", "-a <[SCHEME://]ADDRESS"),
         ("rping -s -S 22", "23..=65535"),
         ("rping -s -S 65536", "23..=65535"),
         ("rping -s -C many", "'-C <COUNT>'"),

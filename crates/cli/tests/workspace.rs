@@ -13,13 +13,14 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 /// Every crate that there is or will be, lowest level first. A new one gets its place here before it gets content.
-const LEVELS: [&[&str]; 6] = [
+const LEVELS: [&[&str]; 7] = [
     &["weft-base", "weft-lock"],
     &["weft-wire", "weft-memory", "weft-congestion", "weft-libfabric", "weft-ring", "weft-collective"],
     &["weft-mpa", "weft-rdmap", "weft-driver", "weft-edge", "weft-tcp", "weft-message", "weft-window", "weft-emulate"],
     &["weft-nic", "weft-link"],
     &["weft", "weft-simulate", "weft-lab"],
     &["weft-provider", "weft-cli"],
+    &["weft-mpi"],
 ];
 
 /// Pairs that the levels would allow: who may not use whom, and why.
@@ -43,7 +44,7 @@ const TESTED_IN: [(&str, &str); 1] = [
 ];
 
 /// Crates that exist for unsafe code: memory, the operating system, a C interface.
-const UNSAFE: [&str; 4] = ["weft-memory", "weft-driver", "weft-libfabric", "weft-provider"];
+const UNSAFE: [&str; 5] = ["weft-memory", "weft-driver", "weft-libfabric", "weft-provider", "weft-mpi"];
 
 const FORBID: &str = "#![forbid(unsafe_code)]";
 

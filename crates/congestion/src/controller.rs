@@ -1,5 +1,6 @@
 //! How much may be under way: one of the congestion controllers.
 
+use crate::coupled::Coupling;
 use crate::cubic::Cubic;
 use crate::feedback::Feedback;
 use crate::tolerant::Tolerant;
@@ -108,6 +109,16 @@ impl Controller {
         match self {
             Self::Cubic(cubic) => cubic.on_feedback(feedback, full),
             Self::Tolerant(tolerant) => tolerant.on_feedback(feedback, full),
+        }
+    }
+
+    /// Flows that may share a bottleneck grow together as one would, from the next acknowledgement on; `None`: it grows
+    /// as
+    /// one that is alone. Slow start and cuts stay each flow's own (RFC 6356 section 3).
+    pub fn set_coupling(&mut self, coupling: Option<Coupling>) {
+        match self {
+            Self::Cubic(cubic) => cubic.set_coupling(coupling),
+            Self::Tolerant(tolerant) => tolerant.set_coupling(coupling),
         }
     }
 

@@ -5,6 +5,7 @@ use core::time::Duration;
 use weft_base::Time;
 
 use crate::controller::ControllerSettings;
+use crate::coupled::Coupling;
 use crate::feedback::Feedback;
 use crate::hystart::{HyStart, Phase};
 
@@ -57,6 +58,8 @@ pub struct Cubic {
     round_trip: Duration,
     /// Bytes times bytes that were too few for a step.
     rest: u64,
+    /// Other flows that it grows with.
+    coupling: Option<Coupling>,
 }
 
 impl Cubic {
@@ -76,6 +79,7 @@ impl Cubic {
             hystart: Some(HyStart::default()),
             round_trip: Duration::ZERO,
             rest: 0,
+            coupling: None,
         }
     }
 
@@ -96,6 +100,11 @@ impl Cubic {
         self.settings.datagram = bytes;
         self.settings = self.settings.bounded();
         self.curve.window = self.settings.clamp(self.curve.window);
+    }
+
+    /// See [`Controller::set_coupling`](crate::Controller::set_coupling).
+    pub fn set_coupling(&mut self, coupling: Option<Coupling>) {
+        self.coupling = coupling;
     }
 
     /// Takes in what has happened. `full`: the window was what held the sender back; it does not grow otherwise.
@@ -200,6 +209,9 @@ impl Cubic {
     /// RFC 9438 sections 4.2 to 4.5.
     fn avoid(&mut self, acked: u64, now: Time) {
         let epoch = self.begin_epoch(now);
+        if let Some(coupling) = self.coupling {
+            return self.avoid_together(coupling, acked);
+        }
         let elapsed = micros(now.since(epoch));
         let reno = self.grow_reno(acked);
         let curve = &mut self.curve;
@@ -214,6 +226,18 @@ impl Cubic {
         let (step, rest) = (steps / u128::from(curve.window), steps % u128::from(curve.window));
         curve.window = curve.window.saturating_add(saturate(step)).min(most.max(target));
         self.rest = saturate(rest);
+    }
+
+    /// RFC 6356 section 3, with the growth that goes with this cut (RFC 9438 section 4.3).
+    fn avoid_together(&mut self, coupling: Coupling, acked: u64) {
+        let curve = &mut self.curve;
+        let (over, under) = if curve.window >= curve.prior { (1, 1) } else { ALPHA };
+        let step = coupling.step(acked, self.settings.datagram, curve.window, FRACTION);
+        let most = self.settings.max_window << FRACTION;
+        // What it had before it was coupled stays.
+        let grown = curve.reno.max(curve.window << FRACTION);
+        curve.reno = grown.saturating_add(part(step, (over, under))).min(most);
+        curve.window = curve.reno >> FRACTION;
     }
 
     fn begin_epoch(&mut self, now: Time) -> Time {

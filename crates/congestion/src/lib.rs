@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod controller;
+mod coupled;
 mod cubic;
 mod delivery;
 mod ecn;
@@ -22,6 +23,7 @@ mod sent;
 mod tolerant;
 
 pub use controller::{Algorithm, Controller, ControllerSettings, MAX_WINDOW};
+pub use coupled::Coupling;
 pub use cubic::Cubic;
 pub use delivery::{Delivery, RateSample, Stamp};
 pub use ecn::{EcnCounts, EcnFault, EcnState, EcnValidation, TEST_PACKETS};

@@ -14,6 +14,7 @@ use core::time::Duration;
 use weft_base::Time;
 
 use crate::controller::ControllerSettings;
+use crate::coupled::Coupling;
 use crate::cubic::Cubic;
 use crate::feedback::Feedback;
 use crate::filter::{WindowedMax, WindowedMin};
@@ -185,6 +186,11 @@ impl Tolerant {
     /// Datagrams have this many bytes from now on.
     pub fn set_datagram(&mut self, bytes: u32) {
         self.cubic.set_datagram(bytes);
+    }
+
+    /// See [`Controller::set_coupling`](crate::Controller::set_coupling).
+    pub fn set_coupling(&mut self, coupling: Option<Coupling>) {
+        self.cubic.set_coupling(coupling);
     }
 
     /// Takes in what has happened. `full`: the window was what held the sender back; it does not grow otherwise.

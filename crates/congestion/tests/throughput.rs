@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use weft_congestion::Algorithm;
 
-use crate::link::{Link, run};
+use crate::link::{Link, run, run_coupled};
 
 mod link;
 
@@ -87,6 +87,32 @@ fn the_default_shares_with_cubic_and_with_itself() {
             let least = if eighths == 1 { 20 } else { 30 };
             if !(least..=100 - least).contains(&first) {
                 let _ = writeln!(failed, "{first} % beside {other:?} with a queue of {eighths}/8 at {rtt_ms} ms");
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{failed}");
+}
+
+/// Four flows of one connection beside one CUBIC flow of somebody else: coupled they take about what one takes, and
+/// leave
+/// nothing unused. On their own they take far more. What they took too much of at the start they give back slowly.
+#[test]
+fn four_coupled_flows_share_with_cubic_as_one_does() {
+    let mut failed = String::new();
+    for rtt_ms in [4, 10, 20] {
+        for algorithm in Algorithm::ALL {
+            let flows = [algorithm, algorithm, algorithm, algorithm, Algorithm::Cubic];
+            let share = |coupled: usize, warm_up: Duration| {
+                let got = run_coupled(link(rtt_ms * MS), &flows, coupled, warm_up, 10_000 * MS, 7);
+                let sum: u64 = got.iter().sum();
+                ((sum - got[4]) * 100 / sum, sum * 1000 / RATE)
+            };
+            let ((alone, _), (together, used)) = (share(0, 2000 * MS), share(4, 60_000 * MS));
+            let text =
+                format!("{rtt_ms} ms, {algorithm:?}: {together} % coupled, {alone} % alone; {used} per mille used");
+            println!("{text}");
+            if !(25..=65).contains(&together) || together + 10 > alone || used < 950 {
+                let _ = writeln!(failed, "{text}");
             }
         }
     }

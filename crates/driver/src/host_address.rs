@@ -3,13 +3,22 @@
 use std::net::IpAddr;
 
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
-use nix::net::if_::{InterfaceFlags, if_nametoindex};
+use nix::net::if_::{InterfaceFlags, if_nameindex, if_nametoindex};
 use weft_base::{HostAddress, LocalAddress};
 
 /// The addresses of this host, without the loopback's and those of one link. Empty where the system does not tell.
 #[must_use]
 pub fn host_addresses() -> Vec<HostAddress> {
     getifaddrs().map(|entries| entries.filter_map(|entry| host_address(&entry)).collect()).unwrap_or_default()
+}
+
+/// The names of this host's interfaces, those without an address and the loopback among them. Empty where the system
+/// does not tell.
+#[must_use]
+pub fn interface_names() -> Vec<String> {
+    let entries = if_nameindex();
+    let names = entries.iter().flat_map(|entries| entries.iter());
+    names.map(|interface| interface.name().to_string_lossy().into_owned()).collect()
 }
 
 fn host_address(entry: &InterfaceAddress) -> Option<HostAddress> {
@@ -29,7 +38,16 @@ fn host_address(entry: &InterfaceAddress) -> Option<HostAddress> {
     };
     let interface = if_nametoindex(entry.interface_name.as_str()).ok()?;
     let address = LocalAddress { ip, interface };
-    (!of_a_link).then(|| HostAddress { interface: entry.interface_name.clone(), address, is_running })
+    let name = || entry.interface_name.clone();
+    (!of_a_link).then(|| HostAddress { interface: name(), address, prefix: prefix(entry), is_running })
+}
+
+/// Bits of the subnet; all where there is none.
+fn prefix(entry: &InterfaceAddress) -> u8 {
+    let mask = entry.netmask.as_ref();
+    let four = mask.and_then(|mask| mask.as_sockaddr_in()).map(|mask| mask.ip().to_bits().leading_ones());
+    let six = mask.and_then(|mask| mask.as_sockaddr_in6()).map(|mask| mask.ip().to_bits().leading_ones());
+    four.or(six).unwrap_or(128) as u8
 }
 
 #[cfg(test)]
@@ -39,6 +57,7 @@ mod tests {
     #[test]
     fn they_are_those_of_this_host() {
         for address in host_addresses() {
+            assert!(address.prefix > 0 && address.is_beside(address.address.ip), "{address:?}");
             let LocalAddress { ip, interface } = address.address;
             assert!(!ip.is_loopback() && interface > 0 && !address.interface.is_empty(), "{address:?}");
             // One of IPv6 may still be looked for in the network (RFC 4862 section 5.4).

@@ -53,6 +53,14 @@ impl HostNetwork {
         self.tcp.keep_watching(fd, token)
     }
 
+    /// As [`TcpNetwork::arm_descriptor`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn arm_descriptor(&self, fd: BorrowedFd<'_>, token: Token, interest: Interest) -> Result<(), PortError> {
+        self.tcp.arm_descriptor(fd, token, interest)
+    }
+
     fn arm_shared(&mut self, port: &mut ShmPort, token: Token, interest: Interest) -> Result<(), PortError> {
         let waits = port.sleep(interest);
         let fd = port.descriptor()?;

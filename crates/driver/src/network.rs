@@ -58,6 +58,15 @@ impl TcpNetwork {
         self.epoll.watch(fd, token.0, libc::EPOLLIN as u32)
     }
 
+    /// Asks to report `token` once when the descriptor is ready for `interest`, of which the least is not looked at. An
+    /// earlier interest of it is replaced.
+    ///
+    /// # Errors
+    /// It is of a kind that can't be waited for, or a limit is reached.
+    pub fn arm_descriptor(&self, fd: BorrowedFd<'_>, token: Token, interest: Interest) -> Result<(), PortError> {
+        self.arm(fd, token, interest)
+    }
+
     /// Asks to report `token` once when the descriptor is readable, as ready for either.
     pub(crate) fn arm_for_either(&self, fd: BorrowedFd<'_>, token: Token) -> Result<(), PortError> {
         self.epoll.watch(fd, token.0, (EITHER | libc::EPOLLONESHOT) as u32)

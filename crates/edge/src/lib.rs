@@ -31,7 +31,7 @@ pub use counters::Counters;
 pub use life::{Ending, Event};
 pub use outgoing::{Segment, Source};
 pub use pairing::RailAddress;
-pub use rails::{RailInfo, RailState};
+pub use rails::{Out, RailInfo, RailState};
 pub use settings::Settings;
 
 /// Takes the segments that arrive.

@@ -8,6 +8,7 @@ use weft_congestion::{EcnValidation, Pacer};
 
 use crate::acks::Received;
 use crate::mtu::Mtu;
+use crate::rails::Out;
 use crate::round_trip::RoundTrip;
 use crate::sent::Sent;
 use crate::settings::Settings;
@@ -114,6 +115,19 @@ pub(crate) struct Rail {
     pub(crate) ecn: EcnValidation,
     pub(crate) peer_largest: Option<u64>,
     pub(crate) peer_overflows: u32,
+    pub(crate) tally: Tally,
+    /// Why it leads nowhere, and where it did or was to.
+    pub(crate) closed: Option<(Out, Place)>,
+}
+
+/// What went over a rail, counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) sent_packets: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) lost_packets: u64,
+    pub(crate) received_packets: u64,
+    pub(crate) received_bytes: u64,
 }
 
 impl Rail {
@@ -140,6 +154,8 @@ impl Rail {
             ecn: EcnValidation::default(),
             peer_largest: None,
             peer_overflows: 0,
+            tally: Tally::default(),
+            closed: None,
         }
     }
 

@@ -27,6 +27,21 @@ pub enum RailState {
     Silent,
 }
 
+/// Why a rail carries no data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Out {
+    /// It is being asked whether the peer is found there.
+    Asked,
+    /// The peer does not answer on it, and does on others.
+    Silent,
+    /// The peer does not answer on any rail.
+    PeerSilent,
+    /// Nobody answered the challenges.
+    Unanswered,
+    /// One of its addresses is offered no more.
+    Withdrawn,
+}
+
 /// What is known of a rail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RailInfo {
@@ -34,8 +49,16 @@ pub struct RailInfo {
     pub id: u8,
     /// What it can do.
     pub state: RailState,
-    /// By which of this side's addresses it leaves, and where the peer is; or may be, as long as it is being proved.
+    /// Why it carries no data; `None` when it does, or nobody has tried it.
+    pub out: Option<Out>,
+    /// When something was acknowledged on it last, if it is silent.
+    pub silent_since: Option<Time>,
+    /// By which of this side's addresses it leaves, and where the peer is; or may be, as long as it is being proved. Of
+    /// a closed one, where it has led, or was to lead.
     pub place: Option<(u8, SocketAddr)>,
+    /// Bytes of datagrams per second that it delivers, smoothed, as acknowledgements show; 0 before that is known. Less
+    /// than the path can do while there is less to send.
+    pub rate: u64,
     /// The round trip, smoothed; `None` before one was measured.
     pub round_trip: Option<Duration>,
     /// Bytes that may be under way.
@@ -44,6 +67,16 @@ pub struct RailInfo {
     pub in_flight: u64,
     /// Bytes above UDP that a datagram may have.
     pub datagram_size: usize,
+    /// Datagrams that were sent, of any kind.
+    pub sent_packets: u64,
+    /// Bytes of these, above UDP.
+    pub sent_bytes: u64,
+    /// Of these datagrams, held to be lost.
+    pub lost_packets: u64,
+    /// Datagrams that came and were good.
+    pub received_packets: u64,
+    /// Bytes of these, above UDP.
+    pub received_bytes: u64,
 }
 
 impl Connection {
@@ -213,6 +246,7 @@ impl Connection {
     pub(crate) fn on_unanswered(&mut self, index: usize, now: Time) {
         let rail = &mut self.rails[index];
         let candidate = rail.candidate.take();
+        rail.closed = candidate.map(|candidate| (Out::Unanswered, candidate.place));
         if let Some(candidate) = candidate.filter(|_| self.opens && rail.place.is_none()) {
             self.pairing.fail(candidate.place, now);
         }
@@ -237,6 +271,7 @@ impl Connection {
     /// The rail leads nowhere any more. What was under way is sent again elsewhere.
     fn close_rail(&mut self, index: usize) {
         let rail = &mut self.rails[index];
+        rail.closed = rail.leads_to().map(|place| (Out::Withdrawn, place));
         (rail.place, rail.candidate, rail.response) = (None, None, None);
         self.leave_rail(index);
         self.rails[index].begin_anew(self.limit, &self.settings);
@@ -282,14 +317,30 @@ impl Rail {
             (None, Some(_)) => RailState::Proving,
             (None, None) => RailState::Closed,
         };
+        let out = match (state, self.silence) {
+            (RailState::Live, _) => None,
+            (RailState::Proving, _) => Some(Out::Asked),
+            (RailState::Silent, Some(Silence { verdict: Verdict::Left, .. })) => Some(Out::Silent),
+            (RailState::Silent, _) => Some(Out::PeerSilent),
+            (RailState::Closed, _) => self.closed.map(|(out, _)| out),
+        };
+        let place = self.leads_to().or(self.closed.map(|(_, place)| place));
         RailInfo {
             id: self.id,
             state,
-            place: self.leads_to().map(|place| (place.local, place.to)),
+            out,
+            silent_since: (state == RailState::Silent).then_some(self.heard_at),
+            place: place.map(|place| (place.local, place.to)),
+            rate: self.window.rate(),
             round_trip: self.trip.is_known().then(|| self.trip.smoothed()),
             window: self.limit(),
             in_flight: self.sent.in_flight(),
             datagram_size: self.mtu.current(),
+            sent_packets: self.tally.sent_packets,
+            sent_bytes: self.tally.sent_bytes,
+            lost_packets: self.tally.lost_packets,
+            received_packets: self.tally.received_packets,
+            received_bytes: self.tally.received_bytes,
         }
     }
 }

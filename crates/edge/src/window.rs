@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use weft_base::Time;
-use weft_congestion::{Algorithm, Controller, ControllerSettings, Delivery, Feedback, Stamp};
+use weft_congestion::{Algorithm, Controller, ControllerSettings, Delivery, Feedback, RateSample, Stamp};
 use weft_wire::edge::BASE_DATAGRAM;
 
 use crate::sent::Packet;
@@ -25,6 +25,8 @@ pub(crate) struct Window {
     /// Packets of the episode that are given up and did not arrive; none when it is not to be undone.
     missing: Option<u32>,
     feedback: Feedback,
+    /// Bytes per second that the path delivers, smoothed.
+    rate: u64,
 }
 
 impl Window {
@@ -38,6 +40,7 @@ impl Window {
             recovery: None,
             missing: None,
             feedback: Feedback::default(),
+            rate: 0,
         }
     }
 
@@ -49,6 +52,21 @@ impl Window {
 
     pub(crate) const fn bytes(&self) -> u64 {
         self.controller.window()
+    }
+
+    /// Bytes per second that the path delivers, smoothed; 0 before that was measured.
+    pub(crate) const fn rate(&self) -> u64 {
+        self.rate
+    }
+
+    /// What the application limits shows how fast the path is at least, no more.
+    const fn on_rate(&mut self, sample: RateSample) {
+        let RateSample { bytes_per_s: rate, app_limited, .. } = sample;
+        if self.rate == 0 {
+            self.rate = rate;
+        } else if rate > self.rate || !app_limited {
+            self.rate = self.rate - self.rate / 8 + rate / 8;
+        }
     }
 
     /// A packet leaves, with `in_flight` bytes under way before it.
@@ -134,6 +152,9 @@ impl Window {
         }
         let mut feedback = Feedback { now, ..core::mem::take(&mut self.feedback) };
         (feedback.rate, feedback.round) = self.delivery.finish(least.unwrap_or_default());
+        if let Some(sample) = feedback.rate {
+            self.on_rate(sample);
+        }
         if feedback != (Feedback { now, ..Feedback::default() }) {
             self.controller.on_feedback(&feedback, full);
         }

@@ -3,18 +3,20 @@
 use core::fmt;
 use core::time::Duration;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use weft_base::{
-    Backlog, DatagramOptions, HostAddress, Interest, Network, PortError, PortOptions, Readiness, Token, Waker, Watch,
+    Backlog, DatagramOptions, HostAddress, Interest, LocalAddress, Network, PortError, PortOptions, Readiness, Token,
+    Waker, Watch,
 };
-use weft_driver::{HostNetwork, UdpPort};
+use weft_driver::HostNetwork;
 use weft_memory::Registry;
 
 use crate::listener::{LinkListener, OwnListener};
 use crate::port::{LinkPort, OwnPort};
+use crate::raw::{LinkDatagram, RawPort};
 use crate::settings::LinkSettings;
 use crate::stack::{Shared, Stack};
 
@@ -77,7 +79,7 @@ impl LinkNetwork {
 impl Network for LinkNetwork {
     type Port = LinkPort;
     type Listener = LinkListener;
-    type Datagram = UdpPort;
+    type Datagram = LinkDatagram;
     type Stack = <HostNetwork as Network>::Stack;
 
     fn connect(&mut self, remote: SocketAddr, options: PortOptions) -> Result<LinkPort, PortError> {
@@ -99,8 +101,13 @@ impl Network for LinkNetwork {
         Ok(LinkListener::Own(OwnListener::new(own.clone(), self.registry.clone(), local)))
     }
 
-    fn bind(&mut self, local: SocketAddr, options: DatagramOptions) -> Result<UdpPort, PortError> {
-        self.host.bind(local, options)
+    fn bind(&mut self, local: SocketAddr, options: DatagramOptions) -> Result<LinkDatagram, PortError> {
+        let settings = self.settings.as_ref().filter(|settings| local.ip() == settings.address);
+        let (Some(own), Some(settings)) = (&self.own, settings) else {
+            return self.host.bind(local, options).map(LinkDatagram::Host);
+        };
+        RawPort::open(own.clone(), self.registry.clone(), settings.clone(), local.port(), &options)
+            .map(LinkDatagram::Raw)
     }
 
     fn arm_port(&mut self, port: &mut LinkPort, token: Token, interest: Interest) -> Result<(), PortError> {
@@ -125,12 +132,31 @@ impl Network for LinkNetwork {
         }
     }
 
-    fn arm_datagram(&mut self, port: &mut UdpPort, token: Token, interest: Interest) -> Result<(), PortError> {
-        self.host.arm_datagram(port, token, interest)
+    fn arm_datagram(&mut self, port: &mut LinkDatagram, token: Token, interest: Interest) -> Result<(), PortError> {
+        match port {
+            LinkDatagram::Host(port) => self.host.arm_datagram(port, token, interest),
+            LinkDatagram::Raw(port) => self.host.arm_descriptor(port.descriptor(), token, interest),
+        }
     }
 
+    fn source_to(&self, peer: IpAddr) -> Option<IpAddr> {
+        self.settings.as_ref().filter(|settings| settings.reaches(peer)).map(|settings| settings.address.into())
+    }
+
+    /// On the interface of the link, the link's address stands for those that the kernel has there: two rails by one
+    /// wire have nothing to gain.
     fn host_addresses(&mut self) -> Vec<HostAddress> {
-        self.host.host_addresses()
+        let mut addresses = self.host.host_addresses();
+        let Some(settings) = &self.settings else { return addresses };
+        let is_own = |address: &HostAddress| address.interface == settings.interface;
+        let first = addresses.iter().position(is_own);
+        let known = first.map(|at| (addresses[at].address.interface, addresses[at].is_running));
+        let (number, is_running) = known.unwrap_or((0, true));
+        addresses.retain(|address| !is_own(address));
+        let address = LocalAddress { ip: settings.address.into(), interface: number };
+        let own = HostAddress { interface: settings.interface.clone(), address, prefix: settings.prefix, is_running };
+        addresses.insert(first.unwrap_or(addresses.len()), own);
+        addresses
     }
 
     fn may_have_other_addresses(&mut self) -> bool {
@@ -150,9 +176,13 @@ impl Network for LinkNetwork {
         self.drive(ready);
         let timeout = if ready.len() > before { Some(Duration::ZERO) } else { timeout };
         self.host.wait(timeout, ready)?;
-        if self.own.is_some() {
-            ready.retain(|one| one.token != LINK);
-            self.drive(ready);
+        let told = ready.len();
+        ready.retain(|one| one.token != LINK);
+        match &self.own {
+            Some(_) if ready.len() < told => self.drive(ready),
+            // What has come meanwhile is for the next time; of what was ready already, the waker has told.
+            Some(own) => own.lock().take_ready(ready),
+            None => {}
         }
         Ok(())
     }

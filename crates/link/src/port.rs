@@ -4,11 +4,12 @@ use core::fmt;
 use std::net::SocketAddr;
 
 use slotmap::DefaultKey;
-use weft_base::{NoDigest, Piece, Port, PortError, ReceivePiece, Received, Slice};
+use weft_base::{NoDigest, Piece, Port, PortError, ReceivePiece, Received, Slice, StreamPosition};
 use weft_driver::HostPort;
 use weft_memory::Registry;
 use weft_tcp::{Connection, State};
 
+use crate::inbox::Inbox;
 use crate::stack::Shared;
 
 /// Bytes that go between registered memory and a connection at a time.
@@ -32,43 +33,138 @@ pub struct OwnPort {
     local: SocketAddr,
     remote: SocketAddr,
     buffer: Box<[u8]>,
+    /// What was taken of the connection, while it is handed up.
+    arrived: Inbox,
+    /// What was handed up in vain, in order: less than a window, for all of it stands behind a gap.
+    refused: Vec<(StreamPosition, Vec<u8>)>,
 }
 
 impl OwnPort {
     pub(crate) fn new(stack: Shared, key: DefaultKey, registry: Registry) -> Result<Self, PortError> {
         let flow = *stack.lock().stream(key)?.connection.flow();
         let buffer = vec![0; PIECE].into_boxed_slice();
-        Ok(Self { stack, key, registry, local: flow.local, remote: flow.remote, buffer })
+        Ok(Self {
+            stack,
+            key,
+            registry,
+            local: flow.local,
+            remote: flow.remote,
+            buffer,
+            arrived: Inbox::default(),
+            refused: Vec::new(),
+        })
     }
 
     pub(crate) const fn key(&self) -> DefaultKey {
         self.key
     }
+
+    /// Writes as much as there is room for, whole units as far as they are known.
+    fn write(&mut self, pieces: &[Piece<'_>], units: &mut dyn Iterator<Item = u32>) -> Result<usize, PortError> {
+        for piece in pieces {
+            if let Piece::Memory(slice) = piece {
+                self.registry.resolve(slice).map_err(|_| memory(slice))?;
+            }
+        }
+        let mut stack = self.stack.lock();
+        stack.drive();
+        let stream = stack.stream(self.key)?;
+        if let Some(error) = stream.error() {
+            return Err(error);
+        }
+        let connection = &mut *stream.connection;
+        let mut writer = Writer { connection, registry: &self.registry, buffer: &mut self.buffer, units, left: 0 };
+        let mut sent = 0;
+        for piece in pieces {
+            let (taken, all) = match piece {
+                Piece::Bytes(bytes) => (writer.write_bytes(bytes), bytes.len()),
+                Piece::Memory(slice) => (writer.write_slice(*slice)?, slice.length as usize),
+            };
+            sent += taken;
+            if taken < all {
+                break;
+            }
+        }
+        if sent > 0 {
+            stack.drive_stream(self.key);
+        }
+        Ok(sent)
+    }
+
+    /// Hands up once more what was refused, after something that stands before it has come.
+    fn hand_again(&mut self, take: &mut dyn FnMut(StreamPosition, &[u8]) -> bool) {
+        self.refused.sort_by_key(|(position, _)| *position);
+        self.refused.retain(|(position, bytes)| !take(*position, bytes));
+    }
+}
+
+/// Writes pieces, and tells the connection where units end.
+struct Writer<'a> {
+    connection: &'a mut Connection,
+    registry: &'a Registry,
+    buffer: &'a mut [u8],
+    units: &'a mut dyn Iterator<Item = u32>,
+    /// Bytes of the present unit that are still to come.
+    left: u64,
+}
+
+impl Writer<'_> {
+    /// How much of so many bytes may be written now: no more than a unit, and nothing of one that there is no room
+    /// for, unless it is larger than all room there is.
+    fn allowed(&mut self, wanted: usize) -> usize {
+        if self.left == 0 {
+            self.left = self.units.next().map_or(u64::MAX, u64::from);
+        }
+        let has_room = self.left == u64::MAX || self.left <= self.connection.room();
+        if has_room || self.connection.unacknowledged() == 0 { self.left.min(wanted as u64) as usize } else { 0 }
+    }
+
+    /// So many were written.
+    fn advance(&mut self, written: usize) {
+        if self.left != u64::MAX {
+            self.left -= written as u64;
+            if self.left == 0 {
+                self.connection.end_unit();
+            }
+        }
+    }
+
+    fn write_bytes(&mut self, bytes: &[u8]) -> usize {
+        let mut sent = 0;
+        while sent < bytes.len() {
+            let allowed = self.allowed(bytes.len() - sent);
+            let taken = self.connection.write(&bytes[sent..sent + allowed]);
+            self.advance(taken);
+            sent += taken;
+            if taken == 0 || taken < allowed {
+                break;
+            }
+        }
+        sent
+    }
+
+    fn write_slice(&mut self, slice: Slice) -> Result<usize, PortError> {
+        let mut sent = 0;
+        while sent < slice.length {
+            let most = (slice.length - sent).min(self.buffer.len() as u32).min(room(self.connection)) as usize;
+            let length = self.allowed(most);
+            let part = &mut self.buffer[..length];
+            self.registry
+                .copy_out(&slice.part(sent, length as u32), part, &mut NoDigest)
+                .map_err(|_| memory(&slice))?;
+            let taken = self.connection.write(part);
+            self.advance(taken);
+            sent += taken as u32;
+            if taken == 0 {
+                break;
+            }
+        }
+        Ok(sent as usize)
+    }
 }
 
 fn memory(slice: &Slice) -> PortError {
     PortError::Memory(slice.region)
-}
-
-/// As much of a slice as a connection takes.
-fn write_slice(
-    connection: &mut Connection,
-    slice: Slice,
-    registry: &Registry,
-    buffer: &mut [u8],
-) -> Result<usize, PortError> {
-    let mut sent = 0;
-    while sent < slice.length {
-        let length = (slice.length - sent).min(buffer.len() as u32).min(room(connection));
-        let part = &mut buffer[..length as usize];
-        registry.copy_out(&slice.part(sent, length), part, &mut NoDigest).map_err(|_| memory(&slice))?;
-        let taken = connection.write(part);
-        sent += taken as u32;
-        if taken == 0 {
-            break;
-        }
-    }
-    Ok(sent as usize)
 }
 
 fn room(connection: &Connection) -> u32 {
@@ -98,35 +194,47 @@ fn read_slice(
 
 impl Port for OwnPort {
     fn send(&mut self, pieces: &[Piece<'_>]) -> Result<usize, PortError> {
-        for piece in pieces {
-            if let Piece::Memory(slice) = piece {
-                self.registry.resolve(slice).map_err(|_| memory(slice))?;
-            }
-        }
+        self.write(pieces, &mut core::iter::empty())
+    }
+
+    fn send_units(&mut self, pieces: &[Piece<'_>], units: &mut dyn Iterator<Item = u32>) -> Result<usize, PortError> {
+        self.write(pieces, units)
+    }
+
+    fn shows_segments(&self) -> bool {
+        true
+    }
+
+    fn begin_segments(&mut self) -> Option<StreamPosition> {
         let mut stack = self.stack.lock();
-        stack.drive();
-        let stream = stack.stream(self.key)?;
-        if let Some(error) = stream.error() {
-            return Err(error);
-        }
-        let mut sent = 0;
-        for piece in pieces {
-            let (taken, all) = match piece {
-                Piece::Bytes(bytes) => (stream.connection.write(bytes), bytes.len()),
-                Piece::Memory(slice) => {
-                    let taken = write_slice(&mut stream.connection, *slice, &self.registry, &mut self.buffer)?;
-                    (taken, slice.length as usize)
-                }
-            };
-            sent += taken;
-            if taken < all {
-                break;
+        let position = stack.stream(self.key).ok()?.show_segments();
+        Some(position)
+    }
+
+    fn receive_segments(&mut self, take: &mut dyn FnMut(StreamPosition, &[u8]) -> bool) -> Result<Received, PortError> {
+        let ended = {
+            let mut stack = self.stack.lock();
+            stack.drive();
+            let stream = stack.stream(self.key)?;
+            stream.take_arrived(&mut self.arrived);
+            let ended = (stream.connection.is_finished(), stream.error());
+            if !self.arrived.is_empty() {
+                // The window may be worth telling.
+                stack.drive_stream(self.key);
             }
+            ended
+        };
+        let length = self.arrived.length();
+        if length > 0 {
+            self.arrived.hand(take, &mut self.refused);
+            self.hand_again(take);
+            return Ok(Received::Bytes(length));
         }
-        if sent > 0 {
-            stack.drive_stream(self.key);
+        match ended {
+            (true, _) => Ok(Received::End),
+            (false, Some(error)) => Err(error),
+            (false, None) => Ok(Received::Nothing),
         }
-        Ok(sent)
     }
 
     fn receive(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<Received, PortError> {

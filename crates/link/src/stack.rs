@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use slotmap::{DefaultKey, SlotMap};
@@ -13,12 +14,16 @@ use weft_tcp::{
     MAX_HEADER, Segment, Settings, State,
 };
 
+use crate::inbox::Inbox;
 use crate::settings::LinkSettings;
 
 mod arriving;
 mod leaving;
+mod neighbours;
 mod wire;
 
+use neighbours::Asking;
+pub(crate) use neighbours::Neighbour;
 pub(crate) use wire::Wire;
 
 /// Connections of one host, those that are ending included.
@@ -38,16 +43,25 @@ const ORPHAN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A host that its network and its ports share.
 #[derive(Clone)]
-pub(crate) struct Shared(Arc<Mutex<Stack>>);
+pub(crate) struct Shared {
+    stack: Arc<Mutex<Stack>>,
+    neighbour_changes: Arc<AtomicU64>,
+}
 
 impl Shared {
     pub(crate) fn new(stack: Stack) -> Self {
-        Self(Arc::new(Mutex::new(stack)))
+        let neighbour_changes = Arc::clone(&stack.neighbour_changes);
+        Self { stack: Arc::new(Mutex::new(stack)), neighbour_changes }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Stack> {
         // Whoever panicked with it, frames and connections are whole between two calls.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stack.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often neighbours have told their hardware addresses.
+    pub(crate) fn neighbour_changes(&self) -> u64 {
+        self.neighbour_changes.load(Ordering::Acquire)
     }
 }
 
@@ -71,11 +85,19 @@ pub(crate) struct Stack {
     frame: Vec<u8>,
     ready: Vec<Readiness>,
     waker: Arc<dyn Waker>,
+    asking: Vec<Asking>,
+    neighbour_changes: Arc<AtomicU64>,
+    /// Port numbers of datagrams that are taken.
+    raw_ports: Vec<u16>,
 }
 
 /// A connection and who waits for it.
 pub(crate) struct Stream {
     pub(crate) connection: Box<Connection>,
+    /// What has come and was not taken, where segments are shown as they come.
+    arrived: Option<Inbox>,
+    /// Bytes that may be there so, or on the way.
+    window: u32,
     armed: Option<(Token, Interest)>,
     began: Time,
     /// Nobody holds it any more, since then.
@@ -98,7 +120,7 @@ impl Stack {
     /// # Errors
     /// The interface cannot be used so; the message says why.
     pub(crate) fn new(settings: LinkSettings, waker: Arc<dyn Waker>) -> std::io::Result<Self> {
-        let ring = PacketRing::open(&settings.interface)?;
+        let ring = PacketRing::open_for(&settings.interface, &[&wire::ARP, &wire::tcp_to(settings.address)])?;
         let mss = u16::try_from(ring.mtu().saturating_sub(40)).unwrap_or(u16::MAX).min(65_495);
         let tcp = Settings { mss, time_wait: TIME_WAIT, ..Settings::default() };
         tcp.check().map_err(std::io::Error::other)?;
@@ -122,6 +144,9 @@ impl Stack {
             frame: Vec::with_capacity(1 << 16),
             ready: Vec::new(),
             waker,
+            asking: Vec::new(),
+            neighbour_changes: Arc::default(),
+            raw_ports: Vec::new(),
         })
     }
 
@@ -167,7 +192,17 @@ impl Stack {
 
     fn insert(&mut self, connection: Box<Connection>, now: Time) -> DefaultKey {
         let flow = *connection.flow();
-        let stream = Stream { connection, armed: None, began: now, orphan: None, error: None, is_busy: false };
+        let window = self.tcp.receive_window;
+        let stream = Stream {
+            connection,
+            arrived: None,
+            window,
+            armed: None,
+            began: now,
+            orphan: None,
+            error: None,
+            is_busy: false,
+        };
         let key = self.streams.insert(stream);
         self.by_flow.insert(flow, key);
         key
@@ -284,7 +319,7 @@ impl Stack {
         let now = self.now();
         let Some(stream) = self.streams.get_mut(key) else { return };
         (stream.orphan, stream.armed) = (Some(now), None);
-        if stream.connection.readable() > 0 || !stream.connection.state().is_synchronised() {
+        if stream.has_unread() || !stream.connection.state().is_synchronised() {
             stream.connection.abort();
         } else {
             stream.connection.close();
@@ -295,6 +330,10 @@ impl Stack {
 
     /// Takes what has come, lets time pass, and sends what may leave.
     pub(crate) fn drive(&mut self) {
+        // Most often nothing is there, and then the clock is not even asked.
+        if !self.wire.has_frame() && self.busy.is_empty() && self.due.is_none() && self.timer_at.is_none() {
+            return;
+        }
         let now = self.now();
         for _ in 0..FRAMES_AT_ONCE {
             let mut frame = core::mem::take(&mut self.frame);
@@ -368,6 +407,8 @@ impl Stack {
 impl Drop for Stack {
     /// Nobody answers for the address any more: what was not ended is reset, as far as frames leave now.
     fn drop(&mut self) {
+        // The last acknowledgement may be here already, and then nothing is to be reset.
+        self.drive();
         let now = self.now();
         let keys: Vec<DefaultKey> = self.streams.keys().collect();
         for key in keys {
@@ -398,7 +439,55 @@ impl Stream {
         self.connection.state().is_synchronised()
     }
 
+    /// From now on what comes is taken by [`Stream::take_arrived`]. Returns where what was not read begins.
+    pub(crate) fn show_segments(&mut self) -> StreamPosition {
+        let position = StreamPosition(self.connection.received().0 - self.connection.readable());
+        let arrived = self.arrived.get_or_insert_default();
+        self.connection.place(&mut |position: StreamPosition, bytes: &[u8]| {
+            arrived.push(position, bytes);
+            true
+        });
+        self.offer_room();
+        position
+    }
+
+    /// Takes what has come, for one that is empty.
+    pub(crate) fn take_arrived(&mut self, into: &mut Inbox) {
+        if let Some(arrived) = &mut self.arrived {
+            core::mem::swap(arrived, into);
+            self.offer_room();
+        }
+    }
+
+    /// A segment of the peer.
+    fn handle(&mut self, segment: &Segment, payload: &[u8], now: Time) {
+        let arrived = &mut self.arrived;
+        let mut sink = |position: StreamPosition, bytes: &[u8]| {
+            if let Some(arrived) = arrived {
+                arrived.push(position, bytes);
+            }
+            true
+        };
+        self.connection.handle(segment, payload, &mut sink, now);
+        self.offer_room();
+    }
+
+    /// What waits to be taken has used up so much of the window.
+    fn offer_room(&mut self) {
+        if let Some(arrived) = &self.arrived {
+            let used = u32::try_from(arrived.length()).unwrap_or(u32::MAX);
+            self.connection.offer(self.window.saturating_sub(used));
+        }
+    }
+
+    fn has_unread(&self) -> bool {
+        self.connection.readable() > 0 || self.arrived.as_ref().is_some_and(|arrived| !arrived.is_empty())
+    }
+
     fn is_readable(&self, least: u32) -> bool {
+        if self.arrived.as_ref().is_some_and(|arrived| !arrived.is_empty()) {
+            return true;
+        }
         let have = self.connection.readable();
         let enough = u64::from(least.clamp(1, 1 << 18));
         have >= enough || self.connection.is_finished() || self.has_ended()

@@ -115,12 +115,12 @@ impl Registry {
     ///
     /// # Errors
     /// Those of [`Registry::pin`], for the first slice that can't be pinned.
-    pub fn pin_gather(&self, domain: DomainId, gather: &Gather, need: LocalRight) -> Result<(), MemoryError> {
+    pub fn pin_all(&self, domain: DomainId, slices: &[Slice], need: LocalRight) -> Result<(), MemoryError> {
         let table = self.table.read();
-        for (pinned, slice) in gather.slices().iter().enumerate() {
+        for (pinned, slice) in slices.iter().enumerate() {
             if let Err(error) = table.pin(domain, slice, need) {
                 // No owner can have gone meanwhile, for that takes the write lock: there is nothing to sweep.
-                gather.slices()[..pinned].iter().for_each(|slice| {
+                slices[..pinned].iter().for_each(|slice| {
                     table.unpin(slice);
                 });
                 return Err(error);
@@ -129,12 +129,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Ends one [`Registry::pin_gather`].
-    pub fn unpin_gather(&self, gather: &Gather) {
-        self.unpin_all(gather.slices());
-    }
-
-    fn unpin_all(&self, slices: &[Slice]) {
+    /// Ends one [`Registry::pin_all`].
+    pub fn unpin_all(&self, slices: &[Slice]) {
         let table = self.table.read();
         let leftover = slices.iter().fold(false, |leftover, slice| table.unpin(slice) | leftover);
         drop(table);

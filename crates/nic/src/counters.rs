@@ -4,6 +4,8 @@ use core::ops::AddAssign;
 
 use weft_rdmap::StreamError;
 
+use crate::rail_report::RailReport;
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Counts since the NIC was made. Bytes are payload bytes unless the name says otherwise.
@@ -60,6 +62,11 @@ counters! {
     placed_direct,
     /// Payload bytes that the operating system wrote straight into their final place.
     placed_direct_bytes,
+    /// iWARP over Weft's own TCP: FPDUs that were placed before others that come before them.
+    early_frames,
+    /// iWARP over Weft's own TCP: bytes that had to be kept, of FPDUs of which a part was missing, or that could not be
+    /// placed before their turn.
+    kept_bytes,
     /// Connections established.
     connections,
     /// Of these, over Edge.
@@ -154,6 +161,12 @@ impl Counters {
 pub trait Board: Send + Sync {
     /// These are the counts of this engine now, in the order of [`Counters::NAMES`]. Called often, so it must be cheap.
     fn publish(&self, engine: usize, values: &[u64]);
+
+    /// These are the rails of this engine's connections over Edge now, at most [`RailReport::MOST`], each as
+    /// [`RailReport::words`]. Called up to 20 times in a second.
+    fn publish_rails(&self, engine: usize, rails: &[[u64; RailReport::WORDS]]) {
+        let _ = (engine, rails);
+    }
 }
 
 #[cfg(test)]

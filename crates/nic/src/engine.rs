@@ -23,6 +23,7 @@ mod delivery;
 pub(crate) mod doorbell;
 pub(crate) mod listening;
 mod ports;
+mod showing;
 mod timers;
 mod watching;
 
@@ -39,6 +40,7 @@ use crate::engine::datagrams::Datagrams;
 use crate::engine::doorbell::Doorbell;
 use crate::engine::listening::Listening;
 use crate::engine::ports::{PortKeys, Ports};
+use crate::engine::showing::Showing;
 use crate::engine::timers::{Queued, Timed, Timers};
 use crate::ids::{LinkKey, Runner, UpperId};
 use crate::lower::edge::outbox::Outbox;
@@ -66,6 +68,8 @@ const LONGEST_DOZE: Duration = Duration::from_millis(10);
 
 /// What stands on an engine, and is attended to in each of its turns: a message endpoint.
 pub(crate) trait Upper: Sized + Send {
+    /// Whether there may be something for it to do.
+    fn has_work(&self, now: Time) -> bool;
     /// Takes what has completed, and does what follows from it. Returns whether there was anything.
     fn attend<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C, Self>) -> bool;
     /// When it wants to be attended to though nothing has come.
@@ -166,6 +170,7 @@ pub(crate) struct Engine<N: Carrier, C: Clock, U> {
     slept: Duration,
     /// Something has been done since that was asked last.
     changed: bool,
+    showing: Showing,
     /// The last turn of this visit had nothing to do.
     idle: bool,
     /// Visits in which something was done, since the counters were shown last.
@@ -195,11 +200,11 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             network,
             clock,
             registry,
+            datagrams: Datagrams::new(&mut random.fork(), host, settings.key.clone()),
             settings,
             counters: Counters::default(),
             entries: SlotMap::new(),
             ports: Ports::default(),
-            datagrams: Datagrams::new(&mut random.fork(), host),
             outbox: Outbox::default(),
             timers: Timers::default(),
             connections: 0,
@@ -222,6 +227,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             last_beat: Time::ZERO,
             slept: Duration::ZERO,
             changed: true,
+            showing: Showing::default(),
             idle: true,
             unshown: 0,
             doorbell,
@@ -237,6 +243,11 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// A command begins.
     pub(crate) fn look_at_clock(&mut self) {
         self.now = self.clock.now();
+    }
+
+    /// Somebody has looked at the clock for it.
+    pub(crate) fn set_clock(&mut self, now: Time) {
+        self.now = now;
     }
 
     /// Counts a visit.
@@ -285,7 +296,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let deadline = self.timers.next().map(|at| at.since(self.now));
         let doze = if self.dozing.is_empty() { None } else { Some(self.dozing_until.since(self.now)) };
         let doze = if self.hot.is_empty() { doze } else { Some(LONGEST_DOZE) };
-        [deadline, doze].into_iter().flatten().min()
+        let shows = self.showing.at().map(|at| at.since(self.now));
+        [deadline, doze, shows].into_iter().flatten().min()
     }
 
     /// One turn of the loop. Returns whether anything was done.
@@ -353,6 +365,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         self.uppers.0.get_mut(number)?.0.take()
     }
 
+    #[inline]
     fn put_back(&mut self, number: usize, upper: Box<U>) {
         let (place, queued) = &mut self.uppers.0[number];
         self.timers.want(Timed::Upper(number), queued, upper.wake_at());
@@ -362,7 +375,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     fn attend_endpoints(&mut self) -> bool {
         let mut any = false;
         for number in 0..self.uppers.0.len() {
-            let Some(mut upper) = self.uppers.0[number].0.take() else { continue };
+            let place = &mut self.uppers.0[number].0;
+            let Some(mut upper) = place.take_if(|upper| upper.has_work(self.now)) else { continue };
             any |= upper.attend(self);
             self.put_back(number, upper);
         }
@@ -524,8 +538,14 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     #[inline]
     fn queue(&mut self, key: DefaultKey) {
         let Some(entry) = self.entries.get_mut(key) else { return };
-        let at = match &entry.member {
-            Member::Connection(connection) => connection.wake_at(),
+        let at = match &mut entry.member {
+            // This is asked after each look at a connection. Mostly what stands in the queue is early enough.
+            Member::Connection(connection) => {
+                if !connection.may_wake_earlier() && entry.queued.is_some() {
+                    return;
+                }
+                connection.wake_at()
+            }
             Member::Listener(listening) => listening.again_at,
         };
         self.timers.want(Timed::Key(key), &mut entry.queued, at);

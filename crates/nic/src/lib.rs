@@ -28,12 +28,14 @@ mod endpoint;
 mod engine;
 mod error;
 mod ids;
+mod key;
 pub mod lower;
 mod messaging;
 mod nic;
 pub mod offer;
 mod progress;
 mod queues;
+mod rail_report;
 mod settings;
 
 pub use callback::in_callback;
@@ -42,10 +44,11 @@ pub use endpoint::MessageEndpoint;
 pub use engine::listening::RequestKey;
 pub use error::{ConnectionError, Error, PostError, PostFailure, RefusedStart};
 pub use ids::State;
+pub use key::{JobKey, KeyError};
 pub use messaging::{
     Address, AtomicPost, Attempt, AttemptFailure, Attempts, Completed, Completions, EndpointAttributes, EndpointError,
-    EndpointFailure, EndpointSettings, Event, JobKey, KeyError, Level, MAX_ADDRESSES, Match, Peek, ReceivePost,
-    RemotePiece, RemotePlace, SendPost, TransferPost, Undelivered,
+    EndpointFailure, EndpointSettings, Event, Level, MAX_ADDRESSES, Match, Peek, ReceivePost, RemotePiece, RemotePlace,
+    SendPost, TransferPost, Undelivered,
 };
 pub use nic::{Listener, Nic, NicParts};
 pub use offer::{
@@ -55,4 +58,5 @@ pub use offer::{
 pub use queues::completion_queue::{Arm, CompletionQueue, QueuePairNumber, WorkCompletion};
 pub use queues::queue_pair::{QueuePair, QueuePairAttributes};
 pub use queues::receive_queue::ReceiveQueue;
-pub use settings::{Coupling, Limits, Progress, Rails, Settings, SettingsError, Split, Verify};
+pub use rail_report::{Out, RailReport, RailState};
+pub use settings::{Coupling, Limits, ParseRailsError, Progress, Rails, Settings, SettingsError, Split, Verify};

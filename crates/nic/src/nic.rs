@@ -73,7 +73,6 @@ struct Shared<N: Carrier, C: Clock> {
     registry: Registry,
     queue_pairs: AtomicU32,
     next_number: AtomicU32,
-    vain_polls: AtomicU32,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Queue pairs whose callers have more of their stage to do ([`Split::Assist`]).
     unfinished: Mutex<Vec<Arc<QueuePair>>>,
@@ -151,7 +150,6 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
             registry,
             queue_pairs: AtomicU32::new(0),
             next_number: AtomicU32::new(1),
-            vain_polls: AtomicU32::new(0),
             threads: Mutex::new(Rank::Threads, Vec::new()),
             unfinished: Mutex::new(Rank::Unfinished, Vec::new()),
             process,
@@ -403,21 +401,42 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         queue_pair: &Arc<QueuePair>,
         requests: impl IntoIterator<Item = SendRequest>,
     ) -> Result<(), PostFailure> {
-        if !self.is_owner_process() {
-            return Err(PostFailure { posted: 0, error: PostError::Forked });
-        }
-        if in_callback() {
-            return Err(PostFailure { posted: 0, error: PostError::InCallback });
-        }
+        self.may_post().map_err(|error| PostFailure { posted: 0, error })?;
         let (posted, failure, ring) = queue_pair.submit(&self.shared.registry, requests);
-        if self.settings().split == Split::Assist && posted > 0 {
-            self.assist(queue_pair);
-        } else if let Some(place) = ring {
-            self.worker(place).start_on(place.key, self.runs(place.worker));
+        if posted > 0 {
+            self.ring(queue_pair, ring);
         }
         match failure {
             None => Ok(()),
             Some(error) => Err(PostFailure { posted, error }),
+        }
+    }
+
+    /// Posts one send request, as [`Nic::post_send`].
+    ///
+    /// # Errors
+    /// It was not taken.
+    #[inline]
+    pub fn post_one(&self, queue_pair: &Arc<QueuePair>, request: &SendRequest) -> Result<(), PostError> {
+        self.may_post()?;
+        let ring = queue_pair.submit_one(&self.shared.registry, request)?;
+        self.ring(queue_pair, ring);
+        Ok(())
+    }
+
+    fn may_post(&self) -> Result<(), PostError> {
+        if !self.is_owner_process() {
+            return Err(PostError::Forked);
+        }
+        if in_callback() { Err(PostError::InCallback) } else { Ok(()) }
+    }
+
+    /// Something was posted: the calling thread does its stage of it, or has the engine of this connection start on it.
+    fn ring(&self, queue_pair: &Arc<QueuePair>, connection: Option<ConnectionHandle>) {
+        if self.settings().split == Split::Assist {
+            self.assist(queue_pair);
+        } else if let Some(place) = connection {
+            self.worker(place).start_on(place.key, self.runs(place.worker));
         }
     }
 

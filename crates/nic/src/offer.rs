@@ -56,6 +56,12 @@ pub struct MpaOffer {
     /// standard's 512 bytes come about only with a peer that is Weft too and agrees to [`Extensions::marker_spacing`]; any
     /// other peer is asked for the standard's.
     pub markers: Option<MarkerSpacing>,
+    /// Over Weft's own TCP on a raw link: ask for the standard's markers, so that frames are placed as their segments
+    /// come, and not kept until what is missing has come. Memory ends as if all had come in order all the same. Only
+    /// with
+    /// `crc`, by which markers are believed. A peer that rejects markers, as Linux siw does, takes the connection only
+    /// without this; then frames are placed in order. Other networks pay it no attention.
+    pub early: bool,
     /// Active side: the revision of the request. Passive side: the highest to answer. 2 (RFC 6581), 1 (RFC 5044) or 0.
     pub revision: u8,
     /// Whether IRD and ORD are negotiated in revision 2. If not, both are what the offer says.
@@ -72,7 +78,8 @@ pub struct MpaOffer {
 }
 
 impl Default for MpaOffer {
-    /// Revision 2 with CRC, without markers, peer-to-peer not asked for and not taken, no extensions.
+    /// Revision 2 with CRC, without markers unless they let frames be placed early, peer-to-peer not asked for and not
+    /// taken, no extensions.
     fn default() -> Self {
         let weft_mpa::Offer {
             receive_markers,
@@ -85,7 +92,8 @@ impl Default for MpaOffer {
             ..
         } = weft_mpa::Offer::default();
         let markers = receive_markers;
-        Self { crc, markers, revision, negotiate_depths, ready_to_receive, extensions, max_private_data }
+        let early = true;
+        Self { crc, markers, early, revision, negotiate_depths, ready_to_receive, extensions, max_private_data }
     }
 }
 

@@ -1,7 +1,10 @@
 //! How a NIC is set up: who runs it, how it places, and its limits by name.
 
 use core::fmt;
+use core::str::FromStr;
 use core::time::Duration;
+
+use crate::key::JobKey;
 
 /// Who runs the event loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -116,6 +119,11 @@ pub struct Settings {
     pub peer_timeout: Option<Duration>,
     /// Over which of this host's interfaces a connection goes beside the one that it is set up on. Edge only.
     pub rails: Rails,
+    /// The job's key: then a connection over Edge stands only when each end has proved to the other that it has it too,
+    /// and who has none or another one is not let in. Nothing that iWARP knows: where [`crate::Transport::Auto`] takes
+    /// that,
+    /// message endpoints prove their key to each other ([`crate::EndpointAttributes::key`]), other connections nothing.
+    pub key: Option<JobKey>,
     /// Limits.
     pub limits: Limits,
 }
@@ -136,6 +144,7 @@ impl Default for Settings {
             decision_timeout: Duration::from_secs(30),
             peer_timeout: Some(Duration::from_secs(60)),
             rails: Rails::default(),
+            key: None,
             limits: Limits::default(),
         }
     }
@@ -167,6 +176,35 @@ impl Rails {
         }
     }
 }
+
+/// `all`, `one`, or names of interfaces separated by commas.
+impl FromStr for Rails {
+    type Err = ParseRailsError;
+
+    fn from_str(text: &str) -> Result<Self, ParseRailsError> {
+        let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+        let is_name = |name: &String| !name.is_empty() && !name.contains(char::is_whitespace);
+        match text.to_ascii_lowercase().as_str() {
+            "all" => Ok(Self::All),
+            "one" => Ok(Self::One),
+            _ if names.len() <= Self::MOST && names.iter().all(is_name) => Ok(Self::Named(names)),
+            _ => Err(ParseRailsError(text.to_owned())),
+        }
+    }
+}
+
+/// A text that names no rails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseRailsError(String);
+
+impl fmt::Display for ParseRailsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let most = Rails::MOST;
+        write!(f, "{:?} names no interface: write all, one, or up to {most} names separated by commas", self.0)
+    }
+}
+
+impl core::error::Error for ParseRailsError {}
 
 impl Settings {
     /// The most engines of one NIC.

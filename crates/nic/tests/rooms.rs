@@ -5,12 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every room, the lowest first: each may use those before it.
-const FLOORS: [&str; 14] = [
+const FLOORS: [&str; 16] = [
+    "key",
     "settings",
     "callback",
     "ids",
     "offer",
     "error",
+    "rail_report",
     "counters",
     "queues",
     "lower",

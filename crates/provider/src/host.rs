@@ -8,7 +8,7 @@ use std::sync::{Once, OnceLock};
 
 use weft_libfabric::abi::{FI_LOG_CORE, FI_PARAM_STRING, fi_log_enabled_t, fi_log_level, fi_log_t, fi_param_define_t};
 
-use crate::entry::{self, provider};
+use crate::entry::provider;
 use crate::parameters::VARIABLES;
 
 /// Functions of libfabric.
@@ -94,9 +94,10 @@ pub(crate) fn stay_loaded() {
         dli_sname: ptr::null(),
         dli_saddr: ptr::null_mut(),
     };
-    let here = entry::fi_prov_ini as extern "C" fn() -> *mut _;
+    // An address that no other library's symbol of the same name can take the place of.
+    let here = provider();
     // SAFETY: The structure can be written.
-    if unsafe { libc::dladdr(here as *const c_void, &raw mut about) } == 0 || about.dli_fname.is_null() {
+    if unsafe { libc::dladdr(here.cast(), &raw mut about) } == 0 || about.dli_fname.is_null() {
         return;
     }
     // SAFETY: The name is that of a loaded object. Where this is linked into a program, it is the program's, and nothing happens.

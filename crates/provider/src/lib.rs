@@ -10,6 +10,7 @@ mod border;
 mod domain;
 mod endpoint;
 mod entry;
+pub mod environment;
 mod errno;
 mod fabric;
 mod host;

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use weft::endpoint::{EndpointSettings, JobKey};
 use weft::verbs::Transport;
-use weft::verbs::{Progress, Rails, Settings};
+use weft::verbs::{Progress, Settings};
 
 use crate::interfaces::Choice;
 
@@ -107,7 +107,7 @@ pub(crate) static VARIABLES: [Variable; 19] = [
                up and reach the peer, as far as FI_WEFT_INTERFACE allows; one: no other than that of the connection; \
                or their names, separated by commas",
         set: |parameters, text| {
-            parameters.nic.rails = rails(text)?;
+            parameters.nic.rails = text.parse().ok()?;
             Some(())
         },
     },
@@ -126,7 +126,9 @@ pub(crate) static VARIABLES: [Variable; 19] = [
         help: "A secret of 16 to 1024 bytes that all processes of the job have: others are not let in. Launchers pass it on with the environment. Default: none, \
                whoever reaches the port is let in",
         set: |parameters, text| {
-            parameters.key = Some(JobKey::new(text.as_bytes()).ok()?);
+            let key = JobKey::new(text.as_bytes()).ok()?;
+            parameters.nic.key = Some(key.clone());
+            parameters.key = Some(key);
             Some(())
         },
     },
@@ -306,16 +308,6 @@ fn transport(text: &str) -> Option<Transport> {
         "edge" => Some(Transport::Edge),
         "shm" => Some(Transport::SharedMemory),
         _ => None,
-    }
-}
-
-fn rails(text: &str) -> Option<Rails> {
-    let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
-    let is_name = |name: &String| !name.is_empty() && !name.contains(char::is_whitespace);
-    match text.to_ascii_lowercase().as_str() {
-        "all" => Some(Rails::All),
-        "one" => Some(Rails::One),
-        _ => names.iter().all(is_name).then_some(Rails::Named(names)),
     }
 }
 

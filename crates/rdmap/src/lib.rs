@@ -21,6 +21,7 @@
 mod ahead;
 mod completion;
 mod config;
+mod inline;
 mod lifecycle;
 mod order;
 mod request;
@@ -35,9 +36,10 @@ mod violation;
 
 pub use completion::{Completion, CompletionKind, Status};
 pub use config::{LowerTraits, ReadyKind, Role, StreamConfig};
+pub use inline::{InlineBytes, MAX_INLINE};
 pub use lifecycle::{Action, Closed, State, StreamError};
 pub use request::{
-    MAX_INLINE, Operation, Payload, PostError, ReceiveQueue, ReceiveRequest, ReceiveSource, RemoteTarget, SendRequest,
+    Operation, Payload, PostError, ReceiveQueue, ReceiveRequest, ReceiveSource, RemoteTarget, SendRequest,
 };
 pub use segment::{Arrival, Later, MIN_ULPDU, Placement, Segment, SegmentPayload, Verdict};
 pub use stream::Stream;

@@ -3,18 +3,15 @@
 use core::fmt;
 use std::collections::VecDeque;
 
-use arrayvec::ArrayVec;
 use weft_base::{Gather, Slice, Stag};
 use weft_wire::rdmap::AtomicCode;
 
 use crate::completion::CompletionKind;
+use crate::inline::InlineBytes;
 use crate::lifecycle::State;
 
-/// The most bytes a request may carry in itself, instead of naming memory.
-pub const MAX_INLINE: usize = 128;
-
 /// A request to the peer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct SendRequest {
     /// Chosen by the user, given back in the completion.
     pub id: u64,
@@ -27,7 +24,7 @@ pub struct SendRequest {
 }
 
 /// What to do.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Operation {
     /// Sends a message into the receive buffer that is next at the peer.
     Send {
@@ -125,13 +122,13 @@ impl Operation {
 
     /// The memory it names, that is pinned while it is under way.
     #[must_use]
-    pub fn memory(&self) -> Gather {
+    pub fn memory(&self) -> &[Slice] {
         match self {
-            Self::Read { sink, .. } => *sink,
-            Self::Atomic { sink, .. } => Gather::from(*sink),
+            Self::Read { sink, .. } => sink.slices(),
+            Self::Atomic { sink, .. } => core::slice::from_ref(sink),
             _ => match self.payload() {
-                Some(Payload::Gather(gather)) => *gather,
-                Some(Payload::Inline(_)) | None => Gather::empty(),
+                Some(Payload::Gather(gather)) => gather.slices(),
+                Some(Payload::Inline(_)) | None => &[],
             },
         }
     }
@@ -169,12 +166,12 @@ pub struct RemoteTarget {
 }
 
 /// The bytes of a message.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Payload {
     /// In memory. It must not change before the completion.
     Gather(Gather),
     /// In the request itself.
-    Inline(ArrayVec<u8, MAX_INLINE>),
+    Inline(InlineBytes),
 }
 
 impl Payload {

@@ -42,7 +42,8 @@ pub enum SegmentPayload<'a> {
 /// starts at 0, and each starts where the one before it ends. Byte positions will do, and so will running numbers.
 /// Where segments may come again cut in other places ([`LowerTraits::cuts_again`](crate::LowerTraits)), and where
 /// Writes are ordered ([`StreamConfig::ordered_writes`](crate::StreamConfig)), a position is a byte of payload, and a
-/// segment with the DDP Last flag has one more: position `start + n` is byte `n` of the payload.
+/// segment with the DDP Last flag has one more: position `start + n` is byte `n` of the payload. Where segments keep
+/// their bounds a segment may have further positions behind these, of what the layer below adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Where it starts.

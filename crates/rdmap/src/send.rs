@@ -164,16 +164,18 @@ impl SendQueue {
         self.next == self.ring.len() && self.ring.iter().all(Entry::is_done)
     }
 
-    /// Takes out the oldest request when it is complete.
-    pub(crate) fn pop(&mut self) -> Option<(SendRequest, Completion)> {
-        if !self.ring.front()?.is_done() {
-            return None;
-        }
-        let entry = self.ring.pop_front()?;
+    /// The oldest request when it is complete.
+    pub(crate) fn oldest_done(&self) -> Option<&SendRequest> {
+        self.ring.front().filter(|entry| entry.is_done()).map(|entry| &entry.request)
+    }
+
+    /// Removes the oldest request, which is complete.
+    pub(crate) fn pop(&mut self) -> Option<Completion> {
+        let completion = self.ring.front()?.completion();
+        self.ring.pop_front();
         self.first += 1;
         self.next = self.next.saturating_sub(1);
-        let completion = entry.completion();
-        Some((entry.request, completion))
+        Some(completion)
     }
 
     /// Takes out the oldest request, complete or not: the stream is being dropped.

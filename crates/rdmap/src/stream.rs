@@ -10,7 +10,7 @@ mod whole;
 
 use core::fmt;
 
-use weft_base::{DomainId, Gather, Slice, passes_end};
+use weft_base::{DomainId, Slice, passes_end};
 use weft_memory::Registry;
 use weft_wire::rdmap::ReadRequest;
 use weft_wire::terminate::{Terminate, TerminateCode};
@@ -219,9 +219,11 @@ impl Stream {
     /// (RFC 5040 section 5.5, rule 15).
     pub fn poll_send_completion(&mut self) -> Option<Completion> {
         loop {
-            let (request, completion) = self.sends.pop()?;
-            self.unpin(&request.operation.memory());
-            if request.signaled || completion.status != Status::Success {
+            let request = self.sends.oldest_done()?;
+            self.unpin(request.operation.memory());
+            let signaled = request.signaled;
+            let completion = self.sends.pop()?;
+            if signaled || completion.status != Status::Success {
                 return Some(completion);
             }
             self.silent += 1;
@@ -236,9 +238,8 @@ impl Stream {
 
     /// The next completion of a receive request.
     pub fn poll_receive_completion(&mut self) -> Option<Completion> {
-        let (completion, sink) = self.receives.poll()?;
-        self.unpin(&sink);
-        Some(completion)
+        self.unpin(self.receives.oldest_done()?.slices());
+        self.receives.pop()
     }
 
     /// Completes requests that the stream has not taken yet as flushed, for a source that is this stream's alone: to be
@@ -339,13 +340,13 @@ impl Stream {
 
     fn release(&self, slice: Option<Slice>) {
         if let Some(slice) = slice {
-            self.registry.unpin_gather(&Gather::from(slice));
+            self.registry.unpin(slice);
         }
     }
 
-    fn unpin(&self, memory: &Gather) {
+    fn unpin(&self, memory: &[Slice]) {
         if !memory.is_empty() {
-            self.registry.unpin_gather(memory);
+            self.registry.unpin_all(memory);
         }
     }
 }
@@ -355,7 +356,7 @@ impl Drop for Stream {
     fn drop(&mut self) {
         self.handle_closed(Closed::Reset);
         while let Some(request) = self.sends.abandon() {
-            self.unpin(&request.operation.memory());
+            self.unpin(request.operation.memory());
         }
         while self.poll_receive_completion().is_some() {}
     }

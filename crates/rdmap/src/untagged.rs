@@ -169,10 +169,16 @@ impl Receives {
         }
     }
 
-    /// The oldest completion, with the memory of its request.
-    pub(crate) fn poll(&mut self) -> Option<(Completion, Gather)> {
+    /// The memory of the oldest request that is complete.
+    pub(crate) fn oldest_done(&self) -> Option<&Gather> {
+        if self.completed.is_empty() { None } else { self.assigned.front().map(|assigned| &assigned.sink) }
+    }
+
+    /// Removes the oldest request that is complete.
+    pub(crate) fn pop(&mut self) -> Option<Completion> {
         let completion = self.completed.pop_front()?;
-        self.assigned.pop_front().map(|assigned| (completion, assigned.sink))
+        self.assigned.pop_front();
+        Some(completion)
     }
 
     /// Takes a request only to complete it with an error. False when there is none, or no room.
@@ -217,7 +223,7 @@ mod tests {
     fn complete(receives: &mut Receives, number: u32) -> u64 {
         assert!(receives.on_placed(&part(number)).unwrap());
         receives.complete(|id| failed(id, Status::Success));
-        receives.poll().unwrap().0.id
+        receives.pop().unwrap().id
     }
 
     #[test]

@@ -56,7 +56,7 @@ fn nothing_is_allocated_after_the_start() {
             pair.b.receives.post(ReceiveRequest { id, sink: sink.into() }).unwrap();
         }
         for (id, operation) in operations(window.stag, window.base, local.whole()).into_iter().enumerate() {
-            registry.pin_gather(pair::DOMAIN, &memory_of(&operation), LocalRight::Write).unwrap();
+            registry.pin_all(pair::DOMAIN, memory_of(&operation).slices(), LocalRight::Write).unwrap();
             pair.a.stream.post(SendRequest { id: id as u64, operation, signaled: true, fence: false }).unwrap();
         }
         let mut sent = 0;
@@ -137,7 +137,7 @@ fn carry(
         let head = &frames[at][..HEAD_LENGTH];
         let verdict = to.handle_segment(Arrival { start, end: start + 1 }, lengths[at], head, receives);
         let Verdict::Place(placement) = verdict else { panic!("{verdict:?}") };
-        to.handle_placed(placement).unwrap();
+        to.handle_placed(&placement).unwrap();
     }
     *position += count as u64;
 }

@@ -123,7 +123,7 @@ impl Receiver {
             }
             self.side.place(flying, &placement);
             let is_partial = placement.is_partial;
-            self.side.stream.handle_placed(placement).unwrap();
+            self.side.stream.handle_placed(&placement).unwrap();
             self.side.poll();
             if !is_partial {
                 return true;
@@ -222,10 +222,10 @@ fn several_placements_are_out_at_a_time_and_come_back_in_any_order() {
         receiver.side.place(part, placement);
     }
     for placement in out.into_iter().rev() {
-        receiver.side.stream.handle_placed(placement).unwrap();
+        receiver.side.stream.handle_placed(&placement).unwrap();
         receiver.side.poll();
     }
-    assert!(receiver.side.stream.handle_placed(given_up).is_ok(), "and counts for nothing");
+    assert!(receiver.side.stream.handle_placed(&given_up).is_ok(), "and counts for nothing");
     assert_eq!(receiver.side.received_ids(), [(0, Status::Success)]);
     assert_eq!(receiver.window.bytes()[..400], receiver.messages[0].bytes);
     assert_eq!(receiver.inbox.bytes()[..300], receiver.messages[1].bytes);

@@ -275,7 +275,7 @@ impl Scene {
             return Ok(());
         }
         self.side.place(&flying, &placement);
-        let _ = self.side.stream.handle_placed(placement);
+        let _ = self.side.stream.handle_placed(&placement);
         if flying.arrival.start >= self.position {
             self.early.push(flying.arrival.start);
         }

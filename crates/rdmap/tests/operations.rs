@@ -604,9 +604,9 @@ fn a_placement_that_is_not_the_last_one_counts_for_nothing() {
     let first = pair.b.locate(&flying).unwrap();
     let second = pair.b.locate(&flying).unwrap();
     assert!(pair.b.stream.recheck(&first).is_err() && pair.b.stream.recheck(&second).is_ok());
-    pair.b.stream.handle_placed(first).unwrap();
+    pair.b.stream.handle_placed(&first).unwrap();
     assert!(pair.b.locate(&flying).is_ok(), "nothing was delivered");
-    pair.b.stream.handle_placed(second).unwrap();
+    pair.b.stream.handle_placed(&second).unwrap();
     pair.b.take(&flying).unwrap();
     pair.b.take(&flying).unwrap_err();
 }

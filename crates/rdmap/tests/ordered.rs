@@ -53,11 +53,13 @@ struct Message {
     start: u64,
     /// Of an atomic, which.
     number: u32,
+    /// Positions behind those of its payload and its end: not 0 where segments keep their bounds.
+    further: u64,
 }
 
 impl Message {
     fn end(&self) -> u64 {
-        self.start + self.deed.payload() + 1
+        self.start + self.deed.payload() + 1 + self.further
     }
 
     fn has_words(&self) -> bool {
@@ -101,7 +103,7 @@ impl Message {
     fn cut(&self, area: &Area, random: &mut Random) -> Vec<Flying> {
         let (mut parts, mut from, length) = (Vec::new(), 0, self.deed.payload());
         while from < length {
-            let is_whole = matches!(self.deed, Deed::Add { .. }) || random.one_in(3);
+            let is_whole = matches!(self.deed, Deed::Add { .. }) || self.further > 0 || random.one_in(3);
             // What shares words with atomics is cut between words: of half a word, which a newer Write has placed, a
             // sum that is still to be made there knows nothing.
             let step = if self.has_words() { 8 * (1 + random.below(3)) } else { 1 + random.below(40) };
@@ -155,7 +157,8 @@ impl World {
             number += u32::from(matches!(deed, Deed::Add { .. }));
             deed.on(&mut memory);
             history.push(memory.clone());
-            let message = Message { deed, start, number };
+            let further = if lower.cuts_again { 0 } else { 1 + random.below(30) };
+            let message = Message { deed, start, number, further };
             start = message.end();
             messages.push(message);
         }
@@ -183,7 +186,7 @@ impl World {
     fn put(&mut self, flying: &Flying, placement: Placement) -> bool {
         self.side.place(flying, &placement);
         let is_partial = placement.is_partial;
-        self.side.stream.handle_placed(placement).unwrap();
+        self.side.stream.handle_placed(&placement).unwrap();
         self.side.poll();
         is_partial
     }
@@ -293,6 +296,8 @@ fn take_beside(world: &mut World, flying: &Flying, others: &[Flying], random: &m
 
 const ONE: LowerTraits = LowerTraits { placements: 1, cuts_again: true, holds_back: true };
 const SEVERAL: LowerTraits = LowerTraits { placements: 4, ..ONE };
+/// MPA's, whose positions count all bytes of an FPDU.
+const WHOLE: LowerTraits = LowerTraits { placements: 1, cuts_again: false, holds_back: false };
 
 fn order() -> impl Strategy<Value = Vec<usize>> {
     Just((0..MOST).collect::<Vec<_>>())
@@ -311,6 +316,11 @@ proptest! {
     #[test]
     fn so_it_does_with_several_placements_out(order in order(), seed: u64) {
         prop_assert_eq!(run(&order, SEVERAL, true, seed), Ok(()));
+    }
+
+    #[test]
+    fn so_it_does_with_segments_that_keep_their_bounds(order in order(), seed: u64) {
+        prop_assert_eq!(run(&order, WHOLE, true, seed), Ok(()));
     }
 }
 
@@ -336,7 +346,7 @@ fn world(deeds: Vec<Deed>, lower: LowerTraits) -> World {
         let mut memory = world.history.last().unwrap().clone();
         deed.on(&mut memory);
         world.history.push(memory);
-        world.messages.push(Message { deed, start, number });
+        world.messages.push(Message { deed, start, number, further: 0 });
     }
     world
 }
@@ -403,7 +413,7 @@ fn a_flag_whose_region_has_gone_meanwhile_ends_the_stream() {
     let placement = world.side.locate(&old).unwrap();
     world.side.place(&old, &placement);
     world.window.invalidate();
-    let violation = world.side.stream.handle_placed(placement).unwrap_err();
+    let violation = world.side.stream.handle_placed(&placement).unwrap_err();
     assert!(violation.code().is_some(), "{violation}");
     assert_eq!(world.side.stream.state(), State::Terminating);
 }
@@ -431,7 +441,7 @@ fn a_write_that_was_placed_in_parts_has_its_whole_length() {
     let mut bytes = vec![0; immediate.length()];
     immediate.emit(&mut bytes);
     bytes.extend([0; 8]);
-    let newer = Message { deed: write(30, 20, 2), start: 101 + 9, number: 0 };
+    let newer = Message { deed: write(30, 20, 2), start: 101 + 9, number: 0, further: 0 };
     assert!(world.take(&newer.part(&world.window, 0, 20)));
     assert!(world.take(&Flying { arrival: Arrival { start: 101, end: 110 }, bytes }));
     assert!(world.take(&whole(&world, 0)));

@@ -773,7 +773,7 @@ fn too_many_unpolled_receives_defer() {
         let bytes = untagged(Opcode::Send, queue::SEND, number, 0, b"");
         let placement = victim.side.locate(&Flying { arrival, bytes })?;
         victim.position += 1;
-        Ok::<_, Refused>(victim.side.stream.handle_placed(placement)?)
+        Ok::<_, Refused>(victim.side.stream.handle_placed(&placement)?)
     };
     placed(&mut victim, 1).unwrap();
     assert_eq!(placed(&mut victim, 2), Err(Refused::Later(Later::Unpolled)));

@@ -179,7 +179,7 @@ fn none_is_found_while_a_receive_request_waits_to_be_filled_or_reported() {
     assert_eq!(take_whole(&mut pair.b, &next), None, "half a message is there");
     let placement = pair.b.locate(&end).unwrap();
     pair.b.place(&end, &placement);
-    pair.b.stream.handle_placed(placement).unwrap();
+    pair.b.stream.handle_placed(&placement).unwrap();
     assert_eq!(take_whole(&mut pair.b, &next), None, "its completion was not polled");
     pair.b.poll();
     assert_eq!(take_whole(&mut pair.b, &next).as_deref(), Some(&b"next"[..]));

@@ -136,7 +136,7 @@ impl DatagramPort for SimulatedDatagramPort {
 
     fn counters(&self) -> DatagramCounters {
         let overflowed = self.world.lock().packets.port(self.id).overflowed;
-        DatagramCounters { overflowed, dropped: 0, cut: self.cut }
+        DatagramCounters { overflowed, dropped: 0, cut: self.cut, malformed: 0 }
     }
 
     fn local_address(&self) -> PortAddress {

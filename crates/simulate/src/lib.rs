@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod datagram;
+mod fences;
 mod hostile;
 mod messages;
 mod network;
@@ -20,12 +21,13 @@ mod streams;
 mod world;
 
 pub use datagram::SimulatedDatagramPort;
+pub use fences::{FenceReport, FenceScenario, LogGp, simulate_fences};
 pub use hostile::run_hostile;
 pub use messages::{MessageBreak, MessageReport, MessageScenario};
 pub use network::{SimulatedListener, SimulatedNetwork, SimulatedPort, Tag};
 pub use packets::PacketBehaviour;
 pub use pair::{End, Pair, PairOptions, with_split};
-pub use pipe::Behaviour;
+pub use pipe::{Behaviour, Segments};
 pub use raw::{RawPeer, offer_of};
 pub use scenario::{Break, Report, Scenario};
 pub use sequence::{SequenceReport, run_sequence};

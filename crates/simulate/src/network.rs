@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use weft_base::{
     Backlog, DatagramOptions, HostAddress, Interest, Iwarp, Listener, LocalAddress, Network, NoDigest, Piece, Port,
-    PortError, PortOptions, Random, Readiness, ReceivePiece, Received, Token, Waker, Watch,
+    PortError, PortOptions, Random, Readiness, ReceivePiece, Received, StreamPosition, Token, Waker, Watch,
 };
 use weft_memory::{MemoryError, Registry};
 use weft_nic::lower::Stack;
 
 use crate::datagram::SimulatedDatagramPort;
-use crate::pipe::Ended;
+use crate::pipe::{Ended, Segments};
 use crate::shuffle::Disorder;
 use crate::world::{Listening, World};
 
@@ -126,6 +126,7 @@ impl<T> Network for SimulatedNetwork<T> {
         let named = addresses.map(|(number, ip)| HostAddress {
             interface: format!("rail{number}"),
             address: LocalAddress { ip: *ip, interface: number as u32 + 1 },
+            prefix: if ip.is_ipv4() { 24 } else { 64 },
             is_running: true,
         });
         named.collect()
@@ -240,6 +241,11 @@ pub struct SimulatedPort {
 }
 
 impl SimulatedPort {
+    /// Sends bytes that stand there in the stream, whatever stands there else.
+    pub(crate) fn send_at(&self, position: u64, bytes: &[u8]) {
+        self.world.lock().pipes[self.outbound].send_at(position, bytes);
+    }
+
     /// How much disorder a lower layer makes that has any, and its dice.
     pub(crate) fn disorder(&self) -> (Disorder, Random) {
         let mut state = self.world.lock();
@@ -287,6 +293,39 @@ impl Port for SimulatedPort {
             rest = later;
         }
         Ok(Received::Bytes(bytes.len()))
+    }
+
+    fn shows_segments(&self) -> bool {
+        self.world.lock().behaviour.segments != Segments::InOrder
+    }
+
+    fn begin_segments(&mut self) -> Option<StreamPosition> {
+        let state = self.world.lock();
+        let shows = state.behaviour.segments != Segments::InOrder;
+        shows.then(|| StreamPosition(state.pipes[self.inbound].position()))
+    }
+
+    fn receive_segments(&mut self, take: &mut dyn FnMut(StreamPosition, &[u8]) -> bool) -> Result<Received, PortError> {
+        let (position, bytes) = {
+            let mut state = self.world.lock();
+            let state = &mut *state;
+            let pipe = &mut state.pipes[self.inbound];
+            match pipe.ended(state.now) {
+                Some(Ended::Reset) => return Err(PortError::Reset),
+                Some(Ended::Closed) => return Ok(Received::End),
+                None => match pipe.receive_anywhere(state.now, &state.behaviour, &mut state.disorder_random) {
+                    Some(found) => found,
+                    None => return Ok(Received::Nothing),
+                },
+            }
+        };
+        let length = bytes.len();
+        if !take(StreamPosition(position), &bytes) {
+            let mut state = self.world.lock();
+            let now = state.now;
+            state.pipes[self.inbound].put_back(position, bytes, now);
+        }
+        Ok(Received::Bytes(length))
     }
 
     fn poll_connected(&mut self) -> Result<bool, PortError> {

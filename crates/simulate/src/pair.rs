@@ -71,7 +71,9 @@ pub struct End<T: Tag = Iwarp> {
 }
 
 impl<T: Tag> End<T> {
-    fn new(world: &World, options: &PairOptions, end: usize) -> Self {
+    /// An end that is not connected yet: 0 has the splits of the one that connects, 1 those of the other.
+    #[must_use]
+    pub fn new(world: &World, options: &PairOptions, end: usize) -> Self {
         let settings = with_split(options.settings.clone(), options.splits[end]);
         let nic = world.nic_over(settings, &rails::addresses(end, options.networks));
         let domain = nic.registry().allocate_domain().expect("a new NIC has room for a domain");

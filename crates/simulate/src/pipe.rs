@@ -22,6 +22,20 @@ pub struct Behaviour {
     pub damage_one_in: u64,
     /// The stream breaks after this many bytes of one direction.
     pub break_after: Option<u64>,
+    /// Whether ports can show what comes out of order, and what comes then.
+    pub segments: Segments,
+}
+
+/// What ports show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Segments {
+    /// The stream in order.
+    #[default]
+    InOrder,
+    /// What is there, in any order, as it was sent.
+    AsSent,
+    /// What is there, in any order, cut anywhere.
+    Recut,
 }
 
 impl Default for Behaviour {
@@ -35,6 +49,7 @@ impl Default for Behaviour {
             segment_size: 1448,
             damage_one_in: 0,
             break_after: None,
+            segments: Segments::InOrder,
         }
     }
 }
@@ -46,10 +61,19 @@ pub(crate) enum Ended {
     Reset,
 }
 
+/// Bytes that follow one another, and when they are there.
+#[derive(Debug)]
+struct Chunk {
+    at: Time,
+    /// Where in the stream they stand.
+    start: u64,
+    bytes: VecDeque<u8>,
+}
+
 /// Bytes on the way in one direction.
 #[derive(Debug, Default)]
 pub(crate) struct Pipe {
-    chunks: VecDeque<(Time, VecDeque<u8>)>,
+    chunks: VecDeque<Chunk>,
     on_the_way: usize,
     carried: u64,
     latest: Time,
@@ -75,7 +99,7 @@ impl Pipe {
                 }
             }
         }
-        self.chunks.push_back((self.latest, chunk));
+        self.chunks.push_back(Chunk { at: self.latest, start: self.carried, bytes: chunk });
         self.on_the_way += count;
         self.carried += count as u64;
         if behaviour.break_after.is_some_and(|limit| self.carried >= limit) {
@@ -89,18 +113,67 @@ impl Pipe {
         let most = most.min(behaviour.receive_at_most);
         let count = if random.one_in(2) { most } else { 1 + random.below(most as u64) as usize };
         let mut out = Vec::new();
-        while let Some((at, chunk)) = self.chunks.front_mut() {
-            if *at > now || out.len() >= count {
+        while let Some(chunk) = self.chunks.front_mut() {
+            if chunk.at > now || out.len() >= count {
                 break;
             }
-            let take = chunk.len().min(count - out.len());
-            out.extend(chunk.drain(..take));
-            if chunk.is_empty() {
+            let take = chunk.bytes.len().min(count - out.len());
+            out.extend(chunk.bytes.drain(..take));
+            chunk.start += take as u64;
+            if chunk.bytes.is_empty() {
                 self.chunks.pop_front();
             }
         }
         self.on_the_way -= out.len();
         out
+    }
+
+    /// Where the first byte stands that was not received.
+    pub(crate) fn position(&self) -> u64 {
+        self.chunks.front().map_or(self.carried, |chunk| chunk.start)
+    }
+
+    /// Takes some bytes that are there, from anywhere, and where they stand.
+    pub(crate) fn receive_anywhere(
+        &mut self,
+        now: Time,
+        behaviour: &Behaviour,
+        random: &mut Random,
+    ) -> Option<(u64, Vec<u8>)> {
+        let there = self.chunks.iter().take_while(|chunk| chunk.at <= now).count();
+        if there == 0 {
+            return None;
+        }
+        let index = random.below(there as u64) as usize;
+        let Chunk { at, start, mut bytes } = self.chunks.remove(index)?;
+        if behaviour.segments == Segments::AsSent {
+            self.on_the_way -= bytes.len();
+            return Some((start, bytes.into()));
+        }
+        let from = if random.one_in(2) { 0 } else { random.below(bytes.len() as u64) as usize };
+        let most = behaviour.receive_at_most.min(1 + random.below(3000) as usize);
+        let mut piece = bytes.split_off(from);
+        let behind = piece.split_off(most.min(piece.len()));
+        let position = start + from as u64;
+        let parts = [(position + piece.len() as u64, behind), (start, bytes)];
+        for (start, bytes) in parts.into_iter().filter(|(_, bytes)| !bytes.is_empty()) {
+            self.chunks.insert(index, Chunk { at, start, bytes });
+        }
+        self.on_the_way -= piece.len();
+        Some((position, piece.into()))
+    }
+
+    /// What was taken is back.
+    pub(crate) fn put_back(&mut self, start: u64, bytes: Vec<u8>, now: Time) {
+        self.on_the_way += bytes.len();
+        self.chunks.push_front(Chunk { at: now, start, bytes: bytes.into() });
+    }
+
+    /// Bytes that stand anywhere, as no TCP would bring them.
+    pub(crate) fn send_at(&mut self, start: u64, bytes: &[u8]) {
+        self.on_the_way += bytes.len();
+        self.carried = self.carried.max(start + bytes.len() as u64);
+        self.chunks.push_back(Chunk { at: self.latest, start, bytes: bytes.iter().copied().collect() });
     }
 
     pub(crate) fn end(&mut self, at: Time, how: Ended) {
@@ -128,7 +201,7 @@ impl Pipe {
 
     /// Whether there are so many bytes, or all that can come.
     pub(crate) fn is_readable(&self, least: u32, now: Time, behaviour: &Behaviour) -> bool {
-        let here: usize = self.chunks.iter().take_while(|(at, _)| *at <= now).map(|(_, chunk)| chunk.len()).sum();
+        let here: usize = self.chunks.iter().take_while(|chunk| chunk.at <= now).map(|chunk| chunk.bytes.len()).sum();
         let over = self.ended.is_some_and(|(at, _)| at <= now);
         here >= least as usize || over || (here > 0 && !self.has_room(behaviour))
     }
@@ -139,7 +212,7 @@ impl Pipe {
 
     /// When something will be there that is not yet.
     pub(crate) fn next_event(&self, now: Time) -> Option<Time> {
-        let mut times = self.chunks.iter().map(|(at, _)| *at).chain(self.ended.map(|(at, _)| at));
+        let mut times = self.chunks.iter().map(|chunk| chunk.at).chain(self.ended.map(|(at, _)| at));
         times.by_ref().filter(|at| *at > now).min()
     }
 }

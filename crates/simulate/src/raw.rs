@@ -19,8 +19,17 @@ pub fn offer_of(mpa: &Offer) -> weft_nic::Offer {
     let Offer { receive_markers, crc, revision, ird, ord, negotiate_depths, ready_to_receive, extensions, .. } = *mpa;
     let max_private_data = mpa.max_private_data;
     let markers = receive_markers;
-    let mpa =
-        weft_nic::MpaOffer { crc, markers, revision, negotiate_depths, ready_to_receive, extensions, max_private_data };
+    let early = false;
+    let mpa = weft_nic::MpaOffer {
+        crc,
+        markers,
+        early,
+        revision,
+        negotiate_depths,
+        ready_to_receive,
+        extensions,
+        max_private_data,
+    };
     weft_nic::Offer { transport: weft_nic::Transport::Iwarp, ird, ord, mpa }
 }
 
@@ -35,6 +44,9 @@ pub struct RawPeer {
     framer: Framer,
     deframer: Deframer,
     ended: bool,
+    /// Bytes that were sent, and how many of these before the first FPDU.
+    sent: u64,
+    started_at: Option<u64>,
 }
 
 impl RawPeer {
@@ -54,6 +66,8 @@ impl RawPeer {
             framer: Framer::new(None, true),
             deframer: Deframer::new(None, true),
             ended: false,
+            sent: 0,
+            started_at: None,
         })
     }
 
@@ -98,6 +112,7 @@ impl RawPeer {
     pub fn send(&mut self, nic: &SimulatedNic, bytes: &[u8]) {
         let mut rest = bytes;
         let world = self.world.clone();
+        self.sent += bytes.len() as u64;
         world.run(&[nic], PATIENCE, || {
             match self.port.send(&[Piece::Bytes(rest)]) {
                 Ok(count) => rest = &rest[count..],
@@ -105,6 +120,15 @@ impl RawPeer {
             }
             rest.is_empty()
         });
+    }
+
+    /// Sends bytes that stand there in the stream of FPDUs, whatever stands there else, and before what stands before
+    /// them. Only to a NIC that has begun to take segments as they come: [`Behaviour::segments`](crate::Behaviour).
+    pub fn send_at(&mut self, nic: &SimulatedNic, position: u64, bytes: &[u8]) {
+        let start = *self.started_at.get_or_insert(self.sent);
+        self.port.send_at(start + position, bytes);
+        let world = self.world.clone();
+        world.run(&[nic], Duration::from_millis(1), || false);
     }
 
     /// A frame around a DDP segment, with a good CRC and the markers that are due.

@@ -415,7 +415,7 @@ impl Side {
     /// The payload, which lies in the source region in two slices, or in the request itself.
     fn payload(&self, bytes: &[u8], inline: bool) -> Payload {
         if inline {
-            return Payload::Inline(bytes.iter().copied().collect());
+            return Payload::Inline(weft_rdmap::InlineBytes::new(bytes).expect("no more than fit"));
         }
         let slice = Slice { region: self.source.id(), offset: self.source_used, length: bytes.len() as u32 };
         self.registry.copy_in(&slice, bytes, &mut NoDigest).expect("the source region is registered");

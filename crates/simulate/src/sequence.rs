@@ -8,7 +8,9 @@ use weft_base::{Gather, Slice};
 use weft_memory::{Access, Region};
 use weft_mpa::MarkerSpacing;
 use weft_nic::{Split, WorkCompletion};
-use weft_rdmap::{AtomicCode, MAX_INLINE, Operation, Payload, ReceiveRequest, RemoteTarget, SendRequest, Status};
+use weft_rdmap::{
+    AtomicCode, InlineBytes, MAX_INLINE, Operation, Payload, ReceiveRequest, RemoteTarget, SendRequest, Status,
+};
 
 use crate::pair::{End, Pair, PairOptions};
 use crate::pipe::Behaviour;
@@ -180,7 +182,8 @@ impl Side {
         let payload = if how & 0x80 == 0 {
             Payload::Gather(Gather::from(slice))
         } else {
-            Payload::Inline((0..how % (MAX_INLINE as u8 + 1)).collect())
+            let bytes: Vec<u8> = (0..how % (MAX_INLINE as u8 + 1)).collect();
+            Payload::Inline(InlineBytes::new(&bytes).expect("no more than fit"))
         };
         let solicited = how & 0x40 != 0;
         let operation = match how % 7 {

@@ -108,7 +108,7 @@ fn inbox(end: &End<Edge>, receives: u64) -> Region {
 }
 
 fn send(end: &End<Edge>, id: u64) {
-    let payload = Payload::Inline([1, 2, 3, 4].into_iter().collect());
+    let payload = Payload::Inline(weft_rdmap::InlineBytes::new(&[1, 2, 3, 4]).unwrap());
     let operation = Operation::Send { payload, solicited: false, invalidate: None };
     end.nic.post_send(&end.queue_pair, [SendRequest { id, operation, signaled: true, fence: false }]).unwrap();
 }

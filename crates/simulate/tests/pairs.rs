@@ -2,7 +2,7 @@
 
 use weft_mpa::MarkerSpacing;
 use weft_nic::{Offer, Settings, Split, Verify};
-use weft_simulate::{Behaviour, Break, Scenario};
+use weft_simulate::{Behaviour, Break, Scenario, Segments};
 
 const VERIFY: [Verify; 2] = [Verify::BeforePlace, Verify::LargeInPlace];
 
@@ -35,6 +35,41 @@ fn varied(seed: u64) -> Scenario {
 fn everything_happens_on_a_network_that_behaves() {
     for seed in 0..120 {
         varied(seed).run().unwrap();
+    }
+}
+
+/// How many seeds a test has: more by WEFT_SEEDS.
+fn seeds(usual: u64) -> u64 {
+    std::env::var("WEFT_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
+/// Both ends on networks that show what comes as it comes, in any order and cut anywhere.
+fn out_of_order(seed: u64) -> Scenario {
+    let mut scenario = varied(seed);
+    for offer in [&mut scenario.options.active, &mut scenario.options.passive] {
+        offer.mpa.crc = true;
+        offer.mpa.early = !seed.is_multiple_of(5);
+    }
+    scenario.behaviour.segments = Segments::Recut;
+    scenario.keeps_order = false;
+    scenario
+}
+
+#[test]
+fn everything_happens_as_well_when_segments_are_placed_as_they_come() {
+    for seed in 5000..5000 + seeds(40) {
+        out_of_order(seed).run().unwrap();
+    }
+}
+
+#[test]
+fn every_request_ends_exactly_once_when_a_stream_out_of_order_is_damaged_or_breaks() {
+    for seed in 6000..6000 + seeds(40) {
+        let mut scenario = out_of_order(seed);
+        scenario.survives = false;
+        scenario.behaviour.damage_one_in = if seed % 2 == 0 { 20_000 } else { 0 };
+        scenario.behaviour.break_after = Some(20 + (seed - 6000) * 997);
+        scenario.run().unwrap();
     }
 }
 

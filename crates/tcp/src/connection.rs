@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use weft_base::{StreamPosition, Time};
 
-use crate::receiver::Receiver;
+use crate::receiver::{Receiver, Sink};
 use crate::segment::{Flow, Segment, Timestamps};
 use crate::sender::Sender;
 use crate::settings::{MIN_MSS, SettingError, Settings};
@@ -184,6 +184,12 @@ impl Connection {
         self.takes_data() && self.sender.write_unit(bytes)
     }
 
+    /// What was written since the last unit ended is a unit, as if it had been written by [`Connection::write_unit`].
+    /// It may have been sent in part already: write all of it before the connection is polled.
+    pub fn end_unit(&mut self) {
+        self.sender.end_unit();
+    }
+
     /// Bytes that [`Connection::write`] has room for.
     #[must_use]
     pub fn room(&self) -> u64 {
@@ -211,6 +217,13 @@ impl Connection {
     #[must_use]
     pub fn received(&self) -> StreamPosition {
         StreamPosition(self.receiver.in_order())
+    }
+
+    /// From now on the policy is [`ReceivePolicy::Place`](crate::ReceivePolicy). What has come and was not read is
+    /// shown
+    /// first, from before and behind gaps, and must be kept. The memory that it lay in is given back.
+    pub fn place(&mut self, sink: &mut impl Sink) {
+        self.receiver.place(sink);
     }
 
     /// Bytes that have come from behind a gap.

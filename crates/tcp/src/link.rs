@@ -111,6 +111,12 @@ impl EthernetLink {
         self.neighbours.iter().any(|(other, _)| *other == address)
     }
 
+    /// The hardware address of a neighbour, if it is known.
+    #[must_use]
+    pub fn hardware_of(&self, address: Ipv4Addr) -> Option<[u8; 6]> {
+        self.neighbours.iter().find(|(other, _)| *other == address).map(|(_, hardware)| *hardware)
+    }
+
     /// Reads a frame. Fragments, and packets whose header is damaged, are nothing: TCP finds the size that passes by
     /// itself.
     pub fn parse(&mut self, frame: &[u8], checksum: Checksum) -> Arrived {

@@ -19,6 +19,11 @@ impl Ranges {
         self.list.is_empty()
     }
 
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Range<u64>> {
+        self.list.iter()
+    }
+
     /// Bytes in them.
     pub(crate) fn bytes(&self) -> u64 {
         self.list.iter().map(|range| range.end - range.start).sum()

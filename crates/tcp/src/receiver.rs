@@ -20,6 +20,9 @@ use debt::AckDebt;
 /// An acknowledged clock of the peer is not believed after it was silent for so long (RFC 7323 section 5.5).
 const STAMP_LIFE: core::time::Duration = core::time::Duration::from_secs(24 * 24 * 3600);
 
+/// What was kept is shown in pieces of so many bytes.
+const SHOWN_AT_ONCE: usize = 4096;
+
 /// Who takes segments as they arrive, with [`ReceivePolicy::Place`].
 pub trait Sink {
     /// Shows bytes that are shown for the first time, and where in the stream they stand. True: they are kept, will
@@ -214,6 +217,29 @@ impl Receiver {
             self.note_recent(wanted.start);
         }
         end <= last
+    }
+
+    /// From now on segments are shown as they come ([`ReceivePolicy::Place`]); first what is here and was not read,
+    /// which must be kept. Its memory is given back.
+    pub(crate) fn place(&mut self, sink: &mut impl Sink) {
+        if self.policy == ReceivePolicy::Place {
+            return;
+        }
+        let unread = self.unread..self.data_end();
+        let mut piece = [0; SHOWN_AT_ONCE];
+        for range in core::iter::once(&unread).chain(self.beyond.iter()) {
+            let mut at = range.start;
+            while at < range.end {
+                let length = (range.end - at).min(SHOWN_AT_ONCE as u64);
+                let bytes = &mut piece[..length as usize];
+                self.ring.read(at, bytes);
+                sink.show(StreamPosition(at - 1), bytes);
+                at += length;
+            }
+        }
+        self.policy = ReceivePolicy::Place;
+        self.ring = Ring::new(0);
+        self.unread = self.data_end();
     }
 
     fn may_be_early(&self, range: &Range<u64>) -> bool {

@@ -207,10 +207,15 @@ impl Sender {
             return false;
         }
         self.write(bytes);
+        self.end_unit();
+        true
+    }
+
+    /// What was written since the last unit is one, if there is room to remember that.
+    pub(crate) fn end_unit(&mut self) {
         if self.units.len() < self.units.capacity() {
             self.units.push_back(self.written);
         }
-        true
     }
 
     /// Nothing more will be written.

@@ -4,9 +4,10 @@ mod common;
 
 use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use common::PATIENCE;
-use weft::endpoint::{Endpoint, EndpointAttributes, EventQueue, Match, ReceivePost, SendPost};
+use weft::endpoint::{Endpoint, EndpointAttributes, EventQueue, JobKey, Match, ReceivePost, SendPost};
 use weft::verbs::{
     Access, CompletionQueue, ConnectOptions, ConnectionError, Context, Error, ListenOptions, LowerInfo, Offer,
     PortError, Progress, QueuePair, QueuePairOptions, Settings, Status, Transport, WorkRequest,
@@ -23,7 +24,11 @@ struct End {
 }
 
 fn end() -> End {
-    let context = Context::open().unwrap();
+    end_with(Settings::default())
+}
+
+fn end_with(settings: Settings) -> End {
+    let context = Context::with_settings(settings).unwrap();
     let domain = context.allocate_protection_domain().unwrap();
     let completions = context.create_completion_queue(64).unwrap();
     let queue_pair = domain.create_queue_pair(&completions, &QueuePairOptions::default()).unwrap();
@@ -55,6 +60,46 @@ fn what_carries_a_connection_is_what_both_can() {
     {
         let ends = pair(calls, listens);
         assert!(ends.iter().all(|end| is_edge(end) == expected), "{calls:?} to {listens:?}");
+    }
+}
+
+/// A connection over Edge stands only where both have the same key; who has none, or another, hears why.
+#[test]
+fn a_job_key_keeps_others_out() {
+    let keyed = |byte: Option<u8>| {
+        let key = byte.map(|byte| JobKey::new(&[byte; 32]).unwrap());
+        end_with(Settings { key, start_timeout: Duration::from_secs(2), ..Settings::default() })
+    };
+    let why = |mine: Option<u8>, theirs: Option<u8>| {
+        let [active, passive] = [mine, theirs].map(keyed);
+        let listen = ListenOptions { offer: offer(Transport::Edge), ..ListenOptions::default() };
+        let listener = passive.context.listen("127.0.0.1:0".parse().unwrap(), &listen).unwrap();
+        let connect = ConnectOptions { offer: offer(Transport::Edge), ..ConnectOptions::default() };
+        active.queue_pair.start_connect(listener.local_address(), &connect).unwrap();
+        // With another key the call looks good until it is confirmed.
+        if mine.is_some() && theirs.is_some() {
+            listener.accept(PATIENCE).unwrap().accept(&passive.queue_pair, b"").unwrap();
+        }
+        let outcome = active.queue_pair.wait_connected(PATIENCE).err().map(|error| error.to_string());
+        if outcome.is_none() {
+            let domain = active.queue_pair.domain();
+            let sink = passive.queue_pair.domain().allocate(8, Access::LOCAL_WRITE).unwrap();
+            passive.queue_pair.post_receive(1, &[sink.slice(..).unwrap()]).unwrap();
+            let bytes = domain.register(b"the job ".to_vec(), Access::LOCAL_READ).unwrap();
+            active.queue_pair.post(WorkRequest::send(bytes.slice(..).unwrap())).unwrap();
+            assert_eq!(passive.completions.wait(PATIENCE).expect("the message in time").status, Status::Success);
+            assert_eq!(sink.to_vec(), b"the job ");
+        }
+        outcome
+    };
+    assert_eq!(why(Some(1), Some(1)), None);
+    for (mine, theirs, words) in [
+        (None, Some(1), "the peer wants a job key"),
+        (Some(1), None, "the peer has no job key, as this side has"),
+        (Some(1), Some(2), "what answers there does not prove that it has the job key of this side"),
+    ] {
+        let error = why(mine, theirs).expect("it is not let in");
+        assert!(error.contains(words), "{mine:?} to {theirs:?}: {error}");
     }
 }
 

@@ -131,3 +131,13 @@ fn what_makes_no_sense_is_refused_with_the_values() {
     let error = Group::alone().all_gather(&vec![0; Group::MOST_BYTES + 1]).unwrap_err().to_string();
     assert_eq!(error, "16385 bytes for an exchange between ranks: at most 16384 are possible");
 }
+
+#[test]
+fn ranks_of_another_library_exchange_by_what_it_gives() {
+    let both = |bytes: &[u8]| Ok(vec![bytes.to_vec(), b"two".to_vec()]);
+    let mut group = Group::over(0, 2, both).unwrap();
+    assert_eq!(group.all_gather(b"one").unwrap(), [b"one".to_vec(), b"two".to_vec()]);
+    let mut wrong = Group::over(0, 3, both).unwrap();
+    assert!(wrong.all_gather(b"one").unwrap_err().to_string().contains("2 ranks where there are 3"));
+    assert!(Group::over(2, 2, both).is_err());
+}

@@ -413,3 +413,26 @@ fn a_process_that_dies_in_an_epoch_is_named_by_all_others() {
         assert!(child.wait().unwrap().success());
     }
 }
+
+#[test]
+fn what_must_go_on_does_while_a_rank_waits_in_a_fence() {
+    let called = std::sync::atomic::AtomicBool::new(false);
+    let called = std::sync::Arc::new(called);
+    ranks(2, Transport::Iwarp, move |team| {
+        let order = std::sync::atomic::Ordering::SeqCst;
+        let mut window = team.allocate(8, &WindowOptions::default()).unwrap();
+        if team.rank() == 0 {
+            let called = std::sync::Arc::clone(&called);
+            team.while_waiting(move || called.store(true, order));
+        } else {
+            // It comes when the other one waits, and does something else meanwhile.
+            let has_come = (0..30_000).any(|_| {
+                thread::sleep(Duration::from_millis(1));
+                called.load(order)
+            });
+            assert!(has_come, "nothing was called in 30 s");
+        }
+        window.fence(Asserts::default()).unwrap();
+        window.free().unwrap();
+    });
+}

@@ -30,10 +30,12 @@
 
 mod action;
 mod error;
+mod layout;
 mod settings;
 mod window;
 
 pub use action::{Access, Action, Event, Message, Part, Request, Update};
 pub use error::{ActiveError, CreateError, FenceError, LockError, OperationError, PeerError, WindowError};
+pub use layout::{Block, Layout, LayoutError};
 pub use settings::{Asserts, Carrier, Fence, Order, Settings};
 pub use window::Window;

@@ -184,6 +184,12 @@ impl Window {
         self.epoch
     }
 
+    /// Whether operations of an epoch that a fence ends may begin now.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.step == Step::Open
+    }
+
     /// Whether an operation is over: its source may be used again, or what it reads is here.
     #[must_use]
     pub fn is_complete(&self, request: Request) -> bool {

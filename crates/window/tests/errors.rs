@@ -339,3 +339,22 @@ fn a_deferred_put_is_placed_only_inside_the_window_and_in_its_fence() {
     assert_eq!(window.check(1, 1, 0, 8), Ok(()));
     assert_eq!(window.check(1, 1, 60, 8), Err(PeerError::Outside { offset: 60, length: 8 }));
 }
+
+#[test]
+fn bytes_in_a_message_are_placed_in_their_epoch_and_inside_only() {
+    let mut group = Group::alike(2, Fence::Counted);
+    let epoch = |here, found| Err(PeerError::Epoch { here, found });
+    assert_eq!(group.windows[0].check_open(1, 0, 0, 8), epoch(0, 0), "no epoch is open");
+    group = Group::open(2, Fence::Counted);
+    let window = &mut group.windows[0];
+    assert!(window.is_open());
+    assert_eq!(window.check_open(1, 1, 56, 8), Ok(()));
+    assert_eq!(window.check_open(1, 1, 57, 8), Err(PeerError::Outside { offset: 57, length: 8 }));
+    assert_eq!(window.check_open(1, 1, u64::MAX, 8), Err(PeerError::Outside { offset: u64::MAX, length: 8 }));
+    assert_eq!(window.check_open(2, 1, 0, 8), Err(PeerError::NoSuchRank(2)));
+    assert_eq!((window.check_open(1, 0, 0, 8), window.check_open(1, 2, 0, 8)), (epoch(1, 0), epoch(1, 2)));
+    // In the fence, those of its epoch still come; those of the next when this rank has all.
+    window.fence(Asserts::default(), Time::ZERO).unwrap();
+    assert!(!window.is_open());
+    assert_eq!((window.check_open(1, 1, 0, 8), window.check_open(1, 2, 0, 8)), (Ok(()), epoch(1, 2)));
+}

@@ -1,5 +1,5 @@
 //! Bytes to values and back: the headers of MPA (RFC 5044, RFC 6581), DDP (RFC 5041) and RDMAP (RFC 5040, RFC 7306), those of Weft's
-//! messages and of Edge, and CRC-32C.
+//! messages and of Edge, with and without IP, and CRC-32C.
 //!
 //! Each header is a plain value with `parse` and `emit`. Parsing looks at form only; whether a value is allowed where it stands is
 //! for the machines in `weft-mpa` and `weft-rdmap` to say. All fields are big-endian, but for MPA's CRC.
@@ -12,6 +12,7 @@ pub mod ddp;
 pub mod edge;
 pub mod message;
 pub mod mpa;
+pub mod raw;
 pub mod rdmap;
 pub mod terminate;
 pub mod window;

@@ -30,6 +30,10 @@ pub enum MessageKind {
     Post = 9,
     /// The sender's access to the receiver's part has ended, with `value` updates.
     Complete = 10,
+    /// Bytes for many places ([`Packed`]), in epoch `number`; `value` is the number of runs. `part` is 1 with the last
+    /// of
+    /// a put that is counted.
+    Packed = 11,
 }
 
 impl MessageKind {
@@ -47,6 +51,7 @@ impl MessageKind {
             8 => Some(Self::Probe),
             9 => Some(Self::Post),
             10 => Some(Self::Complete),
+            11 => Some(Self::Packed),
             _ => None,
         }
     }
@@ -86,9 +91,15 @@ impl MessageHead {
     /// The head, and the values that follow it. `None`: too short, no such kind, or not whole values.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<(Self, &[[u8; 8]])> {
+        let (head, rest) = Self::split(bytes)?;
+        let (values, odd) = rest.as_chunks::<8>();
+        (odd.is_empty() && head.kind != MessageKind::Packed).then_some((head, values))
+    }
+
+    /// The head, and what follows it. `None`: too short, or no such kind.
+    fn split(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (head, rest) = bytes.split_first_chunk::<{ Self::LENGTH }>()?;
         let [kind, part, w0, w1, n0, n1, n2, n3, v0, v1, v2, v3] = *head;
-        let (values, odd) = rest.as_chunks::<8>();
         let head = Self {
             kind: MessageKind::of(kind)?,
             part,
@@ -96,7 +107,89 @@ impl MessageHead {
             number: u32::from_be_bytes([n0, n1, n2, n3]),
             value: u32::from_be_bytes([v0, v1, v2, v3]),
         };
-        odd.is_empty().then_some((head, values))
+        Some((head, rest))
+    }
+}
+
+/// Blocks of the same length, at the same distance from each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The first byte of the first, from the start of the window on.
+    pub offset: u64,
+    /// From the start of one to the start of the next.
+    pub stride: u64,
+    /// Bytes of each.
+    pub length: u32,
+    /// How many there are.
+    pub count: u32,
+}
+
+impl Run {
+    /// Bytes.
+    pub const LENGTH: usize = 24;
+
+    /// The bytes.
+    #[must_use]
+    pub fn emit(&self) -> [u8; Self::LENGTH] {
+        let mut bytes = [0; Self::LENGTH];
+        bytes[..8].copy_from_slice(&self.offset.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.stride.to_be_bytes());
+        bytes[16..20].copy_from_slice(&self.length.to_be_bytes());
+        bytes[20..].copy_from_slice(&self.count.to_be_bytes());
+        bytes
+    }
+
+    fn parse(bytes: &[u8; Self::LENGTH]) -> Self {
+        let [o0, o1, o2, o3, o4, o5, o6, o7, s0, s1, s2, s3, s4, s5, s6, s7, l0, l1, l2, l3, c0, c1, c2, c3] = *bytes;
+        Self {
+            offset: u64::from_be_bytes([o0, o1, o2, o3, o4, o5, o6, o7]),
+            stride: u64::from_be_bytes([s0, s1, s2, s3, s4, s5, s6, s7]),
+            length: u32::from_be_bytes([l0, l1, l2, l3]),
+            count: u32::from_be_bytes([c0, c1, c2, c3]),
+        }
+    }
+
+    /// Bytes of all its blocks.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.length as u64 * self.count as u64
+    }
+
+    /// Where each block begins. `None` where that is no number of 64 bits.
+    pub fn offsets(self) -> impl Iterator<Item = Option<u64>> {
+        (0..u64::from(self.count)).map(move |at| self.stride.checked_mul(at)?.checked_add(self.offset))
+    }
+}
+
+/// Bytes for many places: a message of kind [`MessageKind::Packed`], whose `value` is the number of its runs.
+///
+/// ```text
+/// | head | run, run, ... | bytes of all blocks |
+/// run: | offset u64 | stride u64 | length u32 | count u32 |
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packed<'a> {
+    runs: &'a [[u8; Run::LENGTH]],
+    /// The bytes of all blocks, one behind the other.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Packed<'a> {
+    /// The head, and what follows it. `None`: it is no such message, or has not as many bytes as its blocks.
+    #[must_use]
+    pub fn parse(bytes: &'a [u8]) -> Option<(MessageHead, Self)> {
+        let (head, rest) = MessageHead::split(bytes)?;
+        let (runs, bytes) = rest.split_at_checked((head.value as usize).checked_mul(Run::LENGTH)?)?;
+        let this = Self { runs: runs.as_chunks().0, bytes };
+        // No block is empty, so the bytes bound their number.
+        let add = |all: u64, run: Run| all.checked_add(run.bytes()).filter(|_| run.length > 0);
+        let all = this.runs().try_fold(0, add);
+        (head.kind == MessageKind::Packed && all == Some(bytes.len() as u64)).then_some((head, this))
+    }
+
+    /// Its runs of blocks.
+    pub fn runs(&self) -> impl Iterator<Item = Run> + 'a {
+        self.runs.iter().map(Run::parse)
     }
 }
 
@@ -151,6 +244,32 @@ mod tests {
             let kind = MessageHead::parse(&bytes).map(|(head, _)| head.kind as u8);
             assert_eq!(kind, (1..=10).contains(&code).then_some(code));
         }
+    }
+
+    #[test]
+    fn packed_bytes_are_these_and_no_others() {
+        let head = MessageHead { kind: MessageKind::Packed, part: 1, window: 2, number: 3, value: 1 };
+        let run = Run { offset: 0x0102, stride: 0x0304, length: 2, count: 3 };
+        let mut bytes = head.emit().to_vec();
+        bytes.extend(run.emit());
+        assert_eq!(bytes[12..], [0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 3, 4, 0, 0, 0, 2, 0, 0, 0, 3]);
+        bytes.extend(*b"abcdef");
+        let (found, packed) = Packed::parse(&bytes).unwrap();
+        assert_eq!((found, packed.bytes), (head, &b"abcdef"[..]));
+        assert_eq!(packed.runs().collect::<Vec<_>>(), [run]);
+        assert_eq!(run.offsets().collect::<Vec<_>>(), [Some(0x102), Some(0x406), Some(0x70a)]);
+        assert_eq!(Run { stride: u64::MAX, ..run }.offsets().nth(1), Some(None));
+        assert_eq!(MessageHead::parse(&bytes), None, "it has no values");
+        for length in 0..bytes.len() {
+            assert_eq!(Packed::parse(&bytes[..length]), None);
+        }
+        let mut many = bytes.clone();
+        many[28..36].fill(0xff);
+        assert_eq!(Packed::parse(&many), None);
+        many[28..32].fill(0);
+        assert_eq!(Packed::parse(&many[..36]), None, "blocks of nothing are not counted through");
+        bytes[0] = 1;
+        assert_eq!(Packed::parse(&bytes), None);
     }
 
     #[test]

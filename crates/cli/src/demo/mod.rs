@@ -26,9 +26,10 @@ use self::source::Source;
 use self::talk::Windows;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::link::{Depths, Endpoint, Link, StreamOptions, announce, resolve};
+use crate::link::{Depths, Endpoint, Link, StreamOptions, announce};
 use crate::output::{print, print_line};
 use crate::perf::Transport;
+use crate::target::Target;
 
 pub(crate) use self::process::PEER_COMMAND;
 
@@ -39,6 +40,7 @@ Examples:
   weft demo --listen 192.0.2.1               on one machine, and on the other:
   weft demo --connect 192.0.2.1 --size 1G
   weft demo --transport edge                 over Edge; both sides must say so
+  weft demo --connect 'edge://192.0.2.1?rails=eth0,eth1'
 
 The digests are SHA-256: `here` is the file as it was read, `there` what the other process found in its memory after the RDMA
 writes, `read back` what came from there by RDMA reads.";
@@ -60,12 +62,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SECONDS", default_value = "0.25", value_parser = measure::seconds)]
     seconds: Duration,
     /// Be the passive side, once, for another machine
-    #[arg(long, value_name = "ADDRESS[:PORT]", conflicts_with_all = ["file", "size", "connect", "json", "seconds"])]
-    listen: Option<String>,
+    #[arg(long, value_name = "[SCHEME://]ADDRESS[:PORT][?rails=IF,...]")]
+    #[arg(conflicts_with_all = ["file", "size", "connect", "json", "seconds"])]
+    listen: Option<Target>,
     /// Be the active side to the machine that listens there
-    #[arg(long, value_name = "HOST[:PORT]")]
-    connect: Option<String>,
-    /// What carries the connection
+    #[arg(long, value_name = "[SCHEME://]HOST[:PORT][?rails=IF,...]")]
+    connect: Option<Target>,
+    /// What carries the connection, unless an address says so
     #[arg(long, value_enum, default_value_t = Transport::Iwarp)]
     transport: Transport,
     /// Print the result as JSON
@@ -76,17 +79,20 @@ pub(crate) struct Arguments {
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let interrupt = Interrupt::watch()?;
-    let options = StreamOptions { transport: arguments.transport, ..StreamOptions::usual() };
+    let mut options = StreamOptions { transport: arguments.transport, ..StreamOptions::usual() };
+    for target in arguments.listen.iter().chain(&arguments.connect) {
+        target.apply(&mut options)?;
+    }
     let endpoint = Endpoint::open(&options, DEPTHS, &interrupt)?;
-    if let Some(address) = &arguments.listen {
-        return passive::serve_one(&endpoint, target(address)?, |listener| {
+    if let Some(target) = &arguments.listen {
+        return passive::serve_one(&endpoint, target.resolve(DEFAULT_PORT)?, |listener| {
             announce(listener);
             Ok(())
         });
     }
     let mut source = Source::open(arguments.file.as_deref(), arguments.size.0)?;
     let report = match &arguments.connect {
-        Some(host) => active(arguments, &endpoint, &mut source, target(host)?, None)?,
+        Some(target) => active(arguments, &endpoint, &mut source, target.resolve(DEFAULT_PORT)?, None)?,
         None => {
             let mut peer = Peer::start(arguments.transport)?;
             let report = active(arguments, &endpoint, &mut source, peer.address(), Some(peer.id()));
@@ -132,37 +138,4 @@ fn active(
 
 fn close(link: &Link) -> Result<(), Failure> {
     link.close().map_err(|error| error.during("cannot disconnect"))
-}
-
-/// `host`, `host:port`, `[address]:port`, or an address of IPv6.
-fn target(text: &str) -> Result<SocketAddr, Failure> {
-    if let Ok(address) = text.parse() {
-        return Ok(address);
-    }
-    match text.rsplit_once(':') {
-        Some((host, port)) if !host.contains(':') => {
-            let port = port.parse().map_err(|_| Failure::Usage(format!("{port:?} in {text:?} is no port")))?;
-            resolve(host, port)
-        }
-        _ => resolve(text, DEFAULT_PORT),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn targets_are_read() {
-        for (text, address) in [
-            ("127.0.0.1", "127.0.0.1:7470"),
-            ("127.0.0.1:0", "127.0.0.1:0"),
-            ("::1", "[::1]:7470"),
-            ("[::1]", "[::1]:7470"),
-            ("[::1]:80", "[::1]:80"),
-        ] {
-            assert_eq!(target(text).unwrap(), address.parse().unwrap(), "{text}");
-        }
-        assert!(matches!(target("127.0.0.1:x"), Err(Failure::Usage(_))));
-    }
 }

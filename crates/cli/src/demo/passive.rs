@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use weft::verbs::{Access, Listener, MemoryRegion};
 
 use super::measure::{TCP_READ_BYTES, read_exact, write_all};
-use super::talk::{Answer, Ask, MESSAGE_BYTES, PING, check_open, hear, say};
+use super::talk::{Answer, Ask, MESSAGE_BYTES, PING, await_ask, check_open, say};
 use super::transfer::{UNTOUCHED, digest_regions, hexadecimal};
 use crate::failure::Failure;
 use crate::link::{Endpoint, Link, LinkError};
@@ -28,7 +28,7 @@ pub(super) fn serve_one(
     let link = endpoint.accept(endpoint.next_request(&listener)?)?;
     let mut side = Passive { link, windows: Vec::new(), digest: Sha256::new(), tcp: None };
     loop {
-        match hear(&side.link) {
+        match await_ask(&side.link) {
             Ok(ask) => side.handle(ask)?,
             Err(LinkError::Closed) => return Ok(()),
             Err(error) => return Err(error.during("waiting for the active side")),

@@ -69,8 +69,19 @@ pub(super) fn say(link: &Link, what: &impl Serialize) -> Result<(), LinkError> {
 pub(super) fn hear<T: DeserializeOwned>(link: &Link) -> Result<T, LinkError> {
     let mut buffer = [0; LONGEST_MESSAGE];
     let length = link.receive(&mut buffer)?;
-    serde_json::from_slice(&buffer[..length])
+    understand(&buffer[..length])
+}
+
+fn understand<T: DeserializeOwned>(message: &[u8]) -> Result<T, LinkError> {
+    serde_json::from_slice(message)
         .map_err(|error| LinkError::Broken(format!("the peer says something else than a weft demo would: {error}")))
+}
+
+/// Waits for what the active side asks for next: however long what it does takes.
+pub(super) fn await_ask(link: &Link) -> Result<Ask, LinkError> {
+    let mut buffer = [0; LONGEST_MESSAGE];
+    let length = link.receive_in_time(&mut buffer)?;
+    understand(&buffer[..length])
 }
 
 /// Asks, and waits for the answer.

@@ -7,6 +7,7 @@ use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::SockaddrStorage;
 use serde::Serialize;
+use weft_driver::host_addresses;
 
 use super::first_line;
 use crate::failure::Failure;
@@ -23,17 +24,21 @@ pub(super) struct Interface {
     speed_megabits_per_s: Option<u32>,
     /// Each with its prefix length.
     addresses: Vec<String>,
+    /// Whether connections over Edge have a rail there, unless settings say otherwise: it is up, is not the loopback,
+    /// and has an address beside those of one link.
+    rail: bool,
 }
 
 impl Interface {
     /// For the table.
-    pub(super) fn cells(&self) -> [String; 5] {
+    pub(super) fn cells(&self) -> [String; 6] {
         let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
         [
             self.name.clone(),
             if self.up { "up" } else { "down" }.into(),
             or_dash(self.mtu.map(|mtu| mtu.to_string())),
             or_dash(self.speed_megabits_per_s.map(speed)),
+            if self.rail { "yes" } else { "no" }.into(),
             self.addresses.join(" "),
         ]
     }
@@ -55,6 +60,11 @@ pub(super) fn all() -> Result<Vec<Interface>, Failure> {
         let interface = interfaces.entry(entry.interface_name.clone()).or_insert_with_key(|name| describe(name));
         interface.up = entry.flags.contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING);
         interface.addresses.extend(entry.address.and_then(|address| with_prefix(&address, entry.netmask.as_ref())));
+    }
+    for host in host_addresses().iter().filter(|host| host.is_running) {
+        if let Some(interface) = interfaces.get_mut(&host.interface) {
+            interface.rail = true;
+        }
     }
     Ok(interfaces.into_values().collect())
 }
@@ -97,7 +107,7 @@ mod tests {
     fn loopback_is_there() {
         let interfaces = all().unwrap();
         let loopback = interfaces.iter().find(|interface| interface.name == "lo").unwrap();
-        assert!(loopback.mtu.is_some_and(|mtu| mtu >= 1280));
+        assert!(loopback.mtu.is_some_and(|mtu| mtu >= 1280) && !loopback.rail);
         if loopback.up {
             assert!(loopback.addresses.iter().any(|address| address == "127.0.0.1/8"), "{loopback:?}");
         }

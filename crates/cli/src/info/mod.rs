@@ -63,6 +63,7 @@ impl Info {
             ("state", Align::Left),
             ("MTU", Align::Right),
             ("speed", Align::Right),
+            ("rail", Align::Left),
             ("addresses", Align::Left),
         ]);
         self.interfaces.iter().for_each(|interface| interfaces.row(interface.cells()));

@@ -6,19 +6,22 @@ use std::time::Duration;
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
+use weft::verbs::LinkSettings;
+use weft_lab::{BitsPerSecond, MTU};
 
 use super::campaign::Plan;
 use super::contestant::Entry;
 use super::disorder::Disorder;
-use super::fence::{Fences, Scale};
+use super::fence::{Fences, Scale, Test as WindowTest};
 use super::job::{
     Cache, Job, Kind, LARGEST_CROWD, LARGEST_WINDOW, MOST_CONNECTIONS, MOST_MESSAGES, Operation, Switch, Target, Wait,
 };
 use super::links::{Links, Wishes};
 use super::mpi::{self, Installation, Library};
 use super::place::{LabWish, Place};
+use super::remote::Target as Machine;
 use super::size::Sizes;
-use super::stack::Stack;
+use super::stack::{Stack, Transport};
 use super::tests::{Basis, Case, Part, Test};
 use crate::failure::Failure;
 
@@ -37,12 +40,17 @@ Examples:
   weft perf overlap --operation read --computation 1,100,2000
   weft perf split --json split.json                   which stage runs where, and where each wins
   weft perf bandwidth --lab 1G                        between two hosts of a test network, made for this
+  weft perf latency --lab none --transport edge:raw=on --vs sockets   in Ethernet frames of its own, without IP
   weft perf markers                                   what markers cost, by their spacing
+  weft perf in-order-tax --mtu 9000                   what being ready for disorder costs when all is in order
   weft perf idle --connections 1000 --seconds 10      what quiet connections cost
   weft perf all-to-all --processes 8,64               many processes on this machine
   weft perf disorder --late 0,5 --lost 0,1            late segments placed, kept, or dropped; in virtual time
   weft perf fence --ranks 4,8 --fence all             fences of windows, beside MPI_Win_fence
   mpiexec -n 8 weft perf fence                        the same over the ranks that Hydra or Slurm has started
+  weft perf fence --simulate 64,256,1024              the same in virtual time, where there are no such machines
+  weft perf halo --ranks 8 --cells 32 --fence all     faces of a stencil, contiguous and strided
+  weft perf window-overlap --ranks 2 --size 16..256K  computation hidden between a put and its fence
   weft perf match --others 100000                     what it costs to match a message among many
   weft perf mpi --library mpich --test latency,rate   an MPI library over Weft, libfabric's tcp, and UCX
   weft perf mpi --test latency --vs libfabric-tcp,sockets   and what TCP takes on the same way without MPI
@@ -52,11 +60,12 @@ Examples:
   weft perf bandwidth --json result.json              for figures and scripts
   weft perf --listen 192.0.2.1:7471                   on one machine, and on the other:
   weft perf latency --connect 192.0.2.1
+  weft perf bandwidth --connect edge://192.0.2.1?rails=eth0,eth1
 
 Contestants: iwarp, edge, shm (variants: settings, such as crc=off:markers=1K, of transport, crc, markers, verify,
-fpdu, progress, split, engines, away, short), ring (shared memory without a NIC), sockets and mptcp (variants: batched,
-a write size, crc), libfabric (variant: the provider), ucx; messages (endpoints, over iwarp unless transport=edge or
-such says otherwise; variants: those that are not of a connection).
+fpdu, progress, split, engines, away, short, raw), ring (shared memory without a NIC), sockets and mptcp, own-tcp and
+smoltcp (variants: batched, a write size, crc), libfabric (variant: the provider), ucx; messages (endpoints, over iwarp
+unless transport=edge or such says otherwise; variants: those that are not of a connection).
 Ratios are the measured transport's median over the peer's: below 1 is ahead in times, above 1 in bandwidth and rate.
 The two-machine mode asks for no password: whoever reaches the port can make this machine run measurements.
 Exit codes: 0 measured, 1 a contestant that is installed failed, 2 the command line is wrong.";
@@ -154,9 +163,19 @@ pub(crate) struct Arguments {
     /// TCP's congestion control in the hosts of the test network [default: cubic, or reno where the machine's root has not allowed that]
     #[arg(long, value_name = "NAME", conflicts_with_all = ["connect", "listen"])]
     congestion: Option<String>,
+    /// The largest packet of the test network's link, in bytes [default: 1500]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(i64::from(*MTU.start())..=i64::from(*MTU.end())))]
+    mtu: Option<u32>,
+    /// Have the kernel cut what it sends into packets of the MTU before the test network's link
+    #[arg(long)]
+    no_offload: bool,
     /// Measure to the machine that listens there, instead of on this one alone
     #[arg(long, value_name = "HOST[:PORT]")]
     connect: Option<String>,
+    /// Between two machines: an interface of this one, and a free address there, for contestants with raw=on (needs
+    /// CAP_NET_RAW)
+    #[arg(long, value_name = "INTERFACE=ADDRESS/BITS")]
+    pub(super) link: Option<LinkSettings>,
 }
 
 /// What can be asked for.
@@ -167,7 +186,7 @@ enum What {
     /// A stream in virtual time.
     Streams,
     /// Windows of many ranks.
-    Fences,
+    Windows(WindowTest),
     /// A stream over several links.
     Links,
 }
@@ -176,7 +195,8 @@ impl ValueEnum for What {
     fn value_variants<'a>() -> &'a [Self] {
         static ALL: LazyLock<Vec<What>> = LazyLock::new(|| {
             let measured = Test::value_variants().iter().map(|test| What::Measured(*test));
-            measured.chain([What::Streams, What::Fences, What::Links]).collect()
+            let windows = [WindowTest::Fence, WindowTest::Halo, WindowTest::WindowOverlap].map(What::Windows);
+            measured.chain([What::Streams]).chain(windows).chain([What::Links]).collect()
         });
         &ALL
     }
@@ -188,7 +208,14 @@ impl ValueEnum for What {
                 "What late and lost segments cost iWARP over Weft's own TCP, in virtual time, by what the receiver \
                  does with what comes early",
             )),
-            Self::Fences => Some(PossibleValue::new("fence").help(
+            Self::Windows(WindowTest::Halo) => Some(PossibleValue::new("halo").help(
+                "Faces of a stencil in 1, 2 and 3 dimensions, contiguous and strided, put to all neighbours and fenced, \
+                 beside MPI_Win_fence",
+            )),
+            Self::Windows(WindowTest::WindowOverlap) => Some(PossibleValue::new("window-overlap").help(
+                "How much computation a put hides before its fence, by size, beside MPI_Win_fence",
+            )),
+            Self::Windows(WindowTest::Fence) => Some(PossibleValue::new("fence").help(
                 "Fences of one-sided windows after no, one and eight puts, of many ranks, beside MPI_Win_fence of the MPI \
                  libraries that are there",
             )),
@@ -208,7 +235,10 @@ impl Arguments {
 
     /// Whether fences are measured, and how much.
     pub(super) fn scale_of_fences(&self) -> Option<Scale<'_>> {
-        (self.test == Some(What::Fences)).then(|| Scale {
+        let Some(What::Windows(test)) = self.test else { return None };
+        Some(Scale {
+            test,
+            sizes: self.size.as_ref(),
             transport: self.stack.transport,
             peers: self.vs.as_deref(),
             runs: self.runs.unwrap_or(if self.quick { 1 } else { 3 }),
@@ -267,13 +297,22 @@ impl Arguments {
     /// Where it is done, and what is to be known about that.
     fn place(&self, test: Test) -> Result<(Place, Option<String>), Failure> {
         let congestion = self.congestion.as_deref();
-        let lab = || if test == Test::Mpi { Place::lab(None, congestion) } else { Place::usual_lab(congestion) };
+        let design = test.design();
+        let lab = |rate| Place::lab(&self.lab_plan(rate, design.needs_real_packets()));
+        let usual_rate = if test == Test::Mpi || design.needs_real_packets() { None } else { usual_rate() };
         let place = match (&self.connect, self.lab) {
-            (Some(host), _) => return Ok((Place::There(host.parse().map_err(Failure::Usage)?), None)),
-            (None, Some(LabWish::Rate(rate))) => Place::lab(Some(rate), congestion),
-            (None, Some(LabWish::Unlimited)) => Place::lab(None, congestion),
-            (None, Some(LabWish::Usual)) => lab(),
-            (None, None) if test.design().wants_lab() => match lab() {
+            (Some(host), _) => {
+                let machine: Machine = host.parse().map_err(Failure::Usage)?;
+                return Ok((
+                    Place::There(Machine { link: self.link.as_ref().map(ToString::to_string), ..machine }),
+                    None,
+                ));
+            }
+            (None, Some(LabWish::Rate(rate))) => lab(Some(rate)),
+            (None, Some(LabWish::Unlimited)) => lab(None),
+            (None, Some(LabWish::Usual)) => lab(usual_rate),
+            (None, None) if design.needs_real_packets() => lab(usual_rate),
+            (None, None) if design.wants_lab() => match lab(usual_rate) {
                 Ok(place) => Ok(place),
                 Err(error) if congestion.is_some() => Err(error),
                 Err(error) => {
@@ -281,12 +320,25 @@ impl Arguments {
                     return Ok((Place::Here, Some(format!("{note}: {error}"))));
                 }
             },
-            (None, _) if congestion.is_some() => {
-                return Err(Failure::Usage("--congestion is for a test network, so it needs --lab".into()));
+            (None, _) if congestion.is_some() || self.mtu.is_some() || self.no_offload => {
+                let words = "--congestion, --mtu and --no-offload are for a test network, so they need --lab";
+                return Err(Failure::Usage(words.into()));
             }
             (None, _) => Ok(Place::Here),
         };
         Ok((place.map_err(|error| Failure::Runtime(error.to_string()))?, None))
+    }
+
+    /// The test network, with a link of this rate (`None`: without a limit).
+    fn lab_plan(&self, rate: Option<BitsPerSecond>, real_packets: bool) -> weft_lab::Plan {
+        let usual = weft_lab::Plan::default();
+        weft_lab::Plan {
+            rate,
+            mtu: self.mtu.unwrap_or(usual.mtu),
+            offloads: !(self.no_offload || real_packets),
+            congestion_control: self.congestion.clone(),
+            ..usual
+        }
     }
 
     /// Where transfers are hidden behind computation, when nobody said what the network should be like: there the link must be
@@ -297,14 +349,26 @@ impl Arguments {
         if !(is_usual && hides && place.is_lab()) {
             return Ok(None);
         }
-        Place::usual_lab(self.congestion.as_deref()).map(Some).map_err(|error| Failure::Runtime(error.to_string()))
+        Place::lab(&self.lab_plan(usual_rate(), false)).map(Some).map_err(|error| Failure::Runtime(error.to_string()))
     }
 
     /// The transport, then its peers.
     fn entries(&self, test: Test) -> Result<Vec<Entry>, Failure> {
         let parse = |name: &String| test.design().entry(name).map_err(Failure::Usage);
         let usual = test.design().contestants().iter().map(parse).collect::<Result<Vec<_>, _>>()?;
-        let transport = self.transport.as_ref().map(parse).transpose()?;
+        let there = self.connect.as_deref().map(str::parse::<Machine>).transpose().map_err(Failure::Usage)?;
+        let named = there.and_then(|target| target.transport).map(|transport| match transport {
+            Transport::Iwarp => "iwarp".to_owned(),
+            Transport::Edge => "edge".into(),
+            Transport::Shm => "shm".into(),
+            Transport::Auto => "iwarp:transport=auto".into(),
+        });
+        if let (Some(named), Some(transport)) = (&named, &self.transport) {
+            return Err(Failure::Usage(format!(
+                "--connect says {named}, --transport {transport}: leave one of them out"
+            )));
+        }
+        let transport = self.transport.as_ref().or(named.as_ref()).map(parse).transpose()?;
         let mut entries: Vec<_> = transport.or_else(|| usual.first().cloned()).into_iter().collect();
         match &self.vs {
             None => {
@@ -349,9 +413,15 @@ impl Arguments {
             limit_s: self.timeout,
             local: None,
             host: place.host(),
+            link: None,
             core: None,
         }
     }
+}
+
+/// The rate of a test network's link of which nothing is said: slower than any processor.
+fn usual_rate() -> Option<BitsPerSecond> {
+    weft_lab::Plan::default().rate
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

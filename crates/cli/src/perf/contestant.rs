@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::contestants::{
-    libfabric::Libfabric, matcher::Matching, mpi::Mpi, ring::Ring, sockets::Sockets, ucx::Ucx, weft::Weft,
-    weft::messages::Messages,
+    libfabric::Libfabric, matcher::Matching, mpi::Mpi, ring::Ring, sockets::Sockets, stream::Streams, ucx::Ucx,
+    weft::Weft, weft::messages::Messages,
 };
 use super::job::Job;
 use super::measure::Measured;
@@ -61,6 +61,8 @@ pub(crate) fn all() -> &'static [&'static dyn Contestant] {
         &Libfabric,
         &Ucx,
         &Sockets::MPTCP,
+        &Streams::OWN,
+        &Streams::SMOLTCP,
         &Messages,
         &Mpi,
         &Matching,
@@ -69,7 +71,7 @@ pub(crate) fn all() -> &'static [&'static dyn Contestant] {
 
 /// Who is measured by default, in tests of what all can do, and then its peers.
 pub(crate) fn usual() -> impl Iterator<Item = &'static dyn Contestant> {
-    let others = ["edge", "shm", Ring::NAME, Messages::NAME, Mpi::NAME, Matching::NAME];
+    let others = ["edge", "shm", "own-tcp", "smoltcp", Ring::NAME, Messages::NAME, Mpi::NAME, Matching::NAME];
     all().iter().copied().filter(move |contestant| !others.contains(&contestant.name()))
 }
 

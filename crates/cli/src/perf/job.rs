@@ -216,6 +216,8 @@ pub(crate) struct Job {
     pub(crate) local: Option<String>,
     /// The host of the passive side.
     pub(crate) host: String,
+    /// The raw link of this process, as `--link` takes it.
+    pub(crate) link: Option<String>,
     /// The core to stay on.
     pub(crate) core: Option<usize>,
 }
@@ -336,6 +338,7 @@ pub(crate) mod tests {
             limit_s: 60,
             local: None,
             host: "127.0.0.1".into(),
+            link: None,
             core: None,
         }
     }

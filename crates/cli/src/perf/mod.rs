@@ -45,7 +45,7 @@ use machine::Watch;
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(address) = &arguments.listen {
-        return remote::listen(address);
+        return remote::listen(address, arguments.link.as_ref());
     }
     if arguments.wants_disorder() {
         let json = arguments.json.as_deref().map(Destination::open).transpose()?;

@@ -7,11 +7,14 @@ use std::{env, fmt, fs, io, thread};
 
 use weft_lab::{BitsPerSecond, Host, Lab, LabError, Plan};
 
-use super::remote::Target;
+use super::remote::{RAILS_VARIABLE, Target};
 use super::session::Process;
 
 /// How long a link may take to run.
 const LINK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How much larger than its own the last byte of the address is that a host of a test network has on its raw link.
+const LINK_ADDRESS: u8 = 100;
 
 /// Where the processes of a run are.
 #[derive(Debug)]
@@ -51,17 +54,11 @@ impl FromStr for LabWish {
 }
 
 impl Place {
-    /// The two hosts of a fresh network, with one link of this rate (`None`: without a limit) and this congestion control (`None`: the usual one).
-    pub(crate) fn lab(rate: Option<BitsPerSecond>, congestion: Option<&str>) -> Result<Self, LabError> {
-        let congestion_control = congestion.map(str::to_owned);
-        let lab = Lab::up(&Plan { rate, congestion_control, ..Plan::default() })?;
+    /// The two hosts of a fresh network.
+    pub(crate) fn lab(plan: &Plan) -> Result<Self, LabError> {
+        let lab = Lab::up(plan)?;
         lab.hosts().iter().for_each(await_link);
         Ok(Self::Lab(Box::new(lab)))
-    }
-
-    /// The same with the usual rate, which is slower than any processor.
-    pub(crate) fn usual_lab(congestion: Option<&str>) -> Result<Self, LabError> {
-        Self::lab(Plan::default().rate, congestion)
     }
 
     /// TCP's congestion control on this machine, or in that network.
@@ -96,6 +93,19 @@ impl Place {
         }
     }
 
+    /// The raw link that a process on this machine takes, if there is one: an address beside the host's own.
+    pub(crate) fn link(&self, rank: usize) -> Option<String> {
+        match self {
+            Self::Here => None,
+            Self::There(target) => target.link.clone(),
+            Self::Lab(lab) => {
+                let rail = lab.host(rank % 2).rails().first()?;
+                let [one, two, three, four] = rail.ipv4.octets();
+                Some(format!("{}={one}.{two}.{three}.{}/24", rail.interface, four.saturating_add(LINK_ADDRESS)))
+            }
+        }
+    }
+
     /// The machine of a process that does not run on this one.
     pub(super) fn machine(&self, rank: usize) -> Option<&Target> {
         match self {
@@ -108,6 +118,11 @@ impl Place {
     pub(super) fn command(&self, rank: usize) -> io::Result<Command> {
         match self {
             Self::Lab(lab) => Ok(lab.host(rank % 2).command(env::current_exe()?)),
+            Self::There(Target { rails: Some(rails), .. }) => {
+                let mut command = Process::command()?;
+                command.env(RAILS_VARIABLE, rails);
+                Ok(command)
+            }
             _ => Process::command(),
         }
     }
@@ -130,10 +145,17 @@ impl fmt::Display for Place {
         match self {
             Self::Here => f.write_str("loopback"),
             Self::There(target) => write!(f, "to {}", target.host),
-            Self::Lab(lab) => match lab.plan().rate {
-                Some(rate) => write!(f, "two hosts of a test network, one link of {rate}"),
-                None => f.write_str("two hosts of a test network, one link without a limit"),
-            },
+            Self::Lab(lab) => {
+                let Plan { rate, mtu, offloads, .. } = lab.plan();
+                match rate {
+                    Some(rate) => write!(f, "two hosts of a test network, one link of {rate}")?,
+                    None => f.write_str("two hosts of a test network, one link without a limit")?,
+                }
+                if *mtu != Plan::default().mtu {
+                    write!(f, ", MTU {mtu}")?;
+                }
+                f.write_str(if *offloads { "" } else { ", no segmentation offload" })
+            }
         }
     }
 }

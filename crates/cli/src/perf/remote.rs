@@ -6,12 +6,18 @@ use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
+use weft::verbs::{LinkSettings, ParseAddressError, PeerAddress, Settings};
+
 use super::contestant::Entry;
 use super::job::Job;
 use super::peer::{LINE_LIMIT, Said};
 use super::session::Process;
+use super::stack::Transport;
 use crate::failure::Failure;
 use crate::output::complain;
+
+/// Tells the processes of this machine over which interfaces Edge goes: the other machine has its own.
+pub(super) const RAILS_VARIABLE: &str = "WEFT_PERF_RAILS";
 
 /// The port when none is named.
 const DEFAULT_PORT: u16 = 7471;
@@ -19,11 +25,18 @@ const DEFAULT_PORT: u16 = 7471;
 /// How long whoever connects may take to say what it wants.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
 
-/// A host and a port: `192.0.2.1`, `192.0.2.1:7471`, `[2001:db8::1]:7471`, `2001:db8::1`, a name.
+/// A host and a port: `192.0.2.1`, `192.0.2.1:7471`, `[2001:db8::1]:7471`, `2001:db8::1`, a name; or all that a
+/// [`PeerAddress`] says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) host: String,
-    port: u16,
+    pub(crate) port: u16,
+    /// The raw link of this side.
+    pub(crate) link: Option<String>,
+    /// The interfaces of Edge's rails at this side.
+    pub(super) rails: Option<String>,
+    /// What carries the connections, if it says.
+    pub(super) transport: Option<Transport>,
 }
 
 impl Target {
@@ -37,32 +50,23 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            Some((host, rest)) => (host, rest.strip_prefix(':')),
-            None if text.matches(':').count() == 1 => {
-                text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port)))
-            }
-            None => (text, None),
-        };
-        let port = match port {
-            None => DEFAULT_PORT,
-            Some(port) => port.parse().map_err(|_| format!("{port:?} in {text:?} is no port"))?,
-        };
-        if host.is_empty() {
-            return Err(format!("{text:?} names no host"));
-        }
-        Ok(Self { host: host.into(), port })
+        let wrong = |error: ParseAddressError| format!("{text}: {error}");
+        let address: PeerAddress = text.parse().map_err(wrong)?;
+        address.settings(Settings::default()).map_err(wrong)?;
+        let rails = text.split_once("rails=").filter(|_| address.rails.is_some()).map(|(_, rails)| rails.to_owned());
+        let transport = address.transport.map(Transport::of);
+        Ok(Self { host: address.host, port: address.port.unwrap_or(DEFAULT_PORT), rails, transport, link: None })
     }
 }
 
 /// Serves one measurement after the other, for ever.
-pub(crate) fn listen(address: &str) -> Result<(), Failure> {
+pub(crate) fn listen(address: &str, link: Option<&LinkSettings>) -> Result<(), Failure> {
     let target: Target = address.parse().map_err(Failure::Usage)?;
     let listener = TcpListener::bind((target.host.as_str(), target.port)).map_err(Failure::while_doing(address))?;
     let local = listener.local_addr().map_err(Failure::while_doing(address))?;
     complain(format_args!("listening at {local}; stop with Ctrl-C"));
     for stream in listener.incoming() {
-        let served = stream.and_then(serve);
+        let served = stream.and_then(|stream| serve(stream, link));
         if let Err(error) = served {
             complain(format_args!("a measurement failed: {error}"));
         }
@@ -71,14 +75,14 @@ pub(crate) fn listen(address: &str) -> Result<(), Failure> {
 }
 
 /// Plays the passive side for whoever is at the other end.
-fn serve(mut stream: TcpStream) -> io::Result<()> {
+fn serve(mut stream: TcpStream, link: Option<&LinkSettings>) -> io::Result<()> {
     stream.set_read_timeout(Some(GREETING_LIMIT))?;
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut line = String::new();
     reader.by_ref().take(LINE_LIMIT).read_line(&mut line)?;
     stream.set_read_timeout(None)?;
     let job = match passive_job(&line, &stream.local_addr()?.ip().to_string()) {
-        Ok(job) => job,
+        Ok(job) => Job { link: link.map(ToString::to_string), ..job },
         Err(reason) => return refuse(&mut stream, reason),
     };
     let provider = match Entry::of(&job).and_then(|entry| entry.contestant.provider(entry.variant.as_deref())) {

@@ -74,7 +74,8 @@ pub(crate) fn run(
     drop(sender);
     for side in &mut sides {
         let core = cores.map(|cores| cores[side.rank % cores.len()]);
-        let job = Job { rank: side.rank, core, local: place.local(side.rank), ..job.clone() };
+        let (local, link) = (place.local(side.rank), place.link(side.rank));
+        let job = Job { rank: side.rank, core, local, link, ..job.clone() };
         side.tell(&serde_json::to_string(&job).expect("plain values become JSON"))?;
     }
     let addresses = all(job.ranks, &heard, deadline, |said| match said {

@@ -69,6 +69,18 @@ pub(crate) enum Transport {
     Auto,
 }
 
+impl Transport {
+    /// By the library's name.
+    pub(crate) fn of(transport: weft::verbs::Transport) -> Self {
+        match transport {
+            weft::verbs::Transport::Iwarp => Self::Iwarp,
+            weft::verbs::Transport::Edge => Self::Edge,
+            weft::verbs::Transport::SharedMemory => Self::Shm,
+            weft::verbs::Transport::Auto => Self::Auto,
+        }
+    }
+}
+
 impl From<Transport> for weft::verbs::Transport {
     fn from(transport: Transport) -> Self {
         match transport {
@@ -113,11 +125,16 @@ pub(crate) struct Stack {
     /// How the bytes of iwarp's short messages come into the stack
     #[arg(long, value_enum, default_value_t = Short::Inline)]
     pub(crate) short: Short,
+    /// Whether connections go by the raw link, where there is one (--lab, --link): edge in frames of its own, iwarp
+    /// over
+    /// Weft's own TCP
+    #[arg(long, value_enum, default_value_t = Switch::Off)]
+    pub(crate) raw: Switch,
 }
 
 impl Stack {
     /// The names of all settings, as a variant has them.
-    const NAMES: &str = "transport, crc, markers, verify, fpdu, progress, split, engines, away, short";
+    const NAMES: &str = "transport, crc, markers, verify, fpdu, progress, split, engines, away, short, raw";
 
     /// With what a variant says instead: `crc=off:markers=on`.
     pub(crate) fn with(mut self, variant: Option<&str>) -> Result<Self, String> {
@@ -136,6 +153,7 @@ impl Stack {
                 "engines" => self.engines = number(part, value)?,
                 "away" => self.away = Some(number(part, value)?),
                 "short" => self.short = choice(part, value)?,
+                "raw" => self.raw = choice(part, value)?,
                 _ => return Err(format!("there is no setting {name:?}; there are {}", Self::NAMES)),
             }
         }
@@ -177,6 +195,7 @@ pub(crate) mod tests {
             engines: 1,
             away: None,
             short: Short::Inline,
+            raw: Switch::Off,
         }
     }
 
@@ -195,6 +214,7 @@ pub(crate) mod tests {
         assert_eq!(with("fpdu=path"), Ok(Stack { fpdu: Fpdu::Path, ..plain }));
         assert_eq!(with("engines=2:away=50"), Ok(Stack { engines: 2, away: Some(50), ..plain }));
         assert_eq!(with("transport=edge"), Ok(Stack { transport: Transport::Edge, ..plain }));
+        assert_eq!(with("raw=on"), Ok(Stack { raw: Switch::On, ..plain }));
         assert_eq!(with("short=descriptor"), Ok(Stack { short: Short::Descriptor, ..plain }));
     }
 

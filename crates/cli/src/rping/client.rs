@@ -1,5 +1,7 @@
 //! The active side: owns the data, counts the pings.
 
+use std::net::SocketAddr;
+
 use weft::verbs::{Access, MemoryRegion};
 
 use super::Arguments;
@@ -15,12 +17,11 @@ const SINK_BASE: u64 = 0x7f67_89a0_0010;
 /// Pings the server.
 pub(super) fn run(
     arguments: &Arguments,
-    address: &str,
+    remote: SocketAddr,
     endpoint: &Endpoint,
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     let local = arguments.source.as_deref().map(|source| resolve(source, 0)).transpose()?;
-    let remote = resolve(address, arguments.port)?;
     let link = endpoint.connect(remote, local)?;
     arguments.trace(format_args!("connected: {:?}", link.queue_pair.info()));
     let buffers = Buffers::new(&link, arguments.size as usize)?;

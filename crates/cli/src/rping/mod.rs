@@ -8,6 +8,7 @@ mod ping;
 mod server;
 
 use std::fmt;
+use std::net::Ipv4Addr;
 
 use clap::{ArgGroup, Args};
 
@@ -15,6 +16,7 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::link::{Depths, StreamOptions};
 use crate::output::{complain, print_bytes};
+use crate::target::Target;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,6 +24,7 @@ Examples:
   weft rping -c -a 192.0.2.1 -C 10 -v -V
   rping -c -a 192.0.2.1 -C 10 -v -V                   or the rping of rdmacm-utils there
   weft rping -c -a 192.0.2.1 -C 1000 -S 65000 --crc off
+  weft rping -c -a 'edge://192.0.2.1?rails=eth0,eth1' -C 10
 
 A client ends after COUNT pings; a server when its client disconnects. It is an error if that happens before COUNT pings are done.";
 
@@ -39,9 +42,9 @@ pub(crate) struct Arguments {
     #[arg(short, requires = "address")]
     client: bool,
     /// The server's address; a server without it listens on all of this machine's
-    #[arg(short, value_name = "ADDRESS")]
-    address: Option<String>,
-    /// The server's port; 0 lets a server take a free one
+    #[arg(short, value_name = "[SCHEME://]ADDRESS[:PORT][?rails=IF,...]")]
+    address: Option<Target>,
+    /// The server's port, unless its address has one; 0 lets a server take a free one
     #[arg(short, value_name = "PORT", default_value_t = 7174)]
     port: u16,
     /// The address to connect from
@@ -72,10 +75,13 @@ pub(crate) struct Arguments {
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let interrupt = Interrupt::watch()?;
-    let endpoint = crate::link::Endpoint::open(&arguments.stream, DEPTHS, &interrupt)?;
-    match &arguments.address {
+    let mut options = arguments.stream.clone();
+    arguments.address.iter().try_for_each(|target| target.apply(&mut options))?;
+    let endpoint = crate::link::Endpoint::open(&options, DEPTHS, &interrupt)?;
+    let resolved = arguments.address.as_ref().map(|target| target.resolve(arguments.port)).transpose()?;
+    match resolved {
         Some(address) if arguments.client => client::run(arguments, address, &endpoint, &interrupt),
-        address => server::run(arguments, address.as_deref().unwrap_or("0.0.0.0"), &endpoint),
+        address => server::run(arguments, address.unwrap_or((Ipv4Addr::UNSPECIFIED, arguments.port).into()), &endpoint),
     }
 }
 

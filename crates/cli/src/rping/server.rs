@@ -10,7 +10,7 @@ use weft::verbs::{Access, IncomingConnection, MemoryRegion, WorkRequest};
 use super::Arguments;
 use super::ping::{Advert, SIZES};
 use crate::failure::Failure;
-use crate::link::{Endpoint, Link, LinkError, announce, failed, resolve};
+use crate::link::{Endpoint, Link, LinkError, announce, failed};
 use crate::output::complain;
 
 /// The largest ping that is served, in bytes, whatever `-S` says.
@@ -20,8 +20,8 @@ const MOST: u32 = 65536;
 const SINK_BASE: u64 = 0x7fab_cde0_0000;
 
 /// Serves one client, or many.
-pub(super) fn run(arguments: &Arguments, address: &str, endpoint: &Endpoint) -> Result<(), Failure> {
-    let listener = endpoint.listen(resolve(address, arguments.port)?)?;
+pub(super) fn run(arguments: &Arguments, address: SocketAddr, endpoint: &Endpoint) -> Result<(), Failure> {
+    let listener = endpoint.listen(address)?;
     announce(&listener);
     if !arguments.persistent {
         let request = endpoint.next_request(&listener)?;

@@ -38,6 +38,11 @@ impl Unit {
     }
 }
 
+/// Bytes per second, as links count.
+pub(super) fn bits_per_second(bytes: f64) -> String {
+    scaled(bytes * 8.0, 1000.0, &[" b/s", " kb/s", " Mb/s", " Gb/s", " Tb/s"])
+}
+
 /// A part of 1, in per cent.
 pub(super) fn share(part: f64) -> String {
     format!("{:.1} %", part * 100.0)
@@ -77,6 +82,7 @@ mod tests {
         for (unit, value, text) in table {
             assert_eq!(unit.amount(value), text, "{value}");
         }
+        assert_eq!(bits_per_second(125e6), "1.0 Gb/s");
         assert_eq!(Unit::Bytes.rate(2048.0), "2.0 KiB/s");
         assert_eq!(Unit::Nanoseconds.rate(5e8), "50.0 %");
     }

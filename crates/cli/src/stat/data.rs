@@ -6,6 +6,7 @@ use serde::Serialize;
 use weft_driver::board::Skipped;
 
 use super::look::{Change, Changes};
+use super::rails;
 
 #[derive(Serialize)]
 struct Page<'a> {
@@ -26,6 +27,8 @@ struct Nic<'a> {
     /// What each has grown by per second since the look before; null where there was none.
     per_second: Option<BTreeMap<&'a str, f64>>,
     engines: Vec<BTreeMap<&'a str, u64>>,
+    /// Of connections over Edge.
+    rails: Vec<rails::Data>,
 }
 
 #[derive(Serialize)]
@@ -58,6 +61,7 @@ impl<'a> Nic<'a> {
             per_second: change
                 .before
                 .map(|_| names().filter_map(|name| Some((name, change.per_second(name)?))).collect()),
+            rails: rails::data(change),
             engines: nic.engines.iter().map(|counts| names().zip(counts.iter().copied()).collect()).collect(),
         }
     }

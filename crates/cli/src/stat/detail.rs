@@ -3,6 +3,7 @@
 use super::amount::{Unit, share};
 use super::groups::{GROUPS, Group, Share};
 use super::look::{Change, Changes};
+use super::rails;
 use crate::table::{Align, Table};
 
 /// Engines that get a column of their own.
@@ -30,7 +31,11 @@ fn nic(change: Change<'_>, rated: bool) -> String {
     let mut table = Table::new(&columns);
     GROUPS.iter().for_each(|group| add_group(&mut table, group, change, rated));
     add_unknown(&mut table, change, rated);
-    format!("{heading}\n{table}")
+    match rails::page(change) {
+        // They change most, and a terminal may have no room for all.
+        Some(rails) => format!("{heading}\n{rails}\n{table}"),
+        None => format!("{heading}\n{table}"),
+    }
 }
 
 /// One engine is all there is, so it needs no column.

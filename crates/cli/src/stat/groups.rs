@@ -87,6 +87,8 @@ pub(super) const GROUPS: &[Group] = &[
             ("placed_direct", "segments direct"),
             ("placed_copied_bytes", "payload copied"),
             ("placed_direct_bytes", "payload direct"),
+            ("early_frames", "frames placed early"),
+            ("kept_bytes", "bytes kept for others"),
         ],
         share: Some(Share { words: "direct", part: "placed_direct_bytes", rest: "placed_copied_bytes" }),
     },

@@ -6,6 +6,7 @@ mod detail;
 mod groups;
 mod list;
 mod look;
+mod rails;
 mod screen;
 
 use std::thread;

@@ -1,4 +1,5 @@
-use weft_driver::board::Snapshot;
+use weft::verbs::RailReport;
+use weft_driver::board::{Snapshot, Table};
 
 use super::*;
 
@@ -12,6 +13,7 @@ fn nic(pid: u32, counters: &[(&str, &[u64])]) -> Snapshot {
         title: String::new(),
         names: counters.iter().map(|(name, _)| (*name).to_owned()).collect(),
         engines: (0..engines).map(|engine| counters.iter().map(|(_, counts)| counts[engine]).collect()).collect(),
+        table: Table::default(),
     }
 }
 
@@ -115,11 +117,65 @@ fn data_has_sums_engines_and_rates() {
             "process": "ring", "pid": 7, "nic": 0, "title": "",
             "counters": { "sends": 6 },
             "per_second": { "sends": 2.0 },
-            "engines": [{ "sends": 2 }, { "sends": 4 }],
+            "engines": [{ "sends": 2 }, { "sends": 4 }], "rails": [],
         }],
         "skipped": [],
     });
     assert_eq!(page, expected);
     let first = data::page(&Changes::of_one(&now), false);
     assert!(first.lines().count() > 1 && first.contains("\"per_second\": null"));
+}
+
+/// Words of a rail, as boards have them: state 3 is live, 4 is silent.
+fn rail(number: u64, state: u64, sent: u64) -> Vec<u64> {
+    let mut words = vec![0; RailReport::WORDS];
+    let out = if state == 4 { 2 } else { 0 };
+    let name = u64::from_be_bytes(*b"rail\0\0\0\0") | (u64::from(b'0') + number) << 24;
+    (words[0], words[1], words[2]) = (0xabcd_0123 << 32, number | state << 8 | out << 16, name);
+    (words[4], words[5], words[6]) = (0, 0xffff_0a00_0001 | number << 8, 7470 | 1 << 16);
+    (words[10], words[11], words[12]) = (125_000_000, 150_001, if state == 4 { 1_500_000_001 } else { 0 });
+    (words[15], words[16], words[17]) = (1000, sent, 5);
+    words
+}
+
+fn nic_with_rails(rows: Vec<Vec<u64>>) -> Snapshot {
+    let table = Table { format: RailReport::FORMAT, engines: vec![rows] };
+    Snapshot { table, ..nic(7, &[("sends", &[5])]) }
+}
+
+#[test]
+fn rails_line_up_above_the_counters() {
+    let before = vec![rail(0, 3, 0), rail(1, 3, 0)];
+    let now = vec![rail(1, 4, 1 << 20), rail(0, 3, 3 << 20), vec![1, 2, 3]];
+    let (before, now) = looks(vec![nic_with_rails(before)], vec![nic_with_rails(now)]);
+    let page = detail::page(&Changes::of_one(&now));
+    let expected = "\
+ring, process 7, NIC 0, 1 engine
+  connection  rail  interface  state               can do  round trip   lost      out   share   in  share  from           to
+  abcd0123       0  rail0      live              1.0 Gb/s      150 us  0.5 %  3.0 MiB  75.0 %  0 B      -  10.0.0.1:7470  -
+  abcd0123       1  rail1      silent for 1.5 s         -      150 us  0.5 %  1.0 MiB  25.0 %  0 B      -  10.0.1.1:7470  -
+
+";
+    assert!(page.starts_with(expected), "{page}");
+    let page = detail::page(&Changes::between(&before, &now));
+    assert!(page.contains(" 12.6 Mb/s ") && page.contains(" 4.2 Mb/s "), "{page}");
+}
+
+#[test]
+fn rails_are_data_too() {
+    let (_, now) = looks(vec![], vec![nic_with_rails(vec![rail(1, 4, 1000)])]);
+    let page: serde_json::Value = serde_json::from_str(&data::page(&Changes::of_one(&now), true)).unwrap();
+    let rail = &page["nics"][0]["rails"][0];
+    assert_eq!(rail["connection"], "abcd012300000000");
+    assert_eq!((&rail["state"], &rail["out"]), (&"silent".into(), &"silent".into()));
+    assert_eq!((&rail["silent_seconds"], &rail["sent_share"]), (&1.5.into(), &1.0.into()));
+    assert_eq!(rail["sent_bytes_per_second"], serde_json::Value::Null);
+}
+
+#[test]
+fn rails_of_another_version_are_not_guessed_at() {
+    let mut nic = nic_with_rails(vec![rail(0, 3, 1)]);
+    nic.table.format += 1;
+    let (_, now) = looks(vec![], vec![nic]);
+    assert!(!detail::page(&Changes::of_one(&now)).contains("rail"));
 }

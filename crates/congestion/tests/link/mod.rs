@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 
 use weft_base::{Random, Time};
 use weft_congestion::{
-    Algorithm, Controller, ControllerSettings, Fate, Feedback, Pacer, RoundTripSettings, SentPackets, Timeout,
+    Algorithm, Controller, ControllerSettings, Coupling, Fate, Feedback, Pacer, RoundTripSettings, SentPackets, Timeout,
 };
 
 /// Bytes of a packet.
@@ -158,8 +158,21 @@ impl Flow {
 
 /// Bytes per second that each flow has delivered in `time`, after `warm_up`.
 pub(crate) fn run(link: Link, algorithms: &[Algorithm], warm_up: Duration, time: Duration, seed: u64) -> Vec<u64> {
+    run_coupled(link, algorithms, 0, warm_up, time, seed)
+}
+
+/// The same; so many of the flows, the first ones, grow together as one.
+pub(crate) fn run_coupled(
+    link: Link,
+    algorithms: &[Algorithm],
+    coupled: usize,
+    warm_up: Duration,
+    time: Duration,
+    seed: u64,
+) -> Vec<u64> {
     let mut world = World {
         link,
+        coupled,
         flows: algorithms.iter().map(|algorithm| Flow::new(*algorithm)).collect(),
         events: BinaryHeap::new(),
         order: 0,
@@ -176,6 +189,7 @@ pub(crate) fn run(link: Link, algorithms: &[Algorithm], warm_up: Duration, time:
 
 struct World {
     link: Link,
+    coupled: usize,
     flows: Vec<Flow>,
     events: BinaryHeap<Reverse<(Time, u64, Event)>>,
     order: u64,
@@ -196,12 +210,23 @@ impl World {
                     if at > end {
                         return;
                     }
+                    self.couple(flow);
                     self.flows[flow].wake(at);
                     self.send(flow, at);
                 }
                 (_, Some(at)) if at <= end => self.next_event(),
                 _ => return,
             }
+        }
+    }
+
+    /// A flow is about to learn something.
+    fn couple(&mut self, flow: usize) {
+        if flow < self.coupled {
+            let flows = self.flows[..self.coupled].iter();
+            let coupling =
+                Coupling::of(flows.map(|flow| (flow.controller.window(), flow.sent.round_trip().smoothed())));
+            self.flows[flow].controller.set_coupling(coupling);
         }
     }
 
@@ -214,6 +239,7 @@ impl World {
                 }
             }
             Event::Ack(flow, ranges) => {
+                self.couple(flow);
                 self.flows[flow].on_ack(&ranges, now);
                 self.send(flow, now);
             }

@@ -13,11 +13,13 @@
 //! | 40..44, 44..48, 48..52 | bytes of process name, title and names |
 //! | 52.. | these, the names with line feeds in between |
 //! | from the next multiple of 64 | 8 bytes per counter, engine after engine, each from a multiple of 64 (a cache line of its own) |
+//! | behind that, if anything | a table, as `table` has it |
 
 use core::fmt;
 use core::ops::Range;
 use std::io;
 
+use super::table::{self, MAX_ROWS, MAX_WORDS, Shape, Table};
 use super::{MAX_COUNTERS, MAX_ENGINES, process};
 
 const MAGIC: [u8; 8] = *b"weftstat";
@@ -40,7 +42,8 @@ const TEXT: usize = 52;
 const MAX_TEXT: usize = 64 * 1024;
 
 /// Bytes of the largest file that is a board.
-pub(super) const MAX_FILE: usize = (TEXT + MAX_TEXT).next_multiple_of(LINE) + MAX_ENGINES * MAX_COUNTERS * WORD;
+pub(super) const MAX_FILE: usize =
+    (TEXT + MAX_TEXT).next_multiple_of(LINE) + MAX_ENGINES * MAX_COUNTERS * WORD + Shape::largest(MAX_ENGINES);
 
 /// Whose a board is. A process id comes back in time, together with the start it does not; in another pid namespace it says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +69,12 @@ pub(super) struct Heading {
     pub(super) title: String,
     pub(super) names: Vec<String>,
     pub(super) engines: usize,
+    /// The table behind the counts. Not read.
+    pub(super) shape: Shape,
 }
+
+/// What stands in a board: with the counts of each engine, the table, and whether a row of that was just being written.
+pub(super) type Content = (Heading, Vec<Vec<u64>>, (Table, bool));
 
 /// Where the counts lie.
 #[derive(Clone, Copy, Debug)]
@@ -74,27 +82,38 @@ pub(super) struct Rows {
     pub(super) offset: usize,
     pub(super) engines: usize,
     pub(super) counters: usize,
+    pub(super) shape: Shape,
 }
 
 impl Rows {
-    const fn new(text: usize, engines: usize, counters: usize) -> Self {
-        Self { offset: (TEXT + text).next_multiple_of(LINE), engines, counters }
+    const fn new(text: usize, engines: usize, counters: usize, shape: Shape) -> Self {
+        Self { offset: (TEXT + text).next_multiple_of(LINE), engines, counters, shape }
     }
 
     pub(super) const fn offset_of(&self, engine: usize) -> usize {
         self.offset + engine * (self.counters * WORD).next_multiple_of(LINE)
     }
 
+    /// Where the table begins, or the file ends.
+    pub(super) const fn counts_end(&self) -> usize {
+        self.offset_of(self.engines)
+    }
+
+    /// Where an engine's rows of the table begin.
+    pub(super) const fn table_of(&self, engine: usize) -> usize {
+        self.counts_end() + self.shape.offset_of(engine)
+    }
+
     /// Where the file ends.
     pub(super) const fn end(&self) -> usize {
-        self.offset_of(self.engines)
+        self.counts_end() + self.shape.bytes(self.engines)
     }
 }
 
 impl Heading {
     pub(super) fn rows(&self) -> Rows {
         let text = self.process.len() + self.title.len() + self.names_length();
-        Rows::new(text, self.engines, self.names.len())
+        Rows::new(text, self.engines, self.names.len(), self.shape)
     }
 
     fn names_length(&self) -> usize {
@@ -108,7 +127,7 @@ impl Heading {
         if self.names.iter().any(|name| name.contains('\n')) {
             return Err(Flaw::Names);
         }
-        let mut image = vec![0; self.rows().end()];
+        let mut image = vec![0; self.rows().counts_end()];
         let [process, title, names] = lengths;
         image[..MAGIC.len()].copy_from_slice(&MAGIC);
         image[LAYOUT_AT].copy_from_slice(&LAYOUT.to_ne_bytes());
@@ -122,12 +141,13 @@ impl Heading {
         image[NAMES_LENGTH_AT].copy_from_slice(&(names as u32).to_ne_bytes());
         let text = [&self.process, &self.title, &self.names.join("\n")].map(String::as_str).concat();
         image[TEXT..][..text.len()].copy_from_slice(text.as_bytes());
+        image.extend(self.shape.encode(self.engines)?);
         Ok(image)
     }
 }
 
 /// Reads a file that may be anything. Control characters of its text become `?`, for a terminal would obey them.
-pub(super) fn decode(image: &[u8]) -> Result<(Heading, Vec<Vec<u64>>), Flaw> {
+pub(super) fn decode(image: &[u8]) -> Result<Content, Flaw> {
     let owner = decode_owner(image)?;
     match word(image, LAYOUT_AT)? {
         LAYOUT => {}
@@ -138,7 +158,7 @@ pub(super) fn decode(image: &[u8]) -> Result<(Heading, Vec<Vec<u64>>), Flaw> {
     let lengths = [number(PROCESS_LENGTH_AT)?, number(TITLE_LENGTH_AT)?, number(NAMES_LENGTH_AT)?];
     check_limits(engines, counters, lengths)?;
     let [process, title, names] = lengths;
-    let rows = Rows::new(process + title + names, engines, counters);
+    let rows = Rows::new(process + title + names, engines, counters, Shape::default());
     if image.len() < rows.end() {
         return Err(Flaw::Short { is: image.len(), must: rows.end() });
     }
@@ -153,7 +173,9 @@ pub(super) fn decode(image: &[u8]) -> Result<(Heading, Vec<Vec<u64>>), Flaw> {
         row.as_chunks().0.iter().map(|count| u64::from_ne_bytes(*count)).collect()
     });
     let counts = counts.collect();
-    Ok((Heading { owner, process: printable(process), title: printable(title), names, engines }, counts))
+    let table = table::decode(&image[rows.counts_end()..], engines)?;
+    let (process, title) = (printable(process), printable(title));
+    Ok((Heading { owner, process, title, names, engines, shape: Shape::default() }, counts, table))
 }
 
 /// Whose the file is, in any layout; the rest may be missing.
@@ -214,6 +236,13 @@ pub enum Flaw {
         /// Bytes of text, at most 64 KiB.
         text: usize,
     },
+    /// A table is too large: at most [`MAX_ROWS`](super::MAX_ROWS) rows and [`MAX_WORDS`](super::MAX_WORDS) words.
+    Table {
+        /// Rows of each engine.
+        rows: usize,
+        /// Words of each, at least 1.
+        words: usize,
+    },
     /// There are not as many names as counters, or one has a line break.
     Names,
     /// Its name says another process than its content.
@@ -235,6 +264,9 @@ impl fmt::Display for Flaw {
                 "has {engines} engines, {counters} counters and {text} bytes of text (from 1 to {MAX_ENGINES}, from 1 to \
                  {MAX_COUNTERS}, up to {MAX_TEXT})"
             ),
+            Self::Table { rows, words } => {
+                write!(f, "has a table of {rows} rows of {words} words (up to {MAX_ROWS}, from 1 to {MAX_WORDS})")
+            }
             Self::Names => f.write_str("must have one name for each counter, without line breaks"),
             Self::OtherProcess(pid) => write!(f, "says that it is of process {pid}, its name says otherwise"),
             Self::NotOurs => f.write_str("is not a plain file of this user"),
@@ -258,6 +290,7 @@ mod tests {
             title: "a title".into(),
             names: names.iter().map(|name| (*name).to_owned()).collect(),
             engines,
+            shape: Shape::default(),
         }
     }
 
@@ -321,7 +354,7 @@ mod tests {
                     image[rows.offset_of(engine) + counter * WORD..][..WORD].copy_from_slice(&count.to_ne_bytes());
                 }
             }
-            let (heading, counts) = decode(&image).unwrap();
+            let (heading, counts, _) = decode(&image).unwrap();
             prop_assert_eq!(heading, board);
             for (engine, counts) in counts.iter().enumerate() {
                 prop_assert!(counts.iter().copied().eq((0..names.len()).map(|counter| (engine * 1000 + counter) as u64)));
@@ -338,7 +371,7 @@ mod tests {
                 image[at] = byte;
             }
             image.resize(length, 0xa5);
-            if let Ok((heading, counts)) = decode(&image) {
+            if let Ok((heading, counts, _)) = decode(&image) {
                 prop_assert_eq!(counts.len(), heading.engines);
                 prop_assert!(counts.iter().all(|counts| counts.len() == heading.names.len()));
             }

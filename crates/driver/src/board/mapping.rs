@@ -57,6 +57,18 @@ impl Mapping {
             slice::from_raw_parts(row.cast().as_ptr(), self.rows.counters)
         }
     }
+
+    /// The rows of the table of one engine, none for an engine that there is not.
+    pub(super) fn table(&self, engine: usize) -> &[AtomicU64] {
+        if engine >= self.rows.engines || self.rows.shape.rows == 0 {
+            return &[];
+        }
+        // SAFETY: As above: `Rows::end`, below which all of the table lies, is inside the mapping.
+        unsafe {
+            let rows = self.start.add(self.rows.table_of(engine));
+            slice::from_raw_parts(rows.cast().as_ptr(), self.rows.shape.part())
+        }
+    }
 }
 
 impl Drop for Mapping {

@@ -8,6 +8,7 @@ mod mapping;
 mod place;
 mod process;
 mod reader;
+mod table;
 
 use core::sync::atomic::Ordering;
 use std::fs::{self, File, OpenOptions};
@@ -23,6 +24,7 @@ use crate::fork;
 pub use layout::Flaw;
 pub use place::DIRECTORY_VARIABLE;
 pub use reader::{Boards, Skipped, Snapshot, boards};
+pub use table::{MAX_ROWS, MAX_WORDS, Shape, Table};
 
 /// Engines of a NIC that a board has room for.
 pub const MAX_ENGINES: usize = 256;
@@ -39,6 +41,7 @@ const MAX_BOARDS: u32 = 4096;
 pub struct Board {
     path: PathBuf,
     rows: Mapping,
+    shape: Shape,
     /// Of the process that made it: in a child made by fork(2) it does nothing.
     generation: u64,
 }
@@ -51,10 +54,19 @@ impl Board {
     /// No directory for it can be used, /proc is not there, the disk is full, a limit is passed, or a name has a line break. The NIC needs
     /// no board: whoever opens one goes on without.
     pub fn create(title: &str, names: &[&str], engines: usize) -> io::Result<Self> {
-        Self::create_in(&place::own()?, title, names, engines)
+        Self::with_table(title, names, engines, Shape::default())
     }
 
-    fn create_in(directory: &Path, title: &str, names: &[&str], engines: usize) -> io::Result<Self> {
+    /// As [`Board::create`], with a table of rows for each engine, which is empty at first: for what comes and goes, as
+    /// connections do.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_table(title: &str, names: &[&str], engines: usize, shape: Shape) -> io::Result<Self> {
+        Self::create_in(&place::own()?, title, names, engines, shape)
+    }
+
+    fn create_in(directory: &Path, title: &str, names: &[&str], engines: usize, shape: Shape) -> io::Result<Self> {
         let owner = Owner::this_process()?;
         let heading = Heading {
             owner,
@@ -62,13 +74,14 @@ impl Board {
             title: title.to_owned(),
             names: names.iter().map(|name| (*name).to_owned()).collect(),
             engines,
+            shape,
         };
         let generation = fork::generation();
         reader::sweep(directory);
         let image = heading.encode().map_err(io::Error::other)?;
         let (path, file) = publish_file(directory, owner.pid, &image)?;
         match Mapping::new(&file, image.len(), heading.rows()) {
-            Ok(rows) => Ok(Self { path, rows, generation }),
+            Ok(rows) => Ok(Self { path, rows, shape, generation }),
             Err(error) => {
                 let _ = fs::remove_file(path);
                 Err(error)
@@ -84,6 +97,13 @@ impl Board {
         }
         for (place, value) in self.rows.row(engine).iter().zip(values) {
             place.store(*value, Ordering::Relaxed);
+        }
+    }
+
+    /// These are the rows of this engine's table now. Costs a store for each word. What is too much is not shown.
+    pub fn publish_table<R: AsRef<[u64]>>(&self, engine: usize, rows: &[R]) {
+        if self.generation == fork::generation() {
+            self.shape.store(self.rows.table(engine), rows);
         }
     }
 }

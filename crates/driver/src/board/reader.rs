@@ -6,7 +6,11 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::layout::{self, Flaw, Owner};
+use super::table::Table;
 use super::{place, process};
+
+/// A file is read so often, as long as a row of its table is just being written.
+const READS: u32 = 4;
 
 /// One NIC's counters, each as it was at one moment, all of them within some microseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +29,8 @@ pub struct Snapshot {
     pub names: Vec<String>,
     /// The counts of each engine, in the order of the names.
     pub engines: Vec<Vec<u64>>,
+    /// The table beside the counts; empty where there is none.
+    pub table: Table,
 }
 
 impl Snapshot {
@@ -113,16 +119,24 @@ impl Boards {
 
 /// `None`: its process is gone, and now the file is too; or it is of another pid namespace.
 fn snapshot(path: &Path, pid: u32, nic: u32) -> io::Result<Option<Snapshot>> {
-    let image = read(path)?;
+    let mut image = read(path)?;
     if judge(path, &image)? != Life::Live {
         return Ok(None);
     }
-    let (heading, engines) = layout::decode(&image).map_err(io::Error::other)?;
+    let mut found = layout::decode(&image).map_err(io::Error::other)?;
+    for _ in 1..READS {
+        if !found.2.1 {
+            break;
+        }
+        image = read(path)?;
+        found = layout::decode(&image).map_err(io::Error::other)?;
+    }
+    let (heading, engines, (table, _)) = found;
     if heading.owner.pid != pid {
         return Err(io::Error::other(Flaw::OtherProcess(heading.owner.pid)));
     }
     let (start, process) = (heading.owner.start, heading.process);
-    Ok(Some(Snapshot { pid, start, nic, process, title: heading.title, names: heading.names, engines }))
+    Ok(Some(Snapshot { pid, start, nic, process, title: heading.title, names: heading.names, engines, table }))
 }
 
 /// All of a file, by reading: who maps a file that another cuts short is killed. At most as much as a board may have.

@@ -6,6 +6,7 @@ use super::*;
 use crate::fork::in_child;
 
 const NAMES: [&str; 3] = ["sent", "received", "errors"];
+const SHAPE: Shape = Shape { format: 5, rows: 2, words: 3 };
 
 /// A directory that goes with the test.
 struct Directory(PathBuf);
@@ -19,7 +20,7 @@ impl Directory {
     }
 
     fn create(&self) -> Board {
-        Board::create_in(&self.0, "a test", &NAMES, 2).unwrap()
+        Board::create_in(&self.0, "a test", &NAMES, 2, SHAPE).unwrap()
     }
 
     fn look(&self) -> Boards {
@@ -38,6 +39,7 @@ impl Directory {
             title: String::new(),
             names: vec!["sent".into()],
             engines: 1,
+            shape: Shape::default(),
         };
         change(&mut heading);
         let path = self.0.join(name);
@@ -68,12 +70,15 @@ fn what_is_published_is_read_until_the_board_goes() {
     board.publish(1, &[11, 20, 30, 40, 50, 60, 70, 80, 90]);
     board.publish(2, &[9]);
     board.publish(usize::MAX, &[9]);
+    board.publish_table(1, &[[1, 2, 3], [4, 5, 6], [7, 8, 9]]);
+    board.publish_table(2, &[[1, 2, 3]]);
 
     let found = directory.look();
     let [snapshot] = &found.live[..] else { panic!("{found:?}") };
     assert_eq!((snapshot.pid, snapshot.nic, &snapshot.title[..]), (process::own_pid().unwrap(), 0, "a test"));
     assert_eq!(snapshot.process, process::name(snapshot.pid));
     assert_eq!(snapshot.engines, [[1, 2, 3], [11, 20, 30]]);
+    assert_eq!(snapshot.table, Table { format: 5, engines: vec![vec![], vec![vec![1, 2, 3], vec![4, 5, 6]]] });
     assert_eq!(snapshot.totals().collect::<Vec<_>>(), [("sent", 12), ("received", 22), ("errors", 33)]);
     assert_eq!((snapshot.total("received"), snapshot.total("unheard of")), (Some(22), None));
     assert!(found.skipped.is_empty());
@@ -113,7 +118,7 @@ fn a_child_neither_writes_nor_removes() {
 /// What a process leaves that does not get to clean up.
 fn leave_behind(directory: &Directory) {
     let status = in_child(|| {
-        let made = Board::create_in(&directory.0, "", &NAMES, 1);
+        let made = Board::create_in(&directory.0, "", &NAMES, 1, SHAPE);
         let status = i32::from(made.is_err());
         mem::forget(made);
         status
@@ -227,7 +232,7 @@ fn only_a_directory_of_ones_own_will_do() {
 fn limits_are_told_at_the_start() {
     let directory = Directory::new("limits");
     for (names, engines) in [(&NAMES[..], 0), (&NAMES, MAX_ENGINES + 1), (&[], 1), (&["a\nb"], 1)] {
-        assert!(Board::create_in(&directory.0, "", names, engines).is_err(), "{names:?} {engines}");
+        assert!(Board::create_in(&directory.0, "", names, engines, SHAPE).is_err(), "{names:?} {engines}");
     }
     assert_eq!(directory.files(), 0);
 }
@@ -237,7 +242,10 @@ fn the_largest_board_can_be_read() {
     let directory = Directory::new("largest");
     let names: Vec<_> = (0..MAX_COUNTERS).map(|number| format!("counter_{number}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
-    let board = Board::create_in(&directory.0, "", &names, MAX_ENGINES).unwrap();
+    let largest = Shape { format: 1, rows: MAX_ROWS, words: MAX_WORDS };
+    let board = Board::create_in(&directory.0, "", &names, MAX_ENGINES, largest).unwrap();
     board.publish(MAX_ENGINES - 1, &vec![u64::MAX; MAX_COUNTERS]);
+    board.publish_table(MAX_ENGINES - 1, &[[7; MAX_WORDS]; MAX_ROWS]);
+    assert_eq!(directory.look().live[0].table.engines[MAX_ENGINES - 1], [[7; MAX_WORDS]; MAX_ROWS]);
     assert_eq!(directory.look().live[0].engines[MAX_ENGINES - 1], vec![u64::MAX; MAX_COUNTERS]);
 }

@@ -1,5 +1,7 @@
 //! Whole frames of an Ethernet interface (packet(7)).
 
+mod filter;
+mod frames;
 mod ring;
 
 use core::mem;
@@ -7,7 +9,12 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+pub use filter::FrameTest;
+pub use frames::{FRAME_PIECES, FRAMES, FramePort};
 pub use ring::{PacketRing, RingFrame};
+
+/// What stands for all of them.
+const EVERY_TYPE: u16 = libc::ETH_P_ALL as u16;
 
 /// A socket that sees every frame that an interface receives, beside the kernel's own network stack, and sends any.
 /// It is non-blocking. Opening one takes the right CAP_NET_RAW in the network namespace.
@@ -34,12 +41,15 @@ impl PacketSocket {
     /// # Errors
     /// There is no such interface, or the right is missing; the message says which, and what to do.
     pub fn open(interface: &str) -> io::Result<Self> {
-        Self::open_with(interface, |fd, _| switch_on(fd, libc::PACKET_AUXDATA))
+        Self::open_with(interface, EVERY_TYPE, |fd, _| switch_on(fd, libc::PACKET_AUXDATA))
     }
 
-    /// Opens one, with `prepare` done to it, which is told the MTU, before anything comes.
-    fn open_with(interface: &str, prepare: impl FnOnce(&OwnedFd, usize) -> io::Result<()>) -> io::Result<Self> {
-        let protocol = libc::ETH_P_ALL as u16;
+    /// Opens one for frames of an EtherType, with `prepare` done to it, which is told the MTU, before anything comes.
+    fn open_with(
+        interface: &str,
+        ether_type: u16,
+        prepare: impl FnOnce(&OwnedFd, usize) -> io::Result<()>,
+    ) -> io::Result<Self> {
         // No protocol yet: nothing comes before it is bound.
         // SAFETY: Takes numbers, returns a descriptor or -1.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) };
@@ -54,7 +64,7 @@ impl PacketSocket {
             .map_err(|error| io::Error::new(error.kind(), format!("the interface {interface}: {error}")))?;
         switch_on(&fd, libc::PACKET_IGNORE_OUTGOING)?;
         prepare(&fd, mtu)?;
-        bind(&fd, index, protocol)?;
+        bind(&fd, index, ether_type)?;
         Ok(Self { fd, hardware, mtu })
     }
 

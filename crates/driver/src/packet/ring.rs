@@ -3,11 +3,12 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::{mem, ptr, slice};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use socket2::SockRef;
 
-use super::{PacketSocket, is_full, set_option, switch_on};
+use super::filter::{self, FrameTest};
+use super::{EVERY_TYPE, PacketSocket, is_full, set_option, switch_on};
 
 /// Memory of a ring, in bytes. It bounds what may wait to be read.
 const RING_BYTES: usize = 4 << 20;
@@ -26,11 +27,8 @@ const NEEDS_CHECKSUM: u8 = 1;
 /// their devices, so that a frame can go on by another wire.
 #[derive(Debug)]
 pub struct PacketRing {
+    ring: Ring,
     socket: PacketSocket,
-    memory: Memory,
-    frame_bytes: usize,
-    /// Which frame the kernel fills next.
-    next: usize,
 }
 
 /// What has come by a [`PacketRing`].
@@ -48,19 +46,23 @@ impl PacketRing {
     /// # Errors
     /// As [`PacketSocket::open`]; the kernel has no memory.
     pub fn open(interface: &str) -> io::Result<Self> {
-        let mut memory = None;
-        let mut frame_bytes = 0;
-        let socket = PacketSocket::open_with(interface, |fd, mtu| {
-            frame_bytes = (mtu + FRAME_HEADER + HEADROOM).next_power_of_two().max(2048);
+        Self::open_for(interface, &[&[]])
+    }
+
+    /// The same, for frames of which all tests of one of the alternatives are true.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn open_for(interface: &str, alternatives: &[&[FrameTest]]) -> io::Result<Self> {
+        let mut ring = None;
+        let socket = PacketSocket::open_with(interface, EVERY_TYPE, |fd, mtu| {
+            filter::attach(fd, alternatives)?;
             set_option(fd, libc::PACKET_VERSION, &libc::tpacket_versions::TPACKET_V2)?;
             switch_on(fd, libc::PACKET_VNET_HDR)?;
-            let request = request(frame_bytes);
-            set_option(fd, libc::PACKET_RX_RING, &request)?;
-            memory = Some(Memory::map(fd, request.tp_block_size as usize * request.tp_block_nr as usize)?);
+            ring = Some(Ring::map(fd, mtu)?);
             Ok(())
         })?;
-        let memory = memory.ok_or(io::ErrorKind::Other)?;
-        Ok(Self { socket, memory, frame_bytes, next: 0 })
+        Ok(Self { ring: ring.ok_or(io::ErrorKind::Other)?, socket })
     }
 
     /// The hardware address of the interface.
@@ -75,18 +77,18 @@ impl PacketRing {
         self.socket.mtu()
     }
 
+    /// Whether one is there.
+    #[must_use]
+    pub fn has_frame(&self) -> bool {
+        self.ring.has_frame()
+    }
+
     /// The next frame, if one is there, in place of what `bytes` has.
     pub fn receive(&mut self, bytes: &mut Vec<u8>) -> Option<RingFrame> {
-        let at = self.next * self.frame_bytes;
-        let status = self.memory.status(at);
-        if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
-            return None;
-        }
-        let header: libc::tpacket2_hdr = self.memory.header(at);
-        let frame = self.memory.frame(at, &header, self.frame_bytes);
+        let header = self.ring.arrived()?;
+        let frame = self.ring.frame(&header, VIRTIO_HEADER).map(|frame| frame.split_at(VIRTIO_HEADER));
         let result = frame.map_or(RingFrame::TooLong, |(virtio, frame)| take(&header, virtio, frame, bytes));
-        self.memory.status(at).store(libc::TP_STATUS_KERNEL, Ordering::Release);
-        self.next = (self.next + 1) % (self.memory.length / self.frame_bytes);
+        self.ring.release();
         Some(result)
     }
 
@@ -125,6 +127,53 @@ impl PacketRing {
 impl AsFd for PacketRing {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+/// Where the kernel puts what comes, one frame after the other.
+#[derive(Debug)]
+pub(super) struct Ring {
+    memory: Memory,
+    frame_bytes: usize,
+    /// Where the frame stands that the kernel fills next.
+    at: usize,
+}
+
+impl Ring {
+    /// Has the kernel put what comes to a socket into memory of its own. Frames have at most `mtu` bytes above
+    /// Ethernet's header.
+    pub(super) fn map(fd: &OwnedFd, mtu: usize) -> io::Result<Self> {
+        let frame_bytes = (mtu + FRAME_HEADER + HEADROOM).next_power_of_two().max(2048);
+        let request = request(frame_bytes);
+        set_option(fd, libc::PACKET_RX_RING, &request)?;
+        let memory = Memory::map(fd, request.tp_block_size as usize * request.tp_block_nr as usize)?;
+        Ok(Self { memory, frame_bytes, at: 0 })
+    }
+
+    /// Bytes of its memory.
+    pub(super) const fn bytes(&self) -> usize {
+        self.memory.length
+    }
+
+    /// Whether the next frame is there.
+    fn has_frame(&self) -> bool {
+        self.memory.status(self.at).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+
+    /// The header of the next frame, if it is there. It is this process's until [`Ring::release`].
+    pub(super) fn arrived(&self) -> Option<libc::tpacket2_hdr> {
+        self.has_frame().then(|| self.memory.header(self.at))
+    }
+
+    /// The frame with that header, and so many bytes before it. `None` when they would not be within the ring.
+    pub(super) fn frame(&self, header: &libc::tpacket2_hdr, before: usize) -> Option<&[u8]> {
+        self.memory.frame(self.at, header, before, self.frame_bytes)
+    }
+
+    /// Gives the frame back to the kernel.
+    pub(super) fn release(&mut self) {
+        self.memory.status(self.at).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.at = (self.at + self.frame_bytes) % self.memory.length;
     }
 }
 
@@ -218,17 +267,16 @@ impl Memory {
         unsafe { self.start.add(at).cast::<libc::tpacket2_hdr>().read() }
     }
 
-    /// The frame there with this header, which must be this process's, and the virtio header before it. `None` when
-    /// they would not be within it.
-    fn frame(&self, at: usize, header: &libc::tpacket2_hdr, room: usize) -> Option<(&[u8], &[u8])> {
+    /// The frame there with this header, which must be this process's, and so many bytes before it. `None` when they
+    /// would not be within its room.
+    fn frame(&self, at: usize, header: &libc::tpacket2_hdr, before: usize, room: usize) -> Option<&[u8]> {
         let (start, length) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
-        let begin = start.checked_sub(VIRTIO_HEADER)?;
+        let begin = start.checked_sub(before)?;
         if start.checked_add(length)? > room || at + room > self.length {
             return None;
         }
         // SAFETY: Within the mapping by the test above; the kernel does not write to a frame that is this process's.
-        let all = unsafe { slice::from_raw_parts(self.start.add(at + begin), VIRTIO_HEADER + length) };
-        Some(all.split_at(VIRTIO_HEADER))
+        Some(unsafe { slice::from_raw_parts(self.start.add(at + begin), before + length) })
     }
 }
 

@@ -39,6 +39,8 @@ impl Connection {
         let rail = &mut self.rails[index];
         let newest = number >= rail.received.expected();
         rail.received.see(number);
+        rail.tally.received_packets += 1;
+        rail.tally.received_bytes += datagram.len() as u64;
         let place = Place { local: meta.local, to: meta.from };
         if newest && rail.place != Some(place) {
             self.seen_elsewhere(index, place, now);
@@ -267,6 +269,7 @@ impl Connection {
             return;
         }
         self.counters.packets_lost += 1;
+        rail.tally.lost_packets += 1;
         rail.window.on_lost(packet, now);
         if packet.ect {
             rail.ecn.on_lost();

@@ -377,6 +377,8 @@ impl Connection {
         let ecn = if marked { 2 } else { 0 };
         let (end, Place { local, to }) = (draft.pieces.len(), draft.place);
         datagrams.push(Datagram { to, local, pieces: first..end, length, ecn, rail: rail.id });
+        rail.tally.sent_packets += 1;
+        rail.tally.sent_bytes += length as u64;
         self.counters.packets_sent += 1;
         true
     }

@@ -104,6 +104,8 @@ pub struct Caller {
     is_over: bool,
     /// Datagrams that were dropped: damaged, forged, not of this call.
     dropped: u64,
+    /// One of them said that the call is accepted, without the proof that its sender has the key.
+    is_unproved: bool,
 }
 
 impl Caller {
@@ -132,6 +134,7 @@ impl Caller {
             heard_at: None,
             is_over: false,
             dropped: 0,
+            is_unproved: false,
         };
         caller.write_hello();
         caller.plain.clone_from(&caller.hello);
@@ -164,6 +167,12 @@ impl Caller {
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped
+    }
+
+    /// Whether somebody has accepted the call who has another key, or somebody in between who has none.
+    #[must_use]
+    pub fn is_unproved(&self) -> bool {
+        self.is_unproved
     }
 
     /// Writes the hello to the end of `out` if it is due. True when it did.
@@ -249,7 +258,9 @@ impl Caller {
     fn on_accept(&mut self, accept: &Accept<'_>, remote: ConnectionId, datagram: &[u8]) -> Option<Outcome> {
         // The answer repeats no offer that was made: what it must have understood, it has.
         let strange = objection(&accept.terms.offers, false).is_some() || remote == ConnectionId::default();
-        if strange || !self.is_proved(accept, datagram) {
+        let is_proved = self.is_proved(accept, datagram);
+        if strange || !is_proved {
+            self.is_unproved |= !is_proved;
             self.dropped += 1;
             return None;
         }

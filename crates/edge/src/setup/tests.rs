@@ -96,7 +96,7 @@ fn a_key_that_only_one_has_is_rejected_and_a_wrong_one_never_accepted() {
     let mut out = vec![];
     let_in(&mut door, &hello).accept(&WORDS, &Settings::default(), &mut out);
     assert!(caller.receive(&out, address(1), at(2)).is_none());
-    assert_eq!(caller.dropped(), 1);
+    assert_eq!((caller.dropped(), caller.is_unproved()), (1, true));
 }
 
 /// Whatever somebody in between changes in the hello or in the answer, with checks made good again, is found by the

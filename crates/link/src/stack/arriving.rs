@@ -1,16 +1,20 @@
 //! What comes.
 
-use super::{
-    Answer, Arrived, Checksum, Connection, DefaultKey, Flow, MOST_STREAMS, Segment, Stack, StreamPosition, Time,
-};
+use super::{Answer, Arrived, Checksum, Connection, DefaultKey, Flow, MOST_STREAMS, Segment, Stack, Time};
 
 impl Stack {
     /// Takes a frame.
     pub(super) fn arrive(&mut self, frame: &[u8], now: Time) {
         match self.wire.link.parse(frame, Checksum::Verify) {
             Arrived::Nothing => {}
-            Arrived::Answer(answer) => self.wire.send_or_lose(&answer),
-            Arrived::Neighbour(_) => self.touch_all(),
+            Arrived::Answer(answer) => {
+                self.wire.send_or_lose(&answer);
+                self.hear_neighbours();
+            }
+            Arrived::Neighbour(_) => {
+                self.hear_neighbours();
+                self.touch_all();
+            }
             Arrived::Segment(flow, segment, payload) => self.arrive_segment(&flow, &segment, &frame[payload], now),
         }
     }
@@ -60,9 +64,9 @@ impl Stack {
 
     fn hand(&mut self, key: DefaultKey, segment: &Segment, payload: &[u8], now: Time) {
         let Some(stream) = self.streams.get_mut(key) else { return };
-        stream.connection.handle(segment, payload, &mut |_: StreamPosition, _: &[u8]| true, now);
+        stream.handle(segment, payload, now);
         // Nobody will receive what comes now (RFC 9293 section 3.6).
-        if stream.orphan.is_some() && stream.connection.readable() > 0 {
+        if stream.orphan.is_some() && stream.has_unread() {
             stream.connection.abort();
         }
         self.touch(key);

@@ -3,11 +3,19 @@
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use weft_driver::{PacketRing, RingFrame};
+use weft_driver::{FrameTest, PacketRing, RingFrame};
 use weft_tcp::{EthernetLink, LinkError};
 
 /// Neighbours whose hardware addresses are remembered.
 const NEIGHBOURS: usize = 1024;
+
+/// What tells the frames of ARP.
+pub(super) const ARP: [FrameTest; 1] = [FrameTest::Half(12, 0x0806)];
+
+/// What tells those that carry TCP over IPv4 to an address.
+pub(super) const fn tcp_to(address: Ipv4Addr) -> [FrameTest; 3] {
+    [FrameTest::Half(12, 0x0800), FrameTest::Byte(23, 6), FrameTest::Word(30, address.to_bits())]
+}
 
 /// The ring, the address, and a frame that had no room.
 pub(crate) struct Wire {
@@ -23,6 +31,10 @@ impl Wire {
     pub(super) fn new(ring: PacketRing, address: Ipv4Addr, longest: usize) -> Self {
         let link = EthernetLink::new(ring.hardware(), address, NEIGHBOURS);
         Self { ring, link, out: vec![0; longest], waiting: 0 }
+    }
+
+    pub(super) fn has_frame(&self) -> bool {
+        self.ring.has_frame()
     }
 
     pub(super) fn receive(&mut self, frame: &mut Vec<u8>) -> Option<RingFrame> {

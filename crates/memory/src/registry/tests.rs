@@ -197,12 +197,12 @@ fn pinning_a_gather_list_is_all_or_nothing() {
     let readable = registry.register(domain, vec![0; 8], Access::LOCAL_READ, 0).unwrap();
     let gather =
         Gather::new(&[good.slice(..4).unwrap(), good.slice(4..).unwrap(), readable.slice(..).unwrap()]).unwrap();
-    assert!(registry.pin_gather(domain, &gather, LocalRight::Write).is_err());
-    registry.pin_gather(domain, &gather, LocalRight::Read).unwrap();
+    assert!(registry.pin_all(domain, gather.slices(), LocalRight::Write).is_err());
+    registry.pin_all(domain, gather.slices(), LocalRight::Read).unwrap();
     let (good, error) = good.deregister().unwrap_err();
     assert_eq!(error, MemoryError::InFlight { pins: 2 });
     drop(readable);
-    registry.unpin_gather(&gather);
+    registry.unpin_all(gather.slices());
     assert_eq!(good.deregister().unwrap().len(), 8);
     registry.release_domain(domain).unwrap();
 }

@@ -31,7 +31,7 @@ impl<N: Carrier> Connection<N> {
     pub(super) fn drain(&mut self, cx: &mut Context<'_>) {
         self.lower.clear_received(&mut cx.io);
         self.phase = Phase::Draining;
-        self.deadline = Some(cx.io.now + cx.io.settings.close_timeout);
+        self.wait_until(cx.io.now + cx.io.settings.close_timeout);
     }
 
     pub(super) fn drive_draining(&mut self, cx: &mut Context<'_>) -> Outcome {
@@ -95,7 +95,12 @@ impl<N: Carrier> Connection<N> {
             },
             Phase::Start(Some(_)) => {
                 let (remote, is_connected) = (self.lower.remote_address(), !self.lower.is_connecting());
-                self.fail_start(ConnectionError::NoAnswer { remote, waited_for, is_connected }, cx)
+                let error = match (self.lower.why_late(), self.lower.doubt()) {
+                    (Some(reason), _) => ConnectionError::Start(reason),
+                    (None, Some(error)) => ConnectionError::Connect { remote, error },
+                    (None, None) => ConnectionError::NoAnswer { remote, waited_for, is_connected },
+                };
+                self.fail_start(error, cx)
             }
             Phase::Start(None) => self.fail_start(ConnectionError::Start(N::Lower::timed_out(waited_for)), cx),
             Phase::Running(_) => self.expire_running(cx),
@@ -114,7 +119,7 @@ impl<N: Carrier> Connection<N> {
         let Some((running, lower)) = self.running() else { return Outcome::Idle };
         let closes = running.close_wanted && !has_ended(&running.stream.hold());
         if closes && (unsent || lower.unacknowledged() > 0) {
-            self.deadline = Some(cx.io.now + cx.io.settings.close_timeout);
+            self.wait_until(cx.io.now + cx.io.settings.close_timeout);
             return Outcome::Idle;
         }
         running.stream.hold().abort();

@@ -59,22 +59,17 @@ impl<N: Carrier> Connection<N> {
             lower.close_send();
             running.send_closed = true;
         }
-        let leaving = running.close_wanted || has_ended(&stream);
+        let state = stream.state();
         drop(stream);
+        let leaving = running.close_wanted || state_has_ended(state);
         if leaving && self.deadline.is_none() {
-            self.deadline = Some(cx.io.now + cx.io.settings.close_timeout);
+            self.wait_until(cx.io.now + cx.io.settings.close_timeout);
         }
-        self.settle(cx)
+        state_has_ended(state) && self.settle(state == State::Closed, cx)
     }
 
     /// Once the stream has ended, the queue pair is told; once both directions are closed, the connection is over.
-    fn settle(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some((running, _)) = self.running() else { return false };
-        let state = running.stream.hold().state();
-        if !state_has_ended(state) {
-            return false;
-        }
-        let closed = state == State::Closed;
+    fn settle(&mut self, closed: bool, cx: &mut Context<'_>) -> bool {
         if !closed {
             // Our own Terminate has left before the stream failed; after the peer's, nothing more is to be sent.
             self.lower.clear_unsent(&mut cx.io);

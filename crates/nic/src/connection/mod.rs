@@ -67,6 +67,8 @@ pub(crate) struct Connection<N: Carrier> {
     deadline: Option<Time>,
     /// When it is to be seen to that the peer's host still answers.
     peer_look: Option<Time>,
+    /// One of these was set since the engine has asked for them.
+    waits_anew: bool,
     /// While it is set up, the deadline is for the peer's host alone.
     waits_for_program: bool,
     /// Looks in vain since the last time something came.
@@ -114,6 +116,7 @@ impl<N: Carrier> Connection<N> {
             phase: Phase::Start(queue_pair),
             deadline: Some(deadline),
             peer_look: None,
+            waits_anew: true,
             waits_for_program: false,
             idle_looks: 0,
             is_hot: false,
@@ -154,12 +157,25 @@ impl<N: Carrier> Connection<N> {
     /// When it must be looked at though nothing has come.
     #[inline]
     pub(crate) fn wake_at(&self) -> Option<Time> {
-        earlier(earlier(self.deadline, self.peer_look), self.lower.next_timeout())
+        [self.deadline, self.peer_look, self.lower.next_timeout()].into_iter().flatten().min()
+    }
+
+    /// Whether [`Connection::wake_at`] may be earlier than when this was asked last.
+    #[inline]
+    pub(crate) fn may_wake_earlier(&mut self) -> bool {
+        core::mem::take(&mut self.waits_anew) || self.lower.keeps_time()
+    }
+
+    /// Gives up on what is waited for at this time.
+    fn wait_until(&mut self, at: Time) {
+        self.deadline = Some(at);
+        self.waits_anew = true;
     }
 
     /// It is to be seen to at this time that the peer's host still answers.
     pub(crate) fn set_peer_look(&mut self, at: Option<Time>) {
         self.peer_look = at;
+        self.waits_anew = true;
     }
 
     /// Sees to it that the peer's host still answers, if it is time. Returns whether it does, if it was.
@@ -358,14 +374,5 @@ impl<N: Carrier> Connection<N> {
             Phase::Running(running) => Some((running, &mut self.lower)),
             _ => None,
         }
-    }
-}
-
-/// The earlier of two times, of those that there are.
-#[inline]
-fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
     }
 }

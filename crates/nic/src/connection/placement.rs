@@ -34,7 +34,7 @@ impl Above for Uplink<'_> {
         self.stream.hold().handle_segment(arrival, length, head, &mut self.queue_pair.receives().source())
     }
 
-    fn placed(&mut self, placement: Placement, counters: &mut Counters) -> Result<(), Violation> {
+    fn placed(&mut self, placement: &Placement, counters: &mut Counters) -> Result<(), Violation> {
         let stream = &mut self.stream.hold();
         let delivered = stream.handle_placed(placement);
         // Also when it went wrong: what was delivered before is reported.

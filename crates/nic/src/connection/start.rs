@@ -50,7 +50,7 @@ impl<N: Carrier> Connection<N> {
                 Outcome::Progress
             }
             Ok(StartStep::Request) => {
-                self.deadline = Some(cx.io.now + cx.io.settings.decision_timeout);
+                self.wait_until(cx.io.now + cx.io.settings.decision_timeout);
                 self.listener.map_or(Outcome::Progress, Outcome::Request)
             }
             Ok(StartStep::Ready(terms)) => {

@@ -12,6 +12,7 @@ use weft_base::{
     Piece, PortError, Random, ReceivedDatagrams,
 };
 
+use crate::key::JobKey;
 use crate::lower::{Carrier, DatagramKey, DatagramPorts, Destination, InboxEntry, Lower, Names, RailPort};
 
 /// A port that was looked at so often in vain is watched by the operating system instead.
@@ -69,6 +70,8 @@ pub(super) struct Datagrams<N: Carrier> {
     /// From which the rails were made, and how often they have changed.
     addresses: Vec<HostAddress>,
     rails_serial: u32,
+    /// All of the host's, for their names.
+    host_addresses: Vec<HostAddress>,
     own: HashMap<u64, DefaultKey, BuildHasherDefault<NameHasher>>,
     peers: HashMap<(SocketAddr, u64), DefaultKey>,
     /// By what peers call them alone. A peer that takes the name of another's connection gains nothing: only who has
@@ -78,6 +81,8 @@ pub(super) struct Datagrams<N: Carrier> {
     pub(super) room: Room,
     secret: [u8; 32],
     host: [u8; 32],
+    /// The job\'s key.
+    key: Option<JobKey>,
     drawn: u64,
 }
 
@@ -97,7 +102,7 @@ fn code(key: &[u8], what: &[&[u8]]) -> [u8; 32] {
 }
 
 impl<N: Carrier> Datagrams<N> {
-    pub(super) fn new(random: &mut Random, host: Option<HostId>) -> Self {
+    pub(super) fn new(random: &mut Random, host: Option<HostId>, key: Option<JobKey>) -> Self {
         let mut secret = [0; 32];
         random.fill(&mut secret);
         let host = match host {
@@ -109,12 +114,14 @@ impl<N: Carrier> Datagrams<N> {
             rails: Vec::new(),
             addresses: Vec::new(),
             rails_serial: 0,
+            host_addresses: Vec::new(),
             own: HashMap::default(),
             peers: HashMap::new(),
             forgotten: HashMap::new(),
             room: Room::default(),
             secret,
             host,
+            key,
             drawn: 0,
         }
     }
@@ -129,8 +136,10 @@ impl<N: Carrier> Datagrams<N> {
     pub(super) fn bind(&mut self, network: &mut N, at: SocketAddr, token: DefaultKey) -> Result<DefaultKey, PortError> {
         let port = network.bind(at, DatagramOptions { buffer_bytes: Some(BUFFER_BYTES), offload: true })?;
         let limits = port.limits();
-        self.room.bytes.resize(limits.receive_bytes as usize * limits.received as usize, 0);
-        let door = N::Lower::door(self.host, code(&self.secret, &[b"cookies"]));
+        // Ports of other kinds may need more.
+        let room = self.room.bytes.len().max(limits.receive_bytes as usize * limits.received as usize);
+        self.room.bytes.resize(room, 0);
+        let door = N::Lower::door(self.host, code(&self.secret, &[b"cookies"]), self.key.as_ref());
         let member = Member {
             port,
             door: Some(door),
@@ -156,7 +165,8 @@ impl<N: Carrier> Datagrams<N> {
         token: impl FnOnce() -> DefaultKey,
     ) -> Result<DefaultKey, PortError> {
         let any = if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        let ip = local.map_or(any, |local| local.ip());
+        let said = local.map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
+        let ip = said.or_else(|| network.source_to(remote.ip())).unwrap_or(any);
         let number = local.map_or(0, |local| local.port());
         let found = self.members.iter().find(|(_, member)| number == 0 && member.calls_from == Some(ip));
         if let Some((key, _)) = found {
@@ -172,7 +182,14 @@ impl<N: Carrier> Datagrams<N> {
         self.addresses != addresses
     }
 
-    /// These are the host's addresses from now on.
+    /// These are all of the host's addresses from now on, whether rails leave by them or not.
+    pub(super) fn set_host_addresses(&mut self, addresses: &[HostAddress]) {
+        if self.host_addresses != addresses {
+            self.host_addresses = addresses.to_vec();
+        }
+    }
+
+    /// These are the addresses that rails leave by from now on.
     pub(super) fn set_addresses(&mut self, addresses: Vec<HostAddress>) {
         self.addresses = addresses;
         self.rails_serial += 1;
@@ -367,6 +384,16 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
 
     fn rails(&self) -> &[RailPort] {
         &self.rails
+    }
+
+    fn interface_of(&self, ip: IpAddr) -> Option<&str> {
+        let found = self.host_addresses.iter().find(|host| host.address.ip == ip);
+        found.map(|host| host.interface.as_str())
+    }
+
+    fn beside(&self, own: IpAddr, peer: IpAddr) -> Option<LocalAddress> {
+        let is_own = |host: &&HostAddress| host.address.ip == own && host.is_beside(peer);
+        self.host_addresses.iter().find(is_own).map(|host| host.address)
     }
 
     fn rails_serial(&self) -> u32 {

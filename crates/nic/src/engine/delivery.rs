@@ -63,6 +63,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             return;
         }
         let mut addresses = self.network.host_addresses();
+        self.datagrams.set_host_addresses(&addresses);
         addresses.retain(|address| self.settings.rails.has(&address.interface));
         addresses.truncate(Rails::MOST);
         if addresses.len() < 2 {

@@ -59,6 +59,12 @@ impl Timers {
 }
 
 impl Queued {
+    /// Whether something stands in the queue.
+    #[inline]
+    pub(super) fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// The entry with this time has come up. Returns whether it is the one that counts: then nothing stands in the queue
     /// for it now.
     pub(super) fn take(&mut self, at: Time) -> bool {

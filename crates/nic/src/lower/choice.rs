@@ -10,12 +10,14 @@ use weft_rdmap::Stream;
 use super::edge::Edge;
 use super::mpa::Mpa;
 use crate::error::ConnectionError;
+use crate::key::JobKey;
 use crate::lower::{
-    Above, DatagramKey, Destination, Drained, Got, Io, ListensAt, Lower, Names, Passed, ReceiveError, SendError, Sent,
-    StartStep, Stray, StreamCell, Terms, Undecided,
+    Above, DatagramKey, DatagramPorts, Destination, Drained, Got, Io, ListensAt, Lower, Names, Passed, ReceiveError,
+    SendError, Sent, StartStep, Stray, StreamCell, Terms, Undecided,
 };
 use crate::offer::{MpaOffer, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
+use crate::rail_report::RailReport;
 use crate::settings::Settings;
 
 /// Edge has so long to answer before iWARP is tried beside it.
@@ -245,6 +247,12 @@ impl<N: Network> Lower<N> for Choice<N> {
         })
     }
 
+    fn doubt(&self) -> Option<PortError> {
+        each!(self, lower => Lower::<N>::doubt(lower), trying trying => {
+            trying.edge.as_ref().and_then(|edge| Lower::<N>::doubt(edge))
+        })
+    }
+
     fn request(&self) -> Option<RequestInfo> {
         each!(self, lower => Lower::<N>::request(lower), trying _ => None)
     }
@@ -370,6 +378,10 @@ impl<N: Network> Lower<N> for Choice<N> {
         each!(self, lower => Lower::<N>::transport(lower), trying _ => Transport::Auto)
     }
 
+    fn report_rails(&self, ports: &dyn DatagramPorts, now: Time, reports: &mut Vec<RailReport>) {
+        each!(self, lower => Lower::<N>::report_rails(lower, ports, now, reports), trying _ => {});
+    }
+
     fn arm(&mut self, network: &mut N, index: usize, token: Token, interest: Interest) -> Result<(), PortError> {
         each!(self, lower => Lower::<N>::arm(lower, network, index, token, interest), trying trying => {
             match &mut trying.mpa {
@@ -384,6 +396,11 @@ impl<N: Network> Lower<N> for Choice<N> {
     }
 
     #[inline]
+    fn keeps_time(&self) -> bool {
+        !matches!(self, Self::Mpa(_))
+    }
+
+    #[inline]
     fn next_timeout(&self) -> Option<Time> {
         each!(self, lower => Lower::<N>::next_timeout(lower), trying trying => {
             let edge = trying.edge.as_ref();
@@ -393,8 +410,14 @@ impl<N: Network> Lower<N> for Choice<N> {
         })
     }
 
-    fn door(host: [u8; 32], secret: [u8; 32]) -> Self::Door {
-        <Edge as Lower<N>>::door(host, secret)
+    fn why_late(&self) -> Option<StartError> {
+        each!(self, lower => Lower::<N>::why_late(lower), trying trying => {
+            trying.edge.as_ref().and_then(|edge| Lower::<N>::why_late(edge))
+        })
+    }
+
+    fn door(host: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> Self::Door {
+        <Edge as Lower<N>>::door(host, secret, key)
     }
 
     fn destination(datagram: &[u8]) -> Destination {

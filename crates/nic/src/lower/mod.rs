@@ -25,7 +25,7 @@ pub(crate) mod mpa;
 
 use core::ops::{Deref, DerefMut};
 use core::time::Duration;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use slotmap::DefaultKey;
@@ -40,6 +40,7 @@ use weft_wire::terminate::TerminateCode;
 
 use crate::counters::Counters;
 use crate::error::ConnectionError;
+use crate::key::JobKey;
 use crate::lower::choice::Choice;
 use crate::lower::edge::Edge;
 use crate::lower::edge::outbox::Outbox;
@@ -47,6 +48,7 @@ use crate::lower::mpa::Mpa;
 use crate::lower::mpa::staging::Pool;
 use crate::offer::{ConnectionInfo, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
+use crate::rail_report::RailReport;
 use crate::settings::Settings;
 
 /// What a lower layer may use while it is driven.
@@ -113,6 +115,14 @@ pub trait DatagramPorts {
 
     /// The ports from which further rails leave, one for each of this host's addresses that rails may use.
     fn rails(&self) -> &[RailPort];
+
+    /// The name of the interface that has this address, where that is known.
+    fn interface_of(&self, address: IpAddr) -> Option<&str>;
+
+    /// This address of the host with its interface, if the peer is in its subnet. Of several interfaces in one subnet
+    /// the
+    /// routes name one for all addresses.
+    fn beside(&self, own: IpAddr, peer: IpAddr) -> Option<LocalAddress>;
 
     /// How often they, or the carriers of their interfaces, have changed.
     fn rails_serial(&self) -> u32;
@@ -345,7 +355,7 @@ pub trait Above {
     ///
     /// # Errors
     /// What it completes breaks a rule: the stream knows ([`ReceiveError::Judged`]).
-    fn placed(&mut self, placement: Placement, counters: &mut Counters) -> Result<(), Violation>;
+    fn placed(&mut self, placement: &Placement, counters: &mut Counters) -> Result<(), Violation>;
 
     /// Offers a whole segment, whose check was good, to the message endpoint of this connection. Returns whether it has
     /// taken it: then nothing else is to be done with it.
@@ -405,6 +415,12 @@ pub trait Lower<N: Network>: Sized {
 
     /// Whether the peer's host has not answered yet.
     fn is_connecting(&self) -> bool;
+
+    /// What the network has said of the peer's address so far, which may change: nobody has answered. It is why a call
+    /// comes to nothing when its time is over.
+    fn doubt(&self) -> Option<PortError> {
+        None
+    }
 
     /// The request that waits for a decision.
     fn request(&self) -> Option<RequestInfo>;
@@ -512,6 +528,11 @@ pub trait Lower<N: Network>: Sized {
     /// What carries it, as far as that is decided.
     fn transport(&self) -> Transport;
 
+    /// Adds what others are told of its rails, if it has any.
+    fn report_rails(&self, ports: &dyn DatagramPorts, now: Time, reports: &mut Vec<RailReport>) {
+        let _ = (ports, now, reports);
+    }
+
     /// How many ports it has, which the network tells of one by one. At most 16, and always as many.
     fn ports(&self) -> usize {
         1
@@ -529,6 +550,12 @@ pub trait Lower<N: Network>: Sized {
         None
     }
 
+    /// Whether [`Lower::next_timeout`] may say anything.
+    #[inline]
+    fn keeps_time(&self) -> bool {
+        true
+    }
+
     // --- datagram ports, which belong to the engine
 
     /// Whether a connection that is begun so needs a datagram port.
@@ -541,9 +568,14 @@ pub trait Lower<N: Network>: Sized {
         ListensAt { streams: true, shared_memory: false, datagrams: false }
     }
 
+    /// What is known of why a call has come to nothing, when its time is over.
+    fn why_late(&self) -> Option<StartError> {
+        None
+    }
+
     /// Who stands at a new datagram port. `host`: as [`DatagramPorts::host_key`];
-    /// `secret`: of this process.
-    fn door(host: [u8; 32], secret: [u8; 32]) -> Self::Door;
+    /// `secret`: of this process; `key`: of the job, if it has one.
+    fn door(host: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> Self::Door;
 
     /// For whom a datagram is, without looking at whether it is good.
     fn destination(_datagram: &[u8]) -> Destination {

@@ -466,7 +466,7 @@ impl Core {
         link.post(SendRequest {
             id: Purpose::Packet(None).id(key),
             operation: Operation::Write {
-                payload: Payload::Inline(arrayvec::ArrayVec::new()),
+                payload: Payload::Inline(weft_rdmap::InlineBytes::EMPTY),
                 target: RemoteTarget { stag: Stag(0), offset: 0 },
             },
             signaled: false,

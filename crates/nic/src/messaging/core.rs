@@ -14,7 +14,6 @@ use weft_rdmap::{CompletionKind, Status, StreamError};
 use super::Engine;
 use super::connect::Doubted;
 use super::host::{NicHost, copy_of, injected_bytes, receive_of, send_of};
-use super::key::JobKey;
 use super::link::{Link, Purpose};
 use super::peers::Peers;
 use super::request::{
@@ -28,6 +27,7 @@ use crate::engine::Upper;
 use crate::engine::listening::Waiting;
 use crate::error::{ConnectionError, Error};
 use crate::ids::LinkKey;
+use crate::key::JobKey;
 use crate::lower::Carrier;
 use crate::offer::Offer;
 use crate::queues::completion_queue::{CompletionQueue, WorkCompletion};
@@ -174,19 +174,24 @@ impl Core {
         Ok((number, address))
     }
 
-    /// Whether there may be something to do.
-    fn has_work(&self, now: Time) -> bool {
-        self.has_arrivals
-            || !self.completions.is_empty()
-            || self.held_back
-            || !self.opening.is_empty()
+    /// Whether links are being opened, proved or ended, or somebody calls.
+    fn has_changing_links(&self) -> bool {
+        !self.opening.is_empty()
             || !self.unproven.is_empty()
             || !self.unconfirmed.is_empty()
+            || !self.ending.is_empty()
+            || !self.doubted.is_empty()
             || self.waiting.has_some()
-            || !self.host.to_connect.is_empty()
-            || !self.stalled.is_empty()
-            || !self.host.in_use.is_empty()
-            || self.wake_at.is_some_and(|at| at <= now)
+    }
+
+    /// Looks at those links.
+    fn look_at_links<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
+        // Who has confirmed and calls again is not one who has not.
+        let mut any = self.look_at_unconfirmed(engine);
+        any |= self.meet(engine);
+        any |= self.look_at_openings(engine);
+        any |= self.look_at_unproven(engine);
+        any | self.reap(engine)
     }
 
     fn attend_rounds<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
@@ -197,12 +202,7 @@ impl Core {
         for _ in 0..ROUNDS {
             let mut progress = self.take_completions(engine.now());
             progress |= self.host.complete_unused();
-            // Who has confirmed and calls again is not one who has not.
-            progress |= self.look_at_unconfirmed(engine);
-            progress |= self.meet(engine);
-            progress |= self.look_at_openings(engine);
-            progress |= self.look_at_unproven(engine);
-            progress |= self.reap(engine);
+            progress |= self.has_changing_links() && self.look_at_links(engine);
             progress |= self.expire(engine);
             progress |= self.flush(engine);
             any |= progress;
@@ -610,10 +610,22 @@ impl Core {
 
 impl Upper for Core {
     /// Does what there is to do. Returns whether there was anything.
+    #[inline]
+    fn has_work(&self, now: Time) -> bool {
+        self.has_arrivals
+            || !self.completions.is_empty()
+            || self.held_back
+            || !self.opening.is_empty()
+            || !self.unproven.is_empty()
+            || !self.unconfirmed.is_empty()
+            || self.waiting.has_some()
+            || !self.host.to_connect.is_empty()
+            || !self.stalled.is_empty()
+            || !self.host.in_use.is_empty()
+            || self.wake_at.is_some_and(|at| at <= now)
+    }
+
     fn attend<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
-        if !self.has_work(engine.now()) {
-            return false;
-        }
         let has_arrivals = core::mem::take(&mut self.has_arrivals);
         let any = self.attend_rounds(engine);
         if any || has_arrivals {

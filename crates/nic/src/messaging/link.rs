@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weft_base::{DomainId, Gather, PeerId, Time};
 use weft_memory::{Access, MemoryError, Region, Registry};
 use weft_message::{RESERVED_PACKETS, Settings};
-use weft_rdmap::{CompletionKind, MAX_INLINE, Operation, Payload, ReceiveRequest, SendRequest};
+use weft_rdmap::{CompletionKind, InlineBytes, Operation, Payload, ReceiveRequest, SendRequest};
 use weft_wire::message::Hello;
 
 use super::peers::Origin;
@@ -267,8 +267,8 @@ impl Link {
     pub(super) fn post_packet(&mut self, scratch: &mut [u8], write: impl FnOnce(&mut [u8]) -> Option<usize>) -> bool {
         let most = scratch.len().min(self.slot_bytes as usize);
         let Some(packet) = write(&mut scratch[..most]).map(|length| &scratch[..length]) else { return false };
-        let (slot, payload) = if packet.len() <= MAX_INLINE {
-            (None, Payload::Inline(packet.iter().copied().collect()))
+        let (slot, payload) = if let Some(inline) = InlineBytes::new(packet) {
+            (None, Payload::Inline(inline))
         } else {
             let (Some(region), Some(slot)) = (&self.outbox, self.free.pop()) else { return true };
             let range = self.range(slot, packet.len() as u32);
@@ -288,7 +288,7 @@ impl Link {
 
     /// Posts a packet of the connection's start, before any other.
     pub(super) fn post_first(&mut self, packet: &[u8]) -> bool {
-        let inline = packet.iter().copied().take(MAX_INLINE).collect();
+        let Some(inline) = InlineBytes::new(packet) else { return false };
         self.post(SendRequest {
             id: Purpose::Packet(None).id(self.key),
             operation: Operation::Send { payload: Payload::Inline(inline), solicited: false, invalidate: None },
@@ -310,9 +310,9 @@ impl Link {
 
     /// Posts a work request, for which there is a place. What fails here is completed when the queue pair's end is seen. Returns whether it was taken.
     pub(super) fn post(&mut self, request: SendRequest) -> bool {
-        let (posted, ..) = self.queue_pair.submit(&self.registry, [request]);
-        self.is_rung |= posted > 0;
-        posted > 0
+        let posted = self.queue_pair.submit_one(&self.registry, &request).is_ok();
+        self.is_rung |= posted;
+        posted
     }
 
     /// A packet has gone out of a slot.

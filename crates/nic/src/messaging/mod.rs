@@ -7,7 +7,6 @@ mod connect;
 mod core;
 mod ending;
 mod host;
-mod key;
 mod leaving;
 mod link;
 mod loopback;
@@ -24,7 +23,6 @@ use std::net::SocketAddr;
 
 pub(crate) use self::connect::offer;
 pub(crate) use self::core::{Core as EndpointEngine, Opening};
-pub use self::key::{JobKey, KeyError};
 pub use self::request::*;
 
 /// The engine, with message endpoints on it.
@@ -105,7 +103,7 @@ pub struct EndpointAttributes {
     /// The engine of the NIC that it belongs to, from 0; its connections are there too. `None`: the first.
     pub engine: Option<usize>,
     /// What all endpoints of the job have, and nobody else: those without it are not let in. `None`: whoever reaches the port is.
-    pub key: Option<JobKey>,
+    pub key: Option<crate::key::JobKey>,
 }
 
 impl EndpointAttributes {

@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use weft_base::{Gather, MAX_GATHER, NoDigest, PeerId, Slice};
 use weft_memory::{Access, Combine, Element, IoBuffer, MemoryError, Region, Registry};
 use weft_message::{RemotePart, Ticket};
-use weft_rdmap::{MAX_INLINE, Operation, Payload, RemoteTarget, Status, StreamError};
+use weft_rdmap::{InlineBytes, Operation, Payload, RemoteTarget, Status, StreamError};
 use weft_wire::rdmap::AtomicCode;
 
 use super::request::{AtomicPost, Completed, EndpointFailure, Level, RemotePiece, RemotePlace, SendPost, TransferPost};
@@ -164,11 +164,10 @@ impl UserTransfer {
         domain: weft_base::DomainId,
         length: u64,
     ) -> Result<Payload, EndpointFailure> {
-        if length > MAX_INLINE as u64 || self.posted > 0 {
+        let inline = usize::try_from(length).ok().and_then(InlineBytes::zeroed).filter(|_| self.posted == 0);
+        let Some(mut bytes) = inline else {
             return Ok(Payload::Gather(self.gather(registry, domain, length)?));
-        }
-        let mut bytes = ArrayVec::from([0; MAX_INLINE]);
-        bytes.truncate(length as usize);
+        };
         self.memory.copy_out(0, &mut bytes, &mut NoDigest);
         Ok(Payload::Inline(bytes))
     }

@@ -21,8 +21,6 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 const SLOWLY: Duration = Duration::from_micros(200);
 /// Turns at most before a thread sleeps on descriptors.
 const TURNS_BEFORE_SLEEP: u32 = 16;
-/// A thread yields its core after this many empty polls: its peer may wait for that very core.
-const YIELD_EVERY_POLLS: u32 = 256;
 
 impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     /// Called when a poll was empty: runs one turn, or the caller's stage with [`Split::Assist`]. Returns whether
@@ -61,10 +59,11 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         }
         let worker = &self.shared.workers[self.home()];
         let progress = worker.visit(Runner::Visitor).is_some_and(|mut engine| engine.turn());
+        let common = &self.shared.common;
         if progress {
-            self.shared.vain_polls.store(0, Ordering::Relaxed);
-        } else if self.shared.vain_polls.fetch_add(1, Ordering::Relaxed) % YIELD_EVERY_POLLS == YIELD_EVERY_POLLS - 1 {
-            std::thread::yield_now();
+            common.give_way.found();
+        } else if common.give_way.is_due() {
+            common.give_way();
         }
         progress
     }

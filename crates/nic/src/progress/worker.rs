@@ -14,6 +14,7 @@ use crate::engine::doorbell::Doorbell;
 use crate::engine::{Engine, Upper};
 use crate::ids::Runner;
 use crate::lower::Carrier;
+use crate::progress::give_way::GiveWay;
 use crate::progress::handover::{Event, Flag as _, Handover, Hold, Seat, SomethingToDo};
 use crate::progress::selective_interrupt::Summons;
 use crate::progress::spin::{Next, SpinPolicy, Wanted};
@@ -35,6 +36,8 @@ pub(crate) struct Common<C> {
     pub(crate) stop: AtomicBool,
     pub(crate) board: Option<Arc<dyn Board>>,
     pub(crate) summons: Summons,
+    /// When callers that look in vain give their core away.
+    pub(crate) give_way: GiveWay,
     /// Until when the machine counts as crowded, as [`Time`] in nanoseconds: threads that wait sleep at once then.
     crowded_until: AtomicU64,
 }
@@ -48,12 +51,21 @@ impl<C: Clock> Common<C> {
             stop: AtomicBool::new(false),
             board,
             summons: Summons::default(),
+            give_way: GiveWay::default(),
             crowded_until: AtomicU64::new(0),
         }
     }
 
     pub(crate) fn spin_policy(&self, timeout: Option<Duration>) -> SpinPolicy<'_> {
         SpinPolicy::new(self.clock.now(), timeout, self.settings.spin, &self.crowded_until)
+    }
+
+    /// A caller has looked in vain: others may have its core.
+    #[cold]
+    pub(crate) fn give_way(&self) {
+        let before = self.clock.now();
+        std::thread::yield_now();
+        self.give_way.yielded(self.clock.now().since(before));
     }
 
     /// The spin policy of a NIC's thread. One that takes turns with callers does not spin: the caller computes, perhaps
@@ -179,6 +191,7 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
     /// here.
     pub(crate) fn run(&self, spin_policy: &mut SpinPolicy<'_>, may_park: bool, mut done: impl FnMut() -> bool) -> Ran {
         let Some(mut engine) = self.visit(Runner::Waiter) else { return Ran::Busy };
+        let give_way = &self.common.give_way;
         loop {
             let progress = engine.turn();
             if done() {
@@ -189,6 +202,12 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
             }
             match spin_policy.after_turn(progress, engine.now()) {
                 Next::GiveUp => return Ran::GaveUp,
+                Next::Look if progress => give_way.found(),
+                Next::Look if give_way.is_due() => {
+                    self.common.give_way();
+                    // Others may have had the core for long.
+                    engine.look_at_clock();
+                }
                 Next::Look => {}
                 Next::Sleep(left) if may_park => engine.park(left),
                 Next::Sleep(_) => return Ran::Tired,
@@ -347,6 +366,8 @@ impl<'a, N: Carrier, C: Clock, U: Upper> Held<'a, N, C, U> {
         };
         guard.set_runner(runner);
         let since = measured.then(|| worker.common.clock.now());
+        // Else a wait would begin at the time of the last visit, and might take itself for a long one.
+        since.into_iter().for_each(|now| guard.set_clock(now));
         Self { guard: Some(guard), worker, runner, beats: false, since }
     }
 
@@ -413,6 +434,12 @@ impl<N: Carrier, C: Clock, U: Upper> Drop for Held<'_, N, C, U> {
                 && guard.is_show_due()
             {
                 board.publish(worker.index, &guard.counters.values());
+                guard.note_rails();
+            }
+            if let Some(board) = &worker.common.board
+                && let Some(rails) = guard.rails_to_show()
+            {
+                board.publish_rails(worker.index, rails);
             }
             if worker.doorbell.is_wanted() {
                 MutexGuard::unlock_fair(guard);

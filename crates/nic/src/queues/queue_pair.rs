@@ -206,12 +206,29 @@ impl QueuePair {
             submission.requests.push_back(request);
             posted += 1;
         }
-        let ring = posted > 0 && !submission.rung;
-        submission.rung |= ring;
-        if posted > 0 {
-            self.has_posted.store(true, Ordering::Release);
-        }
-        (posted, failure, submission.connection.filter(|_| ring))
+        let ring = if posted > 0 { self.note_posted(&mut submission) } else { None };
+        (posted, failure, ring)
+    }
+
+    /// The same with one request, which is moved once.
+    #[inline]
+    pub(crate) fn submit_one(
+        &self,
+        registry: &Registry,
+        request: &SendRequest,
+    ) -> Result<Option<ConnectionHandle>, PostError> {
+        let mut submission = self.submission.lock();
+        self.admit(registry, request, submission.open)?;
+        submission.requests.push_back(*request);
+        Ok(self.note_posted(&mut submission))
+    }
+
+    /// Requests were put into the queue. Returns the connection whose doorbell is to be rung.
+    #[inline]
+    fn note_posted(&self, submission: &mut Submission) -> Option<ConnectionHandle> {
+        let ring = !core::mem::replace(&mut submission.rung, true);
+        self.has_posted.store(true, Ordering::Release);
+        submission.connection.filter(|_| ring)
     }
 
     /// Checks a request, and takes what it needs: a place in both queues, and a pin on its memory.
@@ -233,7 +250,7 @@ impl QueuePair {
         let right = if request.operation.is_answered() { LocalRight::Write } else { LocalRight::Read };
         let memory = request.operation.memory();
         if !memory.is_empty()
-            && let Err(error) = registry.pin_gather(self.domain, &memory, right)
+            && let Err(error) = registry.pin_all(self.domain, memory, right)
         {
             self.send_completions.release(1);
             return Err(PostError::Memory(error));
@@ -345,8 +362,8 @@ impl QueuePair {
         self.drain(|request| {
             took = true;
             if stream.state() != weft_rdmap::State::Established {
-                refused.get_or_insert_with(Vec::new).push(request);
-            } else if let Err(error) = stream.post(request) {
+                refused.get_or_insert_with(Vec::new).push(*request);
+            } else if let Err(error) = stream.post(*request) {
                 // The queue pair has made the same checks, so this can't be.
                 panic!("a request that was admitted is refused: {error}");
             }
@@ -358,16 +375,17 @@ impl QueuePair {
     }
 
     /// Moves what was posted since the last call to `take`.
-    pub(crate) fn drain(&self, mut take: impl FnMut(SendRequest)) {
+    pub(crate) fn drain(&self, mut take: impl FnMut(&SendRequest)) {
         if !self.has_posted() {
             return;
         }
         let mut submission = self.submission.lock();
         self.has_posted.store(false, Ordering::Release);
         submission.rung = false;
-        while let Some(request) = submission.requests.pop_front() {
+        for request in &submission.requests {
             take(request);
         }
+        submission.requests.clear();
     }
 
     /// A send request has ended.
@@ -384,7 +402,7 @@ impl QueuePair {
 
     /// A send request comes to nothing: the connection is over.
     pub(crate) fn flush_send(&self, registry: &Registry, request: &SendRequest) {
-        registry.unpin_gather(&request.operation.memory());
+        registry.unpin_all(request.operation.memory());
         self.complete_send(flushed(request.id, request.operation.kind()));
     }
 
@@ -414,7 +432,7 @@ impl QueuePair {
         }
         if !self.shares_receives {
             for request in self.receives.close() {
-                registry.unpin_gather(&request.sink);
+                registry.unpin_all(request.sink.slices());
                 self.complete_receive(flushed(request.id, CompletionKind::Receive));
             }
         }
@@ -429,7 +447,7 @@ impl QueuePair {
             return;
         }
         let requests = self.receives.close();
-        requests.iter().for_each(|request| registry.unpin_gather(&request.sink));
+        requests.iter().for_each(|request| registry.unpin_all(request.sink.slices()));
         self.receives.release(requests.len());
     }
 

@@ -72,7 +72,7 @@ impl ReceiveQueue {
         if !self.completions.reserve(1) {
             return Err(PostError::CompletionQueueFull { capacity: self.completions.capacity() });
         }
-        if let Err(error) = registry.pin_gather(self.domain, &request.sink, LocalRight::Write) {
+        if let Err(error) = registry.pin_all(self.domain, request.sink.slices(), LocalRight::Write) {
             self.completions.release(1);
             return Err(PostError::Memory(error));
         }

@@ -20,17 +20,17 @@ impl Stream {
     ///
     /// # Errors
     /// It, or an early one behind it, turned out wrong, which has ended the stream.
-    pub fn handle_placed(&mut self, placement: Placement) -> Result<(), Violation> {
+    pub fn handle_placed(&mut self, placement: &Placement) -> Result<(), Violation> {
         if !self.placing.end(placement.serial) || !self.state.receives() {
             return Ok(());
         }
-        let Placement { arrival, ref received, .. } = placement;
+        let Placement { arrival, ref received, .. } = *placement;
         match self.order.turn(arrival) {
             Turn::Now => self.order.advance(arrival),
             Turn::Early => {
                 self.order.keep(arrival, *received);
                 if self.config.ordered_writes {
-                    self.note_early(&placement);
+                    self.note_early(placement);
                 }
                 return Ok(());
             }

@@ -49,7 +49,7 @@ impl Stream {
         if run.length < extent.length {
             let Placement { arrival, received: Received { context, .. }, .. } = placement;
             let last = context.header.is_some_and(|header| header.last);
-            if arrival.end - arrival.start != extent.length + u64::from(last) {
+            if arrival.end - arrival.start < extent.length + u64::from(last) {
                 let violation = Violation::Overlap { start: arrival.start, end: arrival.end };
                 return Err(Missing::Violation(violation));
             }

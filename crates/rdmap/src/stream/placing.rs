@@ -33,7 +33,7 @@ impl Cut {
         };
         let payload = length - header.length() as u32;
         let positions = u64::from(payload) + u64::from(header.last);
-        if !is_memory || whole.end - whole.start != positions {
+        if !is_memory || whole.end - whole.start < positions {
             return Err(overlap);
         }
         let skip = (run.start - whole.start).min(payload.into()) as u32;

@@ -242,7 +242,7 @@ impl Stream {
         }
         let whole = check(rest.length)?;
         // Between the check and the pin the region may have gone.
-        let pin = self.registry.pin_gather(domain, &Gather::from(whole), LocalRight::Read);
+        let pin = self.registry.pin_all(domain, &[whole], LocalRight::Read);
         pin.map_err(|_| RemoteFault::InvalidStag)?;
         self.responder.on_pinned(whole, self.registry.is_steady(&whole));
         Ok(whole.part(0, take))

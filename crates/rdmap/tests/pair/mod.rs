@@ -105,17 +105,17 @@ impl Side {
             },
             Operation::Immediate { .. } => (Gather::empty(), LocalRight::Read),
         };
-        self.registry.pin_gather(DOMAIN, &memory, right).unwrap();
+        self.registry.pin_all(DOMAIN, memory.slices(), right).unwrap();
         let posted = self.stream.post(request);
         if posted.is_err() {
-            self.registry.unpin_gather(&memory);
+            self.registry.unpin_all(memory.slices());
         }
         posted
     }
 
     pub(crate) fn post_receive(&mut self, id: u64, sink: Slice) {
         let sink = Gather::from(sink);
-        self.registry.pin_gather(DOMAIN, &sink, LocalRight::Write).unwrap();
+        self.registry.pin_all(DOMAIN, sink.slices(), LocalRight::Write).unwrap();
         self.receives.post(ReceiveRequest { id, sink }).unwrap();
     }
 
@@ -154,7 +154,7 @@ impl Side {
             let placement = self.locate(flying)?;
             self.place(flying, &placement);
             let is_partial = placement.is_partial;
-            self.stream.handle_placed(placement)?;
+            self.stream.handle_placed(&placement)?;
             if !is_partial {
                 return Ok(());
             }
@@ -254,7 +254,7 @@ pub(crate) fn gather(slice: Slice) -> Payload {
 }
 
 pub(crate) fn inline(bytes: &[u8]) -> Payload {
-    Payload::Inline(bytes.iter().copied().collect())
+    Payload::Inline(weft_rdmap::InlineBytes::new(bytes).unwrap())
 }
 
 pub(crate) fn send(payload: Payload) -> Operation {

@@ -269,7 +269,7 @@ impl Lower<SimulatedNetwork<Shuffle>> for Shuffled {
         Ok(Self::new(network.connect(remote, options)?, Phase::Connecting { ours }))
     }
 
-    fn door(_: [u8; 32], _: [u8; 32]) {}
+    fn door(_: [u8; 32], _: [u8; 32], _: Option<&weft_nic::JobKey>) {}
 
     fn respond(port: SimulatedPort, offer: Offer) -> Self {
         Self::new(port, Phase::Responding { offer })

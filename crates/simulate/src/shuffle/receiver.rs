@@ -207,7 +207,7 @@ impl Receiver {
         io.counters.placed_copied += 1;
         io.counters.placed_copied_bytes += u64::from(placement.sink.length());
         let is_partial = placement.is_partial;
-        above.placed(placement, io.counters).map_err(|_| ReceiveError::Judged)?;
+        above.placed(&placement, io.counters).map_err(|_| ReceiveError::Judged)?;
         if is_partial && above.stream().state().receives() {
             return self.hand_up(held, above, io);
         }

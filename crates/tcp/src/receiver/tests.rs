@@ -156,3 +156,24 @@ fn stamps_that_go_back_are_old() {
     assert_eq!(receiver.echo(), u32::MAX, "that of the segment before a gap counts");
     assert!(!receiver.is_old(stamps(u32::MAX - 1), NOW + STAMP_LIFE));
 }
+
+#[test]
+fn what_was_kept_is_shown_when_from_then_on_all_is() {
+    let mut receiver = receiver(ReceivePolicy::Buffer);
+    take(&mut receiver, 1..9, false);
+    take(&mut receiver, 20..30, false);
+    let mut out = [0; 3];
+    assert_eq!(receiver.read(&mut out), 3);
+    let mut shown = Vec::new();
+    receiver.place(&mut |position: StreamPosition, shows: &[u8]| {
+        let range = position.0 + 1..position.0 + 1 + shows.len() as u64;
+        assert_eq!(shows, bytes(range.clone()));
+        shown.push(range);
+        true
+    });
+    assert_eq!(shown, [4..9, 20..30]);
+    assert_eq!((receiver.readable(), receiver.ring.capacity()), (0, 0));
+    assert_eq!(take(&mut receiver, 5..35, false), [9..20, 30..35], "each byte once");
+    assert_eq!((receiver.next(), receiver.early_bytes()), (35, 0));
+    receiver.place(&mut |_: StreamPosition, _: &[u8]| panic!("again"));
+}

@@ -243,3 +243,15 @@ fn a_smaller_path_gets_smaller_segments_again() {
     ack(&mut sender, 1001, &[], now + 20);
     assert_eq!(sender.timer(), None);
 }
+
+#[test]
+fn what_is_written_in_parts_is_a_unit_when_it_is_ended() {
+    let mut sender = sender(true);
+    for parts in [[500, 100], [200, 100], [590, 10]] {
+        for length in parts {
+            assert_eq!(sender.write(&vec![7; length]), length);
+        }
+        sender.end_unit();
+    }
+    assert_eq!(sends(&mut sender, 10), [1, 901], "600+300, 600");
+}

@@ -7,6 +7,7 @@
 //! | processes that a program starts itself | [`Launch`] there, [`Group::from_environment`] in each |
 //! | processes of Hydra's or Slurm's (PMI-1) | [`Group::from_environment`] |
 //! | processes on hosts of a list | [`Group::join`], with the address of rank 0 |
+//! | those of another library, which exchanges bytes for them | [`Group::over`] |
 //! | this process alone | [`Group::alone`] |
 //!
 //! But for PMI-1, bytes go over TCP by a meeting place: a thread of rank 0, or of whoever has started the ranks.
@@ -53,9 +54,13 @@ pub struct Group {
     way: Way,
 }
 
+/// What gives bytes to all ranks, and returns those of each.
+type Exchange = dyn FnMut(&[u8]) -> Result<Vec<Vec<u8>>, GroupError> + Send;
+
 /// How bytes are exchanged.
 enum Way {
     Alone,
+    Other(Box<Exchange>),
     Meeting(Client),
     Pmi(Pmi),
 }
@@ -74,6 +79,20 @@ impl Group {
     #[must_use]
     pub fn alone() -> Self {
         Self { rank: 0, size: 1, way: Way::Alone }
+    }
+
+    /// The ranks of something that can exchange bytes among them already, such as an MPI library: `exchange` does for
+    /// them what [`Group::all_gather`] does.
+    ///
+    /// # Errors
+    /// No such rank, or too many.
+    pub fn over(
+        rank: usize,
+        size: usize,
+        exchange: impl FnMut(&[u8]) -> Result<Vec<Vec<u8>>, GroupError> + Send + 'static,
+    ) -> Result<Self, GroupError> {
+        check(rank, size)?;
+        Ok(Self { rank, size, way: Way::Other(Box::new(exchange)) })
     }
 
     /// Groups for so many threads of this process, each for one of them.
@@ -144,6 +163,7 @@ impl Group {
         }
         match &mut self.way {
             Way::Alone => Ok(vec![bytes.to_vec()]),
+            Way::Other(exchange) => exchange(bytes).and_then(|all| whole(all, self.size)),
             Way::Meeting(client) => client.all_gather(bytes, self.size),
             Way::Pmi(pmi) => pmi.all_gather(bytes),
         }
@@ -166,6 +186,14 @@ impl fmt::Debug for Group {
 
 fn check(rank: usize, size: usize) -> Result<(), GroupError> {
     if rank < size && size <= Group::MOST_RANKS { Ok(()) } else { Err(GroupError::NoSuchRank { rank, size }) }
+}
+
+/// What an exchange has given, if it is of all ranks.
+fn whole(all: Vec<Vec<u8>>, size: usize) -> Result<Vec<Vec<u8>>, GroupError> {
+    match all.len() == size {
+        true => Ok(all),
+        false => Err(GroupError::Protocol(format!("bytes of {} ranks where there are {size}", all.len()))),
+    }
 }
 
 fn text(name: &'static str) -> Result<String, GroupError> {

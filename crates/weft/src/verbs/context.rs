@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use weft_base::{DomainId, PortError, Waker};
 use weft_driver::MonotonicClock;
+use weft_driver::board::{Board, Shape};
 use weft_link::{LinkNetwork, LinkSettings};
 use weft_memory::{Access, MemoryError, RegionAttributes, Registry, unguessable_seed};
-use weft_nic::{Counters, Error, Nic, NicParts, QueuePairAttributes, Settings, in_callback};
+use weft_nic::{Counters, Error, Nic, NicParts, QueuePairAttributes, RailReport, Settings, in_callback};
 #[cfg(doc)]
 use weft_nic::{Progress, Split};
 
@@ -103,8 +104,9 @@ impl Context {
     }
 
     /// Opens a NIC that has an address of its own on a raw link: what goes there and is iWARP goes by Weft's own TCP,
-    /// in user space, and it listens there when it is told that address. All else is as ever. The link has one engine's
-    /// connections, so `settings` must ask for one engine. How the interface must be set says [`weft_link`].
+    /// in user space, what is Edge in Ethernet frames of its own, without IP; and it listens there when it is told that
+    /// address. All else is as ever. The link has one engine's connections, so `settings` must ask for one engine. How
+    /// the interface must be set says [`weft_link`].
     ///
     /// # Errors
     /// As [`Context::with_settings`]; there is no such interface, or the right CAP_NET_RAW is missing: the message says
@@ -222,12 +224,13 @@ impl Context {
 }
 
 /// The counters, where other processes of this user see them.
-struct Shown(weft_driver::board::Board);
+struct Shown(Board);
 
 impl Shown {
     /// `None` when there is no place for them: a NIC works without.
     fn board(engines: usize) -> Option<Arc<dyn weft_nic::Board>> {
-        let board = weft_driver::board::Board::create("verbs", Counters::NAMES, engines).ok()?;
+        let shape = Shape { format: RailReport::FORMAT, rows: RailReport::MOST, words: RailReport::WORDS };
+        let board = Board::with_table("verbs", Counters::NAMES, engines, shape).ok()?;
         Some(Arc::new(Self(board)))
     }
 }
@@ -235,6 +238,10 @@ impl Shown {
 impl weft_nic::Board for Shown {
     fn publish(&self, engine: usize, values: &[u64]) {
         self.0.publish(engine, values);
+    }
+
+    fn publish_rails(&self, engine: usize, rails: &[[u64; RailReport::WORDS]]) {
+        self.0.publish_table(engine, rails);
     }
 }
 

@@ -40,6 +40,7 @@ mod completion_queue;
 mod connect;
 mod context;
 mod memory_region;
+mod peer_address;
 mod queue_pair;
 mod work_request;
 
@@ -48,6 +49,7 @@ pub use connect::{ConnectOptions, IncomingConnection, ListenOptions, Listener};
 pub(crate) use context::Opened;
 pub use context::{Context, ProtectionDomain};
 pub use memory_region::{MemoryRegion, RemoteMemory};
+pub use peer_address::{ParseAddressError, PeerAddress};
 pub use queue_pair::{QueuePair, QueuePairOptions, SharedReceiveQueue};
 pub use weft_base::{MAX_GATHER, PortError, Slice, Stag, Waker};
 pub use weft_link::{LinkSettings, ParseLinkError};
@@ -57,8 +59,9 @@ pub use weft_nic::offer::{
     ReadyKind, ReadyKinds, StartError, StartMisuse, StartReason, Transport,
 };
 pub use weft_nic::{
-    Arm, ConnectionError, ConnectionInfo, Counters, Coupling, Error, Limits, PostError, PostFailure, Progress,
-    QueuePairNumber, Rails, RefusedStart, RequestInfo, Settings, SettingsError, Split, State, Verify, WorkCompletion,
+    Arm, ConnectionError, ConnectionInfo, Counters, Coupling, Error, Limits, Out, ParseRailsError, PostError,
+    PostFailure, Progress, QueuePairNumber, RailReport, RailState, Rails, RefusedStart, RequestInfo, Settings,
+    SettingsError, Split, State, Verify, WorkCompletion,
 };
 pub use weft_rdmap::{Closed, Completion, CompletionKind, MAX_INLINE, Status, StreamError, Violation};
 pub use weft_wire::terminate::{Terminate, TerminateCode};

@@ -126,10 +126,7 @@ impl QueuePair {
     /// # Errors
     /// It was not taken, and nothing of it happens.
     pub fn post(&self, request: WorkRequest) -> Result<(), PostError> {
-        self.domain
-            .nic()
-            .post_send(&self.queue_pair, core::iter::once(request.into_request()))
-            .map_err(|failure| failure.error)
+        self.domain.nic().post_one(&self.queue_pair, request.request())
     }
 
     /// Posts send requests as one batch: small ones go out together, in one system call.

@@ -1,9 +1,8 @@
 //! Work requests, said in one line.
 
-use arrayvec::ArrayVec;
 use weft_base::{Gather, Slice, Stag};
 use weft_nic::PostError;
-use weft_rdmap::{AtomicCode, MAX_INLINE, Operation, Payload, SendRequest};
+use weft_rdmap::{AtomicCode, InlineBytes, MAX_INLINE, Operation, Payload, SendRequest};
 
 use super::memory_region::RemoteMemory;
 
@@ -175,6 +174,11 @@ impl WorkRequest {
         self
     }
 
+    #[inline]
+    pub(super) fn request(&self) -> &SendRequest {
+        &self.request
+    }
+
     pub(super) fn into_request(self) -> SendRequest {
         self.request
     }
@@ -185,7 +189,7 @@ fn gather(slices: &[Slice]) -> Result<Gather, PostError> {
 }
 
 fn inline(bytes: &[u8]) -> Result<Payload, PostError> {
-    ArrayVec::try_from(bytes)
+    InlineBytes::new(bytes)
         .map(Payload::Inline)
-        .map_err(|_| PostError::InlineTooLong { length: bytes.len(), most: MAX_INLINE })
+        .ok_or(PostError::InlineTooLong { length: bytes.len(), most: MAX_INLINE })
 }

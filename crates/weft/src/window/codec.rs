@@ -1,7 +1,7 @@
 //! The machine's messages, as bytes.
 
 use weft_window::{Message, Part};
-use weft_wire::window::{MessageHead, MessageKind};
+use weft_wire::window::{MessageHead, MessageKind, Packed};
 
 /// Bytes of a message of a collective operation with so many values.
 pub(super) const fn length(values: usize) -> usize {
@@ -46,11 +46,16 @@ pub(super) fn emit_probe(bytes: &mut Vec<u8>) {
 pub(super) enum Said<'a> {
     Message(Message<'a>),
     Placed { epoch: u32, count: u32 },
+    Packed { epoch: u32, is_counted: bool, packed: Packed<'a> },
     Nothing,
 }
 
 /// Reads a message: the window that it is for, and what it says. `values` holds what it carries. `None`: it is none.
-pub(super) fn parse<'a>(bytes: &[u8], values: &'a mut Vec<u64>) -> Option<(u16, Said<'a>)> {
+pub(super) fn parse<'a>(bytes: &'a [u8], values: &'a mut Vec<u64>) -> Option<(u16, Said<'a>)> {
+    if bytes.first() == Some(&(MessageKind::Packed as u8)) {
+        let (head, packed) = Packed::parse(bytes)?;
+        return Some((head.window, Said::Packed { epoch: head.number, is_counted: head.part == 1, packed }));
+    }
     let (head, carried) = MessageHead::parse(bytes)?;
     let MessageHead { kind, part, window, number, value } = head;
     values.clear();
@@ -67,6 +72,8 @@ pub(super) fn parse<'a>(bytes: &[u8], values: &'a mut Vec<u64>) -> Option<(u16, 
         MessageKind::Post => Message::Post,
         MessageKind::Complete => Message::Complete { count: value },
         MessageKind::Abort => Message::Abort { rank: value },
+        // It was looked for first.
+        MessageKind::Packed => return None,
         MessageKind::Probe => return Some((window, Said::Nothing)),
         MessageKind::Placed => return Some((window, Said::Placed { epoch: number, count: value })),
     };

@@ -26,6 +26,8 @@ pub(super) const RECEIVES: usize = 64;
 const LOOK: Duration = Duration::from_secs(1);
 /// How long to wait before memory is tried again that is still in use.
 const RETRY: Duration = Duration::from_millis(1);
+/// The longest wait between two calls of what is called meanwhile.
+const MEANWHILE: Duration = Duration::from_micros(100);
 /// The tag of receives that nobody sends to: they fail when the connection to their peer is lost.
 const GUARD: u64 = u64::MAX;
 /// What endpoints promise (`FI_ORDER_SAW` and the others of `libweft-fi.so`): a message is there after the writes
@@ -44,6 +46,8 @@ pub(super) struct Core {
     pub(super) clock: MonotonicClock,
     pub(super) surroundings: Surroundings,
     pub(super) state: RefCell<State>,
+    /// What is called again and again while this rank waits.
+    pub(super) meanwhile: RefCell<Option<Box<dyn FnMut()>>>,
 }
 
 impl Core {
@@ -103,7 +107,9 @@ impl Core {
         (settings.neighbours, settings.fan_out) = (options.neighbours.clone(), options.fan_out);
         let ranks = self.surroundings.peers.len();
         let machine = weft_window::Window::new(settings, self.rank, ranks, self.now())?;
-        self.state().sides.insert(id, Side::new(id, machine, operations, (self.rank, ranks)));
+        let mut side = Side::new(id, machine, operations, (self.rank, ranks));
+        side.pack_below = options.pack_below;
+        self.state().sides.insert(id, side);
         Ok(())
     }
 
@@ -200,11 +206,15 @@ impl Core {
     fn turn(&self, most: Duration) {
         let due = self.state().next_timeout();
         let until_due = due.map(|due| Duration::from_nanos(due.as_nanos().saturating_sub(self.now().as_nanos())));
+        let most = if self.meanwhile.borrow().is_some() { most.min(MEANWHILE) } else { most };
         let event = self.events.wait(Some(until_due.map_or(most, |left| left.min(most))));
         let (now, is_idle) = (self.now(), event.is_none());
         self.state().now = now;
         if let Some(event) = event {
             self.take(event);
+        }
+        if is_idle && let Some(act) = self.meanwhile.borrow_mut().as_mut() {
+            act();
         }
         if is_idle || due.is_some_and(|due| due <= now) {
             let mut state = self.state();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weft_memory::MemoryError;
 use weft_nic::{EndpointError, EndpointFailure};
-use weft_window::{ActiveError, CreateError, FenceError, LockError, OperationError, WindowError};
+use weft_window::{ActiveError, CreateError, FenceError, LayoutError, LockError, OperationError, WindowError};
 
 use crate::group::GroupError;
 
@@ -30,6 +30,8 @@ pub enum Error {
     },
     /// The operation was refused.
     Operation(OperationError),
+    /// The operation's layouts make no sense.
+    Layout(LayoutError),
     /// The fence was refused.
     Fence(FenceError),
     /// The lock, flush or unlock was refused.
@@ -94,6 +96,7 @@ impl fmt::Display for Error {
             Self::Create(error) => error.fmt(f),
             Self::Elsewhere { rank } => write!(f, "rank {rank} could not make its part of the window: see its error"),
             Self::Operation(error) => error.fmt(f),
+            Self::Layout(error) => error.fmt(f),
             Self::Fence(error) => error.fmt(f),
             Self::Lock(error) => error.fmt(f),
             Self::Active(error) => error.fmt(f),
@@ -133,6 +136,7 @@ from! {
     MemoryError => Memory,
     CreateError => Create,
     OperationError => Operation,
+    LayoutError => Layout,
     FenceError => Fence,
     LockError => Lock,
     ActiveError => Active,

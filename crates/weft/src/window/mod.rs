@@ -47,8 +47,10 @@
 mod codec;
 mod core;
 mod error;
+mod laid;
 mod lock;
 mod operation;
+mod packed;
 mod side;
 mod state;
 mod team;
@@ -60,8 +62,8 @@ pub use error::Error;
 pub use team::Team;
 pub use weft_memory::{Combine, Element};
 pub use weft_window::{
-    ActiveError, Asserts, CreateError, Fence, FenceError, LockError, OperationError, PeerError, Request, Update,
-    WindowError,
+    ActiveError, Asserts, Block, CreateError, Fence, FenceError, Layout, LayoutError, LockError, OperationError,
+    PeerError, Request, Update, WindowError,
 };
 
 use self::core::Core;
@@ -79,6 +81,9 @@ pub struct WindowOptions {
     pub fan_out: usize,
     /// Operations that may be on their way, at most [`WindowOptions::MOST_OPERATIONS`].
     pub operations: u32,
+    /// What is put to several blocks that have fewer bytes than so many, on the average, is packed into messages, in
+    /// epochs of fences ([`Window::put_layout`]); 0: nothing is.
+    pub pack_below: u32,
     /// How long making the window, or a fence, waits for other ranks before it asks them where they are.
     pub limit: Duration,
     /// How long they have then to answer, before the window fails and names who has not come.
@@ -89,6 +94,9 @@ impl WindowOptions {
     /// The most operations of one window that may be on their way.
     pub const MOST_OPERATIONS: u32 = 1 << 20;
 
+    /// Below so many bytes in a block, on the average, packing is cheaper (`weft perf halo`).
+    pub const PACK_BELOW: u32 = 512;
+
     /// With this fence.
     #[must_use]
     pub fn fence(fence: Fence) -> Self {
@@ -97,10 +105,11 @@ impl WindowOptions {
 }
 
 impl Default for WindowOptions {
-    /// [`Fence::Auto`], 4096 operations, 60 s and 5 s.
+    /// [`Fence::Auto`], 4096 operations, packed below [`WindowOptions::PACK_BELOW`], 60 s and 5 s.
     fn default() -> Self {
         let (limit, answer_limit) = (Duration::from_secs(60), Duration::from_secs(5));
-        Self { fence: Fence::Auto, neighbours: Vec::new(), fan_out: 0, operations: 4096, limit, answer_limit }
+        let (operations, pack_below) = (4096, Self::PACK_BELOW);
+        Self { fence: Fence::Auto, neighbours: Vec::new(), fan_out: 0, operations, pack_below, limit, answer_limit }
     }
 }
 

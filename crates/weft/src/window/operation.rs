@@ -3,14 +3,40 @@
 use weft_base::PeerId;
 use weft_memory::{Buffer, Combine, Element, IoBuffer};
 use weft_nic::{AtomicPost, Level, RemotePlace, SendPost, TransferPost};
-use weft_window::{Request, Update};
+use weft_window::{Layout, Request, Update};
 
 /// What was asked for.
 pub(super) enum Operation {
     Put(Buffer),
     Get(u32),
+    Accumulate {
+        element: Element,
+        combine: Combine,
+        operands: Vec<u8>,
+    },
+    Fetch {
+        element: Element,
+        combine: Combine,
+        operands: Vec<u8>,
+        compare: Vec<u8>,
+    },
+    /// On many blocks of the target.
+    Laid(Laid),
+}
+
+/// An operation on many blocks of the target: its bytes here are one behind the other.
+pub(super) struct Laid {
+    pub(super) layout: Layout,
+    pub(super) deed: Deed,
+    /// It goes as messages that the target unpacks.
+    pub(super) packed: bool,
+}
+
+/// What is done to the blocks.
+pub(super) enum Deed {
+    Put(Vec<u8>),
+    Get,
     Accumulate { element: Element, combine: Combine, operands: Vec<u8> },
-    Fetch { element: Element, combine: Combine, operands: Vec<u8>, compare: Vec<u8> },
 }
 
 impl Operation {
@@ -20,6 +46,7 @@ impl Operation {
             Self::Put(bytes) => bytes.len(),
             Self::Get(length) => *length as usize,
             Self::Accumulate { operands, .. } | Self::Fetch { operands, .. } => operands.len(),
+            Self::Laid(laid) => laid.layout.extent() as usize,
         };
         u32::try_from(length).ok()
     }
@@ -31,6 +58,11 @@ impl Operation {
             Self::Get(_) => None,
             Self::Accumulate { element, combine, .. } => Some(Update::Combine { element, combine }),
             Self::Fetch { element, combine, .. } => Some(Update::Fetch { element, combine }),
+            Self::Laid(Laid { deed: Deed::Put(_), .. }) => Some(Update::Replace),
+            Self::Laid(Laid { deed: Deed::Get, .. }) => None,
+            Self::Laid(Laid { deed: Deed::Accumulate { element, combine, .. }, .. }) => {
+                Some(Update::Combine { element, combine })
+            }
         }
     }
 
@@ -39,12 +71,38 @@ impl Operation {
         match self {
             Self::Accumulate { operands, .. } if operands.is_empty() => Self::Put(operands.into()),
             Self::Fetch { operands, .. } if operands.is_empty() => Self::Get(0),
+            Self::Laid(laid) if laid.layout.length() == 0 => match laid.deed {
+                Deed::Get => Self::Get(0),
+                Deed::Put(bytes) | Deed::Accumulate { operands: bytes, .. } => Self::Put(bytes.into()),
+            },
             other => other,
         }
     }
 
-    /// Whether the values to compare with are as many as the operands, if there must be any.
+    /// Whether all of it is atomics, of which the target hears when they have completed.
+    pub(super) fn is_atomic(&self) -> bool {
+        match self {
+            Self::Accumulate { .. } | Self::Fetch { .. } => true,
+            Self::Laid(laid) => matches!(laid.deed, Deed::Accumulate { .. }),
+            Self::Put(_) | Self::Get(_) => false,
+        }
+    }
+
+    /// Whether its last write brings the target what there is to say of it.
+    pub(super) fn is_write(&self) -> bool {
+        match self {
+            Self::Put(_) => true,
+            Self::Laid(laid) => !laid.packed && matches!(laid.deed, Deed::Put(_)),
+            _ => false,
+        }
+    }
+
+    /// Whether the values to compare with are as many as the operands, if there must be any, and blocks have whole
+    /// elements.
     pub(super) fn compares_well(&self) -> bool {
+        if let Self::Laid(Laid { layout, deed: Deed::Accumulate { element, .. }, .. }) = self {
+            return layout.is_whole(element.size() as u32);
+        }
         let Self::Fetch { combine, operands, compare, .. } = self else { return true };
         compare.len() == if combine.compares() { operands.len() } else { 0 }
     }
@@ -64,6 +122,36 @@ pub(super) struct Pending {
     pub(super) tells: bool,
     /// What it has got.
     pub(super) result: Option<Vec<u8>>,
+    /// How a get of many blocks puts it together.
+    pub(super) gather: Option<Gather>,
+}
+
+/// What a get of many blocks reads: all from the first byte to the last, or each block.
+pub(super) enum Gather {
+    Span(Layout),
+    /// Where in the result each block begins.
+    Blocks(Vec<u32>),
+}
+
+impl Pending {
+    /// Takes what a part has brought; `step`: bytes of a result that each part has, but the last.
+    pub(super) fn take_part(&mut self, part: usize, bytes: Vec<u8>, step: usize) {
+        let start = match &self.gather {
+            Some(Gather::Span(layout)) => {
+                let mut packed = Vec::new();
+                // What was read reaches from the first block to the last.
+                let _ = layout.pack_into(&bytes, layout.first().into(), &mut packed);
+                self.result = Some(packed);
+                return;
+            }
+            Some(Gather::Blocks(starts)) => starts[part] as usize,
+            None => part * step,
+        };
+        match &mut self.result {
+            Some(all) => all[start..start + bytes.len()].copy_from_slice(&bytes),
+            None => self.result = Some(bytes),
+        }
+    }
 }
 
 /// Something for the endpoint.
@@ -138,7 +226,9 @@ pub(super) fn atomics(
     let (element, combine, operands, compare) = match operation {
         Operation::Accumulate { element, combine, operands } => (element, combine, operands, Vec::new()),
         Operation::Fetch { element, combine, operands, compare } => (element, combine, operands, compare),
-        Operation::Put(_) | Operation::Get(_) => (Element::U8, Combine::Write, Vec::new(), Vec::new()),
+        Operation::Put(_) | Operation::Get(_) | Operation::Laid(_) => {
+            (Element::U8, Combine::Write, Vec::new(), Vec::new())
+        }
     };
     let step = most / element.size() * element.size();
     (0..operands.len().div_ceil(step)).map(move |part| {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use weft_base::{PeerId, Time};
+use weft_base::{PeerId, Slice, Time};
 use weft_memory::IoBuffer;
 use weft_nic::{RemotePlace, SendPost, TransferPost};
 use weft_window::{Access, Action, Event, Message, OperationError, Request, Update, Window, WindowError};
@@ -25,6 +25,10 @@ pub(super) struct Side {
     pub(super) words: Vec<RemotePlace>,
     /// Locks that this rank tries to get.
     pub(super) attempts: Vec<Attempt>,
+    /// Where this rank's part is; nowhere while the window is made.
+    pub(super) memory: Option<Slice>,
+    /// Blocks of fewer bytes go packed.
+    pub(super) pack_below: u32,
     pending: Vec<Option<Pending>>,
     under_way: usize,
     /// What was got and not yet taken, and in which epoch it was asked for.
@@ -40,8 +44,8 @@ pub(super) struct Side {
 
 /// Operations of an epoch whose target hears of them when they have completed: all at once.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
-    under_way: u32,
+pub(super) struct Told {
+    pub(super) under_way: u32,
     completed: u32,
 }
 
@@ -73,6 +77,8 @@ impl Side {
             places: Vec::new(),
             words: Vec::new(),
             attempts: Vec::new(),
+            memory: None,
+            pack_below: 0,
             pending: (0..operations).map(|_| None).collect(),
             under_way: 0,
             results: HashMap::new(),
@@ -93,7 +99,7 @@ impl Side {
 
     /// Begins an operation, if the machine agrees.
     pub(super) fn begin(&mut self, operation: Operation, access: Access) -> Result<Request, Error> {
-        let gets = matches!(operation, Operation::Get(_) | Operation::Fetch { .. });
+        let gets = matches!(operation.update(), None | Some(Update::Fetch { .. }));
         if gets && self.results.len() >= self.pending.len() {
             return Err(OperationError::TooMany(self.pending.len() as u32).into());
         }
@@ -103,9 +109,9 @@ impl Side {
             Some(update) => self.machine.accumulate(access, update),
         }?;
         let (epoch, target) = (self.machine.epoch(), access.rank);
-        let is_atomic = matches!(operation, Operation::Accumulate { .. } | Operation::Fetch { .. });
-        let operation = Some(operation);
-        let pending = Pending { request, epoch, target, operation, parts: 0, is_atomic, tells: false, result: None };
+        let (is_atomic, operation) = (operation.is_atomic(), Some(operation));
+        let (parts, tells, result, gather) = (0, false, None, None);
+        let pending = Pending { request, epoch, target, operation, parts, is_atomic, tells, result, gather };
         self.pending[request.index()] = Some(pending);
         self.under_way += 1;
         Ok(request)
@@ -124,8 +130,8 @@ impl Side {
             let mut hands = Hands { id, places, pending, told, desk };
             match action {
                 Action::Write { request, access, notice, .. } => hands.update(request, access, notice, 0),
-                Action::Deliver { request, access, update, epoch, last } => {
-                    let rides = update == Update::Replace;
+                Action::Deliver { request, access, epoch, last, .. } => {
+                    let rides = hands.is_write(request);
                     hands.update(request, access, Some(epoch), if rides { last.unwrap_or(0) } else { 0 });
                     if let Some(count) = last.filter(|_| !rides) {
                         hands.send(access.rank, false, Message::Finish { epoch, count });
@@ -183,13 +189,7 @@ impl Side {
         let Some(place) = self.pending.get_mut(context.index) else { return };
         let Some(pending) = place else { return };
         if let Some(bytes) = result {
-            match &mut pending.result {
-                Some(all) => {
-                    let start = context.part as usize * desk.atomic_bytes;
-                    all[start..start + bytes.len()].copy_from_slice(&bytes);
-                }
-                None => pending.result = Some(bytes),
-            }
+            pending.take_part(context.part as usize, bytes, desk.atomic_bytes);
         }
         pending.parts -= 1;
         if pending.parts > 0 {
@@ -271,22 +271,27 @@ impl Side {
 }
 
 /// What makes posts of actions.
-struct Hands<'a, 'd> {
-    id: u16,
-    places: &'a [RemotePlace],
-    pending: &'a mut [Option<Pending>],
-    told: &'a mut [Told],
-    desk: &'a mut Desk<'d>,
+pub(super) struct Hands<'a, 'd> {
+    pub(super) id: u16,
+    pub(super) places: &'a [RemotePlace],
+    pub(super) pending: &'a mut [Option<Pending>],
+    pub(super) told: &'a mut [Told],
+    pub(super) desk: &'a mut Desk<'d>,
 }
 
 impl Hands<'_, '_> {
-    fn place(&self, access: Access) -> RemotePlace {
+    pub(super) fn place(&self, access: Access) -> RemotePlace {
         let place = self.places[access.rank];
         RemotePlace { offset: place.offset.wrapping_add(access.offset), ..place }
     }
 
-    fn context(&self, request: Request) -> Context {
+    pub(super) fn context(&self, request: Request) -> Context {
         Context { index: request.index(), ..Context::of(Kind::Operation, self.id) }
+    }
+
+    fn is_write(&self, request: Request) -> bool {
+        let pending = self.pending[request.index()].as_ref();
+        pending.and_then(|pending| pending.operation.as_ref()).is_some_and(Operation::is_write)
     }
 
     fn update(&mut self, request: Request, access: Access, notice: Option<u32>, count: u32) {
@@ -300,6 +305,7 @@ impl Hands<'_, '_> {
                 let notice = notice.map(|epoch| Notice { window: id, epoch: epoch as u16, count }.data());
                 self.desk.outbox.push_back(Post::Write(TransferPost { data: notice, ..post }));
             }
+            Some(Operation::Laid(laid)) => self.update_laid(request, access, laid, notice, count),
             Some(operation) => {
                 pending.tells = notice.is_some();
                 let before = self.desk.outbox.len();
@@ -317,7 +323,9 @@ impl Hands<'_, '_> {
     fn read(&mut self, request: Request, access: Access) {
         let (place, context) = (self.place(access), self.context(request));
         let Some(pending) = self.pending[request.index()].as_mut() else { return };
-        pending.operation = None;
+        if let Some(Operation::Laid(laid)) = pending.operation.take() {
+            return self.read_laid(request, access, &laid.layout);
+        }
         pending.parts = 1;
         let sink = vec![0; access.local.length as usize];
         let post = TransferPost::new(self.desk.peers[access.rank], sink, place).context(context.number());

@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use weft_base::{PeerId, Time};
 use weft_collective::Collective;
+use weft_memory::Registry;
 use weft_nic::{Completed, EndpointError, EndpointFailure, Event, Level, SendPost};
 use weft_window::{Message, Part, PeerError};
-use weft_wire::window::Notice;
+use weft_wire::window::{Notice, Packed};
 
 use super::WindowOptions;
 use super::codec::{self, Said};
 use super::error::Error;
 use super::operation::{Context, Kind, Post};
+use super::packed;
 use super::side::{Desk, Side};
 use crate::endpoint::Endpoint;
 
@@ -28,6 +30,8 @@ pub(super) struct Surroundings {
     /// By rank.
     pub(super) peers: Vec<PeerId>,
     pub(super) ranks: HashMap<PeerId, usize>,
+    /// Where this rank's memory is registered.
+    pub(super) registry: Registry,
     /// Operand bytes of an atomic, at most: a multiple of each element's size.
     pub(super) atomic_bytes: usize,
     /// Posts that the endpoint may have at a time.
@@ -243,7 +247,7 @@ impl State {
         let context = Context::parse(event.context);
         rank.into_iter().for_each(|rank| self.met[rank] = true);
         let again = match event.completed {
-            Completed::Receive => self.received(event, rank),
+            Completed::Receive => self.received(event, rank, &around.registry),
             Completed::RemoteWrite => {
                 if let (Some(rank), Some(data)) = (rank, event.data) {
                     self.noticed(rank, Notice::of(data));
@@ -294,30 +298,33 @@ impl State {
         }
     }
 
-    fn received(&mut self, event: Event, rank: Option<usize>) -> Option<Vec<u8>> {
+    fn received(&mut self, event: Event, rank: Option<usize>, registry: &Registry) -> Option<Vec<u8>> {
         let buffer = Vec::from(event.buffer?);
         match (event.outcome, rank) {
             (Err(EndpointFailure::Closed | EndpointFailure::Canceled), _) => return None,
             // Who is no rank has nothing to say.
             (_, None) => {}
             (Err(why), Some(rank)) => self.violate(rank, why.to_string()),
-            (Ok(()), Some(rank)) => self.heard(rank, &buffer[..event.length as usize]),
+            (Ok(()), Some(rank)) => self.heard(rank, &buffer[..event.length as usize], registry),
         }
         Some(buffer)
     }
 
-    fn heard(&mut self, from: usize, bytes: &[u8]) {
+    fn heard(&mut self, from: usize, bytes: &[u8], registry: &Registry) {
         let mut values = core::mem::take(&mut self.values);
         match codec::parse(bytes, &mut values) {
             None => self.violate(from, format!("a message of {} bytes that says nothing", bytes.len())),
             Some((0, said)) => self.heard_of_team(from, &said),
+            Some((id, Said::Packed { epoch, is_counted, packed })) => {
+                self.unpack((id, from), epoch, is_counted, &packed, registry);
+            }
             Some((id, said)) => {
                 let outcome = match said {
                     Said::Message(message) => {
                         self.sides.get_mut(&id).map_or(Ok(()), |side| side.machine.handle_message(from, message))
                     }
                     Said::Placed { epoch, count } => self.placed(id, from, epoch, count),
-                    Said::Nothing => Ok(()),
+                    Said::Nothing | Said::Packed { .. } => Ok(()),
                 };
                 self.judge(id, from, outcome);
             }
@@ -338,6 +345,28 @@ impl State {
         };
         if let Err(error) = outcome {
             self.violate(from, error.to_string());
+        }
+    }
+
+    /// Puts packed bytes into this rank's part of a window.
+    fn unpack(
+        &mut self,
+        (id, from): (u16, usize),
+        epoch: u32,
+        is_counted: bool,
+        packed: &Packed<'_>,
+        registry: &Registry,
+    ) {
+        let Some(side) = self.sides.get_mut(&id).filter(|side| side.failed.is_none()) else { return };
+        let machine = &mut side.machine;
+        let Some(memory) = side.memory else { return self.violate(from, "bytes for a window that is not made".into()) };
+        let check = |offset, length| machine.check_open(from, epoch, offset, length);
+        if let Err(wrong) = packed::place(registry, memory, packed, check) {
+            return self.violate(from, wrong.to_string());
+        }
+        if is_counted {
+            let outcome = machine.handle_placed(from, epoch);
+            self.judge(id, from, outcome);
         }
     }
 

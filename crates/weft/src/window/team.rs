@@ -56,13 +56,15 @@ impl Team {
         let surroundings = Surroundings {
             ranks: peers.iter().enumerate().map(|(rank, peer)| (*peer, rank)).collect(),
             peers,
+            registry: context.opened.nic.registry().clone(),
             atomic_bytes: (settings.atomic_bytes as usize).clamp(16, 16 * 1024) / 16 * 16,
             depth: settings.send_depth.saturating_sub(64).max(1) as usize,
         };
         let state = RefCell::new(State::new(gather, barrier, ranks));
-        let core = Core { rank, endpoint, events, domain, clock: MonotonicClock::default(), surroundings, state };
+        let (clock, meanwhile) = (MonotonicClock::default(), RefCell::new(None));
+        let core = Core { rank, endpoint, events, domain, clock, surroundings, state, meanwhile };
         for index in 0..RECEIVES {
-            core.receive(index, vec![0; super::codec::length(GATHERED * (ranks + 1))])?;
+            core.receive(index, vec![0; super::codec::length(GATHERED * (ranks + 1)).max(super::packed::MOST_BYTES)])?;
         }
         (0..ranks).filter(|&other| other != rank).try_for_each(|other| core.guard(other))?;
         Ok(Self { core: Rc::new(core) })
@@ -98,6 +100,13 @@ impl Team {
     /// then, so that those who ask whether this rank is alive get an answer.
     pub fn progress(&self) {
         self.core.drain();
+    }
+
+    /// Has `act` called again and again while a call of this team or its windows waits in vain, at least each 100 us:
+    /// for
+    /// what else must go on meanwhile in this thread. It must not use the team.
+    pub fn while_waiting(&self, act: impl FnMut() + 'static) {
+        *self.core.meanwhile.borrow_mut() = Some(Box::new(act));
     }
 
     /// Makes a window of which this rank's part has so many bytes, all zero. All ranks call it; lengths may differ.
@@ -145,7 +154,9 @@ impl Team {
             return Err(Error::Elsewhere { rank });
         }
         let place_of = |pair: &[u64]| RemotePlace { stag: weft_base::Stag(pair[0] as u32), offset: pair[1] };
+        let own = memory.slice(..bytes)?;
         core.with(id, |side| {
+            side.memory = Some(own);
             side.places = all.chunks_exact(GATHERED).map(place_of).collect();
             side.words = all.chunks_exact(GATHERED).map(|values| place_of(&values[2..])).collect();
         });

@@ -44,6 +44,28 @@ impl Window {
         }
     }
 
+    /// Whether bytes of an update that rank `from` has sent as a message in an epoch that is open here may be placed:
+    /// ask before each piece. With such updates a target takes part before its fence, or in it.
+    ///
+    /// # Errors
+    /// When they may not, and why.
+    pub fn check_open(&self, from: usize, epoch: u32, offset: u64, length: u32) -> Result<(), PeerError> {
+        self.known(from)?;
+        // Who has all of its own may find others in the next epoch already.
+        let is_open = match self.step {
+            Step::Create | Step::Closed | Step::Failed => false,
+            Step::Close => self.side(epoch).is_ok(),
+            _ => epoch == self.epoch,
+        };
+        if !is_open {
+            return Err(PeerError::Epoch { here: self.epoch, found: epoch });
+        }
+        match is_inside(offset, length, self.settings.bytes) {
+            true => Ok(()),
+            false => Err(PeerError::Outside { offset, length }),
+        }
+    }
+
     /// An update that rank `from` has sent in this epoch is placed here.
     ///
     /// # Errors

@@ -5,5 +5,6 @@ pub(crate) mod matcher;
 pub(crate) mod mpi;
 pub(crate) mod ring;
 pub(crate) mod sockets;
+pub(crate) mod stream;
 pub(crate) mod ucx;
 pub(crate) mod weft;

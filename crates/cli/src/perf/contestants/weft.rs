@@ -15,7 +15,7 @@ mod settings;
 mod transfer;
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -64,6 +64,7 @@ impl Contestant for Weft {
     fn supports(&self, job: &Job) -> Result<(), String> {
         let settings = Settings::of(job)?;
         match (job.kind, operation(job)) {
+            (Kind::Idle | Kind::AllToAll, _) if settings.is_raw() => Err("a raw link is for two processes".into()),
             (Kind::PingPing, Operation::Write | Operation::Read) => {
                 Err("in an exchange both sides send; a write or a read has no place in it".into())
             }
@@ -153,19 +154,24 @@ struct WeftSide {
 #[derive(Serialize, Deserialize)]
 struct Address {
     port: Option<u16>,
+    /// Where it listens, if that is not the host that was named.
+    host: Option<IpAddr>,
     stag: u32,
     offset: u64,
 }
 
 impl WeftSide {
     fn open(job: &Job, settings: Settings) -> Result<Self, Box<dyn std::error::Error>> {
-        let context = Context::with_settings(settings.of_context())?;
+        let (context, own) = settings.open(job)?;
         let domain = context.allocate_protection_domain()?;
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let inbox = domain.allocate(flag_at(job) + 8, access)?;
         let listener = match job.role() {
             Role::Passive => {
-                let local = resolve(job.local.as_deref().unwrap_or("127.0.0.1"), 0)?;
+                let local = match own {
+                    Some(own) => SocketAddr::new(own, 0),
+                    None => resolve(job.local.as_deref().unwrap_or("127.0.0.1"), 0)?,
+                };
                 Some(context.listen(local, &settings.of_listener())?)
             }
             Role::Active => None,
@@ -181,7 +187,9 @@ impl WeftSide {
                 link.queue_pair().wait_connected(Some(CONNECT_LIMIT))?;
             }
             (None, Some(port)) => {
-                link.queue_pair().connect(resolve(&job.host, port)?, &self.settings.of_connection())?;
+                let remote =
+                    peer.host.map_or_else(|| resolve(&job.host, port), |host| Ok(SocketAddr::new(host, port)))?;
+                link.queue_pair().connect(remote, &self.settings.of_connection())?;
             }
             (None, None) => return Err("the peer told no port".into()),
         }
@@ -191,9 +199,11 @@ impl WeftSide {
 
 impl Side for WeftSide {
     fn address(&self) -> String {
-        let port = self.listener.as_ref().map(|listener| listener.local_address().port());
+        let local = self.listener.as_ref().map(Listener::local_address);
+        let port = local.map(|local| local.port());
+        let host = local.map(|local| local.ip()).filter(|_| self.settings.is_raw());
         let RemoteMemory { stag, offset } = self.inbox.remote(0);
-        serde_json::to_string(&Address { port, stag: stag.0, offset }).expect("plain values become JSON")
+        serde_json::to_string(&Address { port, host, stag: stag.0, offset }).expect("plain values become JSON")
     }
 
     fn run(&mut self, job: &Job, addresses: &[String]) -> Result<Measured, String> {

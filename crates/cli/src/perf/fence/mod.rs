@@ -1,8 +1,12 @@
-//! `weft perf fence`: fences of windows, by kind, of processes that this one starts or that a launcher has started,
-//! beside `MPI_Win_fence`.
+//! `weft perf fence`, `halo` and `window-overlap`: fences of windows, by kind, of processes that this one starts or that
+//! a launcher has started, beside `MPI_Win_fence`.
 
+mod halo;
+mod load;
+mod overlap;
 mod peers;
 mod ranks;
+mod simulated;
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -13,31 +17,50 @@ use weft::window::Fence;
 use super::destination::Destination;
 use super::machine::Watch;
 use super::mpi::Library;
+use super::size::Sizes;
 use super::stack::Transport;
 use crate::failure::Failure;
 use crate::output::{complain, print, print_line};
 use crate::table::{Align, Table};
+use load::Load;
+pub(super) use load::Test;
 use peers::Peers;
+use simulated::Costs;
 
 /// What is varied.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(super) struct Fences {
-    /// fence: how many ranks, each number a case of its own
+    /// fence, halo, window-overlap: how many ranks, each number a case of its own
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,4,8",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     ranks: Vec<u16>,
-    /// fence: which kinds of fence, or all
+    /// fence, halo, window-overlap: which kinds of fence, or all
     #[arg(long, value_enum, value_name = "FENCE,...", value_delimiter = ',', default_value = "auto")]
     fence: Vec<Which>,
     /// fence: how many puts before each fence
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "0,1,8",
           value_parser = clap::value_parser!(u16).range(0..=1024))]
     puts: Vec<u16>,
+    /// fence: simulate so many ranks, each number a case, instead of measuring: in virtual time, all kinds of fence
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=4096))]
+    simulate: Vec<u16>,
+    /// fence: what a message costs in a simulation: latency, overhead, and overhead of 1024 bytes, in us [default: as on the loopback]
+    #[arg(long, value_name = "L,o,G", requires = "simulate")]
+    loggp: Option<Costs>,
+    /// halo: cells of a rank's block along each dimension, 8 bytes each
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=256))]
+    cells: u32,
+    /// halo: faces of blocks of fewer bytes go packed; 0: none does [default: what windows do by themselves]
+    #[arg(long, value_name = "BYTES")]
+    pack_below: Option<u32>,
 }
 
 /// How much, of what, and beside whom.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale<'a> {
+    pub(super) test: Test,
+    /// Sizes of the puts of [`Test::WindowOverlap`].
+    pub(super) sizes: Option<&'a Sizes>,
     pub(super) transport: Transport,
     pub(super) peers: Option<&'a [String]>,
     pub(super) runs: u32,
@@ -94,6 +117,18 @@ impl Which {
 }
 
 impl Fences {
+    /// What is measured, each a column.
+    fn loads(&self, scale: &Scale<'_>) -> Vec<Load> {
+        match scale.test {
+            Test::Fence => self.puts.iter().map(|puts| Load::Puts(*puts)).collect(),
+            Test::Halo => Load::halos(self.cells),
+            Test::WindowOverlap => match scale.sizes {
+                None => OVERLAP_BYTES.map(Load::Overlap).to_vec(),
+                Some(sizes) => sizes.0.iter().map(|size| Load::Overlap(size.0 as u32)).collect(),
+            },
+        }
+    }
+
     fn kinds(&self) -> Vec<Which> {
         if !self.fence.contains(&Which::All) {
             return self.fence.clone();
@@ -103,12 +138,15 @@ impl Fences {
     }
 }
 
+/// What is put beside computation, unless sizes are given.
+const OVERLAP_BYTES: [u32; 5] = [16, 256, 4096, 65_536, 262_144];
+
 /// A figure of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Figure {
     who: String,
-    puts: u16,
-    us: f64,
+    load: String,
+    value: f64,
 }
 
 /// The figures of all runs with so many ranks.
@@ -129,9 +167,10 @@ impl Case {
         names
     }
 
-    fn values(&self, who: &str, puts: u16) -> Vec<f64> {
-        let of = |figure: &&Figure| figure.who == who && figure.puts == puts;
-        self.figures.iter().filter(of).map(|figure| figure.us).collect()
+    fn values(&self, who: &str, load: Load) -> Vec<f64> {
+        let load = load.to_string();
+        let of = |figure: &&Figure| figure.who == who && figure.load == load;
+        self.figures.iter().filter(of).map(|figure| figure.value).collect()
     }
 }
 
@@ -147,6 +186,11 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 
 /// Runs the test, or is one of its ranks.
 pub(super) fn run(arguments: &Fences, scale: &Scale<'_>, json: Option<Destination>) -> Result<(), Failure> {
+    if !arguments.simulate.is_empty() {
+        let watch = Watch::start();
+        let cases = simulated::measure(arguments, scale)?;
+        return publish(arguments, scale, &cases, &[], (watch, json));
+    }
     let group = Group::from_environment().map_err(|error| Failure::Runtime(error.to_string()))?;
     let watch = Watch::start();
     let (cases, notes) = match group {
@@ -163,12 +207,23 @@ pub(super) fn run(arguments: &Fences, scale: &Scale<'_>, json: Option<Destinatio
         }
         None => measure_all(arguments, scale)?,
     };
+    publish(arguments, scale, &cases, &notes, (watch, json))
+}
+
+/// Shows the figures.
+fn publish(
+    arguments: &Fences,
+    scale: &Scale<'_>,
+    cases: &[Case],
+    notes: &[String],
+    (watch, json): (Watch, Option<Destination>),
+) -> Result<(), Failure> {
     let machine = watch.stop();
-    let table = table(arguments, scale, &cases, &notes);
+    let table = table(arguments, scale, cases, notes);
     let Some(json) = json else { return print(table) };
-    let rows = rows(arguments, &cases);
+    let rows = rows(arguments, scale, cases);
     let values = json!({
-        "test": "fence", "transport": scale.transport, "iterations": scale.iterations, "runs": scale.runs,
+        "test": scale.test.name(), "transport": scale.transport, "iterations": scale.iterations, "runs": scale.runs,
         "put_bytes": ranks::PUT_BYTES, "cases": rows, "not_measured": notes, "machine": machine,
     });
     let text = serde_json::to_string_pretty(&values).expect("plain values become JSON") + "\n";
@@ -190,7 +245,7 @@ fn measure_all(arguments: &Fences, scale: &Scale<'_>) -> Result<(Vec<Case>, Vec<
         for run in 0..scale.runs {
             say(format_args!("{ranks} ranks, run {} of {}", run + 1, scale.runs));
             case.figures.extend(ranks::start(arguments, scale, ranks.into()).map_err(Failure::Runtime)?);
-            case.figures.extend(peers.measure(&arguments.puts, scale, ranks.into()));
+            case.figures.extend(peers.measure(&arguments.loads(scale), scale, ranks.into()));
         }
         cases.push(case);
     }
@@ -206,40 +261,46 @@ fn say(text: impl std::fmt::Display) {
 }
 
 fn table(arguments: &Fences, scale: &Scale<'_>, cases: &[Case], notes: &[String]) -> String {
-    let headings: Vec<String> = arguments.puts.iter().map(|puts| format!("{puts} puts us")).collect();
+    let loads = arguments.loads(scale);
+    let headings: Vec<String> = loads.iter().map(|load| load.heading()).collect();
     let mut columns = vec![("ranks", Align::Right), ("who", Align::Left)];
     columns.extend(headings.iter().map(|heading| (heading.as_str(), Align::Right)));
     let mut table = Table::new(&columns);
     for case in cases {
         for who in case.who() {
-            let cell = |puts: &u16| median(case.values(who, *puts)).map_or_else(String::new, |us| format!("{us:.1}"));
-            let cells = arguments.puts.iter().map(cell);
+            let cell = |load: &Load| median(case.values(who, *load)).map_or_else(String::new, |it| format!("{it:.1}"));
+            let cells = loads.iter().map(cell);
             table.row([case.ranks.to_string(), who.to_owned()].into_iter().chain(cells));
         }
     }
     let notes: String = notes.iter().map(|note| format!("\nnot measured: {note}")).collect();
     let end = if notes.is_empty() { "" } else { "\n" };
+    if !arguments.simulate.is_empty() {
+        return format!("{}\n\n{table}", arguments.explain_simulation());
+    }
     format!(
-        "puts of {} bytes to the next ranks, then a fence: time of both at the slowest rank, median of {} fences, of \
-         {} runs\n\n{table}{notes}{end}",
-        ranks::PUT_BYTES,
+        "{}, median of {} fences, of {} runs\n\n{table}{notes}{end}",
+        scale.test.explain(),
         scale.iterations,
         scale.runs
     )
 }
 
-fn rows(arguments: &Fences, cases: &[Case]) -> Vec<serde_json::Value> {
+fn rows(arguments: &Fences, scale: &Scale<'_>, cases: &[Case]) -> Vec<serde_json::Value> {
     let mut rows = Vec::new();
     for case in cases {
         for who in case.who() {
-            for &puts in &arguments.puts {
-                let values = case.values(who, puts);
-                if let Some(median) = median(values.clone()) {
-                    rows.push(json!({
-                        "ranks": case.ranks, "who": who, "puts": puts, "metric": "puts and fence", "unit": "us",
-                        "median": median, "values": values,
-                    }));
+            for load in arguments.loads(scale) {
+                let values = case.values(who, load);
+                let Some(median) = median(values.clone()) else { continue };
+                let mut row = json!({
+                    "ranks": case.ranks, "who": who, "metric": scale.test.metric(), "unit": scale.test.unit(),
+                    "median": median, "values": values,
+                });
+                for (name, value) in load.describe().as_object().into_iter().flatten() {
+                    row[name] = value.clone();
                 }
+                rows.push(row);
             }
         }
     }

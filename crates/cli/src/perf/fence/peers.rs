@@ -2,7 +2,7 @@
 
 use super::super::mpi::{self, Carrier, Installation, Program};
 use super::super::provider::Provider;
-use super::{Figure, Scale};
+use super::{Figure, Load, Scale};
 use crate::failure::Failure;
 
 /// Below the library: `shm` is its own shared memory.
@@ -57,12 +57,12 @@ impl Peers {
     }
 
     /// One run of each. Who fails is not asked again.
-    pub(super) fn measure(&mut self, puts: &[u16], scale: &Scale<'_>, ranks: usize) -> Vec<Figure> {
+    pub(super) fn measure(&mut self, loads: &[Load], scale: &Scale<'_>, ranks: usize) -> Vec<Figure> {
         let mut figures = Vec::new();
         let notes = &mut self.notes;
         self.peers.retain(|peer| {
             super::say(format_args!("  {}", peer.name));
-            let outcome = peer.run(puts, scale, ranks);
+            let outcome = peer.run(loads, scale, ranks);
             let failed = |reason: &String| notes.push(format!("{} with {ranks} ranks: {reason}", peer.name));
             let outcome = outcome.inspect_err(failed);
             outcome.map(|more| figures.extend(more)).is_ok()
@@ -81,26 +81,26 @@ impl Peer {
         Ok(Self { name, installation: installation.clone(), carrier, provider, program })
     }
 
-    fn run(&self, puts: &[u16], scale: &Scale<'_>, ranks: usize) -> Result<Vec<Figure>, String> {
+    fn run(&self, loads: &[Load], scale: &Scale<'_>, ranks: usize) -> Result<Vec<Figure>, String> {
         let (carrier, provider) = (self.carrier.as_ref(), self.provider.as_ref());
         let mut command = mpi::command_here(&self.installation, carrier, provider, &self.program, ranks);
         command.args([scale.iterations, scale.warmup(), scale.limit_s].map(|number| number.to_string()));
-        command.args(puts.iter().map(u16::to_string));
+        command.args(loads.iter().map(Load::to_string));
         let output = command.output().map_err(|error| format!("{}: {error}", self.installation.mpiexec.display()))?;
         let text = String::from_utf8_lossy(&output.stdout);
         let figures: Vec<Figure> = text.lines().filter_map(|line| self.figure(line)).collect();
-        if output.status.success() && figures.len() == puts.len() {
+        if output.status.success() && figures.len() == loads.len() {
             return Ok(figures);
         }
         let complaint = String::from_utf8_lossy(&output.stderr).trim().lines().last().unwrap_or("no reason").to_owned();
         Err(format!("ended with {}: {complaint}", output.status))
     }
 
-    /// A line that the program prints: `weft-mpi puts=8 us=12.3`.
+    /// A line that the program prints: `weft-mpi load=puts:8 value=12.3`.
     fn figure(&self, line: &str) -> Option<Figure> {
         let mut words = line.split_once("weft-mpi ")?.1.split_whitespace();
-        let puts = words.next()?.strip_prefix("puts=")?.parse().ok()?;
-        let us = words.next()?.strip_prefix("us=")?.parse().ok()?;
-        Some(Figure { who: self.name.clone(), puts, us })
+        let load = words.next()?.strip_prefix("load=")?.to_owned();
+        let value = words.next()?.strip_prefix("value=")?.parse().ok()?;
+        Some(Figure { who: self.name.clone(), load, value })
     }
 }

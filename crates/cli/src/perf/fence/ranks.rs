@@ -9,7 +9,7 @@ use weft::group::{Group, Launch};
 use weft::verbs::Context;
 use weft::window::{Asserts, Error, Fence, Team, Window, WindowOptions};
 
-use super::{Fences, Figure, Scale, Which, median};
+use super::{Fences, Figure, Load, Scale, Which, halo, median, overlap};
 
 /// Bytes of a put.
 pub(super) const PUT_BYTES: usize = 8;
@@ -26,17 +26,20 @@ pub(super) fn start(arguments: &Fences, scale: &Scale<'_>, ranks: usize) -> Resu
     let program = env::current_exe().map_err(|error| format!("this program: {error}"))?;
     let list = |values: Vec<String>| values.join(",");
     let transport = serde_json::to_string(&scale.transport).unwrap_or_default();
-    let words = [
+    let mut words = vec![
         ("--fence", list(arguments.kinds().iter().map(|which| which.name()).collect())),
         ("--puts", list(arguments.puts.iter().map(u16::to_string).collect())),
         ("--transport", transport.trim_matches('"').to_owned()),
         ("--iterations", scale.iterations.to_string()),
         ("--warmup", scale.warmup().max(1).to_string()),
+        ("--cells", arguments.cells.to_string()),
     ];
+    words.extend(arguments.pack_below.map(|bytes| ("--pack-below", bytes.to_string())));
+    words.extend(scale.sizes.map(|sizes| ("--size", list(sizes.0.iter().map(|size| size.0.to_string()).collect()))));
     let mut children = Vec::new();
     for rank in 0..ranks {
         let mut command = Command::new(&program);
-        command.args(["perf", "fence"]).env(RAW, "1").stdin(Stdio::null());
+        command.args(["perf", scale.test.name()]).env(RAW, "1").stdin(Stdio::null());
         command.args(words.iter().flat_map(|(name, value)| [*name, value]));
         command.stdout(if rank == 0 { Stdio::piped() } else { Stdio::null() });
         launch.command(rank, &mut command);
@@ -85,11 +88,20 @@ pub(super) fn measure(arguments: &Fences, scale: &Scale<'_>, group: &mut Group) 
     let team = Team::new(&context, group, &attributes).map_err(|error| error.to_string())?;
     let mut figures = Vec::new();
     for which in arguments.kinds() {
-        for &puts in &arguments.puts {
-            let mine = one(&team, which, puts, scale).map_err(|error| format!("{}: {error}", which.name()))?;
+        for load in arguments.loads(scale) {
+            let measured = match load {
+                Load::Puts(puts) => one(&team, which, puts, scale).map_err(|error| error.to_string()),
+                Load::Halo { dimensions, cells, is_strided } => {
+                    let shape = (dimensions, cells, is_strided);
+                    halo::measure(&team, which, shape, arguments.pack_below, scale).map_err(|error| error.to_string())
+                }
+                Load::Overlap(bytes) => overlap::measure(&team, group, which, bytes, scale),
+            };
+            let mine = measured.map_err(|error| format!("{}: {error}", which.name()))?;
             let all = group.all_gather(&mine.to_be_bytes()).map_err(|error| error.to_string())?;
-            let times = all.iter().filter_map(|bytes| bytes.as_slice().try_into().ok()).map(f64::from_be_bytes);
-            figures.push(Figure { who: format!("weft {}", which.name()), puts, us: times.fold(0.0, f64::max) });
+            let all = all.iter().filter_map(|bytes| bytes.as_slice().try_into().ok()).map(f64::from_be_bytes);
+            let value = scale.test.worst(all);
+            figures.push(Figure { who: format!("weft {}", which.name()), load: load.to_string(), value });
         }
     }
     Ok(figures)

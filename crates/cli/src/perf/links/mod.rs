@@ -41,6 +41,9 @@ pub(super) struct Links {
     /// links: cut the last link in mid-transfer, in this way, and mend it again
     #[arg(long, value_name = "WAY", value_enum, num_args = 0..=1, default_missing_value = "silent")]
     cut_link: Option<CutWay>,
+    /// links: a second stream goes the other way at the same time; what is shown is both together
+    #[arg(long)]
+    two_way: bool,
     /// links: show on standard error what each link carries while it does
     #[arg(long)]
     watch: bool,
@@ -131,17 +134,26 @@ pub(super) fn run(arguments: &Links, wishes: &Wishes<'_>, json: Option<Destinati
         for carrier in &carriers {
             let cut =
                 arguments.cut_link.filter(|_| plan.links > 1).map(|way| Cut { rail: plan.links - 1, way: way.way() });
-            let case = Case { plan, carrier: *carrier, seconds, cut, watch: arguments.watch, interrupt: &interrupt };
+            let case = Case {
+                plan,
+                carrier: *carrier,
+                seconds,
+                cut,
+                two_way: arguments.two_way,
+                watch: arguments.watch,
+                interrupt: &interrupt,
+            };
             rows.push(measure(&case, wishes.runs)?);
         }
     }
     let machine = watch.stop();
-    let text = page(&rows, seconds, arguments.cut_link.is_some());
+    let text = page(&rows, seconds, arguments);
     let Some(json) = json else { return print(text) };
     let values = json!({
         "test": "links",
         "machine": machine,
         "seconds": seconds,
+        "two_way": arguments.two_way,
         "rates": arguments.rate.iter().map(|rate| rate.0).collect::<Vec<_>>(),
         "rows": rows.iter().map(Row::json).collect::<Vec<_>>(),
     });
@@ -205,7 +217,9 @@ impl Row {
     }
 }
 
-fn page(rows: &[Row], seconds: f64, with_cut: bool) -> String {
+fn page(rows: &[Row], seconds: f64, arguments: &Links) -> String {
+    let with_cut = arguments.cut_link.is_some();
+    let ways = if arguments.two_way { "both directions together" } else { "one direction" };
     let right = Align::Right;
     let mut columns =
         vec![("links", right), ("", Align::Left), ("GB/s", right), ("% of links", right), ("CPU s/GB", right)];
@@ -215,7 +229,7 @@ fn page(rows: &[Row], seconds: f64, with_cut: bool) -> String {
     let mut table = Table::new(&columns);
     rows.iter().for_each(|row| table.row(row.cells(with_cut)));
     let mut text = format!(
-        "Payload in one direction, medians of runs of {seconds} s; % of what the carrier's own headers leave of the \
+        "Payload in {ways}, medians of runs of {seconds} s; % of what the carrier's own headers leave of the \
          links\n\n{table}"
     );
     for row in rows {

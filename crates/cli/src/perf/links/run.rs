@@ -36,6 +36,8 @@ pub(super) struct Case<'a> {
     pub(super) carrier: Carrier,
     pub(super) seconds: f64,
     pub(super) cut: Option<Cut>,
+    /// A second stream goes the other way.
+    pub(super) two_way: bool,
     pub(super) watch: bool,
     pub(super) interrupt: &'a Interrupt,
 }
@@ -97,49 +99,65 @@ impl Drop for Process {
     }
 }
 
+/// One direction.
+struct Stream {
+    receiver: Process,
+    sender: Process,
+}
+
 impl Case<'_> {
     /// Runs it once.
     pub(super) fn run(&self) -> Result<Summary, Failure> {
         let mut lab = Lab::up(self.plan).map_err(|error| Failure::Runtime(error.to_string()))?;
         if self.carrier == Carrier::Mptcp {
-            lab.hosts().iter().try_for_each(prepare_mptcp)?;
+            lab.hosts().iter().try_for_each(|host| prepare_mptcp(host, self.two_way))?;
         }
-        let (mut receiver, mut sender) = self.start(&lab)?;
-        let moments = self.attend(&mut lab, &mut sender)?;
-        let sent = sender.account()?;
-        let received = receiver.account()?;
-        let arrivals = if matches!(self.carrier, Carrier::Tcp | Carrier::Mptcp) { &received } else { &sent };
-        let possible = possible(self.plan, self.carrier);
-        let summary = sum_up(arrivals, sent.cpu_s + received.cpu_s, self.seconds, possible, moments);
+        let mut streams = vec![self.start(&lab, 0, 1)?];
+        if self.two_way {
+            streams.push(self.start(&lab, 1, 0)?);
+        }
+        let moments = self.attend(&mut lab, &mut streams)?;
+        let (mut arrivals, mut cpu_s) = (Account::default(), 0.0);
+        for Stream { receiver, sender } in &mut streams {
+            let (sent, received) = (sender.account()?, receiver.account()?);
+            cpu_s += sent.cpu_s + received.cpu_s;
+            arrivals = arrivals.beside(if self.is_plain() { received } else { sent });
+        }
+        let possible = possible(self.plan, self.carrier) * streams.len() as f64;
+        let summary = sum_up(&arrivals, cpu_s, self.seconds, possible, moments);
         lab.down().map_err(|error| Failure::Runtime(error.to_string()))?;
         Ok(summary)
     }
 
-    fn start(&self, lab: &Lab) -> Result<(Process, Process), Failure> {
+    fn is_plain(&self) -> bool {
+        matches!(self.carrier, Carrier::Tcp | Carrier::Mptcp)
+    }
+
+    /// Starts a stream from one host to another.
+    fn start(&self, lab: &Lab, from: usize, to: usize) -> Result<Stream, Failure> {
         let streams = if self.carrier == Carrier::Tcp { self.plan.links } else { 1 };
-        let is_plain = matches!(self.carrier, Carrier::Tcp | Carrier::Mptcp);
-        let port = if is_plain { PORT } else { 0 };
+        let port = if self.is_plain() { PORT } else { 0 };
         let addresses = |ports: &[String]| {
-            let one = |rail: usize| format!("{}:{}", lab.host(1).address(rail), ports[rail.min(ports.len() - 1)]);
+            let one = |rail: usize| format!("{}:{}", lab.host(to).address(rail), ports[rail.min(ports.len() - 1)]);
             (0..streams).map(one).collect::<Vec<_>>().join(",")
         };
         let arguments = |role: &str, at: String| {
             [role, &self.carrier.to_string(), "--at", &at, "--seconds", &self.seconds.to_string()].map(str::to_owned)
         };
-        let mut receiver = Process::start(lab.host(1), &arguments("receive", addresses(&[port.to_string()])))?;
+        let mut receiver = Process::start(lab.host(to), &arguments("receive", addresses(&[port.to_string()])))?;
         let said = receiver.line()?;
         let ports: Vec<String> = said.split(',').map(|one| one.rsplit(':').next().unwrap_or(one).to_owned()).collect();
-        let sender = Process::start(lab.host(0), &arguments("send", addresses(&ports)))?;
-        Ok((receiver, sender))
+        let sender = Process::start(lab.host(from), &arguments("send", addresses(&ports)))?;
+        Ok(Stream { receiver, sender })
     }
 
     /// What happens while the stream runs.
-    fn attend(&self, lab: &mut Lab, sender: &mut Process) -> Result<Option<Moments>, Failure> {
+    fn attend(&self, lab: &mut Lab, streams: &mut [Stream]) -> Result<Option<Moments>, Failure> {
         let began = Instant::now();
         let third = Duration::from_secs_f64(self.seconds / 3.0);
         let (mut cut, mut mended) = (None, None);
         let mut carried = Carried::look(lab.host(1));
-        while !sender.has_ended() {
+        while !streams.iter_mut().all(|stream| stream.sender.has_ended()) {
             if self.interrupt.has_come() {
                 return Err(Failure::Interrupted);
             }
@@ -196,7 +214,7 @@ impl Carried {
 }
 
 /// Multipath TCP learns of a host's addresses from its administrator.
-fn prepare_mptcp(host: &Host) -> Result<(), Failure> {
+fn prepare_mptcp(host: &Host, two_way: bool) -> Result<(), Failure> {
     let ip = |arguments: &[&str]| {
         let mut command: Command = host.command("ip");
         let output = command.args(arguments).stdin(Stdio::null()).output().map_err(Failure::while_doing("ip mptcp"))?;
@@ -207,9 +225,15 @@ fn prepare_mptcp(host: &Host) -> Result<(), Failure> {
         Err(Failure::Runtime(format!("ip {}: {words}", arguments.join(" "))))
     };
     ip(&["mptcp", "limits", "set", "subflow", "8", "add_addr_accepted", "8"])?;
-    let kind = if host.index() == 0 { "subflow" } else { "signal" };
+    // The one who calls makes paths, the other one says where to.
+    let kind: &[&str] = match host.index() {
+        _ if two_way => &["subflow", "signal"],
+        0 => &["subflow"],
+        _ => &["signal"],
+    };
     for rail in host.rails().iter().skip(1) {
-        ip(&["mptcp", "endpoint", "add", &rail.ipv4.to_string(), "dev", &rail.interface, kind])?;
+        let address = rail.ipv4.to_string();
+        ip(&[&["mptcp", "endpoint", "add", &address, "dev", &rail.interface], kind].concat())?;
     }
     Ok(())
 }

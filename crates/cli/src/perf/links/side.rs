@@ -89,6 +89,21 @@ pub(super) struct Account {
     pub(super) cpu_s: f64,
 }
 
+impl Account {
+    /// What both have brought.
+    pub(super) fn beside(self, other: Self) -> Self {
+        if self.bytes.is_empty() {
+            return other;
+        }
+        let (mut early, late) = if self.first_step <= other.first_step { (self, other) } else { (other, self) };
+        let ahead = (late.first_step - early.first_step) as usize;
+        early.bytes.resize(early.bytes.len().max(ahead + late.bytes.len()), 0);
+        early.bytes[ahead..].iter_mut().zip(&late.bytes).for_each(|(bytes, more)| *bytes += more);
+        early.cpu_s += late.cpu_s;
+        early
+    }
+}
+
 /// The present step, counted from the machine's start.
 pub(super) fn step_now() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |time| time.num_microseconds());

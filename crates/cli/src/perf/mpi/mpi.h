@@ -37,3 +37,7 @@ int MPI_Win_create(void *, long bytes, int unit, MPI_Info, MPI_Comm, MPI_Win *);
 int MPI_Win_fence(int asserts, MPI_Win);
 int MPI_Win_free(MPI_Win *);
 int MPI_Put(const void *, int count, MPI_Datatype, int to, long at, int count_there, MPI_Datatype, MPI_Win);
+int MPI_Type_vector(int count, int length, int stride, MPI_Datatype, MPI_Datatype *);
+int MPI_Type_create_hvector(int count, int length, long stride, MPI_Datatype, MPI_Datatype *);
+int MPI_Type_commit(MPI_Datatype *);
+int MPI_Type_free(MPI_Datatype *);

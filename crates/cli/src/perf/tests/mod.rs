@@ -3,6 +3,7 @@
 mod all_to_all;
 mod basic;
 mod idle;
+mod in_order_tax;
 mod markers;
 mod matching;
 mod mpi;
@@ -41,6 +42,9 @@ pub(crate) enum Test {
     Split,
     /// What markers cost, by their spacing
     Markers,
+    /// What it costs to be ready for disorder when there is none, on real packets: markers, and TCP in user space,
+    /// beside the kernel's
+    InOrderTax,
     /// What quiet connections cost: processor time, memory, wake-ups
     Idle,
     /// Many processes, each of which sends to each other one
@@ -62,6 +66,7 @@ impl Test {
             Self::Overlap => &overlap::Overlap,
             Self::Split => &split::Split,
             Self::Markers => &markers::Markers,
+            Self::InOrderTax => &in_order_tax::InOrderTax,
             Self::Idle => &idle::Idle,
             Self::AllToAll => &all_to_all::AllToAll,
             Self::Match => &matching::Matching,
@@ -82,6 +87,13 @@ pub(crate) trait Design: Sync {
 
     /// Whether it says something only on links slower than the processor, so that it asks for a network of its own by default.
     fn wants_lab(&self) -> bool {
+        false
+    }
+
+    /// Whether it is about packets as a wire carries them, so that it always has a network of its own, without a limit
+    /// and
+    /// without packets that are longer than the link's.
+    fn needs_real_packets(&self) -> bool {
         false
     }
 

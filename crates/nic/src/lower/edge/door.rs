@@ -6,6 +6,7 @@ use weft_wire::edge::setup::NONCE_LENGTH;
 
 use core::time::Duration;
 
+use crate::key::JobKey;
 use crate::lower::{DatagramPorts, Destination, Io, Stray};
 
 use super::{Deciding, Edge, Phase};
@@ -19,12 +20,21 @@ pub struct EdgeDoor {
 }
 
 impl EdgeDoor {
-    pub(super) fn new(host: [u8; 32], secret: [u8; 32]) -> Self {
-        let key = |bytes: &[u8]| Key::new(bytes).expect("32 bytes are enough for a key");
-        let settings =
-            DoorSettings { key: None, host: key(&host), secret: key(&secret), cookie_lifetime: COOKIE_LIFETIME };
+    pub(super) fn new(host: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> Self {
+        let of = |bytes: &[u8]| Key::new(bytes).expect("32 bytes are enough for a key");
+        let settings = DoorSettings {
+            key: key.map(setup_key),
+            host: of(&host),
+            secret: of(&secret),
+            cookie_lifetime: COOKIE_LIFETIME,
+        };
         Self { door: Door::new(settings) }
     }
+}
+
+/// What both ends of a connection prove that they have.
+pub(super) fn setup_key(key: &JobKey) -> Key {
+    Key::new(&key.of_lower(b"Edge")).expect("32 bytes are enough for a key")
 }
 
 /// What makes a connection unlike any other.

@@ -30,12 +30,14 @@ use self::receiving::{Discard, Handed, Uphill};
 use self::sending::{Nothing, Segments};
 use crate::counters::Counters;
 use crate::error::ConnectionError;
+use crate::key::JobKey;
 use crate::lower::{
-    Above, DatagramKey, Destination, Drained, Got, Io, ListensAt, Lower, Names, ReceiveError, SendError, Sent,
-    StartStep, Stray, StreamCell, Terms, Undecided,
+    Above, DatagramKey, DatagramPorts, Destination, Drained, Got, Io, ListensAt, Lower, Names, ReceiveError, SendError,
+    Sent, StartStep, Stray, StreamCell, Terms, Undecided,
 };
 use crate::offer::{LowerStartError, Offer, RequestInfo, StartError, StartMisuse, StartReason, Transport};
 use crate::queues::queue_pair::QueuePair;
+use crate::rail_report::RailReport;
 use crate::settings::Settings;
 
 /// Who waits for a receive to be posted looks again after this.
@@ -90,6 +92,8 @@ struct Calling {
     /// Somebody there has answered.
     is_heard: bool,
     failed: Option<PortError>,
+    /// There was no way to the peer: its link, or ours, may be mended in time.
+    unreachable: bool,
 }
 
 struct Deciding {
@@ -415,6 +419,11 @@ impl<N: Network> Lower<N> for Edge {
         matches!(&self.phase, Phase::Calling(calling) if !calling.is_heard)
     }
 
+    fn doubt(&self) -> Option<PortError> {
+        let Phase::Calling(calling) = &self.phase else { return None };
+        (calling.unreachable && !calling.is_heard).then_some(PortError::Unreachable)
+    }
+
     fn request(&self) -> Option<RequestInfo> {
         self.request_info()
     }
@@ -579,6 +588,12 @@ impl<N: Network> Lower<N> for Edge {
         Transport::Edge
     }
 
+    fn report_rails(&self, ports: &dyn DatagramPorts, now: Time, reports: &mut Vec<RailReport>) {
+        if let Phase::Running(running) = &self.phase {
+            self.report(&running.connection, ports, now, reports);
+        }
+    }
+
     fn ports(&self) -> usize {
         0
     }
@@ -600,8 +615,14 @@ impl<N: Network> Lower<N> for Edge {
         if self.waiting.is_empty() { at } else { at.map(|at| at.max(self.blocked_at + ROOM_AFTER)) }
     }
 
-    fn door(host: [u8; 32], secret: [u8; 32]) -> EdgeDoor {
-        EdgeDoor::new(host, secret)
+    fn why_late(&self) -> Option<StartError> {
+        let Phase::Calling(calling) = &self.phase else { return None };
+        let lower = LowerStartError::Other("what answers there does not prove that it has the job key of this side");
+        calling.caller.is_unproved().then_some(StartError { reason: StartReason::Incompatible, lower })
+    }
+
+    fn door(host: [u8; 32], secret: [u8; 32], key: Option<&JobKey>) -> EdgeDoor {
+        EdgeDoor::new(host, secret, key)
     }
 
     fn destination(datagram: &[u8]) -> Destination {
@@ -635,7 +656,7 @@ impl<N: Network> Lower<N> for Edge {
     fn take_hint(&mut self, hint: &Hint, now: Time) {
         match (&mut self.phase, hint.what) {
             (Phase::Calling(calling), HintKind::Refused) => calling.failed = Some(PortError::Refused),
-            (Phase::Calling(calling), HintKind::Unreachable) => calling.failed = Some(PortError::Unreachable),
+            (Phase::Calling(calling), HintKind::Unreachable) => calling.unreachable = true,
             (Phase::Running(running), HintKind::TooLarge(passes)) => {
                 running.connection.hint_too_large(0, passes as usize + 1, now);
             }
@@ -666,7 +687,7 @@ impl Above for NoStream {
 
     fn placed(
         &mut self,
-        _: weft_rdmap::Placement,
+        _: &weft_rdmap::Placement,
         _: &mut crate::counters::Counters,
     ) -> Result<(), weft_rdmap::Violation> {
         match *self {}

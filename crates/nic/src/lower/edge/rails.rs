@@ -2,13 +2,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use arrayvec::ArrayVec;
-use weft_base::LocalAddress;
-use weft_edge::{Connection, RailAddress};
+use arrayvec::{ArrayString, ArrayVec};
+use weft_base::{LocalAddress, Time};
+use weft_edge::{Connection, RailAddress, RailInfo};
 
 use super::outbox::Way;
 use super::{Edge, Phase};
-use crate::lower::{Io, RailPort};
+use crate::lower::{DatagramPorts, Io, RailPort};
+use crate::rail_report::{Out, RailReport, RailState};
 use crate::settings::Rails;
 
 /// The ports beside that of rail 0. The index by which the machine knows each is its place, plus 1; it keeps that as
@@ -66,6 +67,8 @@ impl Edge {
         if is_here {
             return;
         }
+        // The others leave by their own interfaces: so must this one, or two would leave by one.
+        self.from = io.datagrams.beside(own.ip(), peer).or(self.from);
         let had_any = self.rails.places.iter().any(Option::is_some);
         self.rails.renew(all.iter().filter(|rail| rail.from.ip != own.ip() && rail.from.ip.is_ipv4() == own.is_ipv4()));
         let addresses = self.rails.addresses(own);
@@ -81,6 +84,28 @@ impl Edge {
         }
     }
 
+    /// What others are told of the rails.
+    pub(super) fn report(
+        &self,
+        connection: &Connection,
+        ports: &dyn DatagramPorts,
+        now: Time,
+        reports: &mut Vec<RailReport>,
+    ) {
+        for info in connection.rails() {
+            let place = |local: u8| self.rails.places.get(usize::from(local) - 1)?.map(|rail| rail.address);
+            let local = match info.place {
+                Some((0, _)) => self.local.filter(|local| !local.ip().is_unspecified()),
+                Some((local, _)) => place(local),
+                None => None,
+            };
+            let name = local.and_then(|local| ports.interface_of(local.ip()));
+            let interface = name.and_then(|name| ArrayString::from(name).ok()).unwrap_or_default();
+            let silent_for = info.silent_since.map(|since| now.since(since));
+            reports.push(RailReport { interface, local, silent_for, ..report(connection.id().0, &info) });
+        }
+    }
+
     /// By the index that the machine knows them by.
     pub(super) fn ways(&self) -> ArrayVec<Way, { Rails::MOST }> {
         let first = (self.port, self.from);
@@ -93,4 +118,39 @@ impl Edge {
 /// acknowledgement. The count goes round.
 pub(super) fn tell_socket(connection: &mut Connection, local: u8, (port, _): Way, io: &Io<'_>) {
     connection.set_rail_socket(local, io.datagrams.overflowed(port) as u32, io.datagrams.credit(port));
+}
+
+/// What the machine knows.
+fn report(connection: u64, info: &RailInfo) -> RailReport {
+    RailReport {
+        connection,
+        rail: info.id,
+        interface: ArrayString::new(),
+        local: None,
+        remote: info.place.map(|(_, to)| to),
+        state: match info.state {
+            weft_edge::RailState::Closed => RailState::Closed,
+            weft_edge::RailState::Proving => RailState::Proving,
+            weft_edge::RailState::Live => RailState::Live,
+            weft_edge::RailState::Silent => RailState::Silent,
+        },
+        out: info.out.map(|out| match out {
+            weft_edge::Out::Asked => Out::Asked,
+            weft_edge::Out::Silent => Out::Silent,
+            weft_edge::Out::PeerSilent => Out::PeerSilent,
+            weft_edge::Out::Unanswered => Out::Unanswered,
+            weft_edge::Out::Withdrawn => Out::Withdrawn,
+        }),
+        silent_for: None,
+        rate: info.rate,
+        round_trip: info.round_trip,
+        window: info.window,
+        in_flight: info.in_flight,
+        datagram_bytes: u16::try_from(info.datagram_size).unwrap_or(u16::MAX),
+        sent_datagrams: info.sent_packets,
+        sent_bytes: info.sent_bytes,
+        lost_datagrams: info.lost_packets,
+        received_datagrams: info.received_packets,
+        received_bytes: info.received_bytes,
+    }
 }

@@ -63,7 +63,8 @@ impl<A: Above> Uphill<'_, '_, A> {
     fn place(&mut self, arrival: Arrival, ulpdu: &[u8]) -> Verdict {
         let head = &ulpdu[..ulpdu.len().min(HEAD_LENGTH)];
         loop {
-            let placement = match self.above.locate(arrival, ulpdu.len() as u32, head) {
+            let verdict = self.above.locate(arrival, ulpdu.len() as u32, head);
+            let placement = match &verdict {
                 Judgement::Place(placement) => placement,
                 Judgement::Drop => return Verdict::Duplicate,
                 Judgement::Later(Later::NotReady) => {
@@ -77,8 +78,8 @@ impl<A: Above> Uphill<'_, '_, A> {
                 }
                 Judgement::Fatal(_) => return self.fail(ReceiveError::Judged),
             };
-            if self.copy(ulpdu, &placement).is_err() {
-                let checked = self.above.stream().recheck(&placement);
+            if self.copy(ulpdu, placement).is_err() {
+                let checked = self.above.stream().recheck(placement);
                 return match checked {
                     Ok(()) => self.fail(ReceiveError::Memory),
                     Err(None) => Verdict::Later,

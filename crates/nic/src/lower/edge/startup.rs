@@ -10,7 +10,7 @@ use weft_edge::{Connection, Established};
 use weft_rdmap::{LowerTraits, StreamConfig};
 use weft_wire::edge::setup::{MAX_PRIVATE_DATA, Message, Reject, Setup};
 
-use super::door::fresh;
+use super::door::{fresh, setup_key};
 use super::{ANSWER_AGAIN_AFTER, ANSWERS, Calling, Deciding, Edge, Opening, Phase, REJECTED_FOR, Running};
 use crate::error::ConnectionError;
 use crate::lower::{Datagram, DatagramKey, Drained, Io, StartStep, Terms, Undecided};
@@ -122,16 +122,17 @@ impl Edge {
         let host = Key::new(&io.datagrams.host_key()).expect("32 bytes are enough for a key");
         let times =
             SetupTimes { longest_repeat: LONGEST_REPEAT, silence: FOR_EVER, answer: FOR_EVER, ..SetupTimes::default() };
+        let key = io.settings.key.as_ref().map(setup_key);
         let call = Call {
             to: remote,
             fresh: fresh(io.datagrams),
-            key: None,
+            key: key.as_ref(),
             host: &host,
             words: words(&opening.offer, &opening.private_data),
             times,
         };
         let caller = Caller::new(&call, &edge_settings(port, io), io.now);
-        let calling = Calling { caller, offer: opening.offer, is_heard: false, failed: None };
+        let calling = Calling { caller, offer: opening.offer, is_heard: false, failed: None, unreachable: false };
         let mut edge = Self::new(port, remote, Phase::Calling(Box::new(calling)), io.now);
         edge.local = io.datagrams.local_address(port);
         edge
@@ -176,7 +177,11 @@ impl Edge {
         let mut hello = Vec::new();
         if calling.caller.transmit(io.now, &mut hello) {
             step = StartStep::Progress;
-            say(&hello, remote, place, io).map_err(|error| ConnectionError::Connect { remote, error })?;
+            match say(&hello, remote, place, io) {
+                Ok(()) => {}
+                Err(PortError::Unreachable) => calling.unreachable = true,
+                Err(error) => return Err(ConnectionError::Connect { remote, error }),
+            }
         }
         Ok(step)
     }
@@ -193,6 +198,14 @@ impl Edge {
             Outcome::Rejected { reason: Reject::Application, private_data } => Err(failed(
                 StartReason::Rejected { private_data: private_data.into() },
                 "the peer does not want the connection",
+            )),
+            Outcome::Rejected { reason: Reject::Key, .. } => Err(failed(
+                StartReason::Incompatible,
+                if io.settings.key.is_some() {
+                    "the peer has no job key, as this side has"
+                } else {
+                    "the peer wants a job key"
+                },
             )),
             Outcome::Rejected { .. } => Err(failed(StartReason::Incompatible, "the peer refuses what is offered")),
             Outcome::Versions(_) => {

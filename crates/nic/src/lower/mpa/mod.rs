@@ -1,8 +1,10 @@
 //! MPA on a byte stream (RFC 5044): each segment is an FPDU of one TCP connection.
 //!
-//! `startup` sets up, `send` and `receive` move FPDUs, `packets` those of message endpoints. Where the work is split
+//! `startup` sets up, `send` and `receive` move FPDUs, `packets` those of message endpoints; `early` takes FPDUs out of
+//! order from ports that show them so. Where the work is split
 //! between the calling thread and the NIC's, [`staged`] moves them instead.
 
+mod early;
 mod held;
 pub(crate) mod outgoing;
 mod packets;
@@ -16,9 +18,10 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use weft_base::{Interest, Network, Port, PortError, PortOptions, ReceivePiece, Received, Time, Token};
-use weft_mpa::{Deframer, Framer, Initiator};
+use weft_mpa::{Deframer, Framer};
 use weft_rdmap::Stream;
 
+use self::early::EarlyReceiver;
 use self::outgoing::Outgoing;
 use self::receive::Receiver;
 use self::send::Sender;
@@ -26,6 +29,7 @@ use self::staged::Staged;
 use self::staging::{Pool, Staging};
 use self::startup::Start;
 use crate::error::ConnectionError;
+use crate::key::JobKey;
 use crate::lower::{
     Above, DatagramKey, Drained, Got, Io, Lower, Passed, ReceiveError, SendError, Sent, StartStep, StreamCell, Terms,
     Undecided,
@@ -48,6 +52,8 @@ struct Bytes<P: Port> {
     port: P,
     staging: Staging,
     outgoing: Outgoing,
+    /// The port shows what comes as it comes, and has it in order no more.
+    shows_segments: bool,
 }
 
 /// What is made of the bytes.
@@ -65,7 +71,47 @@ enum Layer {
 /// FPDUs both ways.
 struct Plain {
     sender: Sender,
-    receiver: Receiver,
+    receiver: Inbound,
+}
+
+/// FPDUs in order, or as they come.
+#[expect(clippy::large_enum_variant, reason = "in order is the usual case, and all of it lies in one box already")]
+enum Inbound {
+    InOrder(Receiver),
+    AsTheyCome(Box<EarlyReceiver>),
+}
+
+impl Inbound {
+    fn is_verdict_pending(&self) -> bool {
+        matches!(self, Self::InOrder(receiver) if receiver.is_verdict_pending())
+    }
+
+    fn receive<P: Port, A: Above>(
+        &mut self,
+        bytes: &mut Bytes<P>,
+        above: &mut A,
+        io: &mut Io<'_>,
+    ) -> Result<Got, ReceiveError> {
+        match self {
+            Self::InOrder(receiver) => receiver.receive(bytes, above, io),
+            Self::AsTheyCome(receiver) => receiver.receive(bytes, above, io),
+        }
+    }
+
+    fn clear(&mut self) {
+        match self {
+            Self::InOrder(receiver) => receiver.clear(),
+            Self::AsTheyCome(receiver) => receiver.clear(),
+        }
+    }
+
+    /// What is in place of a frame that is being read straight there, or kept of those that came early.
+    fn placed_bytes(&self) -> Option<u32> {
+        match self {
+            Self::InOrder(receiver) => receiver.placed_bytes(),
+            Self::AsTheyCome(receiver) => Some(receiver.kept_bytes()),
+        }
+    }
 }
 
 /// How FPDUs are made and read, as the start-up has agreed.
@@ -96,11 +142,23 @@ impl<P: Port> Bytes<P> {
         });
         self.outgoing.end_other(bytes.len());
     }
+
+    /// Throws away what has come.
+    fn discard(&mut self, pool: &mut Pool) -> Result<Received, PortError> {
+        if self.shows_segments {
+            return self.port.receive_segments(&mut |_, _| true);
+        }
+        let room = self.staging.room(DRAIN_BYTES, pool);
+        let received = self.port.receive(&mut [ReceivePiece::Staging(&mut room[..DRAIN_BYTES])]);
+        self.staging.release(pool);
+        received
+    }
 }
 
 impl<P: Port> Mpa<P> {
     fn new(port: P, start: Start) -> Self {
-        let bytes = Bytes { port, staging: Staging::default(), outgoing: Outgoing::default() };
+        let (staging, outgoing) = (Staging::default(), Outgoing::default());
+        let bytes = Bytes { port, staging, outgoing, shows_segments: false };
         Self { bytes, layer: Layer::Start(start) }
     }
 
@@ -111,7 +169,9 @@ impl<P: Port> Mpa<P> {
         options: PortOptions,
         opening: startup::Opening,
     ) -> Result<Self, PortError> {
-        Ok(Self::new(network.connect(remote, options)?, Start::connecting(opening)))
+        let port = network.connect(remote, options)?;
+        let start = Start::connecting(opening.over(port.shows_segments()));
+        Ok(Self::new(port, start))
     }
 
     /// Whether it is known already that nobody takes it.
@@ -125,7 +185,7 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
     type Door = ();
 
     fn prepare(offer: &Offer, private_data: &[u8]) -> Result<Self::Opening, StartMisuse> {
-        Ok(Initiator::start(startup::mpa_offer(offer), private_data)?)
+        startup::Opening::new(offer, private_data)
     }
 
     fn connect(
@@ -139,10 +199,11 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
         Self::begin(network, remote, options, opening)
     }
 
-    fn door(_: [u8; 32], _: [u8; 32]) {}
+    fn door(_: [u8; 32], _: [u8; 32], _: Option<&JobKey>) {}
 
     fn respond(port: N::Port, offer: Offer) -> Self {
-        Self::new(port, Start::responding(offer))
+        let start = Start::responding(&offer, port.shows_segments());
+        Self::new(port, start)
     }
 
     fn timed_out(waited_for: Duration) -> StartError {
@@ -183,7 +244,10 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
         if settings.split == Split::Host {
             let segment_size = self.bytes.port.segment_size();
             let sender = Sender::new(framing.framer, framing.large_fpdus, segment_size);
-            let receiver = Receiver::new(framing.deframer, framing.crc);
+            let receiver = match EarlyReceiver::begin(&mut self.bytes, &framing.deframer) {
+                Some(receiver) => Inbound::AsTheyCome(Box::new(receiver)),
+                None => Inbound::InOrder(Receiver::new(framing.deframer, framing.crc)),
+            };
             self.layer = Layer::Plain(Box::new(Plain { sender, receiver }));
             return StreamCell::Own(Box::new(stream));
         }
@@ -266,18 +330,15 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
     fn drain(&mut self, io: &mut Io<'_>) -> Drained {
         self.layer = Layer::Draining;
         let Ok(sent) = self.bytes.flush(io) else { return Drained::Over };
-        let Bytes { port, staging, outgoing } = &mut self.bytes;
-        if outgoing.is_empty() {
-            port.close_send();
+        let all_sent = self.bytes.outgoing.is_empty();
+        if all_sent {
+            self.bytes.port.close_send();
         }
-        let room = staging.room(DRAIN_BYTES, io.pool);
-        let received = port.receive(&mut [ReceivePiece::Staging(&mut room[..DRAIN_BYTES])]);
-        staging.release(io.pool);
-        match received {
+        match self.bytes.discard(io.pool) {
             Ok(Received::Bytes(_)) => Drained::Progress,
             Ok(Received::Nothing) if sent => Drained::Progress,
             Ok(Received::Nothing) => Drained::Idle,
-            Ok(Received::End) if outgoing.is_empty() => Drained::Over,
+            Ok(Received::End) if all_sent => Drained::Over,
             Ok(Received::End) => Drained::Idle,
             Err(_) => Drained::Over,
         }

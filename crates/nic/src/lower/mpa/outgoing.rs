@@ -172,7 +172,8 @@ impl Outgoing {
                 Queued::Memory(slice) => Piece::Memory(slice),
             });
         }
-        let taken = port.send(&list)?;
+        let others = u32::try_from(self.others).ok().filter(|others| *others > 0);
+        let taken = port.send_units(&list, &mut others.into_iter().chain(self.lists.frames.iter().copied()))?;
         drop(list);
         self.forget(taken);
         let frames = self.count_frames(taken);

@@ -96,7 +96,7 @@ impl FrameReader {
     }
 }
 
-fn count_received(count: usize, io: &mut Io<'_>) {
+pub(super) fn count_received(count: usize, io: &mut Io<'_>) {
     io.counters.receives += 1;
     io.counters.received_wire_bytes += count as u64;
 }
@@ -229,21 +229,23 @@ impl Receiver {
         {
             return Ok(());
         }
-        let placement = match locate(above, head, bytes) {
+        // A verdict is large: it stays where it is.
+        let verdict = locate(above, head, bytes);
+        let placement = match place_in(&verdict) {
             Ok(placement) => placement,
-            Err(unplaced) => {
+            Err(error) => {
                 // What is wrong with a frame that is damaged is the damage.
                 frame.verify()?;
-                return Err(unplaced.into());
+                return Err(error);
             }
         };
         let copied = if in_one_pass {
-            copy_and_verify(frame, &placement, io.registry)?
+            copy_and_verify(frame, placement, io.registry)?
         } else {
-            copy_frame(frame, &placement, io.registry)
+            copy_frame(frame, placement, io.registry)
         };
         if copied.is_err() {
-            return Err(blame(above, &placement));
+            return Err(blame(above, placement));
         }
         count_copied(placement, above, io)
     }
@@ -276,7 +278,7 @@ impl Receiver {
         if !self.goes_direct(head, io) || !head_is_here || self.verdict_pending {
             return Ok(());
         }
-        let Ok(placement) = locate(above, head, bytes) else {
+        let Verdict::Place(placement) = locate(above, head, bytes) else {
             self.verdict_pending = true;
             return Ok(());
         };
@@ -319,7 +321,7 @@ impl Receiver {
         staging.consume(tail);
         self.frames.deframer.advance(&direct.head);
         io.counters.received_frames += 1;
-        count(direct.placement, above, io)?;
+        count(&direct.placement, above, io)?;
         Ok(true)
     }
 }
@@ -369,31 +371,23 @@ fn arrival_of(head: &FrameHead) -> Arrival {
     Arrival { start: head.start.0, end: head.end.0 }
 }
 
-/// Why a segment of an ordered stream is not to be placed.
-pub(super) enum Unplaced {
-    /// The stream has judged.
-    Judged,
-    /// It has come before its turn, or again: on a byte stream that is an error of ours.
-    Disorder,
-}
-
-impl From<Unplaced> for ReceiveError {
-    fn from(unplaced: Unplaced) -> Self {
-        match unplaced {
-            Unplaced::Judged => Self::Judged,
-            Unplaced::Disorder => Self::Broken(TerminateCode::LocalCatastrophic),
-        }
-    }
-}
-
 /// Asks the stream where a segment belongs.
-pub(super) fn locate<A: Above>(above: &mut A, head: &FrameHead, bytes: &[u8]) -> Result<Placement, Unplaced> {
+#[inline]
+pub(super) fn locate<A: Above>(above: &mut A, head: &FrameHead, bytes: &[u8]) -> Verdict {
     let mut scratch = [0; HEAD_LENGTH];
     let start = head.head(bytes, &mut scratch);
-    match above.locate(arrival_of(head), head.ulpdu_length, start) {
+    above.locate(arrival_of(head), head.ulpdu_length, start)
+}
+
+/// The place of a segment of an ordered stream, or why there is none.
+#[inline]
+pub(super) fn place_in(verdict: &Verdict) -> Result<&Placement, ReceiveError> {
+    match verdict {
         Verdict::Place(placement) => Ok(placement),
-        Verdict::Fatal(_) => Err(Unplaced::Judged),
-        Verdict::Drop | Verdict::Later(_) => Err(Unplaced::Disorder),
+        // The stream has judged.
+        Verdict::Fatal(_) => Err(ReceiveError::Judged),
+        // It has come before its turn, or again: on a byte stream that is an error of ours.
+        Verdict::Drop | Verdict::Later(_) => Err(ReceiveError::Broken(TerminateCode::LocalCatastrophic)),
     }
 }
 
@@ -405,7 +399,11 @@ pub(super) fn blame<A: Above>(above: &mut A, placement: &Placement) -> ReceiveEr
     }
 }
 
-pub(super) fn count_copied<A: Above>(placement: Placement, above: &mut A, io: &mut Io<'_>) -> Result<(), ReceiveError> {
+pub(super) fn count_copied<A: Above>(
+    placement: &Placement,
+    above: &mut A,
+    io: &mut Io<'_>,
+) -> Result<(), ReceiveError> {
     if !placement.sink.is_empty() {
         io.counters.placed_copied += 1;
         io.counters.placed_copied_bytes += u64::from(placement.sink.length());
@@ -414,7 +412,7 @@ pub(super) fn count_copied<A: Above>(placement: Placement, above: &mut A, io: &m
 }
 
 /// The payload is in place and the CRC was good.
-fn count<A: Above>(placement: Placement, above: &mut A, io: &mut Io<'_>) -> Result<(), ReceiveError> {
+fn count<A: Above>(placement: &Placement, above: &mut A, io: &mut Io<'_>) -> Result<(), ReceiveError> {
     above.placed(placement, io.counters).map_err(|_| ReceiveError::Judged)
 }
 

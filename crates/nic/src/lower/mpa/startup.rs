@@ -1,23 +1,46 @@
 //! MPA's start-up: who connects, who answers, and what both have agreed on.
 
 use weft_base::{DomainId, MessageNumber, Port, PortError, ReceivePiece, Received};
-use weft_mpa::{Agreement, Deframer, Framer, Initiator, Request, Responder, Role, StartFailure, StartFrame, Step};
+use weft_mpa::{
+    Agreement, Deframer, Extensions, Framer, Initiator, MarkerSpacing, Request, Responder, Role, StartFailure,
+    StartFrame, Step,
+};
 use weft_rdmap::StreamConfig;
 use weft_wire::ddp;
 use weft_wire::rdmap::{Control, Opcode, queue};
 use weft_wire::terminate::Terminate;
 
+use super::early::{RECEIVE_DEPTH, REORDER_LIMIT};
 use super::{Framing, Layer, Mpa};
 use crate::error::ConnectionError;
 use crate::lower::{Drained, Io, StartStep, Terms, Undecided};
-use crate::offer::{ConnectionInfo, LowerInfo, LowerStartError, MpaInfo, Offer, RequestInfo};
+use crate::offer::{ConnectionInfo, LowerInfo, LowerStartError, MpaInfo, Offer, RequestInfo, StartMisuse};
 
 /// A start-up frame is at most 532 bytes, and nothing may follow a request before it is answered: that much is read,
 /// and a little more so that a peer that talks too early is noticed.
 const START_BYTES: usize = 1024;
 
-/// The initiator, and its request.
-pub(super) type Opening = (Initiator, StartFrame);
+/// An initiator, and its request.
+type Beginning = (Initiator, StartFrame);
+
+/// What a connection is begun with. Which port it gets is not known yet.
+pub struct Opening {
+    usual: Box<Beginning>,
+    /// For a port that shows what comes out of order.
+    early: Option<Box<Beginning>>,
+}
+
+impl Opening {
+    pub(super) fn new(offer: &Offer, private_data: &[u8]) -> Result<Self, StartMisuse> {
+        let begin = |shows_segments| Initiator::start(mpa_offer(offer, shows_segments), private_data).map(Box::new);
+        let early = if wants_early(offer) { Some(begin(true)?) } else { None };
+        Ok(Self { usual: begin(false)?, early })
+    }
+
+    pub(super) fn over(self, shows_segments: bool) -> Box<Beginning> {
+        self.early.filter(|_| shows_segments).unwrap_or(self.usual)
+    }
+}
 
 /// How far a start-up has come.
 pub(super) enum Start {
@@ -36,12 +59,13 @@ pub(super) enum Start {
 }
 
 impl Start {
-    pub(super) fn connecting((initiator, request): Opening) -> Self {
+    pub(super) fn connecting(beginning: Box<Beginning>) -> Self {
+        let (initiator, request) = *beginning;
         Self::Connecting { initiator, request: Box::new(request) }
     }
 
-    pub(super) fn responding(offer: Offer) -> Self {
-        Self::Responding { responder: Responder::new(mpa_offer(&offer)) }
+    pub(super) fn responding(offer: &Offer, shows_segments: bool) -> Self {
+        Self::Responding { responder: Responder::new(mpa_offer(offer, shows_segments)) }
     }
 
     pub(super) fn is_connecting(&self) -> bool {
@@ -137,14 +161,18 @@ impl<P: Port> Mpa<P> {
 
     /// What was agreed: the way frames are made from now on, and the stream above them.
     fn agree(&mut self, agreement: &Agreement) -> Box<Terms> {
+        let shows_segments = self.bytes.port.shows_segments();
+        let is_early = shows_segments && agreement.receive_markers.is_some() && agreement.crc;
         let framing = Framing {
             framer: Framer::new(agreement.send_markers, agreement.crc),
             deframer: Deframer::new(agreement.receive_markers, agreement.crc),
             crc: agreement.crc,
-            large_fpdus: agreement.extensions.large_fpdus,
+            // A peer that has markers from us may place what comes early: it can if an FPDU is no longer than a
+            // segment.
+            large_fpdus: agreement.extensions.large_fpdus && !(shows_segments && agreement.send_markers.is_some()),
         };
         self.layer = Layer::Start(Start::Done(framing));
-        Box::new(Terms { stream: stream_config(agreement), info: self.info(agreement) })
+        Box::new(Terms { stream: stream_config(agreement, is_early), info: self.info(agreement) })
     }
 
     pub(super) fn take_framing(&mut self) -> Option<Framing> {
@@ -291,17 +319,24 @@ impl<P: Port> Mpa<P> {
     }
 }
 
+/// Whether markers are to be asked for where they let FPDUs be placed as they come. Only a CRC makes them credible.
+const fn wants_early(offer: &Offer) -> bool {
+    offer.mpa.early && offer.mpa.crc
+}
+
 /// What MPA makes of an offer.
-pub(super) fn mpa_offer(offer: &Offer) -> weft_mpa::Offer {
+fn mpa_offer(offer: &Offer, shows_segments: bool) -> weft_mpa::Offer {
+    let is_early = shows_segments && wants_early(offer);
+    let large_fpdus = offer.mpa.extensions.large_fpdus && !is_early;
     weft_mpa::Offer {
-        receive_markers: offer.mpa.markers,
+        receive_markers: offer.mpa.markers.or(is_early.then_some(MarkerSpacing::Standard)),
         crc: offer.mpa.crc,
         revision: offer.mpa.revision,
         ird: offer.ird,
         ord: offer.ord,
         negotiate_depths: offer.mpa.negotiate_depths,
         ready_to_receive: offer.mpa.ready_to_receive,
-        extensions: offer.mpa.extensions,
+        extensions: Extensions { large_fpdus, ..offer.mpa.extensions },
         max_private_data: offer.mpa.max_private_data,
     }
 }
@@ -311,7 +346,8 @@ fn talked_early() -> ConnectionError {
     StartFailure::TalkedEarly.into()
 }
 
-fn stream_config(agreement: &Agreement) -> StreamConfig {
+/// `is_early`: segments are placed as they come.
+fn stream_config(agreement: &Agreement, is_early: bool) -> StreamConfig {
     StreamConfig {
         domain: DomainId::NONE,
         role: match agreement.role {
@@ -319,13 +355,13 @@ fn stream_config(agreement: &Agreement) -> StreamConfig {
             Role::Responder => weft_rdmap::Role::Responder,
         },
         send_depth: 0,
-        receive_depth: 1,
+        receive_depth: if is_early { RECEIVE_DEPTH } else { 1 },
         ird: agreement.ird,
         ord: agreement.ord,
         extensions: agreement.extensions.atomics_and_immediates,
-        reorder_limit: 0,
-        // They come in order.
-        ordered_writes: false,
+        reorder_limit: if is_early { REORDER_LIMIT } else { 0 },
+        // Else they come in order.
+        ordered_writes: is_early,
         lower: weft_rdmap::LowerTraits::default(),
         ready_to_receive: agreement.ready_to_receive.map(|kind| match kind {
             weft_mpa::ReadyKind::Send => weft_rdmap::ReadyKind::Send,

@@ -48,7 +48,9 @@ impl Contestant for Messages {
     }
 
     fn supports(&self, job: &Job) -> Result<(), String> {
-        Settings::of(job)?;
+        if Settings::of(job)?.is_raw() {
+            return Err("endpoints are not measured over a raw link".into());
+        }
         let named = job.variant.iter().flat_map(|variant| variant.split(':')).filter_map(|part| part.split_once('='));
         if let Some((name, _)) = named.into_iter().find(|(name, _)| OF_CONNECTIONS.contains(name)) {
             return Err(format!("{name} is set for connections, which endpoints open themselves"));

@@ -1,14 +1,25 @@
 //! The settings of one entry, as the verbs take them.
 
+use std::env;
+use std::error::Error;
+use std::net::IpAddr;
 use std::time::Duration;
 
-use weft::verbs::{self, ConnectOptions, Extensions, ListenOptions, MarkerSpacing, MpaOffer, Offer};
+use weft::verbs::{
+    self, ConnectOptions, Context, Extensions, LinkSettings, ListenOptions, MarkerSpacing, MpaOffer, Offer,
+};
 
 use super::super::super::job::{Job, Switch};
+use super::super::super::remote::RAILS_VARIABLE;
 use super::super::super::stack::{Fpdu, Markers, Stack, Transport, Verify};
 
 /// Reads under way at a time.
 const READS: u16 = 64;
+
+/// As the address of the other machine said.
+fn rails() -> Option<verbs::Rails> {
+    env::var(RAILS_VARIABLE).ok()?.parse().ok()
+}
 
 /// Settings of one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +43,22 @@ impl Settings {
         &self.0
     }
 
+    /// Whether connections go by the raw link.
+    pub(super) fn is_raw(&self) -> bool {
+        self.0.raw == Switch::On
+    }
+
+    /// The NIC, and the address to listen at, if that is not the job's.
+    pub(super) fn open(&self, job: &Job) -> Result<(Context, Option<IpAddr>), Box<dyn Error>> {
+        if !self.is_raw() {
+            return Ok((Context::with_settings(self.of_context())?, None));
+        }
+        let missing = "raw=on takes a raw link: measure with --lab none, or between two machines with --link on both";
+        let link: LinkSettings = job.link.as_ref().ok_or(missing)?.parse()?;
+        let address = link.address.into();
+        Ok((Context::with_link(self.of_context(), link)?, Some(address)))
+    }
+
     /// Whether the NIC works while nobody calls in.
     pub(super) fn is_automatic(&self) -> bool {
         self.of_context().progress.is_automatic()
@@ -49,6 +76,7 @@ impl Settings {
                 Verify::BeforePlace => verbs::Verify::BeforePlace,
                 Verify::LargeInPlace => verbs::Verify::LargeInPlace,
             },
+            rails: rails().unwrap_or(usual.rails),
             ..usual
         }
     }
@@ -67,7 +95,9 @@ impl Settings {
 
     fn offer(&self, usual: Offer) -> Offer {
         let crc = self.0.crc == Switch::On;
-        let mpa = MpaOffer { crc, markers: self.markers(), extensions: self.extensions(), ..usual.mpa };
+        // What is measured is what was asked for: over a raw link iWARP is placed out of order only with markers.
+        let early = self.0.markers != Markers::Off;
+        let mpa = MpaOffer { crc, markers: self.markers(), early, extensions: self.extensions(), ..usual.mpa };
         Offer { transport: self.0.transport.into(), ird: READS, ord: READS, mpa }
     }
 

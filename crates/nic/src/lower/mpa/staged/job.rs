@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use weft_base::{Digest, Gather, NoDigest};
 use weft_memory::{MemoryError, Registry};
 use weft_mpa::{Framer, Layout, MarkerInserter, Source};
-use weft_rdmap::{HEAD_LENGTH, MAX_INLINE, Segment, SegmentPayload};
+use weft_rdmap::{HEAD_LENGTH, InlineBytes, Segment, SegmentPayload};
 
 use super::super::held::HeldGather;
 use super::block::FrameRecord;
@@ -24,7 +24,7 @@ pub(super) struct Job {
 enum Payload {
     None,
     Memory(Gather),
-    Inline(ArrayVec<u8, MAX_INLINE>),
+    Inline(InlineBytes),
 }
 
 impl Job {
@@ -36,7 +36,7 @@ impl Job {
             SegmentPayload::None => Payload::None,
             // What is summed up here is a copy in any case.
             SegmentPayload::Gather(gather) | SegmentPayload::Exposed(gather) => Payload::Memory(gather),
-            SegmentPayload::Inline(bytes) => Payload::Inline(bytes.iter().copied().collect()),
+            SegmentPayload::Inline(bytes) => InlineBytes::new(bytes).map_or(Payload::None, Payload::Inline),
         };
         let header = segment.header.iter().copied().collect();
         Self { layout, before, marker_inserter: MarkerInserter::new(&layout), header, payload, fetched: 0 }

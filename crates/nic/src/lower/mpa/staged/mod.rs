@@ -39,7 +39,7 @@ use self::host_stage::HostStage;
 use self::incoming::Incoming;
 use self::pipeline::Pipeline;
 use self::stage::Stage;
-use super::receive::{FrameReader, blame, copy_frame, count_copied, locate};
+use super::receive::{FrameReader, blame, copy_frame, count_copied, locate, place_in};
 use super::staging::Staging;
 use super::{Bytes, Framing};
 use crate::lower::{Above, Got, Io, ReceiveError, SendError, Sent, StreamCell};
@@ -169,9 +169,10 @@ impl Staged {
         if let Some(incoming) = self.incoming.take() {
             incoming.check()?;
         }
-        let placement = locate(above, head, bytes)?;
-        if self.copy(frame, &placement, io.registry).is_err() {
-            return Err(blame(above, &placement));
+        let verdict = locate(above, head, bytes);
+        let placement = place_in(&verdict)?;
+        if self.copy(frame, placement, io.registry).is_err() {
+            return Err(blame(above, placement));
         }
         count_copied(placement, above, io)
     }

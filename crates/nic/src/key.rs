@@ -6,8 +6,9 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use weft_wire::message::{NONCE_LENGTH, PROOF_LENGTH};
 
-/// A secret that all endpoints of a job have. Each proves to the other that it has it before anything else goes over a
-/// connection; the key itself does not go over the wire.
+/// A secret that all processes of a job have. Each of two message endpoints proves to the other that it has it before
+/// anything else goes over a connection, and so do the two ends of any connection over Edge
+/// ([`Settings::key`](crate::Settings::key)); the key itself does not go over the wire.
 ///
 /// Who has seen two endpoints connect can try out keys at home, so it must be one that nobody guesses: 32 random bytes,
 /// say, in hexadecimal digits.
@@ -51,6 +52,7 @@ enum Use {
     Nonce = 1,
     Reply = 2,
     Confirmation = 3,
+    Lower = 4,
 }
 
 impl JobKey {
@@ -72,6 +74,11 @@ impl JobKey {
         code.map(Self).ok_or(KeyError::TooLong { length })
     }
 
+    /// The key with which a lower layer proves that it is of the job. It tells nothing of this one.
+    pub(crate) fn of_lower(&self, layer: &[u8]) -> [u8; PROOF_LENGTH] {
+        self.code(Use::Lower, [layer, &[]]).finalize().into_bytes().into()
+    }
+
     fn code(&self, what: Use, parts: [&[u8]; 2]) -> Hmac<Sha256> {
         let mut code = self.0.clone();
         code.update(b"Weft messages 1 ");
@@ -84,7 +91,7 @@ impl JobKey {
 
     /// Never the same twice, and known to nobody before: `id` and `seed` are random, of one endpoint, and `serial`
     /// counts its hellos.
-    pub(super) fn nonce(&self, id: u64, seed: u64, serial: u64) -> [u8; NONCE_LENGTH] {
+    pub(crate) fn nonce(&self, id: u64, seed: u64, serial: u64) -> [u8; NONCE_LENGTH] {
         let place = [id, seed, serial].map(u64::to_be_bytes).concat();
         let code: [u8; PROOF_LENGTH] = self.code(Use::Nonce, [&place, &[]]).finalize().into_bytes().into();
         core::array::from_fn(|at| code[at])
@@ -92,23 +99,23 @@ impl JobKey {
 
     /// What proves that who answers has the key: `request` is the hello that is answered, `reply` the other up to the
     /// proof.
-    pub(super) fn reply(&self, request: &[u8], reply: &[u8]) -> [u8; PROOF_LENGTH] {
+    pub(crate) fn reply(&self, request: &[u8], reply: &[u8]) -> [u8; PROOF_LENGTH] {
         self.code(Use::Reply, [request, reply]).finalize().into_bytes().into()
     }
 
     /// Whether that does.
-    pub(super) fn is_reply(&self, request: &[u8], reply: &[u8], proof: &[u8; PROOF_LENGTH]) -> bool {
+    pub(crate) fn is_reply(&self, request: &[u8], reply: &[u8], proof: &[u8; PROOF_LENGTH]) -> bool {
         // In a time that does not depend on where they differ.
         self.code(Use::Reply, [request, reply]).verify_slice(proof).is_ok()
     }
 
     /// What proves that who has called has the key: over both hellos, all of them.
-    pub(super) fn confirmation(&self, request: &[u8], reply: &[u8]) -> [u8; PROOF_LENGTH] {
+    pub(crate) fn confirmation(&self, request: &[u8], reply: &[u8]) -> [u8; PROOF_LENGTH] {
         self.code(Use::Confirmation, [request, reply]).finalize().into_bytes().into()
     }
 
     /// Whether that does.
-    pub(super) fn is_confirmation(&self, request: &[u8], reply: &[u8], proof: &[u8; PROOF_LENGTH]) -> bool {
+    pub(crate) fn is_confirmation(&self, request: &[u8], reply: &[u8], proof: &[u8; PROOF_LENGTH]) -> bool {
         self.code(Use::Confirmation, [request, reply]).verify_slice(proof).is_ok()
     }
 }

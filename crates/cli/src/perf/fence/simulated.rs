@@ -1,0 +1,88 @@
+//! `weft perf fence --simulate`: fences of more ranks than a machine has cores, in virtual time.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use weft::window::Fence;
+use weft_simulate::{FenceScenario, LogGp, simulate_fences};
+
+use super::{Case, Fences, Figure, Load, Scale, Test, Which};
+use crate::failure::Failure;
+
+/// Costs of messages as people type them: latency and overhead in microseconds, and the overhead of 1024 bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Costs(LogGp);
+
+impl FromStr for Costs {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers: Result<Vec<f64>, _> = text.split(',').map(|part| part.trim().parse()).collect();
+        match numbers.as_deref() {
+            Ok(&[latency, overhead, per_kib])
+                if [latency, overhead, per_kib].iter().all(|us| (0.0..=1e6).contains(us)) =>
+            {
+                let time = |us: f64| Duration::from_nanos((us * 1e3) as u64);
+                Ok(Self(LogGp { latency: time(latency), overhead: time(overhead), per_kib: time(per_kib) }))
+            }
+            _ => Err(format!("{text:?}: give three numbers of microseconds up to 1e6, as 3.2,1.65,0.5")),
+        }
+    }
+}
+
+impl Fences {
+    /// The costs that are simulated.
+    fn costs(&self) -> LogGp {
+        self.loggp.map_or(LogGp::LOOPBACK, |Costs(cost)| cost)
+    }
+
+    /// What stands above the table.
+    pub(super) fn explain_simulation(&self) -> String {
+        let LogGp { latency, overhead, per_kib } = self.costs();
+        format!(
+            "puts of 8 bytes to the next ranks, then a fence, in virtual time: until the last rank has left it; each \
+             rank has a processor, which takes {overhead:?} to send or take something and {per_kib:?} for 1024 bytes, \
+             and the way takes {latency:?}; neighbours are those that are put to, and at least the next rank, and \
+             those that put here"
+        )
+    }
+}
+
+/// All numbers of ranks, all kinds.
+pub(super) fn measure(arguments: &Fences, scale: &Scale<'_>) -> Result<Vec<Case>, Failure> {
+    if scale.test != Test::Fence {
+        return Err(Failure::Usage("only `weft perf fence` is simulated".into()));
+    }
+    let mut cases = Vec::new();
+    for &ranks in &arguments.simulate {
+        let mut figures = Vec::new();
+        for which in arguments.kinds_to_simulate() {
+            for &puts in &arguments.puts {
+                let time = one(which, ranks.into(), puts.into(), arguments.costs()).map_err(Failure::Usage)?;
+                let value = time.as_secs_f64() * 1e6;
+                figures.push(Figure {
+                    who: format!("simulated {}", which.name()),
+                    load: Load::Puts(puts).to_string(),
+                    value,
+                });
+            }
+        }
+        cases.push(Case { ranks: ranks.into(), figures });
+    }
+    Ok(cases)
+}
+
+impl Fences {
+    fn kinds_to_simulate(&self) -> Vec<Which> {
+        match self.fence[..] {
+            [Which::Auto] => Self { fence: vec![Which::All], ..self.clone() }.kinds(),
+            _ => self.kinds(),
+        }
+    }
+}
+
+fn one(which: Which, ranks: usize, puts: usize, cost: LogGp) -> Result<Duration, String> {
+    let fan_out = if which.fence() == Fence::Auto { 2 * puts.max(1) } else { 0 };
+    let scenario = FenceScenario { ranks, fence: which.fence(), puts, fan_out, is_alternating: false, cost };
+    simulate_fences(&scenario).map(|report| report.time).map_err(|error| error.to_string())
+}

@@ -1,0 +1,301 @@
+//! Datagrams in frames of the link, without IP: what Edge goes by there.
+
+use core::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use weft_base::{
+    DatagramBatch, DatagramCounters, DatagramLimits, DatagramOptions, DatagramPort, DatagramSent, Ecn, Hint,
+    LocalAddress, NoDigest, Piece, PortAddress, PortError, ReceivedDatagrams,
+};
+use weft_driver::{FRAME_PIECES, FRAMES, FramePort, FrameTest, UdpPort};
+use weft_memory::Registry;
+use weft_wire::raw::{DESTINATION_AT, DESTINATION_PORT_AT, ETHER_TYPE, HEADER_LENGTH, Header, VERSION};
+
+use crate::settings::LinkSettings;
+use crate::stack::{Neighbour, Shared};
+
+#[cfg(test)]
+mod tests;
+
+/// Bytes of Ethernet's header.
+const ETHERNET: usize = 14;
+/// Bytes before a datagram.
+const HEAD: usize = ETHERNET + HEADER_LENGTH;
+/// Neighbours whose hardware addresses a port has at hand.
+const AT_HAND: usize = 16;
+
+/// A datagram port.
+#[derive(Debug)]
+pub enum LinkDatagram {
+    /// The kernel's UDP.
+    Host(UdpPort),
+    /// Frames of the link.
+    Raw(RawPort),
+}
+
+/// Datagrams in frames of the link. Peers are found by their IP addresses, as by the kernel, but no packet of IP is
+/// sent: each frame has a header of Weft's own (`weft_wire::raw`). It has no marks of congestion.
+pub struct RawPort {
+    frames: FramePort,
+    stack: Shared,
+    registry: Registry,
+    settings: LinkSettings,
+    local: SocketAddrV4,
+    limits: DatagramLimits,
+    malformed: u64,
+    /// What was looked up of the link's neighbours, and when these had changed last.
+    at_hand: Vec<(Ipv4Addr, [u8; 6])>,
+    changes: u64,
+    waiting_lost: u64,
+}
+
+impl RawPort {
+    /// The port number is this port's until it is dropped.
+    pub(crate) fn open(
+        stack: Shared,
+        registry: Registry,
+        settings: LinkSettings,
+        port: u16,
+        options: &DatagramOptions,
+    ) -> Result<Self, PortError> {
+        let port = stack.lock().take_raw_port(port)?;
+        let local = SocketAddrV4::new(settings.address, port);
+        let opened = FramePort::open(&settings.interface, ETHER_TYPE, &tests(local), options.buffer_bytes);
+        let frames = match opened {
+            Ok(frames) => frames,
+            Err(error) => {
+                stack.lock().release_raw_port(port);
+                return Err(port_error(&error));
+            }
+        };
+        let limits = limits(&frames);
+        let at_hand = Vec::with_capacity(AT_HAND);
+        let changes = 0;
+        Ok(Self { frames, stack, registry, settings, local, limits, malformed: 0, at_hand, changes, waiting_lost: 0 })
+    }
+
+    /// The descriptor that is readable when something has come.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        // What has happened to the interface is over, or the next frame tells; unread, it would keep the descriptor
+        // readable.
+        let _ = self.frames.take_error();
+        self.frames.as_fd()
+    }
+
+    /// The longest datagram.
+    fn longest(&self) -> usize {
+        self.limits.receive_bytes as usize
+    }
+
+    /// The peer of a batch, if frames of this port reach it.
+    fn peer(&self, batch: &DatagramBatch) -> Result<SocketAddrV4, PortError> {
+        if batch.from.is_some_and(|from| from.ip != IpAddr::V4(*self.local.ip())) {
+            return Err(PortError::AddressNotLocal);
+        }
+        match batch.to.ip() {
+            Some(SocketAddr::V4(to)) if self.settings.reaches((*to.ip()).into()) => Ok(to),
+            _ => Err(PortError::Unreachable),
+        }
+    }
+
+    fn at_hand(&mut self, address: Ipv4Addr) -> Option<[u8; 6]> {
+        let changes = self.stack.neighbour_changes();
+        if changes != self.changes {
+            self.changes = changes;
+            self.at_hand.clear();
+        }
+        self.at_hand.iter().find(|(known, _)| *known == address).map(|(_, hardware)| *hardware)
+    }
+
+    /// Asks for the hardware address of a neighbour, to whom the first datagram of the batch is sent when it answers.
+    fn ask(
+        &mut self,
+        to: SocketAddrV4,
+        batch: &DatagramBatch,
+        pieces: &[Piece<'_>],
+    ) -> Result<Result<[u8; 6], DatagramSent>, PortError> {
+        let datagram = first_datagram(&self.registry, pieces, batch.segment_size as usize)?;
+        let mut frame = self.head_to(to)([0; 6], datagram.len()).to_vec();
+        frame.extend_from_slice(&datagram);
+        match self.stack.lock().raw_neighbour(*to.ip(), frame) {
+            Neighbour::Known(hardware) => {
+                if self.at_hand.len() == AT_HAND {
+                    self.at_hand.clear();
+                }
+                self.at_hand.push((*to.ip(), hardware));
+                Ok(Ok(hardware))
+            }
+            Neighbour::Asked => Ok(Err(DatagramSent::Taken(1))),
+            Neighbour::Full => {
+                self.waiting_lost += 1;
+                Ok(Err(DatagramSent::Taken(1)))
+            }
+            Neighbour::Absent => Err(PortError::Unreachable),
+        }
+    }
+
+    /// Makes what stands before a datagram, of a hardware address and of the datagram's length.
+    fn head_to(&self, to: SocketAddrV4) -> impl Fn([u8; 6], usize) -> [u8; HEAD] + use<> {
+        let (source, from) = (self.local, self.frames.hardware());
+        move |hardware, length| {
+            let mut head = [0; HEAD];
+            head[..6].copy_from_slice(&hardware);
+            head[6..12].copy_from_slice(&from);
+            head[12..ETHERNET].copy_from_slice(&ETHER_TYPE.to_be_bytes());
+            let header = Header { source, destination: to, length: length as u16 };
+            head[ETHERNET..].copy_from_slice(&header.emit());
+            head
+        }
+    }
+
+    /// The next datagram, in `place`: its sender and its length. `Err`: a frame without one.
+    fn receive_one(&mut self, place: &mut [u8]) -> Option<Result<(SocketAddrV4, usize), ()>> {
+        let Self { frames, settings, .. } = self;
+        frames.receive(|frame| {
+            let (header, datagram) = Header::parse(frame.get(ETHERNET..).unwrap_or_default()).map_err(|_| ())?;
+            let is_neighbour = settings.reaches((*header.source.ip()).into());
+            let place = place.get_mut(..datagram.len()).filter(|_| is_neighbour).ok_or(())?;
+            place.copy_from_slice(datagram);
+            Ok((header.source, datagram.len()))
+        })
+    }
+}
+
+/// Frames of this version for an address and a port of this interface.
+fn tests(local: SocketAddrV4) -> [FrameTest; 5] {
+    let at = |at: usize| (ETHERNET + at) as u32;
+    [
+        FrameTest::ToThisHost,
+        FrameTest::Untagged,
+        FrameTest::Half(at(0), VERSION),
+        FrameTest::Half(at(DESTINATION_PORT_AT), local.port()),
+        FrameTest::Word(at(DESTINATION_AT), local.ip().to_bits()),
+    ]
+}
+
+fn limits(frames: &FramePort) -> DatagramLimits {
+    let longest = frames.mtu().saturating_sub(HEADER_LENGTH).clamp(1, usize::from(u16::MAX)) as u32;
+    let (receive, send) = frames.buffers();
+    DatagramLimits {
+        batch_datagrams: FRAMES as u32,
+        batch_bytes: longest * FRAMES as u32,
+        batch_pieces: FRAME_PIECES as u32,
+        receive_bytes: longest,
+        received: FRAMES as u32,
+        send_buffer_bytes: send,
+        receive_buffer_bytes: receive,
+    }
+}
+
+fn port_error(error: &io::Error) -> PortError {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => PortError::NotPermitted,
+        io::ErrorKind::OutOfMemory => PortError::Exhausted,
+        _ => error.raw_os_error().map_or(PortError::Unreachable, PortError::System),
+    }
+}
+
+/// The bytes of a batch's first datagram.
+fn first_datagram(registry: &Registry, pieces: &[Piece<'_>], segment: usize) -> Result<Vec<u8>, PortError> {
+    let mut bytes = Vec::new();
+    for piece in pieces {
+        let left = segment - bytes.len();
+        match piece {
+            Piece::Bytes(piece) => bytes.extend_from_slice(&piece[..piece.len().min(left)]),
+            Piece::Memory(slice) => {
+                let part = slice.part(0, slice.length.min(left as u32));
+                let at = bytes.len();
+                bytes.resize(at + part.length as usize, 0);
+                let gone = |_| PortError::Memory(slice.region);
+                registry.copy_out(&part, &mut bytes[at..], &mut NoDigest).map_err(gone)?;
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+fn total(pieces: &[Piece<'_>]) -> usize {
+    let length = |piece: &Piece<'_>| match piece {
+        Piece::Bytes(bytes) => bytes.len(),
+        Piece::Memory(slice) => slice.length as usize,
+    };
+    pieces.iter().map(length).sum()
+}
+
+impl DatagramPort for RawPort {
+    fn send(&mut self, batch: &DatagramBatch, pieces: &[Piece<'_>]) -> Result<DatagramSent, PortError> {
+        let to = self.peer(batch)?;
+        let segment = batch.segment_size.max(1) as usize;
+        let longest = self.longest();
+        if segment > longest && total(pieces) > longest {
+            return Ok(DatagramSent::TooLarge(Some(longest as u32)));
+        }
+        let hardware = match self.at_hand(*to.ip()) {
+            Some(hardware) => hardware,
+            None => match self.ask(to, batch, pieces)? {
+                Ok(hardware) => hardware,
+                Err(sent) => return Ok(sent),
+            },
+        };
+        let head = self.head_to(to);
+        self.frames.send(&self.registry, pieces, segment.min(longest), |length| head(hardware, length))
+    }
+
+    fn receive(&mut self, buffer: &mut [u8], received: &mut Vec<ReceivedDatagrams>) -> Result<usize, PortError> {
+        let before = received.len();
+        let part = self.longest();
+        let to = Some(LocalAddress { ip: (*self.local.ip()).into(), interface: 0 });
+        let mut start = 0;
+        // As many frames as are asked for, those that have no datagram among them.
+        for _ in 0..FRAMES {
+            let end = buffer.len().min(start + part);
+            if start == end {
+                break;
+            }
+            match self.receive_one(&mut buffer[start..end]) {
+                None => break,
+                Some(Err(())) => self.malformed += 1,
+                Some(Ok((from, length))) => {
+                    let (range, segment_size) = (start..start + length, length.max(1) as u32);
+                    let from = SocketAddr::V4(from).into();
+                    received.push(ReceivedDatagrams { range, segment_size, from, to, ecn: Ecn::NotCapable });
+                    start = end;
+                }
+            }
+        }
+        Ok(received.len() - before)
+    }
+
+    fn poll_hint(&mut self) -> Option<Hint> {
+        None
+    }
+
+    fn limits(&self) -> DatagramLimits {
+        self.limits
+    }
+
+    fn counters(&self) -> DatagramCounters {
+        let [overflowed, dropped, cut] = self.frames.lost();
+        DatagramCounters { overflowed, dropped: dropped + self.waiting_lost, cut, malformed: self.malformed }
+    }
+
+    fn local_address(&self) -> PortAddress {
+        SocketAddr::V4(self.local).into()
+    }
+}
+
+impl Drop for RawPort {
+    fn drop(&mut self) {
+        self.stack.lock().release_raw_port(self.local.port());
+    }
+}
+
+impl fmt::Debug for RawPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawPort").field("local", &self.local).finish_non_exhaustive()
+    }
+}
+
+weft_base::either_datagram_port!(LinkDatagram { Host, Raw });

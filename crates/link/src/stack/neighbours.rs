@@ -1,0 +1,101 @@
+//! Neighbours whose hardware addresses are wanted for frames that are not TCP's, and the port numbers of these.
+
+use core::time::Duration;
+use std::net::Ipv4Addr;
+use std::sync::atomic::Ordering;
+
+use super::{FIRST_DYNAMIC, NEIGHBOUR_PATIENCE, PortError, Stack, Time};
+
+/// A question is asked again after so long, when somebody wants to know again.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// Neighbours that are asked at a time, and frames that wait for each of them.
+const ASKED: usize = 64;
+const FRAMES: usize = 8;
+
+/// What is known of a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Neighbour {
+    /// Its hardware address.
+    Known([u8; 6]),
+    /// It is asked; the frame leaves when it answers.
+    Asked,
+    /// It is asked, or ought to be, and there is no room for another frame.
+    Full,
+    /// It has not answered.
+    Absent,
+}
+
+/// A neighbour that is asked.
+pub(super) struct Asking {
+    address: Ipv4Addr,
+    since: Time,
+    asked: Time,
+    frames: Vec<Vec<u8>>,
+}
+
+impl Stack {
+    /// The hardware address of a neighbour. If it is not known, `frame` waits for it, in which it then takes the first
+    /// six bytes.
+    pub(crate) fn raw_neighbour(&mut self, address: Ipv4Addr, frame: Vec<u8>) -> Neighbour {
+        if let Some(hardware) = self.wire.link.hardware_of(address) {
+            return Neighbour::Known(hardware);
+        }
+        let now = self.now();
+        self.asking.retain(|asking| asking.address == address || now.since(asking.since) < NEIGHBOUR_PATIENCE);
+        let Some(at) = self.asking.iter().position(|asking| asking.address == address) else {
+            if self.asking.len() == ASKED {
+                return Neighbour::Full;
+            }
+            self.asking.push(Asking { address, since: now, asked: now, frames: vec![frame] });
+            self.wire.send_or_lose(&self.wire.link.question(address));
+            return Neighbour::Asked;
+        };
+        let asking = &mut self.asking[at];
+        if now.since(asking.since) >= NEIGHBOUR_PATIENCE {
+            self.asking.swap_remove(at);
+            return Neighbour::Absent;
+        }
+        if now.since(asking.asked) >= ASK_AGAIN {
+            asking.asked = now;
+            self.wire.send_or_lose(&self.wire.link.question(address));
+        }
+        if asking.frames.len() == FRAMES {
+            return Neighbour::Full;
+        }
+        asking.frames.push(frame);
+        Neighbour::Asked
+    }
+
+    /// A neighbour has told its hardware address: what has waited for it leaves.
+    pub(super) fn hear_neighbours(&mut self) {
+        self.neighbour_changes.fetch_add(1, Ordering::Release);
+        let Self { asking, wire, .. } = self;
+        asking.retain_mut(|asking| {
+            let Some(hardware) = wire.link.hardware_of(asking.address) else { return true };
+            for frame in &mut asking.frames {
+                frame[..6].copy_from_slice(&hardware);
+                wire.send_or_lose(frame);
+            }
+            false
+        });
+    }
+
+    /// Takes a port number of datagrams; 0 takes a free one.
+    pub(crate) fn take_raw_port(&mut self, port: u16) -> Result<u16, PortError> {
+        let is_free = |port: u16| !self.raw_ports.contains(&port);
+        let from = FIRST_DYNAMIC + self.next_port % (u16::MAX - FIRST_DYNAMIC + 1);
+        let port = match port {
+            0 => {
+                (from..=u16::MAX).chain(FIRST_DYNAMIC..from).find(|port| is_free(*port)).ok_or(PortError::Exhausted)?
+            }
+            port if is_free(port) => port,
+            _ => return Err(PortError::AddressInUse),
+        };
+        self.raw_ports.push(port);
+        Ok(port)
+    }
+
+    pub(crate) fn release_raw_port(&mut self, port: u16) {
+        self.raw_ports.retain(|taken| *taken != port);
+    }
+}

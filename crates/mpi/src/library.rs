@@ -1,0 +1,216 @@
+//! The functions of the MPI library, found at run time in whichever one the program has loaded.
+#![allow(non_snake_case, reason = "MPI's names")]
+#![allow(clippy::too_many_arguments, reason = "MPI's functions")]
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr;
+use std::ffi::CString;
+use std::sync::OnceLock;
+
+use crate::abi::{Aint, Count, Handle};
+
+/// Declares functions, each as one that finds the library's when it is called first.
+macro_rules! functions {
+    ($($name:ident($($argument:ident: $kind:ty),*);)*) => {
+        $(
+            /// The MPI library's function of this name, with `PMPI_` before it.
+            ///
+            /// # Safety
+            /// As MPI says for it.
+            pub(crate) unsafe fn $name($($argument: $kind),*) -> c_int {
+                static AT: OnceLock<usize> = OnceLock::new();
+                let name = concat!("PMPI_", stringify!($name), "\0");
+                let at = *AT.get_or_init(|| required(name));
+                // SAFETY: It has these arguments in MPI's C interface. A handle that is an `int` there takes a whole
+                // register or stack slot as an argument (System V ABI of x86-64, AAPCS64), whose lower half is read.
+                let function = unsafe {
+                    core::mem::transmute::<usize, unsafe extern "C" fn($($kind),*) -> c_int>(at)
+                };
+                // SAFETY: The caller's promise.
+                unsafe { function($($argument),*) }
+            }
+        )*
+    };
+}
+
+type In = *const c_void;
+type Out = *mut c_void;
+type Ints = *mut c_int;
+
+functions! {
+    Finalize();
+    Comm_dup(comm: Handle, to: *mut Handle);
+    Comm_free(comm: *mut Handle);
+    Comm_rank(comm: Handle, rank: Ints);
+    Comm_size(comm: Handle, size: Ints);
+    Comm_test_inter(comm: Handle, flag: Ints);
+    Allgather(from: In, count: c_int, kind: Handle, to: Out, to_count: c_int, to_kind: Handle, comm: Handle);
+    Ibarrier(comm: Handle, request: *mut Handle);
+    Test(request: *mut Handle, flag: Ints, status: Out);
+    Iprobe(source: c_int, tag: c_int, comm: Handle, flag: Ints, status: Out);
+    Isend(from: In, count: c_int, kind: Handle, to: c_int, tag: c_int, comm: Handle, request: Out);
+    Info_get(info: Handle, key: *const c_char, length: c_int, value: *mut c_char, flag: Ints);
+    Group_size(group: Handle, size: Ints);
+    Group_free(group: *mut Handle);
+    Group_translate_ranks(group: Handle, count: c_int, ranks: *const c_int, other: Handle, to: Ints);
+    Type_size(kind: Handle, size: Ints);
+    Type_get_extent(kind: Handle, lower: *mut Aint, extent: *mut Aint);
+    Type_get_envelope(kind: Handle, integers: Ints, addresses: Ints, kinds: Ints, combiner: Ints);
+    Type_get_contents(
+        kind: Handle, integers: c_int, addresses: c_int, kinds: c_int, to: Ints, at: *mut Aint, of: Out
+    );
+    Type_free(kind: *mut Handle);
+    Win_call_errhandler(win: Handle, code: c_int);
+    Win_get_group(win: Handle, group: *mut Handle);
+    Win_create(base: Out, size: Aint, unit: c_int, info: Handle, comm: Handle, win: Out);
+    Win_create_c(base: Out, size: Aint, unit: Aint, info: Handle, comm: Handle, win: Out);
+    Win_allocate(size: Aint, unit: c_int, info: Handle, comm: Handle, base: Out, win: Out);
+    Win_allocate_c(size: Aint, unit: Aint, info: Handle, comm: Handle, base: Out, win: Out);
+    Win_free(win: Out);
+    Win_fence(assert: c_int, win: Handle);
+    Win_post(group: Handle, assert: c_int, win: Handle);
+    Win_start(group: Handle, assert: c_int, win: Handle);
+    Win_complete(win: Handle);
+    Win_wait(win: Handle);
+    Win_test(win: Handle, flag: Ints);
+    Win_lock(kind: c_int, rank: c_int, assert: c_int, win: Handle);
+    Win_unlock(rank: c_int, win: Handle);
+    Win_lock_all(assert: c_int, win: Handle);
+    Win_unlock_all(win: Handle);
+    Win_flush(rank: c_int, win: Handle);
+    Win_flush_local(rank: c_int, win: Handle);
+    Win_flush_all(win: Handle);
+    Win_flush_local_all(win: Handle);
+    Win_sync(win: Handle);
+    Put(o: In, n: c_int, k: Handle, rank: c_int, at: Aint, m: c_int, l: Handle, win: Handle);
+    Put_c(o: In, n: Count, k: Handle, rank: c_int, at: Aint, m: Count, l: Handle, win: Handle);
+    Get(o: Out, n: c_int, k: Handle, rank: c_int, at: Aint, m: c_int, l: Handle, win: Handle);
+    Get_c(o: Out, n: Count, k: Handle, rank: c_int, at: Aint, m: Count, l: Handle, win: Handle);
+    Accumulate(o: In, n: c_int, k: Handle, rank: c_int, at: Aint, m: c_int, l: Handle, op: Handle, win: Handle);
+    Accumulate_c(o: In, n: Count, k: Handle, rank: c_int, at: Aint, m: Count, l: Handle, op: Handle, win: Handle);
+    Rput(o: In, n: c_int, k: Handle, rank: c_int, at: Aint, m: c_int, l: Handle, win: Handle, q: Out);
+    Rput_c(o: In, n: Count, k: Handle, rank: c_int, at: Aint, m: Count, l: Handle, win: Handle, q: Out);
+    Rget(o: Out, n: c_int, k: Handle, rank: c_int, at: Aint, m: c_int, l: Handle, win: Handle, q: Out);
+    Rget_c(o: Out, n: Count, k: Handle, rank: c_int, at: Aint, m: Count, l: Handle, win: Handle, q: Out);
+    Raccumulate(
+        o: In, n: c_int, k: Handle, rank: c_int, at: Aint, m: c_int, l: Handle, op: Handle, win: Handle, q: Out
+    );
+    Raccumulate_c(
+        o: In, n: Count, k: Handle, rank: c_int, at: Aint, m: Count, l: Handle, op: Handle, win: Handle, q: Out
+    );
+    Get_accumulate(
+        o: In, n: c_int, k: Handle, r: Out, p: c_int, j: Handle, rank: c_int, at: Aint, m: c_int, l: Handle,
+        op: Handle, win: Handle
+    );
+    Get_accumulate_c(
+        o: In, n: Count, k: Handle, r: Out, p: Count, j: Handle, rank: c_int, at: Aint, m: Count, l: Handle,
+        op: Handle, win: Handle
+    );
+    Rget_accumulate(
+        o: In, n: c_int, k: Handle, r: Out, p: c_int, j: Handle, rank: c_int, at: Aint, m: c_int, l: Handle,
+        op: Handle, win: Handle, q: Out
+    );
+    Rget_accumulate_c(
+        o: In, n: Count, k: Handle, r: Out, p: Count, j: Handle, rank: c_int, at: Aint, m: Count, l: Handle,
+        op: Handle, win: Handle, q: Out
+    );
+    Fetch_and_op(o: In, r: Out, k: Handle, rank: c_int, at: Aint, op: Handle, win: Handle);
+    Compare_and_swap(o: In, c: In, r: Out, k: Handle, rank: c_int, at: Aint, win: Handle);
+}
+
+/// The address of a function without which nothing is possible: the program has called its other half.
+fn required(name: &str) -> usize {
+    let name = CStr::from_bytes_with_nul(name.as_bytes()).expect("names end in a zero");
+    find(name).map_or_else(
+        || {
+            let name = name.to_string_lossy();
+            crate::report::say(&format!("no MPI library with {name} is loaded: preload this only for MPI programs"));
+            std::process::abort()
+        },
+        |at| at as usize,
+    )
+}
+
+/// A symbol of the MPI library: behind this one in the global scope, or, where the program has loaded the library for
+/// itself alone (Python's extension modules do so), in a loaded object that is called so.
+pub(crate) fn find(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: A C string.
+    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    let found = Some(next).filter(|address| !address.is_null());
+    found.or_else(|| objects().iter().find_map(|object| find_in(object, name)))
+}
+
+/// Data of the MPI library. A program that was linked with it may have it in itself, where the library finds it, too.
+pub(crate) fn find_data(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: A C string.
+    let global = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    Some(global).filter(|address| !address.is_null()).or_else(|| find(name))
+}
+
+fn find_in(object: &CStr, name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: Both are C strings, and nothing is loaded that is not loaded already.
+    unsafe {
+        let handle = libc::dlopen(object.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        if handle.is_null() {
+            return None;
+        }
+        Some(libc::dlsym(handle, name.as_ptr())).filter(|address| !address.is_null())
+    }
+}
+
+/// The files of loaded objects that are called as MPI libraries are.
+fn objects() -> Vec<CString> {
+    unsafe extern "C" fn note(object: *mut libc::dl_phdr_info, _size: usize, list: *mut c_void) -> c_int {
+        // SAFETY: The loader passes an object, whose name is a C string or NULL, and the list of below, which nobody
+        // else uses meanwhile.
+        unsafe {
+            let (name, list) = ((*object).dlpi_name, &mut *list.cast::<Vec<CString>>());
+            if !name.is_null() {
+                list.push(CStr::from_ptr(name).to_owned());
+            }
+        }
+        0
+    }
+    let mut list: Vec<CString> = Vec::new();
+    // SAFETY: The function only adds to the list.
+    unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut list).cast()) };
+    list.retain(|path| is_mpi(path.to_bytes()));
+    list
+}
+
+fn is_mpi(path: &[u8]) -> bool {
+    let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    file.starts_with(b"libmpi.so") || file.starts_with(b"libmpich.so")
+}
+
+/// The name of the symbol that is exactly at this address, if one is.
+pub(crate) fn name_of(address: usize) -> Option<&'static CStr> {
+    let mut about = libc::Dl_info {
+        dli_fname: ptr::null(),
+        dli_fbase: ptr::null_mut(),
+        dli_sname: ptr::null(),
+        dli_saddr: ptr::null_mut(),
+    };
+    // SAFETY: The structure can be written, and the address is only looked up.
+    let found = unsafe { libc::dladdr(address as *const c_void, &raw mut about) } != 0;
+    if !found || about.dli_sname.is_null() || about.dli_saddr as usize != address {
+        return None;
+    }
+    // SAFETY: A name in the symbols of an MPI library, which is never unloaded while a program uses its handles.
+    Some(unsafe { CStr::from_ptr(about.dli_sname) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_mpi_library_is_known_by_its_file_and_this_one_is_none() {
+        for path in ["/usr/lib/libmpi.so.12", "libmpi.so", "/a/libmpich.so.12"] {
+            assert!(is_mpi(path.as_bytes()), "{path}");
+        }
+        for path in ["/a/libweft-mpi.so", "/libmpi.so.d/libfabric.so", "", "/usr/lib/libmpicxx.so.12"] {
+            assert!(!is_mpi(path.as_bytes()), "{path}");
+        }
+    }
+}

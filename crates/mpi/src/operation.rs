@@ -1,0 +1,430 @@
+//! What a program does to the windows of others, in terms of Weft's operations.
+
+use core::ffi::c_int;
+use core::ptr::NonNull;
+use core::slice;
+
+use weft::window::{Combine, Element, Request};
+use weft_memory::Buffer;
+
+use crate::abi::{Aint, Count, Handle, Op, abi};
+use crate::datatype;
+use crate::fault::Fault;
+use crate::layout::{Made, Run, Walk, push};
+use crate::report::COUNTS;
+use crate::served::{Served, Side};
+
+/// Operations of a window that are on their way, at most: further ones wait for the oldest.
+pub(crate) const OPERATIONS: u32 = 4096;
+/// Bytes of one of Weft's operations, at most: longer runs are cut. A multiple of each element's size.
+const LONGEST: usize = 1 << 30;
+/// So many bytes are copied when they are put; more stay where they are until they have gone.
+const COPIED: usize = 16 * 1024;
+
+/// Memory of the program, as a call names it.
+#[derive(Clone, Copy)]
+pub(crate) struct Mine {
+    pub(crate) base: *mut u8,
+    pub(crate) count: Count,
+    pub(crate) kind: Handle,
+}
+
+/// A place in the window of a rank, as a call names it.
+#[derive(Clone, Copy)]
+pub(crate) struct Spot {
+    pub(crate) rank: c_int,
+    pub(crate) at: Aint,
+    pub(crate) count: Count,
+    pub(crate) kind: Handle,
+}
+
+/// An operation that may not be over yet.
+pub(crate) struct UnderWay {
+    pub(crate) side: Side,
+    pub(crate) rank: usize,
+    pub(crate) request: Request,
+    /// Where in this process's memory what it gets goes: address and bytes.
+    into: Vec<(usize, usize)>,
+}
+
+/// Lists that are used again and again.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    mine: Vec<Run>,
+    theirs: Vec<Run>,
+    pieces: Vec<Run>,
+    packed: Vec<u8>,
+}
+
+impl Scratch {
+    /// The runs of memory of the program, and of the window of a rank: how many bytes, and of what they are made.
+    fn resolve(&mut self, mine: Mine, spot: Spot, part: crate::served::Part) -> Result<(usize, Made), Fault> {
+        let here = spread(mine.kind, mine.count, 0, &mut self.mine)?;
+        let wrong = || Fault::range(format!("displacement {}: no place in memory", spot.at));
+        let unit = isize::try_from(part.unit).map_err(|_| wrong())?;
+        let start = spot.at.checked_mul(unit).ok_or_else(wrong)?;
+        let there = spread(spot.kind, spot.count, start, &mut self.theirs)?;
+        inside(&self.theirs, spot.rank, part.bytes)?;
+        let (from, to) = (total(&self.mine), total(&self.theirs));
+        if from != to {
+            let words = format!("{from} bytes here, and {to} bytes in the window of rank {}", spot.rank);
+            return Err(Fault { code: abi().classes.argument, words });
+        }
+        let is_alike = here == there || here == Made::Empty;
+        Ok((to, if is_alike { there } else { Made::Mixed }))
+    }
+
+    /// The next bytes of the program's memory, as they go out: where they lie, or packed.
+    ///
+    /// # Safety
+    /// They can be read, and nobody writes them meanwhile.
+    unsafe fn gather(&mut self, walk: &mut Walk<'_>, base: *const u8, length: usize) -> &[u8] {
+        self.pieces.clear();
+        walk.take(length, |run| self.pieces.push(run));
+        if let [run] = self.pieces[..] {
+            // SAFETY: The caller's promise.
+            return unsafe { slice::from_raw_parts(base.offset(run.offset), run.length) };
+        }
+        self.packed.clear();
+        for run in &self.pieces {
+            // SAFETY: As above.
+            self.packed.extend_from_slice(unsafe { slice::from_raw_parts(base.offset(run.offset), run.length) });
+        }
+        &self.packed
+    }
+}
+
+fn total(runs: &[Run]) -> usize {
+    runs.iter().map(|run| run.length).sum()
+}
+
+/// The runs of `count` elements of a datatype from byte `offset` on.
+fn spread(kind: Handle, count: Count, offset: isize, runs: &mut Vec<Run>) -> Result<Made, Fault> {
+    runs.clear();
+    let words = || format!("a count of {count}");
+    let count = usize::try_from(count).map_err(|_| Fault { code: abi().classes.count, words: words() })?;
+    let too_large = || Fault::kind(format!("{count} elements of a datatype: too many pieces, or they wrap"));
+    if let Some(element) = abi().element(abi().handle(kind)) {
+        let length = count.checked_mul(element.size()).ok_or_else(too_large)?;
+        if length > 0 {
+            runs.push(Run { offset, length });
+        }
+        return Ok(Made::Of(element));
+    }
+    let layout = datatype::layout(kind)?;
+    layout.repeat(offset, count, |run| push(runs, run)).ok_or_else(too_large)?;
+    Ok(layout.made)
+}
+
+fn inside(runs: &[Run], rank: c_int, bytes: u64) -> Result<(), Fault> {
+    let is_inside = |run: &&Run| {
+        let start = u64::try_from(run.offset).ok();
+        start.and_then(|start| start.checked_add(run.length as u64)).is_some_and(|end| end <= bytes)
+    };
+    match runs.iter().find(|run| !is_inside(run)) {
+        None => Ok(()),
+        Some(Run { offset, length }) => Err(Fault::range(format!(
+            "{length} bytes from {offset} on in the window of rank {rank}, which has {bytes} bytes: not inside"
+        ))),
+    }
+}
+
+/// The pieces of a run that are one operation each: first byte and length.
+fn cut(run: Run) -> impl Iterator<Item = (u64, usize)> {
+    let start = run.offset as u64;
+    (0..run.length).step_by(LONGEST).map(move |at| (start + at as u64, LONGEST.min(run.length - at)))
+}
+
+impl Served {
+    /// MPI_Put. With `keep` the bytes are copied: the call has a request of its own, which is over at once.
+    ///
+    /// # Safety
+    /// What the call names can be read until its epoch ends.
+    pub(crate) unsafe fn put(&mut self, mine: Mine, spot: Spot, keep: bool) -> Result<(), Fault> {
+        let Some(rank) = self.rank(spot.rank)? else { return Ok(()) };
+        let mut scratch = core::mem::take(&mut self.scratch);
+        // SAFETY: The caller's promise.
+        let outcome = scratch
+            .resolve(mine, spot, self.parts[rank])
+            .and_then(|(bytes, _)| unsafe { self.put_runs(&mut scratch, mine, rank, keep) }.map(|()| bytes));
+        self.scratch = scratch;
+        COUNTS.puts.count(outcome?);
+        Ok(())
+    }
+
+    unsafe fn put_runs(&mut self, scratch: &mut Scratch, mine: Mine, rank: usize, keep: bool) -> Result<(), Fault> {
+        let (here, there) = (core::mem::take(&mut scratch.mine), core::mem::take(&mut scratch.theirs));
+        let mut walk = Walk::new(&here);
+        let side = self.side_of(rank);
+        for (offset, length) in there.iter().copied().flat_map(cut) {
+            self.make_room()?;
+            let is_one = here.len() == 1;
+            // SAFETY: The caller's promise.
+            let bytes = unsafe { scratch.gather(&mut walk, mine.base, length) };
+            let window = self.window(side);
+            let request = if keep || length <= COPIED {
+                window.put(rank, offset, bytes)
+            } else if is_one {
+                // SAFETY: MPI leaves the bytes alone until the epoch ends, before which the operation is over. They
+                // are only read.
+                let lent = unsafe { Buffer::foreign(NonNull::from(bytes).cast(), length) };
+                window.put_owned(rank, offset, lent)
+            } else {
+                window.put_owned(rank, offset, bytes.to_vec())
+            }?;
+            self.note(side, rank, request, Vec::new());
+        }
+        (scratch.mine, scratch.theirs) = (here, there);
+        Ok(())
+    }
+
+    /// MPI_Get.
+    ///
+    /// # Safety
+    /// What the call names can be written until its epoch ends.
+    pub(crate) unsafe fn get(&mut self, mine: Mine, spot: Spot) -> Result<(), Fault> {
+        let Some(rank) = self.rank(spot.rank)? else { return Ok(()) };
+        let mut scratch = core::mem::take(&mut self.scratch);
+        let outcome = scratch.resolve(mine, spot, self.parts[rank]);
+        let outcome = outcome.and_then(|(bytes, _)| self.get_runs(&scratch, mine, rank).map(|()| bytes));
+        self.scratch = scratch;
+        COUNTS.gets.count(outcome?);
+        Ok(())
+    }
+
+    fn get_runs(&mut self, scratch: &Scratch, mine: Mine, rank: usize) -> Result<(), Fault> {
+        let mut walk = Walk::new(&scratch.mine);
+        let side = self.side_of(rank);
+        for (offset, length) in scratch.theirs.iter().copied().flat_map(cut) {
+            self.make_room()?;
+            let request = self.window(side).get(rank, offset, length as u32)?;
+            self.note(side, rank, request, destinations(&mut walk, mine.base, length));
+        }
+        Ok(())
+    }
+
+    /// MPI_Accumulate.
+    ///
+    /// # Safety
+    /// What the call names can be read now.
+    pub(crate) unsafe fn accumulate(&mut self, mine: Mine, spot: Spot, op: Handle) -> Result<(), Fault> {
+        // SAFETY: The caller's promise.
+        unsafe { self.combine(mine, None, spot, op) }
+    }
+
+    /// MPI_Get_accumulate.
+    ///
+    /// # Safety
+    /// As [`Served::accumulate`]; the result can be written until the epoch ends.
+    pub(crate) unsafe fn fetch(&mut self, mine: Mine, result: Mine, spot: Spot, op: Handle) -> Result<(), Fault> {
+        // SAFETY: The caller's promise.
+        unsafe { self.combine(mine, Some(result), spot, op) }
+    }
+
+    unsafe fn combine(&mut self, mine: Mine, result: Option<Mine>, spot: Spot, op: Handle) -> Result<(), Fault> {
+        let Some(rank) = self.rank(spot.rank)? else { return Ok(()) };
+        let combine = combine(op, result.is_some())?;
+        // Without an operand, what the call says of it has no meaning.
+        let mine = if combine == Combine::Read { result.unwrap_or(mine) } else { mine };
+        let mut scratch = core::mem::take(&mut self.scratch);
+        let outcome = scratch.resolve(mine, spot, self.parts[rank]).and_then(|(bytes, made)| {
+            let element = element(made, combine)?;
+            let mut into = Vec::new();
+            if let Some(result) = result {
+                spread(result.kind, result.count, 0, &mut into)?;
+                same(total(&into), bytes)?;
+            }
+            let kind = (element, combine);
+            // SAFETY: The caller's promise.
+            unsafe { self.combine_runs(&mut scratch, mine, result.map(|result| (result, into)), rank, kind) }?;
+            Ok(bytes)
+        });
+        self.scratch = scratch;
+        COUNTS.accumulates.count(outcome?);
+        Ok(())
+    }
+
+    unsafe fn combine_runs(
+        &mut self,
+        scratch: &mut Scratch,
+        mine: Mine,
+        result: Option<(Mine, Vec<Run>)>,
+        rank: usize,
+        (element, combine): (Element, Combine),
+    ) -> Result<(), Fault> {
+        let (here, there) = (core::mem::take(&mut scratch.mine), core::mem::take(&mut scratch.theirs));
+        let mut walk = Walk::new(&here);
+        let mut results = result.as_ref().map(|(result, runs)| (result.base, Walk::new(runs)));
+        let side = self.side_of(rank);
+        for (offset, length) in there.iter().copied().flat_map(cut) {
+            self.make_room()?;
+            // SAFETY: The caller's promise. Without an operand these are the result's, which mean nothing.
+            let bytes = unsafe { scratch.gather(&mut walk, mine.base, length) };
+            let window = self.window(side);
+            let (request, into) = match &mut results {
+                None => (window.accumulate(rank, offset, element, combine, bytes)?, Vec::new()),
+                Some((base, walk)) => {
+                    let request = window.fetch(rank, offset, element, combine, bytes)?;
+                    (request, destinations(walk, *base, length))
+                }
+            };
+            self.note(side, rank, request, into);
+        }
+        (scratch.mine, scratch.theirs) = (here, there);
+        Ok(())
+    }
+
+    /// MPI_Compare_and_swap.
+    ///
+    /// # Safety
+    /// Each of the pointers is one to an element of the datatype; the result can be written until the epoch ends.
+    pub(crate) unsafe fn compare_and_swap(
+        &mut self,
+        (swap, compare, result): (*const u8, *const u8, *mut u8),
+        spot: Spot,
+    ) -> Result<(), Fault> {
+        let Some(rank) = self.rank(spot.rank)? else { return Ok(()) };
+        let element = abi().element(abi().handle(spot.kind));
+        let element = element.ok_or_else(|| Fault::kind("no datatype whose elements can be compared".into()))?;
+        let part = self.parts[rank];
+        let start = spot.at.checked_mul(part.unit as isize).unwrap_or(isize::MIN);
+        inside(&[Run { offset: start, length: element.size() }], spot.rank, part.bytes)?;
+        self.make_room()?;
+        // SAFETY: The caller's promise.
+        let (swap, compare) =
+            unsafe { (slice::from_raw_parts(swap, element.size()), slice::from_raw_parts(compare, element.size())) };
+        let side = self.side_of(rank);
+        let request = self.window(side).compare_and_swap(rank, start as u64, element, compare, swap)?;
+        self.note(side, rank, request, vec![(result as usize, element.size())]);
+        COUNTS.accumulates.count(element.size());
+        Ok(())
+    }
+
+    fn note(&mut self, side: Side, rank: usize, request: Request, into: Vec<(usize, usize)>) {
+        self.under_way.push_back(UnderWay { side, rank, request, into });
+    }
+
+    /// Sees to it that another operation may begin.
+    fn make_room(&mut self) -> Result<(), Fault> {
+        while self.under_way.len() >= OPERATIONS as usize {
+            let Some(oldest) = self.under_way.pop_front() else { break };
+            self.window(oldest.side).wait(oldest.request)?;
+            self.take(oldest)?;
+        }
+        Ok(())
+    }
+
+    /// Takes what operations have got that are over, and forgets them.
+    pub(crate) fn settle(&mut self, is_over: impl Fn(&UnderWay) -> bool) -> Result<(), Fault> {
+        for _ in 0..self.under_way.len() {
+            let Some(one) = self.under_way.pop_front() else { break };
+            match is_over(&one) {
+                true => self.take(one)?,
+                false => self.under_way.push_back(one),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for all that was begun at a rank: a call with a request of its own gets what it asks for in the call.
+    pub(crate) fn finish(&mut self, rank: c_int) -> Result<(), Fault> {
+        let Some(rank) = self.rank(rank)? else { return Ok(()) };
+        for _ in 0..self.under_way.len() {
+            let Some(one) = self.under_way.pop_front() else { break };
+            if one.rank == rank {
+                self.window(one.side).wait(one.request)?;
+                self.take(one)?;
+            } else {
+                self.under_way.push_back(one);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts what an operation has got where the program wants it.
+    fn take(&mut self, one: UnderWay) -> Result<(), Fault> {
+        if one.into.is_empty() {
+            return Ok(());
+        }
+        let request = one.request();
+        let bytes = self.window(one.side).take(request);
+        let mut bytes = bytes.as_deref().ok_or_else(|| Fault::other("what was got is not there".to_owned()))?;
+        for (to, length) in one.into {
+            let (piece, rest) = bytes.split_at(length.min(bytes.len()));
+            // SAFETY: The call has named this memory, and MPI leaves it to the operation until its epoch ends, which
+            // is now.
+            unsafe { core::ptr::copy_nonoverlapping(piece.as_ptr(), to as *mut u8, piece.len()) };
+            bytes = rest;
+        }
+        Ok(())
+    }
+}
+
+/// Where the next bytes go in this process's memory.
+fn destinations(walk: &mut Walk<'_>, base: *mut u8, length: usize) -> Vec<(usize, usize)> {
+    let mut list = Vec::with_capacity(1);
+    walk.take(length, |run| list.push((base as usize + run.offset as usize, run.length)));
+    list
+}
+
+fn same(result: usize, bytes: usize) -> Result<(), Fault> {
+    let words = || format!("a result of {result} bytes, for {bytes} bytes of the window");
+    if result == bytes { Ok(()) } else { Err(Fault { code: abi().classes.argument, words: words() }) }
+}
+
+/// What an operation of MPI is for Weft.
+fn combine(op: Handle, fetches: bool) -> Result<Combine, Fault> {
+    match abi().op(abi().handle(op)) {
+        Some(Op::Combine(combine)) => Ok(combine),
+        Some(Op::Replace) => Ok(Combine::Write),
+        Some(Op::Nothing) if fetches => Ok(Combine::Read),
+        _ => Err(Fault {
+            code: abi().classes.op,
+            words: "an operation that Weft does not have (it has all but MPI_MINLOC, MPI_MAXLOC and those that \
+                    programs make): let the library serve this window, with the info key weft=off"
+                .to_owned(),
+        }),
+    }
+}
+
+/// What the elements are for Weft. What is only moved may be anything.
+fn element(made: Made, combine: Combine) -> Result<Element, Fault> {
+    match made {
+        Made::Of(element) => Ok(element),
+        Made::Empty | Made::Mixed if matches!(combine, Combine::Read | Combine::Write) => Ok(Element::U8),
+        Made::Empty => Ok(Element::U8),
+        Made::Mixed => Err(Fault::kind(
+            "elements that Weft cannot combine: of several kinds, unlike here and there, or of a kind that it does not \
+             have (long double): let the library serve this window, with the info key weft=off"
+                .to_owned(),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_outside_is_named() {
+        let runs = [Run { offset: 0, length: 8 }, Run { offset: 96, length: 8 }];
+        assert!(inside(&runs, 1, 104).is_ok());
+        let fault = inside(&runs, 1, 100).unwrap_err();
+        assert!(fault.words.starts_with("8 bytes from 96 on in the window of rank 1"), "{}", fault.words);
+        assert!(inside(&[Run { offset: -1, length: 1 }], 0, 100).is_err());
+        assert!(inside(&[Run { offset: isize::MAX, length: usize::MAX }], 0, u64::MAX).is_err());
+    }
+
+    #[test]
+    fn long_runs_are_cut() {
+        let pieces: Vec<_> = cut(Run { offset: 3, length: LONGEST + 5 }).collect();
+        assert_eq!(pieces, [(3, LONGEST), (3 + LONGEST as u64, 5)]);
+    }
+
+    #[test]
+    fn errors_of_weft_have_classes() {
+        use weft::window::{Error, OperationError};
+        let fault: Fault = Error::Operation(OperationError::NoSuchRank { rank: 9, ranks: 2 }).into();
+        assert_eq!(fault.code, abi().classes.rank);
+    }
+}

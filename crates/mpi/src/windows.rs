@@ -1,0 +1,119 @@
+//! Which windows Weft serves.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::Ordering::Relaxed;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use crate::abi::{Handle, abi};
+use crate::fault::Fault;
+use crate::library;
+use crate::report::{self, COUNTS};
+use crate::served::Served;
+use crate::setup::{self, Offer};
+
+/// A window that may be used by one thread after another.
+struct Movable(Served);
+
+// SAFETY: What is shared in it (the team, by its windows) is shared within it alone: nothing of it is ever given out,
+// so
+// that the lock around it keeps all of it to one thread at a time. It has nothing that belongs to a thread.
+unsafe impl Send for Movable {}
+
+/// A window, until it is freed. Calls of several threads take turns.
+struct Slot(Mutex<Option<Movable>>);
+
+impl Slot {
+    fn lock(&self) -> MutexGuard<'_, Option<Movable>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+static WINDOWS: RwLock<BTreeMap<Handle, Arc<Slot>>> = RwLock::new(BTreeMap::new());
+
+fn find(win: Handle) -> Option<Arc<Slot>> {
+    WINDOWS.read().unwrap_or_else(PoisonError::into_inner).get(&win).cloned()
+}
+
+/// Does something with a window that Weft serves; with others `library` does it.
+pub(crate) fn with(
+    win: Handle,
+    call: &str,
+    library: impl FnOnce() -> c_int,
+    act: impl FnOnce(&mut Served) -> Result<(), Fault>,
+) -> c_int {
+    let win = abi().handle(win);
+    let Some(slot) = find(win) else { return library() };
+    let outcome = match slot.lock().as_mut() {
+        None => return library(),
+        Some(window) => act(&mut window.0),
+    };
+    raise(win, call, outcome)
+}
+
+/// MPI's code of what has come of a call. An error goes to the window's error handler, which may end the program.
+fn raise(win: Handle, call: &str, outcome: Result<(), Fault>) -> c_int {
+    let Err(fault) = outcome else { return 0 };
+    report::say(&format!("rank {}: {call}: {}", rank(), fault.words));
+    // SAFETY: The library knows the window.
+    unsafe { library::Win_call_errhandler(win, fault.code) };
+    fault.code
+}
+
+fn rank() -> c_int {
+    let mut rank = -1;
+    // SAFETY: It can be written.
+    unsafe { library::Comm_rank(abi().comm_world, &raw mut rank) };
+    rank
+}
+
+/// The library has made a window: Weft takes it, if all ranks can.
+///
+/// # Safety
+/// `win` is where the library has put its handle.
+pub(crate) unsafe fn offer(offer: &Offer, win: *const c_void) {
+    let Some(served) = setup::make(offer) else {
+        COUNTS.left.fetch_add(1, Relaxed);
+        return;
+    };
+    // SAFETY: The caller's promise; handles are as wide as the library's interface says.
+    let win = unsafe {
+        if abi().handle_bytes == 4 { win.cast::<u32>().read() as Handle } else { win.cast::<Handle>().read() }
+    };
+    COUNTS.served.fetch_add(1, Relaxed);
+    let slot = Arc::new(Slot(Mutex::new(Some(Movable(served)))));
+    WINDOWS.write().unwrap_or_else(PoisonError::into_inner).insert(win, slot);
+}
+
+/// A window is to be freed: first Weft's, if it has one.
+///
+/// # Safety
+/// `win` can be read: a handle.
+pub(crate) unsafe fn free(win: *mut c_void) -> c_int {
+    // SAFETY: As in `offer`.
+    let handle = unsafe {
+        if abi().handle_bytes == 4 { win.cast::<u32>().read() as Handle } else { win.cast::<Handle>().read() }
+    };
+    let slot = WINDOWS.write().unwrap_or_else(PoisonError::into_inner).remove(&handle);
+    if let Some(window) = slot.and_then(|slot| slot.lock().take()) {
+        let code = raise(handle, "MPI_Win_free", window.0.free());
+        if code != 0 {
+            return code;
+        }
+    }
+    // SAFETY: The caller's promise.
+    unsafe { library::Win_free(win) }
+}
+
+/// The program ends.
+pub(crate) fn finish() {
+    let left = core::mem::take(&mut *WINDOWS.write().unwrap_or_else(PoisonError::into_inner));
+    if report::is_wanted() {
+        report::say(&format!("rank {}: {COUNTS}", rank()));
+    }
+    if !left.is_empty() {
+        report::say(&format!("rank {}: windows that were not freed: {}", rank(), left.len()));
+    }
+    drop(left);
+    setup::close();
+}
