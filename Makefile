@@ -19,7 +19,7 @@ interop: ## Run Weft against Linux siw in a virtual machine, with all its splits
 	@scripts/test packages build siw_splits tshark_splits
 
 test-mpi: ## Run all MPI programs with all MPI libraries over Weft's provider, not only what is essential
-	@scripts/test packages build mpi_all
+	@scripts/test packages build mpi_all mpi_loss mpi_no_udp
 
 test-mpi4py: ## Run the tests of mpi4py with MPICH over Weft and over libfabric's tcp, and compare
 	@scripts/test packages build mpi4py
@@ -28,7 +28,7 @@ fuzz: ## Run each fuzz target for FUZZ_SECONDS (600) with cargo-fuzz on a nightl
 	@scripts/fuzz $(FUZZ_SECONDS)
 
 install: ## Build Weft and install command, libfabric provider and manual below PREFIX (/usr/local), LIBDIR (PREFIX/lib)
-	@cargo build --release --locked --package weft-cli --package weft-provider
+	@cargo build --release --locked --package weft-cli --package weft-provider --package weft-mpi
 	@scripts/install
 
 uninstall: ## Remove what `make install` has installed

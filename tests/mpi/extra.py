@@ -6,13 +6,15 @@ import socket
 import time
 
 from harness import LINES_SHOWN, PROGRAMS, Scratch
-from libraries import Start
+from libraries import Provider, Start
 from processes import Job
 
 RANKS = 3
 DEATH_LIMIT_S = 60
 PING_PONG_LIMIT_S = 60
 PROGRAM_LIMIT_S = 30
+# Lines of onesided.c.
+RESULTS = 11
 # So many sizes fi_pingpong tries at least.
 LEAST_SIZES = 20
 
@@ -54,6 +56,60 @@ def judge_death(job, code, what, scratch):
 def read(path):
     with open(path, encoding="utf-8", errors="replace") as file:
         return file.read()
+
+
+# Cases of `programs/onesided.c` with libweft-mpi.so preloaded: ranks, and the program's argument.
+PRELOADED = {"two": (2, ""), "five": (5, ""), "outside": (2, "outside"), "nobody": (2, "nobody"), "tcp": (3, "")}
+PRELOAD_FILES = ("libweft-mpi.so", "libweft_mpi.so")
+WINDOWS_OF_WEFT = re.compile(r"weft-mpi: rank \d+: windows: Weft (\d+), the library (\d+); .*?, puts (\d+)")
+WRONG = {
+    "outside": "MPI_Put: 4 bytes from 16 on in the window of rank 0",
+    "nobody": "MPI_Put: rank 2 in a window of 2 ranks",
+}
+
+
+def preloaded(runner, library, what, directory):
+    """A program in C gives the same with its windows served by Weft and by its MPI library."""
+    name, (ranks, argument) = f"{library.name}/preloaded/{what}", PRELOADED[what]
+    built = [path for path in (os.path.join(directory, file) for file in PRELOAD_FILES) if os.path.exists(path)]
+    if not built or not library.compiler:
+        lacks = "it has no compiler, or no headers" if built else f"no {PRELOAD_FILES[1]} in {directory}"
+        runner.report.add("skipped", name, 0, lacks)
+        return
+    preload = built[0]
+    # There a long message goes on only while its sender calls the library.
+    provider = Provider("tcp") if what == "tcp" else runner.provider
+    scratch = Scratch()
+
+    def play():
+        program = os.path.join(scratch.path, "onesided")
+        finish([library.compiler, "-O1", "-o", program, os.path.join(PROGRAMS, "onesided.c")],
+               {"PATH": f"{os.path.dirname(library.compiler)}:{os.environ['PATH']}"})
+        # The launcher itself is none of Weft's business.
+        command = [*library.command(provider, Start(ranks, one_sided=True)), "env"]
+        environment = {**library.environment(provider), **library.compiled, "WEFT_BOARDS": scratch.boards}
+        rest = [program, *argument.split()]
+        served = finish([*command, f"LD_PRELOAD={os.path.abspath(preload)}", "WEFT_MPI_REPORT=1", *rest], environment)
+        ranks_told = [tuple(map(int, found)) for found in WINDOWS_OF_WEFT.findall(served)]
+        if len(ranks_told) != ranks or any(not weft or left for weft, left, _ in ranks_told):
+            raise Failure(f"not all windows were Weft's:\n{served}")
+        if argument:
+            if f"{argument}: the right error" not in served or WRONG[argument] not in served:
+                raise Failure(f"not the error that it should be:\n{served}")
+            return
+        if any(not puts for _, _, puts in ranks_told):
+            raise Failure(f"not all ranks have put by Weft:\n{served}")
+        plain = finish([*command, *rest], environment)
+        if results(plain) != results(served) or len(results(plain)) != RESULTS:
+            raise Failure(f"over Weft's windows:\n{served}\nwithout:\n{plain}")
+
+    report(runner, name, play)
+    scratch.remove()
+
+
+def results(text):
+    """What onesided.c says: a word and a sum in each line."""
+    return re.findall(r"^([a-z]+ [0-9a-f]+)$", text, re.M)
 
 
 def fi_info(runner, name, program):

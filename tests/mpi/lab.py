@@ -21,16 +21,20 @@ class LabError(Exception):
 class Lab:
     """Hosts whose ranks are started as if by ssh (`agent`)."""
 
-    def __init__(self, weft, hosts, links=1, cuts=False):
+    def __init__(self, weft, hosts, links=1, cuts=False, filter=None):
         self.weft, self.name, self.links = weft, f"mpi{os.getpid()}-{hosts}", links
         self.over, self.cutter = threading.Event(), None
         self.cuts = 0
+        self.filter, self.dropped = filter, 0
         self.addresses = tuple(map(address, range(hosts)))
         self.processes = []
         self.call("lab", "up", "--name", self.name, "--hosts", str(hosts), "--links", str(links), "--rate", "none")
         try:
             self.processes = [Job([*self.enter(host), *named(host), "sleep", "infinity"], {}) for host in range(hosts)]
             self.await_entry()
+            if filter:
+                for host in range(hosts):
+                    self.call(*self.inside(host, "nft", filter.rules))
             if cuts:
                 self.cutter = threading.Thread(target=self.cut_and_mend, args=(hosts,))
                 self.cutter.start()
@@ -62,8 +66,11 @@ class Lab:
                 print(f"a link was not mended: {error}")
         raise LabError(f"{link} cannot be mended")
 
+    def inside(self, host, *command):
+        return ["lab", "exec", "--name", self.name, str(host), "--", *command]
+
     def enter(self, host):
-        return [self.weft, "lab", "exec", "--name", self.name, str(host), "--"]
+        return [self.weft, *self.inside(host)]
 
     @property
     def command(self):
@@ -86,7 +93,7 @@ class Lab:
                 time.sleep(0.01)
 
     def is_up(self, host):
-        return " state UP " in self.call("lab", "exec", "--name", self.name, str(host), "--", "ip", "link", "show", "rail0")
+        return " state UP " in self.call(*self.inside(host, "ip", "link", "show", "rail0"))
 
     def call(self, *arguments):
         try:
@@ -98,12 +105,20 @@ class Lab:
             raise LabError(f"weft {' '.join(arguments)}: {ended.stdout.strip()}")
         return ended.stdout
 
+    def count_dropped(self):
+        hosts = range(len(self.processes)) if self.filter else ()
+        return sum(self.filter.dropped(self.call(*self.inside(host, *self.filter.counting))) for host in hosts)
+
     def close(self):
         """What still runs in it dies with it."""
         self.over.set()
         if self.cutter:
             self.cutter.join()
             print(f"links were cut {self.cuts} times in lab {self.name}")
+        try:
+            self.dropped = self.count_dropped()
+        except LabError as error:
+            print(f"what was dropped is not known: {error}")
         self.call("lab", "down", "--name", self.name)
         for job in self.processes:
             job.process.wait(LIMIT_S)

@@ -1,5 +1,6 @@
 """The MPI libraries: where they are, and how each is told which libfabric provider to use, and on which hosts to start."""
 
+import glob
 import os
 import subprocess
 import sys
@@ -50,6 +51,16 @@ class Library:
     def python(self):
         return self.program("python")
 
+    @property
+    def compiler(self):
+        """For programs in C; None if there is none."""
+        return self.program("mpicc") if os.path.exists(self.program("mpicc")) else None
+
+    @property
+    def compiled(self):
+        """What is to be set for programs that it has made."""
+        return {"LD_LIBRARY_PATH": os.path.join(self.directory, "lib")}
+
     def environment(self, provider):
         """What is to be set for the job."""
         return provider.environment
@@ -82,6 +93,13 @@ class Intel(Hydra):
 
     def environment(self, provider):
         return {**provider.environment, "I_MPI_FABRICS": "ofi", "I_MPI_OFI_PROVIDER": provider.name}
+
+
+    @property
+    def compiler(self):
+        """That of MPICH, whose binary interface it has."""
+        mpich = os.path.join(os.path.dirname(self.directory), "mpich", "bin", "mpicc")
+        return mpich if os.path.exists(mpich) else None
 
 
 class OpenMpi(Library):
@@ -120,6 +138,13 @@ class Debian(OpenMpi):
     name, title = "debian", "Open MPI of Debian"
     agent_option = ("--mca", "plm_rsh_agent", AGENT)
     mpiexec = "/usr/bin/mpiexec.openmpi"
+
+    compiled = {}
+
+    @property
+    def compiler(self):
+        """Its package has the compiler without headers; another one brings them."""
+        return "/usr/bin/mpicc.openmpi" if glob.glob("/usr/lib/*/openmpi/include/mpi.h") else None
 
     def environment(self, provider):
         return {**super().environment(provider), "MPI4PY_MPIABI": "openmpi", "MPI4PY_LIBMPI": "libmpi.so.40"}
