@@ -353,6 +353,12 @@ pub trait Network {
         false
     }
 
+    /// Whether streams that were dropped have bytes that their peers have not acknowledged, and that are lost when the
+    /// network goes.
+    fn owes(&self) -> bool {
+        false
+    }
+
     /// Whether it knows [`PortOptions::shared_memory`].
     fn shares_memory(&self) -> bool {
         false

@@ -167,6 +167,10 @@ impl Network for LinkNetwork {
         self.host.looks_after_peers()
     }
 
+    fn owes(&self) -> bool {
+        self.own.as_ref().is_some_and(|own| own.lock().owes())
+    }
+
     fn shares_memory(&self) -> bool {
         self.host.shares_memory()
     }

@@ -328,6 +328,11 @@ impl Stack {
         self.drive();
     }
 
+    /// Whether a connection that nobody holds any more has not been heard out by its peer.
+    pub(crate) fn owes(&self) -> bool {
+        self.streams.values().any(|stream| stream.orphan.is_some() && stream.is_unheard())
+    }
+
     /// Takes what has come, lets time pass, and sends what may leave.
     pub(crate) fn drive(&mut self) {
         // Most often nothing is there, and then the clock is not even asked.
@@ -496,6 +501,12 @@ impl Stream {
     fn is_writable(&self) -> bool {
         let room = self.connection.room();
         self.has_ended() || (self.is_open() && room > 0 && room >= self.connection.unacknowledged())
+    }
+
+    /// Whether the peer has not acknowledged all, the end included.
+    fn is_unheard(&self) -> bool {
+        let ends = matches!(self.connection.state(), State::FinWait1 | State::Closing | State::LastAck);
+        !self.has_ended() && (ends || self.connection.unacknowledged() > 0)
     }
 
     fn has_ended(&self) -> bool {

@@ -24,6 +24,7 @@ pub(crate) mod doorbell;
 pub(crate) mod listening;
 mod ports;
 mod showing;
+pub(crate) mod streams;
 mod timers;
 mod watching;
 
@@ -41,6 +42,7 @@ use crate::engine::doorbell::Doorbell;
 use crate::engine::listening::Listening;
 use crate::engine::ports::{PortKeys, Ports};
 use crate::engine::showing::Showing;
+use crate::engine::streams::Streams;
 use crate::engine::timers::{Queued, Timed, Timers};
 use crate::ids::{LinkKey, Runner, UpperId};
 use crate::lower::edge::outbox::Outbox;
@@ -136,6 +138,7 @@ pub(crate) struct Engine<N: Carrier, C: Clock, U> {
     entries: SlotMap<DefaultKey, Entry<N>>,
     ports: Ports,
     datagrams: Datagrams<N>,
+    streams: Streams<N>,
     outbox: Outbox,
     timers: Timers,
     connections: usize,
@@ -205,6 +208,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             counters: Counters::default(),
             entries: SlotMap::new(),
             ports: Ports::default(),
+            streams: Streams::default(),
             outbox: Outbox::default(),
             timers: Timers::default(),
             connections: 0,
@@ -316,7 +320,9 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let mut progress = self.answer_doorbell();
         progress |= self.look_at_datagrams();
         progress |= self.look_at_hot();
-        let in_vain = !progress && (self.hot.len() < self.connections || self.datagrams.any_cold());
+        let any_cold =
+            self.hot.len() < self.connections || self.datagrams.any_cold() || self.streams.are_there();
+        let in_vain = !progress && any_cold;
         if in_vain || self.hot.is_empty() || self.turns.is_multiple_of(ASK_EVERY_TURNS) {
             progress |= self.ask_system(Some(Duration::ZERO));
         }

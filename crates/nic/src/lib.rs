@@ -37,6 +37,7 @@ mod progress;
 mod queues;
 mod rail_report;
 mod settings;
+mod stream;
 
 pub use callback::in_callback;
 pub use counters::{Board, Counters};
@@ -59,4 +60,5 @@ pub use queues::completion_queue::{Arm, CompletionQueue, QueuePairNumber, WorkCo
 pub use queues::queue_pair::{QueuePair, QueuePairAttributes};
 pub use queues::receive_queue::ReceiveQueue;
 pub use rail_report::{Out, RailReport, RailState};
+pub use stream::{Stream, StreamWait};
 pub use settings::{Coupling, Limits, ParseRailsError, Progress, Rails, Settings, SettingsError, Split, Verify};

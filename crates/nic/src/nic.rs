@@ -516,7 +516,11 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         &self.shared.workers[place.worker]
     }
 
-    fn least_loaded(&self) -> &Worker<N, C> {
+    pub(crate) fn worker_at(&self, index: usize) -> &Worker<N, C> {
+        &self.shared.workers[index]
+    }
+
+    pub(crate) fn least_loaded(&self) -> &Worker<N, C> {
         let workers = &self.shared.workers;
         if workers.len() == 1 {
             return &workers[0];

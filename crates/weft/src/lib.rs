@@ -2,6 +2,7 @@
 //! wire it speaks standard iWARP (RFC 5040, 5041, 5044, 6581, 7306), so its peer may be another Weft, Linux siw or an iWARP NIC.
 //!
 //! [`verbs`] is the interface: contexts, protection domains, memory regions, queue pairs, completion queues, listeners.
+//! [`stream`] has plain sockets beside them, over the same NIC.
 //!
 //! # Example
 //! Two queue pairs of one program: a message, then a write into the peer's memory without its help.
@@ -53,5 +54,6 @@
 
 pub mod endpoint;
 pub mod group;
+pub mod stream;
 pub mod verbs;
 pub mod window;

@@ -342,12 +342,12 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     }
 
     /// Brings to an end what was closed and is not heard yet. What an operating system does for streams of a program
-    /// that has ended, nobody does for datagrams.
+    /// that has ended, nobody does for datagrams, nor for streams of a network in this process.
     fn say_last_words(&mut self) {
         let mut now = self.clock.now();
         let until = now + self.settings.close_timeout;
         let mut in_vain = 0;
-        while self.entries.values().any(Entry::has_last_words) && now < until && in_vain < TURNS_IN_VAIN {
+        while (self.entries.values().any(Entry::has_last_words) || self.network.owes()) && now < until && in_vain < TURNS_IN_VAIN {
             if !self.turn() {
                 self.doze();
                 self.ask_system(Some(LAST_WORDS_LOOK));

@@ -15,6 +15,10 @@ pub(super) enum Owner {
     Connection(DefaultKey, usize),
     /// A listener's.
     Listener(DefaultKey),
+    /// A plain stream's.
+    Stream(DefaultKey),
+    /// A listener's for plain streams.
+    StreamListener(DefaultKey),
     /// A datagram port, which connections share.
     Datagram(DefaultKey),
 }
@@ -36,6 +40,11 @@ impl Ports {
     /// Adds the port of a listener.
     pub(super) fn add_listener(&mut self, listener: DefaultKey) -> DefaultKey {
         self.0.insert(Owner::Listener(listener))
+    }
+
+    /// Adds a port that is no connection's.
+    pub(super) fn add(&mut self, owner: Owner) -> DefaultKey {
+        self.0.insert(owner)
     }
 
     /// Adds a datagram port, whose owner is said by [`Ports::set_datagram`].

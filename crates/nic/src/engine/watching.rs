@@ -152,6 +152,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
                     self.drive(key);
                 }
                 Some(Owner::Listener(key)) => self.accept_ports(key),
+                Some(Owner::Stream(key)) => self.hear_stream(key, readiness.readable, readiness.writable),
+                Some(Owner::StreamListener(key)) => self.hear_stream_listener(key),
                 Some(Owner::Datagram(key)) => self.attend_datagrams(key, readiness.writable),
                 None => {}
             }

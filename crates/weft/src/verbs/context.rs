@@ -37,7 +37,7 @@ impl Opened {
     }
 
     /// Whether this thread may wait for it.
-    pub(super) fn may_wait(&self) -> Result<(), Error> {
+    pub(crate) fn may_wait(&self) -> Result<(), Error> {
         self.here()?;
         if in_callback() { Err(Error::InCallback) } else { Ok(()) }
     }
