@@ -1,0 +1,240 @@
+//! Byte streams over Weft's own TCP between two hosts of a lab, through a link that loses and reorders frames: among
+//! themselves beside an RDMA connection, and with the kernel's sockets in both roles.
+//!
+//! Where this system allows no namespaces, or lacks a program, the test says so and passes.
+
+mod running;
+
+use std::env;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use running::{Running, words};
+use weft::stream::{Stream, StreamListener};
+use weft::verbs::{
+    Access, CompletionQueue, ConnectOptions, Context, ListenOptions, MemoryRegion, QueuePair, QueuePairOptions,
+    Settings, WorkRequest,
+};
+use weft_lab::{BridgeProgram, Host, Lab, Link, Plan, Shape};
+
+/// The variable that says to a worker what it does.
+const ROLE: &str = "WEFT_STREAM_ROLE";
+/// Addresses of the link that no kernel has.
+const LINKS: [&str; 2] = ["rail0=10.0.0.77/24", "rail0=10.0.0.78/24"];
+const RDMA: &str = "10.0.0.77:7000";
+const NOBODY: &str = "10.0.0.99:7000";
+/// Nothing here takes this long; what waits in vain fails then.
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(100));
+/// Streams at the same time, and bytes of each.
+const STREAMS: usize = 24;
+const LENGTH: usize = 150_000;
+
+fn bytes(seed: usize) -> Vec<u8> {
+    (0..LENGTH).map(|at| (at % 251 + at / 65_521 + seed) as u8).collect()
+}
+
+fn lab() -> Option<Lab> {
+    let mut lab = match Lab::up(&Plan { links: 1, rate: None, switch: true, offloads: false, ..Plan::default() }) {
+        Ok(lab) => lab,
+        Err(error) if error.cannot_be_had() => {
+            println!("skipped: {error}");
+            return None;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let shape = Shape {
+        loss_millionths: 5000,
+        reorder_millionths: 20_000,
+        reorder_by: Duration::from_millis(1),
+        ..Shape::default()
+    };
+    let arguments = ["lab", "bridge"].map(Into::into).to_vec();
+    let program = BridgeProgram { program: env!("CARGO_BIN_EXE_weft").into(), arguments, environment: Vec::new() };
+    lab.shape(Link { host: None, rail: 0 }, &shape, &program).unwrap();
+    Some(lab)
+}
+
+/// This program again, in a host.
+fn start(host: &Host, role: &str) -> Running {
+    let mut command = host.command(env::current_exe().unwrap());
+    command.env(ROLE, role);
+    Running::start_by(command, &words("--exact worker --nocapture --test-threads=1"))
+}
+
+/// What a worker does; without a role it is no test.
+#[test]
+fn worker() {
+    let Ok(role) = env::var(ROLE) else { return };
+    match role.split(' ').collect::<Vec<_>>()[..] {
+        ["serves", calls] => serve(calls.parse().unwrap(), false),
+        ["serves-beside", calls] => serve(calls.parse().unwrap(), true),
+        ["calls", remote] => call(remote.parse().unwrap()),
+        ["kernel-serves", calls] => kernel_serve(calls.parse().unwrap()),
+        ["kernel-calls", remote] => kernel_call(remote.parse().unwrap()),
+        ["fails", closed, server] => fail(closed.parse().unwrap(), server.parse().unwrap()),
+        _ => panic!("{role:?} is no role"),
+    }
+}
+
+fn open(link: &str) -> Context {
+    Context::with_link(Settings::default(), link.parse().unwrap()).unwrap()
+}
+
+/// Receives all, sends it back, and is gone at once.
+fn echo(mut stream: impl Read + Write) {
+    let mut all = Vec::new();
+    if stream.read_to_end(&mut all).is_ok() {
+        stream.write_all(&all).unwrap();
+    }
+}
+
+/// Sends, ends its direction, and has it all back.
+fn converse(mut stream: impl Read + Write, seed: usize, end: impl FnOnce()) {
+    stream.write_all(&bytes(seed)).unwrap();
+    end();
+    let mut came = Vec::new();
+    stream.read_to_end(&mut came).unwrap();
+    assert!(came == bytes(seed), "{} of {LENGTH}", came.len());
+}
+
+/// An RDMA connection's end.
+struct End {
+    queue_pair: QueuePair,
+    completions: CompletionQueue,
+    inbox: MemoryRegion,
+}
+
+impl End {
+    fn new(context: &Context) -> Self {
+        let domain = context.allocate_protection_domain().unwrap();
+        let completions = context.create_completion_queue(64).unwrap();
+        let queue_pair = domain.create_queue_pair(&completions, &QueuePairOptions::default()).unwrap();
+        let inbox = domain.allocate(64, Access::LOCAL_WRITE).unwrap();
+        queue_pair.post_receive(1, &[inbox.slice(..).unwrap()]).unwrap();
+        Self { queue_pair, completions, inbox }
+    }
+
+    fn send(&self, text: &[u8]) {
+        self.queue_pair.post(WorkRequest::send_inline(text).unwrap().id(2)).unwrap();
+    }
+
+    fn receive(&self) -> Vec<u8> {
+        let came = self.completions.wait_for(|completion| completion.id == 1, PATIENCE).unwrap();
+        let mut text = vec![0; came.length as usize];
+        self.inbox.read(0, &mut text).unwrap();
+        text
+    }
+}
+
+/// Echoes that many streams, and one message by RDMA if that is wanted. Ends without waiting for its peers.
+fn serve(calls: usize, is_beside_rdma: bool) {
+    let context = open(LINKS[0]);
+    let rdma = context.listen(RDMA.parse().unwrap(), &ListenOptions::default()).unwrap();
+    let listener = StreamListener::bind(&context, "10.0.0.77:0".parse().unwrap()).unwrap();
+    // One number is one or the other.
+    let taken = StreamListener::bind(&context, RDMA.parse().unwrap()).unwrap_err();
+    assert_eq!(taken.kind(), ErrorKind::AddrInUse);
+    println!("listening on {}", listener.local_address());
+    let end = End::new(&context);
+    thread::scope(|scope| {
+        for stream in listener.incoming().take(calls) {
+            scope.spawn(|| echo(stream.unwrap()));
+        }
+        if is_beside_rdma {
+            rdma.accept(PATIENCE).unwrap().accept(&end.queue_pair, &[]).unwrap();
+            let text = end.receive();
+            end.send(&text);
+            // Until the caller closes.
+            let _ = end.completions.wait(PATIENCE);
+        }
+    });
+}
+
+/// Many streams; to another Weft also an RDMA connection on the same link.
+fn call(remote: SocketAddr) {
+    let context = open(LINKS[1]);
+    let rdma = (remote.ip() == RDMA.parse::<SocketAddr>().unwrap().ip()).then(|| End::new(&context));
+    if let Some(end) = &rdma {
+        end.queue_pair.start_connect(RDMA.parse().unwrap(), &ConnectOptions::default()).unwrap();
+    }
+    thread::scope(|scope| {
+        for seed in 0..STREAMS {
+            let context = &context;
+            scope.spawn(move || {
+                let stream = Stream::connect(context, remote).unwrap();
+                assert_eq!(stream.local_address().ip().to_string(), "10.0.0.78");
+                converse(&stream, seed, || stream.shutdown(Shutdown::Write).unwrap());
+            });
+        }
+    });
+    if let Some(end) = rdma {
+        end.queue_pair.wait_connected(PATIENCE).unwrap();
+        end.send(b"beside streams");
+        assert_eq!(end.receive(), b"beside streams");
+    }
+}
+
+fn kernel_serve(calls: usize) {
+    let listener = TcpListener::bind("10.0.0.1:0").unwrap();
+    println!("listening on {}", listener.local_addr().unwrap());
+    thread::scope(|scope| {
+        for stream in listener.incoming().take(calls) {
+            scope.spawn(|| echo(stream.unwrap()));
+        }
+    });
+}
+
+fn kernel_call(remote: SocketAddr) {
+    thread::scope(|scope| {
+        for seed in 0..STREAMS {
+            scope.spawn(move || {
+                let stream = TcpStream::connect(remote).unwrap();
+                converse(&stream, seed, || stream.shutdown(Shutdown::Write).unwrap());
+            });
+        }
+    });
+}
+
+/// What does not come about, or breaks, says how.
+fn fail(closed: SocketAddr, server: SocketAddr) {
+    let context = open(LINKS[1]);
+    let kind_of = |remote| Stream::connect(&context, remote).unwrap_err().kind();
+    assert_eq!(kind_of(closed), ErrorKind::ConnectionRefused);
+    assert_eq!(kind_of(NOBODY.parse().unwrap()), ErrorKind::HostUnreachable);
+    let short = Duration::from_millis(5);
+    let error = Stream::connect_timeout(&context, NOBODY.parse().unwrap(), short).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    let begun = Stream::start_connect(&context, NOBODY.parse().unwrap(), None).unwrap();
+    assert_eq!((&begun).write(b"early").unwrap_err().kind(), ErrorKind::NotConnected);
+    let mut stream = Stream::connect(&context, server).unwrap();
+    stream.set_read_timeout(Some(short)).unwrap();
+    assert_eq!(stream.read(&mut [0; 4]).unwrap_err().kind(), ErrorKind::TimedOut);
+    stream.abort();
+}
+
+fn ends_well(running: Running) {
+    let ended = running.end();
+    assert_eq!(ended.code, Some(0), "{}", ended.text);
+}
+
+#[test]
+fn streams_go_by_weft_s_own_tcp_to_itself_and_to_the_kernel_s() {
+    let Some(lab) = lab() else { return };
+    let [kernel, own] = ["10.0.0.1", "10.0.0.77"];
+    for (serves, calls, address) in
+        [("serves-beside", "calls", own), ("serves", "kernel-calls", own), ("kernel-serves", "calls", kernel)]
+    {
+        let server = start(lab.host(0), &format!("{serves} {STREAMS}"));
+        ends_well(start(lab.host(1), &format!("{calls} {address}:{}", server.port())));
+        ends_well(server);
+    }
+    for (serves, address) in [("serves", own), ("kernel-serves", kernel)] {
+        let server = start(lab.host(0), &format!("{serves} 1"));
+        ends_well(start(lab.host(1), &format!("fails {address}:1 {address}:{}", server.port())));
+        // Its stream was reset.
+        ends_well(server);
+    }
+    lab.down().unwrap();
+}
