@@ -347,7 +347,10 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let mut now = self.clock.now();
         let until = now + self.settings.close_timeout;
         let mut in_vain = 0;
-        while (self.entries.values().any(Entry::has_last_words) || self.network.owes()) && now < until && in_vain < TURNS_IN_VAIN {
+        while (self.entries.values().any(Entry::has_last_words) || self.network.owes())
+            && now < until
+            && in_vain < TURNS_IN_VAIN
+        {
             if !self.turn() {
                 self.doze();
                 self.ask_system(Some(LAST_WORDS_LOOK));

@@ -7,7 +7,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use slotmap::{DefaultKey, SlotMap};
-use weft_base::{Backlog, Clock, Interest, Listener as _, Network, Piece, Port as _, PortError, ReceivePiece, Received};
+use weft_base::{
+    Backlog, Clock, Interest, Listener as _, Network, Piece, Port as _, PortError, ReceivePiece, Received,
+};
 
 use super::ports::{Owner, token};
 use super::{Engine, Upper};
