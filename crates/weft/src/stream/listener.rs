@@ -25,8 +25,8 @@ pub struct StreamListener {
 }
 
 impl StreamListener {
-    /// Listens at an address: at that of the context's link by Weft's own TCP, else by the kernel's. Port number 0 takes
-    /// a free one. 128 streams may wait to be accepted.
+    /// Listens at an address: at that of the context's link by Weft's own TCP, else by the kernel's. Port number 0
+    /// takes a free one. 128 streams may wait to be accepted.
     ///
     /// # Errors
     /// The address cannot be used (taken, not of this machine, not permitted), or a limit is reached.
