@@ -232,6 +232,19 @@ fn fences_of_all_kinds_are_measured_by_ranks_that_the_command_starts() {
 }
 
 #[test]
+fn windows_are_measured_over_the_transport_that_is_named() {
+    for transport in ["iwarp", "edge", "shm"] {
+        let output = perf(&["fence", "--ranks", "2", "--puts", "1", "--vs", "none", "--transport", transport]);
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["transport"], transport, "{report}");
+    }
+    for test in ["fence", "halo", "window-overlap"] {
+        refused(&[test, "--transport", "own-tcp"], "own-tcp: windows are carried by iwarp, edge, shm or auto");
+    }
+}
+
+#[test]
 fn a_raw_link_of_a_test_network_carries_edge_and_iwarp() {
     let lab = weft_lab::Lab::up(&weft_lab::Plan::default());
     if let Err(error) = lab {

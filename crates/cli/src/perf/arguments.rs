@@ -234,12 +234,12 @@ impl Arguments {
     }
 
     /// Whether fences are measured, and how much.
-    pub(super) fn scale_of_fences(&self) -> Option<Scale<'_>> {
-        let Some(What::Windows(test)) = self.test else { return None };
-        Some(Scale {
+    pub(super) fn scale_of_fences(&self) -> Result<Option<Scale<'_>>, Failure> {
+        let Some(What::Windows(test)) = self.test else { return Ok(None) };
+        Ok(Some(Scale {
             test,
             sizes: self.size.as_ref(),
-            transport: self.stack.transport,
+            transport: self.transport_of_windows()?,
             peers: self.vs.as_deref(),
             runs: self.runs.unwrap_or(if self.quick { 1 } else { 3 }),
             iterations: self.iterations.unwrap_or(if self.quick { 50 } else { 500 }),
@@ -247,7 +247,14 @@ impl Arguments {
             limit_s: self.timeout,
             libraries: &self.library,
             folders: &self.mpi,
-        })
+        }))
+    }
+
+    /// What carries the windows: not a contestant, as with other tests, but one of the library's own.
+    fn transport_of_windows(&self) -> Result<Transport, Failure> {
+        let Some(name) = &self.transport else { return Ok(self.stack.transport) };
+        Transport::from_str(name, true)
+            .map_err(|_| Failure::Usage(format!("--transport {name}: windows are carried by iwarp, edge, shm or auto")))
     }
 
     /// What was said for the test of several links, if it is that one.

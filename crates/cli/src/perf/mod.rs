@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let json = arguments.json.as_deref().map(Destination::open).transpose()?;
         return disorder::run(&arguments.disorder, arguments.iterations, json);
     }
-    if let Some(scale) = arguments.scale_of_fences() {
+    if let Some(scale) = arguments.scale_of_fences()? {
         let json = arguments.json.as_deref().map(Destination::open).transpose()?;
         return fence::run(&arguments.fence, &scale, json);
     }
