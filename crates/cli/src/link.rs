@@ -353,8 +353,7 @@ impl Link {
     }
 
     /// As [`Link::receive`], of a peer that may take as long as it likes: what it does meanwhile needs no message. Of
-    /// one
-    /// that is gone the NIC knows.
+    /// one that is gone the NIC knows.
     pub(crate) fn receive_in_time(&self, buffer: &mut [u8]) -> Result<usize, LinkError> {
         loop {
             match self.receive(buffer) {

@@ -113,8 +113,7 @@ impl Controller {
     }
 
     /// Flows that may share a bottleneck grow together as one would, from the next acknowledgement on; `None`: it grows
-    /// as
-    /// one that is alone. Slow start and cuts stay each flow's own (RFC 6356 section 3).
+    /// as one that is alone. Slow start and cuts stay each flow's own (RFC 6356 section 3).
     pub fn set_coupling(&mut self, coupling: Option<Coupling>) {
         match self {
             Self::Cubic(cubic) => cubic.set_coupling(coupling),

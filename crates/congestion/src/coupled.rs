@@ -71,8 +71,7 @@ mod tests {
     }
 
     /// The flow with the shorter round trip would have grown faster: RFC 6356 section 2, second goal, gives both
-    /// together
-    /// as much as the better one.
+    /// together as much as the better one.
     #[test]
     fn none_grows_faster_than_alone() {
         let coupling = Coupling::of([(10_000, MS), (1_000_000, 100 * MS)].into_iter()).unwrap();

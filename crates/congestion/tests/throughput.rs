@@ -94,8 +94,8 @@ fn the_default_shares_with_cubic_and_with_itself() {
 }
 
 /// Four flows of one connection beside one CUBIC flow of somebody else: coupled they take about what one takes, and
-/// leave
-/// nothing unused. On their own they take far more. What they took too much of at the start they give back slowly.
+/// leave nothing unused. On their own they take far more. What they took too much of at the start they give back
+/// slowly.
 #[test]
 fn four_coupled_flows_share_with_cubic_as_one_does() {
     let mut failed = String::new();

@@ -16,8 +16,7 @@ pub enum Piece {
         length: u32,
     },
     /// Payload: these of the batch's bytes, then what is gathered, then the CRC-32C of both, 4 bytes, big-endian,
-    /// which who
-    /// gathers sums up.
+    /// which who gathers sums up.
     Payload {
         /// The first.
         start: u32,

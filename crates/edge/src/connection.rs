@@ -114,8 +114,7 @@ pub struct Meta {
 /// [`handle_timeout`](Self::handle_timeout),
 /// a new segment in the source, [`close`](Self::close), [`abort`](Self::abort),
 /// [`receives_posted`](Self::receives_posted)) call [`transmit`](Self::transmit) until it says that there is no more,
-/// then
-/// look at [`poll_event`](Self::poll_event), [`acknowledged`](Self::acknowledged) and
+/// then look at [`poll_event`](Self::poll_event), [`acknowledged`](Self::acknowledged) and
 /// [`next_timeout`](Self::next_timeout).
 #[derive(Debug)]
 pub struct Connection {

@@ -1,12 +1,9 @@
 //! Edge without I/O: one logical link for DDP segments over datagrams, placed as they come and acknowledged when they
-//! are
-//! placed.
+//! are placed.
 //!
 //! A [`Connection`] takes segments from a [`Source`] and hands those that arrive to a [`Sink`], whose verdict decides
-//! what
-//! is acknowledged. It never touches payload: what is to be sent comes out as a [`Batch`] of pieces to gather. Time
-//! comes in
-//! as [`weft_base::Time`].
+//! what is acknowledged. It never touches payload: what is to be sent comes out as a [`Batch`] of pieces to gather.
+//! Time comes in as [`weft_base::Time`].
 #![forbid(unsafe_code)]
 
 mod acks;
@@ -37,8 +34,7 @@ pub use settings::Settings;
 /// Takes the segments that arrive.
 pub trait Sink {
     /// A segment at `position` of the peer's sequence: a DDP header and payload, whose CRC-32C must be `crc`. To be
-    /// placed
-    /// now, if it can be, in one pass with the check.
+    /// placed now, if it can be, in one pass with the check.
     fn segment(&mut self, position: u64, ulpdu: &[u8], crc: u32) -> Verdict;
 }
 

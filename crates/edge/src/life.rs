@@ -307,8 +307,7 @@ impl Connection {
     }
 
     /// Sends the oldest packet's contents again, beyond the window, or a ping, so that something is acknowledged (RFC
-    /// 9002
-    /// section 6.2.4).
+    /// 9002 section 6.2.4).
     fn probe_rail(&mut self, index: usize) {
         let rail = &mut self.rails[index];
         rail.probes = 1;

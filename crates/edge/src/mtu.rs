@@ -1,6 +1,5 @@
 //! The largest datagram that a path carries (RFC 8899): found by probes that nothing depends on, given up when larger
-//! ones
-//! vanish.
+//! ones vanish.
 
 use core::time::Duration;
 

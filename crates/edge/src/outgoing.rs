@@ -12,8 +12,7 @@ use crate::sent::Contents;
 /// The most segments in one packet.
 pub(crate) const MOST_IN_PACKET: usize = 16;
 /// A segment that does not fit any more is cut into parts of so many bytes of payload, which fit into every datagram;
-/// the
-/// largest segment gives 64.
+/// the largest segment gives 64.
 pub(crate) const PART: u32 = 1024;
 
 /// A segment to be sent.
@@ -24,8 +23,7 @@ pub struct Segment<'a> {
     /// Payload that is copied now.
     pub bytes: &'a [u8],
     /// The rest of the payload, which is gathered when the segment is sent, and again when it is sent again: it stays
-    /// until
-    /// the segment's positions are acknowledged.
+    /// until the segment's positions are acknowledged.
     pub gather: Gather,
     /// Somebody waits for the acknowledgement: the end of a signalled message, a fence.
     pub ack_now: bool,

@@ -166,8 +166,7 @@ impl Sent {
     }
 
     /// The peer says that these have arrived; those that it had not said before are put into `settled`. False when
-    /// one was
-    /// never sent.
+    /// one was never sent.
     pub(crate) fn acknowledge(&mut self, low: u64, high: u64, settled: &mut Vec<Packet>) -> bool {
         if high >= self.next_number() {
             return false;

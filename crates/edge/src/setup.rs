@@ -1,8 +1,7 @@
 //! Set-up: a hello, an answer, a confirmation.
 //!
 //! Who calls is a [`Caller`], which says its hello again and again until there is an answer. Who is called has a
-//! [`Door`],
-//! which keeps nothing about anybody, and for each call that it lets in an [`Answering`]. Both end in an
+//! [`Door`], which keeps nothing about anybody, and for each call that it lets in an [`Answering`]. Both end in an
 //! [`Established`]. The confirmation is a frame of the connection's first packets.
 //!
 //! No address gets more bytes than came from it before it has confirmed: a hello has 1200 bytes, each is answered

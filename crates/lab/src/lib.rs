@@ -7,8 +7,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let lab = Lab::up(&Plan { links: 2, ..Plan::default() })?;
 //! let status = lab.host(1).command("ping").args(["-c", "1"]).arg(lab.host(0).address(0).to_string()).status()?;
-//! assert!(status.success());
-//! lab.down()?;
+//! assert!(status.success()); lab.down()?;
 //! # Ok(())
 //! # }
 //! ```

@@ -6,8 +6,7 @@
 //! (`HostNetwork`). It needs the right CAP_NET_RAW.
 //!
 //! For TCP the interface must not let devices cut or join segments (`ethtool -K eth0 tso off gso off gro off`, here
-//! and,
-//! on virtual links, at the peer): frames longer than the MTU are lost.
+//! and, on virtual links, at the peer): frames longer than the MTU are lost.
 //!
 //! Datagrams have an EtherType of their own and no IP ([`RawPort`]). Each port takes 4 MiB of the kernel's memory, and
 //! the right once more when it is made.

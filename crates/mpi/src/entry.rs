@@ -2,8 +2,8 @@
 //! to the MPI library.
 //!
 //! MPICH's bindings for Fortran call these for `include 'mpif.h'` and `use mpi` (`mpi_win_fence_` calls
-//! `MPI_Win_fence`);
-//! those of `use mpi_f08` call the library's inner functions, `PMPI_Win_fence` among them, past any profiling library.
+//! `MPI_Win_fence`); those of `use mpi_f08` call the library's inner functions, `PMPI_Win_fence` among them, past any
+//! profiling library.
 #![allow(non_snake_case, reason = "MPI's names")]
 #![allow(unused_unsafe, reason = "some calls name no memory")]
 #![allow(clippy::too_many_arguments, clippy::useless_conversion, reason = "MPI's functions")]

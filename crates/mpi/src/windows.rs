@@ -16,8 +16,7 @@ use crate::setup::{self, Offer};
 struct Movable(Served);
 
 // SAFETY: What is shared in it (the team, by its windows) is shared within it alone: nothing of it is ever given out,
-// so
-// that the lock around it keeps all of it to one thread at a time. It has nothing that belongs to a thread.
+// so that the lock around it keeps all of it to one thread at a time. It has nothing that belongs to a thread.
 unsafe impl Send for Movable {}
 
 /// A window, until it is freed. Calls of several threads take turns.

@@ -121,8 +121,8 @@ pub struct Settings {
     pub rails: Rails,
     /// The job's key: then a connection over Edge stands only when each end has proved to the other that it has it too,
     /// and who has none or another one is not let in. Nothing that iWARP knows: where [`crate::Transport::Auto`] takes
-    /// that,
-    /// message endpoints prove their key to each other ([`crate::EndpointAttributes::key`]), other connections nothing.
+    /// that, message endpoints prove their key to each other ([`crate::EndpointAttributes::key`]), other connections
+    /// nothing.
     pub key: Option<JobKey>,
     /// Limits.
     pub limits: Limits,

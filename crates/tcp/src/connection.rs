@@ -220,8 +220,7 @@ impl Connection {
     }
 
     /// From now on the policy is [`ReceivePolicy::Place`](crate::ReceivePolicy). What has come and was not read is
-    /// shown
-    /// first, from before and behind gaps, and must be kept. The memory that it lay in is given back.
+    /// shown first, from before and behind gaps, and must be kept. The memory that it lay in is given back.
     pub fn place(&mut self, sink: &mut impl Sink) {
         self.receiver.place(sink);
     }

@@ -1,10 +1,8 @@
 //! Edge: RDMA over datagrams. A datagram is one packet: of an established connection ([`packet`], [`frame`]) or of
-//! its
-//! set-up ([`setup`]). `docs/wire.md` draws them.
+//! its set-up ([`setup`]). `docs/wire.md` draws them.
 //!
 //! The first byte tells them apart: its two highest bits are `01` in the one and `11` in the other. Whatever else
-//! stands
-//! there is not Edge.
+//! stands there is not Edge.
 
 pub mod ack;
 pub mod addresses;

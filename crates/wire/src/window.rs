@@ -31,8 +31,7 @@ pub enum MessageKind {
     /// The sender's access to the receiver's part has ended, with `value` updates.
     Complete = 10,
     /// Bytes for many places ([`Packed`]), in epoch `number`; `value` is the number of runs. `part` is 1 with the last
-    /// of
-    /// a put that is counted.
+    /// of a put that is counted.
     Packed = 11,
 }
 

@@ -126,8 +126,7 @@ pub(crate) struct Stack {
     #[arg(long, value_enum, default_value_t = Short::Inline)]
     pub(crate) short: Short,
     /// Whether connections go by the raw link, where there is one (--lab, --link): edge in frames of its own, iwarp
-    /// over
-    /// Weft's own TCP
+    /// over Weft's own TCP
     #[arg(long, value_enum, default_value_t = Switch::Off)]
     pub(crate) raw: Switch,
 }

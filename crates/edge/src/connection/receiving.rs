@@ -27,8 +27,7 @@ struct Outcome {
 
 impl Connection {
     /// Takes a datagram that [`weft_wire::edge::destination`] says is for this connection. What is not good is
-    /// counted and
-    /// dropped.
+    /// counted and dropped.
     pub fn receive(&mut self, datagram: &[u8], meta: &Meta, sink: &mut impl Sink) {
         let Some(packet) = self.admit(datagram) else { return };
         let number = packet.header.number;

@@ -97,9 +97,8 @@ const PROBE_FROM: u64 = 16 << 10;
 
 impl Connection {
     /// Writes datagrams that are to leave now to the end of `out`, with segments of `source` if there is room for
-    /// them on
-    /// the way. True when there are more for the next batch; else what is left waits for an acknowledgement, or for
-    /// [`Connection::next_timeout`].
+    /// them on the way. True when there are more for the next batch; else what is left waits for an acknowledgement, or
+    /// for [`Connection::next_timeout`].
     ///
     /// What a piece gathers must be gathered before the source, or this, is told that positions are acknowledged.
     pub fn transmit(&mut self, source: &mut impl Source, now: Time, out: &mut Batch) -> bool {

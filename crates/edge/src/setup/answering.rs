@@ -12,8 +12,8 @@ use crate::connection::{Confirmation, Established};
 use crate::settings::Settings;
 
 /// A call that was let in. The answer may take its time, is given once, and is said again when the hello comes again;
-/// so nothing
-/// here has a timer. It is kept until the connection says [`Event::Confirmed`](crate::Event::Confirmed) or ends.
+/// so nothing here has a timer. It is kept until the connection says [`Event::Confirmed`](crate::Event::Confirmed) or
+/// ends.
 #[derive(Debug)]
 pub struct Answering {
     fresh: Fresh,
@@ -118,8 +118,7 @@ impl Answering {
     }
 
     /// The hello has come again: the answer, too, or that it takes time, is written to the end of `out`. False when
-    /// it is
-    /// another hello under the same name, which is dropped.
+    /// it is another hello under the same name, which is dropped.
     pub fn repeat(&self, visit: &Visit<'_>, out: &mut Vec<u8>) -> bool {
         if visit.plain() != self.hello {
             return false;

@@ -59,8 +59,7 @@ pub struct Visit<'a> {
 
 impl Visit<'_> {
     /// The hello as it was before there was a cookie: that is what is proved, since a caller may be sent for another
-    /// cookie
-    /// after its call was let in.
+    /// cookie after its call was let in.
     pub(super) fn plain(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(BASE_DATAGRAM);
         let message = Message::Hello(Hello { cookie: &[], ..self.hello });
@@ -105,8 +104,7 @@ impl Door {
     }
 
     /// A datagram of set-up with destination 0 has come. `crowded`: there are so many calls that an address is to be
-    /// proved
-    /// first. An answer is written to the end of `out`.
+    /// proved first. An answer is written to the end of `out`.
     pub fn knock<'a>(
         &mut self,
         datagram: &'a [u8],

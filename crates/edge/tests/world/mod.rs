@@ -516,8 +516,7 @@ impl World {
     }
 
     /// What came may have made a timer shorter. When that was handled, a timer that is over would turn the event loop
-    /// without
-    /// end.
+    /// without end.
     fn settle(&mut self, side: usize) {
         let late = |side: &Side, now: Time| !side.stopped && side.connection.next_timeout().is_some_and(|at| at <= now);
         if late(&self.sides[side], self.now) {

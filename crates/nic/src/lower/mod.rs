@@ -120,8 +120,7 @@ pub trait DatagramPorts {
     fn interface_of(&self, address: IpAddr) -> Option<&str>;
 
     /// This address of the host with its interface, if the peer is in its subnet. Of several interfaces in one subnet
-    /// the
-    /// routes name one for all addresses.
+    /// the routes name one for all addresses.
     fn beside(&self, own: IpAddr, peer: IpAddr) -> Option<LocalAddress>;
 
     /// How often they, or the carriers of their interfaces, have changed.

@@ -4,9 +4,9 @@
 //! Two ranks that send to each other and wait: the kernel likes to wake the receiver on the sender's core. While the
 //! sender looks for the answer, the receiver stands behind it, though the other core is idle; when the sender has
 //! looked for long enough it sleeps, and the receiver, which wakes it there, looks in vain in its turn. So each
-//! exchange
-//! takes as long as somebody looks in vain, and it stays so, because neither is ever seen waiting for long. Who yields
-//! soon ends that: the other has its turn at once, and both are ready to run, so the kernel takes one to an idle core.
+//! exchange takes as long as somebody looks in vain, and it stays so, because neither is ever seen waiting for long.
+//! Who yields soon ends that: the other has its turn at once, and both are ready to run, so the kernel takes one to an
+//! idle core.
 //!
 //! How soon is learned. A yield that takes no time shows that nobody waits for the core: the next may come later.
 //! One that takes as long as others need to run shows that somebody does.

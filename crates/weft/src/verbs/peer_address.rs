@@ -20,9 +20,8 @@ const SCHEMES: [(&str, Transport); 4] = [
 /// `edge://192.0.2.1:7470?rails=eth0,eth1`.
 ///
 /// Before `://` stands `iwarp`, `edge`, `shm` or `auto` ([`Transport`]); behind it a name or an address, those of IPv6
-/// in
-/// brackets if a port follows; `rails` is what [`Rails`] reads, for
-/// `edge` and `auto`. All but the host may be missing.
+/// in brackets if a port follows; `rails` is what [`Rails`] reads, for `edge` and `auto`. All but the host may be
+/// missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerAddress {
     /// What carries the connection, if the address says.

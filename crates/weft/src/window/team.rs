@@ -103,8 +103,7 @@ impl Team {
     }
 
     /// Has `act` called again and again while a call of this team or its windows waits in vain, at least each 100 us:
-    /// for
-    /// what else must go on meanwhile in this thread. It must not use the team.
+    /// for what else must go on meanwhile in this thread. It must not use the team.
     pub fn while_waiting(&self, act: impl FnMut() + 'static) {
         *self.core.meanwhile.borrow_mut() = Some(Box::new(act));
     }

@@ -91,8 +91,7 @@ pub(crate) trait Design: Sync {
     }
 
     /// Whether it is about packets as a wire carries them, so that it always has a network of its own, without a limit
-    /// and
-    /// without packets that are longer than the link's.
+    /// and without packets that are longer than the link's.
     fn needs_real_packets(&self) -> bool {
         false
     }

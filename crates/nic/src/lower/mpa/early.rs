@@ -3,8 +3,7 @@
 //!
 //! [`Reassembler`] finds them, whole and with a good CRC, and keeps what is a part of one. The stream places what comes
 //! early and keeps what it needs to deliver it in its turn. What it can't take before its turn is kept here. All of
-//! that
-//! stands behind a gap, so the window of the port bounds it.
+//! that stands behind a gap, so the window of the port bounds it.
 
 use std::collections::VecDeque;
 
