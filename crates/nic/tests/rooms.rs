@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every room, the lowest first: each may use those before it.
-const FLOORS: [&str; 16] = [
+const FLOORS: [&str; 17] = [
     "key",
     "settings",
     "callback",
@@ -21,6 +21,7 @@ const FLOORS: [&str; 16] = [
     "progress",
     "messaging",
     "nic",
+    "stream",
     "endpoint",
 ];
 
