@@ -2,10 +2,10 @@
 //! they are in place.
 //!
 //! `startup` sets up, `sending` and `receiving` join a [`weft_edge::Connection`] and the stream above it, `outbox`
-//!   brings
-//! its datagrams to the engine's port, `door` answers those that the port does not know.
+//! brings its datagrams to the engine's port, `door` answers those that the port does not know.
 
 mod door;
+mod no_stream;
 pub(crate) mod outbox;
 mod rails;
 mod receiving;
@@ -24,10 +24,10 @@ use weft_wire::edge::Destination as For;
 use weft_wire::edge::setup::reset_token;
 
 use self::door::EdgeDoor;
-use self::outbox::{Run, Told, Waiting};
+use self::no_stream::NoStream;
+use self::outbox::{Run, Waiting};
 use self::rails::Places;
 use self::receiving::{Discard, Handed, Uphill};
-use self::sending::{Nothing, Segments};
 use crate::counters::Counters;
 use crate::error::ConnectionError;
 use crate::key::JobKey;
@@ -272,92 +272,6 @@ impl Edge {
             };
         }
         self.settle(Handed::default(), now);
-    }
-
-    /// Sends what is due, with segments of a stream if there is one.
-    fn flush<A: Above>(&mut self, above: Option<&mut A>, most: usize, io: &mut Io<'_>) -> Result<Sent, SendError> {
-        let mut sent = Sent::default();
-        self.offer_new_rails(io);
-        let (port, ways) = (self.port, self.ways());
-        let mut told = Vec::new();
-        if !self.waiting.is_empty() {
-            sent.progress = self.waiting.flush(&ways, io.datagrams, |what| told.push(what));
-        }
-        self.answer_again(io);
-        let mut above = above;
-        let mut bytes = 0;
-        // One way that is full does not hold up the others.
-        while self.waiting.blocked().count_ones() < ways.len() as u32 && bytes < most {
-            let Phase::Running(running) = &mut self.phase else { break };
-            running.connection.set_blocked(self.waiting.blocked());
-            let batch = io.outbox.batch(&io.datagrams.limits(port), running.connection.datagram_size());
-            let more = match above.as_deref_mut() {
-                Some(above) => {
-                    let Running { connection, ends, next, .. } = &mut **running;
-                    let mut source = Segments { stream: above.stream(), ends, next, frames: 0, registry: io.registry };
-                    let more = connection.transmit(&mut source, io.now, batch);
-                    io.counters.sent_frames += source.frames;
-                    more
-                }
-                None => running.connection.transmit(&mut Nothing, io.now, batch),
-            };
-            if batch.datagrams.is_empty() {
-                break;
-            }
-            sent.progress = true;
-            if io.outbox.lay_out(io.registry, &mut self.runs).is_err() {
-                // A part of the message may be on its way, and its place in the order must be filled.
-                running.connection.abort(b"memory that was to be sent is gone");
-                return Err(SendError::Memory);
-            }
-            let wire = &io.outbox.wire;
-            let (taken, calls) =
-                outbox::send(&ways, (wire, &self.runs), &mut self.waiting, io.datagrams, |what| told.push(what));
-            io.counters.sends += calls;
-            io.counters.sent_wire_bytes += taken as u64;
-            bytes += wire.len();
-            if !more {
-                break;
-            }
-        }
-        sent.cut_short = bytes >= most;
-        self.take_told(&told, io.now);
-        if !self.waiting.is_empty() {
-            self.blocked_at = io.now;
-            let blocked = self.waiting.blocked();
-            if let Some(running) = self.running() {
-                let own = running.connection.id().0;
-                let waits = ways.iter().enumerate().filter(|(local, _)| blocked & 1 << local != 0);
-                waits.for_each(|(_, (port, _))| io.datagrams.wait_for_room(*port, own));
-            }
-        }
-        Ok(sent)
-    }
-
-    fn take_told(&mut self, told: &[Told], now: Time) {
-        let Some(running) = self.running() else { return };
-        for what in told {
-            match what {
-                Told::TooLarge(rail, size, limit) => {
-                    let passes = limit.map_or(*size as usize - 1, |limit| limit as usize);
-                    running.connection.hint_link_carries(*rail, passes, now);
-                }
-                Told::Unreachable(rail) => running.connection.hint_down(*rail, now),
-            }
-        }
-    }
-
-    /// Tells the stream what has left for good.
-    fn tell_sent<A: Above>(&mut self, above: &mut A) -> bool {
-        let Some(running) = self.running() else { return false };
-        let acknowledged = running.connection.acknowledged();
-        let gone = running.ends.iter().take_while(|end| **end <= acknowledged).count();
-        if gone == 0 {
-            return false;
-        }
-        running.ends.drain(..gone);
-        above.stream().handle_sent(gone);
-        true
     }
 
     /// The port or the peer has failed.
@@ -670,38 +584,5 @@ impl<N: Network> Lower<N> for Edge {
             }
             _ => {}
         }
-    }
-}
-
-/// Where there is no stream any more.
-enum NoStream {}
-
-impl Above for NoStream {
-    fn stream(&mut self) -> crate::lower::StreamGuard<'_> {
-        match *self {}
-    }
-
-    fn locate(&mut self, _: weft_rdmap::Arrival, _: u32, _: &[u8]) -> weft_rdmap::Verdict {
-        match *self {}
-    }
-
-    fn placed(
-        &mut self,
-        _: &weft_rdmap::Placement,
-        _: &mut crate::counters::Counters,
-    ) -> Result<(), weft_rdmap::Violation> {
-        match *self {}
-    }
-
-    fn packet(&mut self, _: weft_rdmap::Arrival, _: &[u8], _: &mut Io<'_>) -> bool {
-        match *self {}
-    }
-
-    fn passes_packets(&self) -> bool {
-        match *self {}
-    }
-
-    fn has_receives(&self) -> bool {
-        match *self {}
     }
 }

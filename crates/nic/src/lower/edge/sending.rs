@@ -1,19 +1,21 @@
-//! What a connection sends: the segments of its stream.
+//! What a connection sends: the segments of its stream, and whatever else is due.
 
 use std::collections::VecDeque;
 
-use weft_base::Gather;
+use weft_base::{Gather, Time};
 use weft_edge::{Segment, Source};
 use weft_memory::Registry;
 use weft_rdmap::SegmentPayload;
 
-use crate::lower::StreamGuard;
+use super::outbox::{self, Told};
+use super::{Edge, Phase, Running};
+use crate::lower::{Above, Io, SendError, Sent, StreamGuard};
 
 /// The longest segment: a datagram's, with room for what stands before it.
 const MOST: u32 = 60 * 1024;
 
 /// Nothing to send.
-pub(super) struct Nothing;
+struct Nothing;
 
 impl Source for Nothing {
     fn next(&mut self, _: u32) -> Option<Segment<'_>> {
@@ -22,13 +24,13 @@ impl Source for Nothing {
 }
 
 /// The segments of a stream, and where each ends in the order of the connection.
-pub(super) struct Segments<'a> {
-    pub(super) stream: StreamGuard<'a>,
-    pub(super) ends: &'a mut VecDeque<u64>,
+struct Segments<'a> {
+    stream: StreamGuard<'a>,
+    ends: &'a mut VecDeque<u64>,
     /// Where the next one starts.
-    pub(super) next: &'a mut u64,
-    pub(super) frames: u64,
-    pub(super) registry: &'a Registry,
+    next: &'a mut u64,
+    frames: u64,
+    registry: &'a Registry,
 }
 
 impl Source for Segments<'_> {
@@ -47,5 +49,98 @@ impl Source for Segments<'_> {
             SegmentPayload::Inline(bytes) => (bytes, Gather::empty()),
         };
         Some(Segment { header: segment.header, bytes, gather, ack_now: segment.is_awaited })
+    }
+}
+
+impl Edge {
+    /// Sends what is due, with segments of a stream if there is one.
+    pub(super) fn flush<A: Above>(
+        &mut self,
+        above: Option<&mut A>,
+        most: usize,
+        io: &mut Io<'_>,
+    ) -> Result<Sent, SendError> {
+        let mut sent = Sent::default();
+        self.offer_new_rails(io);
+        let (port, ways) = (self.port, self.ways());
+        let mut told = Vec::new();
+        if !self.waiting.is_empty() {
+            sent.progress = self.waiting.flush(&ways, io.datagrams, |what| told.push(what));
+        }
+        self.answer_again(io);
+        let mut above = above;
+        let mut bytes = 0;
+        // One way that is full does not hold up the others.
+        while self.waiting.blocked().count_ones() < ways.len() as u32 && bytes < most {
+            let Phase::Running(running) = &mut self.phase else { break };
+            running.connection.set_blocked(self.waiting.blocked());
+            let batch = io.outbox.batch(&io.datagrams.limits(port), running.connection.datagram_size());
+            let more = match above.as_deref_mut() {
+                Some(above) => {
+                    let Running { connection, ends, next, .. } = &mut **running;
+                    let mut source = Segments { stream: above.stream(), ends, next, frames: 0, registry: io.registry };
+                    let more = connection.transmit(&mut source, io.now, batch);
+                    io.counters.sent_frames += source.frames;
+                    more
+                }
+                None => running.connection.transmit(&mut Nothing, io.now, batch),
+            };
+            if batch.datagrams.is_empty() {
+                break;
+            }
+            sent.progress = true;
+            if io.outbox.lay_out(io.registry, &mut self.runs).is_err() {
+                // A part of the message may be on its way, and its place in the order must be filled.
+                running.connection.abort(b"memory that was to be sent is gone");
+                return Err(SendError::Memory);
+            }
+            let wire = &io.outbox.wire;
+            let (taken, calls) =
+                outbox::send(&ways, (wire, &self.runs), &mut self.waiting, io.datagrams, |what| told.push(what));
+            io.counters.sends += calls;
+            io.counters.sent_wire_bytes += taken as u64;
+            bytes += wire.len();
+            if !more {
+                break;
+            }
+        }
+        sent.cut_short = bytes >= most;
+        self.take_told(&told, io.now);
+        if !self.waiting.is_empty() {
+            self.blocked_at = io.now;
+            let blocked = self.waiting.blocked();
+            if let Some(running) = self.running() {
+                let own = running.connection.id().0;
+                let waits = ways.iter().enumerate().filter(|(local, _)| blocked & 1 << local != 0);
+                waits.for_each(|(_, (port, _))| io.datagrams.wait_for_room(*port, own));
+            }
+        }
+        Ok(sent)
+    }
+
+    fn take_told(&mut self, told: &[Told], now: Time) {
+        let Some(running) = self.running() else { return };
+        for what in told {
+            match what {
+                Told::TooLarge(rail, size, limit) => {
+                    let passes = limit.map_or(*size as usize - 1, |limit| limit as usize);
+                    running.connection.hint_link_carries(*rail, passes, now);
+                }
+                Told::Unreachable(rail) => running.connection.hint_down(*rail, now),
+            }
+        }
+    }
+
+    /// Tells the stream what has left for good.
+    pub(super) fn tell_sent<A: Above>(&mut self, above: &mut A) -> bool {
+        let Some(running) = self.running() else { return false };
+        let acknowledged = running.connection.acknowledged();
+        let gone = running.ends.iter().take_while(|end| **end <= acknowledged).count();
+        if gone == 0 {
+            return false;
+        }
+        running.ends.drain(..gone);
+        above.stream().handle_sent(gone);
+        true
     }
 }

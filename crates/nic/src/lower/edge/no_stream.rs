@@ -1,0 +1,35 @@
+//! What stands above a connection whose stream has gone: nothing, and nobody can make one.
+
+use weft_rdmap::{Arrival, Placement, Verdict, Violation};
+
+use crate::counters::Counters;
+use crate::lower::{Above, Io, StreamGuard};
+
+/// Where there is no stream any more.
+pub(super) enum NoStream {}
+
+impl Above for NoStream {
+    fn stream(&mut self) -> StreamGuard<'_> {
+        match *self {}
+    }
+
+    fn locate(&mut self, _: Arrival, _: u32, _: &[u8]) -> Verdict {
+        match *self {}
+    }
+
+    fn placed(&mut self, _: &Placement, _: &mut Counters) -> Result<(), Violation> {
+        match *self {}
+    }
+
+    fn packet(&mut self, _: Arrival, _: &[u8], _: &mut Io<'_>) -> bool {
+        match *self {}
+    }
+
+    fn passes_packets(&self) -> bool {
+        match *self {}
+    }
+
+    fn has_receives(&self) -> bool {
+        match *self {}
+    }
+}
