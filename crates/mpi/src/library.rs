@@ -4,8 +4,9 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
-use std::ffi::CString;
 use std::sync::OnceLock;
+
+use weft_fi::loaded;
 
 use crate::abi::{Aint, Count, Handle};
 
@@ -137,7 +138,7 @@ pub(crate) fn find(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: A C string.
     let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     let found = Some(next).filter(|address| !address.is_null());
-    found.or_else(|| objects().iter().find_map(|object| find_in(object, name)))
+    found.or_else(|| loaded::find(name, is_mpi))
 }
 
 /// Data of the MPI library. A program that was linked with it may have it in itself, where the library finds it, too.
@@ -147,39 +148,7 @@ pub(crate) fn find_data(name: &CStr) -> Option<*mut c_void> {
     Some(global).filter(|address| !address.is_null()).or_else(|| find(name))
 }
 
-fn find_in(object: &CStr, name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: Both are C strings, and nothing is loaded that is not loaded already.
-    unsafe {
-        let handle = libc::dlopen(object.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-        if handle.is_null() {
-            return None;
-        }
-        Some(libc::dlsym(handle, name.as_ptr())).filter(|address| !address.is_null())
-    }
-}
-
-/// The files of loaded objects that are called as MPI libraries are.
-fn objects() -> Vec<CString> {
-    unsafe extern "C" fn note(object: *mut libc::dl_phdr_info, _size: usize, list: *mut c_void) -> c_int {
-        // SAFETY: The loader passes an object, whose name is a C string or NULL, and the list of below, which nobody
-        // else uses meanwhile.
-        unsafe {
-            let (name, list) = ((*object).dlpi_name, &mut *list.cast::<Vec<CString>>());
-            if !name.is_null() {
-                list.push(CStr::from_ptr(name).to_owned());
-            }
-        }
-        0
-    }
-    let mut list: Vec<CString> = Vec::new();
-    // SAFETY: The function only adds to the list.
-    unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut list).cast()) };
-    list.retain(|path| is_mpi(path.to_bytes()));
-    list
-}
-
-fn is_mpi(path: &[u8]) -> bool {
-    let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+fn is_mpi(file: &[u8]) -> bool {
     file.starts_with(b"libmpi.so") || file.starts_with(b"libmpich.so")
 }
 

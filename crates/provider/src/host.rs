@@ -1,6 +1,6 @@
 //! What libfabric does for this provider: it lists parameters and keeps a log. Its functions are looked up in whichever copy of it is in this process, for it is never linked.
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_void};
 use core::ptr;
 use std::ffi::CString;
 use std::io::Write as _;
@@ -9,6 +9,7 @@ use std::sync::{Once, OnceLock};
 use weft_libfabric::abi::{FI_LOG_CORE, FI_PARAM_STRING, fi_log_enabled_t, fi_log_level, fi_log_t, fi_param_define_t};
 
 use crate::entry::provider;
+use crate::loaded;
 use crate::parameters::VARIABLES;
 
 /// Functions of libfabric.
@@ -122,46 +123,13 @@ impl Host {
     }
 }
 
-/// A function of the libfabric in this process: in the global scope, or else, for MPI libraries load it for themselves, in an object that is called so.
+/// A function of the libfabric in this process: in the global scope, or else, for MPI libraries load it for themselves,
+/// in an object that is called so.
 fn function(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: A C string.
     let global = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     let found = Some(global).filter(|address| !address.is_null());
-    found.or_else(|| objects().iter().find_map(|object| function_of(object, name)))
-}
-
-fn function_of(object: &CStr, name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: Both are C strings. Nothing is loaded that is not loaded already, and it stays loaded longer than this provider, which it has loaded.
-    unsafe {
-        let handle = libc::dlopen(object.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-        if handle.is_null() {
-            return None;
-        }
-        Some(libc::dlsym(handle, name.as_ptr())).filter(|address| !address.is_null())
-    }
-}
-
-/// The files of loaded objects whose name says that they are libfabric.
-fn objects() -> Vec<CString> {
-    unsafe extern "C" fn note(object: *mut libc::dl_phdr_info, _size: usize, list: *mut c_void) -> c_int {
-        // SAFETY: The loader passes an object, whose name is a C string or NULL, and the list of below, which nobody else uses meanwhile.
-        unsafe {
-            let (name, list) = ((*object).dlpi_name, &mut *list.cast::<Vec<CString>>());
-            if !name.is_null() {
-                list.push(CStr::from_ptr(name).to_owned());
-            }
-        }
-        0
-    }
-    let mut list: Vec<CString> = Vec::new();
-    // SAFETY: The function only adds to the list.
-    unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut list).cast()) };
-    let is_libfabric = |path: &CString| {
-        let file = path.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        file.starts_with(b"libfabric")
-    };
-    list.retain(is_libfabric);
-    list
+    found.or_else(|| loaded::find(name, |file| file.starts_with(b"libfabric")))
 }
 
 #[cfg(test)]

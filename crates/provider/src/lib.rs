@@ -16,6 +16,7 @@ mod fabric;
 mod host;
 mod info;
 mod interfaces;
+pub mod loaded;
 mod memory;
 mod parameters;
 mod queue;
