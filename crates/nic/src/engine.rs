@@ -320,7 +320,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let mut progress = self.answer_doorbell();
         progress |= self.look_at_datagrams();
         progress |= self.look_at_hot();
-        let any_cold = self.hot.len() < self.connections || self.datagrams.any_cold() || self.streams.are_there();
+        let any_cold = self.hot.len() < self.connections || self.datagrams.any_cold() || self.streams.are_open();
         let in_vain = !progress && any_cold;
         if in_vain || self.hot.is_empty() || self.turns.is_multiple_of(ASK_EVERY_TURNS) {
             progress |= self.ask_system(Some(Duration::ZERO));

@@ -61,9 +61,9 @@ impl<N: Network> Default for Streams<N> {
 }
 
 impl<N: Network> Streams<N> {
-    /// Whether there is anything that the network may tell of.
-    pub(super) fn are_there(&self) -> bool {
-        !self.open.is_empty() || !self.listening.is_empty()
+    /// Whether there are any that the network may tell of. Listeners are asked about less often.
+    pub(super) fn are_open(&self) -> bool {
+        !self.open.is_empty()
     }
 }
 
