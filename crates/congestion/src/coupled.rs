@@ -39,8 +39,7 @@ impl Coupling {
     }
 
     /// RFC 6356 section 3: by how many bytes a window of `window` grows when `acked` bytes of it were acknowledged,
-    /// with
-    /// `fraction` bits below the byte. Never more than that of a flow that is alone.
+    /// with `fraction` bits below the byte. Never more than that of a flow that is alone.
     pub(crate) fn step(&self, acked: u64, datagram: u32, window: u64, fraction: u32) -> u64 {
         let grown = u128::from(acked.min(1 << 34)) * u128::from(datagram);
         let alone = (grown << fraction) / u128::from(window.max(1));
