@@ -63,7 +63,8 @@ def write_bandwidth(context):
     options = "-R -s 65536 -n 200 -p 18515"
     server = context.guest_server(f"ib_write_bw {options}", 18515)
     client = context.guest(f"ib_write_bw {options} {GUEST}")
-    expect_equal("exit code of the client", client.wait(60), 0)
+    code = client.wait(60)
+    expect(code == 0, f"the client ended with {code}: {client.text()[-600:]}; the server says: {server.peek()[-600:]}")
     expect_equal("exit code of the server", server.wait(30), 0)
     context.note(client.text().strip().splitlines()[-2])
 

@@ -17,6 +17,12 @@ from vm import HOST, RDMA_SERVER_PORT, RPING_PORT
 SETTLE_S = 0.1
 
 
+def settle(context):
+    """Gives siw time to be ready, by the guest's own clock too: its only processor has run a program meanwhile."""
+    time.sleep(SETTLE_S)
+    context.vm.check("true")
+
+
 def hello(context, server="rping", **request):
     """Connects to a program in the guest and starts MPA. Returns (stream, reply, job)."""
     port = RPING_PORT if server == "rping" else RDMA_SERVER_PORT
@@ -25,7 +31,7 @@ def hello(context, server="rping", **request):
     stream = context.close_later(Stream.connect(context.vm.forwarded(port)))
     reply = stream.request(**request)
     context.note(f"reply: flags {reply[1]:02x}, revision {reply[2]}, private data {reply[3].hex(' ')}")
-    time.sleep(SETTLE_S)
+    settle(context)
     return stream, reply, job
 
 
@@ -130,7 +136,7 @@ def peer_to_peer_write(context):
     """After the chosen zero-length write (to STag 0) siw takes messages."""
     stream, _, _ = hello(context, private_data=iwarp.enhanced(iwarp.PEER_TO_PEER | 1, iwarp.RTR_WRITE | 1))
     stream.send_fpdu(iwarp.tagged(iwarp.WRITE, 0, 0))
-    time.sleep(SETTLE_S)
+    settle(context)
     advertise_to_rping(stream, 0x1234, 100)
     expect_equal("opcode of the answer", stream.receive_fpdu().opcode, iwarp.READ_REQUEST)
 
@@ -414,7 +420,7 @@ for longest in (1400, 65000):
             job = context.guest_server(command, RPING_PORT)
             with Stream.connect(context.vm.forwarded(RPING_PORT)) as stream:
                 stream.request(flags=flags)
-                time.sleep(SETTLE_S)
+                settle(context)
                 lengths = rounds(stream, size, count, longest)
             context.note(f"siw's writes of {size} bytes: {len(lengths)} FPDUs of {max(lengths)} bytes at most")
             job.wait(30)
@@ -428,7 +434,7 @@ def close_inside_frame(context):
     stream, _, job = hello(context)
     frame = iwarp.fpdu(iwarp.untagged(iwarp.SEND, iwarp.SEND_QUEUE, 1, bytes(16)), stream.with_crc)
     stream.send(frame[:20])
-    time.sleep(SETTLE_S)
+    settle(context)
     stream.sock.shutdown(1)
     seen, how = stream.receive_end()
     context.note(f"received {seen.hex(' ') or 'nothing'}, then {how}")
@@ -455,9 +461,10 @@ def first_frame_at_once(context):
     slept = 0
     for _ in range(10):
         job = context.guest_server(f"rping -s -p {RPING_PORT}", RPING_PORT)
-        with Stream.connect(context.vm.forwarded(RPING_PORT), timeout_s=2) as stream:
+        with Stream.connect(context.vm.forwarded(RPING_PORT)) as stream:
             stream.request()
             advertise_to_rping(stream, 0x1234, 60)
+            stream.sock.settimeout(2)
             try:
                 stream.receive_fpdu()
             except TimeoutError:

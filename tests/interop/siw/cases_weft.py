@@ -22,8 +22,9 @@ ESSENTIAL_COUNT = 50
 END_TIMEOUT_S = 30
 RUN_TIMEOUT_S = 300
 
-# What an error text has to contain, at least, to be a clear one.
-GONE = r"disconnect|closed|reset|lost|terminat|gone"
+# What an error text has to contain, at least, to be a clear one. (A siw whose program is killed may still send a Terminate:
+# "the peer ended the stream", and its reason.)
+GONE = r"disconnect|closed|reset|lost|terminat|gone|ended the stream"
 
 
 def last_words(program):
