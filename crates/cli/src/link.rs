@@ -38,9 +38,6 @@ const GLANCE: Duration = Duration::from_millis(100);
 /// And how many turns a wait that never sleeps makes before it looks.
 const GLANCE_TURNS: u32 = 4096;
 
-/// Linux siw may overlook what comes right after its reply, until more comes.
-const SIW_PAUSE: Duration = Duration::from_millis(20);
-
 /// How long a rejection may take to go out.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 /// So many callers that are refused get a line.
@@ -281,13 +278,10 @@ impl Endpoint {
         let cannot = || failed(format!("cannot connect to {remote}"));
         link.queue_pair.start_connect(remote, &connect).map_err(cannot())?;
         self.glance_until_connected(&link.queue_pair)?;
-        let info = link.queue_pair.wait_connected(Some(Duration::ZERO)).map_err(|error| match error {
+        link.queue_pair.wait_connected(Some(Duration::ZERO)).map_err(|error| match error {
             Error::TimedOut(_) => cannot()(Error::TimedOut(self.options.timeout)),
             other => cannot()(other),
         })?;
-        if info.mpa().is_some_and(|mpa| !mpa.extensions.any()) {
-            std::thread::sleep(SIW_PAUSE);
-        }
         Ok(link)
     }
 }

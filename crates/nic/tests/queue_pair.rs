@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use weft_base::{DomainId, Gather, Slice, Stag};
 use weft_memory::Access;
-use weft_mpa::Offer;
+use weft_mpa::{Extensions, Offer};
 use weft_nic::{CompletionQueue, PostError, Progress, QueuePair, QueuePairAttributes, Settings, State};
 use weft_rdmap::{Operation, Payload, RemoteTarget, SendRequest, Status};
-use weft_simulate::{Behaviour, RawPeer, SimulatedNic, World};
+use weft_simulate::{Behaviour, RawPeer, SimulatedNic, World, offer_of};
+use weft_wire::ddp::{Header, Target, UNTAGGED_LENGTH};
+use weft_wire::rdmap::{Control, Opcode};
 
 /// A queue pair that a peer has connected to.
 struct Connected {
@@ -21,6 +23,22 @@ struct Connected {
     _peer: RawPeer,
 }
 
+fn attributes(domain: DomainId, completions: &Arc<CompletionQueue>) -> QueuePairAttributes {
+    QueuePairAttributes {
+        domain,
+        send_completions: Arc::clone(completions),
+        receive_completions: Arc::clone(completions),
+        send_depth: 4,
+        receive_depth: 4,
+        shared_receives: None,
+    }
+}
+
+fn send(nic: &SimulatedNic, queue_pair: &Arc<QueuePair>) {
+    let operation = Operation::Send { payload: Payload::Gather(Gather::empty()), solicited: false, invalidate: None };
+    nic.post_send(queue_pair, [SendRequest { id: 1, operation, signaled: true, fence: false }]).unwrap();
+}
+
 impl Connected {
     /// The NIC's own thread would run it; there is none here.
     fn by(offer: Offer) -> Self {
@@ -28,15 +46,7 @@ impl Connected {
         let nic = world.nic(Settings { progress: Progress::Thread, ..Settings::default() });
         let domain = nic.registry().allocate_domain().unwrap();
         let completions = nic.create_completion_queue(16).unwrap();
-        let attributes = QueuePairAttributes {
-            domain,
-            send_completions: Arc::clone(&completions),
-            receive_completions: Arc::clone(&completions),
-            send_depth: 4,
-            receive_depth: 4,
-            shared_receives: None,
-        };
-        let queue_pair = nic.create_queue_pair(&attributes).unwrap();
+        let queue_pair = nic.create_queue_pair(&attributes(domain, &completions)).unwrap();
         let listener = nic.listen(SocketAddr::from(([127, 0, 0, 1], 0)), 4, weft_nic::Offer::default()).unwrap();
         let mut peer = RawPeer::connect(&world, listener.local_address()).unwrap();
         let accept = || {
@@ -79,4 +89,44 @@ fn reads_are_posted_only_to_a_peer_that_takes_some() {
         let posted = nic.post_send(queue_pair, [SendRequest { id: 1, operation, signaled: true, fence: false }]);
         assert_eq!(posted.map(drop).map_err(|failure| failure.error), expected, "the peer takes {ird}");
     }
+}
+
+/// What a peer receives in ten seconds to which a NIC has connected: a NIC that `says` something at once, and that
+/// `hears` something at once.
+fn opcodes_after(says: bool, hears: bool, extensions: Extensions) -> Vec<Opcode> {
+    let world = World::new(6, Behaviour::default());
+    let nic = world.nic(Settings { progress: Progress::Caller, ..Settings::default() });
+    let domain = nic.registry().allocate_domain().unwrap();
+    let completions = nic.create_completion_queue(16).unwrap();
+    let queue_pair = nic.create_queue_pair(&attributes(domain, &completions)).unwrap();
+    let offer = Offer { extensions, ..Offer::default() };
+    let begin = |address| nic.connect(&queue_pair, address, None, offer_of(&offer), b"").unwrap();
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let mut peer = RawPeer::called(&world, address, &nic, offer, begin).expect("the start-up is a good one");
+    world.run(&[&nic], Duration::from_millis(1), || queue_pair.state() == State::Ready);
+    if says {
+        send(&nic, &queue_pair);
+    }
+    if hears {
+        let mut nothing = [0; UNTAGGED_LENGTH];
+        let control = Control { opcode: Opcode::Write }.emit();
+        let target = Target::Tagged { stag: Stag(0), offset: 0 };
+        let length = Header { last: true, control, target }.emit(&mut nothing);
+        peer.send_segment(&nic, &nothing[..length]);
+    }
+    world.run(&[&nic], Duration::from_secs(10), || false);
+    assert_eq!(queue_pair.state(), State::Ready);
+    core::iter::from_fn(|| peer.poll_segment())
+        .map(|segment| Control::parse(Header::parse(&segment).unwrap().control).unwrap().opcode)
+        .collect()
+}
+
+#[test]
+fn a_peer_that_may_have_overlooked_what_came_first_is_nudged() {
+    let none = Extensions::none();
+    assert_eq!(opcodes_after(true, false, none), [Opcode::Send, Opcode::Write, Opcode::Write, Opcode::Write]);
+    assert_eq!(opcodes_after(true, true, none), [Opcode::Send], "it has answered");
+    assert_eq!(opcodes_after(false, false, none), [], "there was nothing to be overlooked");
+    let another_weft = Extensions { large_fpdus: true, ..none };
+    assert_eq!(opcodes_after(true, false, another_weft), [Opcode::Send], "it overlooks nothing");
 }

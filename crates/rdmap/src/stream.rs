@@ -166,6 +166,16 @@ impl Stream {
         self.check_drained();
     }
 
+    /// Says something that changes nothing, a zero-length RDMA Write, behind what this side has said, for a peer that has
+    /// said nothing yet and may have overlooked that. Returns whether this may be worthwhile again.
+    pub fn nudge(&mut self) -> bool {
+        if self.state != State::Established || self.order.next() > 0 {
+            return false;
+        }
+        self.outgoing.nudge();
+        true
+    }
+
     /// Ends at once, without a word to the peer. [`Stream::poll_action`] says [`Action::Abort`].
     pub fn abort(&mut self) {
         if self.state != State::Closed {

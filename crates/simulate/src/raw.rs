@@ -3,9 +3,9 @@
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use weft_base::{Network, Piece, Port, PortError, PortOptions, ReceivePiece, Received};
+use weft_base::{Backlog, Listener as _, Network, Piece, Port, PortError, PortOptions, ReceivePiece, Received};
 use weft_memory::Registry;
-use weft_mpa::{Agreement, Deframer, Framer, Initiator, Offer, Peek, Step};
+use weft_mpa::{Agreement, Deframer, Framer, Initiator, Offer, Peek, Responder, Step};
 use weft_wire::ddp::{Header, Target};
 use weft_wire::rdmap::{Control, Opcode, queue};
 use weft_wire::terminate::Terminate;
@@ -36,6 +36,11 @@ pub fn offer_of(mpa: &Offer) -> weft_nic::Offer {
 /// How long the raw peer waits in virtual time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+fn network(world: &World) -> SimulatedNetwork {
+    let registry = Registry::new(1u64, weft_memory::Limits::default());
+    SimulatedNetwork::new(world.clone(), registry, &[])
+}
+
 /// A raw peer of a NIC in the same world.
 pub struct RawPeer {
     world: World,
@@ -55,12 +60,58 @@ impl RawPeer {
     /// # Errors
     /// Nobody listens there.
     pub fn connect(world: &World, address: SocketAddr) -> Result<Self, PortError> {
-        let registry = Registry::new(1u64, weft_memory::Limits::default());
-        let mut network = SimulatedNetwork::<weft_base::Iwarp>::new(world.clone(), registry, &[]);
-        let mut port = network.connect(address, PortOptions::default())?;
+        let mut port = network(world).connect(address, PortOptions::default())?;
         port.poll_connected()?;
-        Ok(Self {
-            world: world.clone(),
+        Ok(Self::on(world.clone(), port))
+    }
+
+    /// A peer that stands at `address`: `begin` has a NIC connect to it. `None` when it does not, or when MPA's start-up comes
+    /// to nothing.
+    pub fn called(
+        world: &World,
+        address: SocketAddr,
+        nic: &SimulatedNic,
+        offer: Offer,
+        begin: impl FnOnce(SocketAddr),
+    ) -> Option<Self> {
+        let mut listener = network(world).listen(address, Backlog(1), PortOptions::default()).ok()?;
+        begin(listener.local_address());
+        let mut port = None;
+        world.run(&[nic], PATIENCE, || {
+            port = listener.accept().ok().flatten();
+            port.is_some()
+        });
+        let mut peer = Self::on(world.clone(), port?);
+        peer.answer(nic, offer).then_some(peer)
+    }
+
+    /// Goes through MPA's start-up as a responder.
+    fn answer(&mut self, nic: &SimulatedNic, offer: Offer) -> bool {
+        let mut state = Some(Responder::new(offer));
+        let mut request = None;
+        let world = self.world.clone();
+        world.run(&[nic], PATIENCE, || {
+            self.take();
+            match state.take().map(|responder| responder.handle(&self.received)) {
+                Some(Step::More(responder)) => state = Some(responder),
+                Some(Step::Done((done, consumed))) => {
+                    self.received.drain(..consumed);
+                    request = Some(done);
+                }
+                _ => {}
+            }
+            state.is_none() || self.ended
+        });
+        let Some((agreement, reply)) = request.and_then(|request| request.accept(b"").ok()) else { return false };
+        self.framer = agreement.framer();
+        self.deframer = agreement.deframer();
+        self.send(nic, &reply);
+        true
+    }
+
+    fn on(world: World, port: SimulatedPort) -> Self {
+        Self {
+            world,
             port,
             received: Vec::new(),
             framer: Framer::new(None, true),
@@ -68,7 +119,7 @@ impl RawPeer {
             ended: false,
             sent: 0,
             started_at: None,
-        })
+        }
     }
 
     /// Goes through MPA's start-up as an initiator. `None` when it came to nothing.

@@ -1,10 +1,11 @@
 //! One connection: a lower layer, and the RDMA stream on it once its set-up is done.
 //!
 //! `start` sets up, `placement` is what the lower layer sees of the stream, `completion` reports what has finished,
-//! `close` takes down. This file joins them: [`Connection::drive`] does whatever can be done now, and never blocks.
+//! `nudge` helps a peer that has overlooked something, `close` takes down. This file joins them: [`Connection::drive`] does whatever can be done now, and never blocks.
 
 mod close;
 mod completion;
+mod nudge;
 mod placement;
 mod start;
 
@@ -16,6 +17,7 @@ use weft_rdmap::Closed;
 use weft_wire::terminate::TerminateCode;
 
 use self::completion::state_has_ended;
+use self::nudge::Nudges;
 use crate::error::RefusedStart;
 use crate::ids::UpperId;
 use crate::lower::{Carrier, Got, Io, Lower, Passed, ReceiveError, SendError, StreamCell};
@@ -67,6 +69,8 @@ pub(crate) struct Connection<N: Carrier> {
     deadline: Option<Time>,
     /// When it is to be seen to that the peer's host still answers.
     peer_look: Option<Time>,
+    /// What is due to a peer that may have overlooked what came first.
+    nudges: Option<Nudges>,
     /// One of these was set since the engine has asked for them.
     waits_anew: bool,
     /// While it is set up, the deadline is for the peer's host alone.
@@ -116,6 +120,7 @@ impl<N: Carrier> Connection<N> {
             phase: Phase::Start(queue_pair),
             deadline: Some(deadline),
             peer_look: None,
+            nudges: None,
             waits_anew: true,
             waits_for_program: false,
             idle_looks: 0,
@@ -157,7 +162,8 @@ impl<N: Carrier> Connection<N> {
     /// When it must be looked at though nothing has come.
     #[inline]
     pub(crate) fn wake_at(&self) -> Option<Time> {
-        [self.deadline, self.peer_look, self.lower.next_timeout()].into_iter().flatten().min()
+        let nudge = self.nudges.as_ref().map(Nudges::at);
+        [self.deadline, self.peer_look, nudge, self.lower.next_timeout()].into_iter().flatten().min()
     }
 
     /// Whether [`Connection::wake_at`] may be earlier than when this was asked last.
@@ -186,6 +192,7 @@ impl<N: Carrier> Connection<N> {
 
     /// It is later than [`Connection::wake_at`]: does what there is to do then.
     pub(crate) fn handle_time(&mut self, cx: &mut Context<'_>) -> Outcome {
+        self.nudge(cx);
         if self.deadline.is_some_and(|at| at <= cx.io.now) { self.expire(cx) } else { self.drive(cx) }
     }
 

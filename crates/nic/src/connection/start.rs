@@ -6,6 +6,7 @@ use slotmap::DefaultKey;
 use weft_base::{DomainId, Time};
 use weft_rdmap::{Stream, StreamConfig};
 
+use super::nudge::Nudges;
 use super::{Connection, Context, Outcome, Phase, Running};
 use crate::error::{ConnectionError, Error, RefusedStart};
 use crate::lower::{Carrier, Drained, Lower, StartStep, Terms, Undecided};
@@ -100,6 +101,8 @@ impl<N: Carrier> Connection<N> {
     }
 
     fn run(&mut self, queue_pair: Arc<QueuePair>, terms: Terms, cx: &mut Context<'_>) {
+        self.nudges = Nudges::begin(&terms, cx.io.now);
+        self.waits_anew |= self.nudges.is_some();
         let config = StreamConfig {
             domain: if queue_pair.is_guarded() { DomainId::NONE } else { queue_pair.domain() },
             send_depth: queue_pair.send_depth(),

@@ -57,6 +57,13 @@ impl Outgoing {
         !self.is_silent && self.ready.is_none() && self.begun.is_none()
     }
 
+    /// A zero-length RDMA Write goes next, if something was written before and all of that is whole.
+    pub(super) fn nudge(&mut self) {
+        if self.writer.length() > 0 && self.is_between_messages() {
+            self.ready = Some(ReadyKind::Write);
+        }
+    }
+
     /// The peer has sent something.
     pub(super) fn speak(&mut self) {
         self.is_silent = false;
