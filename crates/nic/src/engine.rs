@@ -34,6 +34,7 @@ use std::sync::Arc;
 use slotmap::{DefaultKey, SlotMap};
 use weft_base::{Clock, HostId, Random, Readiness, Time};
 use weft_memory::Registry;
+use weft_rdmap::SendRequest;
 
 use crate::connection::{Connection, Context, Outcome, PacketSinks};
 use crate::counters::Counters;
@@ -44,6 +45,7 @@ use crate::engine::ports::{PortKeys, Ports};
 use crate::engine::showing::Showing;
 use crate::engine::streams::Streams;
 use crate::engine::timers::{Queued, Timed, Timers};
+use crate::error::PostError;
 use crate::ids::{LinkKey, Runner, UpperId};
 use crate::lower::edge::outbox::Outbox;
 use crate::lower::mpa::staging::Pool;
@@ -476,6 +478,20 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     ) -> Passed {
         let Some((connection, mut cx)) = self.split(key) else { return Passed::Not };
         connection.pass_packet(most, &mut cx, write)
+    }
+
+    /// Sends a short request of a queue pair at once. See [`Connection::pass_request`].
+    pub(crate) fn pass_request(
+        &mut self,
+        key: DefaultKey,
+        queue_pair: &Arc<QueuePair>,
+        request: &SendRequest,
+    ) -> Option<Result<(), PostError>> {
+        let (connection, mut cx) = self.split(key)?;
+        let passed = connection.pass_request(queue_pair, request, &mut cx)?;
+        self.changed = true;
+        self.warm(key);
+        Some(passed)
     }
 
     /// Does something with a connection, and what follows from it.

@@ -23,7 +23,7 @@ use crate::engine::listening::{RequestKey, Waiting};
 use crate::error::{Error, PostError, PostFailure, RefusedStart};
 use crate::ids::ConnectionHandle;
 use crate::ids::State;
-use crate::lower::{Carrier, Lower, Route};
+use crate::lower::{Carrier, Lower, MOST_PASSED, Route};
 use crate::messaging::EndpointEngine;
 use crate::offer::{Offer, RequestInfo};
 use crate::progress::worker::{self, Common};
@@ -419,6 +419,14 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     #[inline]
     pub fn post_one(&self, queue_pair: &Arc<QueuePair>, request: &SendRequest) -> Result<(), PostError> {
         self.may_post()?;
+        if request.operation.short_payload(MOST_PASSED).is_some()
+            && self.settings().split == Split::Host
+            && let Some(place) = queue_pair.connection()
+            && self.runs(place.worker)
+            && let Some(result) = self.worker(place).post_short(place.key, queue_pair, request)
+        {
+            return result;
+        }
         let ring = queue_pair.submit_one(&self.shared.registry, request)?;
         self.ring(queue_pair, ring);
         Ok(())

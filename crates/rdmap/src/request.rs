@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use weft_base::{Gather, Slice, Stag};
 use weft_wire::rdmap::AtomicCode;
 
-use crate::completion::CompletionKind;
+use crate::completion::{Completion, CompletionKind, Status};
 use crate::inline::InlineBytes;
 use crate::lifecycle::State;
 
@@ -21,6 +21,23 @@ pub struct SendRequest {
     pub signaled: bool,
     /// Whether to wait until the reads and atomics before it have completed (RFC 5040 section 5.5, rule 12).
     pub fence: bool,
+}
+
+impl SendRequest {
+    /// Its completion when it ends with this status.
+    #[must_use]
+    pub fn completion(&self, status: Status) -> Completion {
+        let length = if status == Status::Success { self.operation.length() } else { 0 };
+        Completion {
+            id: self.id,
+            kind: self.operation.kind(),
+            status,
+            length,
+            immediate: None,
+            invalidated: None,
+            solicited: false,
+        }
+    }
 }
 
 /// What to do.
@@ -130,6 +147,16 @@ impl Operation {
                 Some(Payload::Gather(gather)) => gather.slices(),
                 Some(Payload::Inline(_)) | None => &[],
             },
+        }
+    }
+
+    /// The bytes of a Send or a Write of so many bytes at most.
+    #[must_use]
+    #[inline]
+    pub fn short_payload(&self, most: u32) -> Option<&Payload> {
+        match self {
+            Self::Send { payload, .. } | Self::Write { payload, .. } if payload.length() <= most => Some(payload),
+            _ => None,
         }
     }
 

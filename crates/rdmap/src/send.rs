@@ -34,17 +34,7 @@ impl Entry {
     }
 
     fn completion(&self) -> Completion {
-        let operation = &self.request.operation;
-        let length = if self.status == Status::Success { operation.length() } else { 0 };
-        Completion {
-            id: self.request.id,
-            kind: operation.kind(),
-            status: self.status,
-            length,
-            immediate: None,
-            invalidated: None,
-            solicited: false,
-        }
+        self.request.completion(self.status)
     }
 }
 
@@ -157,6 +147,12 @@ impl SendQueue {
         for entry in &mut self.ring {
             entry.out = 0;
         }
+    }
+
+    /// Whether nothing is under way, and no completion waits to be polled.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ring.is_empty()
     }
 
     /// Whether everything that was posted is done, polled or not.

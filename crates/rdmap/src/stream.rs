@@ -176,6 +176,19 @@ impl Stream {
         true
     }
 
+    /// Whether there is nothing to send, to report or to do for the stream below, and will not be before a call changes
+    /// that.
+    #[must_use]
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.state == State::Established
+            && !self.abort_due
+            && self.silent == 0
+            && self.sends.is_empty()
+            && self.receives.oldest_done().is_none()
+            && !self.can_transmit()
+    }
+
     /// Ends at once, without a word to the peer. [`Stream::poll_action`] says [`Action::Abort`].
     pub fn abort(&mut self) {
         if self.state != State::Closed {

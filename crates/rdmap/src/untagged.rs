@@ -69,6 +69,22 @@ impl Receives {
         self.number = self.number.next();
     }
 
+    /// The request of a message that [`Receives::can_skip`], if there is one that is long enough. Without
+    /// [`Receives::skip_message`] it is to be given back.
+    pub(crate) fn take_for(&mut self, length: u32, source: &mut dyn ReceiveSource) -> Option<ReceiveRequest> {
+        let request = source.take()?;
+        if length <= request.sink.length() {
+            return Some(request);
+        }
+        self.give_back(request);
+        None
+    }
+
+    /// A request that was taken for the next message is that message's still.
+    pub(crate) fn give_back(&mut self, ReceiveRequest { id, sink }: ReceiveRequest) {
+        self.assigned.push_front(Assigned { id, sink, length: sink.length(), status: Status::Success });
+    }
+
     /// Where the segment goes whose turn it is.
     pub(crate) fn locate_next(&mut self, part: &Part, source: &mut dyn ReceiveSource) -> Result<Gather, Missing> {
         self.check_next(part).map_err(Missing::Violation)?;

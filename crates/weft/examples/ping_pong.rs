@@ -1,13 +1,14 @@
 //! Both ends of a ping-pong in one thread: how many instructions does a message take?
 //!
-//! `valgrind --tool=callgrind target/release/examples/ping_pong 10000`, or as a plain measurement of latency without a second core.
+//! `valgrind --tool=callgrind target/release/examples/ping_pong 10000 shm://127.0.0.1`, or as a plain measurement of
+//! latency without a second core. Without an address it goes by iWARP.
 
 use std::error::Error;
 use std::time::Instant;
 
 use weft::verbs::{
-    Access, CompletionQueue, ConnectOptions, Context, ListenOptions, Progress, QueuePair, QueuePairOptions, Settings,
-    WorkRequest,
+    Access, CompletionQueue, ConnectOptions, Context, ListenOptions, Offer, PeerAddress, Progress, QueuePair,
+    QueuePairOptions, Settings, Transport, WorkRequest,
 };
 
 struct End {
@@ -17,6 +18,8 @@ struct End {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let rounds: u32 = std::env::args().nth(1).map_or(Ok(100_000), |text| text.parse())?;
+    let address: PeerAddress = std::env::args().nth(2).as_deref().unwrap_or("127.0.0.1").parse()?;
+    let offer = Offer { transport: address.transport.unwrap_or(Transport::Iwarp), ..Offer::default() };
     let context = Context::with_settings(Settings { progress: Progress::Caller, ..Settings::default() })?;
     let domain = context.allocate_protection_domain()?;
     let end = || -> Result<End, Box<dyn Error>> {
@@ -25,8 +28,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(End { queue_pair, completions })
     };
     let (active, passive) = (end()?, end()?);
-    let listener = context.listen("127.0.0.1:0".parse()?, &ListenOptions::default())?;
-    active.queue_pair.start_connect(listener.local_address(), &ConnectOptions::default())?;
+    let listener = context.listen(address.resolve(0)?, &ListenOptions { offer, ..ListenOptions::default() })?;
+    let connect = ConnectOptions { offer, ..ConnectOptions::default() };
+    active.queue_pair.start_connect(listener.local_address(), &connect)?;
     listener.accept(None)?.accept(&passive.queue_pair, &[])?;
     active.queue_pair.wait_connected(None)?;
     passive.queue_pair.wait_connected(None)?;

@@ -50,6 +50,7 @@ impl<N: Carrier> Connection<N> {
 
     /// The application ends the connection.
     pub(crate) fn end(&mut self, ending: Ending, cx: &mut Context<'_>) -> Outcome {
+        self.stir();
         match (&mut self.phase, ending) {
             (Phase::Start(_), _) => self.fail_start(ConnectionError::Abandoned, cx),
             (Phase::Running(running), Ending::Graceful) => {

@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 use slotmap::DefaultKey;
 use weft_base::{PortError, Time};
-use weft_rdmap::Closed;
+use weft_rdmap::{Closed, SendRequest};
 use weft_wire::terminate::TerminateCode;
 
 use self::completion::state_has_ended;
 use self::nudge::Nudges;
-use crate::error::RefusedStart;
+use crate::error::{PostError, RefusedStart};
 use crate::ids::UpperId;
 use crate::lower::{Carrier, Got, Io, Lower, Passed, ReceiveError, SendError, StreamCell};
 use crate::queues::queue_pair::QueuePair;
@@ -59,6 +59,12 @@ pub(crate) enum Outcome {
     Request(DefaultKey),
     /// The connection is over and can be removed.
     Over,
+}
+
+impl Outcome {
+    fn of(progress: bool) -> Self {
+        if progress { Self::Progress } else { Self::Idle }
+    }
 }
 
 /// A connection of an engine.
@@ -107,6 +113,8 @@ struct Running {
     queue_pair: Arc<QueuePair>,
     /// A turn has sent as much as one may: there may be more.
     cut_short: bool,
+    /// The last look found nothing to do: until something is posted or comes, there is nothing.
+    is_quiet: bool,
     /// The peer has sent its last byte, or nothing it sends is of interest any more.
     input_over: bool,
     close_wanted: bool,
@@ -227,6 +235,12 @@ impl<N: Carrier> Connection<N> {
         let mut progress = self.take_posted(cx);
         let packets = cx.io.counters.passed_packets_received;
         progress |= self.receive(cx);
+        if !progress && self.is_quiet() {
+            return Outcome::Idle;
+        }
+        if self.becomes_quiet() {
+            return Outcome::of(progress);
+        }
         self.answers_wait |= cx.io.counters.passed_packets_received != packets && self.has_answers();
         if !self.answers_wait {
             progress |= self.transmit(BYTES_PER_TURN, cx);
@@ -235,7 +249,30 @@ impl<N: Carrier> Connection<N> {
         if self.follow(cx) {
             return Outcome::Over;
         }
-        if progress { Outcome::Progress } else { Outcome::Idle }
+        self.becomes_quiet();
+        Outcome::of(progress)
+    }
+
+    /// Whether looks for what comes and what is posted are all that it needs.
+    #[inline]
+    fn is_quiet(&self) -> bool {
+        matches!(&self.phase, Phase::Running(running) if running.is_quiet) && !self.lower.has_unsent()
+    }
+
+    /// Looks whether there is nothing to do until something is posted or comes.
+    fn becomes_quiet(&mut self) -> bool {
+        let Phase::Running(running) = &mut self.phase else { return false };
+        let is_done = !running.cut_short && !self.answers_wait && !self.lower.has_unsent() && !self.lower.keeps_time();
+        // What is shared may be changed by others.
+        running.is_quiet = is_done && matches!(&running.stream, StreamCell::Own(stream) if stream.is_quiet());
+        running.is_quiet
+    }
+
+    /// There may be something to do though nothing was posted or has come.
+    fn stir(&mut self) {
+        if let Phase::Running(running) = &mut self.phase {
+            running.is_quiet = false;
+        }
     }
 
     // --- segments
@@ -285,6 +322,31 @@ impl<N: Carrier> Connection<N> {
             }
         }
         self.lose(error, cx);
+    }
+
+    /// Sends a short request of this queue pair at once, past the queues: it is complete then. `None`: something is to go
+    /// before it, or it does not fit, and nothing was done.
+    ///
+    /// # Errors
+    /// It can't be taken.
+    pub(crate) fn pass_request(
+        &mut self,
+        queue_pair: &Arc<QueuePair>,
+        request: &SendRequest,
+        cx: &mut Context<'_>,
+    ) -> Option<Result<(), PostError>> {
+        let (running, lower) = self.running()?;
+        let is_free = !running.send_closed && !queue_pair.has_posted() && running.stream.hold().can_pass();
+        if !is_free || lower.has_unsent() || !Arc::ptr_eq(&running.queue_pair, queue_pair) {
+            return None;
+        }
+        if let Err(error) = queue_pair.admit_passing(cx.io.registry, request) {
+            return Some(Err(error));
+        }
+        let passed = lower.pass_request(&mut running.above(cx.packets), &request.operation, &mut cx.io);
+        queue_pair.end_passing(cx.io.registry, request, passed);
+        cx.io.counters.sent_messages += u64::from(passed);
+        passed.then_some(Ok(()))
     }
 
     /// Has a packet of at most `most` bytes written straight into its frame, as [`Lower::pass_packet`].

@@ -51,6 +51,7 @@ impl<N: Carrier> Connection<N> {
     /// Sends a nudge if it is time, and if the peer has said nothing yet to what was sent.
     pub(super) fn nudge(&mut self, cx: &Context<'_>) {
         let Some(nudges) = self.nudges.take_if(|nudges| nudges.at <= cx.io.now) else { return };
+        self.stir();
         let Some((running, _)) = self.running() else { return };
         if running.stream.hold().nudge() {
             self.nudges = nudges.next(cx.io.now);

@@ -23,6 +23,23 @@ impl Running {
     }
 }
 
+impl Uplink<'_> {
+    /// A short Send goes from the frame into its receive request, where nothing is in its way.
+    fn receive_whole(&mut self, arrival: Arrival, ulpdu: &[u8], counters: &mut Counters) -> bool {
+        let stream = &mut self.stream.hold();
+        let Some(start) = stream.find_whole_send(arrival, ulpdu) else { return false };
+        let receives = &mut self.queue_pair.receives().source();
+        let Some(completion) = stream.receive_whole_send(arrival, &ulpdu[start..], receives) else { return false };
+        if completion.length > 0 {
+            counters.placed_copied += 1;
+            counters.placed_copied_bytes += u64::from(completion.length);
+        }
+        counters.received_messages += 1;
+        self.queue_pair.complete_receive(completion);
+        true
+    }
+}
+
 impl Above for Uplink<'_> {
     #[inline]
     fn stream(&mut self) -> StreamGuard<'_> {
@@ -46,7 +63,7 @@ impl Above for Uplink<'_> {
     }
 
     fn packet(&mut self, arrival: Arrival, ulpdu: &[u8], io: &mut Io<'_>) -> bool {
-        let Some(upper) = self.queue_pair.upper() else { return false };
+        let Some(upper) = self.queue_pair.upper() else { return self.receive_whole(arrival, ulpdu, io.counters) };
         let stream = &mut self.stream.hold();
         let Some(start) = stream.find_whole_send(arrival, ulpdu) else { return false };
         if !self.packets.take(upper, self.queue_pair, &ulpdu[start..], io.now) {

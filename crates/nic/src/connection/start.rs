@@ -115,6 +115,7 @@ impl<N: Carrier> Connection<N> {
             stream,
             queue_pair: Arc::clone(&queue_pair),
             cut_short: false,
+            is_quiet: false,
             input_over: false,
             close_wanted: false,
             send_closed: false,

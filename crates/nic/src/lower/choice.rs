@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use weft_base::{Hint, Interest, Network, Port, PortError, PortOptions, Time, Token};
-use weft_rdmap::Stream;
+use weft_rdmap::{Operation, Stream};
 
 use super::edge::Edge;
 use super::mpa::Mpa;
@@ -311,6 +311,11 @@ impl<N: Network> Lower<N> for Choice<N> {
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> Passed {
         each!(self, lower => Lower::<N>::pass_packet(lower, above, most, io, write), trying _ => Passed::Not)
+    }
+
+    #[inline]
+    fn pass_request<A: Above>(&mut self, above: &mut A, operation: &Operation, io: &mut Io<'_>) -> bool {
+        each!(self, lower => Lower::<N>::pass_request(lower, above, operation, io), trying _ => false)
     }
 
     fn has_unsent(&self) -> bool {

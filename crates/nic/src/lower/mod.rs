@@ -35,7 +35,7 @@ use weft_base::{
 };
 use weft_lock::{Mutex, MutexGuard};
 use weft_memory::Registry;
-use weft_rdmap::{Arrival, Placement, Stream, StreamConfig, Verdict, Violation};
+use weft_rdmap::{Arrival, Operation, Placement, Stream, StreamConfig, Verdict, Violation};
 use weft_wire::terminate::TerminateCode;
 
 use crate::counters::Counters;
@@ -320,6 +320,9 @@ pub enum ReceiveError {
     Port(PortError),
 }
 
+/// A request with so many bytes at most may pass the queues: more are worth a system call together with others.
+pub const MOST_PASSED: u32 = 256;
+
 /// What became of a packet that was to go out straight into its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passed {
@@ -472,6 +475,13 @@ pub trait Lower<N: Network>: Sized {
         _write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> Passed {
         Passed::Not
+    }
+
+    /// Sends a Send or Write of at most [`MOST_PASSED`] bytes at once, from where the caller has it, where it fits one
+    /// segment. Returns whether that was done: it is complete then. Only where [`Lower::has_unsent`] says no, and the
+    /// stream lets it pass ([`Stream::can_pass`]).
+    fn pass_request<A: Above>(&mut self, _above: &mut A, _operation: &Operation, _io: &mut Io<'_>) -> bool {
+        false
     }
 
     /// Whether something that was taken from the stream waits to be sent, or to be acknowledged where the layer sends again.

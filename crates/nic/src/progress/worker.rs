@@ -8,10 +8,12 @@ use std::sync::Arc;
 use slotmap::DefaultKey;
 use weft_base::{Clock, Time, Watch};
 use weft_lock::{Mutex, MutexGuard, Rank};
+use weft_rdmap::SendRequest;
 
 use crate::counters::Board;
 use crate::engine::doorbell::Doorbell;
 use crate::engine::{Engine, Upper};
+use crate::error::PostError;
 use crate::ids::Runner;
 use crate::lower::Carrier;
 use crate::progress::give_way::GiveWay;
@@ -19,6 +21,7 @@ use crate::progress::handover::{Event, Flag as _, Handover, Hold, Seat, Somethin
 use crate::progress::selective_interrupt::Summons;
 use crate::progress::spin::{Next, SpinPolicy, Wanted};
 use crate::queues::event_count::EventCount;
+use crate::queues::queue_pair::QueuePair;
 use crate::settings::{Progress, Settings};
 
 /// The thread of a NIC looks after its callers so rarely that this is the cost of one timer in so many.
@@ -165,6 +168,27 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
             // for a tick of the system's clock that finds the caller has had its turn.
             std::thread::yield_now();
         }
+    }
+
+    /// Posts a short request and starts on it, if nobody has the engine: it passes the queues when nothing is to go before
+    /// it ([`Engine::pass_request`]).
+    pub(crate) fn post_short(
+        &self,
+        connection: DefaultKey,
+        queue_pair: &Arc<QueuePair>,
+        request: &SendRequest,
+    ) -> Option<Result<(), PostError>> {
+        let mut engine = self.visit(Runner::Visitor)?;
+        let posted = engine.pass_request(connection, queue_pair, request).unwrap_or_else(|| {
+            queue_pair.submit_one(&engine.registry, request)?;
+            engine.send_posted(connection);
+            Ok(())
+        });
+        if engine.beats {
+            // As in `start_on`.
+            engine.turn();
+        }
+        Some(posted)
     }
 
     /// A caller waits for what the thread does.

@@ -233,13 +233,11 @@ impl QueuePair {
 
     /// Checks a request, and takes what it needs: a place in both queues, and a pin on its memory.
     fn admit(&self, registry: &Registry, request: &SendRequest, open: bool) -> Result<(), PostError> {
-        match self.state() {
+        if !open {
             // Its end has begun, though the state does not say so yet.
-            _ if !open => return Err(PostError::Ended),
-            State::Ready => {}
-            State::Closing | State::Closed | State::Failed => return Err(PostError::Ended),
-            state => return Err(PostError::NotReady(state)),
+            return Err(PostError::Ended);
         }
+        self.check_state()?;
         self.check_operation(&request.operation)?;
         if self.sends_under_way.load(Ordering::Acquire) >= self.send_depth {
             return Err(PostError::QueueFull { depth: self.send_depth });
@@ -247,16 +245,53 @@ impl QueuePair {
         if !self.send_completions.reserve(1) {
             return Err(PostError::CompletionQueueFull { capacity: self.send_completions.capacity() });
         }
-        let right = if request.operation.is_answered() { LocalRight::Write } else { LocalRight::Read };
-        let memory = request.operation.memory();
-        if !memory.is_empty()
-            && let Err(error) = registry.pin_all(self.domain, memory, right)
-        {
+        if let Err(error) = self.pin(registry, &request.operation) {
             self.send_completions.release(1);
-            return Err(PostError::Memory(error));
+            return Err(error);
         }
         self.sends_under_way.fetch_add(1, Ordering::AcqRel);
         Ok(())
+    }
+
+    /// As [`QueuePair::submit_one`] for a request that passes the queues: it has no place among those under way, and one
+    /// in the completion queue only if it is signaled, for it never fails. [`QueuePair::end_passing`] follows.
+    pub(crate) fn admit_passing(&self, registry: &Registry, request: &SendRequest) -> Result<(), PostError> {
+        self.check_state()?;
+        self.check_operation(&request.operation)?;
+        self.pin(registry, &request.operation)?;
+        if request.signaled && !self.send_completions.reserve(1) {
+            unpin(registry, &request.operation);
+            return Err(PostError::CompletionQueueFull { capacity: self.send_completions.capacity() });
+        }
+        Ok(())
+    }
+
+    /// A request has passed the queues, and is complete; or it goes through them, as if nothing had been.
+    pub(crate) fn end_passing(&self, registry: &Registry, request: &SendRequest, passed: bool) {
+        unpin(registry, &request.operation);
+        if !request.signaled {
+            return;
+        }
+        if passed {
+            let completion = request.completion(Status::Success);
+            self.send_completions.push(WorkCompletion { queue_pair: self.number, completion });
+        } else {
+            self.send_completions.release(1);
+        }
+    }
+
+    fn pin(&self, registry: &Registry, operation: &Operation) -> Result<(), PostError> {
+        let right = if operation.is_answered() { LocalRight::Write } else { LocalRight::Read };
+        let memory = operation.memory();
+        if memory.is_empty() { Ok(()) } else { registry.pin_all(self.domain, memory, right).map_err(PostError::Memory) }
+    }
+
+    fn check_state(&self) -> Result<(), PostError> {
+        match self.state() {
+            State::Ready => Ok(()),
+            State::Closing | State::Closed | State::Failed => Err(PostError::Ended),
+            state => Err(PostError::NotReady(state)),
+        }
     }
 
     fn check_operation(&self, operation: &Operation) -> Result<(), PostError> {
@@ -402,8 +437,8 @@ impl QueuePair {
 
     /// A send request comes to nothing: the connection is over.
     pub(crate) fn flush_send(&self, registry: &Registry, request: &SendRequest) {
-        registry.unpin_all(request.operation.memory());
-        self.complete_send(flushed(request.id, request.operation.kind()));
+        unpin(registry, &request.operation);
+        self.complete_send(request.completion(Status::Flushed));
     }
 
     pub(crate) fn complete_receive(&self, completion: Completion) {
@@ -464,6 +499,13 @@ impl fmt::Debug for QueuePair {
             .field("state", &self.state())
             .field("sends_under_way", &self.sends_under_way())
             .finish_non_exhaustive()
+    }
+}
+
+fn unpin(registry: &Registry, operation: &Operation) {
+    let memory = operation.memory();
+    if !memory.is_empty() {
+        registry.unpin_all(memory);
     }
 }
 

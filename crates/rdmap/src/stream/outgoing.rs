@@ -142,6 +142,30 @@ impl Outgoing {
         }
     }
 
+    /// Writes the header of a Send or a Write that is one segment, and counts nothing yet: [`Outgoing::pass`] does.
+    pub(super) fn write_whole(&mut self, operation: &Operation) -> Option<&[u8]> {
+        match operation {
+            Operation::Send { solicited, invalidate, .. } => {
+                let opcode = send_opcode(*solicited, invalidate.is_some());
+                let word = invalidate.map_or(0, |stag| stag.0);
+                self.writer.untagged(opcode, true, word, queue::SEND, self.send_number, 0);
+            }
+            Operation::Write { target, .. } => {
+                self.writer.tagged(Opcode::Write, true, target.stag, target.offset);
+            }
+            _ => return None,
+        }
+        Some(self.writer.bytes())
+    }
+
+    /// What was written by [`Outgoing::write_whole`] goes out.
+    pub(super) fn pass(&mut self, operation: &Operation) {
+        if let Operation::Send { .. } = operation {
+            advance(&mut self.send_number);
+        }
+        self.on_written(Source::Request, true);
+    }
+
     fn write_tagged(&mut self, length: u32, formed: u32, target: &RemoteTarget, max_ulpdu: u32) -> Piece {
         let (take, last) = cut(length - formed, max_ulpdu - TAGGED_LENGTH as u32);
         self.writer.tagged(Opcode::Write, last, target.stag, target.offset + u64::from(formed));

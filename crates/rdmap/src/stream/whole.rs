@@ -1,15 +1,19 @@
-//! Plain Sends of one segment that pass the queues by: for an upper layer that keeps its own account of messages and of
-//! the room for them, and so has no use for a work request, a receive request and a completion of each.
+//! Messages of one segment that pass the queues by: plain Sends of an upper layer that keeps its own account of messages
+//! and of the room for them, and so has no use for a work request, a receive request and a completion of each; and short
+//! Sends and Writes that find nothing before them.
 //!
 //! On the wire they are Sends like all others, numbered with them. Each of these calls says beforehand whether it is
 //! possible; where it is not, the message takes the way of all others.
 
+use weft_base::NoDigest;
 use weft_wire::ddp::{Header, Target, UNTAGGED_LENGTH};
 use weft_wire::rdmap::{Control, Opcode, queue};
 
 use super::Stream;
 use super::outgoing::{Source, advance};
+use crate::completion::{Completion, CompletionKind, Status};
 use crate::lifecycle::State;
+use crate::request::{Operation, ReceiveRequest, ReceiveSource};
 use crate::segment::{Arrival, Written};
 use crate::sent::Owner;
 
@@ -37,6 +41,30 @@ impl Stream {
         self.outgoing.writer.bytes()
     }
 
+    /// Whether a request may go out without a place among those under way: nothing of them is incomplete, so it
+    /// completes in its turn (RFC 5040 section 5.5, rule 15), and there is nothing for a fence to wait for.
+    #[must_use]
+    #[inline]
+    pub fn can_pass(&self) -> bool {
+        self.sends.is_empty() && self.can_send_whole()
+    }
+
+    /// The header of a Send or Write that is one segment. Only after [`Stream::can_pass`]; nothing has gone out before
+    /// [`Stream::pass`] says so. `None`: it is something else.
+    pub fn header_to_pass(&mut self, operation: &Operation) -> Option<&[u8]> {
+        debug_assert!(self.can_pass(), "a request that passes others by");
+        self.outgoing.write_whole(operation)
+    }
+
+    /// What has the header that [`Stream::header_to_pass`] has written goes out. `is_sent`: the stream below is done
+    /// with it. Else it counts in [`Stream::handle_sent`].
+    pub fn pass(&mut self, operation: &Operation, is_sent: bool) {
+        self.outgoing.pass(operation);
+        if !is_sent {
+            self.in_flight.push(Owner::Stream, None);
+        }
+    }
+
     /// Where in the ULPDU the payload begins, if this segment is all of a plain Send, and its turn has come. Nothing is
     /// changed by this. `ulpdu` is the whole of it, and its CRC was good.
     #[must_use]
@@ -48,6 +76,34 @@ impl Stream {
             header.last && Control::parse(header.control).is_ok_and(|control| control.opcode == Opcode::Send);
         let is_due = self.state.receives() && !self.awaits_ready_send && self.order.is_next(arrival);
         (is_plain && is_due && self.receives.can_skip(number)).then_some(UNTAGGED_LENGTH)
+    }
+
+    /// Copies the payload of the message that [`Stream::find_whole_send`] has found into the receive request that is next:
+    /// it is delivered, and the request complete. `None`: there is no request, or something is wrong with it, and the
+    /// message takes the way of all others.
+    pub fn receive_whole_send(
+        &mut self,
+        arrival: Arrival,
+        payload: &[u8],
+        receives: &mut dyn ReceiveSource,
+    ) -> Option<Completion> {
+        let length = payload.len() as u32;
+        let ReceiveRequest { id, sink } = self.receives.take_for(length, receives)?;
+        if self.registry.copy_in_gather(&sink, 0, payload, &mut NoDigest).is_err() {
+            self.receives.give_back(ReceiveRequest { id, sink });
+            return None;
+        }
+        self.unpin(sink.slices());
+        self.take_whole_send(arrival);
+        Some(Completion {
+            id,
+            kind: CompletionKind::Receive,
+            status: Status::Success,
+            length,
+            immediate: None,
+            invalidated: None,
+            solicited: false,
+        })
     }
 
     /// The message that [`Stream::find_whole_send`] has found was taken: it is delivered. The receive requests are as

@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 
 use weft_base::{Interest, Network, Port, PortError, PortOptions, ReceivePiece, Received, Time, Token};
 use weft_mpa::{Deframer, Framer};
-use weft_rdmap::Stream;
+use weft_rdmap::{Operation, Stream};
 
 use self::early::EarlyReceiver;
 use self::outgoing::Outgoing;
@@ -141,6 +141,15 @@ impl<P: Port> Bytes<P> {
             bytes.len()
         });
         self.outgoing.end_other(bytes.len());
+    }
+
+    /// Queues what is left of a frame.
+    fn queue_frame(&mut self, bytes: &[u8], pool: &mut Pool) {
+        self.outgoing.write(bytes.len(), pool, |out| {
+            out.copy_from_slice(bytes);
+            bytes.len()
+        });
+        self.outgoing.end_frame(bytes.len());
     }
 
     /// Throws away what has come.
@@ -289,6 +298,15 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
                 plain.sender.pass_packet(&mut self.bytes.outgoing, above, most, io, write)
             }
             _ => Passed::Not,
+        }
+    }
+
+    fn pass_request<A: Above>(&mut self, above: &mut A, operation: &Operation, io: &mut Io<'_>) -> bool {
+        match &mut self.layer {
+            Layer::Plain(plain) if !plain.receiver.is_verdict_pending() => {
+                plain.sender.pass_request(&mut self.bytes, above, operation, io)
+            }
+            _ => false,
         }
     }
 

@@ -1,15 +1,20 @@
-//! Packets of message endpoints that pass the queues by, on the way out.
+//! Packets of message endpoints, and short work requests, that pass the queues by on the way out.
 //!
-//! A packet is written where its frame is laid out: no work request, no completion, and no copy. On the wire it is the same
-//! RDMAP Send. What can't go this way (the stream is not ready for it, markers, stages on other threads) goes through
+//! A packet is written where its frame is laid out: no work request, no completion, and no copy. A work request that finds
+//! nothing before it goes from the caller's hands to the port. On the wire they are the same RDMAP messages. What can't go
+//! this way (the stream is not ready for it, markers, stages on other threads) goes through
 //! the queue pair as other work requests do; the order is kept, because nothing passes by what waits there.
 
+use weft_base::{NoDigest, Piece, Port};
+use weft_memory::{MemoryError, Registry};
+use weft_rdmap::{Operation, Payload};
 use weft_wire::ddp::UNTAGGED_LENGTH;
 use weft_wire::mpa::LENGTH_FIELD;
 
+use super::Bytes;
 use super::outgoing::Outgoing;
 use super::send::{FRAME_OVERHEAD, Sender};
-use crate::lower::{Above, Io, Passed};
+use crate::lower::{Above, Io, MOST_PASSED, Passed};
 
 /// What stands before a packet in its frame.
 const BEFORE: usize = LENGTH_FIELD + UNTAGGED_LENGTH;
@@ -48,5 +53,60 @@ impl Sender {
         io.counters.passed_packets_sent += 1;
         io.counters.sent_copied_bytes += bytes as u64;
         Passed::Yes
+    }
+
+    /// Sends a short request at once, or leaves everything as it was.
+    pub(super) fn pass_request<P: Port, A: Above>(
+        &mut self,
+        bytes: &mut Bytes<P>,
+        above: &mut A,
+        operation: &Operation,
+        io: &mut Io<'_>,
+    ) -> bool {
+        let Some(payload) = operation.short_payload(MOST_PASSED) else { return false };
+        let mut stream = above.stream();
+        let Some(header) = stream.header_to_pass(operation) else { return false };
+        let length = header.len() + payload.length() as usize;
+        if length > self.path.max_ulpdu as usize || self.framer.markers() {
+            return false;
+        }
+        let mut frame = [0; BEFORE + MOST_PASSED as usize + FRAME_OVERHEAD];
+        let place = &mut frame[LENGTH_FIELD + header.len()..LENGTH_FIELD + length];
+        if copy(payload, place, io.registry).is_err() {
+            return false;
+        }
+        let framer = self.framer.clone();
+        let layout = self.framer.frame(length as u32);
+        layout.write_around(header, &mut frame);
+        let frame = &frame[..layout.length()];
+        let units = &mut core::iter::once(frame.len() as u32);
+        let taken = bytes.port.send_units(&[Piece::Bytes(frame)], units).unwrap_or(0);
+        if taken == 0 {
+            // Who sends it in its turn hears why.
+            self.framer = framer;
+            return false;
+        }
+        let rest = &frame[taken..];
+        if !rest.is_empty() {
+            bytes.queue_frame(rest, io.pool);
+        }
+        stream.pass(operation, rest.is_empty());
+        self.path.count_frame();
+        io.counters.sends += 1;
+        io.counters.sent_wire_bytes += taken as u64;
+        io.counters.sent_frames += 1;
+        io.counters.sent_copied_bytes += u64::from(payload.length());
+        true
+    }
+}
+
+/// Copies what a request sends.
+fn copy(payload: &Payload, out: &mut [u8], registry: &Registry) -> Result<(), MemoryError> {
+    match payload {
+        Payload::Inline(bytes) => {
+            out.copy_from_slice(bytes);
+            Ok(())
+        }
+        Payload::Gather(gather) => registry.copy_out_gather(gather, 0, out, &mut NoDigest),
     }
 }
