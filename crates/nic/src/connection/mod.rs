@@ -227,6 +227,9 @@ impl<N: Carrier> Connection<N> {
         self.take_posted(cx);
         // The caller may be gone for long afterwards: as much as the operating system takes.
         self.transmit(usize::MAX, cx);
+        if self.becomes_quiet() {
+            return Outcome::Progress;
+        }
         self.report(cx);
         if self.follow(cx) { Outcome::Over } else { Outcome::Progress }
     }

@@ -321,7 +321,7 @@ pub enum ReceiveError {
 }
 
 /// A request with so many bytes at most may pass the queues: more are worth a system call together with others.
-pub const MOST_PASSED: u32 = 256;
+pub const MOST_PASSED: u32 = 128;
 
 /// What became of a packet that was to go out straight into its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

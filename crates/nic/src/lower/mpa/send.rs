@@ -90,6 +90,9 @@ impl Sender {
                 stream.handle_sent(frames);
             }
             sent.progress = true;
+            if bytes.outgoing.is_empty() && !stream.can_transmit() {
+                return Ok(sent);
+            }
         }
     }
 
