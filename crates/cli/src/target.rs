@@ -57,7 +57,7 @@ mod tests {
         };
         assert!(complaint("host?rails=lo").unwrap_err().contains("rails are Edge's"));
         assert!(complaint("edge://host?rails=lo,none-such").unwrap_err().contains("no interface \"none-such\""));
-        assert_eq!(complaint("edge://host?rails=lo"), Ok(Some(Rails::Named(vec!["lo".into()]))));
+        assert_eq!(complaint("edge://host?rails=lo"), Ok(Some(Rails::named(["lo"]))));
         assert_eq!(complaint("host"), Ok(None));
     }
 }

@@ -42,11 +42,16 @@ impl Runtime {
         true
     }
 
-    /// The page of `weft stat` on a process, once it has four rails.
-    fn rails(&self, process: u32) -> String {
+    /// The page of `weft stat` on a process.
+    fn stat(&self, process: u32) -> String {
         let mut stat = Command::new(env!("CARGO_BIN_EXE_weft"));
         stat.args(["stat", &process.to_string()]).env("XDG_RUNTIME_DIR", &self.0);
-        let page = String::from_utf8_lossy(&stat.output().unwrap().stdout).into_owned();
+        String::from_utf8_lossy(&stat.output().unwrap().stdout).into_owned()
+    }
+
+    /// The same, once it has four rails.
+    fn rails(&self, process: u32) -> String {
+        let page = self.stat(process);
         if page.contains("10.3.0.1:") { page } else { String::new() }
     }
 
@@ -312,6 +317,45 @@ fn a_file_is_whole_that_has_crossed_four_rails_which_were_cut() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(stat.contains("rail3") && stat.contains("10.3.0.1:") && stat.contains("live"), "{stat}");
     assert_eq!((&report["identical"], &report["transport"]), (&json!(true), &json!("edge")), "{cuts} cuts: {report}");
+}
+
+/// Several flows go over one link, each a rail with ports of its own.
+#[test]
+fn flows_over_one_link_are_rails() {
+    let runtime = Runtime::new("flows");
+    if !runtime.up(&["--links", "1", "--rate", "200M"]) {
+        return;
+    }
+    let program = env!("CARGO_BIN_EXE_weft");
+    let server = ["exec", "1", "--", program, "rping", "-s", "-a", "edge://10.0.0.2?rails=rail0*4"];
+    let mut server = runtime.command(&server).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let port = line.trim().rsplit(':').next().unwrap().to_owned();
+    let client = ["exec", "0", "--", program, "rping", "-c", "-a", "edge://10.0.0.2?rails=rail0*4", "-p", &port];
+    let client = [&client[..], &["-C", "1000000000", "-S", "30000"]].concat();
+    let mut client = runtime.command(&client).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // With the own port and the peer's.
+    let live = |page: &str| {
+        let lines = page.lines().filter(|line| line.contains("rail0") && line.contains("live"));
+        lines
+            .filter_map(|line| line.split_whitespace().find(|word| word.contains("10.0.0.2:")).map(str::to_owned))
+            .collect()
+    };
+    let mut found = std::collections::BTreeSet::new();
+    for _ in 0..600 {
+        found = live(&runtime.stat(client.id()));
+        if found.len() == 4 || !matches!(client.try_wait(), Ok(None)) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let page = runtime.stat(client.id());
+    for process in [&mut client, &mut server] {
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+    assert_eq!(found.len(), 4, "{line}\n{page}");
 }
 
 /// Bytes that have left by each interface of a host.

@@ -29,6 +29,8 @@ pub struct RailAddress {
 pub(crate) struct Pairing {
     pub(crate) locals: ArrayVec<RailAddress, MAX_RAILS>,
     pub(crate) remotes: ArrayVec<SocketAddr, MAX_RAILS>,
+    /// For each local address those that have its IP address, by the bits of their numbers.
+    beside: [u16; MAX_RAILS],
     /// Pairs that did not reach: for each local address a bit for each of the peer's.
     failed: [u16; MAX_RAILS],
     looked_at: Option<Time>,
@@ -39,7 +41,18 @@ impl Pairing {
     /// The addresses of this side.
     pub(crate) fn set_locals(&mut self, locals: &[RailAddress], now: Time) {
         self.locals = locals.iter().copied().collect();
+        self.beside = [0; MAX_RAILS];
+        for one in locals {
+            let is_beside = |other: &&RailAddress| other.address.ip() == one.address.ip();
+            let beside = locals.iter().filter(is_beside).fold(0, |bits, other| bits | 1 << other.local);
+            self.beside[usize::from(one.local)] = beside;
+        }
         self.on_change(now);
+    }
+
+    /// The local addresses with the IP address of this one, by the bits of their numbers; none before they are known.
+    pub(crate) fn beside(&self, local: u8) -> u16 {
+        self.beside[usize::from(local)]
     }
 
     /// The addresses of the peer.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use arrayvec::ArrayVec;
 use weft_base::Time;
+use weft_congestion::Coupling;
 use weft_wire::edge::addresses::{Addresses, MAX_ADDRESSES_LENGTH, MAX_RAILS, pack_address};
 use weft_wire::edge::frame::Frame;
 use weft_wire::edge::packet::Packet;
@@ -99,6 +100,8 @@ impl Connection {
         let high = addresses.iter().find(|address| usize::from(address.local) >= MAX_RAILS);
         assert!(high.is_none(), "{high:?} has a number that is too high, at most 15 can be used");
         self.pairing.set_locals(addresses, now);
+        // Who has nobody beside it any more is alone.
+        self.rails.iter_mut().for_each(|rail| rail.window.couple(None));
         self.offered += 1;
         self.close_lost_rails();
         self.say_addresses();
@@ -112,6 +115,18 @@ impl Connection {
     pub fn set_rail_socket(&mut self, local: u8, overflows: u32, credit: u32) {
         let socket = &mut self.sockets[usize::from(local)];
         (socket.overflows, socket.credit) = (overflows, credit);
+    }
+
+    /// The rail grows together with the others that leave by its IP address, from their present windows on.
+    pub(crate) fn couple(&mut self, index: usize) {
+        let beside = self.pairing.beside(self.rails[index].local());
+        if !self.settings.couples || beside.count_ones() < 2 {
+            return;
+        }
+        let is_beside = |rail: &&Rail| rail.answers() && beside & 1 << rail.local() != 0;
+        let flows = self.rails.iter().filter(is_beside).map(|rail| (rail.window.bytes(), rail.trip.smoothed()));
+        let coupling = Coupling::of(flows);
+        self.rails[index].window.couple(coupling);
     }
 
     /// Which of this side's addresses have a socket without room, by the bits of their

@@ -12,6 +12,8 @@ pub struct Settings {
     /// Rails, at most: 1 to 16. Each takes memory for its packets when it is opened. More than one takes
     /// [`Connection::offer`](crate::Connection::offer) at both sides.
     pub rails: u8,
+    /// Rails that leave by one of this side's IP addresses grow together as one would (RFC 6356).
+    pub couples: bool,
     /// Bytes of payload that was given inline, kept until it is acknowledged.
     pub inline_bytes: usize,
     /// The largest datagram to send, in bytes above UDP: what the interface carries. At least 1200.
@@ -44,6 +46,7 @@ impl Default for Settings {
             sent_segments: 1024,
             sent_packets: 2048,
             rails: 1,
+            couples: true,
             inline_bytes: 256 << 10,
             max_datagram: 1472,
             initial_window: 10,

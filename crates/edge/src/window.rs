@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use weft_base::Time;
-use weft_congestion::{Algorithm, Controller, ControllerSettings, Delivery, Feedback, RateSample, Stamp};
+use weft_congestion::{Algorithm, Controller, ControllerSettings, Coupling, Delivery, Feedback, RateSample, Stamp};
 use weft_wire::edge::BASE_DATAGRAM;
 
 use crate::sent::Packet;
@@ -48,6 +48,11 @@ impl Window {
     pub(crate) fn restart(&mut self, datagrams: u32) {
         let fresh = Self::new(datagrams);
         *self = Self { delivery: self.delivery.clone(), ..fresh };
+    }
+
+    /// How it grows beside others that may share its bottleneck; `None`: it is alone.
+    pub(crate) fn couple(&mut self, coupling: Option<Coupling>) {
+        self.controller.set_coupling(coupling);
     }
 
     pub(crate) const fn bytes(&self) -> u64 {

@@ -354,3 +354,56 @@ fn everything_arrives_once_while_rails_are_cut() {
         }
     }
 }
+
+/// What one connection with so many flows over a link gets beside another with one, in per cent of both.
+fn share_of_flows(flows: u8, couples: bool) -> u64 {
+    let link = Link { queue: 250_000, ..Link::new(100, 10_000) };
+    let world = |flows, seed| {
+        let mut world = joined(&[], &Settings { couples, ..settings() }, [1_000_000, 0], seed);
+        world.join_by_flows(link, flows);
+        world
+    };
+    let mut worlds = [world(flows, 1), world(1, 2)];
+    let mut shared = link;
+    let mut run_for = |time: Duration| {
+        let before = worlds.each_ref().map(|world| world.sides[0].connection.acknowledged());
+        let until = worlds[0].now.max(worlds[1].now) + time;
+        // Each takes the link over from the other as it has left it.
+        while let Some(world) = worlds.iter_mut().min_by_key(|world| world.next_at())
+            && world.next_at().is_some_and(|at| at < until)
+        {
+            world.links[0] = shared;
+            world.step();
+            shared = world.links[0];
+        }
+        assert_eq!(worlds[0].sides[0].connection.rails().count(), usize::from(flows));
+        let after = worlds.each_ref().map(|world| world.sides[0].connection.acknowledged());
+        let [first, second] = [after[0] - before[0], after[1] - before[1]];
+        first * 100 / (first + second)
+    };
+    // What it took too much of at the start it gives back slowly.
+    run_for(Duration::from_secs(50));
+    run_for(Duration::from_secs(20))
+}
+
+/// RFC 6356: four flows of one connection take about what one of somebody else's takes; on their own, four parts of five.
+#[test]
+fn flows_over_one_link_share_it_as_one_does() {
+    let (together, alone) = (share_of_flows(4, true), share_of_flows(4, false));
+    assert!((35..=65).contains(&together) && alone >= 72, "{together} % coupled, {alone} % on their own");
+}
+
+#[test]
+fn flows_over_one_link_are_rails_of_their_own() {
+    let mut world = joined(&[], &settings(), [300, 300], 1);
+    world.join_by_flows(Link::new(1000, 50), 16);
+    world.run(1_000_000, |world| (0..2).all(|side| states(&world.sides[side].connection) == [RailState::Live; 16]));
+    for side in &world.sides {
+        let mut ports: Vec<u16> =
+            side.connection.rails().filter_map(|rail| rail.place).map(|(_, to)| to.port()).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), 16, "each leads to a port of its own");
+    }
+    world.finish();
+}

@@ -60,5 +60,8 @@ pub use queues::completion_queue::{Arm, CompletionQueue, QueuePairNumber, WorkCo
 pub use queues::queue_pair::{QueuePair, QueuePairAttributes};
 pub use queues::receive_queue::ReceiveQueue;
 pub use rail_report::{Out, RailReport, RailState};
-pub use settings::{Coupling, Limits, ParseRailsError, Progress, Rails, Settings, SettingsError, Split, Verify};
+pub use settings::{
+    Coupling, FlowShare, Limits, NamedRails, ParseFlowShareError, ParseRailsError, Progress, Rails, Settings,
+    SettingsError, Split, Verify,
+};
 pub use stream::{Stream, StreamWait};

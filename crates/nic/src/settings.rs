@@ -119,6 +119,8 @@ pub struct Settings {
     pub peer_timeout: Option<Duration>,
     /// Over which of this host's interfaces a connection goes beside the one that it is set up on. Edge only.
     pub rails: Rails,
+    /// What several flows over one interface may take together, with [`Settings::rails`] that have some.
+    pub flow_share: FlowShare,
     /// The job's key: then a connection over Edge stands only when each end has proved to the other that it has it too,
     /// and who has none or another one is not let in. Nothing that iWARP knows: where [`crate::Transport::Auto`] takes
     /// that, message endpoints prove their key to each other ([`crate::EndpointAttributes::key`]), other connections
@@ -143,68 +145,185 @@ impl Default for Settings {
             close_timeout: Duration::from_secs(2),
             decision_timeout: Duration::from_secs(30),
             peer_timeout: Some(Duration::from_secs(60)),
-            rails: Rails::default(),
+            rails: Rails::ALL,
+            flow_share: FlowShare::Coupled,
             key: None,
             limits: Limits::default(),
         }
     }
 }
 
-/// The interfaces that Edge's connections use, up to [`Rails::MOST`] at a time: a rail leaves by each.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+/// The interfaces that Edge's connections use, and how many flows go over each, up to [`Rails::MOST`] of them in all: each
+/// flow is a rail, with a UDP port of its own at both sides.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rails {
     /// Only the one over which the peer was found.
     One,
-    /// All that are up, where they reach the peer; the loopback interface is none of them.
-    #[default]
-    All,
+    /// All that are up, where they reach the peer; the loopback interface is none of them. So many flows over each.
+    All {
+        /// At least 1.
+        flows: u8,
+    },
     /// Those with these names, where they are up.
-    Named(Vec<String>),
+    Named(Vec<NamedRails>),
+}
+
+/// An interface, and how many flows go over it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedRails {
+    /// The interface's name.
+    pub interface: String,
+    /// At least 1.
+    pub flows: u8,
+}
+
+impl Default for Rails {
+    fn default() -> Self {
+        Self::ALL
+    }
 }
 
 impl Rails {
     /// The most rails of a connection.
     pub const MOST: usize = 16;
+    /// One over each interface.
+    pub const ALL: Self = Self::All { flows: 1 };
 
-    /// Whether an interface is among them.
+    /// One over each of these interfaces.
+    pub fn named<'a>(interfaces: impl IntoIterator<Item = &'a str>) -> Self {
+        let one = |interface: &str| NamedRails { interface: interface.to_owned(), flows: 1 };
+        Self::Named(interfaces.into_iter().map(one).collect())
+    }
+
+    /// How many go over an interface.
+    #[must_use]
+    pub fn flows(&self, interface: &str) -> u8 {
+        match self {
+            Self::One => 0,
+            Self::All { flows } => *flows,
+            Self::Named(named) => named.iter().find(|one| one.interface == interface).map_or(0, |one| one.flows),
+        }
+    }
+
+    /// Whether any goes over an interface.
     #[must_use]
     pub fn has(&self, interface: &str) -> bool {
-        match self {
-            Self::One => false,
-            Self::All => true,
-            Self::Named(names) => names.iter().any(|name| name == interface),
-        }
+        self.flows(interface) > 0
     }
 }
 
-/// `all`, `one`, or names of interfaces separated by commas.
+/// `all`, `one`, or names of interfaces separated by commas; behind `all` and each name there may be a number of flows:
+/// `eth0*4,eth1`.
 impl FromStr for Rails {
     type Err = ParseRailsError;
 
     fn from_str(text: &str) -> Result<Self, ParseRailsError> {
-        let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
-        let is_name = |name: &String| !name.is_empty() && !name.contains(char::is_whitespace);
-        match text.to_ascii_lowercase().as_str() {
-            "all" => Ok(Self::All),
-            "one" => Ok(Self::One),
-            _ if names.len() <= Self::MOST && names.iter().all(is_name) => Ok(Self::Named(names)),
-            _ => Err(ParseRailsError(text.to_owned())),
+        let wrong = |why| ParseRailsError { text: text.to_owned(), why };
+        if text.trim().eq_ignore_ascii_case("one") {
+            return Ok(Self::One);
+        }
+        let mut named = Vec::<NamedRails>::new();
+        for part in text.split(',') {
+            let (interface, flows) = flows(part.trim()).map_err(wrong)?;
+            if interface.is_empty() || interface.contains(char::is_whitespace) {
+                return Err(wrong(WrongRails::Name));
+            }
+            if named.iter().any(|one| one.interface == interface) {
+                return Err(wrong(WrongRails::Twice(interface.to_owned())));
+            }
+            named.push(NamedRails { interface: interface.to_owned(), flows });
+        }
+        let sum: usize = named.iter().map(|one| usize::from(one.flows)).sum();
+        match &named[..] {
+            _ if sum > Self::MOST => Err(wrong(WrongRails::TooMany(sum))),
+            [NamedRails { interface, flows }] if interface.eq_ignore_ascii_case("all") => {
+                Ok(Self::All { flows: *flows })
+            }
+            _ => Ok(Self::Named(named)),
         }
     }
 }
 
+/// A name, and the number of flows behind it.
+fn flows(part: &str) -> Result<(&str, u8), WrongRails> {
+    let Some((name, number)) = part.rsplit_once('*') else { return Ok((part, 1)) };
+    let flows = number.trim().parse().ok().filter(|flows| (1..=Rails::MOST as u8).contains(flows));
+    Ok((name.trim(), flows.ok_or_else(|| WrongRails::Flows(number.to_owned()))?))
+}
+
 /// A text that names no rails.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParseRailsError(String);
+pub struct ParseRailsError {
+    text: String,
+    why: WrongRails,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum WrongRails {
+    Name,
+    Twice(String),
+    Flows(String),
+    TooMany(usize),
+}
 
 impl fmt::Display for ParseRailsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let most = Rails::MOST;
-        write!(f, "{:?} names no interface: write all, one, or up to {most} names separated by commas", self.0)
+        let (text, most) = (&self.text, Rails::MOST);
+        match &self.why {
+            WrongRails::Name => write!(
+                f,
+                "{text:?} names no interface: write all, one, or up to {most} names separated by commas, each with *N \
+                 behind it for N flows"
+            ),
+            WrongRails::Twice(name) => {
+                write!(f, "{text:?} names {name:?} twice: write {name}*2 for two flows over it")
+            }
+            WrongRails::Flows(number) => {
+                write!(f, "{text:?} asks for {number:?} flows: behind the * stands a number from 1 to {most}")
+            }
+            WrongRails::TooMany(sum) => {
+                write!(f, "{text:?} asks for {sum} rails in all: a connection has {most} at most")
+            }
+        }
     }
 }
 
 impl core::error::Error for ParseRailsError {}
+
+/// What several flows over one interface may take together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum FlowShare {
+    /// As much as one flow would: they meet on the way (RFC 6356).
+    #[default]
+    Coupled,
+    /// As much as each gets by itself: the network caps every flow, as clouds do.
+    Capped,
+}
+
+/// `coupled` or `capped`.
+impl FromStr for FlowShare {
+    type Err = ParseFlowShareError;
+
+    fn from_str(text: &str) -> Result<Self, ParseFlowShareError> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "coupled" => Ok(Self::Coupled),
+            "capped" => Ok(Self::Capped),
+            _ => Err(ParseFlowShareError(text.to_owned())),
+        }
+    }
+}
+
+/// A text that says nothing of flows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseFlowShareError(String);
+
+impl fmt::Display for ParseFlowShareError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} says nothing of flows: write coupled or capped", self.0)
+    }
+}
+
+impl core::error::Error for ParseFlowShareError {}
 
 impl Settings {
     /// The most engines of one NIC.
@@ -340,5 +459,49 @@ mod tests {
         for away in [Duration::from_micros(9), Duration::from_micros(201)] {
             assert!(Settings { away, ..Settings::default() }.check().is_err(), "{away:?}");
         }
+    }
+
+    #[test]
+    fn rails_are_read_as_they_are_written() {
+        let named = |list: &[(&str, u8)]| {
+            Rails::Named(
+                list.iter().map(|(name, flows)| NamedRails { interface: (*name).into(), flows: *flows }).collect(),
+            )
+        };
+        for (text, rails) in [
+            ("one", Rails::One),
+            ("ALL", Rails::ALL),
+            (" all * 2 ", Rails::All { flows: 2 }),
+            ("eth0", Rails::named(["eth0"])),
+            ("eth0*4, eth1", named(&[("eth0", 4), ("eth1", 1)])),
+            ("eth0*15,eth1", named(&[("eth0", 15), ("eth1", 1)])),
+        ] {
+            assert_eq!(text.parse(), Ok(rails), "{text}");
+        }
+        for (text, says) in [
+            ("", "names no interface"),
+            ("eth0,,eth1", "names no interface"),
+            ("*3", "names no interface"),
+            ("eth 0", "names no interface"),
+            ("eth0*0", "\"0\" flows"),
+            ("eth0*17", "\"17\" flows"),
+            ("eth0*many", "\"many\" flows"),
+            ("eth0*", "\"\" flows"),
+            ("eth0*9,eth1*8", "17 rails in all"),
+            ("eth0,eth1*2,eth0", "\"eth0\" twice: write eth0*2"),
+        ] {
+            let error = text.parse::<Rails>().unwrap_err().to_string();
+            assert!(error.contains(says), "{text:?}: {error}");
+        }
+        assert_eq!("Capped".parse(), Ok(FlowShare::Capped));
+        assert!("both".parse::<FlowShare>().unwrap_err().to_string().contains("\"both\""));
+    }
+
+    #[test]
+    fn flows_are_an_interfaces() {
+        let rails: Rails = "eth0*4,eth1".parse().unwrap();
+        assert_eq!(["eth0", "eth1", "eth2"].map(|name| rails.flows(name)), [4, 1, 0]);
+        assert_eq!(Rails::All { flows: 3 }.flows("eth7"), 3);
+        assert!(!Rails::One.has("eth0") && Rails::ALL.has("eth0"));
     }
 }

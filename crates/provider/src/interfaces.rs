@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use std::net::{IpAddr, SocketAddr};
 
 use weft::endpoint::MAX_ADDRESSES;
-use weft::verbs::Rails;
+use weft::verbs::{NamedRails, Rails};
 
 use crate::addresses::sockaddr;
 use crate::parameters;
@@ -145,7 +145,8 @@ pub(crate) fn rails(wanted: &Rails) -> Rails {
     if *wanted == Rails::One || !is_chosen {
         return wanted.clone();
     }
-    Rails::Named(usable().into_iter().map(|one| one.name).filter(|name| wanted.has(name)).collect())
+    let usable = usable().into_iter().map(|one| NamedRails { flows: wanted.flows(&one.name), interface: one.name });
+    Rails::Named(usable.filter(|one| one.flows > 0).collect())
 }
 
 /// Under which addresses an endpoint that listens on all of them is reached, the best first: those that other machines can reach, or the loopback's if there is none.

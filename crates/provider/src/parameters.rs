@@ -68,7 +68,7 @@ pub(crate) struct Variable {
 }
 
 /// What can be set.
-pub(crate) static VARIABLES: [Variable; 19] = [
+pub(crate) static VARIABLES: [Variable; 20] = [
     Variable {
         name: "TRANSPORT",
         possible: "auto, iwarp, edge or shm",
@@ -102,12 +102,22 @@ pub(crate) static VARIABLES: [Variable; 19] = [
     },
     Variable {
         name: "RAILS",
-        possible: "all, one, or a list of interface names separated by commas",
+        possible: "all, one, or a list of interface names separated by commas; *N behind all or a name asks for N flows; 16 rails at most",
         help: "With Edge, the interfaces over which a connection goes at the same time: all (default): those that are \
                up and reach the peer, as far as FI_WEFT_INTERFACE allows; one: no other than that of the connection; \
-               or their names, separated by commas",
+               or their names, separated by commas. eth0*4 or all*4: four flows over it, or each, with ports of their own",
         set: |parameters, text| {
             parameters.nic.rails = text.parse().ok()?;
+            Some(())
+        },
+    },
+    Variable {
+        name: "FLOWS",
+        possible: "coupled or capped",
+        help: "What several flows over one interface (FI_WEFT_RAILS) take together: coupled (default): as much as one \
+               flow would, for they meet on the way; capped: as much as each gets, for the network caps each of them",
+        set: |parameters, text| {
+            parameters.nic.flow_share = text.parse().ok()?;
             Some(())
         },
     },

@@ -91,6 +91,7 @@ fn everything_happens_while_rails_are_cut() {
     for seed in seeds(60) {
         let mut scenario = varied(seed);
         scenario.options.networks = networks(seed);
+        scenario.options.settings.rails = weft_nic::Rails::All { flows: 1 + (seed % 4) as u8 };
         for packets in [PacketBehaviour::default(), PacketBehaviour::of_seed(seed)] {
             let report = Scenario { packets, ..scenario.clone() }.run_over::<Edge>().unwrap();
             opened += report.rails.0;
@@ -98,6 +99,21 @@ fn everything_happens_while_rails_are_cut() {
         }
     }
     assert!(opened > 0 && (left > 0 || seeds(60).count() < 20), "{opened} rails opened, {left} left");
+}
+
+/// Hosts that one network joins, several flows over it: each is a rail, with all that may befall one.
+#[test]
+fn everything_happens_over_several_flows() {
+    let mut opened = 0;
+    for seed in seeds(40) {
+        let mut scenario = varied(seed);
+        scenario.options.networks = 1;
+        scenario.options.settings.rails = weft_nic::Rails::All { flows: 2 + (seed % 7) as u8 };
+        for packets in [PacketBehaviour::default(), PacketBehaviour::of_seed(seed)] {
+            opened += Scenario { packets, ..scenario.clone() }.run_over::<Edge>().unwrap().rails.0;
+        }
+    }
+    assert!(opened > 0, "no flow beside the first carried anything");
 }
 
 #[test]

@@ -256,6 +256,7 @@ impl Connection {
             self.on_lost(index, packet, now);
         }
         self.scratch = lost;
+        self.couple(index);
         self.rails[index].settle(now);
     }
 

@@ -431,6 +431,21 @@ impl World {
         }
     }
 
+    /// Both sides have so many flows over this link, each between ports of its own.
+    pub(crate) fn join_by_flows(&mut self, link: Link, flows: u8) {
+        self.links = vec![link];
+        for side in 0..2 {
+            let flow = |local: u8| {
+                let address = address_on(0, side);
+                RailAddress { local, address: SocketAddr::new(address.ip(), address.port() + u16::from(local)) }
+            };
+            let all: Vec<_> = (0..flows).map(flow).collect();
+            self.sides[side].addresses = all.iter().map(|flow| flow.address).collect();
+            self.sides[side].connection.offer(&all, self.now);
+            self.transmit(side);
+        }
+    }
+
     /// A side says that it is at the ends of these links.
     pub(crate) fn offer(&mut self, side: usize, links: &[usize]) {
         let addresses = links.iter().map(|link| RailAddress { local: *link as u8, address: address_on(*link, side) });
@@ -468,12 +483,21 @@ impl World {
         self.flying.insert((self.now + after, self.serial), (side, bytes, from, to));
     }
 
+    fn timers(&self) -> [Option<Time>; 2] {
+        let timer = |side: &Side| side.connection.next_timeout().filter(|_| !side.stopped);
+        [timer(&self.sides[0]), timer(&self.sides[1])]
+    }
+
+    /// When the next thing happens.
+    pub(crate) fn next_at(&self) -> Option<Time> {
+        let arrival = self.flying.first_key_value().map(|((at, _), _)| *at);
+        self.timers().into_iter().flatten().chain(arrival).min()
+    }
+
     /// The next thing happens. False when nothing ever will.
     pub(crate) fn step(&mut self) -> bool {
-        let timer = |side: &Side| side.connection.next_timeout().filter(|_| !side.stopped);
-        let timers = [timer(&self.sides[0]), timer(&self.sides[1])];
-        let arrival = self.flying.first_key_value().map(|((at, _), _)| *at);
-        let Some(next) = timers.into_iter().flatten().chain(arrival).min() else { return false };
+        let timers = self.timers();
+        let Some(next) = self.next_at() else { return false };
         self.now = self.now.max(next);
         while let Some(entry) = self.flying.first_entry().filter(|entry| entry.key().0 <= self.now) {
             let (side, bytes, from, to) = entry.remove();

@@ -14,6 +14,7 @@ use weft_base::{
 
 use crate::key::JobKey;
 use crate::lower::{Carrier, DatagramKey, DatagramPorts, Destination, InboxEntry, Lower, Names, RailPort};
+use crate::settings::Rails;
 
 /// A port that was looked at so often in vain is watched by the operating system instead.
 const COOL_AFTER_LOOKS: u32 = 1024;
@@ -195,9 +196,14 @@ impl<N: Carrier> Datagrams<N> {
         self.rails_serial += 1;
     }
 
-    /// Whether rails leave from an address.
-    pub(super) fn has_rail(&self, from: LocalAddress) -> bool {
-        self.rails.iter().any(|rail| rail.from == from)
+    /// Whether this flow leaves from an address.
+    pub(super) fn has_rail(&self, from: LocalAddress, flow: u8) -> bool {
+        self.rails.iter().any(|rail| rail.from == from && rail.flow == flow)
+    }
+
+    /// Whether there are as many as a connection can have.
+    pub(super) fn is_full_of_rails(&self) -> bool {
+        self.rails.len() >= Rails::MOST
     }
 
     /// Rails leave from the others no more. Returns the ports.
@@ -214,12 +220,12 @@ impl<N: Carrier> Datagrams<N> {
     }
 
     /// Rails leave from a port from now on.
-    pub(super) fn add_rail(&mut self, network: &mut N, key: DefaultKey, from: LocalAddress) {
+    pub(super) fn add_rail(&mut self, network: &mut N, key: DefaultKey, from: LocalAddress, flow: u8) {
         let Some(member) = self.members.get_mut(key) else { return };
         let Some(address) = member.port.local_address().ip() else { return };
         member.is_rail = true;
         member.arm(network);
-        self.rails.push(RailPort { port: DatagramKey(key), from, address });
+        self.rails.push(RailPort { port: DatagramKey(key), from, flow, address });
     }
 
     /// The port at this address at which nobody listens.

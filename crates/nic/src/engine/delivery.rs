@@ -17,6 +17,8 @@ use crate::settings::Rails;
 const CROWDED: usize = 2;
 /// So often it is asked whether the host's addresses have changed, while the engine turns.
 const ADDRESSES_EVERY: Duration = Duration::from_millis(250);
+/// So many ports are looked at in a turn: all rails, and those that calls go out from and come to.
+const MOST_HOT: usize = 64;
 /// Hints of one visit.
 const MOST_HINTS: usize = 64;
 
@@ -66,7 +68,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         self.datagrams.set_host_addresses(&addresses);
         addresses.retain(|address| self.settings.rails.has(&address.interface));
         addresses.truncate(Rails::MOST);
-        if addresses.len() < 2 {
+        let flows_of = |address: &HostAddress| self.settings.rails.flows(&address.interface);
+        if addresses.iter().map(|address| usize::from(flows_of(address))).sum::<usize>() < 2 {
             addresses.clear();
         }
         if !self.datagrams.has_other_addresses(&addresses) {
@@ -75,12 +78,17 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         for key in self.datagrams.remove_rails(&addresses) {
             self.drop_if_unused(key);
         }
-        for HostAddress { address, .. } in &addresses {
-            // One that is gone meanwhile is none.
-            if !self.datagrams.has_rail(*address)
-                && let Ok((key, _)) = self.bind_new(SocketAddr::new(address.ip, 0))
-            {
-                self.datagrams.add_rail(&mut self.network, key, *address);
+        // The first flow over each, then the second: what is too much is left out everywhere.
+        for flow in 0..Rails::MOST as u8 {
+            for HostAddress { address, interface, .. } in &addresses {
+                let is_wanted = flow < self.settings.rails.flows(interface) && !self.datagrams.is_full_of_rails();
+                // One that is gone meanwhile is none.
+                if is_wanted
+                    && !self.datagrams.has_rail(*address, flow)
+                    && let Ok((key, _)) = self.bind_new(SocketAddr::new(address.ip, 0))
+                {
+                    self.datagrams.add_rail(&mut self.network, key, *address, flow);
+                }
             }
         }
         self.datagrams.set_addresses(addresses);
@@ -135,8 +143,14 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         }
         self.look_at_addresses();
         let mut progress = false;
-        let hot: arrayvec::ArrayVec<DefaultKey, 16> =
-            self.datagrams.members.iter().filter(|(_, member)| member.is_hot).map(|(key, _)| key).take(16).collect();
+        let hot: arrayvec::ArrayVec<DefaultKey, MOST_HOT> = self
+            .datagrams
+            .members
+            .iter()
+            .filter(|(_, member)| member.is_hot)
+            .map(|(key, _)| key)
+            .take(MOST_HOT)
+            .collect();
         for key in hot {
             progress |= self.receive_datagrams(key);
         }
@@ -183,7 +197,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
                 let datagram = &bytes[entry.range.clone()];
                 let found = self.datagrams.find(N::Lower::destination(datagram), from);
                 if found != present || found.is_none() {
-                    self.hand_over(present.take(), bytes, entries);
+                    self.hand_over(present.take(), port, bytes, entries);
                     present = found;
                 }
                 match found {
@@ -192,14 +206,14 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
                 }
             }
         }
-        self.hand_over(present, bytes, entries);
+        self.hand_over(present, port, bytes, entries);
     }
 
     /// Has a connection take its datagrams.
-    fn hand_over(&mut self, key: Option<DefaultKey>, bytes: &[u8], entries: &mut Vec<InboxEntry>) {
+    fn hand_over(&mut self, key: Option<DefaultKey>, port: DefaultKey, bytes: &[u8], entries: &mut Vec<InboxEntry>) {
         if let Some(key) = key {
             self.warm(key);
-            self.drive_with(key, Inbox::new(bytes, entries));
+            self.drive_with(key, Inbox::new(DatagramKey(port), bytes, entries));
             self.learn_peer(key);
         }
         entries.clear();

@@ -83,6 +83,8 @@ pub struct RailPort {
     pub port: DatagramKey,
     /// The address, and the interface that datagrams leave by.
     pub from: LocalAddress,
+    /// The how-manieth flow from there.
+    pub flow: u8,
     /// Where others find it.
     pub address: SocketAddr,
 }
@@ -113,7 +115,7 @@ pub trait DatagramPorts {
     /// How many datagrams have found its buffer full.
     fn overflowed(&self, port: DatagramKey) -> u64;
 
-    /// The ports from which further rails leave, one for each of this host's addresses that rails may use.
+    /// The ports from which further rails leave, one for each flow from each of this host's addresses that rails may use.
     fn rails(&self) -> &[RailPort];
 
     /// The name of the interface that has this address, where that is known.
@@ -140,6 +142,7 @@ pub trait DatagramPorts {
 /// Datagrams that have come for one connection, the oldest first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Inbox<'a> {
+    port: Option<DatagramKey>,
     bytes: &'a [u8],
     entries: &'a [InboxEntry],
 }
@@ -167,8 +170,14 @@ pub struct Datagram<'a> {
 }
 
 impl<'a> Inbox<'a> {
-    pub(crate) const fn new(bytes: &'a [u8], entries: &'a [InboxEntry]) -> Self {
-        Self { bytes, entries }
+    pub(crate) const fn new(port: DatagramKey, bytes: &'a [u8], entries: &'a [InboxEntry]) -> Self {
+        Self { port: Some(port), bytes, entries }
+    }
+
+    /// The port that they have come to.
+    #[must_use]
+    pub const fn port(&self) -> Option<DatagramKey> {
+        self.port
     }
 
     /// Whether nothing has come.

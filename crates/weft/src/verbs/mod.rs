@@ -59,9 +59,9 @@ pub use weft_nic::offer::{
     ReadyKind, ReadyKinds, StartError, StartMisuse, StartReason, Transport,
 };
 pub use weft_nic::{
-    Arm, ConnectionError, ConnectionInfo, Counters, Coupling, Error, Limits, Out, ParseRailsError, PostError,
-    PostFailure, Progress, QueuePairNumber, RailReport, RailState, Rails, RefusedStart, RequestInfo, Settings,
-    SettingsError, Split, State, Verify, WorkCompletion,
+    Arm, ConnectionError, ConnectionInfo, Counters, Coupling, Error, FlowShare, Limits, NamedRails, Out,
+    ParseFlowShareError, ParseRailsError, PostError, PostFailure, Progress, QueuePairNumber, RailReport, RailState,
+    Rails, RefusedStart, RequestInfo, Settings, SettingsError, Split, State, Verify, WorkCompletion,
 };
 pub use weft_rdmap::{Closed, Completion, CompletionKind, MAX_INLINE, Status, StreamError, Violation};
 pub use weft_wire::terminate::{Terminate, TerminateCode};

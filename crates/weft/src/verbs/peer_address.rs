@@ -6,7 +6,7 @@ use std::io;
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 use weft_driver::interface_names;
-use weft_nic::{ParseRailsError, Rails, Settings, Transport};
+use weft_nic::{NamedRails, ParseRailsError, Rails, Settings, Transport};
 
 /// The names of transports, as schemes.
 const SCHEMES: [(&str, Transport); 4] = [
@@ -20,7 +20,7 @@ const SCHEMES: [(&str, Transport); 4] = [
 /// `edge://192.0.2.1:7470?rails=eth0,eth1`.
 ///
 /// Before `://` stands `iwarp`, `edge`, `shm` or `auto` ([`Transport`]); behind it a name or an address, those of IPv6
-/// in brackets if a port follows; `rails` is what [`Rails`] reads, for `edge` and `auto`. All but the host may be
+/// in brackets if a port follows; `rails` is what [`Rails`] reads (`eth0*4`: four flows over it), for `edge` and `auto`. All but the host may be
 /// missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerAddress {
@@ -51,11 +51,11 @@ impl PeerAddress {
     pub fn settings(&self, settings: Settings) -> Result<Settings, ParseAddressError> {
         let Some(rails) = &self.rails else { return Ok(settings) };
         let there = interface_names();
-        let unknown = |name: &&String| !there.is_empty() && !there.contains(name);
-        if let Rails::Named(names) = rails
-            && let Some(name) = names.iter().find(unknown)
+        let unknown = |one: &&NamedRails| !there.is_empty() && !there.contains(&one.interface);
+        if let Rails::Named(named) = rails
+            && let Some(one) = named.iter().find(unknown)
         {
-            return Err(ParseAddressError::Interface { name: name.clone(), there });
+            return Err(ParseAddressError::Interface { name: one.interface.clone(), there });
         }
         Ok(Settings { rails: rails.clone(), ..settings })
     }
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn addresses_are_read() {
         let whole = parse("edge://192.0.2.1:7470?rails=eth0,eth1").unwrap();
-        let rails = Some(Rails::Named(vec!["eth0".into(), "eth1".into()]));
+        let rails = Some(Rails::named(["eth0", "eth1"]));
         let host = "192.0.2.1".into();
         assert_eq!(whole, PeerAddress { transport: Some(Transport::Edge), host, port: Some(7470), rails });
         for (text, host, port) in [
@@ -200,8 +200,8 @@ mod tests {
     #[test]
     fn interfaces_must_be_there() {
         let settings = |text: &str| parse(text).unwrap().settings(Settings::default());
-        assert_eq!(settings("edge://a?rails=lo").unwrap().rails, Rails::Named(vec!["lo".into()]));
-        assert_eq!(settings("edge://a").unwrap().rails, Rails::All);
+        assert_eq!(settings("edge://a?rails=lo").unwrap().rails, Rails::named(["lo"]));
+        assert_eq!(settings("edge://a").unwrap().rails, Rails::ALL);
         let error = settings("edge://a?rails=lo,nowhere7").unwrap_err().to_string();
         assert!(
             error.starts_with("this host has no interface \"nowhere7\"; it has ") && error.contains("lo"),

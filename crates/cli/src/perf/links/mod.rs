@@ -44,6 +44,9 @@ pub(super) struct Links {
     /// links: a second stream goes the other way at the same time; what is shown is both together
     #[arg(long)]
     two_way: bool,
+    /// links: Edge's flows over each link, each with UDP ports of its own; 16 over all links at most
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    flows: u8,
     /// links: show on standard error what each link carries while it does
     #[arg(long)]
     watch: bool,
@@ -140,6 +143,7 @@ pub(super) fn run(arguments: &Links, wishes: &Wishes<'_>, json: Option<Destinati
                 seconds,
                 cut,
                 two_way: arguments.two_way,
+                flows: arguments.flows,
                 watch: arguments.watch,
                 interrupt: &interrupt,
             };
@@ -154,6 +158,7 @@ pub(super) fn run(arguments: &Links, wishes: &Wishes<'_>, json: Option<Destinati
         "machine": machine,
         "seconds": seconds,
         "two_way": arguments.two_way,
+        "flows": arguments.flows,
         "rates": arguments.rate.iter().map(|rate| rate.0).collect::<Vec<_>>(),
         "rows": rows.iter().map(Row::json).collect::<Vec<_>>(),
     });

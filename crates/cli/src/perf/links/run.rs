@@ -38,6 +38,8 @@ pub(super) struct Case<'a> {
     pub(super) cut: Option<Cut>,
     /// A second stream goes the other way.
     pub(super) two_way: bool,
+    /// Of Edge, over each link.
+    pub(super) flows: u8,
     pub(super) watch: bool,
     pub(super) interrupt: &'a Interrupt,
 }
@@ -142,7 +144,9 @@ impl Case<'_> {
             (0..streams).map(one).collect::<Vec<_>>().join(",")
         };
         let arguments = |role: &str, at: String| {
-            [role, &self.carrier.to_string(), "--at", &at, "--seconds", &self.seconds.to_string()].map(str::to_owned)
+            let (carrier, seconds, flows) =
+                (self.carrier.to_string(), self.seconds.to_string(), self.flows.to_string());
+            [role, &carrier, "--at", &at, "--seconds", &seconds, "--flows", &flows].map(str::to_owned)
         };
         let mut receiver = Process::start(lab.host(to), &arguments("receive", addresses(&[port.to_string()])))?;
         let said = receiver.line()?;

@@ -14,7 +14,7 @@ use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
-use weft::verbs::{Access, RemoteMemory, WorkRequest};
+use weft::verbs::{Access, Rails, RemoteMemory, WorkRequest};
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -76,6 +76,9 @@ struct Ends {
     at: Vec<SocketAddr>,
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
+    /// Edge's flows over each link
+    #[arg(long, default_value_t = 1)]
+    flows: u8,
 }
 
 /// What has arrived in each step of time, and what it has cost.
@@ -153,8 +156,8 @@ pub(crate) fn run(side: &Side) -> Result<(), Failure> {
 fn receive(ends: &Ends) -> Result<Account, Failure> {
     let time = Duration::from_secs_f64(ends.seconds);
     match ends.carrier {
-        Carrier::Edge => receive_writes(Transport::Edge, ends.at[0], time),
-        Carrier::Iwarp => receive_writes(Transport::Iwarp, ends.at[0], time),
+        Carrier::Edge => receive_writes(Transport::Edge, ends, time),
+        Carrier::Iwarp => receive_writes(Transport::Iwarp, ends, time),
         Carrier::Tcp | Carrier::Mptcp => receive_streams(ends, time),
     }
 }
@@ -162,22 +165,22 @@ fn receive(ends: &Ends) -> Result<Account, Failure> {
 fn send(ends: &Ends) -> Result<Account, Failure> {
     let time = Duration::from_secs_f64(ends.seconds);
     match ends.carrier {
-        Carrier::Edge => send_writes(Transport::Edge, ends.at[0], time),
-        Carrier::Iwarp => send_writes(Transport::Iwarp, ends.at[0], time),
+        Carrier::Edge => send_writes(Transport::Edge, ends, time),
+        Carrier::Iwarp => send_writes(Transport::Iwarp, ends, time),
         Carrier::Tcp | Carrier::Mptcp => send_streams(ends, time),
     }
 }
 
 // --- RDMA
 
-fn endpoint(transport: Transport) -> Result<(Endpoint, StreamOptions), Failure> {
-    let options = StreamOptions { transport, ..StreamOptions::usual() };
+fn endpoint(transport: Transport, flows: u8) -> Result<(Endpoint, StreamOptions), Failure> {
+    let options = StreamOptions { transport, rails: Some(Rails::All { flows }), ..StreamOptions::usual() };
     Ok((Endpoint::open(&options, DEPTHS, &Interrupt::watch()?)?, options))
 }
 
-fn receive_writes(transport: Transport, at: SocketAddr, time: Duration) -> Result<Account, Failure> {
-    let (endpoint, _) = endpoint(transport)?;
-    let listener = endpoint.listen(at)?;
+fn receive_writes(transport: Transport, ends: &Ends, time: Duration) -> Result<Account, Failure> {
+    let (endpoint, _) = endpoint(transport, ends.flows)?;
+    let listener = endpoint.listen(ends.at[0])?;
     print_line(listener.local_address())?;
     let request = endpoint.next_request(&listener)?;
     let link = endpoint.accept(request)?;
@@ -202,8 +205,8 @@ fn receive_writes(transport: Transport, at: SocketAddr, time: Duration) -> Resul
     Ok(tally.account())
 }
 
-fn send_writes(transport: Transport, to: SocketAddr, time: Duration) -> Result<Account, Failure> {
-    let (endpoint, _) = endpoint(transport)?;
+fn send_writes(transport: Transport, ends: &Ends, time: Duration) -> Result<Account, Failure> {
+    let (to, (endpoint, _)) = (ends.at[0], endpoint(transport, ends.flows)?);
     let link = endpoint.connect(to, None)?;
     let broken = |error: crate::link::LinkError| error.during("stream");
     let mut words = [0; 12];

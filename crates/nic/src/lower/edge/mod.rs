@@ -180,6 +180,7 @@ impl Edge {
             return false;
         }
         (self.refusals, self.heard_at) = (0, io.now);
+        let port = inbox.port();
         let mut handed = Handed::default();
         let (ways, rails) = (self.ways(), &self.rails);
         let Phase::Running(running) = &mut self.phase else { return false };
@@ -187,7 +188,7 @@ impl Edge {
         *took = true;
         let mut present = None;
         for datagram in inbox {
-            let local = rails.local_of(datagram.to);
+            let local = rails.local_of(port, datagram.to);
             if present.replace(local) != Some(local) {
                 rails::tell_socket(connection, local, ways[usize::from(local)], io);
             }

@@ -8,7 +8,7 @@ use weft_edge::{Connection, RailAddress, RailInfo};
 
 use super::outbox::Way;
 use super::{Edge, Phase};
-use crate::lower::{DatagramPorts, Io, RailPort};
+use crate::lower::{DatagramKey, DatagramPorts, Io, RailPort};
 use crate::rail_report::{Out, RailReport, RailState};
 use crate::settings::Rails;
 
@@ -46,10 +46,13 @@ impl Places {
         core::iter::once(RailAddress { local: 0, address: own }).chain(others).collect()
     }
 
-    /// The index of the address that a datagram has come to.
-    pub(super) fn local_of(&self, to: Option<LocalAddress>) -> u8 {
-        let is = |ip: IpAddr| to.is_some_and(|to| to.ip == ip);
-        let at = self.places.iter().position(|rail| rail.is_some_and(|rail| is(rail.from.ip)));
+    /// The index of the place that a datagram has come to: at its port, or else, at a port of many addresses, at the
+    /// first flow of its address.
+    pub(super) fn local_of(&self, port: Option<DatagramKey>, to: Option<LocalAddress>) -> u8 {
+        let is_there = |ip: IpAddr| to.is_some_and(|to| to.ip == ip);
+        let find = |is: &dyn Fn(&RailPort) -> bool| self.places.iter().position(|rail| rail.as_ref().is_some_and(is));
+        let at =
+            find(&|rail| Some(rail.port) == port).or_else(|| find(&|rail| rail.flow == 0 && is_there(rail.from.ip)));
         at.map_or(0, |at| at as u8 + 1)
     }
 }
@@ -67,10 +70,12 @@ impl Edge {
         if is_here {
             return;
         }
-        // The others leave by their own interfaces: so must this one, or two would leave by one.
+        // The others leave by interfaces of their own: so must this one, or two would leave by one.
         self.from = io.datagrams.beside(own.ip(), peer).or(self.from);
         let had_any = self.rails.places.iter().any(Option::is_some);
-        self.rails.renew(all.iter().filter(|rail| rail.from.ip != own.ip() && rail.from.ip.is_ipv4() == own.is_ipv4()));
+        // The first flow from the address of rail 0 is rail 0.
+        let is_other = |rail: &&RailPort| rail.from.ip != own.ip() || rail.flow > 0;
+        self.rails.renew(all.iter().filter(is_other).filter(|rail| rail.from.ip.is_ipv4() == own.is_ipv4()));
         let addresses = self.rails.addresses(own);
         if addresses.len() > 1 || had_any {
             running.connection.offer(&addresses, io.now);

@@ -17,7 +17,7 @@ use crate::lower::{Datagram, DatagramKey, Drained, Io, StartStep, Terms, Undecid
 use crate::offer::{
     ConnectionInfo, LowerInfo, LowerStartError, Offer, RequestInfo, Role, StartError, StartMisuse, StartReason,
 };
-use crate::settings::Rails;
+use crate::settings::{FlowShare, Rails};
 
 /// A program may take as long as it likes to decide: who waits says how long.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -82,6 +82,7 @@ fn edge_settings(port: DatagramKey, io: &Io<'_>) -> weft_edge::Settings {
         credit: io.datagrams.credit(port),
         max_datagram: LARGEST,
         rails: if io.settings.rails == Rails::One { 1 } else { Rails::MOST as u8 },
+        couples: io.settings.flow_share == FlowShare::Coupled,
         // Nobody answers for a program that is stopped: twice the time that a host is given.
         peer_timeout: io.settings.peer_timeout.map_or(FOR_EVER, |timeout| 2 * timeout),
         ..defaults
