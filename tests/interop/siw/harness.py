@@ -89,7 +89,7 @@ def matches(text, pattern):
 class Program:
     """A program on the host, in a process group of its own, with its output in a file."""
 
-    def __init__(self, command):
+    def __init__(self, command, environment=None):
         self.command = command
         self.output = tempfile.TemporaryFile()
         parent = os.getpid()
@@ -100,7 +100,7 @@ class Program:
                 os._exit(1)
 
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.output, stderr=subprocess.STDOUT,
-                                        start_new_session=True, preexec_fn=die_with_parent)
+                                        env=environment, start_new_session=True, preexec_fn=die_with_parent)
 
     def text(self):
         size = os.fstat(self.output.fileno()).st_size
