@@ -175,11 +175,11 @@ mod tests {
 
     #[test]
     fn an_mpi_library_is_known_by_its_file_and_this_one_is_none() {
-        for path in ["/usr/lib/libmpi.so.12", "libmpi.so", "/a/libmpich.so.12"] {
-            assert!(is_mpi(path.as_bytes()), "{path}");
+        for file in ["libmpi.so.12", "libmpi.so", "libmpich.so.12"] {
+            assert!(is_mpi(file.as_bytes()), "{file}");
         }
-        for path in ["/a/libweft-mpi.so", "/libmpi.so.d/libfabric.so", "", "/usr/lib/libmpicxx.so.12"] {
-            assert!(!is_mpi(path.as_bytes()), "{path}");
+        for file in ["libweft-mpi.so", "libfabric.so", "", "libmpicxx.so.12"] {
+            assert!(!is_mpi(file.as_bytes()), "{file}");
         }
     }
 }

@@ -6,8 +6,12 @@ use std::ffi::CString;
 /// The symbol `name` of the first loaded object whose file's name, without its folders, is `wanted`. Loads nothing.
 #[must_use]
 pub fn find(name: &CStr, wanted: impl Fn(&[u8]) -> bool) -> Option<*mut c_void> {
-    let file = |path: &CString| path.to_bytes().rsplit(|byte| *byte == b'/').next().is_some_and(&wanted);
-    objects().iter().filter(|path| file(path)).find_map(|path| find_in(path, name))
+    objects().iter().filter(|path| wanted(file_of(path.to_bytes()))).find_map(|path| find_in(path, name))
+}
+
+/// A path without its folders.
+fn file_of(path: &[u8]) -> &[u8] {
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
 }
 
 fn find_in(object: &CStr, name: &CStr) -> Option<*mut c_void> {
@@ -43,6 +47,15 @@ fn objects() -> Vec<CString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_are_no_part_of_a_file_s_name() {
+        for (path, file) in
+            [("/usr/lib/libmpi.so.12", "libmpi.so.12"), ("/libmpi.so.d/libc.so", "libc.so"), ("a", "a"), ("", "")]
+        {
+            assert_eq!(file_of(path.as_bytes()), file.as_bytes(), "{path}");
+        }
+    }
 
     #[test]
     fn only_objects_that_are_wanted_are_searched() {
