@@ -18,7 +18,7 @@ mod leaving;
 mod opening;
 mod timing;
 
-use challenges::Challenges;
+pub(crate) use challenges::Challenges;
 pub use leaving::Outgoing;
 pub(crate) use opening::Heard;
 
@@ -244,7 +244,7 @@ impl Connection {
     }
 
     /// The path carries segments of at most `mss` bytes of payload and options from now on: it has told so (RFC 1191,
-    /// RFC 8201), or larger ones vanish (RFC 8899). Not below 64. What is sent again is cut to fit.
+    /// RFC 8201), or larger ones vanish (RFC 8899). Not below 64. What is on the way and longer goes again, cut to fit.
     pub fn set_path_mss(&mut self, mss: u16) {
         let stamps = if self.stamps { STAMPS } else { 0 };
         self.sender.set_mss(u64::from(mss.max(MIN_MSS)).min(u64::from(self.settings.mss)) - stamps);

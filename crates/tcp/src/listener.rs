@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use weft_base::Time;
 
-use crate::connection::{Connection, Heard};
+use crate::connection::{Challenges, Connection, Heard};
 use crate::initial::InitialNumbers;
 use crate::segment::{Flags, Flow, Options, Segment, Timestamps};
 use crate::settings::{SettingError, Settings};
@@ -36,6 +36,7 @@ struct HalfOpen {
     began: Time,
     repeat_at: Time,
     repeats: u32,
+    challenges: Challenges,
 }
 
 /// What becomes of a segment.
@@ -81,7 +82,7 @@ impl Listener {
         let flags = segment.flags;
         match known {
             Some(index) if flags.syn && !flags.ack => self.repeat(index, segment, now),
-            Some(index) => self.answered(index, segment, payload),
+            Some(index) => self.answered(index, segment, payload, now),
             None if flags.rst => Answer::Nothing,
             None if flags.ack => refuse(segment, payload),
             None if flags.syn && !flags.fin => Answer::Reply(self.called(flow, segment, now)),
@@ -102,6 +103,7 @@ impl Listener {
             began: now,
             repeat_at: now + FIRST_REPEAT,
             repeats: 0,
+            challenges: Challenges::new(self.settings.challenges),
         };
         let answer = self.answer(&call, now);
         self.half_open.push_back(call);
@@ -118,16 +120,22 @@ impl Listener {
     }
 
     /// The answer is answered: a connection begins, unless the numbers are wrong.
-    fn answered(&mut self, index: usize, segment: &Segment, payload: usize) -> Answer {
-        let call = &self.half_open[index];
+    fn answered(&mut self, index: usize, segment: &Segment, payload: usize, now: Time) -> Answer {
+        let call = &mut self.half_open[index];
         let ahead = segment.sequence.wrapping_sub(call.heard.number.wrapping_add(1));
         let is_in_window = ahead <= self.settings.receive_window;
         if segment.flags.rst {
-            // RFC 5961 section 3.2.
-            if ahead == 0 {
-                self.half_open.remove(index);
-            }
-            return Answer::Nothing;
+            // RFC 5961 section 3.2: where it has to stand, it is one; elsewhere in the window it is asked about.
+            return match ahead {
+                0 => {
+                    self.half_open.remove(index);
+                    Answer::Nothing
+                }
+                _ if ahead < self.settings.receive_window && call.challenges.take(now) => {
+                    Answer::Reply(self.challenge(&self.half_open[index], now))
+                }
+                _ => Answer::Nothing,
+            };
         }
         if !segment.flags.ack || segment.flags.syn || !is_in_window {
             return Answer::Nothing;
@@ -157,6 +165,19 @@ impl Listener {
                 let call = &self.half_open[index];
                 send(&call.flow, self.answer(call, now));
             }
+        }
+    }
+
+    /// Says what is expected next.
+    fn challenge(&self, call: &HalfOpen, now: Time) -> Segment {
+        let answer = self.answer(call, now);
+        let shift = answer.options.window_scale.unwrap_or(0);
+        Segment {
+            sequence: call.initial.wrapping_add(1),
+            flags: Flags { ack: true, ..Flags::default() },
+            window: u16::try_from(self.settings.receive_window >> shift).unwrap_or(u16::MAX),
+            options: Options { timestamps: answer.options.timestamps, ..Options::default() },
+            ..answer
         }
     }
 

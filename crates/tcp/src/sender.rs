@@ -134,9 +134,15 @@ impl Sender {
         }
     }
 
-    /// The path carries segments with as much payload from now on; what is sent again is cut to fit.
+    /// The path carries segments with as much payload from now on. What is on the way and longer than that has not
+    /// passed: it is sent again, cut to fit, and says nothing about congestion (RFC 1191 section 6.4).
     pub(crate) fn set_mss(&mut self, mss: u64) {
-        self.mss = mss.max(u64::from(MIN_MSS));
+        let mss = mss.max(u64::from(MIN_MSS));
+        if mss < self.mss && self.board.mark_lost(|_, sent| sent.end - sent.start > mss) {
+            self.spurious.forget();
+            self.force = true;
+        }
+        self.mss = mss;
         self.congestion.set_mss(self.mss);
     }
 

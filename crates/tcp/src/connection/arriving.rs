@@ -59,7 +59,7 @@ impl Connection {
             return None;
         }
         if start == Some(0) && segment.flags.syn && self.state == State::SynReceived {
-            self.sender.repeat_syn();
+            self.handle_crossed(segment, now);
             return None;
         }
         self.answer_unacceptable(start, payload, now);
@@ -69,6 +69,18 @@ impl Connection {
         }
         self.handle_late_fin(now);
         None
+    }
+
+    /// Both have called, and the peer has answered (RFC 9293 figure 7), or it repeats itself.
+    fn handle_crossed(&mut self, segment: &Segment, now: Time) {
+        if segment.flags.ack && self.sender.ack_position(segment.acknowledgement) == Some(1) {
+            self.handle_acknowledgement(segment, 0, false, now);
+            // The window of a SYN is never shifted (RFC 7323 section 2.2).
+            self.sender.hear_window(0, segment.window);
+            self.receiver.owe_now();
+        } else {
+            self.sender.repeat_syn();
+        }
     }
 
     /// Who repeats what has come gets an acknowledgement each time, and is told that it came twice (RFC 2883 section

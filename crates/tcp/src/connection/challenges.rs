@@ -8,19 +8,19 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// So many in a second. Each connection counts its own: a count that all share tells one about another (CVE-2016-5696).
 #[derive(Debug)]
-pub(super) struct Challenges {
+pub(crate) struct Challenges {
     limit: u32,
     since: Time,
     sent: u32,
 }
 
 impl Challenges {
-    pub(super) const fn new(limit: u32) -> Self {
+    pub(crate) const fn new(limit: u32) -> Self {
         Self { limit, since: Time::ZERO, sent: 0 }
     }
 
     /// Whether one more may be sent.
-    pub(super) fn take(&mut self, now: Time) -> bool {
+    pub(crate) fn take(&mut self, now: Time) -> bool {
         if now.since(self.since) >= SECOND {
             (self.since, self.sent) = (now, 0);
         }

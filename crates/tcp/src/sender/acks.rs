@@ -35,6 +35,8 @@ struct News {
     sample: Option<core::time::Duration>,
     duplicate: bool,
     again: bool,
+    /// Of something that was sent again, it is known which copy arrived.
+    is_sure: bool,
     /// All that the window was last cut for has arrived.
     undo: bool,
 }
@@ -60,7 +62,7 @@ impl Sender {
             self.round_trip.update(sample, core::time::Duration::ZERO, now);
         }
         if self.una > before {
-            self.timers.handle_progress(now);
+            self.timers.handle_progress(news.sample.is_some() || news.is_sure, now);
             self.duplicates = 0;
         } else if ack.is_pure && self.edge == had_window && !self.board.is_empty() {
             self.duplicates += 1;
@@ -73,7 +75,9 @@ impl Sender {
         }
         let recovered = self.end_recovery();
         self.end_tail(ack, news.duplicate, now);
-        let may_grow = self.timed_out || self.recovery.is_none() && !recovered;
+        // RFC 5681 section 3.2 (step 1): not by duplicates, until the path has shown that it only reorders.
+        let is_news = self.una > before || self.rack.has_seen_reordering();
+        let may_grow = is_news && (self.timed_out || self.recovery.is_none() && !recovered);
         let is_round = self.una >= self.round_end;
         if is_round {
             self.round_end = self.next;
@@ -114,6 +118,7 @@ impl Sender {
                 news.sample = Some(news.sample.map_or(now.since(sent.at), |sample| sample.min(now.since(sent.at))));
             }
             news.again |= sent.times > 1;
+            news.is_sure |= sent.times > 1 && ack.echo.is_some_and(|echo| echo >= sent.at);
             if sent.fate == Fate::Lost && sent.times == 1 {
                 news.undo |= spurious.handle_arrived(&(sent.start..sent.end));
             }

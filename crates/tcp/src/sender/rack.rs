@@ -83,6 +83,11 @@ impl Rack {
         self.persist = PERSIST;
     }
 
+    /// Whether something has arrived behind what was sent after it, and had not been sent again.
+    pub(crate) const fn has_seen_reordering(&self) -> bool {
+        self.reordering_seen
+    }
+
     /// A recovery has ended.
     pub(crate) const fn handle_recovered(&mut self) {
         self.persist = self.persist.saturating_sub(1);

@@ -8,7 +8,7 @@ use weft_congestion::RoundTrip;
 use super::Sender;
 use crate::settings::Settings;
 
-/// Before anything was measured (RFC 6298 section 2.1), and when a SYN was lost (section 5.7).
+/// Before anything was measured (RFC 6298 section 2.1, RFC 8985 section 7.2), and when a SYN was lost (section 5.7).
 const INITIAL_RTO: Duration = Duration::from_secs(1);
 const INITIAL_RTO_AFTER_LOSS: Duration = Duration::from_secs(3);
 /// How long a peer may put off its acknowledgement of a single segment (RFC 8985 section 7.2, TLP.max_ack_delay).
@@ -59,7 +59,7 @@ impl Timers {
     }
 
     pub(crate) const fn handle_lost_syn(&mut self) {
-        self.unmeasured = INITIAL_RTO_AFTER_LOSS;
+        (self.unmeasured, self.backoff) = (INITIAL_RTO_AFTER_LOSS, 0);
     }
 
     pub(crate) const fn handle_sent(&mut self, is_first: bool, now: Time) {
@@ -70,9 +70,13 @@ impl Timers {
         (self.tail_from, self.persist_from) = (now, now);
     }
 
-    /// The peer has acknowledged something new.
-    pub(crate) const fn handle_progress(&mut self, now: Time) {
-        (self.backoff, self.retransmit_from, self.tail_from, self.progress) = (0, now, now, now);
+    /// The peer has acknowledged something new. Only when it is known which copy it had is a time-out that has been
+    /// backed off one again that was computed (Karn's algorithm, RFC 6298 section 5).
+    pub(crate) const fn handle_progress(&mut self, is_measured: bool, now: Time) {
+        (self.retransmit_from, self.tail_from, self.progress) = (now, now, now);
+        if is_measured {
+            self.backoff = 0;
+        }
     }
 
     /// The peer has told its window. While that is zero, it is enough that it answers (RFC 9293 section 3.8.6.1).
@@ -140,8 +144,11 @@ impl Sender {
             // A shut window has probes of its own.
             && self.edge > self.una
             && !self.board.has_lost();
-        if !may || !self.round_trip.is_known() {
+        if !may {
             return None;
+        }
+        if !self.round_trip.is_known() {
+            return Some(self.timers.tail_from + INITIAL_RTO);
         }
         let alone = if self.board.len() == 1 { TAIL_ACK_DELAY } else { Duration::ZERO };
         Some(self.timers.tail_from + (2 * self.round_trip.smoothed()).max(TAIL_LEAST) + alone)
@@ -151,7 +158,7 @@ impl Sender {
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         match self.timer().filter(|(at, _)| *at <= now) {
             Some((_, Timer::Reorder)) => self.detect(false, now),
-            Some((_, Timer::Tail)) => self.probe_tail(),
+            Some((_, Timer::Tail)) => self.probe_tail(now),
             Some((_, Timer::Retransmit)) => self.retransmit(now),
             Some((_, Timer::Persist)) => {
                 self.timers.persist_backoff += 1;
@@ -162,8 +169,9 @@ impl Sender {
         }
     }
 
-    /// RFC 8985 section 7.3: something new if there is, else the last segment again.
-    fn probe_tail(&mut self) {
+    /// RFC 8985 section 7.3: something new if there is, else the last segment again. The time-out begins anew.
+    fn probe_tail(&mut self, now: Time) {
+        self.timers.retransmit_from = now;
         self.force = true;
         let is_new = self.end_of_new().is_some() && self.board.has_room();
         self.tail.begin(self.next, !is_new);
