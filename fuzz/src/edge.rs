@@ -4,7 +4,9 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use weft_base::{Gather, Random, Time};
-use weft_edge::setup::{Call, Caller, Door, DoorSettings, Fresh, Key, Knock, SetupTimes, Words};
+use weft_edge::setup::{
+    Answering, Call, Caller, Door, DoorSettings, Fresh, Heard, Key, Knock, Outcome, SetupTimes, Words,
+};
 use weft_edge::{
     Batch, Confirmation, Connection, Established, Event, Meta, RailAddress, Segment, Settings, Sink, Source, Verdict,
 };
@@ -40,28 +42,99 @@ pub fn edge_packet(data: &[u8]) {
         let check = weft_wire::Crc32c::of(&[&data[..21], &data[25..]].concat());
         data[21..25].copy_from_slice(&check.to_be_bytes());
     }
-    let mut door = door();
+    let mut door = door(None);
     for crowded in [false, true] {
         let mut out = vec![];
         let knock = door.knock(&data, address(1), crowded, Time::ZERO, &mut out);
-        assert!(out.is_empty() || matches!(knock, Knock::Answered));
+        assert!(out.is_empty() || matches!(knock, Knock::Answered | Knock::Refused(_)));
         assert!(out.len() <= data.len());
     }
-    let _ = caller().receive(&data, address(2), Time::ZERO);
+    let _ = caller(None).receive(&data, address(2), Time::ZERO);
+}
+
+/// What both sides of a set-up with a key say, on its way through hands that change it as the bytes want: the first says
+/// which message, each three more change a byte or cut the rest off. The door lets nobody in but who has said what the
+/// caller has said, and the caller takes no answer but the one that was given.
+pub fn edge_setup(data: &[u8]) {
+    let Some((which, script)) = data.split_first() else { return };
+    let mut caller = caller(Some(&key(4)));
+    let mut door = door(Some(key(4)));
+    let mut hello = vec![];
+    assert!(caller.transmit(Time::ZERO, &mut hello));
+    if which & 1 == 0 {
+        change(&mut hello, script);
+        let mut out = vec![];
+        let knock = door.knock(&hello, address(1), which & 2 != 0, Time::ZERO, &mut out);
+        assert!(out.len() <= hello.len());
+        if let Knock::Call(visit) = knock {
+            assert_eq!(visit.id, LOCAL);
+            assert_eq!(Answering::new(&visit, &door, fresh(9)).heard(), said(CALLED));
+        }
+        return;
+    }
+    let Knock::Call(visit) = door.knock(&hello, address(1), false, Time::ZERO, &mut vec![]) else {
+        panic!("it has the key")
+    };
+    let mut out = vec![];
+    let theirs = Answering::new(&visit, &door, fresh(9)).accept(&ANSWERED, &Settings::default(), &mut out);
+    for script in [script, &[]] {
+        let mut changed = out.clone();
+        change(&mut changed, script);
+        match caller.receive(&changed, address(2), Time::ZERO) {
+            None => assert!(!script.is_empty(), "the right answer, after others"),
+            Some(Outcome::Accepted(ours, heard)) => {
+                assert_eq!((heard, ours.remote), (said(ANSWERED), ConnectionId(9)));
+                let both = (ours.confirmation, theirs.confirmation);
+                assert!(matches!(both, (Confirmation::Say(said), Confirmation::Expect(awaited)) if said == awaited));
+                return;
+            }
+            // Whoever is in between can end a call; he could swallow it, too.
+            Some(_) => return,
+        }
+    }
+}
+
+const CALLED: Words<'static> = Words { private_data: b"please", inbound_reads: 1, outbound_reads: 2 };
+const ANSWERED: Words<'static> = Words { private_data: b"welcome", inbound_reads: 3, outbound_reads: 4 };
+
+fn said(words: Words<'_>) -> Heard {
+    let Words { private_data, inbound_reads, outbound_reads } = words;
+    Heard { private_data: private_data.to_vec(), inbound_reads, outbound_reads }
+}
+
+/// Changes a packet, and makes its check good again.
+fn change(packet: &mut Vec<u8>, script: &[u8]) {
+    for step in script.chunks_exact(3) {
+        let at = usize::from(step[0]) * 5 + usize::from(step[1] & 7);
+        match packet.get_mut(at) {
+            Some(_) if step[2] == 0 => packet.truncate(at),
+            Some(byte) => *byte ^= step[2],
+            None => {}
+        }
+    }
+    if packet.len() > 25 {
+        let check = weft_wire::Crc32c::of(&[&packet[..21], &packet[25..]].concat());
+        packet[21..25].copy_from_slice(&check.to_be_bytes());
+    }
 }
 
 fn key(byte: u8) -> Key {
     Key::new(&[byte; 32]).expect("long enough")
 }
 
-fn door() -> Door {
-    Door::new(DoorSettings { key: None, host: key(1), secret: key(2), cookie_lifetime: Duration::from_secs(10) })
+fn door(key_of_job: Option<Key>) -> Door {
+    let cookie_lifetime = Duration::from_secs(10);
+    Door::new(DoorSettings { key: key_of_job, host: key(1), secret: key(2), cookie_lifetime })
 }
 
-fn caller() -> Caller {
-    let fresh = Fresh { id: LOCAL, nonce: [1; 16], seed: 1 };
+fn fresh(id: u64) -> Fresh {
+    Fresh { id: ConnectionId(id), nonce: [1; 16], seed: 1, secret: [id as u8; 32] }
+}
+
+fn caller(key_of_job: Option<&Key>) -> Caller {
     let times = SetupTimes::default();
-    let call = Call { to: address(2), fresh, key: None, host: &key(3), words: Words::default(), times };
+    let call =
+        Call { to: address(2), fresh: fresh(LOCAL.0), key: key_of_job, host: &key(3), words: CALLED, times };
     Caller::new(&call, &Settings::default(), Time::ZERO)
 }
 
@@ -229,7 +302,7 @@ impl Run {
 /// Packets of each kind.
 pub(crate) fn packets() -> Vec<Vec<u8>> {
     let mut hello = vec![];
-    caller().transmit(Time::ZERO, &mut hello);
+    caller(None).transmit(Time::ZERO, &mut hello);
     let mut packets = vec![hello];
     for message in [Message::Wait, Message::Retry { cookie: b"cookie" }] {
         let mut bytes = vec![];
@@ -243,6 +316,15 @@ pub(crate) fn packets() -> Vec<Vec<u8>> {
     builder.finish();
     packets.push(bytes);
     packets
+}
+
+/// Scripts that change nothing, and others that change something in each part of each message.
+pub(crate) fn setups() -> Vec<Vec<u8>> {
+    let mut setups = vec![vec![0], vec![1], vec![2]];
+    for which in [0, 1] {
+        setups.extend((0..40).map(|at| vec![which, at, at & 7, 1 << (at & 7)]));
+    }
+    setups
 }
 
 fn frames() -> [Frame<'static>; 5] {

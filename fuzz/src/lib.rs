@@ -14,7 +14,7 @@ mod ring;
 mod tcp;
 mod wire;
 
-pub use edge::{edge_connection, edge_packet};
+pub use edge::{edge_connection, edge_packet, edge_setup};
 pub use messages::messages;
 pub use mpa::{mpa_reassembler, mpa_stream};
 pub use pair::{hostile, pair};
@@ -40,6 +40,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "pair", run: pair, seeds: pair::seeds },
     Target { name: "hostile", run: hostile, seeds: pair::seeds },
     Target { name: "edge_packet", run: edge_packet, seeds: edge::packets },
+    Target { name: "edge_setup", run: edge_setup, seeds: edge::setups },
     Target { name: "edge_connection", run: edge_connection, seeds: edge::scripts },
     Target { name: "tcp_segment", run: tcp_segment, seeds: tcp::segments },
     Target { name: "tcp_connection", run: tcp_connection, seeds: tcp::scripts },

@@ -10,16 +10,18 @@
 mod answering;
 mod caller;
 mod door;
+mod handshake;
 mod key;
 #[cfg(test)]
 mod tests;
 
+use core::fmt;
 use core::time::Duration;
 
 use weft_base::Time;
-use weft_wire::edge::ConnectionId;
 use weft_wire::edge::addresses::MAX_RAILS;
 use weft_wire::edge::setup::{NONCE_LENGTH, Offers, Reject, Terms};
+use weft_wire::edge::{ConnectionId, PROOF_LENGTH};
 
 pub use answering::Answering;
 pub use caller::{Call, Caller, Outcome, SetupTimes};
@@ -29,15 +31,18 @@ pub use key::Key;
 use crate::connection::Established;
 use crate::settings::Settings;
 
-/// The offer that says: a key is to be proved. It must be understood.
-const KEYED: u8 = 1;
+/// The offer that says: a key is to be proved, by a handshake. It must be understood. 1 was another way to prove one,
+/// which is not understood any more.
+const KEYED: u8 = 2;
 /// It, as it stands on the wire.
 const KEYED_OFFER: [u8; 3] = [0x80 | KEYED, 0, 0];
+/// What confirms a set-up without a key: that it comes at all shows that the caller is where it says.
+const UNPROVED: [u8; PROOF_LENGTH] = [0; PROOF_LENGTH];
 /// An acknowledgement is not put off longer than this, whatever a peer says.
 const MOST_ACK_DELAY: Duration = Duration::from_secs(1);
 
 /// What makes a connection unlike any other: random, from the operating system, each time anew.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Fresh {
     /// What this side calls the connection. Not zero, and of no other connection of the port.
     pub id: ConnectionId,
@@ -45,6 +50,15 @@ pub struct Fresh {
     pub nonce: [u8; NONCE_LENGTH],
     /// For what else is drawn.
     pub seed: u64,
+    /// The private key of this side's part in the handshake, if there is a key to be proved. It is used for this
+    /// connection alone and told nobody.
+    pub secret: [u8; 32],
+}
+
+impl fmt::Debug for Fresh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fresh").field("id", &self.id).field("nonce", &self.nonce).finish_non_exhaustive()
+    }
 }
 
 /// What the application says in set-up.

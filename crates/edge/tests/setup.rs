@@ -37,7 +37,7 @@ impl Called {
                 }
             }
             _ => {
-                let fresh = Fresh { id: ConnectionId(200), nonce: [2; 16], seed: 2 };
+                let fresh = Fresh { id: ConnectionId(200), nonce: [2; 16], seed: 2, secret: [2; 32] };
                 self.call = Some(Answering::new(&visit, &self.door, fresh));
                 self.let_in += 1;
             }
@@ -53,7 +53,7 @@ fn set_up(key: Option<Key>, faults: &Faults, crowded: bool, seed: u64) -> [Estab
     let mut now = Time::from_nanos(500_000_000_000);
     let answers_at = now + Duration::from_millis(random.below(5000));
     let mut called = Called { door, call: None, established: None, answers_at, crowded, let_in: 0 };
-    let fresh = Fresh { id: ConnectionId(100), nonce: [1; 16], seed: 1 };
+    let fresh = Fresh { id: ConnectionId(100), nonce: [1; 16], seed: 1, secret: [1; 32] };
     let words = Words { private_data: b"please", inbound_reads: 1, outbound_reads: 1 };
     let times = SetupTimes { silence: Duration::from_secs(60), ..SetupTimes::default() };
     let call = Call { to: address(1), fresh, key: key.as_ref(), host: &secret(3), words, times };

@@ -80,6 +80,26 @@ fn every_request_of_endpoints_ends_once_when_endpoints_come_and_go() {
     }
 }
 
+/// With a job key: nothing is confirmed, taken or sent before the handshake is over.
+#[test]
+fn everything_happens_with_a_job_key_under_all_faults_together() {
+    for seed in seeds(40) {
+        let mut scenario = Scenario { packets: PacketBehaviour::of_seed(seed), ..varied(seed) };
+        scenario.options.settings.key = Some(weft_nic::JobKey::new(b"the key of this job").unwrap());
+        scenario.run_over::<Edge>().unwrap();
+    }
+}
+
+#[test]
+fn every_request_of_endpoints_ends_once_when_endpoints_with_a_job_key_come_and_go() {
+    for seed in seeds(20) {
+        let packets = Some(PacketBehaviour::of_seed(seed));
+        let networks = if seed % 2 == 0 { networks(seed) } else { 0 };
+        let scenario = MessageScenario { faults: true, packets, networks, has_key: true, ..MessageScenario::new(seed) };
+        scenario.run_over::<Edge>().unwrap();
+    }
+}
+
 /// As many networks as the seed says, from two to four, each unlike the others, and cut at random.
 const fn networks(seed: u64) -> usize {
     2 + (seed % 3) as usize

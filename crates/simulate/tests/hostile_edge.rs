@@ -8,7 +8,7 @@ use weft_base::{
     DatagramBatch, DatagramOptions, DatagramPort, Ecn, Edge, Gather, LocalAddress, Network, Piece, Random, Slice,
 };
 use weft_memory::{Access, Limits, Region, Registry};
-use weft_nic::State;
+use weft_nic::{JobKey, Settings, State};
 use weft_rdmap::{Operation, Payload, ReceiveRequest, SendRequest, Status};
 use weft_simulate::{Behaviour, End, Pair, PairOptions, SimulatedDatagramPort, World};
 use weft_wire::edge::ConnectionId;
@@ -25,13 +25,15 @@ struct Attacker {
     random: Random,
     sent: u64,
     heard: u64,
+    /// He knows that the others have a job key, but not which.
+    is_keyed: bool,
 }
 
 impl Attacker {
-    fn new(world: &World) -> Self {
+    fn new(world: &World, is_keyed: bool) -> Self {
         let mut network = world.network(Registry::new(1, Limits::default()), &[]);
         let port = network.bind("0.0.0.0:4000".parse().unwrap(), DatagramOptions::default()).unwrap();
-        Self { port, random: Random::new(7), sent: 0, heard: 0 }
+        Self { port, random: Random::new(7), sent: 0, heard: 0, is_keyed }
     }
 
     fn say(&mut self, bytes: &[u8], from: Ipv4Addr) {
@@ -55,9 +57,11 @@ impl Attacker {
             outbound_reads: 16,
             rails: 1,
             private_data: b"let me in",
-            offers: Offers::default(),
+            offers: if self.is_keyed { Offers::packed(&[0x82, 0, 0]).unwrap() } else { Offers::default() },
         };
-        let message = Message::Hello(Hello { terms, versions: Versions::OURS, cookie: &[] });
+        let forged = [self.random.below(256) as u8; 48];
+        let proof = (self.is_keyed && !self.random.one_in(4)).then_some(&forged);
+        let message = Message::Hello(Hello { terms, versions: Versions::OURS, cookie: &[], proof });
         let mut bytes = Vec::new();
         let source = ConnectionId(self.random.next_u64() | 1);
         Setup { destination: ConnectionId::default(), source, message }.emit(&mut bytes, HELLO);
@@ -115,14 +119,27 @@ fn send(end: &End<Edge>, id: u64) {
 
 #[test]
 fn who_behaves_is_served_and_who_does_not_gets_nothing_out_of_it() {
+    let requests = serve(None);
+    assert!(requests > 1, "{requests}");
+}
+
+/// Nobody without the key comes as far as the application.
+#[test]
+fn who_has_the_key_is_served_and_nobody_else_is_even_heard() {
+    assert_eq!(serve(Some(JobKey::new(b"the key of this job").unwrap())), 1);
+}
+
+/// Returns how many callers the application has heard of.
+fn serve(key: Option<JobKey>) -> u32 {
     const MESSAGES: u64 = 40;
     const BACKLOG: u32 = 8;
     let world = World::new(11, Behaviour::default());
-    let options = PairOptions::default();
+    let is_keyed = key.is_some();
+    let options = PairOptions { settings: Settings { key, ..Settings::default() }, ..PairOptions::default() };
     let pair = Pair::<Edge>::unconnected(&world, &options);
     let (active, passive) = (&pair.active, &pair.passive);
     let listener = passive.nic.listen(NIC.into(), BACKLOG, options.passive).unwrap();
-    let mut attacker = Attacker::new(&world);
+    let mut attacker = Attacker::new(&world, is_keyed);
     let _inbox = inbox(passive, MESSAGES);
     // The flood is there before anybody else calls.
     let mut requests = 0;
@@ -161,7 +178,7 @@ fn who_behaves_is_served_and_who_does_not_gets_nothing_out_of_it() {
     assert!(received.iter().all(|completion| completion.status == Status::Success));
     assert!(first <= Some(BACKLOG), "{first:?} have waited");
     assert_eq!(most, 1, "only one connection was accepted");
-    assert!(requests > 1 && attacker.heard < attacker.sent, "{requests}: {} of {}", attacker.heard, attacker.sent);
+    assert!(attacker.heard < attacker.sent, "{} of {}", attacker.heard, attacker.sent);
     // When he stops, so does everything.
     pair.run(Duration::from_secs(30), || false);
     attacker.reflect();
@@ -170,4 +187,5 @@ fn who_behaves_is_served_and_who_does_not_gets_nothing_out_of_it() {
     attacker.reflect();
     assert_eq!(attacker.heard, before);
     assert_eq!(active.queue_pair.state(), State::Ready);
+    requests
 }

@@ -76,8 +76,7 @@ fn a_job_key_keeps_others_out() {
         let listener = passive.context.listen("127.0.0.1:0".parse().unwrap(), &listen).unwrap();
         let connect = ConnectOptions { offer: offer(Transport::Edge), ..ConnectOptions::default() };
         active.queue_pair.start_connect(listener.local_address(), &connect).unwrap();
-        // With another key the call looks good until it is confirmed.
-        if mine.is_some() && theirs.is_some() {
+        if mine == theirs {
             listener.accept(PATIENCE).unwrap().accept(&passive.queue_pair, b"").unwrap();
         }
         let outcome = active.queue_pair.wait_connected(PATIENCE).err().map(|error| error.to_string());
@@ -90,16 +89,24 @@ fn a_job_key_keeps_others_out() {
             assert_eq!(passive.completions.wait(PATIENCE).expect("the message in time").status, Status::Success);
             assert_eq!(sink.to_vec(), b"the job ");
         }
-        outcome
+        let (refused, more) = listener.take_refused();
+        assert_eq!((refused.len(), more), (usize::from(outcome.is_some()), 0), "the listener hears of it");
+        outcome.map(|outcome| (outcome, refused[0].error.to_string()))
     };
     assert_eq!(why(Some(1), Some(1)), None);
-    for (mine, theirs, words) in [
-        (None, Some(1), "the peer wants a job key"),
-        (Some(1), None, "the peer has no job key, as this side has"),
-        (Some(1), Some(2), "what answers there does not prove that it has the job key of this side"),
+    for (mine, theirs, here, there) in [
+        (None, Some(1), "the peer wants a job key", "the caller has no job key, as this side has"),
+        (Some(1), None, "the peer has no job key, as this side has", "the caller wants a job key"),
+        (
+            Some(1),
+            Some(2),
+            "the peer has another job key than this side",
+            "the caller has another job key than this side",
+        ),
     ] {
-        let error = why(mine, theirs).expect("it is not let in");
-        assert!(error.contains(words), "{mine:?} to {theirs:?}: {error}");
+        let (caller, listener) = why(mine, theirs).expect("it is not let in");
+        assert!(caller.contains(here), "{mine:?} to {theirs:?}: {caller}");
+        assert!(listener.contains(there), "{mine:?} to {theirs:?}: {listener}");
     }
 }
 

@@ -23,7 +23,7 @@ pub const BASE_DATAGRAM: usize = 1200;
 pub const MAX_DATAGRAM: usize = 65_507;
 /// Bytes of the token with which a restarted process says that it knows nothing of a connection.
 pub const RESET_TOKEN_LENGTH: usize = 16;
-/// Bytes of the proof of a key: an HMAC-SHA-256.
+/// Bytes of what confirms a set-up.
 pub const PROOF_LENGTH: usize = 32;
 
 /// What a receiver calls a connection. It is random, so that who has not seen it can't guess it.

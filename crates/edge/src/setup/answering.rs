@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 
-use weft_wire::edge::setup::{self as wire, Accept, MAX_PRIVATE_DATA, Message, Reject, Setup};
-use weft_wire::edge::{ConnectionId, PROOF_LENGTH};
+use weft_wire::edge::ConnectionId;
+use weft_wire::edge::setup::{ANSWER_PROOF_LENGTH, Accept, Hello, MAX_PRIVATE_DATA, Message, Reject, Setup};
 
 use super::door::{Door, Visit};
-use super::key::{Key, Use, confirmation, proved};
-use super::{Fresh, Heard, Words, established, terms};
+use super::handshake::{Handshake, Session};
+use super::key::Key;
+use super::{Fresh, Heard, UNPROVED, Words, established, terms};
 use crate::connection::{Confirmation, Established};
 use crate::settings::Settings;
 
@@ -56,8 +57,12 @@ impl Answering {
     /// What the caller's application said.
     #[must_use]
     pub fn heard(&self) -> Heard {
-        match Setup::parse(&self.hello).map(|setup| setup.message) {
-            Ok(Message::Hello(hello)) => Heard::of(&hello.terms),
+        Heard::of(&self.hello().1.terms)
+    }
+
+    fn hello(&self) -> (Setup<'_>, Hello<'_>) {
+        match Setup::parse(&self.hello) {
+            Ok(setup @ Setup { message: Message::Hello(hello), .. }) => (setup, hello),
             _ => unreachable!("it was read when it came"),
         }
     }
@@ -70,30 +75,31 @@ impl Answering {
         assert!(self.answer.is_empty(), "a call is answered once");
         assert!(words.private_data.len() <= MAX_PRIVATE_DATA, "private data of {} bytes", words.private_data.len());
         let terms = terms(&self.fresh, self.reset_token, words, settings, false);
-        let accept = Accept { terms, proof: self.key.is_some().then_some([0; PROOF_LENGTH]) };
-        self.say(Message::Accept(accept));
-        if let Some(key) = &self.key {
-            let place = wire::proof_place(&accept);
-            let [head, body] = proved(&self.answer, place);
-            let proof = key.prove(Use::Accept, &[&self.hello, head, body]);
-            wire::put_proof(&mut self.answer, place, &proof);
-        }
+        let plain = self.setup(Message::Accept(Accept { terms, proof: None }));
+        let (proof, session) = self.prove(&plain).unzip();
+        let mut answer = Vec::new();
+        self.setup(Message::Accept(Accept { terms, proof: proof.as_ref() })).emit(&mut answer, 0);
+        self.answer = answer;
         out.extend_from_slice(&self.answer);
-        self.established(settings)
+        self.established(session.as_ref(), settings)
     }
 
-    fn established(&self, settings: &Settings) -> Established {
-        let Ok(Message::Hello(hello)) = Setup::parse(&self.hello).map(|setup| setup.message) else {
-            unreachable!("it was read when it came")
-        };
-        let expected = confirmation(self.key.as_ref(), &self.hello, &self.answer);
+    /// What proves that this side has the key, if there is one.
+    fn prove(&self, accept: &Setup<'_>) -> Option<([u8; ANSWER_PROOF_LENGTH], Session)> {
+        let key = self.key.as_ref()?;
+        let (setup, hello) = self.hello();
+        let call = hello.proof.expect("the door has seen one");
+        Some(Handshake::answer(key, &self.fresh.secret, (&setup.covered(), call), &accept.covered()))
+    }
+
+    fn established(&self, session: Option<&Session>, settings: &Settings) -> Established {
         let like = Established {
             local: self.fresh.id,
             remote: self.remote,
-            confirmation: Confirmation::Expect(expected),
+            confirmation: Confirmation::Expect(session.map_or(UNPROVED, Session::confirmation)),
             ..Established::unknown(self.from, self.fresh.seed, settings)
         };
-        established(like, &hello.terms)
+        established(like, &self.hello().1.terms)
     }
 
     /// Rejects.
@@ -102,12 +108,12 @@ impl Answering {
     /// As [`Answering::accept`].
     pub fn reject(&mut self, reason: Reject, private_data: &[u8], out: &mut Vec<u8>) {
         assert!(self.answer.is_empty(), "a call is answered once");
-        self.say(Message::Reject { reason, private_data });
+        self.setup(Message::Reject { reason, private_data }).emit(&mut self.answer, 0);
         out.extend_from_slice(&self.answer);
     }
 
-    fn say(&mut self, message: Message<'_>) {
-        Setup { destination: self.remote, source: self.fresh.id, message }.emit(&mut self.answer, 0);
+    fn setup<'a>(&self, message: Message<'a>) -> Setup<'a> {
+        Setup { destination: self.remote, source: self.fresh.id, message }
     }
 
     /// What was answered; empty as long as nothing was. Said again unasked, it finds out whether a caller that says
@@ -124,7 +130,7 @@ impl Answering {
             return false;
         }
         if self.answer.is_empty() {
-            Setup { destination: self.remote, source: self.fresh.id, message: Message::Wait }.emit(out, 0);
+            self.setup(Message::Wait).emit(out, 0);
         }
         out.extend_from_slice(&self.answer);
         true

@@ -5,14 +5,15 @@ use std::net::SocketAddr;
 
 use weft_base::Time;
 use weft_wire::edge::setup::{
-    self as wire, Accept, Hello, MAX_COOKIE, MAX_PRIVATE_DATA, Message, Reject, Setup, Versions,
+    Accept, CALL_PROOF_LENGTH, Hello, MAX_COOKIE, MAX_PRIVATE_DATA, MAX_VERSIONS, Message, Reject, Setup, Versions,
 };
-use weft_wire::edge::{BASE_DATAGRAM, ConnectionId, VERSION};
+use weft_wire::edge::{BASE_DATAGRAM, ConnectionId, PROOF_LENGTH, VERSION};
 
 use arrayvec::ArrayVec;
 
-use super::key::{Key, Use, confirmation, proved};
-use super::{Fresh, Heard, Words, established, objection, terms};
+use super::handshake::{Handshake, Session};
+use super::key::Key;
+use super::{Fresh, Heard, UNPROVED, Words, established, objection, terms};
 use crate::connection::{Confirmation, Established};
 use crate::settings::Settings;
 
@@ -73,7 +74,7 @@ pub enum Outcome {
         private_data: Vec<u8>,
     },
     /// They speak only these versions there.
-    Versions(ArrayVec<u32, { wire::MAX_VERSIONS }>),
+    Versions(ArrayVec<u32, MAX_VERSIONS>),
     /// Nobody answers. `heard`: somebody had said that it takes time.
     Silence {
         /// Whether somebody was there.
@@ -86,7 +87,8 @@ pub enum Outcome {
 pub struct Caller {
     to: SocketAddr,
     fresh: Fresh,
-    key: Option<Key>,
+    /// With which the key is proved, if there is one, and what begins it.
+    handshake: Option<(Handshake, [u8; CALL_PROOF_LENGTH])>,
     reset_token: [u8; 16],
     private_data: ArrayVec<u8, MAX_PRIVATE_DATA>,
     reads: (u16, u16),
@@ -94,8 +96,6 @@ pub struct Caller {
     settings: Settings,
     cookie: ArrayVec<u8, MAX_COOKIE>,
     hello: Vec<u8>,
-    /// The hello without a cookie, which is what is proved.
-    plain: Vec<u8>,
     retries: u32,
     repeat_at: Time,
     repeat_after: Duration,
@@ -118,7 +118,7 @@ impl Caller {
         let mut caller = Self {
             to: call.to,
             fresh: call.fresh,
-            key: call.key.cloned(),
+            handshake: None,
             reset_token: call.host.reset_token(call.fresh.id),
             private_data: call.words.private_data.iter().copied().collect(),
             reads: (call.words.inbound_reads, call.words.outbound_reads),
@@ -126,7 +126,6 @@ impl Caller {
             settings: *settings,
             cookie: ArrayVec::new(),
             hello: Vec::with_capacity(BASE_DATAGRAM),
-            plain: vec![],
             retries: 0,
             repeat_at: now,
             repeat_after: call.times.first_repeat,
@@ -136,19 +135,28 @@ impl Caller {
             dropped: 0,
             is_unproved: false,
         };
+        caller.handshake = call.key.map(|key| {
+            let hello = caller.setup(true, None).covered();
+            Handshake::call(key, &caller.fresh.secret, &hello)
+        });
         caller.write_hello();
-        caller.plain.clone_from(&caller.hello);
         caller
     }
 
     fn write_hello(&mut self) {
+        let mut hello = core::mem::take(&mut self.hello);
+        hello.clear();
+        let proof = self.handshake.as_ref().map(|(_, proof)| proof);
+        self.setup(proof.is_some(), proof).emit(&mut hello, BASE_DATAGRAM);
+        self.hello = hello;
+    }
+
+    fn setup<'a>(&'a self, is_keyed: bool, proof: Option<&'a [u8; CALL_PROOF_LENGTH]>) -> Setup<'a> {
         let (inbound_reads, outbound_reads) = self.reads;
         let words = Words { private_data: &self.private_data, inbound_reads, outbound_reads };
-        let terms = terms(&self.fresh, self.reset_token, &words, &self.settings, self.key.is_some());
-        let message = Message::Hello(Hello { terms, versions: Versions::OURS, cookie: &self.cookie });
-        self.hello.clear();
-        let packet = Setup { destination: ConnectionId::default(), source: self.fresh.id, message };
-        packet.emit(&mut self.hello, BASE_DATAGRAM);
+        let terms = terms(&self.fresh, self.reset_token, &words, &self.settings, is_keyed);
+        let message = Message::Hello(Hello { terms, versions: Versions::OURS, cookie: &self.cookie, proof });
+        Setup { destination: ConnectionId::default(), source: self.fresh.id, message }
     }
 
     /// What this side calls the connection.
@@ -225,7 +233,7 @@ impl Caller {
                 return self.end(Outcome::Rejected { reason, private_data: private_data.to_vec() });
             }
             Message::Versions(versions) => return self.on_versions(&versions),
-            Message::Accept(accept) => return self.on_accept(&accept, setup.source, datagram),
+            Message::Accept(accept) => return self.on_accept(&accept, &setup),
             Message::Hello(_) => self.dropped += 1,
         }
         None
@@ -255,33 +263,31 @@ impl Caller {
         self.end(Outcome::Versions(versions.iter().collect()))
     }
 
-    fn on_accept(&mut self, accept: &Accept<'_>, remote: ConnectionId, datagram: &[u8]) -> Option<Outcome> {
+    fn on_accept(&mut self, accept: &Accept<'_>, setup: &Setup<'_>) -> Option<Outcome> {
         // The answer repeats no offer that was made: what it must have understood, it has.
-        let strange = objection(&accept.terms.offers, false).is_some() || remote == ConnectionId::default();
-        let is_proved = self.is_proved(accept, datagram);
-        if strange || !is_proved {
-            self.is_unproved |= !is_proved;
+        let is_strange = objection(&accept.terms.offers, false).is_some() || setup.source == ConnectionId::default();
+        let Some(confirmation) = self.confirmation(accept, setup).filter(|_| !is_strange) else {
             self.dropped += 1;
             return None;
-        }
+        };
         let like = Established {
             local: self.fresh.id,
-            remote,
-            confirmation: Confirmation::Say(confirmation(self.key.as_ref(), &self.plain, datagram)),
+            remote: setup.source,
+            confirmation: Confirmation::Say(confirmation),
             ..Established::unknown(self.to, self.fresh.seed, &self.settings)
         };
         let established = established(like, &accept.terms);
         self.end(Outcome::Accepted(Box::new(established), Heard::of(&accept.terms)))
     }
 
-    fn is_proved(&self, accept: &Accept<'_>, datagram: &[u8]) -> bool {
-        match (&self.key, &accept.proof) {
-            (None, None) => true,
-            (Some(key), Some(proof)) => {
-                let [head, body] = proved(datagram, wire::proof_place(accept));
-                key.is_proof(Use::Accept, &[&self.plain, head, body], proof)
-            }
-            _ => false,
-        }
+    /// What confirms, if the answer proves what it is to prove.
+    fn confirmation(&mut self, accept: &Accept<'_>, setup: &Setup<'_>) -> Option<[u8; PROOF_LENGTH]> {
+        let confirmation = match (&mut self.handshake, accept.proof) {
+            (None, None) => Some(UNPROVED),
+            (Some((handshake, _)), Some(proof)) => handshake.finish(&setup.covered(), proof).map(Session::confirmation),
+            _ => None,
+        };
+        self.is_unproved |= confirmation.is_none();
+        confirmation
     }
 }

@@ -7,6 +7,7 @@ use weft_base::Time;
 use weft_wire::edge::setup::{self, Hello, Message, RESET_LENGTH, Reject, Setup, Versions};
 use weft_wire::edge::{BASE_DATAGRAM, ConnectionId, EdgeError, RESET_TOKEN_LENGTH, VERSION};
 
+use super::handshake::Handshake;
 use super::key::{Key, Use};
 use super::{epoch, objection};
 
@@ -40,6 +41,8 @@ pub struct DoorCounters {
     pub versions: u64,
     /// Hellos that were rejected for what they offer, or for a key that one side does not have.
     pub rejected: u64,
+    /// Hellos that were rejected because their caller has another key.
+    pub other_keys: u64,
     /// Datagrams that are damaged, too short to be answered, or no hello.
     pub unreadable: u64,
     /// Packets of connections that are not known, and were answered with a reset.
@@ -58,13 +61,16 @@ pub struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    /// The hello as it was before there was a cookie: that is what is proved, since a caller may be sent for another
-    /// cookie after its call was let in.
+    /// The hello as it was before there was a cookie: a caller may be sent for another cookie after its call was let
+    /// in.
     pub(super) fn plain(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(BASE_DATAGRAM);
-        let message = Message::Hello(Hello { cookie: &[], ..self.hello });
-        Setup { destination: ConnectionId::default(), source: self.id, message }.emit(&mut bytes, BASE_DATAGRAM);
+        let mut bytes = Vec::new();
+        self.setup(Hello { cookie: &[], ..self.hello }).emit(&mut bytes, 0);
         bytes
+    }
+
+    fn setup<'a>(&self, hello: Hello<'a>) -> Setup<'a> {
+        Setup { destination: ConnectionId::default(), source: self.id, message: Message::Hello(hello) }
     }
 }
 
@@ -75,6 +81,8 @@ pub enum Knock<'a> {
     Dropped,
     /// It is answered: the answer goes back where it came from, and nothing is kept.
     Answered,
+    /// It was a call, and is answered with a rejection for this reason; nothing is kept.
+    Refused(Reject),
     /// A call.
     Call(Visit<'a>),
 }
@@ -126,10 +134,15 @@ impl Door {
         let visit = Visit { id: setup.source, from, hello };
         if let Some(reason) = self.refusal(&visit) {
             self.counters.rejected += 1;
-            return answer(&visit, Message::Reject { reason, private_data: &[] }, out);
+            return refuse(&visit, reason, out);
         }
         if crowded && !self.has_cookie(&visit, now) {
             return self.ask_for_cookie(&visit, now, out);
+        }
+        // After the cookie: it takes more than that.
+        if !self.has_key(&visit) {
+            self.counters.other_keys += 1;
+            return refuse(&visit, Reject::OtherKey, out);
         }
         self.counters.calls += 1;
         Knock::Call(visit)
@@ -162,6 +175,13 @@ impl Door {
 
     fn refusal(&self, visit: &Visit<'_>) -> Option<Reject> {
         objection(&visit.hello.terms.offers, self.settings.key.is_some())
+    }
+
+    /// Whether the caller has the key, if there is one.
+    fn has_key(&self, visit: &Visit<'_>) -> bool {
+        let Some(key) = &self.settings.key else { return true };
+        let hello = visit.setup(visit.hello).covered();
+        visit.hello.proof.is_some_and(|proof| Handshake::is_call(key, &hello, proof))
     }
 
     /// Another version of Edge: it gets the list of those that are spoken here, which is not longer than what it
@@ -218,6 +238,11 @@ fn whom(visit: &Visit<'_>, made: &[u8; 8]) -> [Vec<u8>; 3] {
         IpAddr::V6(ip) => ip.octets(),
     };
     [[&address[..], &visit.from.port().to_be_bytes()].concat(), visit.id.0.to_be_bytes().to_vec(), made.to_vec()]
+}
+
+fn refuse<'a>(visit: &Visit<'_>, reason: Reject, out: &mut Vec<u8>) -> Knock<'a> {
+    answer(visit, Message::Reject { reason, private_data: &[] }, out);
+    Knock::Refused(reason)
 }
 
 fn answer<'a>(visit: &Visit<'_>, message: Message<'_>, out: &mut Vec<u8>) -> Knock<'a> {

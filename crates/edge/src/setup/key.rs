@@ -1,4 +1,4 @@
-//! HMAC-SHA-256: proofs of a job's key, cookies, reset tokens.
+//! HMAC-SHA-256: keys that are derived, cookies, reset tokens, and what confirms a set-up.
 
 use core::fmt;
 
@@ -14,11 +14,11 @@ pub struct Key(Hmac<Sha256>);
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub(super) enum Use {
-    Accept = 1,
     Confirm = 2,
     Cookie = 3,
     Reset = 4,
     Epoch = 5,
+    Handshake = 6,
 }
 
 impl Key {
@@ -70,15 +70,4 @@ impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(not shown)")
     }
-}
-
-/// The parts of an answer that are proved: all but its header check, up to `end`.
-pub(super) fn proved(answer: &[u8], end: usize) -> [&[u8]; 2] {
-    [&answer[..21], &answer[25..end]]
-}
-
-/// What confirms: over both hellos, all of them.
-pub(super) fn confirmation(key: Option<&Key>, hello: &[u8], answer: &[u8]) -> [u8; PROOF_LENGTH] {
-    let [head, body] = proved(answer, answer.len());
-    key.map_or([0; PROOF_LENGTH], |key| key.prove(Use::Confirm, &[hello, head, body]))
 }

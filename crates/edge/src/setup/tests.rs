@@ -1,7 +1,7 @@
 use super::*;
 use std::net::SocketAddr;
 use weft_base::Random;
-use weft_wire::edge::setup::{Message, Offer, Setup, Versions};
+use weft_wire::edge::setup::{Accept, Message, Offer, Setup, Versions};
 use weft_wire::edge::{BASE_DATAGRAM, Destination, destination};
 
 use crate::connection::Confirmation;
@@ -15,7 +15,7 @@ fn secret(byte: u8) -> Key {
 }
 
 fn fresh(id: u64) -> Fresh {
-    Fresh { id: ConnectionId(id), nonce: [id as u8; 16], seed: id }
+    Fresh { id: ConnectionId(id), nonce: [id as u8; 16], seed: id, secret: [id as u8; 32] }
 }
 
 fn door(key: Option<Key>) -> Door {
@@ -87,50 +87,166 @@ fn a_key_that_only_one_has_is_rejected_and_a_wrong_one_never_accepted() {
     for (calls, answers) in [(Some(secret(1)), None), (None, Some(secret(1)))] {
         let (mut caller, mut door) = (call(calls.as_ref()), door(answers));
         let (hello, mut out) = (hello(&mut caller, at(0)), vec![]);
-        assert!(matches!(door.knock(&hello, address(0), false, at(1), &mut out), Knock::Answered));
+        let knock = door.knock(&hello, address(0), false, at(1), &mut out);
+        assert!(matches!(knock, Knock::Refused(Reject::Key)), "{knock:?}");
         let outcome = caller.receive(&out, address(1), at(2));
         assert!(matches!(outcome, Some(Outcome::Rejected { reason: Reject::Key, .. })), "{outcome:?}");
     }
     let (mut caller, mut door) = (call(Some(&secret(1))), door(Some(secret(2))));
-    let hello = hello(&mut caller, at(0));
-    let mut out = vec![];
-    let_in(&mut door, &hello).accept(&WORDS, &Settings::default(), &mut out);
-    assert!(caller.receive(&out, address(1), at(2)).is_none());
-    assert_eq!((caller.dropped(), caller.is_unproved()), (1, true));
+    let (hello, mut out) = (hello(&mut caller, at(0)), vec![]);
+    let knock = door.knock(&hello, address(0), false, at(1), &mut out);
+    assert!(matches!(knock, Knock::Refused(Reject::OtherKey)), "{knock:?}");
+    assert!(out.len() < hello.len());
+    assert_eq!((door.counters().other_keys, door.counters().calls), (1, 0));
+    let outcome = caller.receive(&out, address(1), at(2));
+    assert!(matches!(outcome, Some(Outcome::Rejected { reason: Reject::OtherKey, .. })), "{outcome:?}");
 }
 
-/// Whatever somebody in between changes in the hello or in the answer, with checks made good again, is found by the
-/// proof.
+/// A crowd costs no more than hashes: the address is proved before the key, and the curve comes with the answer.
+#[test]
+fn in_a_crowd_the_address_comes_before_the_key() {
+    let (mut caller, mut door) = (call(Some(&secret(1))), door(Some(secret(2))));
+    let mut out = vec![];
+    let first = hello(&mut caller, at(0));
+    let knock = door.knock(&first, address(0), true, at(1), &mut out);
+    assert!(matches!(knock, Knock::Answered), "{knock:?}");
+    assert_eq!((door.counters().cookies, door.counters().other_keys), (1, 0));
+    assert!(caller.receive(&out, address(1), at(2)).is_none());
+    let second = hello(&mut caller, at(2));
+    let knock = door.knock(&second, address(0), true, at(3), &mut vec![]);
+    assert!(matches!(knock, Knock::Refused(Reject::OtherKey)), "{knock:?}");
+    // The handshake is the same with the cookie, and without.
+    let mut own = super::tests::door(Some(secret(1)));
+    for hello in [first, second] {
+        assert!(matches!(own.knock(&hello, address(0), false, at(3), &mut vec![]), Knock::Call(_)));
+    }
+}
+
+/// Somebody answers who has no key, or another one.
+#[test]
+fn an_answer_without_proof_is_dropped_and_noted() {
+    let mut caller = call(Some(&secret(1)));
+    let hello = hello(&mut caller, at(0));
+    let (mut own, mut without) = (door(Some(secret(1))), vec![]);
+    let_in(&mut own, &hello).accept(&WORDS, &Settings::default(), &mut without);
+    let Ok(setup @ Setup { message: Message::Accept(accept), .. }) = Setup::parse(&without) else { panic!() };
+    let other = super::handshake::Handshake::call(&secret(2), &[5; 32], b"hello").1;
+    let (forged, _) = super::handshake::Handshake::answer(&secret(2), &[6; 32], (b"hello", &other), &setup.covered());
+    for (count, proof) in [None, Some(&forged)].into_iter().enumerate() {
+        let mut out = vec![];
+        Setup { message: Message::Accept(Accept { proof, ..accept }), ..setup }.emit(&mut out, 0);
+        assert!(caller.receive(&out, address(1), at(2)).is_none());
+        assert_eq!((caller.dropped(), caller.is_unproved()), (count as u64 + 1, true));
+    }
+    assert!(matches!(caller.receive(&without, address(1), at(2)), Some(Outcome::Accepted(..))));
+    // And one with a proof to a caller that wants none.
+    let mut caller = call(None);
+    assert!(caller.receive(&without, address(1), at(2)).is_none());
+    assert!(caller.is_unproved());
+}
+
+/// Whatever somebody in between changes in the hello, with the check made good again, is found at the door; in the
+/// answer, by the caller, which takes the right one all the same when it comes.
 #[test]
 fn the_proof_covers_both_hellos() {
     let key = secret(1);
     let (mut caller, mut door) = (call(Some(&key)), door(Some(key.clone())));
     let hello = hello(&mut caller, at(0));
-    let mut tried = 0;
-    // Behind byte 96 there is nothing but padding.
-    for place in 25..97 {
-        let mut changed = hello.clone();
-        changed[place] ^= 1;
-        repair(&mut changed);
-        if !matches!(door.knock(&changed, address(0), false, at(1), &mut vec![]), Knock::Call(_)) {
-            continue;
+    let proof_ends = hello.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    // Not the check itself, and not the cookie: how long it is, which is 0, is all there is of it.
+    let cookie = 31..33;
+    for place in (0..proof_ends).filter(|place| !(21..25).contains(place) && !cookie.contains(place)) {
+        for bit in [0, 7] {
+            let mut changed = hello.clone();
+            changed[place] ^= 1 << bit;
+            repair(&mut changed);
+            let knock = door.knock(&changed, address(0), false, at(1), &mut vec![]);
+            assert!(!matches!(knock, Knock::Call(_)), "byte {place}");
         }
-        let mut out = vec![];
-        let_in(&mut door, &changed).accept(&WORDS, &Settings::default(), &mut out);
-        assert!(caller.receive(&out, address(1), at(2)).is_none(), "byte {place}");
-        tried += 1;
     }
-    assert!(tried > 50, "{tried}");
+    assert!(door.counters().other_keys > 200, "{:?}", door.counters());
     let mut out = vec![];
     let_in(&mut door, &hello).accept(&WORDS, &Settings::default(), &mut out);
     for place in (0..out.len()).filter(|place| !(21..25).contains(place)) {
-        let mut changed = out.clone();
-        changed[place] ^= 1;
-        repair(&mut changed);
-        let outcome = caller.receive(&changed, address(1), at(2));
-        assert!(outcome.is_none(), "byte {place}: {outcome:?}");
+        for bit in [0, 7] {
+            let mut changed = out.clone();
+            changed[place] ^= 1 << bit;
+            repair(&mut changed);
+            let outcome = caller.receive(&changed, address(1), at(2));
+            assert!(outcome.is_none(), "byte {place}: {outcome:?}");
+        }
+    }
+    for length in 0..out.len() {
+        let mut cut = out[..length].to_vec();
+        if length >= 25 {
+            repair(&mut cut);
+        }
+        assert!(caller.receive(&cut, address(1), at(2)).is_none(), "{length} bytes");
     }
     assert!(matches!(caller.receive(&out, address(1), at(2)), Some(Outcome::Accepted(..))));
+}
+
+/// An answer is good for the call that it answers, and for no other one; a hello is none.
+#[test]
+fn answers_replayed_and_hellos_reflected() {
+    let key = secret(1);
+    let (mut first, mut door) = (call(Some(&key)), door(Some(key.clone())));
+    let hello_of_first = hello(&mut first, at(0));
+    let mut out = vec![];
+    let_in(&mut door, &hello_of_first).accept(&WORDS, &Settings::default(), &mut out);
+    // The same caller again, with the same name even: what it draws is new.
+    let words = Words { private_data: b"please", inbound_reads: 3, outbound_reads: 4 };
+    let fresh = Fresh { secret: [9; 32], ..fresh(77) };
+    let times = SetupTimes::default();
+    let again = Call { to: address(1), fresh, key: Some(&key), host: &secret(52), words, times };
+    let mut second = Caller::new(&again, &Settings::default(), at(0));
+    let hello_of_second = hello(&mut second, at(0));
+    assert!(second.receive(&out, address(1), at(2)).is_none(), "an answer to another call");
+    // Back to who has said it: under its own name, and as the first message of a handshake where the second belongs.
+    let mut back = hello_of_second.clone();
+    back[5..13].copy_from_slice(&77u64.to_be_bytes());
+    repair(&mut back);
+    assert!(second.receive(&back, address(1), at(2)).is_none(), "its own hello");
+    let Ok(setup @ Setup { message: Message::Accept(accept), .. }) = Setup::parse(&out) else { panic!() };
+    let Ok(Setup { message: Message::Hello(hello), .. }) = Setup::parse(&hello_of_second) else { panic!() };
+    let mut proof = [0; 80];
+    proof[..48].copy_from_slice(hello.proof.unwrap());
+    let mut forged = vec![];
+    Setup { message: Message::Accept(Accept { proof: Some(&proof), ..accept }), ..setup }.emit(&mut forged, 0);
+    assert!(second.receive(&forged, address(1), at(2)).is_none(), "its own proof");
+    assert!(second.is_unproved());
+    assert!(matches!(first.receive(&out, address(1), at(2)), Some(Outcome::Accepted(..))));
+    assert!(first.receive(&out, address(1), at(3)).is_none(), "it is over");
+}
+
+/// What confirms is known to nobody else of the job: two calls that differ in what was drawn alone.
+#[test]
+fn what_confirms_follows_from_what_was_drawn() {
+    let key = secret(1);
+    let confirmation = |byte: u8| {
+        let (mut caller, mut door) = (call(Some(&key)), door(Some(key.clone())));
+        let hello = hello(&mut caller, at(0));
+        let Knock::Call(visit) = door.knock(&hello, address(0), false, at(1), &mut vec![]) else { panic!() };
+        let mut answering = Answering::new(&visit, &door, Fresh { secret: [byte; 32], ..fresh(88) });
+        answering.accept(&WORDS, &Settings::default(), &mut vec![]).confirmation
+    };
+    assert_eq!(confirmation(1), confirmation(1));
+    assert_ne!(confirmation(1), confirmation(2));
+}
+
+/// A peer whose Weft proves keys in the way of earlier ones: each side refuses the other, and says that it is not
+/// understood.
+#[test]
+fn the_proof_of_earlier_days_is_refused_clearly() {
+    let mut offers = vec![];
+    Offer { kind: 1, must_understand: true, value: b"" }.emit(&mut offers);
+    for has_key in [false, true] {
+        assert_eq!(objection(&Offers::packed(&offers).unwrap(), has_key), Some(Reject::NotUnderstood));
+    }
+    let keyed = hello(&mut call(Some(&secret(1))), at(0));
+    let Ok(Setup { message: Message::Hello(hello), .. }) = Setup::parse(&keyed) else { panic!() };
+    let offers: Vec<_> = hello.terms.offers.iter().collect();
+    assert_eq!(offers, [Offer { kind: 2, must_understand: true, value: b"" }]);
 }
 
 fn repair(packet: &mut [u8]) {

@@ -10,7 +10,10 @@ use weft_base::{Clock, DatagramBatch, DatagramPort, Ecn, HostAddress, Piece, Por
 use super::datagrams::Room;
 use super::{Engine, Entry, Member, Upper};
 use crate::connection::{Connection, within_limits};
-use crate::lower::{Carrier, Datagram, DatagramKey, DatagramPorts, Inbox, InboxEntry, Io, Lower, Route, Stray};
+use crate::error::{ConnectionError, RefusedStart};
+use crate::lower::{
+    Carrier, Datagram, DatagramKey, DatagramPorts, Inbox, InboxEntry, Io, Knocked, Lower, Route, Stray,
+};
 use crate::settings::Rails;
 
 /// Once so many of a listener's places are taken, who calls has to prove its address.
@@ -254,7 +257,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let datagram = Datagram { bytes: &bytes[entry.range.clone()], from: entry.from, to: entry.to, ecn: entry.ecn };
         let stray = Stray { datagram, port: DatagramKey(port), offer, is_crowded };
         answer.clear();
-        let lower = self.at_the_door(port, &stray, answer);
+        let knocked = self.at_the_door(port, &stray, answer);
         if !answer.is_empty() {
             let from = entry.to.map(|to| weft_base::LocalAddress { interface: 0, ..to });
             let batch =
@@ -262,14 +265,16 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             // What is lost is asked for again.
             let _ = self.datagrams.send(DatagramKey(port), &batch, &[Piece::Bytes(answer)]);
         }
-        if let (Some(lower), Some(listener)) = (lower, listener) {
-            self.begin_call(listener, lower, entry.from);
+        match (knocked, listener) {
+            (Knocked::Call(lower), Some(listener)) => self.begin_call(listener, lower, entry.from),
+            (Knocked::Refused(error), Some(listener)) => self.refuse_call(listener, entry.from, error),
+            _ => {}
         }
     }
 
-    fn at_the_door(&mut self, port: DefaultKey, stray: &Stray<'_>, answer: &mut Vec<u8>) -> Option<N::Lower> {
+    fn at_the_door(&mut self, port: DefaultKey, stray: &Stray<'_>, answer: &mut Vec<u8>) -> Knocked<N::Lower> {
         // The door is at a port, and what goes through it uses all ports.
-        let mut door = self.datagrams.take_door(port)?;
+        let Some(mut door) = self.datagrams.take_door(port) else { return Knocked::Nothing };
         let mut io = io!(self, Inbox::default());
         let lower = N::Lower::knock(&mut door, stray, &mut io, answer);
         self.datagrams.put_door(port, door);
@@ -284,6 +289,13 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             listening.begin(connection, from.ip(), now);
         }
         self.start_connection(connection);
+    }
+
+    fn refuse_call(&mut self, listener: DefaultKey, remote: SocketAddr, error: ConnectionError) {
+        self.counters.failed_starts += 1;
+        if let Some(listening) = self.listening(listener) {
+            listening.refuse(RefusedStart { remote, error });
+        }
     }
 
     /// What somebody on the way says goes to all whom it may be about.

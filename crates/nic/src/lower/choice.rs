@@ -12,8 +12,8 @@ use super::mpa::Mpa;
 use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
-    Above, DatagramKey, DatagramPorts, Destination, Drained, Got, Io, ListensAt, Lower, Names, Passed, ReceiveError,
-    SendError, Sent, StartStep, Stray, StreamCell, Terms, Undecided,
+    Above, DatagramKey, DatagramPorts, Destination, Drained, Got, Io, Knocked, ListensAt, Lower, Names, Passed,
+    ReceiveError, SendError, Sent, StartStep, Stray, StreamCell, Terms, Undecided,
 };
 use crate::offer::{MpaOffer, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -429,7 +429,7 @@ impl<N: Network> Lower<N> for Choice<N> {
         <Edge as Lower<N>>::destination(datagram)
     }
 
-    fn knock(door: &mut Self::Door, stray: &Stray<'_>, io: &mut Io<'_>, answer: &mut Vec<u8>) -> Option<Self> {
+    fn knock(door: &mut Self::Door, stray: &Stray<'_>, io: &mut Io<'_>, answer: &mut Vec<u8>) -> Knocked<Self> {
         <Edge as Lower<N>>::knock(door, stray, io, answer).map(Self::Edge)
     }
 

@@ -600,9 +600,9 @@ pub trait Lower<N: Network>: Sized {
         Destination::Nobody
     }
 
-    /// A datagram is for no connection. What is to be answered is written to `answer`; a new connection is returned.
-    fn knock(_door: &mut Self::Door, _stray: &Stray<'_>, _io: &mut Io<'_>, _answer: &mut Vec<u8>) -> Option<Self> {
-        None
+    /// A datagram is for no connection. What is to be answered is written to `answer`.
+    fn knock(_door: &mut Self::Door, _stray: &Stray<'_>, _io: &mut Io<'_>, _answer: &mut Vec<u8>) -> Knocked<Self> {
+        Knocked::Nothing
     }
 
     /// By what datagrams find it, and the port that it uses; `None` where it has ports of its own.
@@ -612,6 +612,27 @@ pub trait Lower<N: Network>: Sized {
 
     /// Somebody on the way says something about what was sent.
     fn take_hint(&mut self, _hint: &Hint, _now: Time) {}
+}
+
+/// What comes of a datagram that is for no connection.
+#[derive(Debug)]
+pub enum Knocked<L> {
+    /// Nothing.
+    Nothing,
+    /// A connection that is to be decided about.
+    Call(L),
+    /// A caller was refused, which whoever listens is told.
+    Refused(ConnectionError),
+}
+
+impl<L> Knocked<L> {
+    pub(crate) fn map<M>(self, made: impl FnOnce(L) -> M) -> Knocked<M> {
+        match self {
+            Self::Nothing => Knocked::Nothing,
+            Self::Call(lower) => Knocked::Call(made(lower)),
+            Self::Refused(error) => Knocked::Refused(error),
+        }
+    }
 }
 
 /// Where a listener listens.

@@ -9,7 +9,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use weft_base::{Iwarp, PeerId, Random};
-use weft_nic::{Level, Progress, ReceivePost, Settings, Verify};
+use weft_nic::{JobKey, Level, Progress, ReceivePost, Settings, Verify};
 
 use self::ledger::{Ledger, Request};
 use self::party::{Habits, Party};
@@ -68,6 +68,8 @@ pub struct MessageScenario {
     /// Networks that all hosts are on, with an address on each, and which are cut at random. 0: all have the same
     /// address.
     pub networks: usize,
+    /// Whether all NICs have the same job key, which the lower layer proves in its own set-up if it can.
+    pub has_key: bool,
 }
 
 /// What a run has come to.
@@ -90,7 +92,7 @@ impl MessageScenario {
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         let (sabotage, fault) = (MessageBreak::Nothing, ShuffleFault::Nothing);
-        Self { seed, steps: 120, faults: false, sabotage, fault, packets: None, networks: 0 }
+        Self { seed, steps: 120, faults: false, sabotage, fault, packets: None, networks: 0, has_key: false }
     }
 
     /// Runs it over iWARP and checks everything.
@@ -129,10 +131,11 @@ struct Run<T: Tag> {
 }
 
 /// Settings with which packets come by all ways: straight from staging to their endpoint, or into a receive request as long ones do.
-fn settings(random: &mut Random) -> Settings {
+fn settings(random: &mut Random, has_key: bool) -> Settings {
     let verify = if random.below(4) == 0 { Verify::BeforePlace } else { Verify::LargeInPlace };
     let direct_threshold = if random.one_in(2) { 150 } else { 32 * 1024 };
-    Settings { progress: Progress::Caller, verify, direct_threshold, ..Settings::default() }
+    let key = has_key.then(|| JobKey::new(b"the key of this job").expect("long enough"));
+    Settings { progress: Progress::Caller, verify, direct_threshold, key, ..Settings::default() }
 }
 
 impl<T: Tag> Run<T> {
@@ -151,8 +154,10 @@ impl<T: Tag> Run<T> {
         let count = 2 + random.below(3) as usize;
         let networks = scenario.networks;
         rails::lay(&world, count, networks, &scenario.packets.unwrap_or_default(), scenario.seed);
-        let nics: Vec<SimulatedNic<T>> =
-            (0..count).map(|host| world.nic_over(settings(&mut random), &rails::addresses(host, networks))).collect();
+        let has_key = scenario.has_key;
+        let nics: Vec<SimulatedNic<T>> = (0..count)
+            .map(|host| world.nic_over(settings(&mut random, has_key), &rails::addresses(host, networks)))
+            .collect();
         let by_name = random.one_in(2);
         let parties: Result<Vec<_>, _> = nics
             .iter()

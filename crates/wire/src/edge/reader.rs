@@ -14,6 +14,12 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
+    pub(super) fn chunk<const N: usize>(&mut self) -> Result<&'a [u8; N], EdgeError> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(EdgeError::Short)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], EdgeError> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N)?);

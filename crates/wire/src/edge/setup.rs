@@ -3,7 +3,7 @@
 //! The first 25 bytes are the same in all versions, so that an unknown version can be answered.
 
 use super::reader::Reader;
-use super::{ConnectionId, EdgeError, PROOF_LENGTH, RESET_TOKEN_LENGTH, VERSION};
+use super::{ConnectionId, EdgeError, RESET_TOKEN_LENGTH, VERSION};
 use crate::Crc32c;
 
 pub(super) const FORM: u8 = 0xc0;
@@ -24,6 +24,17 @@ pub const MAX_VERSIONS: usize = 8;
 pub const MAX_OFFERS: usize = 256;
 /// Bytes of the number that makes a hello unlike any other.
 pub const NONCE_LENGTH: usize = 16;
+/// Bytes of a hello's proof: the first message of a handshake, a public key and a tag.
+pub const CALL_PROOF_LENGTH: usize = 32 + 16;
+/// Bytes of an accept's proof: the second message, a public key, a digest and a tag.
+pub const ANSWER_PROOF_LENGTH: usize = 32 + 32 + 16;
+
+/// What stands before a proof that there is none, or that it is a message of the handshake. 1 was a code over both
+/// hellos once, which is taken by nobody any more.
+mod proof {
+    pub(super) const NONE: u8 = 0;
+    pub(super) const HANDSHAKE: u8 = 2;
+}
 
 mod kind {
     pub(super) const HELLO: u8 = 0xc1;
@@ -106,6 +117,8 @@ pub struct Hello<'a> {
     pub versions: Versions<'a>,
     /// What a retry gave, or nothing.
     pub cookie: &'a [u8],
+    /// Begins the handshake with which a key is proved, over all of [`Setup::covered`].
+    pub proof: Option<&'a [u8; CALL_PROOF_LENGTH]>,
 }
 
 /// The second message.
@@ -113,8 +126,8 @@ pub struct Hello<'a> {
 pub struct Accept<'a> {
     /// What the answerer can do.
     pub terms: Terms<'a>,
-    /// Proves a key, over the hello and over all of this packet that stands before it.
-    pub proof: Option<[u8; PROOF_LENGTH]>,
+    /// Proves a key, over the hello and over all of [`Setup::covered`].
+    pub proof: Option<&'a [u8; ANSWER_PROOF_LENGTH]>,
 }
 
 /// Why a call is rejected.
@@ -130,6 +143,8 @@ pub enum Reject {
     NotUnderstood,
     /// One side has a key, the other not.
     Key,
+    /// Both have a key, but not the same one.
+    OtherKey,
     /// A reason of a later version.
     Other(u16),
 }
@@ -209,9 +224,26 @@ impl<'a> Setup<'a> {
         Ok(Self { destination, source, message })
     }
 
-    /// Writes the packet at the end of `out`, padded with zeros to at least `pad_to` bytes. An accept's proof is made
-    /// by
-    /// `prove` from what stands before it, if it has one.
+    /// What the proof of a hello or an accept covers: the packet up to the proof, without the check, and a hello
+    /// without a cookie, since a caller may be sent for one after its call was let in.
+    #[must_use]
+    pub fn covered(&self) -> Vec<u8> {
+        let message = match self.message {
+            Message::Hello(hello) => Message::Hello(Hello { cookie: &[], proof: None, ..hello }),
+            Message::Accept(accept) => Message::Accept(Accept { proof: None, ..accept }),
+            other => other,
+        };
+        let mut bytes = Vec::new();
+        Setup { message, ..*self }.emit(&mut bytes, 0);
+        if matches!(message, Message::Hello(_) | Message::Accept(_)) {
+            // That there is no proof.
+            bytes.pop();
+        }
+        bytes.drain(CHECK..HEADER_LENGTH);
+        bytes
+    }
+
+    /// Writes the packet at the end of `out`, padded with zeros to at least `pad_to` bytes.
     ///
     /// # Panics
     /// When a part is longer than its limit.
@@ -240,21 +272,27 @@ fn parse_message<'a>(kind: u8, reader: &mut Reader<'a>) -> Result<Message<'a>, E
             versions: Versions::parse(reader)?,
             cookie: reader.counted(MAX_COOKIE, "the length of a cookie")?,
             terms: Terms::parse(reader)?,
+            proof: parse_proof(reader)?,
         }),
-        kind::ACCEPT => {
-            let terms = Terms::parse(reader)?;
-            let proof = match reader.u8()? {
-                0 => None,
-                1 => Some(reader.array()?),
-                _ => return Err(EdgeError::Value("the kind of a proof")),
-            };
-            Message::Accept(Accept { terms, proof })
-        }
+        kind::ACCEPT => Message::Accept(Accept { terms: Terms::parse(reader)?, proof: parse_proof(reader)? }),
         kind::REJECT => Message::Reject { reason: Reject::from_wire(reader.u16()?), private_data: private(reader)? },
         kind::RETRY => Message::Retry { cookie: reader.counted(MAX_COOKIE, "the length of a cookie")? },
         kind::WAIT => Message::Wait,
         other => return Err(EdgeError::Frame(other)),
     })
+}
+
+fn parse_proof<'a, const N: usize>(reader: &mut Reader<'a>) -> Result<Option<&'a [u8; N]>, EdgeError> {
+    match reader.u8()? {
+        proof::NONE => Ok(None),
+        proof::HANDSHAKE => Ok(Some(reader.chunk()?)),
+        _ => Err(EdgeError::Value("the kind of a proof")),
+    }
+}
+
+fn emit_proof(out: &mut Vec<u8>, proof: Option<&[u8]>) {
+    out.push(if proof.is_some() { proof::HANDSHAKE } else { proof::NONE });
+    out.extend_from_slice(proof.unwrap_or_default());
 }
 
 fn private<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], EdgeError> {
@@ -279,11 +317,11 @@ impl Message<'_> {
                 hello.versions.emit(out);
                 emit_counted(out, hello.cookie, MAX_COOKIE);
                 hello.terms.emit(out);
+                emit_proof(out, hello.proof.map(|proof| &proof[..]));
             }
             Self::Accept(accept) => {
                 accept.terms.emit(out);
-                out.push(u8::from(accept.proof.is_some()));
-                out.extend_from_slice(accept.proof.as_ref().map_or(&[], |proof| &proof[..]));
+                emit_proof(out, accept.proof.map(|proof| &proof[..]));
             }
             Self::Reject { reason, private_data } => {
                 out.extend_from_slice(&reason.to_wire().to_be_bytes());
@@ -342,6 +380,7 @@ impl Reject {
             Self::Full => 2,
             Self::NotUnderstood => 3,
             Self::Key => 4,
+            Self::OtherKey => 5,
             Self::Other(other) => other,
         }
     }
@@ -353,6 +392,7 @@ impl Reject {
             2 => Self::Full,
             3 => Self::NotUnderstood,
             4 => Self::Key,
+            5 => Self::OtherKey,
             other => Self::Other(other),
         }
     }
@@ -426,19 +466,6 @@ impl<'a> Offer<'a> {
         out.push(self.kind & !Self::MUST | if self.must_understand { Self::MUST } else { 0 });
         emit_counted(out, self.value, MAX_OFFERS);
     }
-}
-
-/// Where in an accept with a proof the proof stands. What it proves is all that stands before it but the header
-/// check.
-#[must_use]
-pub fn proof_place(accept: &Accept<'_>) -> usize {
-    HEADER_LENGTH + 16 + 16 + 12 + 6 + 1 + 2 + accept.terms.private_data.len() + 2 + accept.terms.offers.0.len() + 1
-}
-
-/// Writes the proof into an accept that was written with zeros there.
-pub fn put_proof(packet: &mut [u8], place: usize, proof: &[u8; PROOF_LENGTH]) {
-    packet[place..place + PROOF_LENGTH].copy_from_slice(proof);
-    seal(packet);
 }
 
 /// The packet that says that the sender knows nothing of what it once called `source`.

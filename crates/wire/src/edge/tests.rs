@@ -231,9 +231,16 @@ fn terms<'a>(private_data: &'a [u8], offers: &'a [u8]) -> Terms<'a> {
 
 fn setups<'a>(private: &'a [u8], offers: &'a [u8], cookie: &'a [u8]) -> Vec<Message<'a>> {
     vec![
-        Message::Hello(Hello { terms: terms(private, offers), versions: Versions::OURS, cookie }),
+        Message::Hello(Hello { terms: terms(private, offers), versions: Versions::OURS, cookie, proof: None }),
+        Message::Hello(Hello {
+            terms: terms(private, offers),
+            versions: Versions::OURS,
+            cookie,
+            proof: Some(&[8; 48]),
+        }),
         Message::Accept(Accept { terms: terms(private, offers), proof: None }),
-        Message::Accept(Accept { terms: terms(private, offers), proof: Some([9; 32]) }),
+        Message::Accept(Accept { terms: terms(private, offers), proof: Some(&[9; 80]) }),
+        Message::Reject { reason: Reject::OtherKey, private_data: private },
         Message::Reject { reason: Reject::Other(700), private_data: private },
         Message::Retry { cookie },
         Message::Versions(Versions::OURS),
@@ -268,15 +275,39 @@ fn setup_there_and_back_and_every_damage() {
     assert!(Offers::packed(&offers[..offers.len() - 1]).is_err());
 }
 
+/// What a proof covers does not change with the cookie, the check and the proof itself; with all else it does.
 #[test]
-fn a_proof_is_put_where_it_is_read() {
-    let accept = Accept { terms: terms(b"private", &[]), proof: Some([0; 32]) };
-    let packet = Setup { destination: ConnectionId(1), source: ConnectionId(2), message: Message::Accept(accept) };
+fn a_proof_covers_all_but_cookie_check_and_itself() {
+    let hello = Hello { terms: terms(b"private", &[]), versions: Versions::OURS, cookie: &[], proof: None };
+    let setup = |message| Setup { destination: ConnectionId(1), source: ConnectionId(2), message };
+    let covered = setup(Message::Hello(hello)).covered();
+    let mut whole = vec![];
+    setup(Message::Hello(hello)).emit(&mut whole, 0);
+    assert_eq!(covered, [&whole[..21], &whole[25..whole.len() - 1]].concat());
+    let later = Hello { cookie: b"cookie", proof: Some(&[4; 48]), ..hello };
+    assert_eq!(setup(Message::Hello(later)).covered(), covered);
+    let other = Hello { versions: Versions::packed(&[]).unwrap(), ..hello };
+    assert_ne!(setup(Message::Hello(other)).covered(), covered);
+    let accept = Accept { terms: terms(b"private", &[]), proof: Some(&[4; 80]) };
+    whole.clear();
+    setup(Message::Accept(accept)).emit(&mut whole, 0);
+    assert_eq!(setup(Message::Accept(accept)).covered(), [&whole[..21], &whole[25..whole.len() - 81]].concat());
+}
+
+/// A hello without a proof has a zero where its padding begins: the bytes are those of a hello that knows no proof.
+#[test]
+fn no_proof_is_padding() {
+    let hello = Hello { terms: terms(b"private", &[]), versions: Versions::OURS, cookie: &[], proof: None };
+    let setup = Setup { destination: ConnectionId(0), source: ConnectionId(2), message: Message::Hello(hello) };
     let mut bytes = vec![];
-    packet.emit(&mut bytes, 0);
-    setup::put_proof(&mut bytes, setup::proof_place(&accept), &[4; 32]);
-    let message = Setup::parse(&bytes).unwrap().message;
-    assert_eq!(message, Message::Accept(Accept { proof: Some([4; 32]), ..accept }));
+    setup.emit(&mut bytes, BASE_DATAGRAM);
+    let end = 25 + setup.covered().len() - 21;
+    assert_eq!(bytes.len(), BASE_DATAGRAM);
+    assert!(bytes[end..].iter().all(|byte| *byte == 0));
+    bytes[end] = 1;
+    let check = Crc32c::of(&[&bytes[..21], &bytes[25..]].concat());
+    bytes[21..25].copy_from_slice(&check.to_be_bytes());
+    assert_eq!(Setup::parse(&bytes), Err(EdgeError::Value("the kind of a proof")));
 }
 
 #[test]

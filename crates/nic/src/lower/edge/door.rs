@@ -2,13 +2,16 @@
 
 use weft_edge::setup::{Answering, Door, DoorSettings, Fresh, Key, Knock};
 use weft_wire::edge::ConnectionId;
-use weft_wire::edge::setup::NONCE_LENGTH;
+use weft_wire::edge::setup::{NONCE_LENGTH, Reject};
 
 use core::time::Duration;
 
+use crate::error::ConnectionError;
 use crate::key::JobKey;
-use crate::lower::{DatagramPorts, Destination, Io, Stray};
+use crate::lower::{DatagramPorts, Destination, Io, Knocked, Stray};
+use crate::offer::StartReason;
 
+use super::startup::failed;
 use super::{Deciding, Edge, Phase};
 
 /// How long a cookie is good.
@@ -17,6 +20,7 @@ const COOKIE_LIFETIME: Duration = Duration::from_secs(10);
 /// The door of one port, and the key from which reset tokens are made.
 pub struct EdgeDoor {
     pub(super) door: Door,
+    has_key: bool,
 }
 
 impl EdgeDoor {
@@ -28,7 +32,7 @@ impl EdgeDoor {
             secret: of(&secret),
             cookie_lifetime: COOKIE_LIFETIME,
         };
-        Self { door: Door::new(settings) }
+        Self { door: Door::new(settings), has_key: key.is_some() }
     }
 }
 
@@ -42,8 +46,9 @@ pub(super) fn fresh(ports: &mut dyn DatagramPorts) -> Fresh {
     let bytes = ports.secret_bytes();
     let number = |at: usize| bytes[at..at + 8].iter().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
     let nonce: [u8; NONCE_LENGTH] = core::array::from_fn(|at| bytes[16 + at]);
+    let secret = core::array::from_fn(|at| bytes[32 + at]);
     // Zero means that there is none.
-    Fresh { id: ConnectionId(number(0).max(1)), nonce, seed: number(8) }
+    Fresh { id: ConnectionId(number(0).max(1)), nonce, seed: number(8), secret }
 }
 
 /// For whom a datagram is.
@@ -60,32 +65,39 @@ pub(super) fn destination(datagram: &[u8]) -> Destination {
 }
 
 /// Somebody calls, or speaks of a connection that is not known.
-pub(super) fn knock(door: &mut EdgeDoor, stray: &Stray<'_>, io: &mut Io<'_>, answer: &mut Vec<u8>) -> Option<Edge> {
+pub(super) fn knock(door: &mut EdgeDoor, stray: &Stray<'_>, io: &mut Io<'_>, answer: &mut Vec<u8>) -> Knocked<Edge> {
+    use weft_wire::edge::Destination as For;
     let Stray { datagram, port, offer, is_crowded } = stray;
-    match weft_wire::edge::destination(datagram.bytes).ok()? {
-        weft_wire::edge::Destination::Connection(id) => {
-            if let Some(reset) = door.door.reset(datagram.bytes, id) {
-                answer.extend_from_slice(&reset);
-            }
+    let called = match weft_wire::edge::destination(datagram.bytes) {
+        Ok(For::Setup { destination, .. }) if destination == ConnectionId::default() => *offer,
+        // Of a connection, or an answer to a call that was given up: who let it in is told.
+        Ok(For::Connection(id) | For::Setup { destination: id, .. }) => {
+            answer.extend(door.door.reset(datagram.bytes, id).into_iter().flatten());
             None
         }
-        weft_wire::edge::Destination::Reset { .. } => None,
-        // An answer to a call that was given up: who let it in is told.
-        weft_wire::edge::Destination::Setup { destination, .. } if destination != ConnectionId::default() => {
-            if let Some(reset) = door.door.reset(datagram.bytes, destination) {
-                answer.extend_from_slice(&reset);
-            }
-            None
-        }
-        weft_wire::edge::Destination::Setup { .. } => {
-            let offer = (*offer)?;
-            let knock = door.door.knock(datagram.bytes, datagram.from, *is_crowded, io.now, answer);
-            let Knock::Call(visit) = knock else { return None };
+        Ok(For::Reset { .. }) | Err(_) => None,
+    };
+    let Some(offer) = called else { return Knocked::Nothing };
+    match door.door.knock(datagram.bytes, datagram.from, *is_crowded, io.now, answer) {
+        Knock::Dropped | Knock::Answered => Knocked::Nothing,
+        Knock::Refused(reason) => Knocked::Refused(refusal(reason, door.has_key)),
+        Knock::Call(visit) => {
             let answering = Answering::new(&visit, &door.door, fresh(io.datagrams));
             let deciding = Phase::Deciding(Box::new(Deciding { answering, offer, asked: false }));
             let mut edge = Edge::new(*port, datagram.from, deciding, io.now);
             edge.see_local(datagram.to, io);
-            Some(edge)
+            Knocked::Call(edge)
         }
     }
+}
+
+/// What the listener hears of a caller that was refused.
+fn refusal(reason: Reject, has_key: bool) -> ConnectionError {
+    let words = match reason {
+        Reject::Key if has_key => "the caller has no job key, as this side has",
+        Reject::Key => "the caller wants a job key",
+        Reject::OtherKey => "the caller has another job key than this side",
+        _ => "the caller wants what this side does not understand: its Weft is of another age",
+    };
+    failed(StartReason::Incompatible, words)
 }

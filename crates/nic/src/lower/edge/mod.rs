@@ -32,8 +32,8 @@ use crate::counters::Counters;
 use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
-    Above, DatagramKey, DatagramPorts, Destination, Drained, Got, Io, ListensAt, Lower, Names, ReceiveError, SendError,
-    Sent, StartStep, Stray, StreamCell, Terms, Undecided,
+    Above, DatagramKey, DatagramPorts, Destination, Drained, Got, Io, Knocked, ListensAt, Lower, Names, ReceiveError,
+    SendError, Sent, StartStep, Stray, StreamCell, Terms, Undecided,
 };
 use crate::offer::{LowerStartError, Offer, RequestInfo, StartError, StartMisuse, StartReason, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -544,7 +544,7 @@ impl<N: Network> Lower<N> for Edge {
         door::destination(datagram)
     }
 
-    fn knock(door: &mut EdgeDoor, stray: &Stray<'_>, io: &mut Io<'_>, answer: &mut Vec<u8>) -> Option<Self> {
+    fn knock(door: &mut EdgeDoor, stray: &Stray<'_>, io: &mut Io<'_>, answer: &mut Vec<u8>) -> Knocked<Self> {
         door::knock(door, stray, io, answer)
     }
 

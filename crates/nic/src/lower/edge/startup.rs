@@ -37,7 +37,7 @@ pub(super) fn check_length(private_data: &[u8]) -> Result<(), StartMisuse> {
     Err(StartMisuse::PrivateDataTooLong { given: private_data.len(), limit: MAX_PRIVATE_DATA })
 }
 
-fn failed(reason: StartReason, words: &'static str) -> ConnectionError {
+pub(super) fn failed(reason: StartReason, words: &'static str) -> ConnectionError {
     ConnectionError::Start(StartError { reason, lower: LowerStartError::Other(words) })
 }
 
@@ -207,6 +207,13 @@ impl Edge {
                 } else {
                     "the peer wants a job key"
                 },
+            )),
+            Outcome::Rejected { reason: Reject::OtherKey, .. } => {
+                Err(failed(StartReason::Incompatible, "the peer has another job key than this side"))
+            }
+            Outcome::Rejected { reason: Reject::NotUnderstood, .. } if io.settings.key.is_some() => Err(failed(
+                StartReason::Incompatible,
+                "the peer does not understand how this side proves its job key: its Weft is older",
             )),
             Outcome::Rejected { .. } => Err(failed(StartReason::Incompatible, "the peer refuses what is offered")),
             Outcome::Versions(_) => {
