@@ -866,8 +866,10 @@ fn packets_go_through_the_queues_where_the_work_is_split() {
 #[test]
 fn a_thread_that_sleeps_is_woken_for_a_message_that_another_one_has_received() {
     const ROUNDS: u64 = 100;
+    const PAUSE: Duration = Duration::from_millis(20);
     let group = Group::new(Kind::plain(Progress::Caller), 3);
     let [sender, idle, receiver] = &group.ends[..] else { panic!() };
+    // How long the receiver has waited; `None` if threads get the processor so late that it says nothing.
     let one_path = |number: u64| {
         receiver.endpoint.receive(ReceivePost::new(vec![0; 8]).context(number)).unwrap();
         let waits = || {
@@ -876,22 +878,28 @@ fn a_thread_that_sleeps_is_woken_for_a_message_that_another_one_has_received() {
             start.elapsed()
         };
         std::thread::scope(|scope| {
+            let start = Instant::now();
             // The first of the two has the engine; the other one sleeps until it hears of something.
-            let runs = scope.spawn(|| idle.events.wait(Some(Duration::from_secs(2))));
-            std::thread::sleep(Duration::from_millis(20));
+            let runs = scope.spawn(|| idle.events.wait(Some(Duration::from_secs(60))));
+            std::thread::sleep(PAUSE);
             let waits = scope.spawn(waits);
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(PAUSE);
             sender.endpoint.send(SendPost::new(sender.peers[2], bytes(8, number)).context(number)).unwrap();
+            let is_slow = start.elapsed() > 4 * PAUSE;
             let waited = waits.join().unwrap();
             // Lets the first one go.
             sender.endpoint.send(SendPost::new(sender.peers[1], bytes(8, number)).context(number)).unwrap();
             idle.endpoint.receive(ReceivePost::new(vec![0; 8]).context(number)).unwrap();
             assert!(runs.join().unwrap().is_some());
-            waited
+            (!is_slow).then_some(waited)
         })
     };
-    // Who is not woken looks by itself every half second. The first of them may be lucky, and on a machine that is slow many may take as long.
-    let is_woken = |waited: &Duration| *waited < Duration::from_millis(400);
-    let woken = (0..ROUNDS).map(one_path).filter(is_woken).take(3).count();
-    assert_eq!(woken, 3, "in {ROUNDS} rounds");
+    // Who is not woken looks by itself every half second: all of them wait long. Of those that are woken few do.
+    let told: Vec<Duration> = (0..ROUNDS).filter_map(one_path).take(20).collect();
+    if told.len() < 20 {
+        println!("not judged: threads got the processor too late in all but {} of {ROUNDS} rounds", told.len());
+        return;
+    }
+    let woken = told.iter().filter(|waited| **waited < Duration::from_millis(400)).count();
+    assert!(woken >= 3, "woken in {woken} of {} rounds: {told:?}", told.len());
 }
