@@ -82,9 +82,9 @@ pub(crate) struct StreamOptions {
     /// Engines that share the connections
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) engines: usize,
-    /// Have an address of your own on an interface; iWARP goes there by Weft's own TCP, Edge in frames of its own
-    /// (needs CAP_NET_RAW)
-    #[arg(long, value_name = "INTERFACE=ADDRESS/BITS")]
+    /// Have addresses of your own on an interface, such as eth0=10.0.0.9/24,fd00::9/64; iWARP goes there by Weft's own
+    /// TCP, Edge in frames of its own (needs CAP_NET_RAW)
+    #[arg(long, value_name = "INTERFACE=ADDRESS/BITS,..")]
     pub(crate) link: Option<LinkSettings>,
     /// Over which interfaces Edge goes, if an address says so.
     #[arg(skip)]

@@ -12,8 +12,14 @@ use weft_lab::{BridgeProgram, Lab, Link, Plan, Shape};
 
 const WEFT: &str = env!("CARGO_BIN_EXE_weft");
 /// Addresses of the link that no kernel has, with the options that make them ours.
-const ADDRESSES: [&str; 2] = ["10.0.0.77", "10.0.0.78"];
+const ADDRESS: &str = "10.0.0.77";
 const LINKS: [&str; 2] = ["--link rail0=10.0.0.77/24", "--link rail0=10.0.0.78/24"];
+/// Several for each: of IPv4, of IPv6, and of IPv6 for the one link alone.
+const ADDRESSES: [&str; 3] = [ADDRESS, "fd77:6566:7400::77", "fe80::77%rail0"];
+const ALL: [&str; 2] = [
+    "--link rail0=10.0.0.77/24,fd77:6566:7400::77/64,fe80::77/64",
+    "--link rail0=fe80::78/64,fd77:6566:7400::78/64,10.0.0.78/24",
+];
 
 fn lab() -> Option<Lab> {
     let mut lab = match Lab::up(&Plan { links: 1, rate: None, switch: true, offloads: false, ..Plan::default() }) {
@@ -51,17 +57,35 @@ fn ping(lab: &Lab, address: &str, server: &str, client: &str) {
 fn iwarp_goes_by_weft_s_own_tcp_to_itself_and_to_the_kernel_s() {
     let Some(lab) = lab() else { return };
     let kernel = lab.host(0).address(0).to_string();
-    ping(&lab, ADDRESSES[0], LINKS[0], LINKS[1]);
-    ping(&lab, ADDRESSES[0], LINKS[0], "");
+    ping(&lab, ADDRESS, LINKS[0], LINKS[1]);
+    ping(&lab, ADDRESS, LINKS[0], "");
     ping(&lab, &kernel, "", LINKS[1]);
     // In order, and with markers that only one side asks for.
     let with = |link: &str, markers: &str| format!("{link} --markers {markers}");
-    ping(&lab, ADDRESSES[0], &with(LINKS[0], "off"), &with(LINKS[1], "off"));
+    ping(&lab, ADDRESS, &with(LINKS[0], "off"), &with(LINKS[1], "off"));
     ping(&lab, &kernel, "--markers on", &with(LINKS[1], "off"));
     for progress in ["thread", "caller"] {
         let with = |link: &str| format!("{link} --progress {progress}");
-        ping(&lab, ADDRESSES[0], &with(LINKS[0]), &with(LINKS[1]));
+        ping(&lab, ADDRESS, &with(LINKS[0]), &with(LINKS[1]));
     }
+    lab.down().unwrap();
+}
+
+#[test]
+fn iwarp_goes_over_both_kinds_of_ip_on_one_link() {
+    let Some(lab) = lab() else { return };
+    let Some(kernel) = lab.host(0).address_v6(0) else { return };
+    for address in ADDRESSES {
+        ping(&lab, address, ALL[0], ALL[1]);
+    }
+    // The kernel at one of the ends, by either kind.
+    ping(&lab, ADDRESSES[1], ALL[0], "");
+    ping(&lab, ADDRESSES[2], ALL[0], "");
+    ping(&lab, &kernel.to_string(), "", ALL[1]);
+    // Edge's frames know addresses of IPv4 alone: without one it goes by the kernel.
+    let edge = |link: &str| format!("--transport edge {link}");
+    ping(&lab, ADDRESS, &edge(ALL[0]), &edge(ALL[1]));
+    ping(&lab, &kernel.to_string(), &edge(""), &edge(ALL[1]));
     lab.down().unwrap();
 }
 
@@ -69,6 +93,8 @@ fn iwarp_goes_by_weft_s_own_tcp_to_itself_and_to_the_kernel_s() {
 fn what_is_no_link_is_named() {
     let ended = weft(&["rping", "-s", "-a", "127.0.0.1", "--link", "eth0"]);
     assert!(ended.code == Some(2) && ended.text.contains("eth0=10.0.0.9/24"), "{}", ended.text);
+    let ended = weft(&["rping", "-s", "-a", "127.0.0.1", "--link", "eth0=fd00::9"]);
+    assert!(ended.code == Some(2) && ended.text.contains("fd00::9 has no /BITS"), "{}", ended.text);
     let ended = weft(&["rping", "-s", "-a", "127.0.0.1", "--link", "no-such=10.0.0.9/24"]);
     assert!(ended.code == Some(1) && ended.text.contains("no-such"), "{}", ended.text);
 }

@@ -7,7 +7,7 @@ mod running;
 
 use std::env;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
@@ -22,9 +22,12 @@ use weft_lab::{BridgeProgram, Host, Lab, Link, Plan, Shape};
 /// The variable that says to a worker what it does.
 const ROLE: &str = "WEFT_STREAM_ROLE";
 /// Addresses of the link that no kernel has.
-const LINKS: [&str; 2] = ["rail0=10.0.0.77/24", "rail0=10.0.0.78/24"];
-const RDMA: &str = "10.0.0.77:7000";
-const NOBODY: &str = "10.0.0.99:7000";
+const LINKS: [&str; 2] = ["rail0=10.0.0.77/24,fd77:6566:7400::77/64", "rail0=fd77:6566:7400::78/64,10.0.0.78/24"];
+/// The first of them, of both kinds, and those of the caller and of nobody.
+const SERVER: [&str; 2] = ["10.0.0.77", "fd77:6566:7400::77"];
+const CALLER: [&str; 2] = ["10.0.0.78", "fd77:6566:7400::78"];
+const NOBODY: [&str; 2] = ["10.0.0.99", "fd77:6566:7400::99"];
+const RDMA_PORT: u16 = 7000;
 /// Nothing here takes this long; what waits in vain fails then.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(100));
 /// Streams at the same time, and bytes of each.
@@ -68,10 +71,10 @@ fn start(host: &Host, role: &str) -> Running {
 fn worker() {
     let Ok(role) = env::var(ROLE) else { return };
     match role.split(' ').collect::<Vec<_>>()[..] {
-        ["serves", calls] => serve(calls.parse().unwrap(), false),
-        ["serves-beside", calls] => serve(calls.parse().unwrap(), true),
+        ["serves", address, calls] => serve(address.parse().unwrap(), calls.parse().unwrap(), false),
+        ["serves-beside", address, calls] => serve(address.parse().unwrap(), calls.parse().unwrap(), true),
         ["calls", remote] => call(remote.parse().unwrap()),
-        ["kernel-serves", calls] => kernel_serve(calls.parse().unwrap()),
+        ["kernel-serves", address, calls] => kernel_serve(address.parse().unwrap(), calls.parse().unwrap()),
         ["kernel-calls", remote] => kernel_call(remote.parse().unwrap()),
         ["fails", closed, server] => fail(closed.parse().unwrap(), server.parse().unwrap()),
         _ => panic!("{role:?} is no role"),
@@ -129,12 +132,13 @@ impl End {
 }
 
 /// Echoes that many streams, and one message by RDMA if that is wanted. Ends without waiting for its peers.
-fn serve(calls: usize, is_beside_rdma: bool) {
+fn serve(address: IpAddr, calls: usize, is_beside_rdma: bool) {
     let context = open(LINKS[0]);
-    let rdma = context.listen(RDMA.parse().unwrap(), &ListenOptions::default()).unwrap();
-    let listener = StreamListener::bind(&context, "10.0.0.77:0".parse().unwrap()).unwrap();
+    let at_rdma = SocketAddr::new(address, RDMA_PORT);
+    let rdma = context.listen(at_rdma, &ListenOptions::default()).unwrap();
+    let listener = StreamListener::bind(&context, SocketAddr::new(address, 0)).unwrap();
     // One number is one or the other.
-    let taken = StreamListener::bind(&context, RDMA.parse().unwrap()).unwrap_err();
+    let taken = StreamListener::bind(&context, at_rdma).unwrap_err();
     assert_eq!(taken.kind(), ErrorKind::AddrInUse);
     println!("listening on {}", listener.local_address());
     let end = End::new(&context);
@@ -155,16 +159,18 @@ fn serve(calls: usize, is_beside_rdma: bool) {
 /// Many streams; to another Weft also an RDMA connection on the same link.
 fn call(remote: SocketAddr) {
     let context = open(LINKS[1]);
-    let rdma = (remote.ip() == RDMA.parse::<SocketAddr>().unwrap().ip()).then(|| End::new(&context));
+    let kind = usize::from(remote.is_ipv6());
+    let rdma = (remote.ip().to_string() == SERVER[kind]).then(|| End::new(&context));
     if let Some(end) = &rdma {
-        end.queue_pair.start_connect(RDMA.parse().unwrap(), &ConnectOptions::default()).unwrap();
+        let at_rdma = SocketAddr::new(remote.ip(), RDMA_PORT);
+        end.queue_pair.start_connect(at_rdma, &ConnectOptions::default()).unwrap();
     }
     thread::scope(|scope| {
         for seed in 0..STREAMS {
             let context = &context;
             scope.spawn(move || {
                 let stream = Stream::connect(context, remote).unwrap();
-                assert_eq!(stream.local_address().ip().to_string(), "10.0.0.78");
+                assert_eq!(stream.local_address().ip().to_string(), CALLER[kind]);
                 converse(&stream, seed, || stream.shutdown(Shutdown::Write).unwrap());
             });
         }
@@ -176,8 +182,8 @@ fn call(remote: SocketAddr) {
     }
 }
 
-fn kernel_serve(calls: usize) {
-    let listener = TcpListener::bind("10.0.0.1:0").unwrap();
+fn kernel_serve(address: IpAddr, calls: usize) {
+    let listener = TcpListener::bind((address, 0)).unwrap();
     println!("listening on {}", listener.local_addr().unwrap());
     thread::scope(|scope| {
         for stream in listener.incoming().take(calls) {
@@ -200,13 +206,14 @@ fn kernel_call(remote: SocketAddr) {
 /// What does not come about, or breaks, says how.
 fn fail(closed: SocketAddr, server: SocketAddr) {
     let context = open(LINKS[1]);
+    let nobody = SocketAddr::new(NOBODY[usize::from(server.is_ipv6())].parse().unwrap(), 7000);
     let kind_of = |remote| Stream::connect(&context, remote).unwrap_err().kind();
     assert_eq!(kind_of(closed), ErrorKind::ConnectionRefused);
-    assert_eq!(kind_of(NOBODY.parse().unwrap()), ErrorKind::HostUnreachable);
+    assert_eq!(kind_of(nobody), ErrorKind::HostUnreachable);
     let short = Duration::from_millis(5);
-    let error = Stream::connect_timeout(&context, NOBODY.parse().unwrap(), short).unwrap_err();
+    let error = Stream::connect_timeout(&context, nobody, short).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
-    let begun = Stream::start_connect(&context, NOBODY.parse().unwrap(), None).unwrap();
+    let begun = Stream::start_connect(&context, nobody, None).unwrap();
     assert_eq!((&begun).write(b"early").unwrap_err().kind(), ErrorKind::NotConnected);
     let mut stream = Stream::connect(&context, server).unwrap();
     stream.set_read_timeout(Some(short)).unwrap();
@@ -222,19 +229,28 @@ fn ends_well(running: Running) {
 #[test]
 fn streams_go_by_weft_s_own_tcp_to_itself_and_to_the_kernel_s() {
     let Some(lab) = lab() else { return };
-    let [kernel, own] = ["10.0.0.1", "10.0.0.77"];
+    let kernels = [Some(lab.host(0).address(0)), lab.host(0).address_v6(0)];
+    for (own, kernel) in SERVER.into_iter().zip(kernels.into_iter().flatten()) {
+        go(&lab, own.parse().unwrap(), kernel);
+    }
+    lab.down().unwrap();
+}
+
+/// With a server at an address of the link's, and at one of the kernel's.
+fn go(lab: &Lab, own: IpAddr, kernel: IpAddr) {
+    let at = |address, server: &Running| SocketAddr::new(address, server.port().parse().unwrap());
     for (serves, calls, address) in
         [("serves-beside", "calls", own), ("serves", "kernel-calls", own), ("kernel-serves", "calls", kernel)]
     {
-        let server = start(lab.host(0), &format!("{serves} {STREAMS}"));
-        ends_well(start(lab.host(1), &format!("{calls} {address}:{}", server.port())));
+        let server = start(lab.host(0), &format!("{serves} {address} {STREAMS}"));
+        ends_well(start(lab.host(1), &format!("{calls} {}", at(address, &server))));
         ends_well(server);
     }
     for (serves, address) in [("serves", own), ("kernel-serves", kernel)] {
-        let server = start(lab.host(0), &format!("{serves} 1"));
-        ends_well(start(lab.host(1), &format!("fails {address}:1 {address}:{}", server.port())));
+        let server = start(lab.host(0), &format!("{serves} {address} 1"));
+        let closed = SocketAddr::new(address, 1);
+        ends_well(start(lab.host(1), &format!("fails {closed} {}", at(address, &server))));
         // Its stream was reset.
         ends_well(server);
     }
-    lab.down().unwrap();
 }

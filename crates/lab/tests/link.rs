@@ -1,15 +1,16 @@
 //! A host in user space on a real link (`weft-link`) and the kernel's TCP, through a link that loses and reorders
-//! frames: each calls the other, and what is sent comes back.
+//! frames: each calls the other, over IPv4 and IPv6, and what is sent comes back.
 //!
 //! Where this system allows no namespaces, or lacks a program, each test says so and passes.
 
 mod kernel;
+mod meddler;
 
 use std::env;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::time::{Duration, Instant};
 
-use kernel::{ROLE, Worker, byte, kernel_calls, kernel_echo, say};
+use kernel::{ROLE, Worker, byte, kernel_calls, kernel_echo, kernel_echo_at, say};
 use weft_base::{
     Backlog, Interest, Listener, Network, Piece, Port, PortError, PortOptions, ReceivePiece, Received, Token,
 };
@@ -19,26 +20,33 @@ use weft_memory::{Limits, Registry};
 
 /// Nothing here takes this long; what waits in vain fails then.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// An address of the link that no kernel has, and one that nobody has.
-const OURS: &str = "rail0=10.0.0.77/24";
-const OUR_ADDRESS: &str = "10.0.0.77:7000";
-const NOBODY: &str = "10.0.0.99:7000";
+/// Addresses of the link that no kernel has, and some that nobody has.
+const OURS: &str = "rail0=10.0.0.77/24,fd77:6566:7400::77/64,fe80::77/64";
+const OUR_ADDRESSES: [&str; 2] = ["10.0.0.77:7000", "[fd77:6566:7400::77]:7000"];
+const OUR_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0x77);
+const NOBODIES: [&str; 2] = ["10.0.0.99:7000", "[fd77:6566:7400::99]:7000"];
+const PORT: u16 = 7000;
 const RAIL: Link = Link { host: None, rail: 0 };
 
 fn bytes_to_send() -> usize {
     env::var("WEFT_LINK_BYTES").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000_000)
 }
 
-/// Two hosts, and a link between them that is worse than most.
-fn lab() -> Option<Lab> {
-    let mut lab = match Lab::up(&Plan { links: 1, rate: None, switch: true, offloads: false, ..Plan::default() }) {
-        Ok(lab) => lab,
+/// Two hosts, and a link between them that is as good as any.
+fn good_lab() -> Option<Lab> {
+    match Lab::up(&Plan { links: 1, rate: None, switch: true, offloads: false, ..Plan::default() }) {
+        Ok(lab) => Some(lab),
         Err(error) if error.cannot_be_had() => {
             println!("skipped: {error}");
-            return None;
+            None
         }
         Err(error) => panic!("{error}"),
-    };
+    }
+}
+
+/// The same, with a link that is worse than most.
+fn lab() -> Option<Lab> {
+    let mut lab = good_lab()?;
     let shape = Shape {
         loss_millionths: 10_000,
         reorder_millionths: 50_000,
@@ -66,11 +74,48 @@ fn worker() {
         ["bridge"] => serve_bridge().unwrap(),
         ["kernel-echo", address] => kernel_echo(address.parse().unwrap()),
         ["kernel-calls", address] => kernel_calls(address.parse().unwrap(), bytes_to_send()),
+        ["kernel-calls-near"] => kernel_calls(near(OUR_LOCAL, PORT), bytes_to_send()),
+        ["kernel-echo-near"] => {
+            let (own, interface) = kernel_near();
+            say(&own.to_string());
+            // The kernel listens at an address of one link with the link's number.
+            kernel_echo_at(SocketAddrV6::new(own, 0, 0, interface).into());
+        }
         ["calls", address] => calls(address.parse().unwrap()),
-        ["echo"] => echo(),
+        ["calls-near", address, port] => calls(near(address.parse().unwrap(), port.parse().unwrap())),
+        ["echo", address] => echo(address.parse().unwrap()),
+        ["echo-near"] => echo(near(OUR_LOCAL, PORT)),
+        ["taken", address] => taken(address.parse().unwrap()),
+        ["meddler", own, victim] => meddler::meddle(own.parse().unwrap(), victim.parse().unwrap()),
         ["fails", closed, nobody] => fails(closed.parse().unwrap(), nobody.parse().unwrap()),
         _ => panic!("{role:?} is no role"),
     }
+}
+
+/// The address of IPv6 that the kernel has on the rail for this link alone, and the number of the rail.
+fn kernel_near() -> (Ipv6Addr, u32) {
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        // Address, number, length, scope (20: one link's), flags (40: it is not certain yet), name.
+        let text = std::fs::read_to_string("/proc/net/if_inet6").unwrap();
+        let found = text.lines().find_map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
+            [address, number, _, "20", flags, "rail0"] if u32::from_str_radix(flags, 16).unwrap() & 0x40 == 0 => {
+                let address = u128::from_str_radix(address, 16).unwrap();
+                Some((Ipv6Addr::from(address), u32::from_str_radix(number, 16).unwrap()))
+            }
+            _ => None,
+        });
+        if let Some(found) = found {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("the kernel has no such address")
+}
+
+/// An address of this link alone.
+fn near(address: Ipv6Addr, port: u16) -> SocketAddr {
+    SocketAddrV6::new(address, port, 0, kernel_near().1).into()
 }
 
 /// A network of the link, and the waiting for it.
@@ -150,12 +195,17 @@ fn calls(remote: SocketAddr) {
 }
 
 /// Takes a call, and sends back what comes.
-fn echo() {
+fn echo(address: SocketAddr) {
     let mut own = Own::new();
-    let address: SocketAddr = OUR_ADDRESS.parse().unwrap();
     let mut listener = own.network.listen(address, Backlog(4), PortOptions::default()).unwrap();
+    assert_eq!(listener.local_address(), address);
     let again = own.network.listen(address, Backlog(4), PortOptions::default());
     assert_eq!(again.unwrap_err(), PortError::AddressInUse);
+    // The number is this address's, not the host's.
+    let others = OUR_ADDRESSES.map(|other| other.parse::<SocketAddr>().unwrap());
+    for other in others.into_iter().filter(|other| *other != address) {
+        own.network.listen(other, Backlog(4), PortOptions::default()).unwrap();
+    }
     say("ready");
     let mut port = loop {
         own.network.arm_listener(&listener, Token(2)).unwrap();
@@ -193,30 +243,106 @@ fn fails(closed: SocketAddr, nobody: SocketAddr) {
     say("done");
 }
 
-#[test]
-fn the_link_calls_the_kernel() {
-    let Some(lab) = lab() else { return };
-    let mut kernel = Worker::start(lab.host(1), &format!("kernel-echo {}", lab.host(1).address(0)));
-    let remote = SocketAddr::new(lab.host(1).address(0), kernel.says().parse().unwrap());
+/// Somebody has the address.
+fn taken(address: IpAddr) {
+    let registry = Registry::new(77, Limits::default());
+    let link = format!("rail0=fd77:6566:7400::77/64,{address}/64");
+    let error = LinkNetwork::with_link(registry, link.parse().unwrap()).unwrap_err().to_string();
+    assert!(error.contains(&format!("the address {address} is taken on rail0, by ")), "{error}");
+    say("done");
+}
+
+fn link_calls_the_kernel(lab: &Lab, address: IpAddr) {
+    let mut kernel = Worker::start(lab.host(1), &format!("kernel-echo {address}"));
+    let remote = SocketAddr::new(address, kernel.says().parse().unwrap());
     let mut own = Worker::start(lab.host(0), &format!("calls {remote}"));
     assert!(own.says() == "done" && own.succeeds());
     assert!(kernel.says() == "done" && kernel.succeeds());
 }
 
-#[test]
-fn the_kernel_calls_the_link() {
-    let Some(lab) = lab() else { return };
-    let mut own = Worker::start(lab.host(0), "echo");
+fn kernel_calls_the_link(lab: &Lab, echo: &str, calls: &str) {
+    let mut own = Worker::start(lab.host(0), echo);
     assert_eq!(own.says(), "ready");
-    let mut kernel = Worker::start(lab.host(1), &format!("kernel-calls {OUR_ADDRESS}"));
+    let mut kernel = Worker::start(lab.host(1), calls);
     assert!(kernel.says() == "done" && kernel.succeeds());
     assert!(own.says() == "done" && own.succeeds());
 }
 
 #[test]
+fn the_link_calls_the_kernel() {
+    let Some(lab) = lab() else { return };
+    link_calls_the_kernel(&lab, lab.host(1).address(0));
+}
+
+#[test]
+fn the_kernel_calls_the_link() {
+    let Some(lab) = lab() else { return };
+    let [four, _] = OUR_ADDRESSES;
+    kernel_calls_the_link(&lab, &format!("echo {four}"), &format!("kernel-calls {four}"));
+}
+
+#[test]
+fn the_link_calls_the_kernel_over_ipv6() {
+    let Some(lab) = lab() else { return };
+    let Some(address) = lab.host(1).address_v6(0) else { return };
+    link_calls_the_kernel(&lab, address);
+}
+
+#[test]
+fn the_kernel_calls_the_link_over_ipv6() {
+    let Some(lab) = lab() else { return };
+    if lab.host(1).address_v6(0).is_some() {
+        let [_, six] = OUR_ADDRESSES;
+        kernel_calls_the_link(&lab, &format!("echo {six}"), &format!("kernel-calls {six}"));
+    }
+}
+
+#[test]
+fn addresses_of_one_link_work_with_the_number_of_its_interface() {
+    let Some(lab) = lab() else { return };
+    if lab.host(1).address_v6(0).is_none() {
+        return;
+    }
+    kernel_calls_the_link(&lab, "echo-near", "kernel-calls-near");
+    let mut kernel = Worker::start(lab.host(1), "kernel-echo-near");
+    let (address, port) = (kernel.says(), kernel.says());
+    let mut own = Worker::start(lab.host(0), &format!("calls-near {address} {port}"));
+    assert!(own.says() == "done" && own.succeeds());
+    assert!(kernel.says() == "done" && kernel.succeeds());
+}
+
+#[test]
+fn an_address_of_ipv6_that_somebody_has_is_refused() {
+    let Some(lab) = good_lab() else { return };
+    let Some(address) = lab.host(1).address_v6(0) else { return };
+    let mut taken = Worker::start(lab.host(0), &format!("taken {address}"));
+    assert!(taken.says() == "done" && taken.succeeds());
+}
+
+/// Somebody on the link says that the neighbour is elsewhere, and that packets are too big for paths that cannot be;
+/// and, as a router would, that they are too big for one that can.
+#[test]
+fn liars_change_nothing_and_the_path_s_word_makes_segments_smaller() {
+    let Some(lab) = good_lab() else { return };
+    let Some(address) = lab.host(1).address_v6(0) else { return };
+    let [_, victim] = OUR_ADDRESSES;
+    let victim = victim.parse::<SocketAddr>().unwrap().ip();
+    let mut meddler = Worker::start(lab.host(1), &format!("meddler {address} {victim}"));
+    assert_eq!(meddler.says(), "ready");
+    link_calls_the_kernel(&lab, address);
+    let said = meddler.says();
+    let counts: Vec<u64> = said.split(' ').map(|count| count.parse().unwrap()).collect();
+    let [larger, fitting, lies] = counts[..] else { panic!("{said}") };
+    assert!(larger > 0 && lies > 0 && fitting > larger, "larger, fitting and lies: {said}");
+}
+
+#[test]
 fn who_is_not_there_is_told_from_who_does_not_listen() {
     let Some(lab) = lab() else { return };
-    let closed = SocketAddr::new(lab.host(1).address(0), 9);
-    let mut fails = Worker::start(lab.host(0), &format!("fails {closed} {NOBODY}"));
-    assert!(fails.says() == "done" && fails.succeeds());
+    let addresses = [Some(lab.host(1).address(0)), lab.host(1).address_v6(0)];
+    for (address, nobody) in addresses.into_iter().flatten().zip(NOBODIES) {
+        let closed = SocketAddr::new(address, 9);
+        let mut fails = Worker::start(lab.host(0), &format!("fails {closed} {nobody}"));
+        assert!(fails.says() == "done" && fails.succeeds());
+    }
 }

@@ -202,7 +202,7 @@ impl Weft {
                 self.socket.send(&answer).unwrap();
                 return;
             }
-            Arrived::Nothing | Arrived::Neighbour(_) => return,
+            Arrived::Nothing | Arrived::Neighbour(_) | Arrived::Taken(..) | Arrived::TooBig { .. } => return,
         };
         if self.connection.is_none() && flow.local.port() == PORT {
             let Some(listener) = self.listener.as_mut() else { return };

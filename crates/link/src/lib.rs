@@ -1,5 +1,5 @@
-//! Weft's own TCP, and Edge without IP, on a raw link: a host in user space, with an address on an Ethernet that the
-//! kernel does not have.
+//! Weft's own TCP, and Edge without IP, on a raw link: a host in user space, with addresses of IPv4 and IPv6 on an
+//! Ethernet that the kernel does not have.
 //!
 //! [`LinkNetwork`] is a [`Network`](weft_base::Network) of two: what goes to the network of its [`LinkSettings`] goes
 //! by `weft-tcp` or, as datagrams, in frames of their own, over packet sockets of the interface; all else by the kernel
@@ -8,7 +8,7 @@
 //! For TCP the interface must not let devices cut or join segments (`ethtool -K eth0 tso off gso off gro off`, here
 //! and, on virtual links, at the peer): frames longer than the MTU are lost.
 //!
-//! Datagrams have an EtherType of their own and no IP ([`RawPort`]). Each port takes 4 MiB of the kernel's memory, and
+//! Datagrams have an EtherType of their own and no IP ([`RawPort`]), and go between addresses of IPv4 alone. Each port takes 4 MiB of the kernel's memory, and
 //! the right once more when it is made.
 //!
 //! One address belongs to one network: two that have it reset each other's connections. Nobody else answers for it, so
@@ -31,4 +31,4 @@ pub use listener::LinkListener;
 pub use network::LinkNetwork;
 pub use port::LinkPort;
 pub use raw::{LinkDatagram, RawPort};
-pub use settings::{LinkSettings, ParseLinkError};
+pub use settings::{LinkAddress, LinkSettings, ParseLinkError};

@@ -8,6 +8,7 @@ use weft_driver::HostListener;
 use weft_memory::Registry;
 
 use crate::port::{LinkPort, OwnPort};
+use crate::settings::with_scope;
 use crate::stack::Shared;
 
 /// Accepts streams.
@@ -23,23 +24,26 @@ pub enum LinkListener {
 pub struct OwnListener {
     stack: Shared,
     registry: Registry,
+    /// As the stack knows it, and as others do.
+    at: SocketAddr,
     local: SocketAddr,
 }
 
 impl OwnListener {
-    pub(crate) const fn new(stack: Shared, registry: Registry, local: SocketAddr) -> Self {
-        Self { stack, registry, local }
+    pub(crate) fn new(stack: Shared, registry: Registry, at: SocketAddr) -> Self {
+        let local = with_scope(at, stack.lock().interface());
+        Self { stack, registry, at, local }
     }
 
-    pub(crate) const fn port(&self) -> u16 {
-        self.local.port()
+    pub(crate) const fn at(&self) -> SocketAddr {
+        self.at
     }
 
     fn accept(&self) -> Result<Option<OwnPort>, PortError> {
         let key = {
             let mut stack = self.stack.lock();
             stack.drive();
-            stack.accept(self.port())
+            stack.accept(self.at)
         };
         key.map(|key| OwnPort::new(self.stack.clone(), key, self.registry.clone())).transpose()
     }
@@ -65,7 +69,7 @@ impl Listener for LinkListener {
 
 impl Drop for OwnListener {
     fn drop(&mut self) {
-        self.stack.lock().close_listener(self.port());
+        self.stack.lock().close_listener(self.at);
     }
 }
 

@@ -17,7 +17,7 @@ use weft_memory::Registry;
 use crate::listener::{LinkListener, OwnListener};
 use crate::port::{LinkPort, OwnPort};
 use crate::raw::{LinkDatagram, RawPort};
-use crate::settings::LinkSettings;
+use crate::settings::{LinkSettings, is_in_scope};
 use crate::stack::{Shared, Stack};
 
 /// What frames and the timer of the link are among the tokens; those of others are below.
@@ -28,6 +28,8 @@ pub struct LinkNetwork {
     host: HostNetwork,
     own: Option<Shared>,
     settings: Option<LinkSettings>,
+    /// The number of the link's interface.
+    interface: u32,
     registry: Registry,
 }
 
@@ -37,19 +39,21 @@ impl LinkNetwork {
     /// # Errors
     /// The operating system has no descriptors left.
     pub fn new(registry: Registry) -> Result<Self, PortError> {
-        Ok(Self { host: HostNetwork::new(registry.clone())?, own: None, settings: None, registry })
+        Ok(Self { host: HostNetwork::new(registry.clone())?, own: None, settings: None, interface: 0, registry })
     }
 
-    /// The kernel's network, and a link. It takes 4 MiB of the kernel's memory.
+    /// The kernel's network, and a link. It takes 4 MiB of the kernel's memory, and with addresses of IPv6 a second, for
+    /// which the network is asked whether somebody has them.
     ///
     /// # Errors
-    /// There is no such interface, or the right is missing; the message says which.
+    /// There is no such interface, the right is missing, or an address is taken; the message says which.
     pub fn with_link(registry: Registry, settings: LinkSettings) -> io::Result<Self> {
         let mut network = Self::new(registry).map_err(io::Error::other)?;
         let stack = Stack::new(settings.clone(), network.host.waker())?;
         for fd in [stack.wire().as_fd(), stack.timer().as_fd()] {
             network.host.keep_watching(fd, LINK).map_err(io::Error::other)?;
         }
+        network.interface = stack.interface();
         (network.own, network.settings) = (Some(Shared::new(stack)), Some(settings));
         Ok(network)
     }
@@ -62,9 +66,19 @@ impl LinkNetwork {
 
     /// The link by which a stream goes, if it is ours.
     fn link_to(&self, remote: SocketAddr, options: &PortOptions) -> Option<&Shared> {
-        let settings = self.settings.as_ref().filter(|settings| settings.reaches(remote.ip()))?;
-        let is_local = options.local.is_none_or(|local| local.ip().is_unspecified() || local.ip() == settings.address);
+        let source = self.settings.as_ref()?.source_to(remote.ip()).filter(|_| self.is_in_scope(remote))?;
+        let is_local = options.local.is_none_or(|local| local.ip().is_unspecified() || local.ip() == source);
         self.own.as_ref().filter(|_| is_local && !options.shared_memory)
+    }
+
+    /// Whether an address can be one of the link.
+    fn is_in_scope(&self, address: SocketAddr) -> bool {
+        is_in_scope(address, self.interface)
+    }
+
+    /// Whether an address is the link's own.
+    fn is_own(&self, address: SocketAddr) -> bool {
+        self.settings.as_ref().is_some_and(|settings| settings.has(address.ip())) && self.is_in_scope(address)
     }
 
     fn drive(&self, ready: &mut Vec<Readiness>) {
@@ -92,22 +106,18 @@ impl Network for LinkNetwork {
     }
 
     fn listen(&mut self, local: SocketAddr, backlog: Backlog, options: PortOptions) -> Result<LinkListener, PortError> {
-        let is_own = self.settings.as_ref().is_some_and(|settings| local.ip() == settings.address);
-        let Some(own) = self.own.as_ref().filter(|_| is_own) else {
+        let Some(own) = self.own.as_ref().filter(|_| self.is_own(local)) else {
             return self.host.listen(local, backlog, options).map(LinkListener::Host);
         };
-        let port = own.lock().listen(local.port(), backlog.0 as usize, options.peer_timeout)?;
-        let local = SocketAddr::new(local.ip(), port);
-        Ok(LinkListener::Own(OwnListener::new(own.clone(), self.registry.clone(), local)))
+        let at = own.lock().listen(local, backlog.0 as usize, options.peer_timeout)?;
+        Ok(LinkListener::Own(OwnListener::new(own.clone(), self.registry.clone(), at)))
     }
 
     fn bind(&mut self, local: SocketAddr, options: DatagramOptions) -> Result<LinkDatagram, PortError> {
-        let settings = self.settings.as_ref().filter(|settings| local.ip() == settings.address);
-        let (Some(own), Some(settings)) = (&self.own, settings) else {
+        let (Some(own), Some(settings)) = (&self.own, self.settings.as_ref().filter(|_| self.is_own(local))) else {
             return self.host.bind(local, options).map(LinkDatagram::Host);
         };
-        RawPort::open(own.clone(), self.registry.clone(), settings.clone(), local.port(), &options)
-            .map(LinkDatagram::Raw)
+        RawPort::open(own.clone(), self.registry.clone(), settings, local, &options).map(LinkDatagram::Raw)
     }
 
     fn arm_port(&mut self, port: &mut LinkPort, token: Token, interest: Interest) -> Result<(), PortError> {
@@ -125,7 +135,7 @@ impl Network for LinkNetwork {
         match (listener, &self.own) {
             (LinkListener::Host(listener), _) => self.host.arm_listener(listener, token),
             (LinkListener::Own(listener), Some(own)) => {
-                own.lock().arm_listener(listener.port(), token);
+                own.lock().arm_listener(listener.at(), token);
                 Ok(())
             }
             (LinkListener::Own(_), None) => Err(PortError::Reset),
@@ -139,22 +149,24 @@ impl Network for LinkNetwork {
         }
     }
 
+    /// Frames without IP know addresses of IPv4 alone: to others datagrams go by the kernel.
     fn source_to(&self, peer: IpAddr) -> Option<IpAddr> {
-        self.settings.as_ref().filter(|settings| settings.reaches(peer)).map(|settings| settings.address.into())
+        self.settings.as_ref()?.source_to(peer).filter(IpAddr::is_ipv4)
     }
 
-    /// On the interface of the link, the link's address stands for those that the kernel has there: two rails by one
-    /// wire have nothing to gain.
+    /// On the interface of the link, the link's address of IPv4 stands for those that the kernel has there: two rails
+    /// by one wire have nothing to gain.
     fn host_addresses(&mut self) -> Vec<HostAddress> {
         let mut addresses = self.host.host_addresses();
         let Some(settings) = &self.settings else { return addresses };
+        let Some((ip, own)) = settings.first_v4() else { return addresses };
         let is_own = |address: &HostAddress| address.interface == settings.interface;
         let first = addresses.iter().position(is_own);
         let known = first.map(|at| (addresses[at].address.interface, addresses[at].is_running));
         let (number, is_running) = known.unwrap_or((0, true));
         addresses.retain(|address| !is_own(address));
-        let address = LocalAddress { ip: settings.address.into(), interface: number };
-        let own = HostAddress { interface: settings.interface.clone(), address, prefix: settings.prefix, is_running };
+        let address = LocalAddress { ip: ip.into(), interface: number };
+        let own = HostAddress { interface: settings.interface.clone(), address, prefix: own.prefix, is_running };
         addresses.insert(first.unwrap_or(addresses.len()), own);
         addresses
     }

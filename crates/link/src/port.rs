@@ -10,6 +10,7 @@ use weft_memory::Registry;
 use weft_tcp::{Connection, State};
 
 use crate::inbox::Inbox;
+use crate::settings::with_scope;
 use crate::stack::Shared;
 
 /// Bytes that go between registered memory and a connection at a time.
@@ -41,14 +42,17 @@ pub struct OwnPort {
 
 impl OwnPort {
     pub(crate) fn new(stack: Shared, key: DefaultKey, registry: Registry) -> Result<Self, PortError> {
-        let flow = *stack.lock().stream(key)?.connection.flow();
+        let (flow, interface) = {
+            let mut stack = stack.lock();
+            (*stack.stream(key)?.connection.flow(), stack.interface())
+        };
         let buffer = vec![0; PIECE].into_boxed_slice();
         Ok(Self {
             stack,
             key,
             registry,
-            local: flow.local,
-            remote: flow.remote,
+            local: with_scope(flow.local, interface),
+            remote: with_scope(flow.remote, interface),
             buffer,
             arrived: Inbox::default(),
             refused: Vec::new(),

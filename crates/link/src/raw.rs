@@ -13,7 +13,7 @@ use weft_driver::{FRAME_PIECES, FRAMES, FramePort, FrameTest, UdpPort};
 use weft_memory::Registry;
 use weft_wire::raw::{DESTINATION_AT, DESTINATION_PORT_AT, ETHER_TYPE, HEADER_LENGTH, Header, VERSION};
 
-use crate::settings::LinkSettings;
+use crate::settings::{LinkAddress, LinkSettings};
 use crate::stack::{Neighbour, Shared};
 
 #[cfg(test)]
@@ -23,6 +23,8 @@ mod tests;
 const ETHERNET: usize = 14;
 /// Bytes before a datagram.
 const HEAD: usize = ETHERNET + HEADER_LENGTH;
+/// EAFNOSUPPORT.
+const NO_SUCH_FAMILY: i32 = 97;
 /// Neighbours whose hardware addresses a port has at hand.
 const AT_HAND: usize = 16;
 
@@ -41,7 +43,8 @@ pub struct RawPort {
     frames: FramePort,
     stack: Shared,
     registry: Registry,
-    settings: LinkSettings,
+    /// The address, and who is on the link with it.
+    own: LinkAddress,
     local: SocketAddrV4,
     limits: DatagramLimits,
     malformed: u64,
@@ -56,12 +59,15 @@ impl RawPort {
     pub(crate) fn open(
         stack: Shared,
         registry: Registry,
-        settings: LinkSettings,
-        port: u16,
+        settings: &LinkSettings,
+        local: SocketAddr,
         options: &DatagramOptions,
     ) -> Result<Self, PortError> {
-        let port = stack.lock().take_raw_port(port)?;
-        let local = SocketAddrV4::new(settings.address, port);
+        let own = settings.addresses.iter().find(|own| own.ip == local.ip()).ok_or(PortError::AddressNotLocal)?;
+        // The frames have room for an address of IPv4.
+        let IpAddr::V4(ip) = own.ip else { return Err(PortError::System(NO_SUCH_FAMILY)) };
+        let port = stack.lock().take_raw_port(local.port())?;
+        let local = SocketAddrV4::new(ip, port);
         let opened = FramePort::open(&settings.interface, ETHER_TYPE, &tests(local), options.buffer_bytes);
         let frames = match opened {
             Ok(frames) => frames,
@@ -73,7 +79,7 @@ impl RawPort {
         let limits = limits(&frames);
         let at_hand = Vec::with_capacity(AT_HAND);
         let changes = 0;
-        Ok(Self { frames, stack, registry, settings, local, limits, malformed: 0, at_hand, changes, waiting_lost: 0 })
+        Ok(Self { frames, stack, registry, own: *own, local, limits, malformed: 0, at_hand, changes, waiting_lost: 0 })
     }
 
     /// The descriptor that is readable when something has come.
@@ -95,7 +101,7 @@ impl RawPort {
             return Err(PortError::AddressNotLocal);
         }
         match batch.to.ip() {
-            Some(SocketAddr::V4(to)) if self.settings.reaches((*to.ip()).into()) => Ok(to),
+            Some(SocketAddr::V4(to)) if self.own.reaches((*to.ip()).into()) => Ok(to),
             _ => Err(PortError::Unreachable),
         }
     }
@@ -152,10 +158,10 @@ impl RawPort {
 
     /// The next datagram, in `place`: its sender and its length. `Err`: a frame without one.
     fn receive_one(&mut self, place: &mut [u8]) -> Option<Result<(SocketAddrV4, usize), ()>> {
-        let Self { frames, settings, .. } = self;
+        let Self { frames, own, .. } = self;
         frames.receive(|frame| {
             let (header, datagram) = Header::parse(frame.get(ETHERNET..).unwrap_or_default()).map_err(|_| ())?;
-            let is_neighbour = settings.reaches((*header.source.ip()).into());
+            let is_neighbour = own.reaches((*header.source.ip()).into());
             let place = place.get_mut(..datagram.len()).filter(|_| is_neighbour).ok_or(())?;
             place.copy_from_slice(datagram);
             Ok((header.source, datagram.len()))

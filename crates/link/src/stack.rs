@@ -2,28 +2,30 @@
 
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use slotmap::{DefaultKey, SlotMap};
 use weft_base::{Clock, Interest, PortError, Readiness, StreamPosition, Time, Token, Waker};
-use weft_driver::{MonotonicClock, PacketRing, RingFrame, TimerFd};
+use weft_driver::{GroupMembership, MonotonicClock, PacketRing, RingFrame, TimerFd};
 use weft_tcp::{
-    Answer, Arrived, Checksum, Connection, ConnectionError, FRAME_OVERHEAD, Flow, InitialNumbers, KeepAlive, Listener,
-    MAX_HEADER, Segment, Settings, State,
+    Answer, Arrived, Checksum, Connection, ConnectionError, FRAME_OVERHEAD, Flow, InitialNumbers, KeepAlive, LEAST_MTU,
+    Listener, MAX_HEADER, Segment, Settings, State, solicited_node,
 };
 
 use crate::inbox::Inbox;
-use crate::settings::LinkSettings;
+use crate::settings::{LinkSettings, without_scope};
 
 mod arriving;
 mod leaving;
 mod neighbours;
+mod probing;
 mod wire;
 
-use neighbours::Asking;
 pub(crate) use neighbours::Neighbour;
+use neighbours::{Asking, Doubt};
 pub(crate) use wire::Wire;
 
 /// Connections of one host, those that are ending included.
@@ -40,6 +42,8 @@ const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(3);
 const TIME_WAIT: Duration = Duration::from_secs(10);
 /// A connection that nobody holds any more may take so long to end.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes that the header of IPv6 has more than that of IPv4.
+const IPV6_MORE: u16 = 20;
 
 /// A host that its network and its ports share.
 #[derive(Clone)]
@@ -86,7 +90,10 @@ pub(crate) struct Stack {
     ready: Vec<Readiness>,
     waker: Arc<dyn Waker>,
     asking: Vec<Asking>,
+    doubts: Vec<Doubt>,
     neighbour_changes: Arc<AtomicU64>,
+    /// That the kernel says for us which groups this host is in.
+    _groups: Vec<GroupMembership>,
     /// Port numbers of datagrams that are taken.
     raw_ports: Vec<u16>,
 }
@@ -98,6 +105,8 @@ pub(crate) struct Stream {
     arrived: Option<Inbox>,
     /// Bytes that may be there so, or on the way.
     window: u32,
+    /// The number of the segment that stands last of what was sent.
+    sent: Option<u32>,
     armed: Option<(Token, Interest)>,
     began: Time,
     /// Nobody holds it any more, since then.
@@ -107,9 +116,9 @@ pub(crate) struct Stream {
     is_busy: bool,
 }
 
-/// A port number that takes calls.
+/// An address and port number that takes calls.
 struct Listening {
-    port: u16,
+    local: SocketAddr,
     listener: Listener,
     backlog: usize,
     accepted: VecDeque<DefaultKey>,
@@ -117,18 +126,25 @@ struct Listening {
 }
 
 impl Stack {
+    /// Where the addresses are of IPv6, this takes the second for which they are probed.
+    ///
     /// # Errors
-    /// The interface cannot be used so; the message says why.
-    pub(crate) fn new(settings: LinkSettings, waker: Arc<dyn Waker>) -> std::io::Result<Self> {
-        let ring = PacketRing::open_for(&settings.interface, &[&wire::ARP, &wire::tcp_to(settings.address)])?;
+    /// The interface cannot be used so, or somebody has one of the addresses; the message says why.
+    pub(crate) fn new(settings: LinkSettings, waker: Arc<dyn Waker>) -> io::Result<Self> {
+        let tests = wire::tests(&settings.addresses);
+        let tests: Vec<_> = tests.iter().map(Vec::as_slice).collect();
+        let ring = PacketRing::open_for(&settings.interface, &tests)?;
+        check_mtu(&settings, ring.mtu())?;
         let mss = u16::try_from(ring.mtu().saturating_sub(40)).unwrap_or(u16::MAX).min(65_495);
         let tcp = Settings { mss, time_wait: TIME_WAIT, ..Settings::default() };
-        tcp.check().map_err(std::io::Error::other)?;
+        tcp.check().map_err(io::Error::other)?;
         let mut key = [0; 32];
-        getrandom::fill(&mut key).map_err(std::io::Error::other)?;
-        let timer = TimerFd::new().map_err(std::io::Error::other)?;
-        Ok(Self {
-            wire: Wire::new(ring, settings.address, FRAME_OVERHEAD + MAX_HEADER + usize::from(mss)),
+        getrandom::fill(&mut key).map_err(io::Error::other)?;
+        let timer = TimerFd::new().map_err(io::Error::other)?;
+        let wire = Wire::new(ring, &settings.addresses, FRAME_OVERHEAD + MAX_HEADER + usize::from(mss));
+        let groups = enter_groups(&wire, &settings);
+        let mut stack = Self {
+            wire,
             settings,
             tcp,
             clock: MonotonicClock::new(),
@@ -145,9 +161,13 @@ impl Stack {
             ready: Vec::new(),
             waker,
             asking: Vec::new(),
+            doubts: Vec::new(),
             neighbour_changes: Arc::default(),
+            _groups: groups,
             raw_ports: Vec::new(),
-        })
+        };
+        stack.probe()?;
+        Ok(stack)
     }
 
     pub(crate) const fn wire(&self) -> &Wire {
@@ -162,11 +182,19 @@ impl Stack {
         self.clock.now()
     }
 
-    fn tcp(&self, peer_timeout: Option<Duration>) -> Settings {
-        let Some(patience) = peer_timeout else { return self.tcp };
+    /// The number of the interface.
+    pub(crate) const fn interface(&self) -> u32 {
+        self.wire.index()
+    }
+
+    /// Of a connection from or to an address of this kind.
+    fn tcp(&self, of: IpAddr, peer_timeout: Option<Duration>) -> Settings {
+        let mss = if of.is_ipv6() { self.tcp.mss - IPV6_MORE } else { self.tcp.mss };
+        let usual = Settings { mss, ..self.tcp };
+        let Some(patience) = peer_timeout else { return usual };
         let quarter = (patience / 4).max(Duration::from_millis(1));
         let keep_alive = Some(KeepAlive { idle: quarter, interval: quarter, probes: 3 });
-        Settings { give_up: patience, connect_timeout: patience, keep_alive, ..self.tcp }
+        Settings { give_up: patience, connect_timeout: patience, keep_alive, ..usual }
     }
 
     /// Calls a peer.
@@ -179,11 +207,11 @@ impl Stack {
         if self.streams.len() >= MOST_STREAMS {
             return Err(PortError::Exhausted);
         }
-        let flow = self.free_flow(remote, port)?;
+        let flow = self.free_flow(without_scope(remote), port)?;
         let now = self.now();
         let initial = self.numbers.of(&flow, now);
-        let connection =
-            Connection::connect(flow, self.tcp(peer_timeout), initial, now).map_err(|_| PortError::System(INVALID))?;
+        let connection = Connection::connect(flow, self.tcp(remote.ip(), peer_timeout), initial, now)
+            .map_err(|_| PortError::System(INVALID))?;
         let key = self.insert(Box::new(connection), now);
         self.touch(key);
         self.drive();
@@ -197,6 +225,7 @@ impl Stack {
             connection,
             arrived: None,
             window,
+            sent: None,
             armed: None,
             began: now,
             orphan: None,
@@ -209,7 +238,8 @@ impl Stack {
     }
 
     fn free_flow(&mut self, remote: SocketAddr, port: u16) -> Result<Flow, PortError> {
-        let local = |port| Flow { local: SocketAddr::new(IpAddr::V4(self.settings.address), port), remote };
+        let own = self.settings.source_to(remote.ip()).ok_or(PortError::Unreachable)?;
+        let local = |port| Flow { local: SocketAddr::new(own, port), remote };
         if port != 0 {
             let flow = local(port);
             return if self.by_flow.contains_key(&flow) { Err(PortError::AddressInUse) } else { Ok(flow) };
@@ -218,7 +248,8 @@ impl Stack {
         for step in 0..count {
             let port = FIRST_DYNAMIC + self.next_port.wrapping_add(step) % count;
             let flow = local(port);
-            if !self.by_flow.contains_key(&flow) && self.listeners.iter().all(|listening| listening.port != port) {
+            if !self.by_flow.contains_key(&flow) && self.listeners.iter().all(|listening| listening.local != flow.local)
+            {
                 self.next_port = self.next_port.wrapping_add(step + 1);
                 return Ok(flow);
             }
@@ -226,27 +257,31 @@ impl Stack {
         Err(PortError::Exhausted)
     }
 
-    /// Takes calls at a port; 0 takes a free one.
+    /// Takes calls at an address and port; port 0 takes a free one. Returns where.
     pub(crate) fn listen(
         &mut self,
-        port: u16,
+        local: SocketAddr,
         backlog: usize,
         peer_timeout: Option<Duration>,
-    ) -> Result<u16, PortError> {
-        let is_taken = |port: u16| self.listeners.iter().any(|listening| listening.port == port);
-        let free = if port == 0 { (FIRST_DYNAMIC..=u16::MAX).find(|port| !is_taken(*port)) } else { Some(port) };
-        let port = free.filter(|port| !is_taken(*port)).ok_or(PortError::AddressInUse)?;
+    ) -> Result<SocketAddr, PortError> {
+        let at = |port| SocketAddr::new(local.ip(), port);
+        let is_taken = |port: u16| self.listeners.iter().any(|listening| listening.local == at(port));
+        let free = match local.port() {
+            0 => (FIRST_DYNAMIC..=u16::MAX).find(|port| !is_taken(*port)),
+            port => Some(port).filter(|port| !is_taken(*port)),
+        };
+        let local = at(free.ok_or(PortError::AddressInUse)?);
         let backlog = backlog.clamp(1, MOST_STREAMS);
-        let listener = Listener::new(self.tcp(peer_timeout), self.numbers.clone(), backlog)
+        let listener = Listener::new(self.tcp(local.ip(), peer_timeout), self.numbers.clone(), backlog)
             .map_err(|_| PortError::System(INVALID))?;
         let accepted = VecDeque::with_capacity(backlog);
-        self.listeners.push(Listening { port, listener, backlog, accepted, armed: None });
-        Ok(port)
+        self.listeners.push(Listening { local, listener, backlog, accepted, armed: None });
+        Ok(local)
     }
 
-    /// Nobody takes calls at that port any more; those that nobody has taken are reset.
-    pub(crate) fn close_listener(&mut self, port: u16) {
-        let Some(index) = self.listeners.iter().position(|listening| listening.port == port) else { return };
+    /// Nobody takes calls there any more; those that nobody has taken are reset.
+    pub(crate) fn close_listener(&mut self, local: SocketAddr) {
+        let Some(index) = self.listeners.iter().position(|listening| listening.local == local) else { return };
         let listening = self.listeners.swap_remove(index);
         for key in listening.accepted {
             self.abort(key);
@@ -254,23 +289,23 @@ impl Stack {
         }
     }
 
-    pub(crate) fn accept(&mut self, port: u16) -> Option<DefaultKey> {
-        self.listening(port)?.accepted.pop_front()
+    pub(crate) fn accept(&mut self, local: SocketAddr) -> Option<DefaultKey> {
+        self.listening(local)?.accepted.pop_front()
     }
 
-    fn listening(&mut self, port: u16) -> Option<&mut Listening> {
-        self.listeners.iter_mut().find(|listening| listening.port == port)
+    fn listening(&mut self, local: SocketAddr) -> Option<&mut Listening> {
+        self.listeners.iter_mut().find(|listening| listening.local == local)
     }
 
-    pub(crate) fn arm_listener(&mut self, port: u16, token: Token) {
-        if let Some(listening) = self.listening(port) {
+    pub(crate) fn arm_listener(&mut self, local: SocketAddr, token: Token) {
+        if let Some(listening) = self.listening(local) {
             listening.armed = Some(token);
-            self.tell_listener(port);
+            self.tell_listener(local);
         }
     }
 
-    fn tell_listener(&mut self, port: u16) {
-        let Some(listening) = self.listening(port).filter(|listening| !listening.accepted.is_empty()) else { return };
+    fn tell_listener(&mut self, local: SocketAddr) {
+        let Some(listening) = self.listening(local).filter(|listening| !listening.accepted.is_empty()) else { return };
         if let Some(token) = listening.armed.take() {
             self.ready.push(Readiness { token, readable: true, writable: false });
             self.waker.wake();
@@ -362,6 +397,7 @@ impl Stack {
         }
         self.due = None;
         self.repeat_answers(now);
+        self.pursue_doubts(now);
         let keys: Vec<DefaultKey> = self.streams.keys().collect();
         for key in keys {
             let Some(stream) = self.streams.get_mut(key) else { continue };
@@ -407,6 +443,25 @@ impl Stack {
         self.transmit(now);
         self.set_timer(now);
     }
+}
+
+/// Links of IPv6 carry packets of so many bytes (RFC 8200 section 5).
+fn check_mtu(settings: &LinkSettings, mtu: usize) -> io::Result<()> {
+    if settings.all_v6().next().is_none() || mtu >= LEAST_MTU as usize {
+        return Ok(());
+    }
+    let interface = &settings.interface;
+    Err(io::Error::other(format!("{interface} carries packets of {mtu} bytes, and IPv6 takes {LEAST_MTU}")))
+}
+
+/// Has the interface take what is for the groups of the addresses. What is not to be had is done without: the kernel
+/// may know no IPv6 there, and then switches are not told; an interface that knows no groups takes all frames.
+fn enter_groups(wire: &Wire, settings: &LinkSettings) -> Vec<GroupMembership> {
+    let enter = |address| {
+        let _ = wire.join(address);
+        GroupMembership::enter(wire.index(), solicited_node(address)).ok()
+    };
+    settings.all_v6().filter_map(enter).collect()
 }
 
 impl Drop for Stack {
@@ -462,6 +517,28 @@ impl Stream {
             core::mem::swap(arrived, into);
             self.offer_room();
         }
+    }
+
+    /// A segment leaves.
+    fn note_sent(&mut self, sequence: u32) {
+        if self.sent.is_none_or(|last| (sequence.wrapping_sub(last) as i32) > 0) {
+            self.sent = Some(sequence);
+        }
+    }
+
+    /// Somebody says that the segment of this number was too large for the path, which carries packets of so many
+    /// bytes. It is believed only of what is on the way (RFC 5927 section 4.1), and never makes segments larger. True:
+    /// they are smaller now.
+    fn narrow(&mut self, sequence: u32, mtu: u32) -> bool {
+        let on_the_way = self.connection.unacknowledged();
+        let back = self.sent.map_or(u32::MAX, |last| last.wrapping_sub(sequence));
+        let Some(mss) = u16::try_from(mtu).ok().and_then(|mtu| mtu.checked_sub(40 + IPV6_MORE)) else { return false };
+        let before = self.connection.segment_size();
+        if u64::from(back) >= on_the_way || u64::from(mss) >= before {
+            return false;
+        }
+        self.connection.set_path_mss(mss);
+        self.connection.segment_size() < before
     }
 
     /// A segment of the peer.

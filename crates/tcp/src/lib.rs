@@ -35,7 +35,10 @@ mod state;
 
 pub use connection::{Connection, ConnectionError, Counters, Outgoing};
 pub use initial::InitialNumbers;
-pub use link::{ARP_FRAME, Arrived, EthernetLink, FRAME_OVERHEAD, LinkError};
+pub use link::{
+    Arrived, EthernetLink, FRAME_OVERHEAD, LEAST_MTU, LONGEST_QUESTION, LinkError, LinkFrame, group_hardware,
+    solicited_node,
+};
 pub use listener::{Answer, Listener};
 pub use receiver::Sink;
 pub use segment::{

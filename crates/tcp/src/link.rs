@@ -1,52 +1,93 @@
-//! Ethernet and IPv4 around segments, and ARP: what an address needs that no operating system answers for.
+//! Ethernet and IP around segments, and who has which address: what an address needs that no operating system answers
+//! for.
 
-use core::ops::Range;
-use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::ops::{Deref, Range};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use arrayvec::ArrayVec;
 use etherparse::checksum::Sum16BitWords;
-use etherparse::{
-    ArpEthIpv4Packet, ArpOperation, ArpPacketSlice, EtherType, Ethernet2Header, Ethernet2Slice, IpNumber, Ipv4Header,
-    Ipv4Slice,
-};
+use etherparse::{EtherType, Ethernet2Header, Ethernet2Slice, IpNumber, Ipv4Header, Ipv4Slice, Ipv6Header, Ipv6Slice};
 
 use crate::segment::{Checksum, Flow, Segment, SegmentError};
+use neighbours::Neighbours;
 
+mod arp;
+mod discovery;
+mod neighbours;
 #[cfg(test)]
 mod tests;
 
-/// Bytes of the headers of Ethernet and of IPv4 without options.
-pub const FRAME_OVERHEAD: usize = ETHERNET + IPV4;
-/// Bytes of a frame that asks for a hardware address, or answers.
-pub const ARP_FRAME: usize = ETHERNET + ArpEthIpv4Packet::LEN;
+pub use discovery::{LEAST_MTU, group_hardware, solicited_node};
+
+/// Bytes of the headers of Ethernet and of IP, at most: those of IPv6.
+pub const FRAME_OVERHEAD: usize = ETHERNET + IPV6;
+/// Bytes of the longest frame that asks for a hardware address, or answers: one of IPv6.
+pub const LONGEST_QUESTION: usize = FRAME_OVERHEAD + 32;
 
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
-const EVERYBODY: [u8; 6] = [0xff; 6];
-const NOBODY: [u8; 6] = [0; 6];
+const IPV6: usize = 40;
 /// How many routers a packet may pass.
 const TIME_TO_LIVE: u8 = 64;
 
-/// One address on an Ethernet, that the host's own network stack does not have. It answers ARP, and remembers the
-/// hardware addresses of a bounded number of neighbours: the one that was heard longest ago is forgotten first, and
-/// asked for again when it is needed.
+/// Addresses on an Ethernet that the host's own network stack does not have, of both kinds. It answers who asks for
+/// them, and remembers the hardware addresses of a bounded number of neighbours.
+///
+/// Neighbours are believed as far as that goes without a secret: who answers without having been asked is nobody, and
+/// who is known keeps the hardware address that it has, whatever anybody says. Another word makes it doubted
+/// ([`EthernetLink::poll_doubted`]): then it is to be asked ([`EthernetLink::confirmation`]), and forgotten when it
+/// doesn't answer ([`EthernetLink::forget`]); who answers the next question to all is believed again.
 #[derive(Debug)]
 pub struct EthernetLink {
     hardware: [u8; 6],
-    address: Ipv4Addr,
-    neighbours: VecDeque<(Ipv4Addr, [u8; 6])>,
-    limit: usize,
+    addresses: Vec<IpAddr>,
+    neighbours: Neighbours,
+    answers: bool,
+    /// Addresses of which nobody knows yet whether they are free.
+    probed: Vec<Ipv6Addr>,
+}
+
+/// A short frame: a question for a hardware address, or an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkFrame(ArrayVec<u8, LONGEST_QUESTION>);
+
+impl LinkFrame {
+    /// Of parts that are never longer in all.
+    fn new(parts: &[&[u8]]) -> Self {
+        Self(parts.iter().flat_map(|part| part.iter().copied()).collect())
+    }
+}
+
+impl Deref for LinkFrame {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// What a frame was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Arrived {
-    /// Not for this address, or nothing that it understands.
+    /// Not for these addresses, or nothing that is understood.
     Nothing,
-    /// A question for its hardware address: this is to be sent back.
-    Answer([u8; ARP_FRAME]),
+    /// A question for a hardware address: this is to be sent back.
+    Answer(LinkFrame),
     /// A neighbour has told its hardware address.
-    Neighbour(Ipv4Addr),
+    Neighbour(IpAddr),
+    /// Somebody has the address that was probed, behind that hardware address.
+    Taken(Ipv6Addr, [u8; 6]),
+    /// A router says that a packet of this flow, with the segment of this sequence number, was larger than what the
+    /// path carries: packets of so many bytes, the header of IPv6 included, at least [`LEAST_MTU`]. Anybody can say
+    /// so: it is believed only of a segment that is on the way (RFC 5927 section 4.1).
+    TooBig {
+        /// The connection's two ends, as this side sees them.
+        flow: Flow,
+        /// Where the segment stood.
+        sequence: u32,
+        /// What the path carries.
+        mtu: u32,
+    },
     /// A segment of TCP: its two ends as this side sees them, and where in the frame its payload stands.
     Segment(Flow, Segment, Range<usize>),
 }
@@ -56,7 +97,7 @@ pub enum Arrived {
 pub enum LinkError {
     /// The hardware address of the peer is not known: send [`EthernetLink::question`], and try again when it is
     /// answered.
-    Unknown(Ipv4Addr),
+    Unknown(IpAddr),
     /// IP cannot carry the segment.
     Segment(SegmentError),
 }
@@ -76,29 +117,81 @@ impl EthernetLink {
     /// The address `address`, behind the hardware address `hardware`. At most `neighbours` others are remembered, at
     /// least one.
     #[must_use]
-    pub fn new(hardware: [u8; 6], address: Ipv4Addr, neighbours: usize) -> Self {
-        let limit = neighbours.max(1);
-        Self { hardware, address, neighbours: VecDeque::with_capacity(limit), limit }
+    pub fn new(hardware: [u8; 6], address: impl Into<IpAddr>, neighbours: usize) -> Self {
+        Self::without_addresses(hardware, neighbours).with(address)
     }
 
-    /// Asks for the hardware address of a neighbour (RFC 826).
+    /// The same, and no address yet.
     #[must_use]
-    pub fn question(&self, of: Ipv4Addr) -> [u8; ARP_FRAME] {
-        self.arp(ArpOperation::REQUEST, EVERYBODY, NOBODY, of)
+    pub fn without_addresses(hardware: [u8; 6], neighbours: usize) -> Self {
+        let neighbours = Neighbours::new(neighbours);
+        Self { hardware, addresses: Vec::new(), neighbours, answers: true, probed: Vec::new() }
     }
 
-    fn arp(&self, operation: ArpOperation, to: [u8; 6], target: [u8; 6], address: Ipv4Addr) -> [u8; ARP_FRAME] {
-        let packet = ArpEthIpv4Packet {
-            operation,
-            sender_mac: self.hardware,
-            sender_ipv4: self.address.octets(),
-            target_mac: target,
-            target_ipv4: address.octets(),
-        };
-        let mut frame = [0; ARP_FRAME];
-        frame[..ETHERNET].copy_from_slice(&self.ethernet(to, EtherType::ARP));
-        frame[ETHERNET..].copy_from_slice(&packet.to_bytes());
-        frame
+    /// One more address.
+    #[must_use]
+    pub fn with(mut self, address: impl Into<IpAddr>) -> Self {
+        self.addresses.push(address.into());
+        self
+    }
+
+    /// The operating system has the addresses, and answers for them: this link doesn't.
+    #[must_use]
+    pub fn without_answers(mut self) -> Self {
+        self.answers = false;
+        self
+    }
+
+    fn has(&self, address: IpAddr) -> bool {
+        self.addresses.contains(&address)
+    }
+
+    /// Asks all for the hardware address of a neighbour (RFC 826, RFC 4861): from one of this link's addresses that is
+    /// of the same kind, and reaches as far.
+    #[must_use]
+    pub fn question(&mut self, of: impl Into<IpAddr>) -> LinkFrame {
+        let of = of.into();
+        self.neighbours.ask(of);
+        self.ask(of, None)
+    }
+
+    /// Asks a neighbour that is known whether it still is where it is known to be. `None`: it is not known.
+    #[must_use]
+    pub fn confirmation(&mut self, of: impl Into<IpAddr>) -> Option<LinkFrame> {
+        let of = of.into();
+        let hardware = self.neighbours.get(of)?;
+        Some(self.ask(of, Some(hardware)))
+    }
+
+    fn ask(&self, of: IpAddr, to: Option<[u8; 6]>) -> LinkFrame {
+        match of {
+            IpAddr::V4(of) => {
+                let own =
+                    self.addresses.iter().find_map(|own| if let IpAddr::V4(own) = own { Some(*own) } else { None });
+                self.ask_ipv4(own.unwrap_or(Ipv4Addr::UNSPECIFIED), of, to)
+            }
+            IpAddr::V6(of) => {
+                let own =
+                    self.addresses.iter().filter_map(|own| if let IpAddr::V6(own) = own { Some(*own) } else { None });
+                let (alike, other): (Vec<_>, Vec<_>) =
+                    own.partition(|own| own.is_unicast_link_local() == of.is_unicast_link_local());
+                let own = alike.first().or(other.first());
+                self.ask_ipv6(own.copied().unwrap_or(Ipv6Addr::UNSPECIFIED), of, to)
+            }
+        }
+    }
+
+    /// Asks whether anybody has one of this link's addresses (RFC 4862 section 5.4), for which it answers nobody until
+    /// [`EthernetLink::end_probe`]. Who has it is shown as [`Arrived::Taken`].
+    #[must_use]
+    pub fn probe(&mut self, own: Ipv6Addr) -> LinkFrame {
+        self.probed.push(own);
+        self.ask_ipv6(Ipv6Addr::UNSPECIFIED, own, None)
+    }
+
+    /// Nobody has had the addresses that were probed: they are used from now on.
+    pub fn end_probe(&mut self) {
+        self.probed.clear();
     }
 
     fn ethernet(&self, to: [u8; 6], ether_type: EtherType) -> [u8; ETHERNET] {
@@ -107,48 +200,45 @@ impl EthernetLink {
 
     /// Whether the hardware address of a neighbour is known.
     #[must_use]
-    pub fn knows(&self, address: Ipv4Addr) -> bool {
-        self.neighbours.iter().any(|(other, _)| *other == address)
+    pub fn knows(&self, address: impl Into<IpAddr>) -> bool {
+        self.hardware_of(address).is_some()
     }
 
     /// The hardware address of a neighbour, if it is known.
     #[must_use]
-    pub fn hardware_of(&self, address: Ipv4Addr) -> Option<[u8; 6]> {
-        self.neighbours.iter().find(|(other, _)| *other == address).map(|(_, hardware)| *hardware)
+    pub fn hardware_of(&self, address: impl Into<IpAddr>) -> Option<[u8; 6]> {
+        self.neighbours.get(address.into())
     }
 
-    /// Reads a frame. Fragments, and packets whose header is damaged, are nothing: TCP finds the size that passes by
-    /// itself.
+    /// The next neighbour of whom somebody has said another hardware address than is known, each once until it has
+    /// answered. To be called after [`EthernetLink::parse`].
+    pub fn poll_doubted(&mut self) -> Option<IpAddr> {
+        self.neighbours.poll_doubted()
+    }
+
+    /// Whether a neighbour is known, and has not answered since it was doubted.
+    #[must_use]
+    pub fn is_doubted(&self, address: IpAddr) -> bool {
+        self.neighbours.is_doubted(address)
+    }
+
+    /// Forgets a neighbour.
+    pub fn forget(&mut self, address: IpAddr) {
+        self.neighbours.forget(address);
+    }
+
+    /// Reads a frame. Fragments, packets with extension headers before TCP, and those whose header is damaged, are
+    /// nothing: TCP finds the size that passes by itself.
     pub fn parse(&mut self, frame: &[u8], checksum: Checksum) -> Arrived {
         let Ok(ethernet) = Ethernet2Slice::from_slice_without_fcs(frame) else { return Arrived::Nothing };
+        let is_for_us = ethernet.destination() == self.hardware;
         let found = match ethernet.ether_type() {
             EtherType::ARP => self.parse_arp(ethernet.payload_slice()),
-            EtherType::IPV4 if ethernet.destination() == self.hardware => self.parse_ipv4(frame, checksum),
+            EtherType::IPV4 if is_for_us => self.parse_ipv4(frame, checksum),
+            EtherType::IPV6 => self.parse_ipv6(frame, ethernet.source(), is_for_us, checksum),
             _ => None,
         };
         found.unwrap_or(Arrived::Nothing)
-    }
-
-    fn parse_arp(&mut self, bytes: &[u8]) -> Option<Arrived> {
-        let packet = ArpPacketSlice::from_slice(bytes).ok()?.to_packet();
-        let packet = ArpEthIpv4Packet::try_from(packet).ok()?;
-        if packet.target_ipv4_addr() != self.address || packet.sender_ipv4_addr() == self.address {
-            return None;
-        }
-        let (sender, hardware) = (packet.sender_ipv4_addr(), packet.sender_mac);
-        self.remember(sender, hardware);
-        match packet.operation {
-            ArpOperation::REQUEST => Some(Arrived::Answer(self.arp(ArpOperation::REPLY, hardware, hardware, sender))),
-            _ => Some(Arrived::Neighbour(sender)),
-        }
-    }
-
-    fn remember(&mut self, address: Ipv4Addr, hardware: [u8; 6]) {
-        self.neighbours.retain(|(other, _)| *other != address);
-        if self.neighbours.len() == self.limit {
-            self.neighbours.pop_front();
-        }
-        self.neighbours.push_back((address, hardware));
     }
 
     fn parse_ipv4(&self, frame: &[u8], checksum: Checksum) -> Option<Arrived> {
@@ -157,19 +247,48 @@ impl EthernetLink {
         // Over the bytes as they came, reserved bits and all (RFC 1071): with its checksum a good header sums up to
         // nothing.
         let is_good = Sum16BitWords::new().add_slice(header.slice()).ones_complement() == 0;
-        let is_ours = header.destination_addr() == self.address && header.protocol() == IpNumber::TCP;
-        if !is_good || !is_ours || packet.is_payload_fragmented() {
+        if !is_good || header.protocol() != IpNumber::TCP || packet.is_payload_fragmented() {
             return None;
         }
-        let bytes = packet.payload().payload;
-        let (source, local) = (IpAddr::V4(header.source_addr()), IpAddr::V4(self.address));
+        // Whatever the length of the header of IP is.
+        let start = ETHERNET + header.slice().len();
+        let ends = [header.source_addr().into(), header.destination_addr().into()];
+        self.parse_segment(packet.payload().payload, ends, start, checksum)
+    }
+
+    fn parse_ipv6(&mut self, frame: &[u8], from: [u8; 6], is_for_us: bool, checksum: Checksum) -> Option<Arrived> {
+        let packet = Ipv6Slice::from_slice(&frame[ETHERNET..]).ok()?;
+        let header = packet.header();
+        // None would be a jumbogram's (RFC 2675), which no link here carries.
+        if header.payload_length() == 0 {
+            return None;
+        }
+        match header.next_header() {
+            IpNumber::TCP if is_for_us => {
+                let ends = [header.source_addr().into(), header.destination_addr().into()];
+                self.parse_segment(packet.payload().payload, ends, FRAME_OVERHEAD, checksum)
+            }
+            IpNumber::IPV6_ICMP => self.parse_icmp(&packet, from),
+            _ => None,
+        }
+    }
+
+    /// `bytes` stand at `start` of the frame.
+    fn parse_segment(
+        &self,
+        bytes: &[u8],
+        [source, local]: [IpAddr; 2],
+        start: usize,
+        checksum: Checksum,
+    ) -> Option<Arrived> {
+        if !self.has(local) {
+            return None;
+        }
         let (segment, payload) = Segment::parse(bytes, source, local, checksum).ok()?;
         let flow = Flow {
             local: SocketAddr::new(local, segment.destination),
             remote: SocketAddr::new(source, segment.source),
         };
-        // Whatever the length of the header of IP is.
-        let start = ETHERNET + header.slice().len();
         Some(Arrived::Segment(flow, segment, start + payload.start..start + payload.end))
     }
 
@@ -199,18 +318,41 @@ impl EthernetLink {
         out: &mut [u8],
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<usize, LinkError> {
-        let IpAddr::V4(remote) = flow.remote.ip() else { return Err(LinkError::Segment(SegmentError::Addresses)) };
-        let known = self.neighbours.iter().find(|(other, _)| *other == remote);
-        let (_, hardware) = known.ok_or(LinkError::Unknown(remote))?;
-        let (head, body) = out.split_at_mut(FRAME_OVERHEAD);
+        let remote = flow.remote.ip();
+        let hardware = self.neighbours.get(remote).ok_or(LinkError::Unknown(remote))?;
+        let header = if remote.is_ipv4() { IPV4 } else { IPV6 };
+        let (head, body) = out.split_at_mut(ETHERNET + header);
         let length = segment.emit_with(flow, payload, body, fill).map_err(LinkError::Segment)?;
-        let packet = u16::try_from(length).ok().and_then(|length| {
-            Ipv4Header::new(length, TIME_TO_LIVE, IpNumber::TCP, self.address.octets(), remote.octets()).ok()
-        });
-        let mut packet = packet.ok_or(LinkError::Segment(SegmentError::Addresses))?;
-        packet.header_checksum = packet.calc_header_checksum();
-        head[..ETHERNET].copy_from_slice(&self.ethernet(*hardware, EtherType::IPV4));
-        head[ETHERNET..].copy_from_slice(&packet.to_bytes());
-        Ok(FRAME_OVERHEAD + length)
+        let (ethernet, head) = head.split_at_mut(ETHERNET);
+        let ether_type = packet_header(flow, length, head).ok_or(LinkError::Segment(SegmentError::Addresses))?;
+        ethernet.copy_from_slice(&self.ethernet(hardware, ether_type));
+        Ok(ETHERNET + header + length)
+    }
+}
+
+/// Writes the header of IP for a segment of this length. `None`: IP does not carry it.
+fn packet_header(flow: &Flow, length: usize, out: &mut [u8]) -> Option<EtherType> {
+    let payload_length = u16::try_from(length).ok()?;
+    match (flow.local.ip(), flow.remote.ip()) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let header = Ipv4Header::new(payload_length, TIME_TO_LIVE, IpNumber::TCP, from.octets(), to.octets());
+            let mut header = header.ok()?;
+            header.header_checksum = header.calc_header_checksum();
+            out.copy_from_slice(&header.to_bytes());
+            Some(EtherType::IPV4)
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let header = Ipv6Header {
+                payload_length,
+                next_header: IpNumber::TCP,
+                hop_limit: TIME_TO_LIVE,
+                source: from.octets(),
+                destination: to.octets(),
+                ..Ipv6Header::default()
+            };
+            out.copy_from_slice(&header.to_bytes());
+            Some(EtherType::IPV6)
+        }
+        _ => None,
     }
 }

@@ -172,9 +172,9 @@ pub(crate) struct Arguments {
     /// Measure to the machine that listens there, instead of on this one alone
     #[arg(long, value_name = "HOST[:PORT]")]
     connect: Option<String>,
-    /// Between two machines: an interface of this one, and a free address there, for contestants with raw=on (needs
-    /// CAP_NET_RAW)
-    #[arg(long, value_name = "INTERFACE=ADDRESS/BITS")]
+    /// Between two machines: an interface of this one, and free addresses there, for contestants with raw=on (needs
+    /// CAP_NET_RAW); the first is used
+    #[arg(long, value_name = "INTERFACE=ADDRESS/BITS,..")]
     pub(super) link: Option<LinkSettings>,
 }
 

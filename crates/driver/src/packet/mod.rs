@@ -21,6 +21,7 @@ const EVERY_TYPE: u16 = libc::ETH_P_ALL as u16;
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: OwnedFd,
+    index: u32,
     hardware: [u8; 6],
     mtu: usize,
 }
@@ -65,7 +66,24 @@ impl PacketSocket {
         switch_on(&fd, libc::PACKET_IGNORE_OUTGOING)?;
         prepare(&fd, mtu)?;
         bind(&fd, index, ether_type)?;
-        Ok(Self { fd, hardware, mtu })
+        Ok(Self { fd, index: index.unsigned_abs(), hardware, mtu })
+    }
+
+    /// The number of the interface.
+    #[must_use]
+    pub const fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Has the interface take frames for a group of hosts, as long as this socket is there.
+    fn join(&self, group: [u8; 6]) -> io::Result<()> {
+        // SAFETY: All zero is a request about no interface.
+        let mut request: libc::packet_mreq = unsafe { mem::zeroed() };
+        request.mr_ifindex = self.index as libc::c_int;
+        request.mr_type = libc::PACKET_MR_MULTICAST as libc::c_ushort;
+        request.mr_alen = group.len() as libc::c_ushort;
+        request.mr_address[..group.len()].copy_from_slice(&group);
+        set_option(&self.fd, libc::PACKET_ADD_MEMBERSHIP, &request)
     }
 
     /// The hardware address of the interface.

@@ -77,6 +77,20 @@ impl PacketRing {
         self.socket.mtu()
     }
 
+    /// The number of the interface.
+    #[must_use]
+    pub const fn index(&self) -> u32 {
+        self.socket.index()
+    }
+
+    /// Has the interface take frames for a group of hosts, by its hardware address, as long as this ring is there.
+    ///
+    /// # Errors
+    /// The interface knows no groups.
+    pub fn join(&self, group: [u8; 6]) -> io::Result<()> {
+        self.socket.join(group)
+    }
+
     /// Whether one is there.
     #[must_use]
     pub fn has_frame(&self) -> bool {

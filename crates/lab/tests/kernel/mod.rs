@@ -62,7 +62,11 @@ pub(crate) fn say(word: &str) {
 
 /// Sends back what comes, once.
 pub(crate) fn kernel_echo(address: IpAddr) {
-    let listener = TcpListener::bind((address, 0)).unwrap();
+    kernel_echo_at(SocketAddr::new(address, 0));
+}
+
+pub(crate) fn kernel_echo_at(address: SocketAddr) {
+    let listener = TcpListener::bind(address).unwrap();
     say(&listener.local_addr().unwrap().port().to_string());
     let (mut stream, _) = listener.accept().unwrap();
     let mut buffer = vec![0; 30_000];

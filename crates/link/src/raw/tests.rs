@@ -20,7 +20,11 @@ impl Waker for Nobody {
 /// Others use the loopback at the same time.
 fn link(host: u8) -> LinkSettings {
     let [.., one, two] = std::process::id().to_be_bytes();
-    LinkSettings { interface: "lo".into(), address: Ipv4Addr::new(10, one, two, host), prefix: 24 }
+    format!("lo=10.{one}.{two}.{host}/24").parse().unwrap()
+}
+
+fn ip(host: u8) -> IpAddr {
+    link(host).first().unwrap()
 }
 
 fn registry() -> Registry {
@@ -28,7 +32,8 @@ fn registry() -> Registry {
 }
 
 fn open_with(stack: &Shared, settings: &LinkSettings, port: u16) -> Result<RawPort, PortError> {
-    RawPort::open(stack.clone(), registry(), settings.clone(), port, &DatagramOptions::default())
+    let local = SocketAddr::new(settings.first().unwrap(), port);
+    RawPort::open(stack.clone(), registry(), settings, local, &DatagramOptions::default())
 }
 
 /// A host and a port of it; `None` where the right is missing.
@@ -107,7 +112,7 @@ fn what_cannot_be_sent_says_why() {
     let foreign = Some(LocalAddress { ip: "192.0.2.1".parse().unwrap(), interface: 0 });
     assert_eq!(send(&other.local.to_string(), foreign), Err(PortError::AddressNotLocal));
     // One that does not answer is asked, and then some frames wait for it.
-    let nobody = SocketAddr::new(IpAddr::V4(link(99).address), 1).to_string();
+    let nobody = SocketAddr::new(ip(99), 1).to_string();
     for _ in 0..20 {
         assert_eq!(send(&nobody, None), Ok(DatagramSent::Taken(1)));
     }
@@ -149,7 +154,7 @@ fn frames_without_a_datagram_are_counted_and_those_of_others_never_come() {
 #[test]
 fn the_network_says_from_where_a_peer_is_called() {
     let Ok(mut network) = LinkNetwork::with_link(registry(), link(7)) else { return };
-    let [ours, theirs] = [7, 8].map(|host| IpAddr::V4(link(host).address));
+    let [ours, theirs] = [7, 8].map(ip);
     assert_eq!(network.source_to(theirs), Some(ours));
     assert_eq!(network.source_to("127.0.0.1".parse().unwrap()), None);
     let bind = |network: &mut LinkNetwork, ip| network.bind(SocketAddr::new(ip, 0), DatagramOptions::default());

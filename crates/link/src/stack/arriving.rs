@@ -6,7 +6,9 @@ impl Stack {
     /// Takes a frame.
     pub(super) fn arrive(&mut self, frame: &[u8], now: Time) {
         match self.wire.link.parse(frame, Checksum::Verify) {
-            Arrived::Nothing => {}
+            // An address that was probed is not any more.
+            Arrived::Nothing | Arrived::Taken(..) => {}
+            Arrived::TooBig { flow, sequence, mtu } => self.arrive_too_big(&flow, sequence, mtu),
             Arrived::Answer(answer) => {
                 self.wire.send_or_lose(&answer);
                 self.hear_neighbours();
@@ -15,7 +17,17 @@ impl Stack {
                 self.hear_neighbours();
                 self.touch_all();
             }
-            Arrived::Segment(flow, segment, payload) => self.arrive_segment(&flow, &segment, &frame[payload], now),
+            Arrived::Segment(flow, segment, payload) => {
+                return self.arrive_segment(&flow, &segment, &frame[payload], now);
+            }
+        }
+        self.doubt(now);
+    }
+
+    fn arrive_too_big(&mut self, flow: &Flow, sequence: u32, mtu: u32) {
+        let Some(key) = self.by_flow.get(flow).copied() else { return };
+        if self.streams.get_mut(key).is_some_and(|stream| stream.narrow(sequence, mtu)) {
+            self.touch(key);
         }
     }
 
@@ -29,7 +41,7 @@ impl Stack {
         if let Some(key) = self.by_flow.get(flow) {
             return self.hand(*key, segment, payload, now);
         }
-        let answer = match self.listening(flow.local.port()) {
+        let answer = match self.listening(flow.local) {
             Some(listening) => listening.listener.handle(flow, segment, payload.len(), now),
             None => segment.refusal(payload.len()).map_or(Answer::Nothing, Answer::Reply),
         };
@@ -49,17 +61,17 @@ impl Stack {
 
     /// A caller has answered. Without room for another connection it hears a reset by its next segment.
     fn begin(&mut self, connection: Box<Connection>, segment: &Segment, payload: &[u8], now: Time) {
-        let port = connection.flow().local.port();
+        let local = connection.flow().local;
         let has_room = self.streams.len() < MOST_STREAMS;
-        if !self.listening(port).is_some_and(|listening| has_room && listening.accepted.len() < listening.backlog) {
+        if !self.listening(local).is_some_and(|listening| has_room && listening.accepted.len() < listening.backlog) {
             return;
         }
         let key = self.insert(connection, now);
-        if let Some(listening) = self.listening(port) {
+        if let Some(listening) = self.listening(local) {
             listening.accepted.push_back(key);
         }
         self.hand(key, segment, payload, now);
-        self.tell_listener(port);
+        self.tell_listener(local);
     }
 
     fn hand(&mut self, key: DefaultKey, segment: &Segment, payload: &[u8], now: Time) {

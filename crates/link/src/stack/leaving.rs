@@ -1,7 +1,7 @@
 //! What leaves.
 
 use core::time::Duration;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use super::{DefaultKey, NEIGHBOUR_PATIENCE, ORPHAN_PATIENCE, PortError, Stack, State, Time};
 
@@ -27,7 +27,7 @@ impl Stack {
     fn transmit_one(&mut self, key: DefaultKey, now: Time) -> bool {
         let Self { streams, wire, .. } = self;
         let Some(stream) = streams.get_mut(key) else { return true };
-        let IpAddr::V4(remote) = stream.connection.flow().remote.ip() else { return true };
+        let remote = stream.connection.flow().remote.ip();
         if !wire.link.knows(remote) {
             self.ask(key, remote, now);
             return true;
@@ -37,6 +37,9 @@ impl Stack {
                 return false;
             }
             let Some(outgoing) = stream.connection.poll_transmit(now) else { return true };
+            if outgoing.payload_length() > 0 {
+                stream.note_sent(outgoing.segment.sequence);
+            }
             let connection = &stream.connection;
             wire.send(|link, out| {
                 link.emit_with(connection.flow(), &outgoing.segment, outgoing.payload_length(), out, |to| {
@@ -46,7 +49,7 @@ impl Stack {
         }
     }
 
-    fn ask(&mut self, key: DefaultKey, remote: Ipv4Addr, now: Time) {
+    fn ask(&mut self, key: DefaultKey, remote: IpAddr, now: Time) {
         let Some(stream) = self.streams.get_mut(key) else { return };
         if stream.connection.state() == State::Closed {
             return;
@@ -56,7 +59,8 @@ impl Stack {
             stream.connection.abort();
             return;
         }
-        self.wire.send_or_lose(&self.wire.link.question(remote));
+        let question = self.wire.link.question(remote);
+        self.wire.send_or_lose(&question);
         self.note_due(Some(now + ASK_AGAIN));
     }
 

@@ -1,7 +1,8 @@
-//! Neighbours whose hardware addresses are wanted for frames that are not TCP's, and the port numbers of these.
+//! Neighbours whose hardware addresses are wanted for frames that are not TCP's, the port numbers of these, and
+//! neighbours that are doubted.
 
 use core::time::Duration;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::Ordering;
 
 use super::{FIRST_DYNAMIC, NEIGHBOUR_PATIENCE, PortError, Stack, Time};
@@ -11,6 +12,19 @@ const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// Neighbours that are asked at a time, and frames that wait for each of them.
 const ASKED: usize = 64;
 const FRAMES: usize = 8;
+
+/// A neighbour that is doubted is asked so often, in such steps (RFC 4861 section 10: MAX_UNICAST_SOLICIT and
+/// RETRANS_TIMER, which is longer there); so many at a time.
+const CONFIRMATIONS: u32 = 3;
+const CONFIRM_AGAIN: Duration = Duration::from_millis(500);
+const DOUBTED: usize = 64;
+
+/// A neighbour of whom somebody says that it is elsewhere.
+pub(super) struct Doubt {
+    address: IpAddr,
+    asked: u32,
+    next: Time,
+}
 
 /// What is known of a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +61,7 @@ impl Stack {
                 return Neighbour::Full;
             }
             self.asking.push(Asking { address, since: now, asked: now, frames: vec![frame] });
-            self.wire.send_or_lose(&self.wire.link.question(address));
+            self.ask_for(address);
             return Neighbour::Asked;
         };
         let asking = &mut self.asking[at];
@@ -55,15 +69,57 @@ impl Stack {
             self.asking.swap_remove(at);
             return Neighbour::Absent;
         }
-        if now.since(asking.asked) >= ASK_AGAIN {
+        let is_again = now.since(asking.asked) >= ASK_AGAIN;
+        if is_again {
             asking.asked = now;
-            self.wire.send_or_lose(&self.wire.link.question(address));
         }
-        if asking.frames.len() == FRAMES {
-            return Neighbour::Full;
+        let has_room = asking.frames.len() < FRAMES;
+        if has_room {
+            asking.frames.push(frame);
         }
-        asking.frames.push(frame);
-        Neighbour::Asked
+        if is_again {
+            self.ask_for(address);
+        }
+        if has_room { Neighbour::Asked } else { Neighbour::Full }
+    }
+
+    fn ask_for(&mut self, address: Ipv4Addr) {
+        let question = self.wire.link.question(address);
+        self.wire.send_or_lose(&question);
+    }
+
+    /// Asks those that are doubted since the last frame whether they are where they were.
+    pub(super) fn doubt(&mut self, now: Time) {
+        while let Some(address) = self.wire.link.poll_doubted() {
+            // One more is believed to be where it was: whoever made so much doubt gains nothing by it.
+            if self.doubts.len() < DOUBTED {
+                self.doubts.push(Doubt { address, asked: 0, next: now });
+                self.pursue_doubts(now);
+            }
+        }
+    }
+
+    /// Who does not confirm where it is, is forgotten: the next question is to all.
+    pub(super) fn pursue_doubts(&mut self, now: Time) {
+        let Self { doubts, wire, neighbour_changes, due, .. } = self;
+        doubts.retain_mut(|doubt| {
+            if !wire.link.is_doubted(doubt.address) {
+                return false;
+            }
+            if doubt.next <= now {
+                if doubt.asked == CONFIRMATIONS {
+                    wire.link.forget(doubt.address);
+                    neighbour_changes.fetch_add(1, Ordering::Release);
+                    return false;
+                }
+                if let Some(question) = wire.link.confirmation(doubt.address) {
+                    wire.send_or_lose(&question);
+                }
+                (doubt.asked, doubt.next) = (doubt.asked + 1, now + CONFIRM_AGAIN);
+            }
+            *due = [*due, Some(doubt.next)].into_iter().flatten().min();
+            true
+        });
     }
 
     /// A neighbour has told its hardware address: what has waited for it leaves.

@@ -1,23 +1,65 @@
 //! The frames of the interface.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use weft_driver::{FrameTest, PacketRing, RingFrame};
-use weft_tcp::{EthernetLink, LinkError};
+use weft_tcp::{EthernetLink, LinkError, group_hardware, solicited_node};
 
+use crate::settings::LinkAddress;
+
+/// All hosts of a link (RFC 4291 section 2.7.1).
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// Neighbours whose hardware addresses are remembered.
 const NEIGHBOURS: usize = 1024;
 
 /// What tells the frames of ARP.
-pub(super) const ARP: [FrameTest; 1] = [FrameTest::Half(12, 0x0806)];
+const ARP: FrameTest = FrameTest::Half(12, 0x0806);
+const IPV4: FrameTest = FrameTest::Half(12, 0x0800);
+const IPV6: FrameTest = FrameTest::Half(12, 0x86dd);
+/// Protocols of IP, where they stand in packets of both kinds.
+const TCP_OVER_IPV4: FrameTest = FrameTest::Byte(23, 6);
+const TCP_OVER_IPV6: FrameTest = FrameTest::Byte(20, 6);
+const ICMP_OVER_IPV6: FrameTest = FrameTest::Byte(20, 58);
 
-/// What tells those that carry TCP over IPv4 to an address.
-pub(super) const fn tcp_to(address: Ipv4Addr) -> [FrameTest; 3] {
-    [FrameTest::Half(12, 0x0800), FrameTest::Byte(23, 6), FrameTest::Word(30, address.to_bits())]
+/// What frames are for these addresses: TCP to them, and who asks for them or answers; of one that passes, all tests of
+/// one of these are true.
+pub(super) fn tests(addresses: &[LinkAddress]) -> Vec<Vec<FrameTest>> {
+    let mut all = Vec::new();
+    for address in addresses {
+        match address.ip {
+            IpAddr::V4(ip) => {
+                all.push(vec![ARP]);
+                all.push(vec![IPV4, TCP_OVER_IPV4, FrameTest::Word(30, ip.to_bits())]);
+            }
+            IpAddr::V6(ip) => {
+                all.push(to([IPV6, TCP_OVER_IPV6], ip));
+                for ip in [ip, solicited_node(ip), ALL_NODES] {
+                    all.push(to([IPV6, ICMP_OVER_IPV6], ip));
+                }
+            }
+        }
+    }
+    // Several addresses have some of them in common.
+    let mut once: Vec<Vec<FrameTest>> = Vec::new();
+    all.into_iter().for_each(|tests| {
+        if !once.contains(&tests) {
+            once.push(tests);
+        }
+    });
+    once
 }
 
-/// The ring, the address, and a frame that had no room.
+/// The same of IPv6, to an address.
+fn to(tests: [FrameTest; 2], ip: Ipv6Addr) -> Vec<FrameTest> {
+    let octets = ip.octets();
+    let words = octets.chunks(4).zip((38..).step_by(4));
+    let words =
+        words.map(|(bytes, at)| FrameTest::Word(at, u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])));
+    tests.into_iter().chain(words).collect()
+}
+
+/// The ring, the addresses, and a frame that had no room.
 pub(crate) struct Wire {
     ring: PacketRing,
     pub(super) link: EthernetLink,
@@ -28,9 +70,20 @@ pub(crate) struct Wire {
 
 impl Wire {
     /// Frames are at most so long.
-    pub(super) fn new(ring: PacketRing, address: Ipv4Addr, longest: usize) -> Self {
-        let link = EthernetLink::new(ring.hardware(), address, NEIGHBOURS);
+    pub(super) fn new(ring: PacketRing, addresses: &[LinkAddress], longest: usize) -> Self {
+        let none = EthernetLink::without_addresses(ring.hardware(), NEIGHBOURS);
+        let link = addresses.iter().fold(none, |link, address| link.with(address.ip));
         Self { ring, link, out: vec![0; longest], waiting: 0 }
+    }
+
+    /// Has the interface take frames for those who have an address that ends like this one.
+    pub(super) fn join(&self, address: Ipv6Addr) -> std::io::Result<()> {
+        self.ring.join(group_hardware(solicited_node(address)))
+    }
+
+    /// The number of the interface.
+    pub(super) const fn index(&self) -> u32 {
+        self.ring.index()
     }
 
     pub(super) fn has_frame(&self) -> bool {

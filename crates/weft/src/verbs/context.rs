@@ -103,9 +103,10 @@ impl Context {
         Self::over(networks, registry, settings)
     }
 
-    /// Opens a NIC that has an address of its own on a raw link: what goes there and is iWARP goes by Weft's own TCP,
-    /// in user space, what is Edge in Ethernet frames of its own, without IP; and it listens there when it is told that
-    /// address. All else is as ever. The link has one engine's connections, so `settings` must ask for one engine. How
+    /// Opens a NIC that has addresses of its own on a raw link, of IPv4, IPv6 or both: what goes there and is iWARP goes
+    /// by Weft's own TCP, in user space, what is Edge in Ethernet frames of its own, without IP (between addresses of
+    /// IPv4; to others Edge goes by the kernel's UDP); and it listens there when it is told such an address. All else is
+    /// as ever. The link has one engine's connections, so `settings` must ask for one engine. How
     /// the interface must be set says [`weft_link`].
     ///
     /// # Errors
@@ -114,7 +115,7 @@ impl Context {
     pub fn with_link(settings: Settings, link: LinkSettings) -> io::Result<Self> {
         settings.check().map_err(io::Error::other)?;
         if settings.engines != 1 {
-            let words = format!("{} engines cannot share the address {}: ask for one", settings.engines, link.address);
+            let words = format!("{} engines cannot share the link {link}: ask for one", settings.engines);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
         }
         let seed = unguessable_seed().map_err(io::Error::other)?;

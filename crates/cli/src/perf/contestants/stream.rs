@@ -75,8 +75,9 @@ impl Contestant for Streams {
     fn open(&self, job: &Job) -> Result<Box<dyn Side>, String> {
         let missing = "it takes a raw link: measure with --lab none, or between two machines with --link on both";
         let link = job.link.as_ref().ok_or(missing)?.parse::<LinkSettings>().map_err(|error| error.to_string())?;
+        let own = link.first().ok_or("the link has no address")?;
         let stream = (self.make)(&link, job.role()).map_err(|error| format!("cannot open: {error}"))?;
-        Ok(Box::new(StreamSide { stream, own: link.address.into() }))
+        Ok(Box::new(StreamSide { stream, own }))
     }
 }
 

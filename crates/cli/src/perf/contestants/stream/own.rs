@@ -1,7 +1,7 @@
 //! A stream by Weft's own TCP.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use weft::verbs::LinkSettings;
@@ -29,8 +29,9 @@ fn failed(error: PortError) -> io::Error {
 
 impl Own {
     pub(super) fn new(link: &LinkSettings, role: Role) -> io::Result<Self> {
+        let address = link.first().ok_or(io::ErrorKind::AddrNotAvailable)?;
         let mut network = LinkNetwork::with_link(Registry::new(1, Limits::default()), link.clone())?;
-        let at = SocketAddr::new(IpAddr::V4(link.address), 0);
+        let at = SocketAddr::new(address, 0);
         let listener = match role {
             Role::Passive => Some(network.listen(at, Backlog(1), PortOptions::default()).map_err(failed)?),
             Role::Active => None,

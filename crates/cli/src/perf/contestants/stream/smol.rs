@@ -93,14 +93,19 @@ pub(super) struct Smol {
 
 impl Smol {
     pub(super) fn new(link: &LinkSettings, role: Role) -> io::Result<Self> {
+        let own = link.addresses.iter().find_map(|own| match own.ip {
+            IpAddr::V4(ip) => Some((ip, own.prefix)),
+            IpAddr::V6(_) => None,
+        });
+        let (address, prefix) = own.ok_or_else(|| io::Error::other("the link has no address of IPv4"))?;
         let arp = [FrameTest::Half(12, 0x0806)];
-        let tcp = [FrameTest::Half(12, 0x0800), FrameTest::Word(30, link.address.to_bits())];
+        let tcp = [FrameTest::Half(12, 0x0800), FrameTest::Word(30, address.to_bits())];
         let ring = PacketRing::open_for(&link.interface, &[&arp, &tcp])?;
         let hardware = HardwareAddress::Ethernet(EthernetAddress(ring.hardware()));
         let mut device = Ring { ring: Rc::new(ring), frame: Vec::new(), out: Rc::default() };
         let mut interface = Interface::new(Config::new(hardware), &mut device, Instant::now());
         interface.update_ip_addrs(|addresses| {
-            let _ = addresses.push(IpCidr::new(IpAddress::Ipv4(link.address), link.prefix));
+            let _ = addresses.push(IpCidr::new(IpAddress::Ipv4(address), prefix));
         });
         let buffer = || SocketBuffer::new(vec![0; BUFFER]);
         let mut socket = Socket::new(buffer(), buffer());

@@ -55,8 +55,8 @@ impl Settings {
         }
         let missing = "raw=on takes a raw link: measure with --lab none, or between two machines with --link on both";
         let link: LinkSettings = job.link.as_ref().ok_or(missing)?.parse()?;
-        let address = link.address.into();
-        Ok((Context::with_link(self.of_context(), link)?, Some(address)))
+        let address = link.first();
+        Ok((Context::with_link(self.of_context(), link)?, address))
     }
 
     /// Whether the NIC works while nobody calls in.

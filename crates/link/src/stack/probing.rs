@@ -1,0 +1,63 @@
+//! Whether somebody has an address of IPv6 already (RFC 4862 section 5.4).
+
+use core::time::Duration;
+use std::io;
+use std::net::Ipv6Addr;
+
+use weft_driver::WaitSet;
+
+use super::{Arrived, Checksum, RingFrame, Stack};
+
+/// One that nobody has claimed for so long is free (RFC 4862 section 5.1: one probe, and the RETRANS_TIMER of RFC 4861
+/// section 10).
+const PROBE: Duration = Duration::from_secs(1);
+
+impl Stack {
+    /// Asks whether anybody has the addresses, all at once, and waits. For addresses of IPv4 nobody is asked.
+    pub(super) fn probe(&mut self) -> io::Result<()> {
+        let own: Vec<Ipv6Addr> = self.settings.all_v6().collect();
+        if own.is_empty() {
+            return Ok(());
+        }
+        for address in own {
+            let question = self.wire.link.probe(address);
+            self.wire.send_or_lose(&question);
+        }
+        let set = WaitSet::new().map_err(io::Error::other)?;
+        set.add(&self.wire, 0).map_err(io::Error::other)?;
+        let until = self.now() + PROBE;
+        loop {
+            let left = until.since(self.now());
+            if left.is_zero() {
+                break;
+            }
+            set.wait(Some(left), &mut Vec::new()).map_err(io::Error::other)?;
+            while let Some(came) = self.wire.receive(&mut self.frame) {
+                if came == RingFrame::Whole {
+                    self.hear_probed()?;
+                }
+            }
+        }
+        self.wire.link.end_probe();
+        Ok(())
+    }
+
+    fn hear_probed(&mut self) -> io::Result<()> {
+        match self.wire.link.parse(&self.frame, Checksum::Verify) {
+            Arrived::Taken(address, hardware) => {
+                let [a, b, c, d, e, f] = hardware;
+                let who = format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}");
+                let words = format!(
+                    "the address {address} is taken on {}, by {who}: choose a free one",
+                    self.settings.interface
+                );
+                Err(io::Error::new(io::ErrorKind::AddrInUse, words))
+            }
+            Arrived::Answer(answer) => {
+                self.wire.send_or_lose(&answer);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
