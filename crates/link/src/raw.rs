@@ -125,7 +125,7 @@ impl RawPort {
         let datagram = first_datagram(&self.registry, pieces, batch.segment_size as usize)?;
         let mut frame = self.head_to(to)([0; 6], datagram.len()).to_vec();
         frame.extend_from_slice(&datagram);
-        match self.stack.lock().raw_neighbour(*to.ip(), frame) {
+        match self.stack.lock().raw_neighbour((*to.ip()).into(), frame) {
             Neighbour::Known(hardware) => {
                 if self.at_hand.len() == AT_HAND {
                     self.at_hand.clear();

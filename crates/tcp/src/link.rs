@@ -320,6 +320,31 @@ impl EthernetLink {
     ) -> Result<usize, LinkError> {
         let remote = flow.remote.ip();
         let hardware = self.neighbours.get(remote).ok_or(LinkError::Unknown(remote))?;
+        self.emit_to(hardware, flow, segment, payload, out, fill)
+    }
+
+    /// Makes a frame without payload for a neighbour that is not known yet: its first six bytes are for the hardware
+    /// address.
+    ///
+    /// # Errors
+    /// IP cannot carry the segment.
+    pub fn emit_unaddressed(&self, flow: &Flow, segment: &Segment) -> Result<Vec<u8>, LinkError> {
+        let mut frame = vec![0; FRAME_OVERHEAD + segment.header_length()];
+        let length = self.emit_to([0; 6], flow, segment, 0, &mut frame, |_| ())?;
+        frame.truncate(length);
+        Ok(frame)
+    }
+
+    fn emit_to(
+        &self,
+        hardware: [u8; 6],
+        flow: &Flow,
+        segment: &Segment,
+        payload: usize,
+        out: &mut [u8],
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<usize, LinkError> {
+        let remote = flow.remote.ip();
         let header = if remote.is_ipv4() { IPV4 } else { IPV6 };
         let (head, body) = out.split_at_mut(ETHERNET + header);
         let length = segment.emit_with(flow, payload, body, fill).map_err(LinkError::Segment)?;

@@ -12,11 +12,12 @@ const ETHERNET: usize = 14;
 const IP: usize = 40;
 /// What the path is said to carry.
 const MTU: u32 = 1300;
-const FIN: u8 = 1;
+/// So many segments that are as long as may be show that they stay so: this host does not see all of them.
+const ENOUGH: u64 = 100;
 
 /// Looks at what `victim` sends to `own`, an address of this host. Each segment that is longer than [`MTU`] has the word
-/// of a router that it was too big, and lies before it. At the end says how many were longer, how many as long as may
-/// be, and how many lies there were.
+/// of a router that it was too big, and lies before it. When most are as long as may be, says how many were longer, how
+/// many are not, and how many lies there were.
 pub(crate) fn meddle(own: IpAddr, victim: IpAddr) {
     let (IpAddr::V6(own), IpAddr::V6(victim)) = (own, victim) else { panic!("addresses of IPv4") };
     // The kernel's own address is certain by then.
@@ -48,7 +49,7 @@ pub(crate) fn meddle(own: IpAddr, victim: IpAddr) {
         } else if length == MTU as usize {
             fitting += 1;
         }
-        if frame[ETHERNET + IP + 13] & FIN != 0 {
+        if larger > 0 && fitting > larger.max(ENOUGH) {
             return say(&format!("{larger} {fitting} {lies}"));
         }
     }

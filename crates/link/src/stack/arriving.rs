@@ -53,7 +53,18 @@ impl Stack {
         self.note_answers();
     }
 
+    /// Who calls and is not known yet is asked, and the answer waits for that: where the kernel answers for the address,
+    /// nobody has asked here.
     pub(super) fn reply(&mut self, flow: &Flow, reply: &Segment) {
+        let remote = flow.remote.ip();
+        if !self.wire.link.knows(remote) {
+            if self.settings.reaches(remote)
+                && let Ok(frame) = self.wire.link.emit_unaddressed(flow, reply)
+            {
+                self.raw_neighbour(remote, frame);
+            }
+            return;
+        }
         if self.wire.flush() {
             self.wire.send(|link, out| link.emit(flow, reply, &[], out));
         }

@@ -2,7 +2,7 @@
 //! neighbours that are doubted.
 
 use core::time::Duration;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
 use super::{FIRST_DYNAMIC, NEIGHBOUR_PATIENCE, PortError, Stack, Time};
@@ -41,7 +41,7 @@ pub(crate) enum Neighbour {
 
 /// A neighbour that is asked.
 pub(super) struct Asking {
-    address: Ipv4Addr,
+    address: IpAddr,
     since: Time,
     asked: Time,
     frames: Vec<Vec<u8>>,
@@ -50,7 +50,7 @@ pub(super) struct Asking {
 impl Stack {
     /// The hardware address of a neighbour. If it is not known, `frame` waits for it, in which it then takes the first
     /// six bytes.
-    pub(crate) fn raw_neighbour(&mut self, address: Ipv4Addr, frame: Vec<u8>) -> Neighbour {
+    pub(crate) fn raw_neighbour(&mut self, address: IpAddr, frame: Vec<u8>) -> Neighbour {
         if let Some(hardware) = self.wire.link.hardware_of(address) {
             return Neighbour::Known(hardware);
         }
@@ -83,7 +83,7 @@ impl Stack {
         if has_room { Neighbour::Asked } else { Neighbour::Full }
     }
 
-    fn ask_for(&mut self, address: Ipv4Addr) {
+    fn ask_for(&mut self, address: IpAddr) {
         let question = self.wire.link.question(address);
         self.wire.send_or_lose(&question);
     }

@@ -46,6 +46,17 @@ fn a_segment_gets_through_and_says_where_it_is_from() {
 }
 
 #[test]
+fn a_frame_can_be_made_before_its_neighbour_is_known() {
+    let (one, mut other) = pair();
+    let (segment, known) = frame(&one, &other, b"");
+    let flow = Flow { local: SocketAddr::new(address(&one), 7), remote: SocketAddr::new(address(&other), 9) };
+    let mut unknown = link(1).emit_unaddressed(&flow, &segment).unwrap();
+    unknown[..6].copy_from_slice(&other.hardware);
+    assert_eq!(unknown, known);
+    assert!(matches!(other.parse(&unknown, Checksum::Verify), Arrived::Segment(..)));
+}
+
+#[test]
 fn what_is_for_others_is_nothing() {
     let (mut one, other) = pair();
     let (_, bytes) = frame(&one, &other, b"payload");

@@ -95,8 +95,8 @@ fn host_and_port(place: &str) -> Result<(&str, Option<u16>), ParseAddressError> 
     let (host, port) = match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, "")) => (host, None),
         Some((host, rest)) => (host, Some(rest.strip_prefix(':').unwrap_or(rest))),
-        // An address of IPv6 has several colons.
-        None if place.parse::<Ipv6Addr>().is_ok() => (place, None),
+        // An address of IPv6 has several colons, and behind a % perhaps the interface of which it is (RFC 4007).
+        None if place.split('%').next().is_some_and(|bare| bare.parse::<Ipv6Addr>().is_ok()) => (place, None),
         None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
     };
     if host.is_empty() {
@@ -170,6 +170,8 @@ mod tests {
             ("host:1", "host", Some(1)),
             ("shm://::1", "::1", None),
             ("[::1]", "::1", None),
+            ("fe80::1%eth0", "fe80::1%eth0", None),
+            ("[fe80::1%eth0]:7", "fe80::1%eth0", Some(7)),
             ("auto://[fd77::2]:65535?rails=one", "fd77::2", Some(65_535)),
         ] {
             let address = parse(text).unwrap();
