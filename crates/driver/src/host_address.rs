@@ -12,6 +12,15 @@ pub fn host_addresses() -> Vec<HostAddress> {
     getifaddrs().map(|entries| entries.filter_map(|entry| host_address(&entry)).collect()).unwrap_or_default()
 }
 
+/// The addresses that this host has on an interface, by its name, those of one link included; and how many bits of each
+/// are its subnet's. Empty where there are none, or the system does not tell.
+#[must_use]
+pub fn interface_addresses(interface: &str) -> Vec<(IpAddr, u8)> {
+    let of_it = |entry: &InterfaceAddress| entry.interface_name == interface;
+    let address = |entry: InterfaceAddress| Some((ip(&entry)?, prefix(&entry)));
+    getifaddrs().map(|entries| entries.filter(of_it).filter_map(address).collect()).unwrap_or_default()
+}
+
 /// The names of this host's interfaces, those without an address and the loopback among them. Empty where the system
 /// does not tell.
 #[must_use]
@@ -26,12 +35,7 @@ fn host_address(entry: &InterfaceAddress) -> Option<HostAddress> {
         return None;
     }
     let is_running = entry.flags.contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING);
-    let address = entry.address.as_ref()?;
-    let ip = match (address.as_sockaddr_in(), address.as_sockaddr_in6()) {
-        (Some(four), _) => IpAddr::V4(four.ip()),
-        (_, Some(six)) => IpAddr::V6(six.ip()),
-        _ => return None,
-    };
+    let ip = ip(entry)?;
     let of_a_link = match ip {
         IpAddr::V4(four) => four.is_link_local(),
         IpAddr::V6(six) => six.is_unicast_link_local(),
@@ -40,6 +44,15 @@ fn host_address(entry: &InterfaceAddress) -> Option<HostAddress> {
     let address = LocalAddress { ip, interface };
     let name = || entry.interface_name.clone();
     (!of_a_link).then(|| HostAddress { interface: name(), address, prefix: prefix(entry), is_running })
+}
+
+fn ip(entry: &InterfaceAddress) -> Option<IpAddr> {
+    let address = entry.address.as_ref()?;
+    match (address.as_sockaddr_in(), address.as_sockaddr_in6()) {
+        (Some(four), _) => Some(IpAddr::V4(four.ip())),
+        (_, Some(six)) => Some(IpAddr::V6(six.ip())),
+        _ => None,
+    }
 }
 
 /// Bits of the subnet; all where there is none.

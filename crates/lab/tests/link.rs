@@ -26,6 +26,10 @@ const OUR_ADDRESSES: [&str; 2] = ["10.0.0.77:7000", "[fd77:6566:7400::77]:7000"]
 const OUR_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0x77);
 const NOBODIES: [&str; 2] = ["10.0.0.99:7000", "[fd77:6566:7400::99]:7000"];
 const PORT: u16 = 7000;
+/// The variable that says another link to a worker, and ports of the host's own addresses.
+const LINK: &str = "WEFT_LAB_LINK";
+const HOST: &str = "rail0=host:40000-40009";
+const HOST_PORT: u16 = 40_003;
 const RAIL: Link = Link { host: None, rail: 0 };
 
 fn bytes_to_send() -> usize {
@@ -85,6 +89,18 @@ fn worker() {
         ["calls-near", address, port] => calls(near(address.parse().unwrap(), port.parse().unwrap())),
         ["echo", address] => echo(address.parse().unwrap()),
         ["echo-near"] => echo(near(OUR_LOCAL, PORT)),
+        ["holds"] => holds(),
+        ["no-right"] => {
+            let registry = Registry::new(77, Limits::default());
+            say(&LinkNetwork::with_link(registry, HOST.parse().unwrap()).unwrap_err().to_string());
+        }
+        ["kernel-reads", address] => {
+            let mut stream = std::net::TcpStream::connect((address, 40_010)).unwrap();
+            let mut text = [0; 6];
+            std::io::Read::read_exact(&mut stream, &mut text).unwrap();
+            say(std::str::from_utf8(&text).unwrap());
+        }
+        ["port-taken"] => port_taken(),
         ["taken", address] => taken(address.parse().unwrap()),
         ["meddler", own, victim] => meddler::meddle(own.parse().unwrap(), victim.parse().unwrap()),
         ["fails", closed, nobody] => fails(closed.parse().unwrap(), nobody.parse().unwrap()),
@@ -127,7 +143,8 @@ struct Own {
 impl Own {
     fn new() -> Self {
         let registry = Registry::new(77, Limits::default());
-        Self { network: LinkNetwork::with_link(registry, OURS.parse().unwrap()).unwrap(), began: Instant::now() }
+        let link = env::var(LINK).unwrap_or_else(|_| OURS.to_owned());
+        Self { network: LinkNetwork::with_link(registry, link.parse().unwrap()).unwrap(), began: Instant::now() }
     }
 
     /// Sleeps until the port is ready for that.
@@ -203,7 +220,7 @@ fn echo(address: SocketAddr) {
     assert_eq!(again.unwrap_err(), PortError::AddressInUse);
     // The number is this address's, not the host's.
     let others = OUR_ADDRESSES.map(|other| other.parse::<SocketAddr>().unwrap());
-    for other in others.into_iter().filter(|other| *other != address) {
+    for other in others.into_iter().filter(|other| *other != address && env::var(LINK).is_err()) {
         own.network.listen(other, Backlog(4), PortOptions::default()).unwrap();
     }
     say("ready");
@@ -240,6 +257,43 @@ fn fails(closed: SocketAddr, nobody: SocketAddr) {
     let mut own = Own::new();
     assert_eq!(own.connect(closed).unwrap_err(), PortError::Refused);
     assert_eq!(own.connect(nobody).unwrap_err(), PortError::Unreachable);
+    say("done");
+}
+
+/// Has the host's ports until it is killed. What the kernel's own sockets do beside it is the kernel's.
+fn holds() {
+    let own = Own::new();
+    assert_eq!(tables(), 1);
+    let kernel = std::net::TcpListener::bind(("0.0.0.0", 40_010)).unwrap();
+    let reserved = std::net::TcpListener::bind(("0.0.0.0", HOST_PORT)).unwrap_err();
+    assert_eq!(reserved.kind(), std::io::ErrorKind::AddrInUse);
+    say("ready");
+    let (mut stream, _) = kernel.accept().unwrap();
+    std::io::Write::write_all(&mut stream, b"kernel").unwrap();
+    say("done");
+    std::thread::sleep(PATIENCE);
+    drop(own);
+}
+
+/// Tables of the firewall in this host.
+fn tables() -> usize {
+    let output = std::process::Command::new("nft").args(["list", "tables"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().lines().count()
+}
+
+/// A socket of the kernel's has one of the ports; nothing is left of what was begun.
+fn port_taken() {
+    let _taken = std::net::TcpListener::bind(("127.0.0.1", HOST_PORT)).unwrap();
+    let registry = Registry::new(77, Limits::default());
+    let error = LinkNetwork::with_link(registry.clone(), HOST.parse().unwrap()).unwrap_err().to_string();
+    assert!(error.contains("port 40003 of 40000-40009 cannot be taken"), "{error}");
+    assert_eq!(tables(), 0);
+    drop(_taken);
+    let link = LinkNetwork::with_link(registry, HOST.parse().unwrap()).unwrap();
+    assert_eq!(tables(), 1);
+    drop(link);
+    assert_eq!(tables(), 0);
     say("done");
 }
 
@@ -333,7 +387,93 @@ fn liars_change_nothing_and_the_path_s_word_makes_segments_smaller() {
     let said = meddler.says();
     let counts: Vec<u64> = said.split(' ').map(|count| count.parse().unwrap()).collect();
     let [larger, fitting, lies] = counts[..] else { panic!("{said}") };
-    assert!(larger > 0 && lies > 0 && fitting > larger, "larger, fitting and lies: {said}");
+    assert!(larger > 0 && lies > 0 && fitting > larger && meddler.succeeds(), "larger, fitting and lies: {said}");
+}
+
+/// Whether this system has the program that sets the rule.
+fn has_nft() -> bool {
+    let is_there =
+        ["/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft"].iter().any(|path| std::path::Path::new(path).exists());
+    if !is_there {
+        println!("skipped: there is no nft");
+    }
+    is_there
+}
+
+fn with_ports_of_the_host(lab: &Lab, role: &str) -> Worker {
+    Worker::start_with(lab.host(0), role, &[(LINK, HOST)])
+}
+
+/// The kernel has the address, and would answer each segment with a reset if its firewall let it.
+#[test]
+fn a_range_of_the_host_s_ports_is_our_tcp_s_in_both_roles_over_both_kinds_of_ip() {
+    let Some(lab) = lab() else { return };
+    if !has_nft() {
+        return;
+    }
+    let addresses = |host: usize| [Some(lab.host(host).address(0)), lab.host(host).address_v6(0)].into_iter().flatten();
+    for (ours, theirs) in addresses(0).zip(addresses(1)) {
+        let mut kernel = Worker::start(lab.host(1), &format!("kernel-echo {theirs}"));
+        let remote = SocketAddr::new(theirs, kernel.says().parse().unwrap());
+        let mut own = with_ports_of_the_host(&lab, &format!("calls {remote}"));
+        assert!(own.says() == "done" && own.succeeds());
+        assert!(kernel.says() == "done" && kernel.succeeds());
+
+        let address = SocketAddr::new(ours, HOST_PORT);
+        let mut own = with_ports_of_the_host(&lab, &format!("echo {address}"));
+        assert_eq!(own.says(), "ready");
+        let mut kernel = Worker::start(lab.host(1), &format!("kernel-calls {address}"));
+        assert!(kernel.says() == "done" && kernel.succeeds());
+        assert!(own.says() == "done" && own.succeeds());
+    }
+    let nobodies = NOBODIES.into_iter().zip(addresses(1));
+    for (nobody, theirs) in nobodies {
+        let mut fails = with_ports_of_the_host(&lab, &format!("fails {} {nobody}", SocketAddr::new(theirs, 9)));
+        assert!(fails.says() == "done" && fails.succeeds());
+    }
+}
+
+#[test]
+fn the_rule_is_gone_with_who_has_set_it_however_it_ends() {
+    let Some(lab) = good_lab() else { return };
+    if !has_nft() {
+        return;
+    }
+    let mut taken = Worker::start(lab.host(0), "port-taken");
+    assert!(taken.says() == "done" && taken.succeeds());
+    let mut holds = with_ports_of_the_host(&lab, "holds");
+    assert_eq!(holds.says(), "ready");
+    let address = lab.host(0).address(0);
+    let mut kernel = Worker::start(lab.host(1), &format!("kernel-reads {address}"));
+    assert!(kernel.says() == "kernel" && holds.says() == "done");
+    holds.kill();
+    // The kernel takes the table away when the process that had it has ended.
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let mut nft = lab.host(0).command("nft");
+        let output = nft.args(["list", "tables"]).output().unwrap();
+        if output.status.success() && output.stdout.is_empty() {
+            break;
+        }
+        assert!(Instant::now() < until, "{output:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut own = with_ports_of_the_host(&lab, "port-taken");
+    assert!(own.says() == "done" && own.succeeds(), "the next start has the ports");
+}
+
+/// The words say which right is missing.
+#[test]
+fn without_the_right_to_set_the_rule_the_words_say_so() {
+    let Some(lab) = good_lab() else { return };
+    if !has_nft() {
+        return;
+    }
+    let mut command = lab.host(0).command("setpriv");
+    command.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"]).arg(env::current_exe().unwrap());
+    let mut worker = Worker::start_by(command, "no-right", &[]);
+    let said = worker.says();
+    assert!(said.contains("CAP_NET_ADMIN") && worker.succeeds(), "{said}");
 }
 
 #[test]

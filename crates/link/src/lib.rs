@@ -11,6 +11,9 @@
 //! Datagrams have an EtherType of their own and no IP ([`RawPort`]), and go between addresses of IPv4 alone. Each port takes 4 MiB of the kernel's memory, and
 //! the right once more when it is made.
 //!
+//! Instead of addresses of its own a link can have some ports of the host's ([`LinkSettings::ports`]): then the kernel
+//! is kept from answering by a rule of its firewall, which takes the right CAP_NET_ADMIN and the program `nft`.
+//!
 //! One address belongs to one network: two that have it reset each other's connections. Nobody else answers for it, so
 //! connections end with the network that has them. Peers are on the link itself: there is no gateway.
 //!
@@ -31,4 +34,4 @@ pub use listener::LinkListener;
 pub use network::LinkNetwork;
 pub use port::LinkPort;
 pub use raw::{LinkDatagram, RawPort};
-pub use settings::{LinkAddress, LinkSettings, ParseLinkError};
+pub use settings::{LinkAddress, LinkSettings, ParseLinkError, PortRange};

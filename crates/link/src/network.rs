@@ -49,6 +49,7 @@ impl LinkNetwork {
     /// There is no such interface, the right is missing, or an address is taken; the message says which.
     pub fn with_link(registry: Registry, settings: LinkSettings) -> io::Result<Self> {
         let mut network = Self::new(registry).map_err(io::Error::other)?;
+        let settings = settings.with_addresses_of_host()?;
         let stack = Stack::new(settings.clone(), network.host.waker())?;
         for fd in [stack.wire().as_fd(), stack.timer().as_fd()] {
             network.host.keep_watching(fd, LINK).map_err(io::Error::other)?;
@@ -66,14 +67,22 @@ impl LinkNetwork {
 
     /// The link by which a stream goes, if it is ours.
     fn link_to(&self, remote: SocketAddr, options: &PortOptions) -> Option<&Shared> {
-        let source = self.settings.as_ref()?.source_to(remote.ip()).filter(|_| self.is_in_scope(remote))?;
-        let is_local = options.local.is_none_or(|local| local.ip().is_unspecified() || local.ip() == source);
+        let settings = self.settings.as_ref()?;
+        let source = settings.source_to(remote.ip()).filter(|_| self.is_in_scope(remote))?;
+        let is_local = options.local.is_none_or(|local| {
+            (local.ip().is_unspecified() || local.ip() == source) && settings.has_port(local.port())
+        });
         self.own.as_ref().filter(|_| is_local && !options.shared_memory)
     }
 
     /// Whether an address can be one of the link.
     fn is_in_scope(&self, address: SocketAddr) -> bool {
         is_in_scope(address, self.interface)
+    }
+
+    /// Whether the link is at the host's own addresses: its datagrams are the kernel's then.
+    fn is_of_host(&self) -> bool {
+        self.settings.as_ref().is_some_and(|settings| settings.ports.is_some())
     }
 
     /// Whether an address is the link's own.
@@ -106,7 +115,8 @@ impl Network for LinkNetwork {
     }
 
     fn listen(&mut self, local: SocketAddr, backlog: Backlog, options: PortOptions) -> Result<LinkListener, PortError> {
-        let Some(own) = self.own.as_ref().filter(|_| self.is_own(local)) else {
+        let has_port = self.settings.as_ref().is_some_and(|settings| settings.has_port(local.port()));
+        let Some(own) = self.own.as_ref().filter(|_| has_port && self.is_own(local)) else {
             return self.host.listen(local, backlog, options).map(LinkListener::Host);
         };
         let at = own.lock().listen(local, backlog.0 as usize, options.peer_timeout)?;
@@ -114,7 +124,9 @@ impl Network for LinkNetwork {
     }
 
     fn bind(&mut self, local: SocketAddr, options: DatagramOptions) -> Result<LinkDatagram, PortError> {
-        let (Some(own), Some(settings)) = (&self.own, self.settings.as_ref().filter(|_| self.is_own(local))) else {
+        let (Some(own), Some(settings)) =
+            (&self.own, self.settings.as_ref().filter(|_| self.is_own(local) && !self.is_of_host()))
+        else {
             return self.host.bind(local, options).map(LinkDatagram::Host);
         };
         RawPort::open(own.clone(), self.registry.clone(), settings, local, &options).map(LinkDatagram::Raw)
@@ -151,7 +163,7 @@ impl Network for LinkNetwork {
 
     /// Frames without IP know addresses of IPv4 alone: to others datagrams go by the kernel.
     fn source_to(&self, peer: IpAddr) -> Option<IpAddr> {
-        self.settings.as_ref()?.source_to(peer).filter(IpAddr::is_ipv4)
+        self.settings.as_ref()?.source_to(peer).filter(|own| own.is_ipv4() && !self.is_of_host())
     }
 
     /// On the interface of the link, the link's address of IPv4 stands for those that the kernel has there: two rails

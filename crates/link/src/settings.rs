@@ -2,18 +2,50 @@
 
 use core::fmt;
 use core::str::FromStr;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// Addresses of one link.
+use weft_driver::PortReservation;
+
+/// Addresses of one link of its own, and of the host's.
 const MOST_ADDRESSES: usize = 8;
+const MOST_OF_HOST: usize = 32;
+/// What stands for the host's own addresses.
+const HOST: &str = "host:";
 
 /// A raw link, and who is there: as text, `eth0=10.0.0.9/24`, or `eth0=10.0.0.9/24,fd00::9/64` with several addresses.
+/// `eth0=host:40000-40099` is there at the host's own addresses, with these ports alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkSettings {
     /// The name of the interface.
     pub interface: String,
-    /// Addresses that nobody else has, the kernel included: 1 to 8, of both kinds.
+    /// Addresses that nobody else has, the kernel included: 1 to 8, of both kinds. With [`LinkSettings::ports`] those that
+    /// the kernel has on the interface, and empty until [`LinkSettings::with_addresses_of_host`] has looked.
     pub addresses: Vec<LinkAddress>,
+    /// Ports of the host's own addresses that are the link's: 1 to 256. All others stay the kernel's.
+    pub ports: Option<PortRange>,
+}
+
+/// Ports from the first to the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortRange {
+    /// Not 0.
+    pub first: u16,
+    /// Not below the first.
+    pub last: u16,
+}
+
+impl PortRange {
+    /// Whether a port is one of them; 0, which stands for any, is too.
+    pub(crate) fn may_have(self, port: u16) -> bool {
+        port == 0 || (self.first..=self.last).contains(&port)
+    }
+}
+
+impl fmt::Display for PortRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
+    }
 }
 
 /// An address, and who is on the link with it.
@@ -68,15 +100,40 @@ impl LinkSettings {
         self.addresses.iter().any(|own| own.ip == address)
     }
 
+    /// The same, with the addresses that the host has on the interface now, if it is there by them.
+    ///
+    /// # Errors
+    /// It has none.
+    pub fn with_addresses_of_host(mut self) -> io::Result<Self> {
+        if self.ports.is_none() {
+            return Ok(self);
+        }
+        let addresses = weft_driver::interface_addresses(&self.interface);
+        self.addresses =
+            addresses.into_iter().map(|(ip, prefix)| LinkAddress { ip, prefix }).take(MOST_OF_HOST).collect();
+        if self.addresses.is_empty() {
+            let words =
+                format!("the host has no address on {}: give it one, or the link one of its own", self.interface);
+            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, words));
+        }
+        Ok(self)
+    }
+
+    /// Whether a port at one of its addresses is the link's; 0, which stands for any, is.
+    pub(crate) fn has_port(&self, port: u16) -> bool {
+        self.ports.is_none_or(|ports| ports.may_have(port))
+    }
+
     /// The first of its addresses: what stands for the link where one is wanted.
     #[must_use]
     pub fn first(&self) -> Option<IpAddr> {
         self.addresses.first().map(|own| own.ip)
     }
 
-    /// The first of its addresses of IPv4, which datagrams go by.
+    /// The first of its addresses of IPv4 that frames without IP go by. Those of the host are the kernel's for datagrams.
     pub(crate) fn first_v4(&self) -> Option<(Ipv4Addr, LinkAddress)> {
-        self.addresses.iter().find_map(|own| if let IpAddr::V4(ip) = own.ip { Some((ip, *own)) } else { None })
+        let mut own = self.addresses.iter().filter(|_| self.ports.is_none());
+        own.find_map(|own| if let IpAddr::V4(ip) = own.ip { Some((ip, *own)) } else { None })
     }
 
     pub(crate) fn all_v6(&self) -> impl Iterator<Item = Ipv6Addr> + '_ {
@@ -117,6 +174,9 @@ pub(crate) fn is_in_scope(address: SocketAddr, interface: u32) -> bool {
 impl fmt::Display for LinkSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}=", self.interface)?;
+        if let Some(ports) = self.ports {
+            return write!(f, "{HOST}{ports}");
+        }
         for (at, address) in self.addresses.iter().enumerate() {
             write!(f, "{}{address}", if at > 0 { "," } else { "" })?;
         }
@@ -135,7 +195,10 @@ impl fmt::Display for ParseLinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { text, wrong } = self;
         write!(f, "{text:?} is no link: {wrong}; name an interface, and free addresses on it with the bits of their ")?;
-        f.write_str("networks, as in eth0=10.0.0.9/24, eth0=fd00::9/64 or eth0=10.0.0.9/24,fd00::9/64")
+        f.write_str(
+            "networks, as in eth0=10.0.0.9/24, eth0=fd00::9/64 or eth0=10.0.0.9/24,fd00::9/64, or ports of the ",
+        )?;
+        f.write_str("host's own address, as in eth0=host:40000-40099")
     }
 }
 
@@ -154,6 +217,10 @@ fn parse(text: &str) -> Result<LinkSettings, String> {
     if interface.is_empty() {
         return Err("there is no interface before the =".into());
     }
+    let interface = interface.to_owned();
+    if let Some(ports) = rest.strip_prefix(HOST) {
+        return Ok(LinkSettings { interface, addresses: Vec::new(), ports: Some(parse_ports(ports)?) });
+    }
     let mut addresses: Vec<LinkAddress> = Vec::new();
     for part in rest.split(',') {
         let address = parse_address(part)?;
@@ -165,7 +232,22 @@ fn parse(text: &str) -> Result<LinkSettings, String> {
     if addresses.len() > MOST_ADDRESSES {
         return Err(format!("{} addresses are more than {MOST_ADDRESSES}", addresses.len()));
     }
-    Ok(LinkSettings { interface: interface.to_owned(), addresses })
+    Ok(LinkSettings { interface, addresses, ports: None })
+}
+
+fn parse_ports(text: &str) -> Result<PortRange, String> {
+    let (first, last) = text.split_once('-').ok_or_else(|| format!("{text:?} is not FIRST-LAST"))?;
+    let port =
+        |text: &str| text.parse().ok().filter(|port: &u16| *port > 0).ok_or_else(|| format!("{text:?} is no port"));
+    let (first, last) = (port(first)?, port(last)?);
+    if first > last {
+        return Err(format!("port {first} is behind {last}"));
+    }
+    let count = usize::from(last - first) + 1;
+    if count > PortReservation::MOST {
+        return Err(format!("{count} ports are more than {}", PortReservation::MOST));
+    }
+    Ok(PortRange { first, last })
 }
 
 fn parse_address(text: &str) -> Result<LinkAddress, String> {
@@ -225,6 +307,23 @@ mod tests {
     }
 
     #[test]
+    fn ports_of_the_host_s_address_are_text_too() {
+        let link: LinkSettings = "lo=host:40000-40255".parse().unwrap();
+        assert_eq!((link.to_string().as_str(), link.first()), ("lo=host:40000-40255", None));
+        assert_eq!(
+            [0, 39_999, 40_000, 40_255, 40_256].map(|port| link.has_port(port)),
+            [true, false, true, true, false]
+        );
+        let found = link.with_addresses_of_host().unwrap();
+        assert!(found.addresses.iter().any(|own| own.ip.is_loopback()) && found.first_v4().is_none(), "{found:?}");
+        let none: LinkSettings = "weft-none=host:1-2".parse().unwrap();
+        let error = none.with_addresses_of_host().unwrap_err().to_string();
+        assert!(error.contains("no address on weft-none"), "{error}");
+        let usual: LinkSettings = "lo=10.0.0.1/24".parse().unwrap();
+        assert_eq!(usual.clone().with_addresses_of_host().unwrap(), usual);
+    }
+
+    #[test]
     fn what_is_of_one_link_has_the_number_of_its_interface() {
         let parse = |text: &str| text.parse::<SocketAddr>().unwrap();
         let (near, far) = (parse("[fe80::1%7]:5"), parse("[fd00::1%7]:5"));
@@ -254,11 +353,20 @@ mod tests {
             ("eth0=224.0.0.1/8", "not an address"),
             ("eth0=255.255.255.255/8", "not an address"),
             ("eth0=fe80::9%eth0/64", "to be written fe80::9"),
+            ("eth0=host", "host has no /BITS"),
+            ("eth0=host:", "\"\" is not FIRST-LAST"),
+            ("eth0=host:40000", "\"40000\" is not FIRST-LAST"),
+            ("eth0=host:0-9", "\"0\" is no port"),
+            ("eth0=host:9-x", "\"x\" is no port"),
+            ("eth0=host:9-70000", "\"70000\" is no port"),
+            ("eth0=host:9-8", "port 9 is behind 8"),
+            ("eth0=host:40000-40256", "257 ports are more than 256"),
             ("eth0=fd00::9/64,", "missing"),
             ("eth0=fd00::9/64,10.0.0.9/24,fd00::9/48", "fd00::9 is there twice"),
         ] {
             let error = text.parse::<LinkSettings>().unwrap_err().to_string();
-            assert!(error.contains("eth0=10.0.0.9/24,fd00::9/64") && error.contains(&format!("{text:?}")), "{error}");
+            assert!(error.contains("eth0=10.0.0.9/24,fd00::9/64") && error.contains("eth0=host:40000-40099"));
+            assert!(error.contains(&format!("{text:?}")), "{error}");
             assert!(error.contains(wrong), "{text}: {error}");
         }
         let many: Vec<String> = (1..=9).map(|host| format!("10.0.0.{host}/24")).collect();

@@ -1,5 +1,6 @@
 //! The host: its link, its connections, its listeners, and what each of them waits for.
 
+use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -19,11 +20,13 @@ use crate::inbox::Inbox;
 use crate::settings::{LinkSettings, without_scope};
 
 mod arriving;
+mod host_ports;
 mod leaving;
 mod neighbours;
 mod probing;
 mod wire;
 
+use host_ports::HostPorts;
 pub(crate) use neighbours::Neighbour;
 use neighbours::{Asking, Doubt};
 pub(crate) use wire::Wire;
@@ -94,6 +97,8 @@ pub(crate) struct Stack {
     neighbour_changes: Arc<AtomicU64>,
     /// That the kernel says for us which groups this host is in.
     _groups: Vec<GroupMembership>,
+    /// That the kernel's TCP leaves our ports of the host's addresses alone.
+    _host: Option<HostPorts>,
     /// Port numbers of datagrams that are taken.
     raw_ports: Vec<u16>,
 }
@@ -131,7 +136,9 @@ impl Stack {
     /// # Errors
     /// The interface cannot be used so, or somebody has one of the addresses; the message says why.
     pub(crate) fn new(settings: LinkSettings, waker: Arc<dyn Waker>) -> io::Result<Self> {
-        let tests = wire::tests(&settings.addresses);
+        let settings = settings.with_addresses_of_host()?;
+        let host = settings.ports.map(|ports| HostPorts::take(&settings, ports)).transpose()?;
+        let tests = wire::tests(&settings);
         let tests: Vec<_> = tests.iter().map(Vec::as_slice).collect();
         let ring = PacketRing::open_for(&settings.interface, &tests)?;
         check_mtu(&settings, ring.mtu())?;
@@ -141,7 +148,7 @@ impl Stack {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(io::Error::other)?;
         let timer = TimerFd::new().map_err(io::Error::other)?;
-        let wire = Wire::new(ring, &settings.addresses, FRAME_OVERHEAD + MAX_HEADER + usize::from(mss));
+        let wire = Wire::new(ring, &settings, FRAME_OVERHEAD + MAX_HEADER + usize::from(mss));
         let groups = enter_groups(&wire, &settings);
         let mut stack = Self {
             wire,
@@ -164,6 +171,7 @@ impl Stack {
             doubts: Vec::new(),
             neighbour_changes: Arc::default(),
             _groups: groups,
+            _host: host,
             raw_ports: Vec::new(),
         };
         stack.probe()?;
@@ -237,6 +245,11 @@ impl Stack {
         key
     }
 
+    /// Port numbers of which any may be taken.
+    fn ports_for_callers(&self) -> RangeInclusive<u16> {
+        self.settings.ports.map_or(FIRST_DYNAMIC..=u16::MAX, |ports| ports.first..=ports.last)
+    }
+
     fn free_flow(&mut self, remote: SocketAddr, port: u16) -> Result<Flow, PortError> {
         let own = self.settings.source_to(remote.ip()).ok_or(PortError::Unreachable)?;
         let local = |port| Flow { local: SocketAddr::new(own, port), remote };
@@ -244,9 +257,11 @@ impl Stack {
             let flow = local(port);
             return if self.by_flow.contains_key(&flow) { Err(PortError::AddressInUse) } else { Ok(flow) };
         }
-        let count = u16::MAX - FIRST_DYNAMIC + 1;
+        let ports = self.ports_for_callers();
+        // Never all that there are.
+        let count = ports.end() - ports.start() + 1;
         for step in 0..count {
-            let port = FIRST_DYNAMIC + self.next_port.wrapping_add(step) % count;
+            let port = ports.start() + self.next_port.wrapping_add(step) % count;
             let flow = local(port);
             if !self.by_flow.contains_key(&flow) && self.listeners.iter().all(|listening| listening.local != flow.local)
             {
@@ -267,7 +282,7 @@ impl Stack {
         let at = |port| SocketAddr::new(local.ip(), port);
         let is_taken = |port: u16| self.listeners.iter().any(|listening| listening.local == at(port));
         let free = match local.port() {
-            0 => (FIRST_DYNAMIC..=u16::MAX).find(|port| !is_taken(*port)),
+            0 => self.ports_for_callers().find(|port| !is_taken(*port)),
             port => Some(port).filter(|port| !is_taken(*port)),
         };
         let local = at(free.ok_or(PortError::AddressInUse)?);
@@ -461,7 +476,8 @@ fn enter_groups(wire: &Wire, settings: &LinkSettings) -> Vec<GroupMembership> {
         let _ = wire.join(address);
         GroupMembership::enter(wire.index(), solicited_node(address)).ok()
     };
-    settings.all_v6().filter_map(enter).collect()
+    // In those of its own addresses the host is already.
+    settings.all_v6().filter(|_| settings.ports.is_none()).filter_map(enter).collect()
 }
 
 impl Drop for Stack {

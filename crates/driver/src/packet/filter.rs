@@ -12,8 +12,8 @@ const KIND: u32 = (-0x1000_i32 + 4) as u32;
 const TAGGED: u32 = (-0x1000_i32 + 48) as u32;
 /// The kind of a frame that is for this interface's hardware address.
 const TO_US: u32 = libc::PACKET_HOST as u32;
-/// Tests of one alternative: a jump goes no further than a byte can say.
-const MOST_TESTS: usize = 100;
+/// Tests of one alternative: a jump goes no further than a byte can say, and a test has up to three steps.
+const MOST_TESTS: usize = 80;
 
 /// What is asked of a frame. Positions count from its first byte, the receiver's hardware address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,41 +28,63 @@ pub enum FrameTest {
     Half(u32, u16),
     /// The one of 32 bits has it.
     Word(u32, u32),
+    /// The one of 16 bits is at least the first, and at most the second.
+    Between(u32, u16, u16),
+    /// The one of 16 bits has none of these bits.
+    Without(u32, u16),
 }
 
+/// What is done to what was loaded, with which number, and whether the frame passes when that is true.
+type Check = (u32, u32, bool);
+
 impl FrameTest {
-    /// How wide what is loaded is, from where, and what it is to be.
-    fn load(self) -> (u32, u32, u32) {
+    /// How wide what is loaded is, from where, and what is asked of it.
+    fn load(self) -> (u32, u32, [Option<Check>; 2]) {
+        let is = |value: u32| [Some((libc::BPF_JEQ, value, true)), None];
         match self {
-            Self::ToThisHost => (libc::BPF_W, KIND, TO_US),
-            Self::Untagged => (libc::BPF_W, TAGGED, 0),
-            Self::Byte(at, value) => (libc::BPF_B, at, value.into()),
-            Self::Half(at, value) => (libc::BPF_H, at, value.into()),
-            Self::Word(at, value) => (libc::BPF_W, at, value),
+            Self::ToThisHost => (libc::BPF_W, KIND, is(TO_US)),
+            Self::Untagged => (libc::BPF_W, TAGGED, is(0)),
+            Self::Byte(at, value) => (libc::BPF_B, at, is(value.into())),
+            Self::Half(at, value) => (libc::BPF_H, at, is(value.into())),
+            Self::Word(at, value) => (libc::BPF_W, at, is(value)),
+            Self::Between(at, first, last) => {
+                let checks = [(libc::BPF_JGE, u32::from(first), true), (libc::BPF_JGT, u32::from(last), false)];
+                (libc::BPF_H, at, checks.map(Some))
+            }
+            Self::Without(at, bits) => (libc::BPF_H, at, [Some((libc::BPF_JSET, bits.into(), false)), None]),
         }
     }
 }
 
-const fn step(code: u32, no: u8, value: u32) -> libc::sock_filter {
-    libc::sock_filter { code: code as u16, jt: 0, jf: no, k: value }
+const fn step(code: u32, [yes, no]: [u8; 2], value: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt: yes, jf: no, k: value }
+}
+
+/// The steps that go on behind themselves when a test is true, and `left` steps further when it is not.
+fn steps(test: FrameTest, left: usize) -> Vec<libc::sock_filter> {
+    let (width, from, checks) = test.load();
+    let mut steps = vec![step(libc::BPF_LD | width | libc::BPF_ABS, [0; 2], from)];
+    let count = checks.iter().flatten().count();
+    for (at, (compare, value, passes)) in checks.into_iter().flatten().enumerate() {
+        let away = (left + count - at - 1) as u8;
+        let jumps = if passes { [0, away] } else { [away, 0] };
+        steps.push(step(libc::BPF_JMP | compare | libc::BPF_K, jumps, value));
+    }
+    steps
 }
 
 /// The program that takes a frame of which all tests of one of the alternatives are true.
 fn program(alternatives: &[&[FrameTest]]) -> Vec<libc::sock_filter> {
     let mut program = Vec::new();
     for tests in alternatives {
-        let tests = &tests[..tests.len().min(MOST_TESTS)];
-        for (at, test) in tests.iter().enumerate() {
-            let (width, from, value) = test.load();
-            // The next alternative is behind the tests that are left, two steps each, and the step that takes the
-            // frame.
-            let left = (tests.len() - at - 1) as u8;
-            program.push(step(libc::BPF_LD | width | libc::BPF_ABS, 0, from));
-            program.push(step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 2 * left + 1, value));
+        // From the last one on: the next alternative is behind what is there already. The step that takes the frame.
+        let mut all = vec![step(libc::BPF_RET | libc::BPF_K, [0; 2], ALL)];
+        for test in tests[..tests.len().min(MOST_TESTS)].iter().rev() {
+            all.splice(0..0, steps(*test, all.len()));
         }
-        program.push(step(libc::BPF_RET | libc::BPF_K, 0, ALL));
+        program.append(&mut all);
     }
-    program.push(step(libc::BPF_RET | libc::BPF_K, 0, 0));
+    program.push(step(libc::BPF_RET | libc::BPF_K, [0; 2], 0));
     program
 }
 
@@ -99,7 +121,15 @@ mod tests {
                         },
                     };
                 }
-                code if code & 7 == libc::BPF_JMP => at += usize::from(if loaded == now.k { now.jt } else { now.jf }),
+                code if code & 7 == libc::BPF_JMP => {
+                    let is_so = match code & 0xf0 {
+                        libc::BPF_JGE => loaded >= now.k,
+                        libc::BPF_JGT => loaded > now.k,
+                        libc::BPF_JSET => loaded & now.k != 0,
+                        _ => loaded == now.k,
+                    };
+                    at += usize::from(if is_so { now.jt } else { now.jf });
+                }
                 _ => return now.k > 0,
             }
         }
@@ -115,5 +145,23 @@ mod tests {
         assert!(!takes(&program, &[1, 3, 0, 9], TO_US, 0) && !takes(&program, &[1, 2, 0, 8], TO_US, 0));
         assert!(takes(&program, &[0xff, 0, 0, 0], 1, 1), "the other one");
         assert!(!takes(&program, &[1, 2], TO_US, 0), "it ends too soon");
+    }
+
+    #[test]
+    fn a_range_has_both_its_ends_and_a_bit_that_may_not_be_is_seen() {
+        let ours = [FrameTest::Without(0, 0x3fff), FrameTest::Between(2, 0x0102, 0x0203), FrameTest::Byte(4, 9)];
+        let program = program(&[&ours, &[FrameTest::Byte(4, 8)]]);
+        for (half, is_taken) in [([1, 1], false), ([1, 2], true), ([1, 0xff], true), ([2, 3], true), ([2, 4], false)] {
+            assert_eq!(takes(&program, &[0x40, 0, half[0], half[1], 9], TO_US, 0), is_taken, "{half:?}");
+            assert!(takes(&program, &[0x40, 0, half[0], half[1], 8], TO_US, 0), "the other one");
+        }
+        for flags in [[0x20, 0], [0, 1], [0x1f, 0xff]] {
+            assert!(!takes(&program, &[flags[0], flags[1], 1, 2, 9], TO_US, 0), "{flags:?}");
+        }
+        // As many as there may be are no further away than a jump goes.
+        let many = [FrameTest::Between(0, 1, 2); MOST_TESTS + 9];
+        assert!(
+            !takes(&super::program(&[&many]), &[0, 3], TO_US, 0) && takes(&super::program(&[&many]), &[0, 2], TO_US, 0)
+        );
     }
 }

@@ -4,7 +4,7 @@
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use weft_lab::Host;
@@ -25,8 +25,18 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn start(host: &Host, role: &str) -> Self {
-        let mut command = host.command(env::current_exe().unwrap());
+        Self::start_with(host, role, &[])
+    }
+
+    /// With more variables.
+    pub(crate) fn start_with(host: &Host, role: &str, variables: &[(&str, &str)]) -> Self {
+        Self::start_by(host.command(env::current_exe().unwrap()), role, variables)
+    }
+
+    /// By a command that starts this program.
+    pub(crate) fn start_by(mut command: Command, role: &str, variables: &[(&str, &str)]) -> Self {
         command.args(["--exact", "worker", "--nocapture", "--test-threads=1"]).env(ROLE, role);
+        command.envs(variables.iter().copied());
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, lines }
@@ -41,6 +51,13 @@ impl Worker {
             }
         }
         panic!("it ended without a word: {:?}", self.child.wait())
+    }
+
+    /// Ends it without a warning.
+    #[allow(dead_code, reason = "each file of tests uses its part")]
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     /// Whether it ends well.

@@ -16,7 +16,8 @@ impl Stack {
     /// Asks whether anybody has the addresses, all at once, and waits. For addresses of IPv4 nobody is asked.
     pub(super) fn probe(&mut self) -> io::Result<()> {
         let own: Vec<Ipv6Addr> = self.settings.all_v6().collect();
-        if own.is_empty() {
+        // The kernel has done so for the host's own.
+        if own.is_empty() || self.settings.ports.is_some() {
             return Ok(());
         }
         for address in own {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use weft_driver::{FrameTest, PacketRing, RingFrame};
 use weft_tcp::{EthernetLink, LinkError, group_hardware, solicited_node};
 
-use crate::settings::LinkAddress;
+use crate::settings::LinkSettings;
 
 /// All hosts of a link (RFC 4291 section 2.7.1).
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
@@ -21,19 +21,33 @@ const IPV6: FrameTest = FrameTest::Half(12, 0x86dd);
 const TCP_OVER_IPV4: FrameTest = FrameTest::Byte(23, 6);
 const TCP_OVER_IPV6: FrameTest = FrameTest::Byte(20, 6);
 const ICMP_OVER_IPV6: FrameTest = FrameTest::Byte(20, 58);
+/// A header of IPv4 of 20 bytes, and neither "more fragments" nor an offset (RFC 791 section 3.1).
+const PLAIN_IPV4: FrameTest = FrameTest::Byte(14, 0x45);
+const NO_FRAGMENT: FrameTest = FrameTest::Without(20, 0x3fff);
+/// Where TCP's port of the receiver stands.
+const PORT_OVER_IPV4: u32 = 36;
+const PORT_OVER_IPV6: u32 = 56;
 
 /// What frames are for these addresses: TCP to them, and who asks for them or answers; of one that passes, all tests of
 /// one of these are true.
-pub(super) fn tests(addresses: &[LinkAddress]) -> Vec<Vec<FrameTest>> {
+pub(super) fn tests(settings: &LinkSettings) -> Vec<Vec<FrameTest>> {
+    let ports = |at| settings.ports.map(|ports| FrameTest::Between(at, ports.first, ports.last));
     let mut all = Vec::new();
-    for address in addresses {
+    for address in &settings.addresses {
         match address.ip {
             IpAddr::V4(ip) => {
                 all.push(vec![ARP]);
-                all.push(vec![IPV4, TCP_OVER_IPV4, FrameTest::Word(30, ip.to_bits())]);
+                let mut tcp = vec![IPV4, TCP_OVER_IPV4, FrameTest::Word(30, ip.to_bits())];
+                if let Some(ports) = ports(PORT_OVER_IPV4) {
+                    // Without options and whole: then the port stands where it is looked for.
+                    tcp.extend([PLAIN_IPV4, NO_FRAGMENT, ports]);
+                }
+                all.push(tcp);
             }
             IpAddr::V6(ip) => {
-                all.push(to([IPV6, TCP_OVER_IPV6], ip));
+                let mut tcp = to([IPV6, TCP_OVER_IPV6], ip);
+                tcp.extend(ports(PORT_OVER_IPV6));
+                all.push(tcp);
                 for ip in [ip, solicited_node(ip), ALL_NODES] {
                     all.push(to([IPV6, ICMP_OVER_IPV6], ip));
                 }
@@ -70,9 +84,11 @@ pub(crate) struct Wire {
 
 impl Wire {
     /// Frames are at most so long.
-    pub(super) fn new(ring: PacketRing, addresses: &[LinkAddress], longest: usize) -> Self {
+    pub(super) fn new(ring: PacketRing, settings: &LinkSettings, longest: usize) -> Self {
         let none = EthernetLink::without_addresses(ring.hardware(), NEIGHBOURS);
-        let link = addresses.iter().fold(none, |link, address| link.with(address.ip));
+        let link = settings.addresses.iter().fold(none, |link, address| link.with(address.ip));
+        // For the host's own addresses the kernel answers.
+        let link = if settings.ports.is_some() { link.without_answers() } else { link };
         Self { ring, link, out: vec![0; longest], waiting: 0 }
     }
 

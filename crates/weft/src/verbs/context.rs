@@ -109,9 +109,12 @@ impl Context {
     /// as ever. The link has one engine's connections, so `settings` must ask for one engine. How
     /// the interface must be set says [`weft_link`].
     ///
+    /// A link can have a range of ports of the host's own addresses instead ([`LinkSettings::ports`]); Edge goes by the
+    /// kernel then.
+    ///
     /// # Errors
-    /// As [`Context::with_settings`]; there is no such interface, or the right CAP_NET_RAW is missing: the message says
-    /// which.
+    /// As [`Context::with_settings`]; there is no such interface, a right is missing (CAP_NET_RAW, for ports of the host
+    /// CAP_NET_ADMIN), or an address or port is taken: the message says which.
     pub fn with_link(settings: Settings, link: LinkSettings) -> io::Result<Self> {
         settings.check().map_err(io::Error::other)?;
         if settings.engines != 1 {

@@ -52,7 +52,7 @@ pub use memory_region::{MemoryRegion, RemoteMemory};
 pub use peer_address::{ParseAddressError, PeerAddress};
 pub use queue_pair::{QueuePair, QueuePairOptions, SharedReceiveQueue};
 pub use weft_base::{MAX_GATHER, PortError, Slice, Stag, Waker};
-pub use weft_link::{LinkAddress, LinkSettings, ParseLinkError};
+pub use weft_link::{LinkAddress, LinkSettings, ParseLinkError, PortRange};
 pub use weft_memory::{Access, MemoryError, RegionAttributes, RemoteRight, Watch};
 pub use weft_nic::offer::{
     Extensions, LowerInfo, LowerStartError, MarkerSpacing, MpaInfo, MpaOffer, MpaStartError, MpaStartMisuse, Offer,
