@@ -24,6 +24,8 @@ pub enum SetupError {
         /// Ranks in the group.
         ranks: usize,
     },
+    /// A tree in which no rank has a child.
+    NoFan,
 }
 
 impl fmt::Display for SetupError {
@@ -33,6 +35,7 @@ impl fmt::Display for SetupError {
             Self::NoSuchRank { rank, ranks } => {
                 write!(f, "rank {rank} in a group of {ranks}: ranks are numbered from 0 to {}", ranks.saturating_sub(1))
             }
+            Self::NoFan => write!(f, "a tree in which no rank has a child: let each have at least one"),
             Self::TooLong { length, ranks } => {
                 write!(
                     f,

@@ -1,7 +1,7 @@
 //! The machine that follows a plan.
 
 use crate::plan::{Arrival, Plan, Round};
-use crate::{Kind, PeerError, SetupError, StartError};
+use crate::{Kind, PeerError, SetupError, Shape, StartError};
 
 /// A message to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,19 +47,28 @@ struct Arrived {
 
 impl Arrived {
     fn new(rounds: &[Round]) -> Self {
-        let values = rounds.iter().map(|round| vec![0; round.receive.len()]).collect();
+        let length = |round: &Round| round.receive.as_ref().map_or(0, |receive| receive.values.len());
+        let values = rounds.iter().map(|round| vec![0; length(round)]).collect();
         Self { has: vec![false; rounds.len()], values }
     }
 }
 
 impl Collective {
-    /// The part of `rank` in a group of `ranks`.
+    /// The part of `rank` in a group of `ranks`, in rounds.
     ///
     /// # Errors
     /// When there is no such rank, or a limit ([`MAX_RANKS`](crate::MAX_RANKS), [`MAX_VALUES`](crate::MAX_VALUES)) is
     /// passed.
     pub fn new(kind: Kind, rank: usize, ranks: usize) -> Result<Self, SetupError> {
-        let plan = Plan::new(kind, rank, ranks)?;
+        Self::shaped(kind, Shape::Rounds, rank, ranks)
+    }
+
+    /// The part of `rank` in a group of `ranks`.
+    ///
+    /// # Errors
+    /// As [`Collective::new`], or for a tree without children.
+    pub fn shaped(kind: Kind, shape: Shape, rank: usize, ranks: usize) -> Result<Self, SetupError> {
+        let plan = Plan::new(kind, shape, rank, ranks)?;
         let arrived = [Arrived::new(&plan.rounds), Arrived::new(&plan.rounds)];
         let values = vec![0; plan.block * ranks];
         Ok(Self { plan, rank, sequence: 0, active: false, sent: 0, taken: 0, values, arrived })
@@ -77,13 +86,14 @@ impl Collective {
 
     /// What the last operation gave. `None` while one goes on; zeros before the first.
     pub fn result(&self) -> Option<&[u64]> {
-        (!self.active).then(|| &self.values[..self.plan.gives])
+        (!self.active).then(|| &self.values[self.plan.gives.clone()])
     }
 
     /// The rank whose message is the next that is needed, if one is.
     pub fn waiting_for(&self) -> Option<usize> {
         let round = self.plan.rounds.get(self.taken).filter(|_| self.active)?;
-        (!self.arrived[self.parity()].has[self.taken]).then_some(round.from)
+        let from = round.receive.as_ref()?.from;
+        (!self.arrived[self.parity()].has[self.taken]).then_some(from)
     }
 
     /// Begins the next operation with this rank's values.
@@ -98,7 +108,7 @@ impl Collective {
             return Err(StartError::Length { expected: self.plan.takes, found: values.len() });
         }
         self.values.fill(0);
-        self.values[..values.len()].copy_from_slice(values);
+        self.values[self.plan.starts..][..values.len()].copy_from_slice(values);
         if self.plan.turn_in {
             self.values.rotate_left(self.rank * self.plan.block);
         }
@@ -113,10 +123,10 @@ impl Collective {
         if !self.active || self.sent > self.taken {
             return None;
         }
-        let round = self.plan.rounds.get(self.sent)?;
+        let send = self.plan.rounds.get(self.sent)?.send.as_ref()?;
         self.sent += 1;
-        let values = &self.values[round.send.clone()];
-        Some(Transmit { to: round.to, sequence: self.sequence, round: self.sent - 1, values })
+        let values = &self.values[send.values.clone()];
+        Some(Transmit { to: send.to, sequence: self.sequence, round: send.round, values })
     }
 
     /// Takes a message of rank `from`, at any time and in any order.
@@ -126,11 +136,12 @@ impl Collective {
     pub fn handle(&mut self, from: usize, sequence: u32, round: usize, values: &[u64]) -> Result<(), PeerError> {
         let side = self.side(sequence)?;
         let rounds = self.plan.rounds.len();
-        let plan = self.plan.rounds.get(round).ok_or(PeerError::Round { rounds, found: round })?;
+        let plan = self.plan.rounds.get(round).and_then(|round| round.receive.as_ref());
+        let plan = plan.ok_or(PeerError::Round { rounds, found: round })?;
         if from != plan.from {
             return Err(PeerError::Sender { expected: plan.from, found: from });
         }
-        let expected = plan.receive.len();
+        let expected = plan.values.len();
         if values.len() != expected {
             return Err(PeerError::Length { expected, found: values.len() });
         }
@@ -162,25 +173,29 @@ impl Collective {
             return;
         }
         let side = self.parity();
-        while self.taken < self.sent && self.arrived[side].has[self.taken] {
-            self.take_in(side);
+        while let Some(round) = self.plan.rounds.get(self.taken) {
+            if self.sent == self.taken {
+                if round.send.is_some() {
+                    return;
+                }
+                self.sent += 1;
+            }
+            if let Some(receive) = &round.receive {
+                if !self.arrived[side].has[self.taken] {
+                    return;
+                }
+                let came = &self.arrived[side].values[self.taken];
+                let here = &mut self.values[receive.values.clone()];
+                match receive.arrival {
+                    Arrival::Replace => here.copy_from_slice(came),
+                    Arrival::Combine(operation) => {
+                        here.iter_mut().zip(came).for_each(|(here, &came)| *here = operation.apply(*here, came));
+                    }
+                }
+            }
             self.taken += 1;
         }
-        if self.taken == self.plan.rounds.len() {
-            self.end(side);
-        }
-    }
-
-    fn take_in(&mut self, side: usize) {
-        let round = &self.plan.rounds[self.taken];
-        let came = &self.arrived[side].values[self.taken];
-        let here = &mut self.values[round.receive.clone()];
-        match round.arrival {
-            Arrival::Replace => here.copy_from_slice(came),
-            Arrival::Combine(operation) => {
-                here.iter_mut().zip(came).for_each(|(here, &came)| *here = operation.apply(*here, came));
-            }
-        }
+        self.end(side);
     }
 
     fn end(&mut self, side: usize) {

@@ -71,35 +71,65 @@ pub(crate) enum Arrival {
     Combine(Operation),
 }
 
-/// One message out, one in.
+/// How messages run among the ranks. All ranks of a group must name the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shape {
+    /// Every rank sends and takes a message in each of `log2(ranks)` rounds: shortest where each rank has a processor.
+    #[default]
+    Rounds,
+    /// Up a tree and down again: `2 (ranks - 1)` messages in all, and most ranks wait once. Cheapest where ranks share
+    /// processors, for whom each wait is a change of threads.
+    Tree {
+        /// The most children of a rank, at least one.
+        fan: usize,
+    },
+}
+
+/// What goes out in a round.
 #[derive(Clone, Debug)]
-pub(crate) struct Round {
+pub(crate) struct Outgoing {
     pub(crate) to: usize,
+    /// The round in which it is taken in there.
+    pub(crate) round: usize,
+    /// Values of the working room.
+    pub(crate) values: Range<usize>,
+}
+
+/// What comes in.
+#[derive(Clone, Debug)]
+pub(crate) struct Incoming {
     pub(crate) from: usize,
-    /// Values of the working room that go out.
-    pub(crate) send: Range<usize>,
-    /// Where in the working room as many come in.
-    pub(crate) receive: Range<usize>,
+    /// Where in the working room.
+    pub(crate) values: Range<usize>,
     pub(crate) arrival: Arrival,
 }
 
-/// What one rank does in one operation. Its working room holds a block for each rank, its own first: block `j` is that
-/// of rank `(rank + j) % ranks`.
+/// At most one message out, at most one in.
+#[derive(Clone, Debug)]
+pub(crate) struct Round {
+    pub(crate) send: Option<Outgoing>,
+    pub(crate) receive: Option<Incoming>,
+}
+
+/// What one rank does in one operation. Its working room holds a block for each rank. In rounds its own is the first:
+/// block `j` is that of rank `(rank + j) % ranks`; in a tree they are in the order of ranks.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) rounds: Vec<Round>,
     /// Values of one rank in the working room.
     pub(crate) block: usize,
-    /// Values that the operation takes, and gives.
+    /// Where the values that the operation takes begin, and how many they are.
+    pub(crate) starts: usize,
     pub(crate) takes: usize,
-    pub(crate) gives: usize,
+    /// The values that it gives.
+    pub(crate) gives: Range<usize>,
     /// Whether what it takes, and what it gives, is in the order of ranks rather than from this rank on.
     pub(crate) turn_in: bool,
     pub(crate) turn_out: bool,
 }
 
 impl Plan {
-    pub(crate) fn new(kind: Kind, rank: usize, ranks: usize) -> Result<Self, SetupError> {
+    pub(crate) fn new(kind: Kind, shape: Shape, rank: usize, ranks: usize) -> Result<Self, SetupError> {
         if ranks == 0 || ranks > MAX_RANKS {
             return Err(SetupError::Ranks(ranks));
         }
@@ -107,16 +137,35 @@ impl Plan {
             return Err(SetupError::NoSuchRank { rank, ranks });
         }
         let (block, takes, gives) = sizes(kind, ranks)?;
-        let at = Place { rank, ranks, block };
-        let rounds = match kind {
-            Kind::Barrier | Kind::AllGather { .. } => at.gather().collect(),
-            Kind::ReduceScatter { operation, .. } => at.scatter(operation).collect(),
-            Kind::AllReduce { operation, .. } => at.scatter(operation).chain(at.gather()).collect(),
-        };
-        let turn_in = matches!(kind, Kind::ReduceScatter { .. } | Kind::AllReduce { .. });
-        let turn_out = matches!(kind, Kind::AllGather { .. } | Kind::AllReduce { .. });
-        Ok(Self { rounds, block, takes, gives, turn_in, turn_out })
+        match shape {
+            Shape::Rounds => {
+                let at = Place { rank, ranks, block };
+                let rounds = match kind {
+                    Kind::Barrier | Kind::AllGather { .. } => at.gather().collect(),
+                    Kind::ReduceScatter { operation, .. } => at.scatter(operation).collect(),
+                    Kind::AllReduce { operation, .. } => at.scatter(operation).chain(at.gather()).collect(),
+                };
+                let turn_in = matches!(kind, Kind::ReduceScatter { .. } | Kind::AllReduce { .. });
+                let turn_out = matches!(kind, Kind::AllGather { .. } | Kind::AllReduce { .. });
+                Ok(Self { rounds: numbered(rounds), block, starts: 0, takes, gives: 0..gives, turn_in, turn_out })
+            }
+            Shape::Tree { fan: 0 } => Err(SetupError::NoFan),
+            Shape::Tree { fan } => {
+                let rounds = Tree::find(rank, ranks, fan).rounds(kind, block);
+                let starts = if matches!(kind, Kind::AllGather { .. }) { rank * block } else { 0 };
+                let first = if matches!(kind, Kind::ReduceScatter { .. }) { rank * block } else { 0 };
+                let gives = first..first + gives;
+                Ok(Self { rounds, block, starts, takes, gives, turn_in: false, turn_out: false })
+            }
+        }
     }
+}
+
+/// Each message of a round is taken in in the same round there.
+fn numbered(mut rounds: Vec<Round>) -> Vec<Round> {
+    let sends = rounds.iter_mut().map(|round| round.send.as_mut());
+    sends.enumerate().for_each(|(number, send)| send.into_iter().for_each(|send| send.round = number));
+    rounds
 }
 
 /// Values of a block, values taken, values given.
@@ -148,24 +197,23 @@ impl Place {
     /// Bruck's all-gather: the blocks that are here go to the rank `step` below, which lacks them. Without values it is
     /// the dissemination barrier.
     fn gather(self) -> impl Iterator<Item = Round> {
-        steps(self.ranks).map(move |step| Round {
-            to: self.below(step),
-            from: self.above(step),
-            send: self.blocks(0, step),
-            receive: self.blocks(step, step),
-            arrival: Arrival::Replace,
+        steps(self.ranks).map(move |step| {
+            let receive = (self.above(step), self.blocks(step, step), Arrival::Replace);
+            Self::round((self.below(step), self.blocks(0, step)), receive)
         })
     }
 
     /// The same backwards: where a block would have been copied from is where it is added now.
     fn scatter(self, operation: Operation) -> impl Iterator<Item = Round> {
-        steps(self.ranks).rev().map(move |step| Round {
-            to: self.above(step),
-            from: self.below(step),
-            send: self.blocks(step, step),
-            receive: self.blocks(0, step),
-            arrival: Arrival::Combine(operation),
+        steps(self.ranks).rev().map(move |step| {
+            let receive = (self.below(step), self.blocks(0, step), Arrival::Combine(operation));
+            Self::round((self.above(step), self.blocks(step, step)), receive)
         })
+    }
+
+    fn round((to, out): (usize, Range<usize>), (from, values, arrival): (usize, Range<usize>, Arrival)) -> Round {
+        let send = Some(Outgoing { to, round: 0, values: out });
+        Round { send, receive: Some(Incoming { from, values, arrival }) }
     }
 
     fn above(self, step: usize) -> usize {
@@ -181,6 +229,70 @@ impl Place {
         let count = step.min(self.ranks - step);
         first * self.block..(first + count) * self.block
     }
+}
+
+/// A rank's place in a tree whose subtrees are ranks that follow each other, each below the first of them.
+struct Tree {
+    ranks: usize,
+    /// The ranks of this one's subtree, itself the first.
+    own: Range<usize>,
+    /// The rank above, and which of its children this one is.
+    parent: Option<(usize, usize)>,
+    children: Vec<Range<usize>>,
+    fan: usize,
+}
+
+impl Tree {
+    fn find(rank: usize, ranks: usize, fan: usize) -> Self {
+        let (mut own, mut parent) = (0..ranks, None);
+        loop {
+            let children = split(&own, fan);
+            let below = children.iter().position(|child| child.contains(&rank));
+            match below {
+                None => return Self { ranks, own, parent, children, fan },
+                Some(index) => (parent, own) = (Some((own.start, index)), children[index].clone()),
+            }
+        }
+    }
+
+    /// Children's blocks come in, all that is below goes up, what is of all comes down and goes on to the children.
+    fn rounds(&self, kind: Kind, block: usize) -> Vec<Round> {
+        let of = |ranks: &Range<usize>| ranks.start * block..ranks.end * block;
+        let everything = || match kind {
+            Kind::AllReduce { length, .. } => 0..length,
+            _ => 0..block * self.ranks,
+        };
+        let up = |ranks: &Range<usize>| match kind {
+            Kind::AllGather { .. } => of(ranks),
+            _ => everything(),
+        };
+        let down = |ranks: &Range<usize>| match kind {
+            Kind::ReduceScatter { .. } => of(ranks),
+            _ => everything(),
+        };
+        let arrival = match kind {
+            Kind::ReduceScatter { operation, .. } | Kind::AllReduce { operation, .. } => Arrival::Combine(operation),
+            Kind::Barrier | Kind::AllGather { .. } => Arrival::Replace,
+        };
+        let take = |from, values, arrival| Round { send: None, receive: Some(Incoming { from, values, arrival }) };
+        let give = |to, round, values| Round { send: Some(Outgoing { to, round, values }), receive: None };
+        let mut rounds: Vec<Round> = self.children.iter().map(|child| take(child.start, up(child), arrival)).collect();
+        if let Some((parent, index)) = self.parent {
+            rounds.push(give(parent, index, up(&self.own)));
+            rounds.push(take(parent, down(&self.own), Arrival::Replace));
+        }
+        // A child takes it in behind what its own children sent, and what it sent itself.
+        rounds
+            .extend(self.children.iter().map(|child| give(child.start, split(child, self.fan).len() + 1, down(child))));
+        rounds
+    }
+}
+
+/// The subtrees below the first of these ranks: at most `fan`, as large as each other.
+fn split(ranks: &Range<usize>, fan: usize) -> Vec<Range<usize>> {
+    let (first, below) = (ranks.start + 1, ranks.len() - 1);
+    let parts = fan.min(below);
+    (0..parts).map(|part| first + below * part / parts..first + below * (part + 1) / parts).collect()
 }
 
 /// 1, 2, 4, ... below the number of ranks.

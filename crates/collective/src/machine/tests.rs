@@ -55,8 +55,8 @@ struct Model {
 }
 
 impl Model {
-    fn new(kind: Kind, seed: u64, ranks: usize) -> Self {
-        let machines = (0..ranks).map(|rank| Collective::new(kind, rank, ranks).unwrap()).collect();
+    fn new(kind: Kind, shape: Shape, seed: u64, ranks: usize) -> Self {
+        let machines = (0..ranks).map(|rank| Collective::shaped(kind, shape, rank, ranks).unwrap()).collect();
         let random = Random::new(seed);
         Self { kind, seed, random, machines, started: vec![0; ranks], checked: vec![0; ranks], flying: Vec::new() }
     }
@@ -116,7 +116,9 @@ impl Model {
 fn in_all_groups(kind: impl Fn(usize) -> Kind) {
     for ranks in 1..=64 {
         for seed in 0..seeds() {
-            Model::new(kind(ranks), seed * 1000 + ranks as u64, ranks).run();
+            for shape in [Shape::Rounds, Shape::Tree { fan: 1 + ranks % 5 }, Shape::Tree { fan: ranks }] {
+                Model::new(kind(ranks), shape, seed * 1000 + ranks as u64, ranks).run();
+            }
         }
     }
 }
@@ -147,6 +149,8 @@ fn a_machine_is_refused_past_its_limits() {
     assert_eq!(refused(Kind::Barrier, 0, 0), SetupError::Ranks(0));
     assert_eq!(refused(Kind::Barrier, 0, MAX_RANKS + 1), SetupError::Ranks(MAX_RANKS + 1));
     assert_eq!(refused(Kind::Barrier, 3, 3), SetupError::NoSuchRank { rank: 3, ranks: 3 });
+    let tree = Collective::shaped(Kind::Barrier, Shape::Tree { fan: 0 }, 0, 2);
+    assert_eq!(tree.unwrap_err(), SetupError::NoFan);
     for block in [MAX_VALUES / 2 + 1, usize::MAX] {
         assert_eq!(refused(Kind::AllGather { block }, 0, 2), SetupError::TooLong { length: block, ranks: 2 });
     }
@@ -175,4 +179,22 @@ fn a_message_that_nobody_can_have_sent_is_refused() {
     assert_eq!(machine.handle(1, 0, 0, &[7, 8]), Err(PeerError::Length { expected: 1, found: 2 }));
     machine.handle(1, 0, 0, &[7]).unwrap();
     assert_eq!(machine.handle(1, 0, 0, &[8]), Err(PeerError::Twice { round: 0 }));
+}
+
+#[test]
+fn a_tree_takes_two_messages_for_each_rank_but_the_first() {
+    for (ranks, fan) in [(1, 1), (2, 1), (9, 2), (33, 4), (64, 63)] {
+        let shape = Shape::Tree { fan };
+        let plans = (0..ranks).map(|rank| Plan::new(Kind::Barrier, shape, rank, ranks).unwrap());
+        let sends = plans.map(|plan| plan.rounds.iter().filter(|round| round.send.is_some()).count()).sum::<usize>();
+        assert_eq!(sends, 2 * (ranks - 1), "{ranks} ranks");
+    }
+}
+
+#[test]
+fn a_message_of_a_round_that_takes_none_is_refused() {
+    let mut machine = Collective::shaped(Kind::Barrier, Shape::Tree { fan: 2 }, 1, 3).unwrap();
+    machine.start(&[]).unwrap();
+    assert_eq!(machine.handle(0, 0, 0, &[]), Err(PeerError::Round { rounds: 2, found: 0 }));
+    assert_eq!(machine.handle(2, 0, 1, &[]), Err(PeerError::Sender { expected: 0, found: 2 }));
 }
