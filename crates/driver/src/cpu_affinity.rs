@@ -16,6 +16,13 @@ pub(crate) fn processor() -> Option<u32> {
     u32::try_from(unsafe { sched_getcpu() }).ok()
 }
 
+/// The processors on which the calling thread may run, in order. None where that can't be told.
+#[must_use]
+pub fn allowed_processors() -> Vec<u32> {
+    let Some(all) = allowed() else { return Vec::new() };
+    (0..libc::CPU_SETSIZE as u32).filter(|place| only(*place, &all).is_some()).collect()
+}
+
 /// The place of a thread: where the system lets it run, or on one processor for a time.
 #[derive(Default)]
 pub(crate) struct CpuAffinity(Mutex<State>);
@@ -144,6 +151,7 @@ mod tests {
     fn a_thread_goes_where_it_is_told_and_may_go_anywhere_again() {
         apart(|| {
             let (all, cpu_affinity) = (here(), CpuAffinity::default());
+            assert_eq!(allowed_processors(), all);
             for &place in all.iter().chain(&all) {
                 let changed = here() != [place];
                 assert_eq!((follow(&cpu_affinity, Some(place), true), here()), (changed, vec![place]));

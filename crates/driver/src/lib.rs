@@ -42,6 +42,7 @@ mod wait_set;
 mod waker;
 
 pub use clock::MonotonicClock;
+pub use cpu_affinity::allowed_processors;
 pub use event::EventFd;
 pub use host::host_id;
 pub use host_address::{host_addresses, interface_addresses, interface_names};
