@@ -24,7 +24,7 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 const HELP: &str = "halo [--ranks N] [--processes] [--size CELLS] [--steps N] [--fence all|NAME,...]
      [--transport iwarp|edge|shm|auto] [--picture FILE]";
 
-const FENCES: [(&str, Fence); 7] = [
+const FENCES: [(&str, Fence); 8] = [
     ("auto", Fence::Auto),
     ("two-sided", Fence::TwoSided),
     ("one-sided", Fence::OneSided),
@@ -32,6 +32,7 @@ const FENCES: [(&str, Fence); 7] = [
     ("remote-immediate", Fence::RemoteImmediate),
     ("counted", Fence::Counted),
     ("neighbour", Fence::Neighbour),
+    ("tagged", Fence::Tagged),
 ];
 
 /// What is computed, and by whom.

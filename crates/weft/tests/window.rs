@@ -14,7 +14,7 @@ use weft::window::{
     Asserts, Combine, Element, Error, Fence, FenceError, OperationError, Team, Window, WindowError, WindowOptions,
 };
 
-const FENCES: [Fence; 7] = [
+const FENCES: [Fence; 8] = [
     Fence::Auto,
     Fence::TwoSided,
     Fence::OneSided,
@@ -22,6 +22,7 @@ const FENCES: [Fence; 7] = [
     Fence::RemoteImmediate,
     Fence::Counted,
     Fence::Neighbour,
+    Fence::Tagged,
 ];
 
 fn options(fence: Fence, team: &Team) -> WindowOptions {

@@ -12,13 +12,14 @@ use weft::window::{
 };
 use weft_base::Random;
 
-const FENCES: [Fence; 6] = [
+const FENCES: [Fence; 7] = [
     Fence::TwoSided,
     Fence::OneSided,
     Fence::OneSidedBarrier,
     Fence::RemoteImmediate,
     Fence::Counted,
     Fence::Neighbour,
+    Fence::Tagged,
 ];
 
 /// Each origin has so many bytes at each target to put into; behind them are counters that all add to, and behind those

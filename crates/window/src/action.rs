@@ -73,7 +73,8 @@ pub enum Action<'a> {
         notice: Option<u32>,
     },
     /// The same as a message, which needs no right to the target's memory. The target places it when its window has
-    /// agreed ([`check`](crate::Window::check)), and tells it then ([`handle_placed`](crate::Window::handle_placed)).
+    /// agreed ([`check`](crate::Window::check); [`check_open`](crate::Window::check_open) when the epoch is open here),
+    /// and tells it then ([`handle_placed`](crate::Window::handle_placed)).
     Deliver {
         /// What it is.
         request: Request,

@@ -8,7 +8,7 @@
 //! told what has happened (`handle_*`). The layer below moves the bytes. What that layer promises is its [`Carrier`],
 //! and a fence that cannot be right on a carrier is refused when the window is made.
 //!
-//! The fences are those of Santhanaraman and others (IEEE Cluster 2009), and two that go past them:
+//! The fences are those of Santhanaraman and others (IEEE Cluster 2009), and three that go past them:
 //!
 //! | fence | operations move | how a rank knows that all have come | at the end |
 //! |---|---|---|---|
@@ -18,6 +18,7 @@
 //! | [`Fence::RemoteImmediate`] | at once, each with a notice | counts of all targets, summed at all | barrier |
 //! | [`Fence::Counted`] | at once, each with a notice | counts summed, each at its target | barrier, or nothing |
 //! | [`Fence::Neighbour`] | at once, each with a notice | a count from each neighbour | ready from neighbours |
+//! | [`Fence::Tagged`] | at once, small ones as messages | counts summed, each at its target | nothing, or barrier |
 //!
 //! The first fence of a window, and one after an epoch that asserted that nothing follows it, has nothing to end: it is
 //! a barrier, or nothing with `TwoSided`, whose operations move only when all ranks are in the closing fence.
@@ -29,13 +30,16 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod choice;
 mod error;
 mod layout;
 mod settings;
 mod window;
 
 pub use action::{Access, Action, Event, Message, Part, Request, Update};
+pub use choice::{Choice, Circumstances};
 pub use error::{ActiveError, CreateError, FenceError, LockError, OperationError, PeerError, WindowError};
 pub use layout::{Block, Layout, LayoutError};
 pub use settings::{Asserts, Carrier, Fence, Order, Settings};
+pub use weft_collective::Shape;
 pub use window::Window;

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use crate::CreateError;
+use weft_collective::Shape;
+
+use crate::{Choice, Circumstances, CreateError};
 
 /// How a window's epochs are ended. The crate's page has them side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
-    /// Picked when the window is made: see [`Fence::pick`].
+    /// Picked when the window is made: [`Choice::of`](crate::Choice::of).
     Auto,
     /// Fence-2S: operations wait for the closing fence. Nothing overlaps with computation; empty fences are cheap.
     TwoSided,
@@ -22,25 +24,15 @@ pub enum Fence {
     Counted,
     /// No global step: counts and ready messages between neighbours. Operations elsewhere are refused.
     Neighbour,
+    /// As [`Fence::Counted`], but small updates go as messages that name their epoch, and who is not so far keeps them.
+    /// So nothing closes an epoch that had no others. After some such epochs what does not go as a message waits for
+    /// the fence, once: that fence ends with a barrier, and until such epochs follow again nothing waits.
+    Tagged,
 }
 
 impl Fence {
-    /// What [`Fence::Auto`] stands for, from the number of messages that a rank sends for a fence (counted, not
-    /// measured): neighbours where two messages to each are fewer than those of the reduction and the barrier; else
-    /// counted arrivals; without those a deferred fence. `neighbours` is the number that each rank has, zero when
-    /// unknown. Asserts come with each fence and need no choice here: [`Fence::Counted`] acts on them.
-    #[must_use]
-    pub fn pick(ranks: usize, neighbours: usize, carrier: Carrier) -> Self {
-        let rounds = ranks.next_power_of_two().trailing_zeros() as usize;
-        match carrier.notices {
-            true if neighbours > 0 && neighbours < rounds => Self::Neighbour,
-            true => Self::Counted,
-            false => Self::TwoSided,
-        }
-    }
-
     pub(crate) fn needs_notices(self) -> bool {
-        matches!(self, Self::RemoteImmediate | Self::Counted | Self::Neighbour)
+        matches!(self, Self::RemoteImmediate | Self::Counted | Self::Neighbour | Self::Tagged)
     }
 
     pub(crate) fn is_one_sided(self) -> bool {
@@ -78,6 +70,8 @@ pub struct Carrier {
 pub struct Settings {
     /// How epochs end.
     pub fence: Fence,
+    /// How what all ranks must agree on runs among them. [`Fence::Auto`] picks it, too.
+    pub shape: Shape,
     /// Bytes of this rank's memory in the window.
     pub bytes: u64,
     /// What the layer below promises.
@@ -94,6 +88,11 @@ pub struct Settings {
     /// How many neighbours each rank has at most, for [`Fence::Auto`]: the same at all ranks. Zero: unknown;
     /// otherwise `neighbours` must be given, too.
     pub fan_out: usize,
+    /// How many ranks share a processor, for [`Fence::Auto`]: the same at all ranks. Zero: unknown.
+    pub crowd: usize,
+    /// Whether the layer below sends small puts as messages ([`Window::put_message`](crate::Window::put_message)) and
+    /// keeps those that come early, for [`Fence::Auto`].
+    pub tags: bool,
 }
 
 impl Settings {
@@ -101,15 +100,20 @@ impl Settings {
     #[must_use]
     pub fn new(fence: Fence, bytes: u64, carrier: Carrier) -> Self {
         let (limit, answer_limit) = (Duration::from_secs(60), Duration::from_secs(5));
-        Self { fence, bytes, carrier, operations: 4096, limit, answer_limit, neighbours: Vec::new(), fan_out: 0 }
+        let (shape, operations, neighbours) = (Shape::Rounds, 4096, Vec::new());
+        let (fan_out, crowd, tags) = (0, 0, false);
+        Self { fence, shape, bytes, carrier, operations, limit, answer_limit, neighbours, fan_out, crowd, tags }
     }
 
-    /// The fence that is used.
-    pub(crate) fn resolve(&self, rank: usize, ranks: usize) -> Result<Fence, CreateError> {
-        let fence = match self.fence {
-            Fence::Auto => Fence::pick(ranks, self.fan_out, self.carrier),
-            fence => fence,
+    /// The fence that is used, and the shape.
+    pub(crate) fn resolve(&self, rank: usize, ranks: usize) -> Result<Choice, CreateError> {
+        let (neighbours, crowd) = (self.fan_out, self.crowd);
+        let Self { carrier, tags, .. } = *self;
+        let choice = match self.fence {
+            Fence::Auto => Choice::of(&Circumstances { ranks, neighbours, crowd, carrier, tags }),
+            fence => Choice { fence, shape: self.shape },
         };
+        let fence = choice.fence;
         let carrier = self.carrier;
         if fence.needs_notices() && !carrier.notices {
             return Err(CreateError::NoNotices(fence));
@@ -124,7 +128,7 @@ impl Settings {
         let is_wrong = |&&other: &&usize| other >= ranks || other == rank || std::mem::replace(&mut seen[other], true);
         match self.neighbours.iter().find(is_wrong) {
             Some(&other) => Err(CreateError::Neighbour { rank: other, ranks }),
-            None => Ok(fence),
+            None => Ok(choice),
         }
     }
 
@@ -141,13 +145,18 @@ impl Settings {
     }
 
     /// What must be alike, in one value.
-    pub(crate) fn likeness(&self, fence: Fence) -> u64 {
+    pub(crate) fn likeness(&self, Choice { fence, shape }: Choice) -> u64 {
         let order = match self.carrier.order {
             Order::Whole => 0,
             Order::Rails(rails) => 1 | u64::from(rails) << 8,
             Order::None => 2,
         };
-        fence as u64 | u64::from(self.carrier.notices) << 8 | u64::from(self.carrier.flush) << 9 | order << 16
+        let fan = match shape {
+            Shape::Rounds => 0,
+            Shape::Tree { fan } => fan as u64,
+        };
+        let flags = u64::from(self.carrier.notices) << 8 | u64::from(self.carrier.flush) << 9;
+        fence as u64 | flags | order << 16 | fan << 44
     }
 }
 

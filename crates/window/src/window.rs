@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use weft_base::Time;
-use weft_collective::{Collective, Kind, Operation};
+use weft_collective::{Collective, Kind, Operation, Shape};
 
 use crate::{
-    Access, Action, Asserts, CreateError, Event, Fence, FenceError, Message, OperationError, Part, PeerError, Request,
-    Settings, Update, WindowError,
+    Access, Action, Asserts, Choice, CreateError, Event, Fence, FenceError, Message, OperationError, Part, PeerError,
+    Request, Settings, Update, WindowError,
 };
 
 mod active;
@@ -90,6 +90,7 @@ pub struct Window {
     ranks: usize,
     settings: Settings,
     kind: Fence,
+    shape: Shape,
     is_neighbour: Vec<bool>,
     step: Step,
     epoch: u32,
@@ -99,6 +100,11 @@ pub struct Window {
     /// What this rank waits for in [`Step::Arrive`]: updates or finishes, as the fence counts.
     expected: u64,
     barrier_needed: bool,
+    /// Under [`Fence::Tagged`]: whether this epoch began behind a barrier, so that operations need not be messages;
+    /// whether this rank has begun one that is none; and fences in a row whose epochs had none at any rank.
+    is_direct: bool,
+    has_moved: bool,
+    quiet: u32,
     sizes: Vec<u64>,
     targets: Vec<Target>,
     operations: Operations,
@@ -127,16 +133,17 @@ impl Window {
     /// # Errors
     /// When the fence cannot be right on the carrier, or there is no such group.
     pub fn new(settings: Settings, rank: usize, ranks: usize, now: Time) -> Result<Self, CreateError> {
-        let barrier = Collective::new(Kind::Barrier, rank, ranks).map_err(CreateError::Group)?;
-        let kind = settings.resolve(rank, ranks)?;
+        let choice = settings.resolve(rank, ranks)?;
+        let (kind, shape) = (choice.fence, choice.shape);
+        let barrier = Collective::shaped(Kind::Barrier, shape, rank, ranks).map_err(CreateError::Group)?;
         let sum = Operation::Sum;
         let agree = match kind {
             Fence::RemoteImmediate => Kind::AllReduce { length: ranks + 1, operation: sum },
             _ => Kind::ReduceScatter { block: 2, operation: sum },
         };
-        let agree = Collective::new(agree, rank, ranks).map_err(CreateError::Group)?;
+        let agree = Collective::shaped(agree, shape, rank, ranks).map_err(CreateError::Group)?;
         let mut create = Collective::new(Kind::AllGather { block: 2 }, rank, ranks).map_err(CreateError::Group)?;
-        create.start(&[settings.bytes, settings.likeness(kind)]).expect("two values and never started before");
+        create.start(&[settings.bytes, settings.likeness(choice)]).expect("two values and never started before");
         let mut is_neighbour = vec![false; ranks];
         settings.neighbours.iter().for_each(|&other| is_neighbour[other] = true);
         let operations = Operations::new(settings.operations);
@@ -145,6 +152,7 @@ impl Window {
             rank,
             ranks,
             kind,
+            shape,
             is_neighbour,
             step: Step::Create,
             epoch: 0,
@@ -152,6 +160,9 @@ impl Window {
             ends: false,
             expected: 0,
             barrier_needed: false,
+            is_direct: true,
+            has_moved: false,
+            quiet: 0,
             sizes: vec![0; ranks],
             targets: vec![Target::default(); ranks],
             actions: VecDeque::with_capacity(settings.operations as usize + ranks * usize::from(settings.rails())),
@@ -176,6 +187,12 @@ impl Window {
     #[must_use]
     pub fn fence_kind(&self) -> Fence {
         self.kind
+    }
+
+    /// How what all ranks agree on runs among them: what was asked for, or what was picked.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.shape
     }
 
     /// The present epoch, modulo 2^32: how many fences have ended.

@@ -105,6 +105,7 @@ impl Core {
         (settings.operations, settings.limit, settings.answer_limit) =
             (operations, options.limit, options.answer_limit);
         (settings.neighbours, settings.fan_out) = (options.neighbours.clone(), options.fan_out);
+        (settings.shape, settings.crowd, settings.tags) = (options.shape, self.surroundings.crowd, true);
         let ranks = self.surroundings.peers.len();
         let machine = weft_window::Window::new(settings, self.rank, ranks, self.now())?;
         let mut side = Side::new(id, machine, operations, (self.rank, ranks));

@@ -49,6 +49,7 @@ mod core;
 mod error;
 mod laid;
 mod lock;
+mod neighbourhood;
 mod operation;
 mod packed;
 mod side;
@@ -63,7 +64,7 @@ pub use team::Team;
 pub use weft_memory::{Combine, Element};
 pub use weft_window::{
     ActiveError, Asserts, Block, CreateError, Fence, FenceError, Layout, LayoutError, LockError, OperationError,
-    PeerError, Request, Update, WindowError,
+    PeerError, Request, Shape, Update, WindowError,
 };
 
 use self::core::Core;
@@ -75,6 +76,8 @@ use operation::Operation;
 pub struct WindowOptions {
     /// How its epochs end.
     pub fence: Fence,
+    /// How what all ranks must agree on runs among them; [`Fence::Auto`] picks it, too.
+    pub shape: Shape,
     /// The ranks with which this one shares the window under [`Fence::Neighbour`]: each names the other, none itself.
     pub neighbours: Vec<usize>,
     /// How many neighbours a rank has at most, for [`Fence::Auto`]; 0: nobody knows.
@@ -109,7 +112,8 @@ impl Default for WindowOptions {
     fn default() -> Self {
         let (limit, answer_limit) = (Duration::from_secs(60), Duration::from_secs(5));
         let (operations, pack_below) = (4096, Self::PACK_BELOW);
-        Self { fence: Fence::Auto, neighbours: Vec::new(), fan_out: 0, operations, pack_below, limit, answer_limit }
+        let (fence, shape, neighbours) = (Fence::Auto, Shape::Rounds, Vec::new());
+        Self { fence, shape, neighbours, fan_out: 0, operations, pack_below, limit, answer_limit }
     }
 }
 
@@ -144,6 +148,9 @@ impl Drop for Place {
 }
 
 impl Window {
+    /// Puts of at most so many bytes go as messages under [`Fence::Tagged`] ([`Window::put`], which copies them).
+    pub const MESSAGE_BYTES: usize = 2048;
+
     /// This rank's memory in the window. What it holds of an epoch's operations is certain when its fence has ended.
     #[must_use]
     pub fn memory(&self) -> &MemoryRegion {
@@ -156,6 +163,12 @@ impl Window {
         self.place.core.with(self.place.id, |side| side.machine.fence_kind())
     }
 
+    /// How what all ranks agree on runs among them: what was asked for, or what was picked.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.place.core.with(self.place.id, |side| side.machine.shape())
+    }
+
     /// Puts bytes at byte `offset` of the window of `rank`, which may be this one. They are copied now.
     ///
     /// # Errors
@@ -163,7 +176,15 @@ impl Window {
     /// has failed.
     pub fn put(&mut self, rank: usize, offset: u64, bytes: &[u8]) -> Result<Request, Error> {
         let kept = self.place.core.keep(bytes);
-        self.put_owned(rank, offset, kept)
+        let is_message = kept.len() <= Self::MESSAGE_BYTES && self.sends_messages();
+        let put = if is_message { Operation::Message(kept) } else { Operation::Put(kept.into()) };
+        self.place.core.begin(self.place.id, rank, offset, put)
+    }
+
+    /// Whether small puts go as messages now.
+    fn sends_messages(&self) -> bool {
+        let machine_says = |side: &mut side::Side| side.machine.fence_kind() == Fence::Tagged && side.machine.is_open();
+        self.place.core.with(self.place.id, machine_says)
     }
 
     /// Puts bytes without a copy: they are given up until the operation is over, and freed then.
@@ -249,9 +270,11 @@ impl Window {
     /// Waits until a request is over.
     ///
     /// # Errors
-    /// The window has failed, or its fence is [`Fence::TwoSided`], whose operations move in the fence.
+    /// The window has failed; or the operation moves in the fence, as all do under [`Fence::TwoSided`], and those under
+    /// [`Fence::Tagged`] that are no messages and come after some epochs without such: not in the first three, nor in
+    /// the three after one that had some.
     pub fn wait(&mut self, request: Request) -> Result<(), Error> {
-        if self.fence_kind() == Fence::TwoSided && !self.test(request) {
+        if !self.test(request) && self.place.core.with(self.place.id, |side| side.machine.is_deferred(request)) {
             return Err(Error::Deferred);
         }
         self.place.core.wait_for(self.place.id, |side| side.machine.is_complete(request).then_some(()))

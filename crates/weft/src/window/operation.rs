@@ -8,6 +8,8 @@ use weft_window::{Layout, Request, Update};
 /// What was asked for.
 pub(super) enum Operation {
     Put(Buffer),
+    /// A put that goes as a message which the target places.
+    Message(Vec<u8>),
     Get(u32),
     Accumulate {
         element: Element,
@@ -44,6 +46,7 @@ impl Operation {
     pub(super) fn length(&self) -> Option<u32> {
         let length = match self {
             Self::Put(bytes) => bytes.len(),
+            Self::Message(bytes) => bytes.len(),
             Self::Get(length) => *length as usize,
             Self::Accumulate { operands, .. } | Self::Fetch { operands, .. } => operands.len(),
             Self::Laid(laid) => laid.layout.extent() as usize,
@@ -54,7 +57,7 @@ impl Operation {
     /// What becomes of the bytes at their target; nothing for a get.
     pub(super) fn update(&self) -> Option<Update> {
         match *self {
-            Self::Put(_) => Some(Update::Replace),
+            Self::Put(_) | Self::Message(_) => Some(Update::Replace),
             Self::Get(_) => None,
             Self::Accumulate { element, combine, .. } => Some(Update::Combine { element, combine }),
             Self::Fetch { element, combine, .. } => Some(Update::Fetch { element, combine }),
@@ -84,8 +87,13 @@ impl Operation {
         match self {
             Self::Accumulate { .. } | Self::Fetch { .. } => true,
             Self::Laid(laid) => matches!(laid.deed, Deed::Accumulate { .. }),
-            Self::Put(_) | Self::Get(_) => false,
+            Self::Put(_) | Self::Message(_) | Self::Get(_) => false,
         }
+    }
+
+    /// Whether it goes as messages.
+    pub(super) fn is_message(&self) -> bool {
+        matches!(self, Self::Message(_)) || matches!(self, Self::Laid(laid) if laid.packed)
     }
 
     /// Whether its last write brings the target what there is to say of it.
@@ -226,7 +234,7 @@ pub(super) fn atomics(
     let (element, combine, operands, compare) = match operation {
         Operation::Accumulate { element, combine, operands } => (element, combine, operands, Vec::new()),
         Operation::Fetch { element, combine, operands, compare } => (element, combine, operands, compare),
-        Operation::Put(_) | Operation::Get(_) | Operation::Laid(_) => {
+        Operation::Put(_) | Operation::Message(_) | Operation::Get(_) | Operation::Laid(_) => {
             (Element::U8, Combine::Write, Vec::new(), Vec::new())
         }
     };

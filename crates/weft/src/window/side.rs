@@ -7,12 +7,14 @@ use weft_base::{PeerId, Slice, Time};
 use weft_memory::IoBuffer;
 use weft_nic::{RemotePlace, SendPost, TransferPost};
 use weft_window::{Access, Action, Event, Message, OperationError, Request, Update, Window, WindowError};
-use weft_wire::window::Notice;
+use weft_wire::window::{Notice, Run};
 
 use super::codec;
 use super::error::Error;
 use super::lock::{self, Attempt, Found};
 use super::operation::{Context, Kind, Operation, Pending, Post, atomics};
+use super::packed;
+use super::state::SPARE;
 
 /// One window at this rank.
 pub(super) struct Side {
@@ -33,6 +35,8 @@ pub(super) struct Side {
     under_way: usize,
     /// What was got and not yet taken, and in which epoch it was asked for.
     pub(super) results: HashMap<Request, (u32, Vec<u8>)>,
+    /// Messages with bytes for the next epoch: from whom, and what.
+    pub(super) early: Vec<(usize, Vec<u8>)>,
     /// By rank: operations that the target hears of when they have completed.
     told: Vec<Told>,
     pub(super) is_created: bool,
@@ -82,6 +86,7 @@ impl Side {
             pending: (0..operations).map(|_| None).collect(),
             under_way: 0,
             results: HashMap::new(),
+            early: Vec::new(),
             told: vec![Told::default(); ranks],
             is_created: false,
             has_fenced: false,
@@ -93,8 +98,7 @@ impl Side {
     /// Whether nothing moves. Deferred operations do not before the fence.
     pub(super) fn has_nothing_under_way(&self) -> bool {
         let is_deferred = |pending: &Pending| pending.parts == 0;
-        self.under_way == 0
-            || self.machine.fence_kind() == super::Fence::TwoSided && self.pending.iter().flatten().all(is_deferred)
+        self.under_way == 0 || self.machine.defers() && self.pending.iter().flatten().all(is_deferred)
     }
 
     /// Begins an operation, if the machine agrees.
@@ -105,6 +109,7 @@ impl Side {
         }
         let request = match operation.update() {
             None => self.machine.get(access),
+            Some(Update::Replace) if operation.is_message() => self.machine.put_message(access),
             Some(Update::Replace) => self.machine.put(access),
             Some(update) => self.machine.accumulate(access, update),
         }?;
@@ -123,7 +128,7 @@ impl Side {
             return;
         }
         while desk.outbox.len() < room {
-            let Self { id, rank, machine, places, words, attempts, pending, told, .. } = self;
+            let Self { id, rank, machine, places, words, attempts, pending, told, under_way, .. } = self;
             let (id, rank) = (*id, *rank);
             let kind = machine.fence_kind();
             let Some(action) = machine.poll_action() else { break };
@@ -131,6 +136,12 @@ impl Side {
             match action {
                 Action::Write { request, access, notice, .. } => hands.update(request, access, notice, 0),
                 Action::Deliver { request, access, epoch, last, .. } => {
+                    if hands.message(request, access, epoch) {
+                        // It was copied into the message.
+                        *under_way -= 1;
+                        let _ = machine.handle_complete(request);
+                        continue;
+                    }
                     let rides = hands.is_write(request);
                     hands.update(request, access, Some(epoch), if rides { last.unwrap_or(0) } else { 0 });
                     if let Some(count) = last.filter(|_| !rides) {
@@ -292,6 +303,25 @@ impl Hands<'_, '_> {
     fn is_write(&self, request: Request) -> bool {
         let pending = self.pending[request.index()].as_ref();
         pending.and_then(|pending| pending.operation.as_ref()).is_some_and(Operation::is_write)
+    }
+
+    /// Posts a put that is one message, and whether it was one.
+    fn message(&mut self, request: Request, access: Access, epoch: u32) -> bool {
+        let Some(pending) = self.pending.get_mut(request.index()) else { return false };
+        let is_message = matches!(pending, Some(Pending { operation: Some(Operation::Message(_)), .. }));
+        let Some(Operation::Message(bytes)) = pending.take_if(|_| is_message).and_then(|pending| pending.operation)
+        else {
+            return false;
+        };
+        let id = self.id;
+        let run = [Run { offset: access.offset, stride: 0, length: access.local.length, count: 1 }];
+        // No run is empty.
+        let runs = if bytes.is_empty() { &[] } else { &run[..] };
+        self.desk.send(access.rank, false, |message| packed::emit((id, epoch), runs, &bytes, true, message));
+        if self.desk.spare.len() < SPARE {
+            self.desk.spare.push(bytes);
+        }
+        true
     }
 
     fn update(&mut self, request: Request, access: Access, notice: Option<u32>, count: u32) {

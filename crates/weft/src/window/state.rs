@@ -22,7 +22,7 @@ use crate::endpoint::Endpoint;
 /// Posts that wait here until the endpoint takes them, before windows are asked for more.
 const ROOM: usize = 256;
 /// Buffers kept for small messages and puts, and how large they may be.
-const SPARE: usize = 256;
+pub(super) const SPARE: usize = 256;
 const SPARE_BYTES: usize = 4096;
 
 /// What does not change.
@@ -34,6 +34,8 @@ pub(super) struct Surroundings {
     pub(super) registry: Registry,
     /// Operand bytes of an atomic, at most: a multiple of each element's size.
     pub(super) atomic_bytes: usize,
+    /// How many ranks share a processor where they are closest; 0: nobody knows.
+    pub(super) crowd: usize,
     /// Posts that the endpoint may have at a time.
     pub(super) depth: usize,
 }
@@ -99,6 +101,7 @@ impl State {
 
     /// Does what one window wants done.
     pub(super) fn pump(&mut self, id: u16, around: &Surroundings, endpoint: &Endpoint) {
+        self.place_early(id, &around.registry);
         loop {
             let Self { sides, outbox, spare, .. } = self;
             let mut desk = Desk { peers: &around.peers, outbox, spare, atomic_bytes: around.atomic_bytes };
@@ -316,7 +319,13 @@ impl State {
             None => self.violate(from, format!("a message of {} bytes that says nothing", bytes.len())),
             Some((0, said)) => self.heard_of_team(from, &said),
             Some((id, Said::Packed { epoch, is_counted, packed })) => {
-                self.unpack((id, from), epoch, is_counted, &packed, registry);
+                match self.sides.get_mut(&id).filter(|side| side.machine.is_early(epoch)) {
+                    Some(side) => side.early.push((from, bytes.to_vec())),
+                    None => {
+                        self.place_early(id, registry);
+                        self.unpack((id, from), epoch, is_counted, &packed, registry);
+                    }
+                }
             }
             Some((id, said)) => {
                 let outcome = match said {
@@ -345,6 +354,17 @@ impl State {
         };
         if let Err(error) = outcome {
             self.violate(from, error.to_string());
+        }
+    }
+
+    /// Places what came before its epoch, which has begun meanwhile.
+    fn place_early(&mut self, id: u16, registry: &Registry) {
+        let is_due = |side: &&mut Side| side.machine.is_open() && !side.early.is_empty();
+        let Some(side) = self.sides.get_mut(&id).filter(is_due) else { return };
+        for (from, bytes) in core::mem::take(&mut side.early) {
+            if let Some((_, Said::Packed { epoch, is_counted, packed })) = codec::parse(&bytes, &mut Vec::new()) {
+                self.unpack((id, from), epoch, is_counted, &packed, registry);
+            }
         }
     }
 

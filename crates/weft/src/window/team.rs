@@ -2,7 +2,6 @@
 
 use core::fmt;
 use std::cell::RefCell;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use weft_window::CreateError;
 
 use super::core::{Core, GATHERED, RECEIVES};
 use super::error::Error;
+use super::neighbourhood::{Rank, crowd};
 use super::state::{State, Surroundings};
 use super::{Place, Window, WindowOptions};
 use crate::endpoint::{Endpoint, EventQueue};
@@ -42,12 +42,12 @@ impl Team {
         let domain = context.allocate_protection_domain()?;
         let events = EventQueue::new(context)?;
         let endpoint = Endpoint::open(&domain, attributes, Arc::new(events.clone()))?;
-        let addresses = group.all_gather(emit_address(&endpoint.address()).as_bytes())?;
+        let told = group.all_gather(Rank::here(endpoint.address()).emit().as_bytes())?;
         let wrong = |rank| GroupError::Protocol(format!("what rank {rank} gives is no address of an endpoint"));
-        let parsed = addresses.iter().enumerate();
-        let addresses: Result<Vec<Address>, GroupError> =
-            parsed.map(|(rank, text)| parse_address(text).ok_or_else(|| wrong(rank))).collect();
-        let peers = endpoint.peers(&addresses?)?;
+        let told = told.iter().enumerate().map(|(rank, text)| Rank::parse(text).ok_or_else(|| wrong(rank)));
+        let told = told.collect::<Result<Vec<Rank>, GroupError>>()?;
+        let addresses: Vec<Address> = told.iter().map(|rank| rank.address.clone()).collect();
+        let peers = endpoint.peers(&addresses)?;
         let (rank, ranks) = (group.rank(), group.size());
         let setup = |error| Error::Create(CreateError::Group(error));
         let gather = Collective::new(Collect::AllGather { block: GATHERED }, rank, ranks).map_err(setup)?;
@@ -58,6 +58,7 @@ impl Team {
             peers,
             registry: context.opened.nic.registry().clone(),
             atomic_bytes: (settings.atomic_bytes as usize).clamp(16, 16 * 1024) / 16 * 16,
+            crowd: crowd(&told),
             depth: settings.send_depth.saturating_sub(64).max(1) as usize,
         };
         let state = RefCell::new(State::new(gather, barrier, ranks));
@@ -167,36 +168,5 @@ impl Team {
 impl fmt::Debug for Team {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Team({} of {})", self.rank(), self.size())
-    }
-}
-
-/// An address as ranks exchange it: the id in hexadecimal, then the paths.
-fn emit_address(address: &Address) -> String {
-    let paths: Vec<String> = address.paths.iter().map(SocketAddr::to_string).collect();
-    format!("{:x} {}", address.id, paths.join(" "))
-}
-
-fn parse_address(text: &[u8]) -> Option<Address> {
-    let mut words = core::str::from_utf8(text).ok()?.split(' ');
-    let mut address = Address { id: u64::from_str_radix(words.next()?, 16).ok()?, paths: Default::default() };
-    for word in words {
-        address.paths.try_push(word.parse().ok()?).ok()?;
-    }
-    (!address.paths.is_empty()).then_some(address)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_comes_back_as_itself_and_nonsense_does_not() {
-        let mut address = Address::from("127.0.0.1:5".parse::<SocketAddr>().unwrap());
-        address.id = u64::MAX;
-        address.paths.push("[::1]:7".parse().unwrap());
-        assert_eq!(parse_address(emit_address(&address).as_bytes()), Some(address));
-        for text in ["", "1", "x 127.0.0.1:5", "1 127.0.0.1", "1 1.1.1.1:1 1.1.1.1:1 1.1.1.1:1 1.1.1.1:1 1.1.1.1:1"] {
-            assert_eq!(parse_address(text.as_bytes()), None, "{text}");
-        }
     }
 }

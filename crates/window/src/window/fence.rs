@@ -3,6 +3,10 @@
 use super::operations::Deferred;
 use super::*;
 
+/// So many fences in a row that end epochs of messages still have a barrier: what does not go as a message comes again,
+/// mostly.
+const QUIET: u32 = 4;
+
 impl Window {
     pub(super) fn begin_fence(&mut self) {
         self.barrier_needed = true;
@@ -50,7 +54,7 @@ impl Window {
 
     fn compare(&mut self) {
         let given = self.create.result().expect("it has ended");
-        let own = self.settings.likeness(self.kind);
+        let own = self.settings.likeness(Choice { fence: self.kind, shape: self.shape });
         let unlike = given.chunks_exact(2).position(|pair| pair[1] != own);
         self.sizes.iter_mut().zip(given.chunks_exact(2)).for_each(|(size, pair)| *size = pair[0]);
         match unlike {
@@ -99,18 +103,18 @@ impl Window {
     /// was written and the barrier for the rest; without that barrier gets, whose targets go on to change what is read.
     fn has_drained(&self) -> bool {
         match self.kind {
-            Fence::TwoSided => true,
+            Fence::TwoSided | Fence::Tagged => true,
             Fence::Counted => self.operations.reads == 0 || !self.asserts.no_succeed,
             _ => self.operations.active == 0,
         }
     }
 
     fn begin_agree(&mut self) {
-        let follows = u64::from(!self.asserts.no_succeed);
+        let follows = u64::from(!self.asserts.no_succeed) | u64::from(self.has_moved) << 32;
         self.scratch.clear();
         let targets = self.targets.iter().map(|target| match self.kind {
             Fence::TwoSided => u64::from(target.updates + target.reads > 0),
-            Fence::RemoteImmediate | Fence::Counted => u64::from(target.updates),
+            Fence::RemoteImmediate | Fence::Counted | Fence::Tagged => u64::from(target.updates),
             _ => u64::from(target.updates > 0),
         });
         match self.kind {
@@ -127,15 +131,37 @@ impl Window {
             Fence::RemoteImmediate => (given[self.rank], given[self.ranks]),
             _ => (given[0], given[1]),
         };
+        let (moved, follow) = (follow >> 32, follow & u64::from(u32::MAX));
         if follow != 0 && follow != self.ranks as u64 {
             return self.fail(WindowError::UnlikeAsserts { epoch: self.epoch });
         }
-        self.barrier_needed = self.kind != Fence::TwoSided && (self.kind != Fence::Counted || follow != 0);
+        self.barrier_needed = match self.kind {
+            Fence::TwoSided => false,
+            Fence::Counted => follow != 0,
+            Fence::Tagged => {
+                self.quiet = if moved > 0 { 0 } else { self.quiet.saturating_add(1) };
+                moved > 0 || follow != 0 && self.quiet < QUIET
+            }
+            _ => true,
+        };
         let finishes = if self.kind.is_one_sided() { u64::from(self.settings.rails()) } else { 1 };
         self.expected = expected.saturating_mul(finishes);
         self.step = Step::Arrive;
-        if self.kind == Fence::TwoSided {
-            self.issue();
+        match self.kind {
+            Fence::TwoSided => self.issue(),
+            Fence::Tagged => self.move_deferred(),
+            _ => {}
+        }
+    }
+
+    /// All ranks are in the fence: what was kept back can't be too early anywhere.
+    fn move_deferred(&mut self) {
+        let notice = Some(self.epoch);
+        while let Some(deferred) = self.operations.deferred.pop_front() {
+            self.actions.push_back(match deferred {
+                Deferred::Read(request, access) => Action::Read { request, access },
+                Deferred::Update(request, access, update) => Action::Write { request, access, update, notice },
+            });
         }
     }
 
@@ -175,7 +201,7 @@ impl Window {
     fn has_arrived(&self) -> bool {
         let inbox = &self.inbox[self.parity()];
         let all = match self.kind {
-            Fence::RemoteImmediate | Fence::Counted => inbox.placed == self.expected,
+            Fence::RemoteImmediate | Fence::Counted | Fence::Tagged => inbox.placed == self.expected,
             Fence::OneSided | Fence::OneSidedBarrier => inbox.finishes == self.expected,
             _ => inbox.finishes == self.expected && inbox.placed == inbox.announced,
         };
@@ -212,6 +238,7 @@ impl Window {
         let parity = self.parity();
         self.inbox[parity].clear();
         self.targets.fill(Target::default());
+        (self.is_direct, self.has_moved) = (self.barrier_needed, false);
         self.event = Some(Event::Fenced { epoch: self.epoch });
         self.epoch = self.epoch.wrapping_add(1);
         self.step = if self.asserts.no_succeed { Step::Closed } else { Step::Open };

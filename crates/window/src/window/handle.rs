@@ -44,6 +44,14 @@ impl Window {
         }
     }
 
+    /// Whether a message with bytes of an update belongs to the epoch after this one, which has not ended here: keep it
+    /// until it has. Only with [`Fence::Tagged`], and only while a fence goes on.
+    #[must_use]
+    pub fn is_early(&self, epoch: u32) -> bool {
+        let is_next = epoch == self.epoch.wrapping_add(1) && self.is_fencing();
+        is_next && self.kind == Fence::Tagged && self.step != Step::Close
+    }
+
     /// Whether bytes of an update that rank `from` has sent as a message in an epoch that is open here may be placed:
     /// ask before each piece. With such updates a target takes part before its fence, or in it.
     ///

@@ -74,6 +74,24 @@ impl Window {
         self.update(access, Update::Replace)
     }
 
+    /// Puts bytes that the layer below will bring as messages, as it may while an epoch is open: its target takes part
+    /// then. Under [`Fence::Tagged`] such puts may come before their epoch has begun there
+    /// ([`Window::is_early`](Self::is_early)); with the other fences this is a put.
+    ///
+    /// # Errors
+    /// [`OperationError`]; nothing has happened then.
+    pub fn put_message(&mut self, access: Access) -> Result<Request, OperationError> {
+        if self.kind != Fence::Tagged || self.step == Step::Closed {
+            return self.put(access);
+        }
+        self.judge(access)?;
+        let request = self.begin(false, access.rank)?;
+        self.targets[access.rank].updates += 1;
+        let (update, epoch, last) = (Update::Replace, self.epoch, None);
+        self.actions.push_back(Action::Deliver { request, access, update, epoch, last });
+        Ok(request)
+    }
+
     /// Combines bytes with those in the window of a rank.
     ///
     /// # Errors
@@ -94,7 +112,8 @@ impl Window {
             return Ok(request);
         }
         self.targets[access.rank].reads += 1;
-        if self.kind == Fence::TwoSided {
+        self.has_moved = self.kind == Fence::Tagged;
+        if self.defers() {
             self.operations.deferred.push_back(Deferred::Read(request, access));
         } else {
             self.actions.push_back(Action::Read { request, access });
@@ -115,13 +134,30 @@ impl Window {
             return Ok(request);
         }
         self.targets[access.rank].updates += 1;
-        if self.kind == Fence::TwoSided {
+        self.has_moved = self.kind == Fence::Tagged;
+        if self.defers() {
             self.operations.deferred.push_back(Deferred::Update(request, access, update));
         } else {
             let notice = self.kind.needs_notices().then_some(self.epoch);
             self.actions.push_back(Action::Write { request, access, update, notice });
         }
         Ok(request)
+    }
+
+    /// Whether an operation waits for the fence.
+    #[must_use]
+    pub fn is_deferred(&self, request: Request) -> bool {
+        let is = |deferred: &Deferred| match deferred {
+            Deferred::Update(other, ..) | Deferred::Read(other, _) => *other == request,
+        };
+        self.operations.deferred.iter().any(is)
+    }
+
+    /// Whether what is begun now waits for the fence, unless it is a message.
+    #[must_use]
+    pub fn defers(&self) -> bool {
+        let is_open = self.step != Step::Closed;
+        is_open && (self.kind == Fence::TwoSided || self.kind == Fence::Tagged && !self.is_direct)
     }
 
     fn begin(&mut self, is_read: bool, rank: usize) -> Result<Request, OperationError> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weft_base::{Random, RegionId, Slice, Time};
 use weft_window::{
-    Access, Action, Asserts, Carrier, CreateError, Event, Fence, Message, Order, Part, Request, Settings, Window,
+    Access, Action, Asserts, Carrier, CreateError, Event, Fence, Message, Order, Part, Request, Settings, Shape, Window,
 };
 
 mod checker;
@@ -37,6 +37,9 @@ pub(crate) struct Scenario {
     pub claims_order: bool,
     pub flush_is_local: bool,
     pub barrier_is_empty: bool,
+    pub keeps_nothing: bool,
+    /// Every other world has a tree.
+    pub shape: Shape,
 }
 
 impl Scenario {
@@ -46,7 +49,7 @@ impl Scenario {
         let most = [3, 5, 9, 17, 33, 65][random.below(6) as usize];
         let ranks = 2 + random.below(most - 2) as usize;
         let (claims_order, flush_is_local, barrier_is_empty) = (false, false, false);
-        let epochs = 5;
+        let epochs = if fence == Fence::Tagged { 10 } else { 5 };
         Self {
             seed,
             fence,
@@ -58,6 +61,22 @@ impl Scenario {
             claims_order,
             flush_is_local,
             barrier_is_empty,
+            keeps_nothing: false,
+            shape: match Random::new(seed ^ 0x7ee).below(4) {
+                0 | 1 => Shape::Rounds,
+                2 => Shape::Tree { fan: 3 },
+                _ => Shape::Tree { fan: ranks },
+            },
+        }
+    }
+
+    /// Under [`Fence::Tagged`]: epochs in which nobody begins anything but messages. They follow each other, or not.
+    fn has_messages_only(&self, epoch: u32) -> bool {
+        let random = |salt: u64| Random::new(self.seed ^ salt << 20);
+        match random(1).below(3) {
+            0 => true,
+            1 => epoch < 8,
+            _ => random(u64::from(epoch)).one_in(2),
         }
     }
 
@@ -90,6 +109,7 @@ impl Scenario {
 pub(crate) fn make(scenario: &Scenario, rank: usize) -> Result<Window, CreateError> {
     let carrier = Carrier { order: scenario.order(), notices: scenario.notices, flush: scenario.flush };
     let mut settings = Settings::new(scenario.fence, (scenario.ranks * CELLS * 8) as u64, carrier);
+    settings.shape = scenario.shape;
     settings.neighbours = if scenario.fence == Fence::Neighbour { scenario.neighbours(rank) } else { Vec::new() };
     Window::new(settings, rank, scenario.ranks, Time::ZERO)
 }
@@ -123,6 +143,8 @@ enum How {
     Silent,
     Notice,
     Message(Option<u32>),
+    /// In an epoch that is open at its origin.
+    Tagged,
 }
 
 struct World<'a> {
@@ -136,6 +158,8 @@ struct World<'a> {
     /// When all writes from one rank to another are placed, and when they have left.
     placed: BTreeMap<(usize, usize), (u64, u64)>,
     windows: Vec<Window>,
+    /// What came before its epoch: from whom, and what.
+    early: Vec<Vec<(usize, Thing)>>,
     /// Operations that a rank still does in its epoch; cells that it has used at each target.
     left: Vec<u64>,
     used: Vec<Vec<usize>>,
@@ -157,6 +181,7 @@ pub(crate) fn run(scenario: &Scenario) -> Result<(), String> {
         last: BTreeMap::new(),
         placed: BTreeMap::new(),
         windows,
+        early: (0..ranks).map(|_| Vec::new()).collect(),
         left: vec![0; ranks],
         used: vec![vec![0; ranks]; ranks],
         done: 0,
@@ -236,7 +261,8 @@ impl World<'_> {
                 self.write(from, request, access, epoch, how);
             }
             Action::Deliver { request, access, epoch, last, .. } => {
-                self.write(from, request, access, epoch, How::Message(last));
+                let how = if self.scenario.fence == Fence::Tagged { How::Tagged } else { How::Message(last) };
+                self.write(from, request, access, epoch, how);
             }
             Action::Read { request, access } => {
                 let when = self.arrival(from, access.rank, None);
@@ -278,8 +304,15 @@ impl World<'_> {
             Thing::Act => return self.act(to),
             Thing::Place { access, epoch, how } => {
                 let length = access.local.length;
-                if let How::Message(_) = how {
-                    self.windows[to].check(from, epoch, access.offset, length).map_err(wrong)?;
+                match how {
+                    How::Message(_) => self.windows[to].check(from, epoch, access.offset, length).map_err(wrong)?,
+                    How::Tagged if self.windows[to].is_early(epoch) && !self.scenario.keeps_nothing => {
+                        self.early[to].push((from, Thing::Place { access, epoch, how }));
+                        return Ok(());
+                    }
+                    How::Tagged if self.scenario.keeps_nothing => {}
+                    How::Tagged => self.windows[to].check_open(from, epoch, access.offset, length).map_err(wrong)?,
+                    How::Silent | How::Notice => {}
                 }
                 self.checker.place(to, (access.offset / 8) as usize, access.local.offset)?;
                 if !matches!(how, How::Silent) {
@@ -331,7 +364,12 @@ impl World<'_> {
     fn operate(&mut self, rank: usize, target: usize, epoch: u32) -> Result<(), String> {
         let ranks = self.scenario.ranks;
         let used = self.used[rank][target];
-        let is_get = used == CELLS || self.random.one_in(4);
+        let (is_tagged, only) = (self.scenario.fence == Fence::Tagged, self.scenario.has_messages_only(epoch));
+        let is_get = (used == CELLS || self.random.one_in(4)) && !(is_tagged && only);
+        let is_message = is_tagged && (only || self.random.one_in(2));
+        if used == CELLS && !is_get {
+            return Ok(());
+        }
         // Cells go from rank to rank, so that what comes late hits those of somebody else.
         let cell = match is_get {
             true => self.random.below((ranks * CELLS) as u64) as usize,
@@ -341,7 +379,11 @@ impl World<'_> {
         let local = Slice { region: RegionId { index: 0, generation: 0 }, offset: stamp, length: 8 };
         let access = Access { rank: target, offset: 8 * cell as u64, local };
         let window = &mut self.windows[rank];
-        let done = if is_get { window.get(access) } else { window.put(access) };
+        let done = match (is_get, is_message) {
+            (true, _) => window.get(access),
+            (false, true) => window.put_message(access),
+            (false, false) => window.put(access),
+        };
         done.map_err(|error| format!("rank {rank}: {error}"))?;
         if !is_get {
             self.used[rank][target] += 1;
@@ -363,6 +405,9 @@ impl World<'_> {
         if epoch == self.scenario.epochs {
             self.done += 1;
             return Ok(());
+        }
+        for (from, thing) in std::mem::take(&mut self.early[rank]) {
+            self.take(from, rank, thing)?;
         }
         self.used[rank].fill(0);
         self.left[rank] = if self.scenario.is_quiet(epoch) { 0 } else { self.random.below(7) };

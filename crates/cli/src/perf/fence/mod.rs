@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use weft::group::Group;
-use weft::window::Fence;
+use weft::window::{Fence, Shape};
 
 use super::destination::Destination;
 use super::machine::Watch;
@@ -37,6 +37,10 @@ pub(super) struct Fences {
     /// fence, halo, window-overlap: which kinds of fence, or all
     #[arg(long, value_enum, value_name = "FENCE,...", value_delimiter = ',', default_value = "auto")]
     fence: Vec<Which>,
+    /// fence, halo, window-overlap: how what all ranks agree on runs among them: in rounds, or up and down a tree in
+    /// which a rank has at most so many children [default: rounds; auto picks]
+    #[arg(long, value_name = "rounds|tree:N", value_parser = shape)]
+    shape: Option<Shape>,
     /// fence: how many puts before each fence
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "0,1,8",
           value_parser = clap::value_parser!(u16).range(0..=1024))]
@@ -96,6 +100,20 @@ enum Which {
     Counted,
     /// Notices and counts between neighbours only
     Neighbour,
+    /// Counts; small puts as messages that name their epoch
+    Tagged,
+}
+
+/// `rounds`, or `tree:8`.
+fn shape(text: &str) -> Result<Shape, String> {
+    match text.split_once(':') {
+        None if text == "rounds" => Ok(Shape::Rounds),
+        Some(("tree", fan)) => match fan.parse() {
+            Ok(fan @ 1..=65_535) => Ok(Shape::Tree { fan }),
+            _ => Err(format!("{fan:?} children: give a number from 1 to 65535")),
+        },
+        _ => Err("give rounds, or tree:N with a rank's most children".into()),
+    }
 }
 
 impl Which {
@@ -108,6 +126,7 @@ impl Which {
             Self::RemoteImmediate => Fence::RemoteImmediate,
             Self::Counted => Fence::Counted,
             Self::Neighbour => Fence::Neighbour,
+            Self::Tagged => Fence::Tagged,
         }
     }
 
@@ -127,6 +146,10 @@ impl Fences {
                 Some(sizes) => sizes.0.iter().map(|size| Load::Overlap(size.0 as u32)).collect(),
             },
         }
+    }
+
+    fn shape(&self) -> Shape {
+        self.shape.unwrap_or_default()
     }
 
     fn kinds(&self) -> Vec<Which> {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use weft::endpoint::EndpointAttributes;
 use weft::group::{Group, Launch};
 use weft::verbs::Context;
-use weft::window::{Asserts, Error, Fence, Team, Window, WindowOptions};
+use weft::window::{Asserts, Error, Fence, Shape, Team, Window, WindowOptions};
 
 use super::{Fences, Figure, Load, Scale, Which, halo, median, overlap};
 
@@ -34,6 +34,10 @@ pub(super) fn start(arguments: &Fences, scale: &Scale<'_>, ranks: usize) -> Resu
         ("--warmup", scale.warmup().max(1).to_string()),
         ("--cells", arguments.cells.to_string()),
     ];
+    words.extend(arguments.shape.map(|shape| match shape {
+        Shape::Rounds => ("--shape", "rounds".to_owned()),
+        Shape::Tree { fan } => ("--shape", format!("tree:{fan}")),
+    }));
     words.extend(arguments.pack_below.map(|bytes| ("--pack-below", bytes.to_string())));
     words.extend(scale.sizes.map(|sizes| ("--size", list(sizes.0.iter().map(|size| size.0.to_string()).collect()))));
     let mut children = Vec::new();
@@ -90,7 +94,9 @@ pub(super) fn measure(arguments: &Fences, scale: &Scale<'_>, group: &mut Group) 
     for which in arguments.kinds() {
         for load in arguments.loads(scale) {
             let measured = match load {
-                Load::Puts(puts) => one(&team, which, puts, scale).map_err(|error| error.to_string()),
+                Load::Puts(puts) => {
+                    one(&team, (which, arguments.shape()), puts, scale).map_err(|error| error.to_string())
+                }
                 Load::Halo { dimensions, cells, is_strided } => {
                     let shape = (dimensions, cells, is_strided);
                     halo::measure(&team, which, shape, arguments.pack_below, scale).map_err(|error| error.to_string())
@@ -108,9 +114,9 @@ pub(super) fn measure(arguments: &Fences, scale: &Scale<'_>, group: &mut Group) 
 }
 
 /// The median of the times of puts and fence at this rank, in microseconds.
-fn one(team: &Team, which: Which, puts: u16, scale: &Scale<'_>) -> Result<f64, Error> {
+fn one(team: &Team, (which, shape): (Which, Shape), puts: u16, scale: &Scale<'_>) -> Result<f64, Error> {
     let (rank, ranks, puts) = (team.rank(), team.size(), usize::from(puts));
-    let options = options(which, rank, ranks, puts);
+    let options = WindowOptions { shape, ..options(which, rank, ranks, puts) };
     let place = |from: usize, put: usize| ((from * (puts + 1) + put) * PUT_BYTES) as u64;
     let mut window = team.allocate(ranks * (puts + 1) * PUT_BYTES, &options)?;
     window.fence(Asserts::default())?;

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use weft::window::Fence;
+use weft::window::{Fence, Shape};
 use weft_simulate::{FenceScenario, LogGp, simulate_fences};
 
 use super::{Case, Fences, Figure, Load, Scale, Test, Which};
@@ -58,7 +58,8 @@ pub(super) fn measure(arguments: &Fences, scale: &Scale<'_>) -> Result<Vec<Case>
         let mut figures = Vec::new();
         for which in arguments.kinds_to_simulate() {
             for &puts in &arguments.puts {
-                let time = one(which, ranks.into(), puts.into(), arguments.costs()).map_err(Failure::Usage)?;
+                let time = one((which, arguments.shape()), ranks.into(), puts.into(), arguments.costs())
+                    .map_err(Failure::Usage)?;
                 let value = time.as_secs_f64() * 1e6;
                 figures.push(Figure {
                     who: format!("simulated {}", which.name()),
@@ -81,8 +82,9 @@ impl Fences {
     }
 }
 
-fn one(which: Which, ranks: usize, puts: usize, cost: LogGp) -> Result<Duration, String> {
+fn one((which, shape): (Which, Shape), ranks: usize, puts: usize, cost: LogGp) -> Result<Duration, String> {
     let fan_out = if which.fence() == Fence::Auto { 2 * puts.max(1) } else { 0 };
-    let scenario = FenceScenario { ranks, fence: which.fence(), puts, fan_out, is_alternating: false, cost };
+    let fence = which.fence();
+    let scenario = FenceScenario { ranks, fence, shape, puts, fan_out, is_alternating: false, cost };
     simulate_fences(&scenario).map(|report| report.time).map_err(|error| error.to_string())
 }
