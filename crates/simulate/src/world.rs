@@ -13,7 +13,7 @@ use weft_nic::{Nic, NicParts, Settings};
 
 use crate::network::{SimulatedNetwork, Tag};
 use crate::packets::{PacketBehaviour, Packets};
-use crate::pipe::{Behaviour, Pipe};
+use crate::pipe::{Behaviour, Ended, Pipe};
 use crate::shuffle::{Disorder, ShuffleFault};
 
 /// A NIC with busy connections looks at its listeners only once in so many turns.
@@ -185,6 +185,13 @@ impl World {
     /// What connections that begin from now on have of disorder, where their lower layer makes any ([`Shuffle`](crate::Shuffle)).
     pub fn set_disorder(&self, disorder: Disorder) {
         self.lock().disorder = disorder;
+    }
+
+    /// Breaks every stream, as if its peers had gone.
+    pub(crate) fn break_streams(&self) {
+        let mut state = self.lock();
+        let now = state.now;
+        state.pipes.iter_mut().for_each(|pipe| pipe.end(now, Ended::Reset));
     }
 
     /// The mistake that connections make that begin from now on.

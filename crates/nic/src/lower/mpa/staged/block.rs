@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use weft_lock::{Mutex, Rank};
 use weft_mpa::Layout;
 
-/// Bytes of a block: small enough that what one stage leaves in the cache is still there for the next. A multiple of four, as all FPDUs are, so
-/// that a block ends in the middle of none of their fields.
+/// Bytes of a block: small enough that what one stage leaves in the cache is still there for the next. A block may end
+/// anywhere in a frame, in a field of it too.
 pub(super) const BLOCK_BYTES: usize = 16 * 1024;
 /// Blocks that one block ring has. A stage that finds none free waits for those behind it.
 const BLOCKS: usize = 16;

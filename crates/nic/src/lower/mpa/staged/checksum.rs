@@ -2,16 +2,19 @@
 
 use std::collections::VecDeque;
 
+use arrayvec::ArrayVec;
 use weft_mpa::CrcDigest;
 use weft_wire::mpa::CRC_LENGTH;
 
 use super::block::Block;
 use crate::counters::Counters;
 
-/// CRCs of the frames that go by. A frame may reach over several blocks.
+/// CRCs of the frames that go by. A frame may reach over several blocks, and so may its CRC.
 #[derive(Default)]
 pub(super) struct Checksum {
     crc_digest: Option<CrcDigest>,
+    /// What of a CRC has no place yet.
+    unwritten: ArrayVec<u8, CRC_LENGTH>,
 }
 
 impl Checksum {
@@ -19,7 +22,8 @@ impl Checksum {
     pub(super) fn pass(&mut self, block: &mut Block, lengths: &mut VecDeque<u32>, counters: &mut Counters) {
         let (frames, mut rest) = block.parts();
         let mut frames = frames.iter();
-        loop {
+        rest = self.write(rest);
+        while self.unwritten.is_empty() {
             let crc_digest = match &mut self.crc_digest {
                 Some(crc_digest) => crc_digest,
                 None => {
@@ -40,15 +44,24 @@ impl Checksum {
             if crc_digest.left() > CRC_LENGTH {
                 break;
             }
-            let Some((field, after)) = rest.split_first_chunk_mut::<CRC_LENGTH>() else { break };
-            *field = crc_digest.finish();
-            rest = after;
+            self.unwritten = crc_digest.finish().into();
             self.crc_digest = None;
+            rest = self.write(rest);
         }
         debug_assert!(frames.next().is_none(), "a frame begins behind the bytes of its block");
     }
 
+    /// Fills a hole as far as it is here. Returns what stands behind it.
+    fn write<'a>(&mut self, bytes: &'a mut [u8]) -> &'a mut [u8] {
+        let length = self.unwritten.len().min(bytes.len());
+        let (hole, after) = bytes.split_at_mut(length);
+        hole.copy_from_slice(&self.unwritten[..length]);
+        self.unwritten.drain(..length);
+        after
+    }
+
     pub(super) fn clear(&mut self) {
         self.crc_digest = None;
+        self.unwritten.clear();
     }
 }
