@@ -20,6 +20,7 @@
 //! the window (RFC 9293 section 3.10.7.4), where a peer stands that has filled it.
 #![forbid(unsafe_code)]
 
+mod checksum;
 mod connection;
 mod initial;
 mod link;

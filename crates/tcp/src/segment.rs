@@ -1,10 +1,12 @@
 //! TCP segments: bytes to values and back (RFC 9293 section 3.1).
 
-use core::fmt;
 use core::ops::Range;
+use core::{fmt, mem};
 use std::net::{IpAddr, SocketAddr};
 
 use etherparse::{TcpHeader, TcpSlice};
+
+use crate::checksum;
 
 mod options;
 #[cfg(test)]
@@ -16,6 +18,9 @@ pub use options::{MAX_SACK_BLOCKS, OptionError, Options, Timestamps};
 pub const MIN_HEADER: usize = TcpHeader::MIN_LEN;
 /// Bytes of a TCP header with as many options as fit.
 pub const MAX_HEADER: usize = TcpHeader::MAX_LEN;
+
+/// Where the checksum stands in a header.
+const CHECKSUM: Range<usize> = 16..18;
 
 /// The two ends of a connection, as one of them sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -180,9 +185,9 @@ impl Segment {
 
     /// Writes the header, for a payload that stands elsewhere, at the start of `out`; how many bytes that is.
     pub(crate) fn emit_header(&self, flow: &Flow, payload: &[u8], out: &mut [u8]) -> Result<usize, SegmentError> {
-        let mut header = self.header();
-        header.checksum = checksum_of(&header, flow, payload)?;
-        let bytes = header.to_bytes();
+        let mut bytes = self.header().to_bytes();
+        let checksum = checksum::of_segment(flow.local.ip(), flow.remote.ip(), &bytes, payload);
+        bytes[CHECKSUM].copy_from_slice(&checksum.ok_or(SegmentError::Addresses)?.to_be_bytes());
         out[..bytes.len()].copy_from_slice(&bytes);
         Ok(bytes.len())
     }
@@ -225,25 +230,12 @@ impl Segment {
 }
 
 fn verify(slice: &TcpSlice<'_>, source: IpAddr, destination: IpAddr) -> Result<(), SegmentError> {
-    let computed = match (source, destination) {
-        (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            slice.calc_checksum_ipv4(source.octets(), destination.octets())
-        }
-        (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            slice.calc_checksum_ipv6(source.octets(), destination.octets())
-        }
-        _ => return Err(SegmentError::Addresses),
-    };
-    let computed = computed.map_err(|_| SegmentError::Addresses)?;
-    let received = slice.checksum();
-    if computed == received { Ok(()) } else { Err(SegmentError::Checksum { computed, received }) }
-}
-
-fn checksum_of(header: &TcpHeader, flow: &Flow, payload: &[u8]) -> Result<u16, SegmentError> {
-    let checksum = match (flow.local.ip(), flow.remote.ip()) {
-        (IpAddr::V4(from), IpAddr::V4(to)) => header.calc_checksum_ipv4_raw(from.octets(), to.octets(), payload),
-        (IpAddr::V6(from), IpAddr::V6(to)) => header.calc_checksum_ipv6_raw(from.octets(), to.octets(), payload),
-        _ => return Err(SegmentError::Addresses),
-    };
-    checksum.map_err(|_| SegmentError::Addresses)
+    let difference = checksum::of_segment(source, destination, slice.header_slice(), slice.payload());
+    if difference.ok_or(SegmentError::Addresses)? == 0 {
+        return Ok(());
+    }
+    let mut header = slice.to_header();
+    let received = mem::take(&mut header.checksum);
+    let computed = checksum::of_segment(source, destination, &header.to_bytes(), slice.payload()).unwrap_or_default();
+    Err(SegmentError::Checksum { computed, received })
 }
