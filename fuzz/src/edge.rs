@@ -213,6 +213,7 @@ pub fn edge_connection(data: &[u8]) {
         peer_timeout: Duration::from_secs(5),
         reset_token: [3; RESET_TOKEN_LENGTH],
         confirmation,
+        took: None,
         seed: 1,
     };
     let mut now = Time::from_nanos(1_000_000_000);

@@ -71,6 +71,8 @@ pub struct Established {
     pub reset_token: [u8; RESET_TOKEN_LENGTH],
     /// What becomes of the third message.
     pub confirmation: Confirmation,
+    /// How long set-up took on this side: the round trip is no longer than that. `None` where it is not known.
+    pub took: Option<Duration>,
     /// Random, from the operating system.
     pub seed: u64,
 }
@@ -89,6 +91,7 @@ impl Established {
             peer_timeout: settings.peer_timeout,
             reset_token: [0; RESET_TOKEN_LENGTH],
             confirmation: Confirmation::Done,
+            took: None,
             seed,
         }
     }
@@ -158,6 +161,8 @@ pub struct Connection {
     peer_position: u64,
     /// Acknowledgements go with what is sent, and not alone.
     holds_acks: bool,
+    /// When set-up was over on this side.
+    begun: Time,
     pub(crate) last_heard: Time,
     pub(crate) phase: Phase,
     pub(crate) closing: Closing,
@@ -183,6 +188,9 @@ impl Connection {
         let limit = usize::from(settings.max_datagram.min(established.peer_max_datagram)).max(BASE_DATAGRAM);
         let mut first = Rail::new(0, limit, established.peer_credit, settings);
         first.place = Some(Place { local: 0, to: established.to });
+        if let Some(took) = established.took {
+            first.trip.expect_at_most(took);
+        }
         Self {
             settings: *settings,
             local: established.local,
@@ -212,6 +220,7 @@ impl Connection {
             peer_round: 0,
             peer_position: 0,
             holds_acks: false,
+            begun: now,
             last_heard: now,
             phase: Phase::Open,
             closing: Closing::default(),

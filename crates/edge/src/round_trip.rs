@@ -5,6 +5,10 @@ use core::time::Duration;
 /// Timers are not finer than this.
 const GRANULARITY: Duration = Duration::from_micros(100);
 
+/// What the time that set-up took says is not taken for less than this: who answered may have been quicker then than it
+/// will be.
+const LEAST_EXPECTED: Duration = Duration::from_millis(1);
+
 /// What is known of a rail's round trip.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RoundTrip {
@@ -17,6 +21,14 @@ pub(crate) struct RoundTrip {
 impl RoundTrip {
     pub(crate) fn new(assumed: Duration) -> Self {
         Self { smoothed: assumed, variation: assumed / 2, latest: assumed, least: None }
+    }
+
+    /// It is no longer than this, though nothing was measured yet: what was assumed without knowing anything is not more
+    /// either.
+    pub(crate) fn expect_at_most(&mut self, most: Duration) {
+        if self.least.is_none() && most < self.smoothed {
+            *self = Self::new(most.max(LEAST_EXPECTED).min(self.smoothed));
+        }
     }
 
     /// A packet was acknowledged after `sample`, of which the peer has waited `delay`.
@@ -66,6 +78,20 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn what_set_up_took_is_the_most_until_something_is_measured() {
+        let mut trip = RoundTrip::new(MS * 100);
+        trip.expect_at_most(MS * 500);
+        assert_eq!(trip.smoothed(), MS * 100);
+        trip.expect_at_most(MS * 4);
+        assert_eq!((trip.smoothed(), trip.probe_timeout(), trip.is_known()), (MS * 4, MS * 12, false));
+        trip.expect_at_most(MS / 50);
+        assert_eq!(trip.smoothed(), MS);
+        trip.sample(MS * 10, Duration::ZERO);
+        trip.expect_at_most(MS * 2);
+        assert_eq!(trip.smoothed(), MS * 10);
+    }
 
     #[test]
     fn it_settles_on_what_is_measured() {

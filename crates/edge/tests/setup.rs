@@ -101,6 +101,25 @@ fn set_up_and_data_over_a_bad_network() {
     }
 }
 
+/// What set-up took says how long an acknowledgement may take: a confirmation that is lost is said again soon.
+#[test]
+fn a_lost_confirmation_costs_a_few_round_trips_of_set_up() {
+    let confirmed_after = |took| {
+        let mut both = set_up(None, &Faults::none(), false, 1);
+        both[0].took = took;
+        let faults = Faults { partition: true, ..Faults::none() };
+        let mut world = World::of(&both, &Settings::default(), faults, [6, 6], 5000, 1);
+        world.run_for(Duration::from_micros(500));
+        world.faults.partition = false;
+        let begun = world.now;
+        world.run(10_000, |world| world.sides[1].events.contains(&Event::Confirmed));
+        world.now - begun
+    };
+    let (known, unknown) = (confirmed_after(Some(Duration::from_millis(2))), confirmed_after(None));
+    assert!(known < Duration::from_millis(20), "{known:?}");
+    assert!(unknown > Duration::from_millis(250), "{unknown:?}: it is this that is saved");
+}
+
 /// Before the caller has confirmed nothing is taken from it, and it is sent nothing.
 #[test]
 fn who_has_not_confirmed_gets_nothing_in_or_out() {

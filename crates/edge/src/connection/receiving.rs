@@ -29,7 +29,7 @@ impl Connection {
     /// Takes a datagram that [`weft_wire::edge::destination`] says is for this connection. What is not good is
     /// counted and dropped.
     pub fn receive(&mut self, datagram: &[u8], meta: &Meta, sink: &mut impl Sink) {
-        let Some(packet) = self.admit(datagram) else { return };
+        let Some(packet) = self.admit(datagram, meta.now) else { return };
         let number = packet.header.number;
         let now = meta.now;
         self.counters.packets_received += 1;
@@ -61,7 +61,7 @@ impl Connection {
     }
 
     /// A packet that is whole, of this connection, new, and from somebody who may speak.
-    fn admit<'a>(&mut self, datagram: &'a [u8]) -> Option<Bytes<'a>> {
+    fn admit<'a>(&mut self, datagram: &'a [u8], now: Time) -> Option<Bytes<'a>> {
         let Ok(packet) = Bytes::parse(datagram) else {
             self.counters.unreadable += 1;
             return None;
@@ -84,7 +84,7 @@ impl Connection {
             self.counters.repeated += 1;
             return None;
         }
-        if self.phase == Phase::Over || !self.confirm(&packet) {
+        if self.phase == Phase::Over || !self.confirm(&packet, now) {
             self.counters.early += 1;
             return None;
         }
@@ -92,7 +92,7 @@ impl Connection {
     }
 
     /// Whether the caller has confirmed, before or in this packet.
-    fn confirm(&mut self, packet: &Bytes<'_>) -> bool {
+    fn confirm(&mut self, packet: &Bytes<'_>, now: Time) -> bool {
         let Confirmation::Expect(expected) = self.confirmation else { return true };
         let said = packet.frames().find_map(|frame| match frame {
             Frame::Confirm(proof) => Some(proof),
@@ -101,6 +101,8 @@ impl Connection {
         let right = said.is_some_and(|proof| is_equal(&proof, &expected));
         if right {
             self.confirmation = Confirmation::Done;
+            // The answer went, and this has come of it.
+            self.rails[0].trip.expect_at_most(now.since(self.begun));
             self.tell(Event::Confirmed);
             self.say_addresses();
         }

@@ -100,6 +100,8 @@ pub struct Caller {
     repeat_at: Time,
     repeat_after: Duration,
     begun: Time,
+    /// When the hello was said first, as it is now.
+    said_at: Option<Time>,
     heard_at: Option<Time>,
     is_over: bool,
     /// Datagrams that were dropped: damaged, forged, not of this call.
@@ -130,6 +132,7 @@ impl Caller {
             repeat_at: now,
             repeat_after: call.times.first_repeat,
             begun: now,
+            said_at: None,
             heard_at: None,
             is_over: false,
             dropped: 0,
@@ -189,6 +192,7 @@ impl Caller {
             return false;
         }
         out.extend_from_slice(&self.hello);
+        self.said_at = self.said_at.or(Some(now));
         self.repeat_at = now + self.repeat_after;
         self.repeat_after = (self.repeat_after * 2).min(self.times.longest_repeat);
         true
@@ -233,7 +237,7 @@ impl Caller {
                 return self.end(Outcome::Rejected { reason, private_data: private_data.to_vec() });
             }
             Message::Versions(versions) => return self.on_versions(&versions),
-            Message::Accept(accept) => return self.on_accept(&accept, &setup),
+            Message::Accept(accept) => return self.on_accept(&accept, &setup, now),
             Message::Hello(_) => self.dropped += 1,
         }
         None
@@ -251,6 +255,7 @@ impl Caller {
         self.retries += 1;
         self.cookie = cookie.iter().copied().collect();
         self.write_hello();
+        self.said_at = None;
         self.repeat_at = now;
     }
 
@@ -263,7 +268,7 @@ impl Caller {
         self.end(Outcome::Versions(versions.iter().collect()))
     }
 
-    fn on_accept(&mut self, accept: &Accept<'_>, setup: &Setup<'_>) -> Option<Outcome> {
+    fn on_accept(&mut self, accept: &Accept<'_>, setup: &Setup<'_>, now: Time) -> Option<Outcome> {
         // The answer repeats no offer that was made: what it must have understood, it has.
         let is_strange = objection(&accept.terms.offers, false).is_some() || setup.source == ConnectionId::default();
         let Some(confirmation) = self.confirmation(accept, setup).filter(|_| !is_strange) else {
@@ -274,6 +279,7 @@ impl Caller {
             local: self.fresh.id,
             remote: setup.source,
             confirmation: Confirmation::Say(confirmation),
+            took: self.said_at.map(|said_at| now.since(said_at)),
             ..Established::unknown(self.to, self.fresh.seed, &self.settings)
         };
         let established = established(like, &accept.terms);

@@ -67,6 +67,7 @@ fn both_agree() {
         let Some(Outcome::Accepted(ours, heard)) = caller.receive(&out, address(1), at(2)) else { panic!() };
         let said = Heard { private_data: b"welcome".to_vec(), inbound_reads: 5, outbound_reads: 6 };
         assert_eq!((heard, ours.peer_credit), (said, 999));
+        assert_eq!((ours.took, theirs.took), (Some(Duration::from_millis(2)), None));
         assert_eq!(
             (ours.local, ours.remote, theirs.local, theirs.remote),
             (theirs.remote, theirs.local, ours.remote, ours.local)

@@ -288,6 +288,7 @@ pub(crate) fn established(side: usize, settings: &Settings) -> Established {
         peer_timeout: settings.peer_timeout,
         reset_token: [side as u8; 16],
         confirmation,
+        took: None,
         seed: 9 + side as u64,
     }
 }
