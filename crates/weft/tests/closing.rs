@@ -11,7 +11,7 @@ use common::{Kind, PATIENCE};
 use weft::endpoint::{
     Address, Endpoint, EndpointAttributes, EndpointFailure, EventQueue, Match, PeerId, ReceivePost, SendPost,
 };
-use weft::verbs::{Context, Progress, Settings};
+use weft::verbs::{Context, Progress, Settings, Transport};
 
 /// An endpoint on a NIC of its own.
 struct End {
@@ -23,6 +23,10 @@ struct End {
 impl End {
     /// A NIC that does not wait long for anything that has a clock.
     fn new(progress: Progress, linger: Option<Duration>) -> Self {
+        Self::over(Transport::Iwarp, progress, linger)
+    }
+
+    fn over(transport: Transport, progress: Progress, linger: Option<Duration>) -> Self {
         let short = Duration::from_millis(20);
         let context =
             Context::with_settings(Settings { progress, close_timeout: short, ..Settings::default() }).unwrap();
@@ -30,6 +34,7 @@ impl End {
         let events = EventQueue::new(&context).unwrap();
         let mut attributes = EndpointAttributes::at(Kind::plain(progress).any());
         attributes.settings.linger = linger;
+        attributes.settings.transport = transport;
         let endpoint = Endpoint::open(&domain, &attributes, Arc::new(events.clone())).unwrap();
         Self { endpoint, events, _context: context }
     }
@@ -53,13 +58,18 @@ fn content(tag: u64, length: usize) -> Vec<u8> {
 
 #[test]
 fn what_was_sent_before_the_connection_stood_is_delivered() {
-    for progress in [Progress::Hybrid, Progress::Thread] {
+    for (transport, progress) in [
+        (Transport::Iwarp, Progress::Hybrid),
+        (Transport::Iwarp, Progress::Thread),
+        (Transport::Edge, Progress::Hybrid),
+        (Transport::Edge, Progress::Thread),
+    ] {
         for round in 0..20 {
-            let (sender, receiver) = (End::new(progress, None), End::new(progress, None));
+            let [sender, receiver] = [(); 2].map(|()| End::over(transport, progress, None));
             let mut post = SendPost::new(sender.peer(&receiver), content(round, 4)).tag(round);
             post.inject = round % 2 == 0;
             sender.endpoint.send(post).unwrap();
-            assert_eq!(sender.endpoint.close(), Ok(()), "{progress:?}, round {round}");
+            assert_eq!(sender.endpoint.close(), Ok(()), "{transport:?}, {progress:?}, round {round}");
             assert_eq!(receiver.receive(round), content(round, 4));
         }
     }
@@ -68,8 +78,11 @@ fn what_was_sent_before_the_connection_stood_is_delivered() {
 /// The receiver's NIC runs only while its program calls it: as if the program were stopped.
 #[test]
 fn a_receiver_that_is_silent_for_long_gets_everything() {
-    for connected in [false, true] {
-        let (sender, receiver) = (End::new(Progress::Hybrid, None), End::new(Progress::Caller, None));
+    for (transport, connected) in
+        [(Transport::Iwarp, false), (Transport::Iwarp, true), (Transport::Edge, false), (Transport::Edge, true)]
+    {
+        let sender = End::over(transport, Progress::Hybrid, None);
+        let receiver = End::over(transport, Progress::Caller, None);
         let peer = sender.peer(&receiver);
         let send = |tag: u64| sender.endpoint.send(SendPost::new(peer, content(tag, 4000)).tag(tag)).unwrap();
         if connected {
@@ -83,7 +96,7 @@ fn a_receiver_that_is_silent_for_long_gets_everything() {
             // Far longer than any of the sender's clocks.
             thread::sleep(Duration::from_millis(400));
             for tag in 0..100 {
-                assert_eq!(receiver.receive(tag), content(tag, 4000), "connected before: {connected}");
+                assert_eq!(receiver.receive(tag), content(tag, 4000), "{transport:?}, connected before: {connected}");
             }
             while !closing.is_finished() {
                 receiver.endpoint.progress();

@@ -2,15 +2,21 @@
 
 mod common;
 
+use std::io::BufRead;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use common::PATIENCE;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
 use weft::endpoint::{Endpoint, EndpointAttributes, EventQueue, JobKey, Match, ReceivePost, SendPost};
 use weft::verbs::{
     Access, CompletionQueue, ConnectOptions, ConnectionError, Context, Error, ListenOptions, LowerInfo, Offer,
-    PortError, Progress, QueuePair, QueuePairOptions, Settings, Status, Transport, WorkRequest,
+    PortError, Progress, QueuePair, QueuePairOptions, RemoteMemory, Settings, Stag, State, Status, Transport,
+    WorkRequest,
 };
 
 fn offer(transport: Transport) -> Offer {
@@ -161,4 +167,89 @@ fn memory_may_go_as_soon_as_its_reader_is_done() {
         let done = active.completions.wait(PATIENCE).expect("the read in time");
         assert_eq!((done.id, done.status), (id, Status::Success), "{:?}", active.queue_pair.error());
     }
+}
+
+/// The part of the test below that is another process: is connected to, tells where its memory is, and waits.
+#[test]
+fn the_peer_process() {
+    let Ok(address) = std::env::var("WEFT_TEST_EDGE_TO") else { return };
+    let end = end();
+    let memory = end.queue_pair.domain().register(vec![7; 4096], Access::all()).unwrap();
+    let inbox = end.queue_pair.domain().allocate(8, Access::LOCAL_WRITE).unwrap();
+    end.queue_pair.post_receive(1, &[inbox.slice(..).unwrap()]).unwrap();
+    let connect = ConnectOptions { offer: offer(Transport::Edge), timeout: PATIENCE, ..ConnectOptions::default() };
+    end.queue_pair.connect(address.parse().unwrap(), &connect).unwrap();
+    let RemoteMemory { stag, offset } = memory.remote(0);
+    let place = [u64::from(stag.0), offset].map(u64::to_be_bytes).concat();
+    end.queue_pair.post(WorkRequest::send_inline(&place).unwrap().id(2)).unwrap();
+    // Whatever comes is taken by the NIC's own thread, until it is killed with all else here.
+    let _ = std::io::stdin().lock().read_line(&mut String::new());
+}
+
+/// Stops a process, with all its threads.
+fn stop(process: &Child) {
+    let id = Pid::from_raw(process.id() as i32);
+    kill(id, Signal::SIGSTOP).unwrap();
+    assert_eq!(waitpid(id, Some(WaitPidFlag::WUNTRACED)), Ok(WaitStatus::Stopped(id, Signal::SIGSTOP)));
+}
+
+/// A process that is stopped is waited for; one that is killed ends all that is under way, whatever it is, once each.
+#[test]
+fn a_process_that_is_stopped_goes_on_and_one_that_is_killed_ends_everything_once() {
+    let end = end();
+    let domain = end.queue_pair.domain();
+    let listen = ListenOptions { offer: offer(Transport::Edge), ..ListenOptions::default() };
+    let listener = end.context.listen("127.0.0.1:0".parse().unwrap(), &listen).unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "the_peer_process", "--nocapture"])
+        .env("WEFT_TEST_EDGE_TO", listener.local_address().to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let own = domain.register(vec![1; 4096], Access::all()).unwrap();
+    let slice = || own.slice(..8).unwrap();
+    for id in 100..110 {
+        end.queue_pair.post_receive(id, &[own.slice(id..id + 16).unwrap()]).unwrap();
+    }
+    listener.accept(PATIENCE).unwrap().accept(&end.queue_pair, &[]).unwrap();
+    let next = || end.completions.wait(PATIENCE).expect("a completion in time");
+    assert_eq!((next().id, is_edge(&end)), (100, true));
+    let place = own.to_vec();
+    let number = |at: usize| u64::from_be_bytes(place[at..at + 8].try_into().unwrap());
+    let theirs = RemoteMemory { stag: Stag(number(100) as u32), offset: number(108) };
+
+    stop(&child);
+    end.queue_pair.post(WorkRequest::send(slice()).id(1)).unwrap();
+    assert!(end.completions.wait(Some(Duration::from_millis(700))).is_none(), "nobody was there to take it");
+    assert_eq!(end.queue_pair.error(), None);
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGCONT).unwrap();
+    let completion = next();
+    assert_eq!((completion.id, completion.status), (1, Status::Success), "{:?}", end.queue_pair.error());
+
+    stop(&child);
+    let requests = [
+        WorkRequest::send(slice()),
+        WorkRequest::write(slice(), theirs),
+        WorkRequest::read(slice(), theirs),
+        WorkRequest::fetch_add(slice(), theirs, 1),
+        WorkRequest::compare_swap(slice(), theirs, 1, 2),
+        WorkRequest::immediate(5),
+    ];
+    let count = requests.len() as u64;
+    end.queue_pair.post_list(requests.into_iter().zip(10..).map(|(request, id)| request.id(id))).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut ids: Vec<u64> = (0..count + 9)
+        .map(|_| {
+            let completion = next();
+            assert_ne!(completion.status, Status::Success, "{completion:?}");
+            completion.id
+        })
+        .collect();
+    ids.sort_unstable();
+    assert_eq!(ids, (10..10 + count).chain(101..110).collect::<Vec<_>>());
+    assert!(end.completions.poll().is_none());
+    assert_eq!(end.queue_pair.state(), State::Failed);
+    assert!(matches!(end.queue_pair.error(), Some(ConnectionError::Stream(_))), "{:?}", end.queue_pair.error());
 }
