@@ -257,7 +257,14 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let datagram = Datagram { bytes: &bytes[entry.range.clone()], from: entry.from, to: entry.to, ecn: entry.ecn };
         let stray = Stray { datagram, port: DatagramKey(port), offer, is_crowded };
         answer.clear();
-        let knocked = self.at_the_door(port, &stray, answer);
+        let knocked = match (self.at_the_door(port, &stray, answer), listener) {
+            // Before the caller hears of it.
+            (Knocked::Refused(error), Some(listener)) => {
+                self.refuse_call(listener, entry.from, error);
+                Knocked::Nothing
+            }
+            (knocked, _) => knocked,
+        };
         if !answer.is_empty() {
             let from = entry.to.map(|to| weft_base::LocalAddress { interface: 0, ..to });
             let batch =
@@ -265,10 +272,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             // What is lost is asked for again.
             let _ = self.datagrams.send(DatagramKey(port), &batch, &[Piece::Bytes(answer)]);
         }
-        match (knocked, listener) {
-            (Knocked::Call(lower), Some(listener)) => self.begin_call(listener, lower, entry.from),
-            (Knocked::Refused(error), Some(listener)) => self.refuse_call(listener, entry.from, error),
-            _ => {}
+        if let (Knocked::Call(lower), Some(listener)) = (knocked, listener) {
+            self.begin_call(listener, lower, entry.from);
         }
     }
 
