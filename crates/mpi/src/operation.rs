@@ -304,10 +304,14 @@ impl Served {
         self.under_way.push_back(UnderWay { side, rank, request, into });
     }
 
-    /// Sees to it that another operation may begin.
+    /// Sees to it that another operation may begin. Those that move in the fence can't be waited for, and need no room.
     fn make_room(&mut self) -> Result<(), Fault> {
         while self.under_way.len() >= OPERATIONS as usize {
             let Some(oldest) = self.under_way.pop_front() else { break };
+            if self.window(oldest.side).defers() {
+                self.under_way.push_front(oldest);
+                break;
+            }
             self.window(oldest.side).wait(oldest.request)?;
             self.take(oldest)?;
         }

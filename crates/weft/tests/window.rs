@@ -437,3 +437,33 @@ fn what_must_go_on_does_while_a_rank_waits_in_a_fence() {
         window.free().unwrap();
     });
 }
+
+#[test]
+fn what_is_no_message_waits_for_the_fence_after_epochs_of_messages_and_has_room() {
+    ranks(3, Transport::SharedMemory, |team| {
+        let options = WindowOptions { operations: 2, ..WindowOptions::fence(Fence::Tagged) };
+        let mut window = team.allocate(3 * 8, &options).unwrap();
+        let (next, place) = ((team.rank() + 1) % 3, 8 * team.rank() as u64);
+        window.fence(Asserts::default()).unwrap();
+        for epoch in 1..=6_u64 {
+            assert_eq!(window.defers(), epoch > 4, "epoch {epoch}");
+            window.put(next, place, &epoch.to_ne_bytes()).unwrap();
+            window.fence(Asserts::default()).unwrap();
+        }
+        let before = (team.rank() + 2) % 3;
+        let gets: Vec<_> = (0..5).map(|_| window.get(next, place, 8).unwrap()).collect();
+        let added = window.accumulate(next, 8 * next as u64, Element::U64, Combine::Sum, &7_u64.to_ne_bytes()).unwrap();
+        assert!(matches!(window.wait(gets[4]), Err(Error::Deferred)));
+        assert!(!window.test(added));
+        window.fence(Asserts::default()).unwrap();
+        assert!(!window.defers(), "the next ones need not wait");
+        for get in gets {
+            assert_eq!(window.take(get), Some(6_u64.to_ne_bytes().to_vec()));
+        }
+        let get = window.get(before, 8 * before as u64, 8).unwrap();
+        window.wait(get).unwrap();
+        assert_eq!(window.take(get), Some(7_u64.to_ne_bytes().to_vec()));
+        window.fence(Asserts::default()).unwrap();
+        window.free().unwrap();
+    });
+}

@@ -14,7 +14,8 @@ pub struct Request {
 
 impl Request {
     /// Its place among the operations that may be on their way ([`crate::Settings::operations`]): for tables of the
-    /// layer below. Another one has it when this one is over.
+    /// layer below, which grow where operations wait for the fence
+    /// ([`Window::defers`](crate::Window::defers)). Another one has it when this one is over.
     #[must_use]
     pub fn index(self) -> usize {
         self.slot as usize

@@ -146,7 +146,13 @@ impl Window {
         from: &Layout,
     ) -> Result<Request, Error> {
         let bytes = packed_from(to, memory, from)?;
-        self.begin_laid(rank, offset, to, Deed::Put(bytes))
+        match to.blocks() {
+            [block] if bytes.len() <= Self::MESSAGE_BYTES && self.sends_messages() => {
+                let Place { core, id, .. } = &self.place;
+                core.begin(*id, rank, offset.wrapping_add(block.offset), Operation::Message(bytes))
+            }
+            _ => self.begin_laid(rank, offset, to, Deed::Put(bytes)),
+        }
     }
 
     /// Gets the bytes at the blocks of `from`, from byte `offset` of the window of `rank` on: [`Window::take`] gives

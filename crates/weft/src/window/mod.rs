@@ -82,7 +82,8 @@ pub struct WindowOptions {
     pub neighbours: Vec<usize>,
     /// How many neighbours a rank has at most, for [`Fence::Auto`]; 0: nobody knows.
     pub fan_out: usize,
-    /// Operations that may be on their way, at most [`WindowOptions::MOST_OPERATIONS`].
+    /// Operations that may be on their way, at most [`WindowOptions::MOST_OPERATIONS`]; those that wait for the fence
+    /// ([`Window::defers`]) may be more under [`Fence::Tagged`].
     pub operations: u32,
     /// What is put to several blocks that have fewer bytes than so many, on the average, is packed into messages, in
     /// epochs of fences ([`Window::put_layout`]); 0: nothing is.
@@ -265,6 +266,13 @@ impl Window {
     pub fn test(&mut self, request: Request) -> bool {
         self.place.core.drain();
         self.place.core.with(self.place.id, |side| side.machine.is_complete(request))
+    }
+
+    /// Whether operations that are begun now move in the fence: all under [`Fence::TwoSided`]; under [`Fence::Tagged`]
+    /// those that are no messages, in an epoch that begins without a barrier.
+    #[must_use]
+    pub fn defers(&self) -> bool {
+        self.place.core.with(self.place.id, |side| side.machine.defers())
     }
 
     /// Waits until a request is over.

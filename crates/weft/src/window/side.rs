@@ -117,6 +117,9 @@ impl Side {
         let (is_atomic, operation) = (operation.is_atomic(), Some(operation));
         let (parts, tells, result, gather) = (0, false, None, None);
         let pending = Pending { request, epoch, target, operation, parts, is_atomic, tells, result, gather };
+        if self.pending.len() <= request.index() {
+            self.pending.resize_with(request.index() + 1, || None);
+        }
         self.pending[request.index()] = Some(pending);
         self.under_way += 1;
         Ok(request)

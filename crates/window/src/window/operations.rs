@@ -38,7 +38,12 @@ impl Operations {
         Self { slots, free, serial: 0, active: 0, reads: 0, deferred }
     }
 
-    fn begin(&mut self, is_read: bool, under_lock: Option<usize>) -> Option<Request> {
+    /// `grows`: further ones than the limit are taken, too.
+    fn begin(&mut self, is_read: bool, under_lock: Option<usize>, grows: bool) -> Option<Request> {
+        if grows && self.free.is_empty() {
+            self.free.push(u32::try_from(self.slots.len()).ok()?);
+            self.slots.push(None);
+        }
         let slot = self.free.pop()?;
         self.serial = self.serial.wrapping_add(1);
         self.slots[slot as usize] = Some(Slot { serial: self.serial, is_read, under_lock });
@@ -162,7 +167,9 @@ impl Window {
 
     fn begin(&mut self, is_read: bool, rank: usize) -> Result<Request, OperationError> {
         let under_lock = self.holds(rank).then_some(rank);
-        let request = self.operations.begin(is_read, under_lock);
+        // Who waited for room would wait for the fence, which it has yet to call.
+        let grows = self.kind == Fence::Tagged && self.defers();
+        let request = self.operations.begin(is_read, under_lock, grows);
         let request = request.ok_or(OperationError::TooMany(self.settings.operations))?;
         if under_lock.is_some() {
             self.passive[rank].begin();

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use weft::window::{Asserts, Error, Layout, Team, Window, WindowOptions};
+use weft::window::{Asserts, Error, Layout, Shape, Team, Window, WindowOptions};
 
 use super::{Scale, Which, median};
 
@@ -98,7 +98,7 @@ fn grid(ranks: usize, dimensions: usize) -> [usize; 3] {
 /// The median of the times of puts and fence at this rank, in microseconds.
 pub(super) fn measure(
     team: &Team,
-    which: Which,
+    (which, shape): (Which, Shape),
     (dimensions, cells, is_strided): (u32, u32, bool),
     pack_below: Option<u32>,
     scale: &Scale<'_>,
@@ -111,7 +111,7 @@ pub(super) fn measure(
     let mut neighbours: Vec<usize> = faces.iter().map(|face| face.neighbour).collect();
     neighbours.sort_unstable();
     neighbours.dedup();
-    let mut options = WindowOptions::fence(which.fence());
+    let mut options = WindowOptions { shape, ..WindowOptions::fence(which.fence()) };
     options.pack_below = pack_below.unwrap_or(options.pack_below);
     if which == Which::Neighbour {
         options.neighbours = neighbours;

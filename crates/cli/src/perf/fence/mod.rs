@@ -41,6 +41,9 @@ pub(super) struct Fences {
     /// which a rank has at most so many children [default: rounds; auto picks]
     #[arg(long, value_name = "rounds|tree:N", value_parser = shape)]
     shape: Option<Shape>,
+    /// fence: measure, or simulate, all that `auto` may stand for, and say what is best for each number of ranks and puts
+    #[arg(long, conflicts_with_all = ["fence", "shape"])]
+    auto_table: bool,
     /// fence: how many puts before each fence
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "0,1,8",
           value_parser = clap::value_parser!(u16).range(0..=1024))]
@@ -148,8 +151,21 @@ impl Fences {
         }
     }
 
-    fn shape(&self) -> Shape {
-        self.shape.unwrap_or_default()
+    /// Fences and shapes that are measured, and what each is called.
+    fn candidates(&self) -> Vec<(Which, Shape, String)> {
+        if !self.auto_table {
+            let shape = self.shape.unwrap_or_default();
+            return self.kinds().into_iter().map(|which| (which, shape, format!("weft {}", which.name()))).collect();
+        }
+        let auto = (Which::Auto, Shape::Rounds, "weft auto".to_owned());
+        let all = CANDIDATES.into_iter().map(|(which, shape)| {
+            let shape_name = match shape {
+                Shape::Rounds => "rounds".to_owned(),
+                Shape::Tree { fan } => format!("tree:{fan}"),
+            };
+            (which, shape, format!("weft {} {shape_name}", which.name()))
+        });
+        all.chain([auto]).collect()
     }
 
     fn kinds(&self) -> Vec<Which> {
@@ -160,6 +176,18 @@ impl Fences {
         all.filter(|which| !matches!(which, Which::All | Which::Auto)).collect()
     }
 }
+
+/// What [`Fence::Auto`] may stand for, and what stands near it.
+const CANDIDATES: [(Which, Shape); 8] = [
+    (Which::TwoSided, Shape::Rounds),
+    (Which::Counted, Shape::Rounds),
+    (Which::Counted, Shape::Tree { fan: 16 }),
+    (Which::Neighbour, Shape::Rounds),
+    (Which::Tagged, Shape::Rounds),
+    (Which::Tagged, Shape::Tree { fan: 4 }),
+    (Which::Tagged, Shape::Tree { fan: 16 }),
+    (Which::Tagged, Shape::Tree { fan: 64 }),
+];
 
 /// What is put beside computation, unless sizes are given.
 const OVERLAP_BYTES: [u32; 5] = [16, 256, 4096, 65_536, 262_144];
@@ -296,17 +324,40 @@ fn table(arguments: &Fences, scale: &Scale<'_>, cases: &[Case], notes: &[String]
             table.row([case.ranks.to_string(), who.to_owned()].into_iter().chain(cells));
         }
     }
+    let best = if arguments.auto_table { best(cases, &loads) } else { String::new() };
     let notes: String = notes.iter().map(|note| format!("\nnot measured: {note}")).collect();
     let end = if notes.is_empty() { "" } else { "\n" };
     if !arguments.simulate.is_empty() {
-        return format!("{}\n\n{table}", arguments.explain_simulation());
+        return format!("{}\n\n{table}{best}", arguments.explain_simulation());
     }
     format!(
-        "{}, median of {} fences, of {} runs\n\n{table}{notes}{end}",
+        "{}, median of {} fences, of {} runs\n\n{table}{best}{notes}{end}",
         scale.test.explain(),
         scale.iterations,
         scale.runs
     )
+}
+
+/// What is best for each number of ranks and load, and how far auto is from it.
+fn best(cases: &[Case], loads: &[Load]) -> String {
+    let mut table = Table::new(&[
+        ("ranks", Align::Right),
+        ("load", Align::Left),
+        ("best", Align::Left),
+        ("us", Align::Right),
+        ("auto us", Align::Right),
+    ]);
+    for case in cases {
+        for load in loads {
+            let of = |who: &str| median(case.values(who, *load));
+            let all = case.who().into_iter().filter(|who| *who != "weft auto");
+            let all = all.filter_map(|who| Some((who, of(who)?)));
+            let Some((who, least)) = all.min_by(|one, other| one.1.total_cmp(&other.1)) else { continue };
+            let auto = of("weft auto").map_or_else(String::new, |auto| format!("{auto:.1}"));
+            table.row([case.ranks.to_string(), load.to_string(), who.to_owned(), format!("{least:.1}"), auto]);
+        }
+    }
+    format!("\n{table}")
 }
 
 fn rows(arguments: &Fences, scale: &Scale<'_>, cases: &[Case]) -> Vec<serde_json::Value> {

@@ -27,13 +27,15 @@ pub(super) fn start(arguments: &Fences, scale: &Scale<'_>, ranks: usize) -> Resu
     let list = |values: Vec<String>| values.join(",");
     let transport = serde_json::to_string(&scale.transport).unwrap_or_default();
     let mut words = vec![
-        ("--fence", list(arguments.kinds().iter().map(|which| which.name()).collect())),
         ("--puts", list(arguments.puts.iter().map(u16::to_string).collect())),
         ("--transport", transport.trim_matches('"').to_owned()),
         ("--iterations", scale.iterations.to_string()),
         ("--warmup", scale.warmup().max(1).to_string()),
         ("--cells", arguments.cells.to_string()),
     ];
+    if !arguments.auto_table {
+        words.push(("--fence", list(arguments.kinds().iter().map(|which| which.name()).collect())));
+    }
     words.extend(arguments.shape.map(|shape| match shape {
         Shape::Rounds => ("--shape", "rounds".to_owned()),
         Shape::Tree { fan } => ("--shape", format!("tree:{fan}")),
@@ -45,6 +47,7 @@ pub(super) fn start(arguments: &Fences, scale: &Scale<'_>, ranks: usize) -> Resu
         let mut command = Command::new(&program);
         command.args(["perf", scale.test.name()]).env(RAW, "1").stdin(Stdio::null());
         command.args(words.iter().flat_map(|(name, value)| [*name, value]));
+        command.args(arguments.auto_table.then_some("--auto-table"));
         command.stdout(if rank == 0 { Stdio::piped() } else { Stdio::null() });
         launch.command(rank, &mut command);
         match command.spawn() {
@@ -91,15 +94,14 @@ pub(super) fn measure(arguments: &Fences, scale: &Scale<'_>, group: &mut Group) 
     attributes.settings.transport = scale.transport.into();
     let team = Team::new(&context, group, &attributes).map_err(|error| error.to_string())?;
     let mut figures = Vec::new();
-    for which in arguments.kinds() {
+    for (which, shape, who) in arguments.candidates() {
         for load in arguments.loads(scale) {
             let measured = match load {
-                Load::Puts(puts) => {
-                    one(&team, (which, arguments.shape()), puts, scale).map_err(|error| error.to_string())
-                }
+                Load::Puts(puts) => one(&team, (which, shape), puts, scale).map_err(|error| error.to_string()),
                 Load::Halo { dimensions, cells, is_strided } => {
-                    let shape = (dimensions, cells, is_strided);
-                    halo::measure(&team, which, shape, arguments.pack_below, scale).map_err(|error| error.to_string())
+                    let block = (dimensions, cells, is_strided);
+                    halo::measure(&team, (which, shape), block, arguments.pack_below, scale)
+                        .map_err(|error| error.to_string())
                 }
                 Load::Overlap(bytes) => overlap::measure(&team, group, which, bytes, scale),
             };
@@ -107,7 +109,7 @@ pub(super) fn measure(arguments: &Fences, scale: &Scale<'_>, group: &mut Group) 
             let all = group.all_gather(&mine.to_be_bytes()).map_err(|error| error.to_string())?;
             let all = all.iter().filter_map(|bytes| bytes.as_slice().try_into().ok()).map(f64::from_be_bytes);
             let value = scale.test.worst(all);
-            figures.push(Figure { who: format!("weft {}", which.name()), load: load.to_string(), value });
+            figures.push(Figure { who: who.clone(), load: load.to_string(), value });
         }
     }
     Ok(figures)

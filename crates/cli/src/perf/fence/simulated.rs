@@ -56,16 +56,12 @@ pub(super) fn measure(arguments: &Fences, scale: &Scale<'_>) -> Result<Vec<Case>
     let mut cases = Vec::new();
     for &ranks in &arguments.simulate {
         let mut figures = Vec::new();
-        for which in arguments.kinds_to_simulate() {
+        for (which, shape, who) in arguments.candidates_to_simulate() {
             for &puts in &arguments.puts {
-                let time = one((which, arguments.shape()), ranks.into(), puts.into(), arguments.costs())
-                    .map_err(Failure::Usage)?;
+                let time = one((which, shape), ranks.into(), puts.into(), arguments.costs()).map_err(Failure::Usage)?;
                 let value = time.as_secs_f64() * 1e6;
-                figures.push(Figure {
-                    who: format!("simulated {}", which.name()),
-                    load: Load::Puts(puts).to_string(),
-                    value,
-                });
+                let who = if arguments.auto_table { who.clone() } else { format!("simulated {}", which.name()) };
+                figures.push(Figure { who, load: Load::Puts(puts).to_string(), value });
             }
         }
         cases.push(Case { ranks: ranks.into(), figures });
@@ -74,10 +70,10 @@ pub(super) fn measure(arguments: &Fences, scale: &Scale<'_>) -> Result<Vec<Case>
 }
 
 impl Fences {
-    fn kinds_to_simulate(&self) -> Vec<Which> {
+    fn candidates_to_simulate(&self) -> Vec<(Which, Shape, String)> {
         match self.fence[..] {
-            [Which::Auto] => Self { fence: vec![Which::All], ..self.clone() }.kinds(),
-            _ => self.kinds(),
+            [Which::Auto] if !self.auto_table => Self { fence: vec![Which::All], ..self.clone() }.candidates(),
+            _ => self.candidates(),
         }
     }
 }
