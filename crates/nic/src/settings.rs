@@ -9,7 +9,9 @@ use crate::key::JobKey;
 /// Who runs the event loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Progress {
-    /// The calling thread, while it posts, polls or waits. Nothing moves while the application computes.
+    /// The calling thread, while it posts, polls or waits. Nothing moves while the application computes: over
+    /// [Edge](crate::Transport::Edge), where no kernel answers in its stead, nothing is acknowledged, sent again or closed
+    /// either, and who does not call for twice the peer's [`Settings::peer_timeout`] is held to be gone.
     Caller,
     /// A thread of the NIC: it spins while there is work and callers wait for it, then sleeps until packets or the
     /// application wake it.
