@@ -76,6 +76,7 @@ GROUPS = (
     Group("many-hosts", 8, ("many/all-pairs", "many/alltoall"), hosts=4, seldom=("openmpi", "debian", "intel")),
     Group("silent-target", 2, ("windows/silent-target",), one_sided=True, libraries=("mpich",)),
     Group("large", 2, ("messages/large",), limit_s=120, memory_gib=6, seldom=("openmpi", "debian", "intel")),
+    Group("many32", 32, (), more=("many/all-pairs", "many/alltoall"), limit_s=120, libraries=("mpich",)),
     Group("many64", 64, ("many/alltoall",), limit_s=120, rounds=(2, 10), libraries=("mpich",)),
 )
 

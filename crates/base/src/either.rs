@@ -30,6 +30,13 @@ macro_rules! either_port {
                 }
             }
 
+            #[inline]
+            fn is_still(&mut self) -> bool {
+                match self {
+                    $(Self::$kind(port) => $crate::Port::is_still(port),)+
+                }
+            }
+
             fn shows_segments(&self) -> bool {
                 match self {
                     $(Self::$kind(port) => $crate::Port::shows_segments(port),)+

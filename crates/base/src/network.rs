@@ -65,6 +65,12 @@ pub trait Port {
     /// The stream is broken, or a piece names memory that is gone. Nothing was received by this call then.
     fn receive(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<Received, PortError>;
 
+    /// Whether nothing has come since the last [`Port::receive`], which the port knows without asking anybody. `false`:
+    /// nobody knows, or it is time for a call that finds out more.
+    fn is_still(&mut self) -> bool {
+        false
+    }
+
     /// As [`Port::send`]. `units` says how long the units are that the pieces begin with, one after the other; the
     /// first may be the rest of one. A port that knows where its packets begin and end sends each unit in one of them,
     /// where it fits, and takes whole ones as far as it can.

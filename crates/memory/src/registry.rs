@@ -4,7 +4,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use weft_base::{Digest, DomainId, Gather, RegionId, Slice, Stag};
+use weft_base::{Digest, DomainId, Gather, NoDigest, RegionId, Slice, Stag};
 use weft_lock::{Rank, RwLock};
 
 use crate::combine::{Operands, combine_all};
@@ -135,11 +135,7 @@ impl Registry {
         let leftover = slices.iter().fold(false, |leftover, slice| table.unpin(slice) | leftover);
         drop(table);
         if leftover {
-            for slice in slices {
-                // The lock is released before the memory is freed.
-                let freed = self.table.write().sweep(slice.region);
-                drop(freed);
-            }
+            slices.iter().for_each(|slice| self.sweep(slice));
         }
     }
 
@@ -264,6 +260,42 @@ impl Registry {
             bytes = rest;
         }
         Ok(())
+    }
+
+    /// Copies `bytes` to the beginning of a gather list whose slices are pinned, and ends the pins, as
+    /// [`Registry::copy_in_gather`] and [`Registry::unpin_all`] do one after the other.
+    ///
+    /// # Errors
+    /// As [`Registry::copy_in_gather`]. The pins are as they were then.
+    pub fn fill_pinned(&self, gather: &Gather, bytes: &[u8]) -> Result<(), MemoryError> {
+        let [slice] = gather.slices() else { return self.fill_pinned_parts(gather, bytes) };
+        if bytes.is_empty() || bytes.len() > SHORT as usize || bytes.len() > slice.length as usize {
+            return self.fill_pinned_parts(gather, bytes);
+        }
+        let table = self.table.read();
+        let pointer = table.reach(slice.region)?.locate(slice.offset, bytes.len() as u64)?;
+        // SAFETY: The region is held by the table's lock, and has as many bytes there.
+        unsafe { bytes::copy_in(pointer.as_ptr(), bytes, &mut NoDigest) };
+        let leftover = table.unpin(slice);
+        drop(table);
+        if leftover {
+            self.sweep(slice);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn fill_pinned_parts(&self, gather: &Gather, bytes: &[u8]) -> Result<(), MemoryError> {
+        self.copy_in_gather(gather, 0, bytes, &mut NoDigest)?;
+        self.unpin_all(gather.slices());
+        Ok(())
+    }
+
+    /// A region may be over. The lock is released before the memory is freed.
+    #[cold]
+    fn sweep(&self, slice: &Slice) {
+        let freed = self.table.write().sweep(slice.region);
+        drop(freed);
     }
 
     /// Copies from a gather list into `out`, from byte `skip` of the list on.

@@ -32,6 +32,8 @@ pub struct Consumer<W> {
     capacity: Capacity,
     /// The next byte to read. Never read back from the shared word.
     consumed: u64,
+    /// Up to where the other side has been told.
+    told: u64,
     /// The last position of the other side that was found good.
     produced: u64,
     rest: Rest,
@@ -40,7 +42,7 @@ pub struct Consumer<W> {
 impl<W: Words> Consumer<W> {
     /// The reading end of an empty ring.
     pub const fn new(words: W, capacity: Capacity) -> Self {
-        Self { words, capacity, consumed: 0, produced: 0, rest: Rest::Open }
+        Self { words, capacity, consumed: 0, told: 0, produced: 0, rest: Rest::Open }
     }
 
     /// What is there now.
@@ -54,6 +56,13 @@ impl<W: Words> Consumer<W> {
             self.judge(word)?;
         }
         Ok(self.known())
+    }
+
+    /// Whether [`Consumer::look`] would find what it has found before, and nothing of that is left to be read.
+    #[inline]
+    #[must_use]
+    pub fn is_still(&self) -> bool {
+        self.produced == self.consumed && self.rest == Rest::Open && self.words.load(Word::Produced) == self.produced
     }
 
     /// What was there when it was last looked.
@@ -106,8 +115,37 @@ impl<W: Words> Consumer<W> {
     #[inline]
     #[must_use = "the other side may sleep"]
     pub fn consume(&mut self, bytes: usize) -> bool {
+        self.pass(bytes);
+        self.tell()
+    }
+
+    /// As [`Consumer::consume`], but the other side hears of it only when an eighth of the ring was read: telling costs a
+    /// fence, and the other side a miss. [`Consumer::settle`] must come before [`Consumer::sleep`].
+    ///
+    /// # Panics
+    /// There were not so many.
+    #[inline]
+    #[must_use = "the other side may sleep"]
+    pub fn consume_quietly(&mut self, bytes: usize) -> bool {
+        self.pass(bytes);
+        self.consumed - self.told >= self.capacity.wide() / 8 && self.tell()
+    }
+
+    /// Tells the other side of all that was read. Returns whether it is to be woken.
+    #[must_use = "the other side may sleep"]
+    pub fn settle(&mut self) -> bool {
+        self.consumed > self.told && self.tell()
+    }
+
+    #[inline]
+    fn pass(&mut self, bytes: usize) {
         assert!(bytes <= self.known().bytes, "{bytes} bytes where {} are", self.known().bytes);
         self.consumed += bytes as u64;
+    }
+
+    #[inline]
+    fn tell(&mut self) -> bool {
+        self.told = self.consumed;
         self.words.store(Word::Consumed, self.consumed);
         self.words.fence();
         let mark = self.words.load(Word::ProducerAwaits);
@@ -124,7 +162,11 @@ impl<W: Words> Consumer<W> {
     ///
     /// # Errors
     /// As [`Consumer::look`].
+    ///
+    /// # Panics
+    /// What was read was not told ([`Consumer::settle`]): both sides could sleep then.
     pub fn sleep(&mut self, least: usize) -> Result<bool, Violation> {
+        assert_eq!(self.told, self.consumed, "the other side is told before this one sleeps");
         let least = least.clamp(1, self.capacity.half());
         self.words.store(Word::ConsumerAwaits, self.consumed + least as u64);
         self.words.fence();

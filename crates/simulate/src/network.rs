@@ -15,8 +15,9 @@ use weft_nic::lower::Stack;
 
 use crate::datagram::SimulatedDatagramPort;
 use crate::pipe::{Ended, Segments};
+use crate::ring::{Line, RingPort};
 use crate::shuffle::Disorder;
-use crate::world::{Listening, World};
+use crate::world::{Caller, Listening, World};
 
 /// A tag that says which lower layer the streams of a simulated network have: [`Iwarp`], [`Shuffle`](crate::Shuffle), or one's own.
 pub trait Tag: Stack<SimulatedNetwork<Self>> + Sized {}
@@ -34,6 +35,7 @@ pub struct SimulatedNetwork<T = Iwarp> {
 
 enum Watched {
     Port { inbound: usize, outbound: usize, interest: Interest },
+    Ring { line: Line, side: usize, has_work: bool },
     Listener(SocketAddr),
     Datagram { port: u64, interest: Interest },
 }
@@ -76,16 +78,30 @@ impl<T> Network for SimulatedNetwork<T> {
         let number = state.take_port_number();
         // All are on one host, and a stream to one of its addresses comes from there.
         let local = options.local.unwrap_or_else(|| SocketAddr::new(remote.ip(), number));
+        if options.shared_memory
+            && let Some(behaviour) = state.behaviour.ring
+        {
+            let line = state.add_line(behaviour);
+            let listening = state.listeners.get_mut(&remote).filter(|listening| listening.shares_memory);
+            let (world, registry, ends) = (self.world.clone(), self.registry.clone(), (local, remote));
+            return Ok(SimulatedPort::Ring(match listening {
+                Some(listening) if listening.waiting.len() < listening.backlog => {
+                    listening.waiting.push_back((Caller::Ring(line.clone()), local));
+                    RingPort::new(world, registry, line, 0, ends)
+                }
+                _ => RingPort::refused(world, registry, line, ends),
+            }));
+        }
         let (to_there, to_here) = state.add_pipes();
         let found = match state.listeners.get_mut(&remote) {
             Some(listening) if listening.waiting.len() < listening.backlog => {
-                listening.waiting.push_back((to_there, to_here, local));
+                listening.waiting.push_back((Caller::Pipes(to_there, to_here), local));
                 true
             }
             _ => false,
         };
         drop(state);
-        Ok(SimulatedPort {
+        Ok(SimulatedPort::Pipe(PipePort {
             world: self.world.clone(),
             registry: self.registry.clone(),
             inbound: to_here,
@@ -93,14 +109,14 @@ impl<T> Network for SimulatedNetwork<T> {
             local,
             remote,
             refused: !found,
-        })
+        }))
     }
 
     fn listen(
         &mut self,
         mut local: SocketAddr,
         backlog: Backlog,
-        _: PortOptions,
+        options: PortOptions,
     ) -> Result<SimulatedListener, PortError> {
         let mut state = self.world.lock();
         if local.port() == 0 {
@@ -109,13 +125,26 @@ impl<T> Network for SimulatedNetwork<T> {
         if state.listeners.contains_key(&local) {
             return Err(PortError::AddressInUse);
         }
-        state.listeners.insert(local, Listening { backlog: backlog.0 as usize, ..Listening::default() });
+        let shares_memory = options.shared_memory && state.behaviour.ring.is_some();
+        let listening = Listening { backlog: backlog.0 as usize, shares_memory, ..Listening::default() };
+        state.listeners.insert(local, listening);
         drop(state);
         Ok(SimulatedListener { world: self.world.clone(), registry: self.registry.clone(), local })
     }
 
     fn arm_port(&mut self, port: &mut SimulatedPort, token: Token, interest: Interest) -> Result<(), PortError> {
-        let watched = Watched::Port { inbound: port.inbound, outbound: port.outbound, interest };
+        let watched = match port {
+            SimulatedPort::Pipe(port) => Watched::Port { inbound: port.inbound, outbound: port.outbound, interest },
+            SimulatedPort::Ring(port) if interest.readable || interest.writable => {
+                let has_work = !port.sleep(interest);
+                Watched::Ring { line: port.line.clone(), side: port.side, has_work }
+            }
+            SimulatedPort::Ring(port) => {
+                port.sleep(interest);
+                self.armed.remove(&token);
+                return Ok(());
+            }
+        };
         self.armed.insert(token, watched);
         Ok(())
     }
@@ -151,6 +180,10 @@ impl<T> Network for SimulatedNetwork<T> {
         Ok(())
     }
 
+    fn shares_memory(&self) -> bool {
+        self.world.lock().behaviour.ring.is_some()
+    }
+
     /// Never waits: time passes in [`World::run`] only.
     fn wait(&mut self, _: Option<Duration>, ready: &mut Vec<Readiness>) -> Result<(), PortError> {
         let mut state = self.world.lock();
@@ -162,6 +195,10 @@ impl<T> Network for SimulatedNetwork<T> {
                     interest.readable && state.pipes[*inbound].is_readable(interest.least, state.now, &state.behaviour),
                     interest.writable && state.pipes[*outbound].has_room(&state.behaviour),
                 ),
+                Watched::Ring { line, side, has_work } => {
+                    let is_woken = *has_work || line.is_woken(*side, state.now);
+                    (is_woken, is_woken)
+                }
                 Watched::Datagram { port, interest } => {
                     (interest.readable && state.packets.is_readable(*port), interest.writable)
                 }
@@ -200,14 +237,14 @@ impl Listener for SimulatedListener {
         let mut state = self.world.lock();
         let next = state.listeners.get_mut(&self.local).and_then(|listening| listening.waiting.pop_front());
         drop(state);
-        Ok(next.map(|(inbound, outbound, remote)| SimulatedPort {
-            world: self.world.clone(),
-            registry: self.registry.clone(),
-            inbound,
-            outbound,
-            local: self.local,
-            remote,
-            refused: false,
+        Ok(next.map(|(caller, remote)| {
+            let (world, registry, local) = (self.world.clone(), self.registry.clone(), self.local);
+            match caller {
+                Caller::Pipes(inbound, outbound) => {
+                    SimulatedPort::Pipe(PipePort { world, registry, inbound, outbound, local, remote, refused: false })
+                }
+                Caller::Ring(line) => SimulatedPort::Ring(RingPort::new(world, registry, line, 1, (local, remote))),
+            }
         }))
     }
 
@@ -221,16 +258,47 @@ impl Drop for SimulatedListener {
         let mut state = self.world.lock();
         let now = state.now;
         if let Some(listening) = state.listeners.remove(&self.local) {
-            for (inbound, outbound, _) in listening.waiting {
-                state.pipes[inbound].end(now, Ended::Reset);
-                state.pipes[outbound].end(now, Ended::Reset);
+            for (caller, _) in listening.waiting {
+                match caller {
+                    Caller::Pipes(inbound, outbound) => {
+                        state.pipes[inbound].end(now, Ended::Reset);
+                        state.pipes[outbound].end(now, Ended::Reset);
+                    }
+                    Caller::Ring(line) => line.hang_up(1, now),
+                }
             }
         }
     }
 }
 
 /// A simulated stream.
-pub struct SimulatedPort {
+pub enum SimulatedPort {
+    /// Over a network.
+    Pipe(PipePort),
+    /// Through shared memory.
+    Ring(RingPort),
+}
+
+weft_base::either_port!(SimulatedPort { Pipe, Ring });
+
+impl SimulatedPort {
+    /// Sends bytes that stand there in the stream, whatever stands there else. Not through shared memory.
+    pub(crate) fn send_at(&self, position: u64, bytes: &[u8]) {
+        if let Self::Pipe(port) = self {
+            port.send_at(position, bytes);
+        }
+    }
+
+    /// How much disorder a lower layer makes that has any, and its dice.
+    pub(crate) fn disorder(&self) -> (Disorder, Random) {
+        let (Self::Pipe(PipePort { world, .. }) | Self::Ring(RingPort { world, .. })) = self;
+        let mut state = world.lock();
+        (state.disorder, state.disorder_random.fork())
+    }
+}
+
+/// A simulated stream over a network.
+pub struct PipePort {
     world: World,
     registry: Registry,
     inbound: usize,
@@ -240,20 +308,13 @@ pub struct SimulatedPort {
     refused: bool,
 }
 
-impl SimulatedPort {
-    /// Sends bytes that stand there in the stream, whatever stands there else.
-    pub(crate) fn send_at(&self, position: u64, bytes: &[u8]) {
+impl PipePort {
+    fn send_at(&self, position: u64, bytes: &[u8]) {
         self.world.lock().pipes[self.outbound].send_at(position, bytes);
-    }
-
-    /// How much disorder a lower layer makes that has any, and its dice.
-    pub(crate) fn disorder(&self) -> (Disorder, Random) {
-        let mut state = self.world.lock();
-        (state.disorder, state.disorder_random.fork())
     }
 }
 
-impl Port for SimulatedPort {
+impl Port for PipePort {
     fn send(&mut self, pieces: &[Piece<'_>]) -> Result<usize, PortError> {
         let bytes = gather(&self.registry, pieces)?;
         let mut state = self.world.lock();
@@ -358,7 +419,7 @@ impl Port for SimulatedPort {
     }
 }
 
-impl Drop for SimulatedPort {
+impl Drop for PipePort {
     fn drop(&mut self) {
         self.close_send();
     }
@@ -380,6 +441,6 @@ pub(crate) fn gather(registry: &Registry, pieces: &[Piece<'_>]) -> Result<Vec<u8
     Ok(bytes)
 }
 
-fn gone(region: weft_base::RegionId) -> impl Fn(MemoryError) -> PortError {
+pub(crate) fn gone(region: weft_base::RegionId) -> impl Fn(MemoryError) -> PortError {
     move |_| PortError::Memory(region)
 }

@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 
 use weft_base::{Random, Time};
 
+use crate::ring::RingBehaviour;
+
 /// How a simulated network treats what is sent over it.
 #[derive(Clone, Copy, Debug)]
 pub struct Behaviour {
@@ -24,6 +26,8 @@ pub struct Behaviour {
     pub break_after: Option<u64>,
     /// Whether ports can show what comes out of order, and what comes then.
     pub segments: Segments,
+    /// How streams through shared memory are, where there are any.
+    pub ring: Option<RingBehaviour>,
 }
 
 /// What ports show.
@@ -50,6 +54,7 @@ impl Default for Behaviour {
             damage_one_in: 0,
             break_after: None,
             segments: Segments::InOrder,
+            ring: None,
         }
     }
 }

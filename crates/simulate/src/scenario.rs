@@ -168,7 +168,8 @@ impl Scenario {
             return Err(format!("stuck: {}", sides.each_ref().map(Side::describe).join("; ")));
         }
         self.falsify(&mut sides);
-        self.check(&sides)?;
+        let why = |text| format!("{text} ({:?})", ends.map(|end| end.queue_pair.error()));
+        self.check(&sides).map_err(why)?;
         let all = || sides.iter().flat_map(|side| side.sent.iter().chain(&side.received));
         let succeeded = all().filter(|completion| completion.status == Status::Success).count();
         let failed = all().count() - succeeded;

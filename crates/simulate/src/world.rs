@@ -14,10 +14,14 @@ use weft_nic::{Nic, NicParts, Settings};
 use crate::network::{SimulatedNetwork, Tag};
 use crate::packets::{PacketBehaviour, Packets};
 use crate::pipe::{Behaviour, Ended, Pipe};
+use crate::ring::{Line, RingBehaviour};
 use crate::shuffle::{Disorder, ShuffleFault};
 
 /// A NIC with busy connections looks at its listeners only once in so many turns.
 const TURNS_IN_VAIN: u32 = 32;
+
+/// Sleeps in a row from which nobody has woken, before time passes.
+const SLEEPS_IN_VAIN: u32 = 4;
 
 /// A NIC in a simulated world, whose streams have the lower layer of this tag.
 pub type SimulatedNic<T = Iwarp> = Nic<SimulatedNetwork<T>, SimulatedClock>;
@@ -28,6 +32,12 @@ pub struct World {
     state: Arc<Mutex<State>>,
 }
 
+impl core::fmt::Debug for World {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("World").finish_non_exhaustive()
+    }
+}
+
 pub(crate) struct State {
     pub(crate) now: Time,
     pub(crate) random: Random,
@@ -35,15 +45,36 @@ pub(crate) struct State {
     pub(crate) disorder: Disorder,
     pub(crate) disorder_random: Random,
     pub(crate) pipes: Vec<Pipe>,
+    pub(crate) lines: Vec<Line>,
     pub(crate) listeners: BTreeMap<SocketAddr, Listening>,
     pub(crate) packets: Packets,
     next_port: u16,
 }
 
-/// Streams that wait to be accepted: inbound pipe, outbound pipe, who connects.
+/// What a NIC does next.
+enum Turn {
+    /// It looks, and does what there is to do.
+    Usual,
+    /// It has the system watch its ports first.
+    Asleep,
+    /// Nothing: others have the processor.
+    Skipped,
+}
+
+/// A stream that waits to be accepted.
+pub(crate) enum Caller {
+    /// By two pipes: inbound and outbound.
+    Pipes(usize, usize),
+    /// Through shared memory.
+    Ring(Line),
+}
+
+/// Streams that wait to be accepted, and who connects.
 #[derive(Default)]
 pub(crate) struct Listening {
-    pub(crate) waiting: VecDeque<(usize, usize, SocketAddr)>,
+    pub(crate) waiting: VecDeque<(Caller, SocketAddr)>,
+    /// It takes those that come through shared memory.
+    pub(crate) shares_memory: bool,
     pub(crate) backlog: usize,
 }
 
@@ -59,6 +90,7 @@ impl World {
             // The dice of a world fall as they do without disorder.
             disorder_random: Random::new(!seed),
             pipes: Vec::new(),
+            lines: Vec::new(),
             listeners: BTreeMap::new(),
             // Dice of their own: what streams do does not depend on whether there are packets.
             packets: Packets::new(Random::new(seed).fork()),
@@ -215,17 +247,47 @@ impl World {
             }
             let mut progress = false;
             for nic in nics {
-                progress |= nic.progress();
+                match self.roll_for_turn() {
+                    Turn::Usual => progress |= nic.progress(),
+                    Turn::Asleep => {
+                        nic.watch();
+                        progress |= nic.progress();
+                    }
+                    Turn::Skipped => progress = true,
+                }
             }
             turns_in_vain = if progress { 0 } else { turns_in_vain + 1 };
             if progress || (turns_in_vain < TURNS_IN_VAIN && self.somebody_waits()) {
                 continue;
+            }
+            if self.lock().behaviour.ring.is_some() {
+                // Who finds nothing to do sleeps, and may find that there is something after all.
+                nics.iter().for_each(|nic| nic.watch());
+                if turns_in_vain < SLEEPS_IN_VAIN {
+                    continue;
+                }
             }
             let Some(next) = self.next_event(nics).filter(|next| *next <= end) else {
                 self.lock().now = end;
                 return done();
             };
             self.lock().now = next;
+        }
+    }
+
+    /// What a NIC does next. Where memory is shared nothing else takes time: there a turn does, and who does not run, or
+    /// sleeps, is thrown for.
+    fn roll_for_turn(&self) -> Turn {
+        let mut state = self.lock();
+        if state.behaviour.ring.is_none() {
+            return Turn::Usual;
+        }
+        let passed = state.random.below(2000);
+        state.now = state.now + Duration::from_nanos(passed);
+        match state.random.below(8) {
+            0 => Turn::Asleep,
+            1 | 2 => Turn::Skipped,
+            _ => Turn::Usual,
         }
     }
 
@@ -239,7 +301,8 @@ impl World {
         let now = state.now;
         state.packets.pump(now);
         let wires = state.pipes.iter().filter_map(|pipe| pipe.next_event(now)).min();
-        let wires = wires.into_iter().chain(state.packets.next_time()).min();
+        let lines = state.lines.iter().filter_map(|line| line.next_event(now)).min();
+        let wires = wires.into_iter().chain(state.packets.next_time()).chain(lines).min();
         drop(state);
         let deadlines =
             nics.iter().filter_map(|nic| nic.next_deadline()).map(|at| at.max(now + Duration::from_nanos(1)));
@@ -258,6 +321,13 @@ impl State {
         self.pipes.push(Pipe::default());
         self.pipes.push(Pipe::default());
         (first, first + 1)
+    }
+
+    /// A new stream through shared memory.
+    pub(crate) fn add_line(&mut self, behaviour: RingBehaviour) -> Line {
+        let line = Line::new(behaviour, self.now, self.random.fork());
+        self.lines.push(line.clone());
+        line
     }
 
     pub(crate) fn take_port_number(&mut self) -> u16 {

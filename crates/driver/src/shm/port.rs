@@ -13,7 +13,7 @@ use super::hello::{HELLO_BYTES, Hello};
 use super::memory::{self, Mapping};
 use super::name::is_of_this_host;
 use super::passing;
-use super::rings::{Rings, Side};
+use super::rings::{CHUNK_BYTES, Rings, Side};
 use crate::error::{from_number, would_block};
 use crate::held::Held;
 use crate::vectors::{PIECES, Vectors};
@@ -112,10 +112,12 @@ impl ShmPort {
             return false;
         }
         let Stage::Standing(rings) = &mut self.stage else { return true };
+        let wakes = rings.settle();
         let least = interest.readable.then_some(interest.least as usize);
         let waits = rings.sleep_to_read(least).and_then(|reads| Ok(reads & rings.sleep_to_write(interest.writable)?));
         // The next call finds the violation again, and tells.
         self.empty = LOOK_AFTER;
+        self.wake(wakes);
         waits.unwrap_or(false)
     }
 
@@ -202,6 +204,12 @@ impl ShmPort {
         self.is_gone
     }
 
+    /// Nothing was taken: perhaps nobody will ever make room. Who is only waiting to send may not receive any more.
+    #[cold]
+    fn find_room_in_vain(&mut self) -> Result<usize, PortError> {
+        if self.check_gone() { Err(PortError::Reset) } else { Ok(0) }
+    }
+
     fn send_some(&mut self, pieces: &[Piece<'_>]) -> Result<(usize, usize), PortError> {
         let mut outgoing: Vectors<'_> = Vectors::new();
         outgoing.gather(&self.registry, pieces)?;
@@ -239,6 +247,14 @@ impl Port for ShmPort {
             // What it has written can still be received.
             return Err(PortError::Reset);
         }
+        if let ([Piece::Bytes(bytes)], Stage::Standing(rings)) = (pieces, &mut self.stage)
+            && bytes.len() <= CHUNK_BYTES
+        {
+            let written = rings.write_bytes(bytes);
+            let moved = written.map_err(|violation| self.caught(violation))?;
+            self.wake(moved.wakes);
+            return if moved.bytes == 0 { self.find_room_in_vain() } else { Ok(moved.bytes) };
+        }
         let mut sent = 0;
         for some in pieces.chunks(PIECES) {
             match self.send_some(some) {
@@ -253,7 +269,7 @@ impl Port for ShmPort {
                 Err(error) => return Err(error),
             }
         }
-        Ok(sent)
+        if sent == 0 { self.find_room_in_vain() } else { Ok(sent) }
     }
 
     fn receive(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<Received, PortError> {
@@ -263,11 +279,19 @@ impl Port for ShmPort {
         if matches!(self.stage, Stage::Accepting) && !self.go_on()? {
             return Ok(Received::Nothing);
         }
-        match self.look()? {
+        let found = self.look()?;
+        match found {
             (_, Rest::Broken) => return Err(self.fail(PortError::Reset)),
             (0, Rest::End) => return Ok(Received::End),
             (0, Rest::Open) => return Ok(Received::Nothing),
             _ => self.empty = 0,
+        }
+        if let ([ReceivePiece::Staging(into)], Stage::Standing(rings)) = (&mut *pieces, &mut self.stage)
+            && found.0 <= CHUNK_BYTES
+        {
+            let moved = rings.read_bytes(into);
+            self.wake(moved.wakes);
+            return Ok(Received::Bytes(moved.bytes));
         }
         let mut total = 0;
         for some in pieces.chunks_mut(PIECES) {
@@ -284,6 +308,14 @@ impl Port for ShmPort {
             }
         }
         Ok(if total > 0 { Received::Bytes(total) } else { Received::Nothing })
+    }
+
+    fn is_still(&mut self) -> bool {
+        let Stage::Standing(rings) = &self.stage else { return false };
+        // Now and then a receive looks whether the other side is still there.
+        let is_still = self.broken.is_none() && !self.is_gone && rings.is_still() && self.empty + 1 < LOOK_AFTER;
+        self.empty += u32::from(is_still);
+        is_still
     }
 
     fn poll_connected(&mut self) -> Result<bool, PortError> {

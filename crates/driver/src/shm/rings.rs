@@ -8,7 +8,7 @@ use super::memory::{Mapping, Way};
 use crate::vectors::Vectors;
 
 /// So many bytes are written before the other side is told, so that both work at a long message at the same time.
-const CHUNK_BYTES: usize = 16 << 10;
+pub(super) const CHUNK_BYTES: usize = 16 << 10;
 
 /// The shared words of one ring, and what keeps them mapped.
 #[derive(Debug)]
@@ -106,6 +106,45 @@ impl Rings {
         Ok(moved)
     }
 
+    /// Writes what fits of few bytes, [`CHUNK_BYTES`] at most, as [`Rings::write`].
+    #[inline]
+    pub(super) fn write_bytes(&mut self, bytes: &[u8]) -> Result<Moved, Violation> {
+        let count = bytes.len().min(self.producer.room(bytes.len())?).min(CHUNK_BYTES);
+        if count == 0 {
+            return Ok(Moved::default());
+        }
+        let mut from = bytes[..count].as_ptr();
+        for span in self.producer.spans(count).0 {
+            if span.length > 0 {
+                // SAFETY: The spans together are as long as the slice that is borrowed, and this is where one of them goes on.
+                unsafe { self.mapping.copy_in(self.outward, span, from) };
+                from = from.wrapping_add(span.length);
+            }
+        }
+        Ok(Moved { bytes: count, wakes: self.producer.publish(count) })
+    }
+
+    /// Reads what is there, [`CHUNK_BYTES`] at most, as [`Rings::read`].
+    #[inline]
+    pub(super) fn read_bytes(&mut self, into: &mut [u8]) -> Moved {
+        let count = into.len().min(self.consumer.known().bytes).min(CHUNK_BYTES);
+        let mut to = into[..count].as_mut_ptr();
+        for span in self.consumer.spans(count).0 {
+            if span.length > 0 {
+                // SAFETY: As in `write_bytes`; this slice is borrowed exclusively.
+                unsafe { self.mapping.copy_out(self.inward, span, to) };
+                to = to.wrapping_add(span.length);
+            }
+        }
+        Moved { bytes: count, wakes: self.consumer.consume_quietly(count) }
+    }
+
+    /// Whether there is nothing to be read, and nothing new to be seen.
+    #[inline]
+    pub(super) fn is_still(&self) -> bool {
+        self.consumer.is_still()
+    }
+
     /// What is there, and what comes after it.
     #[inline]
     pub(super) fn look(&mut self) -> Result<(usize, Rest), Violation> {
@@ -125,7 +164,7 @@ impl Rings {
                 unsafe { self.mapping.copy_out(self.inward, span, to) };
             });
             moved.bytes += chunk;
-            moved.wakes |= self.consumer.consume(chunk);
+            moved.wakes |= self.consumer.consume_quietly(chunk);
         }
         moved
     }
@@ -138,6 +177,11 @@ impl Rings {
     /// Gives up. Returns whether the other side is to be woken.
     pub(super) fn abort(&mut self) -> bool {
         self.producer.abort()
+    }
+
+    /// Before a sleep: the other side hears of all that was read. Returns whether it is to be woken.
+    pub(super) fn settle(&mut self) -> bool {
+        self.consumer.settle()
     }
 
     /// Asks to be woken when `least` bytes can be read (`None`: for none). Returns whether there is something to wait

@@ -167,6 +167,15 @@ impl<N: Carrier> Connection<N> {
         }
     }
 
+    /// Whether a look would find nothing, which is known without one. It counts as a look.
+    #[inline]
+    pub(crate) fn is_still(&mut self) -> bool {
+        let Phase::Running(running) = &self.phase else { return false };
+        let is_still = running.is_quiet && !running.queue_pair.has_posted() && self.lower.is_still();
+        self.idle_looks = self.idle_looks.saturating_add(u32::from(is_still));
+        is_still
+    }
+
     /// When it must be looked at though nothing has come.
     #[inline]
     pub(crate) fn wake_at(&self) -> Option<Time> {

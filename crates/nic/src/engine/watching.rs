@@ -22,11 +22,14 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let mut progress = false;
         let mut at = 0;
         while let Some(&key) = self.hot.get(at) {
-            if self.connection_mut(key).is_some_and(|connection| connection.rests()) {
+            let connection = self.connection_mut(key);
+            if connection.as_ref().is_some_and(|connection| connection.rests()) {
                 at += 1;
                 continue;
             }
-            progress |= self.drive(key);
+            if !connection.is_some_and(Connection::is_still) {
+                progress |= self.drive(key);
+            }
             if self.hot.get(at) != Some(&key) {
                 continue;
             }

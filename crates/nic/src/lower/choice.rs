@@ -303,6 +303,11 @@ impl<N: Network> Lower<N> for Choice<N> {
     }
 
     #[inline]
+    fn is_still(&mut self) -> bool {
+        each!(self, lower => Lower::<N>::is_still(lower), trying _ => false)
+    }
+
+    #[inline]
     fn pass_packet<A: Above>(
         &mut self,
         above: &mut A,

@@ -474,6 +474,12 @@ pub trait Lower<N: Network>: Sized {
     /// It can't go on.
     fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> Result<Got, ReceiveError>;
 
+    /// Whether [`Lower::receive`] and [`Lower::transmit`] would find nothing that has come since they were called last,
+    /// which is known without asking the port's system.
+    fn is_still(&mut self) -> bool {
+        false
+    }
+
     /// Has a packet of at most `most` bytes written straight to where it is sent from. `write` says how long it has become, or
     /// that there is none; it is asked only where a packet can go.
     fn pass_packet<A: Above>(

@@ -24,7 +24,7 @@
 //! flag and the lock, on either side ([`Flag::fence`], [`Flag::fence_behind_lock`]); without it a machine of weak order, as ARM is, may lose a wake-up. The tests let
 //! a model checker try the interleavings; it knows no weak order.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence, fence};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use core::time::Duration;
 
 use weft_base::Watch;
@@ -43,14 +43,10 @@ pub(crate) trait Flag {
         fence(Ordering::SeqCst);
     }
 
-    /// The same on the side of who has just let go of the lock. What an x86 does to let go is such a fence already.
+    /// The same on the side of who has just let go of the lock.
     #[inline]
     fn fence_behind_lock() {
-        if cfg!(target_arch = "x86_64") {
-            compiler_fence(Ordering::SeqCst);
-        } else {
-            Self::fence();
-        }
+        weft_lock::fence_behind_lock();
     }
 }
 

@@ -471,7 +471,7 @@ impl<N: Carrier, C: Clock, U: Upper> Drop for Held<'_, N, C, U> {
                 drop(guard);
             }
         }
-        worker.common.event_count.turn();
+        worker.common.event_count.turn_behind_lock();
         worker.handover.depart(&*worker.watch);
         if worker.doorbell.has_rung() && worker.common.settings.progress.caller_runs() {
             worker.attend();

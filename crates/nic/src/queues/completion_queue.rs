@@ -9,7 +9,7 @@ use weft_base::Waker;
 use weft_rdmap::{Completion, Status};
 
 use super::event_count::EventCount;
-use super::sync::{AtomicU8, AtomicUsize, Mutex, Rank, fence};
+use super::sync::{AtomicU8, AtomicUsize, Mutex, Rank, fence, fence_behind_lock};
 
 /// The number of a queue pair, unique within its NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -52,8 +52,11 @@ const GROWING: usize = 256;
 /// says to poll.
 pub struct CompletionQueue {
     capacity: usize,
-    /// Places taken: entries here, and work requests that will end here.
+    /// Places that were taken, for work requests that will end here, and not given back without an entry.
     reserved: AtomicUsize,
+    /// Of those, as many as entries were taken out. Changes under the lock alone.
+    freed: AtomicUsize,
+    /// How many entries there are. Changes under the lock alone.
     available: AtomicUsize,
     entries: Mutex<VecDeque<WorkCompletion>>,
     armed: AtomicU8,
@@ -75,6 +78,7 @@ impl CompletionQueue {
         Self {
             capacity,
             reserved: AtomicUsize::new(0),
+            freed: AtomicUsize::new(0),
             available: AtomicUsize::new(0),
             entries: Mutex::new(Rank::CompletionEntries, VecDeque::with_capacity(room)),
             armed: AtomicU8::new(NOT_ARMED),
@@ -100,9 +104,9 @@ impl CompletionQueue {
         if self.is_empty() {
             return None;
         }
-        let entry = self.entries.lock().pop_front()?;
-        self.available.fetch_sub(1, Ordering::Release);
-        self.release(1);
+        let mut entries = self.entries.lock();
+        let entry = entries.pop_front()?;
+        self.count_taken(1, entries.len());
         Some(entry)
     }
 
@@ -114,10 +118,15 @@ impl CompletionQueue {
         let mut entries = self.entries.lock();
         let count = entries.len().min(most);
         out.extend(entries.drain(..count));
-        drop(entries);
-        self.available.fetch_sub(count, Ordering::Release);
-        self.release(count);
+        self.count_taken(count, entries.len());
         count
+    }
+
+    /// So many entries were taken out, and so many are left. Under the lock, so that plain stores do.
+    #[inline]
+    fn count_taken(&self, count: usize, left: usize) {
+        self.available.store(left, Ordering::Release);
+        self.freed.store(self.freed.load(Ordering::Relaxed).wrapping_add(count), Ordering::Release);
     }
 
     /// Sets whom to wake when the queue is armed and a completion comes.
@@ -135,8 +144,12 @@ impl CompletionQueue {
 
     pub(crate) fn reserve(&self, count: usize) -> bool {
         self.reserved
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |taken| {
-                taken.checked_add(count).filter(|taken| *taken <= self.capacity)
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |reserved| {
+                // As many are taken at most, for what was freed only grows. Where more was freed than was reserved here,
+                // `reserved` is of old, and will not be exchanged.
+                let taken = (reserved.wrapping_sub(self.freed.load(Ordering::Acquire)) as isize).max(0) as usize;
+                let fits = taken.checked_add(count).is_some_and(|taken| taken <= self.capacity);
+                fits.then(|| reserved.wrapping_add(count))
             })
             .is_ok()
     }
@@ -144,7 +157,10 @@ impl CompletionQueue {
     /// Gives back places of work requests that end without a completion.
     pub(crate) fn release(&self, count: usize) {
         let before = self.reserved.fetch_sub(count, Ordering::AcqRel);
-        debug_assert!(before >= count, "a completion queue gave back more places than it had");
+        debug_assert!(
+            before.wrapping_sub(self.freed.load(Ordering::Acquire)) >= count,
+            "a completion queue gave back more places than it had"
+        );
     }
 
     pub(crate) fn push(&self, entry: WorkCompletion) {
@@ -152,11 +168,10 @@ impl CompletionQueue {
         let mut entries = self.entries.lock();
         assert!(entries.len() < self.capacity, "a completion came without a reserved place");
         entries.push_back(entry);
-        // Before anybody can take it, and count it off again.
-        self.available.fetch_add(1, Ordering::Release);
+        self.available.store(entries.len(), Ordering::Release);
         drop(entries);
         // Between this and the looks at who waits for it.
-        fence(Ordering::SeqCst);
+        fence_behind_lock();
         let armed = self.armed.load(Ordering::Relaxed);
         if armed == Arm::Any as u8 || (armed == Arm::Solicited as u8 && wakes) {
             self.armed.store(NOT_ARMED, Ordering::Relaxed);
@@ -173,6 +188,7 @@ impl core::fmt::Debug for CompletionQueue {
         f.debug_struct("CompletionQueue")
             .field("capacity", &self.capacity)
             .field("reserved", &self.reserved)
+            .field("freed", &self.freed)
             .field("available", &self.available)
             .finish_non_exhaustive()
     }

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::sync::PoisonError;
 
-use super::sync::{AtomicUsize, Condvar, Entered, PlainGuard, PlainMutex, Rank, fence};
+use super::sync::{AtomicUsize, Condvar, Entered, PlainGuard, PlainMutex, Rank, fence, fence_behind_lock};
 
 /// Wakes everybody who waits each time it is turned, and costs a fence and a load when nobody does.
 ///
@@ -27,6 +27,13 @@ impl EventCount {
     #[inline]
     pub(crate) fn turn(&self) {
         fence(Ordering::SeqCst);
+        self.turn_after_fence();
+    }
+
+    /// The same for who has just let go of a lock, of those that [`fence_behind_lock`] speaks of.
+    #[inline]
+    pub(crate) fn turn_behind_lock(&self) {
+        fence_behind_lock();
         self.turn_after_fence();
     }
 

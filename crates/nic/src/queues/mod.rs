@@ -11,7 +11,7 @@ mod sync {
     pub(super) use core::sync::atomic::{AtomicU8, AtomicUsize, fence};
     pub(super) use std::sync::{Condvar, Mutex as PlainMutex, MutexGuard as PlainGuard};
 
-    pub(super) use weft_lock::{Entered, Mutex, Rank};
+    pub(super) use weft_lock::{Entered, Mutex, Rank, fence_behind_lock};
 }
 
 #[cfg(all(test, not(miri)))]

@@ -38,6 +38,11 @@ mod sync {
         EventCount,
     }
 
+    /// What a processor does to let go of a lock is not loom's to know.
+    pub(super) fn fence_behind_lock() {
+        fence(core::sync::atomic::Ordering::SeqCst);
+    }
+
     pub(super) struct Entered;
 
     impl Rank {

@@ -11,9 +11,9 @@ use weft_memory::{LocalRight, Registry};
 use weft_rdmap::{Completion, CompletionKind, Operation, ReceiveRequest, SendRequest, Status, Stream};
 
 use crate::error::{ConnectionError, PostError};
-use crate::ids::ConnectionHandle;
 use crate::ids::State;
 use crate::ids::UpperId;
+use crate::ids::{ConnectionHandle, HandleCell};
 use crate::offer::ConnectionInfo;
 use crate::queues::completion_queue::{CompletionQueue, QueuePairNumber, WorkCompletion};
 use crate::queues::event_count::EventCount;
@@ -71,6 +71,8 @@ pub struct QueuePair {
     is_guarded: bool,
     sends_under_way: AtomicUsize,
     submission: Mutex<Submission>,
+    /// The connection, for who posts: changes with that of the submission.
+    shown: HandleCell,
     /// Something was posted that the engine has not taken.
     has_posted: AtomicBool,
     state: AtomicU8,
@@ -106,6 +108,7 @@ impl QueuePair {
                 Rank::Submission,
                 Submission { requests: VecDeque::with_capacity(depth), connection: None, rung: false, open: true },
             ),
+            shown: HandleCell::default(),
             has_posted: AtomicBool::new(false),
             state: AtomicU8::new(State::Idle as u8),
             agreed: AtomicU8::new(0),
@@ -316,7 +319,7 @@ impl QueuePair {
     // --- the engine's side
 
     pub(crate) fn begin(&self, connection: ConnectionHandle) {
-        self.submission.lock().connection = Some(connection);
+        self.connect_to(&mut self.submission.lock(), Some(connection));
         self.set_state(State::Connecting);
     }
 
@@ -324,13 +327,18 @@ impl QueuePair {
     pub(crate) fn move_to(&self, connection: ConnectionHandle) {
         let mut submission = self.submission.lock();
         if submission.open {
-            submission.connection = Some(connection);
+            self.connect_to(&mut submission, Some(connection));
         }
+    }
+
+    fn connect_to(&self, submission: &mut Submission, connection: Option<ConnectionHandle>) {
+        submission.connection = connection;
+        self.shown.set(connection);
     }
 
     /// The queue pair may be connected again: a connect was refused before it began.
     pub(crate) fn reset(&self) {
-        self.submission.lock().connection = None;
+        self.connect_to(&mut self.submission.lock(), None);
         self.set_state(State::Idle);
     }
 
@@ -342,8 +350,9 @@ impl QueuePair {
             .map_err(|state| State::ALL[usize::from(state)])
     }
 
+    #[inline]
     pub(crate) fn connection(&self) -> Option<ConnectionHandle> {
-        self.submission.lock().connection
+        self.shown.get().unwrap_or_else(|_| self.submission.lock().connection)
     }
 
     pub(crate) fn establish(&self, info: ConnectionInfo) {
@@ -459,7 +468,7 @@ impl QueuePair {
         let unsent = {
             let mut submission = self.submission.lock();
             submission.open = false;
-            submission.connection = None;
+            self.connect_to(&mut submission, None);
             core::mem::take(&mut submission.requests)
         };
         for request in unsent {

@@ -5,7 +5,6 @@
 //! On the wire they are Sends like all others, numbered with them. Each of these calls says beforehand whether it is
 //! possible; where it is not, the message takes the way of all others.
 
-use weft_base::NoDigest;
 use weft_wire::ddp::{Header, Target, UNTAGGED_LENGTH};
 use weft_wire::rdmap::{Control, Opcode, queue};
 
@@ -89,11 +88,10 @@ impl Stream {
     ) -> Option<Completion> {
         let length = payload.len() as u32;
         let ReceiveRequest { id, sink } = self.receives.take_for(length, receives)?;
-        if self.registry.copy_in_gather(&sink, 0, payload, &mut NoDigest).is_err() {
+        if self.registry.fill_pinned(&sink, payload).is_err() {
             self.receives.give_back(ReceiveRequest { id, sink });
             return None;
         }
-        self.unpin(sink.slices());
         self.take_whole_send(arrival);
         Some(Completion {
             id,

@@ -86,6 +86,9 @@ impl Side for Starter {
 
     fn run(&mut self, job: &Job, addresses: &[String]) -> Result<Measured, String> {
         let ways = ways(job, other(job, addresses))?;
+        if self.carrier == Carrier::SharedMemory && ways.hosts() > 1 {
+            return Err("ranks on two hosts share no memory: --lab off has them on one".into());
+        }
         let mut command = command(&self.installation, &self.carrier, self.provider.as_ref(), &ways, &self.program, job);
         let output = command.output().map_err(|error| format!("{}: {error}", self.installation.mpiexec.display()))?;
         let text = String::from_utf8_lossy(&output.stdout);

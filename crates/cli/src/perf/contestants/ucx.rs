@@ -1,4 +1,4 @@
-//! UCX over TCP, by its own `ucx_perftest`: `tag_lat`, `tag_bw` for messages, `ucp_put_*` for writes, `ucp_get` for reads.
+//! UCX over TCP, or through shared memory, by its own `ucx_perftest`: `tag_lat`, `tag_bw` for messages, `ucp_put_*` for writes, `ucp_get` for reads.
 //!
 //! In the latency test each run is two runs of ucx_perftest with half of the iterations, because it tells one percentile at a time.
 //! Bandwidth and rate come from its overall message rate. Its processor time is that of the whole process, start-up included.
@@ -26,10 +26,11 @@ impl Contestant for Ucx {
     }
 
     fn describe(&self) -> &'static str {
-        "ucx_perftest with UCX_TLS=tcp: tag_lat, tag_bw; ucp_put_lat, ucp_put_bw for writes, ucp_get for reads"
+        "ucx_perftest with UCX_TLS=tcp, or as ucx:shm with posix,sysv,cma: tag_lat, tag_bw; ucp_put_lat, ucp_put_bw for writes, ucp_get for reads"
     }
 
-    fn available(&self, _: Option<&str>) -> Result<(), String> {
+    fn available(&self, variant: Option<&str>) -> Result<(), String> {
+        transports(variant)?;
         match find() {
             Some(_) => Ok(()),
             None => Err(format!("{PROGRAM} is not installed; on Debian: apt install ucx-utils")),
@@ -37,10 +38,10 @@ impl Contestant for Ucx {
     }
 
     fn supports(&self, job: &Job) -> Result<(), String> {
-        match (&job.variant, job.kind) {
-            (None, Kind::Latency | Kind::Bandwidth | Kind::Rate) => Ok(()),
-            (None, _) => Err(format!("{PROGRAM} has no such test")),
-            (Some(variant), _) => Err(format!("{variant:?} is no variant of ucx; it has none")),
+        transports(job.variant.as_deref())?;
+        match job.kind {
+            Kind::Latency | Kind::Bandwidth | Kind::Rate => Ok(()),
+            _ => Err(format!("{PROGRAM} has no such test")),
         }
     }
 
@@ -52,6 +53,15 @@ impl Contestant for Ucx {
             }
         }
         Ok(Box::new(UcxSide { servers }))
+    }
+}
+
+/// What UCX may use (`UCX_TLS`): TCP, or with the variant `shm` memory that both share and copies by the kernel.
+fn transports(variant: Option<&str>) -> Result<&'static str, String> {
+    match variant {
+        None | Some("tcp") => Ok("tcp"),
+        Some("shm") => Ok("posix,sysv,cma"),
+        Some(other) => Err(format!("{other:?} is no variant of ucx; there are tcp and shm")),
     }
 }
 
@@ -84,7 +94,7 @@ fn command(job: &Job, percentile: &str, port: u16) -> Command {
     let runs = percentiles(job.kind).len() as u64;
     let mut command = if sys_is_foreign() { with_own_sys() } else { Command::new(PROGRAM) };
     command
-        .env("UCX_TLS", "tcp")
+        .env("UCX_TLS", transports(job.variant.as_deref()).unwrap_or("tcp"))
         .env("UCX_WARN_UNUSED_ENV_VARS", "n")
         .args(["-t", test_name(job), "-v", "-f", "-R", percentile])
         .args(["-s", &job.size.to_string()])
@@ -97,7 +107,7 @@ fn command(job: &Job, percentile: &str, port: u16) -> Command {
     if job.kind != Kind::Latency {
         command.args(["-O", &job.window.to_string()]);
     }
-    if on_loopback(job) {
+    if on_loopback(job) && job.variant.as_deref() != Some("shm") {
         command.env("UCX_NET_DEVICES", "lo");
     }
     command

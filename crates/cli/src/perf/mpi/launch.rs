@@ -15,17 +15,23 @@ pub(crate) enum Carrier {
     Libfabric(String),
     /// UCX over TCP.
     Ucx,
+    /// The library's own shared memory, between ranks of one host.
+    SharedMemory,
 }
 
 impl Carrier {
-    /// Which one a variant names: `weft`, `libfabric-tcp`, `ucx`.
+    /// Which one a variant names: `weft`, `libfabric-tcp`, `ucx`, `shm`.
     pub(crate) fn parse(variant: Option<&str>) -> Result<Self, String> {
         match variant {
             None | Some(Provider::NAME) => Ok(Self::Libfabric(Provider::NAME.into())),
             Some("ucx") => Ok(Self::Ucx),
+            Some("shm") => Ok(Self::SharedMemory),
             Some(other) => match other.strip_prefix("libfabric-") {
                 Some(provider) if !provider.is_empty() => Ok(Self::Libfabric(provider.into())),
-                _ => Err(format!("{other:?} carries no MPI; there are weft, libfabric-PROVIDER (libfabric-tcp), ucx")),
+                _ => Err(format!(
+                    "{other:?} carries no MPI; there are weft, libfabric-PROVIDER (libfabric-tcp), ucx, shm (the \
+                     library's own)"
+                )),
             },
         }
     }
@@ -151,8 +157,11 @@ fn hydra(command: &mut Command, library: Library, carrier: &Carrier, ways: &Ways
         (_, Carrier::Ucx) => {
             command.env("MPIR_CVAR_CH4_NETMOD", "ucx");
         }
+        // It takes that by itself.
+        (_, Carrier::SharedMemory) => {}
     }
     match ways {
+        Ways::Here if *carrier == Carrier::SharedMemory => {}
         // Not through its own shared memory.
         Ways::Here => {
             command.env("MPIR_CVAR_NOLOCAL", "1");
@@ -180,6 +189,7 @@ fn open_mpi(command: &mut Command, carrier: &Carrier, provider: Option<&Provider
             command.args(["--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any"]);
             command.args(["-x", "UCX_TLS"]);
         }
+        Carrier::SharedMemory => {}
     }
     match ways {
         Ways::Here => command.arg("--oversubscribe"),
@@ -200,6 +210,7 @@ mod tests {
         assert!(weft.is_weft() && Carrier::parse(Some("weft")).unwrap() == weft);
         assert_eq!(Carrier::parse(Some("libfabric-tcp")), Ok(Carrier::Libfabric("tcp".into())));
         assert_eq!(Carrier::parse(Some("ucx")), Ok(Carrier::Ucx));
+        assert_eq!(Carrier::parse(Some("shm")), Ok(Carrier::SharedMemory));
         for wrong in ["tcp", "libfabric-", "UCX"] {
             assert!(Carrier::parse(Some(wrong)).unwrap_err().contains("libfabric-tcp"), "{wrong}");
         }

@@ -255,7 +255,10 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
             let sender = Sender::new(framing.framer, framing.large_fpdus, segment_size);
             let receiver = match EarlyReceiver::begin(&mut self.bytes, &framing.deframer) {
                 Some(receiver) => Inbound::AsTheyCome(Box::new(receiver)),
-                None => Inbound::InOrder(Receiver::new(framing.deframer, framing.crc)),
+                None => {
+                    let is_short_way = self.bytes.port.keeps_bytes();
+                    Inbound::InOrder(Receiver::new(framing.deframer, framing.crc, is_short_way))
+                }
             };
             self.layer = Layer::Plain(Box::new(Plain { sender, receiver }));
             return StreamCell::Own(Box::new(stream));
@@ -284,6 +287,11 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
         };
         self.bytes.staging.release(io.pool);
         got
+    }
+
+    #[inline]
+    fn is_still(&mut self) -> bool {
+        matches!(self.layer, Layer::Plain(_)) && self.bytes.outgoing.is_empty() && self.bytes.port.is_still()
     }
 
     fn pass_packet<A: Above>(

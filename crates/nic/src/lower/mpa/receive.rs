@@ -25,6 +25,9 @@ const LOOK_AHEAD: usize = 128;
 /// end with a small frame.
 const EXPECT_LARGE_FRAMES: u8 = 2;
 const _: () = assert!(LOOK_AHEAD >= HEAD_LENGTH + 8, "an FPDU's length, a marker and a whole head");
+/// What is read at a time where a read costs no system call: more than one short frame, and few enough bytes to stay in
+/// the first-level cache.
+const SHORT_BYTES: usize = 1024;
 /// Pieces of a scatter list: the slices of a gather list, then staging.
 const SCATTER: usize = weft_base::MAX_GATHER + 1;
 
@@ -118,11 +121,16 @@ pub(super) struct Receiver {
     direct: Option<Direct>,
     /// A large frame was refused by its head. Nothing is said about it before the rest is here and the CRC was seen.
     verdict_pending: bool,
+    /// Where short frames are read to past the staging, where nothing is to be checked in them.
+    short: Option<Box<[u8; SHORT_BYTES]>>,
 }
 
 impl Receiver {
-    pub(super) fn new(deframer: Deframer, crc: bool) -> Self {
-        Self { frames: FrameReader::new(deframer), crc, direct: None, verdict_pending: false }
+    /// `is_short_way`: a read of the port costs next to nothing, so that few bytes may be read at a time.
+    pub(super) fn new(deframer: Deframer, crc: bool, is_short_way: bool) -> Self {
+        let has_checks = crc || deframer.markers();
+        let short = (is_short_way && !has_checks).then(|| Box::new([0; SHORT_BYTES]));
+        Self { frames: FrameReader::new(deframer), crc, direct: None, verdict_pending: false, short }
     }
 
     pub(super) fn is_verdict_pending(&self) -> bool {
@@ -147,12 +155,57 @@ impl Receiver {
         above: &mut A,
         io: &mut Io<'_>,
     ) -> Result<Got, ReceiveError> {
+        let has_begun = self.direct.is_some() || self.verdict_pending || !bytes.staging.is_empty();
+        if !has_begun
+            && self.frames.expect_large == 0
+            && let Some(mut short) = self.short.take()
+        {
+            let got = self.receive_short(bytes, &mut short[..], above, io);
+            self.short = Some(short);
+            return got;
+        }
         match self.read(bytes, above, io)? {
             Received::Bytes(_) => self.process(&mut bytes.staging, above, io),
             Received::Nothing => Ok(Got::Nothing),
             // In the middle of a frame that is an error.
             Received::End => Ok(Got::End { whole: bytes.staging.filled().is_empty() && self.direct.is_none() }),
         }
+    }
+
+    /// Reads once, with nothing staged, and handles each frame where it was read to. What is no whole frame is staged.
+    fn receive_short<P: Port, A: Above>(
+        &mut self,
+        bytes: &mut Bytes<P>,
+        short: &mut [u8],
+        above: &mut A,
+        io: &mut Io<'_>,
+    ) -> Result<Got, ReceiveError> {
+        let count = match bytes.port.receive(&mut [ReceivePiece::Staging(short)])? {
+            Received::Bytes(count) => count,
+            Received::Nothing => return Ok(Got::Nothing),
+            Received::End => return Ok(Got::End { whole: true }),
+        };
+        count_received(count, io);
+        let mut rest = &short[..count];
+        while !rest.is_empty()
+            && let Peek::Head(head) = self.frames.deframer.peek(rest)?
+            && let Some(frame) = self.frames.deframer.frame(&head, rest)
+        {
+            self.frames.note(self.is_read_alone(&head, io));
+            self.place(&head, &frame, rest, above, io)?;
+            self.frames.deframer.advance(&head);
+            rest = &rest[head.wire_length..];
+            io.counters.received_frames += 1;
+            if !above.stream().state().receives() {
+                return Ok(Got::Over);
+            }
+        }
+        bytes.staging.bypass(count - rest.len());
+        if rest.is_empty() {
+            return Ok(Got::Progress);
+        }
+        bytes.staging.push(rest, io.pool);
+        self.process(&mut bytes.staging, above, io)
     }
 
     fn read<P: Port, A: Above>(

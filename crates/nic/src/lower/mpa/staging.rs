@@ -122,6 +122,17 @@ impl Staging {
         self.received += count as u64;
     }
 
+    /// These bytes came another way, and wait here.
+    pub(crate) fn push(&mut self, bytes: &[u8], pool: &mut Pool) {
+        self.room(bytes.len(), pool)[..bytes.len()].copy_from_slice(bytes);
+        self.fill(bytes.len());
+    }
+
+    /// Whether nothing is here.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
     /// `count` bytes of the stream went elsewhere, past this buffer. Only while it is empty.
     pub(crate) fn bypass(&mut self, count: usize) {
         debug_assert!(count == 0 || self.start == self.end, "bytes went past others that are still here");
@@ -155,8 +166,7 @@ mod tests {
     use super::*;
 
     fn push(staging: &mut Staging, pool: &mut Pool, bytes: &[u8]) {
-        staging.room(bytes.len(), pool)[..bytes.len()].copy_from_slice(bytes);
-        staging.fill(bytes.len());
+        staging.push(bytes, pool);
     }
 
     #[test]

@@ -1,0 +1,71 @@
+//! Whole NICs over the rings of shared memory, in virtual time: with each other, and with a side that scribbles. A
+//! failure names its seed; `WEFT_SEEDS` runs so many (10 000 at times).
+
+use core::time::Duration;
+
+use weft_base::IwarpOrEdge;
+use weft_nic::{Progress, Transport};
+use weft_simulate::{RingBehaviour, Scenario};
+
+/// How many seeds a test has.
+fn seeds(usual: u64) -> core::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    match number("WEFT_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("WEFT_SEEDS").unwrap_or(usual),
+    }
+}
+
+/// A scenario whose settings follow from its seed too.
+fn scenario(seed: u64, ring: RingBehaviour) -> Scenario {
+    let mut scenario = Scenario::new(seed);
+    for offer in [&mut scenario.options.active, &mut scenario.options.passive] {
+        offer.transport = Transport::SharedMemory;
+    }
+    let capacity = [64, 256, 4 << 10, 16 << 10, 128 << 10][(seed % 5) as usize];
+    scenario.behaviour.ring = Some(RingBehaviour { capacity, ..ring });
+    scenario.options.settings.direct_threshold = if seed.is_multiple_of(3) { 2000 } else { 32 * 1024 };
+    // Ends without a thread sleep whenever they have nothing to do; the others look all the time.
+    if seed % 4 != 1 {
+        scenario.options.settings.progress = Progress::Caller;
+    }
+    if seed % 7 == 1 {
+        scenario.options.depth = 5;
+        scenario.operations = 5;
+    }
+    scenario
+}
+
+#[test]
+fn everything_happens_through_shared_memory() {
+    for seed in seeds(60) {
+        scenario(seed, RingBehaviour::default()).run_over::<IwarpOrEdge>().unwrap();
+    }
+}
+
+/// Nothing panics or hangs, each request ends exactly once, and no byte changes outside of what was granted.
+#[test]
+fn a_side_that_scribbles_harms_nothing_but_its_own_connection() {
+    let mut failed = 0;
+    let mut succeeded = 0;
+    for seed in seeds(120) {
+        let scribbles_one_in = [3, 20, 100, 400][(seed / 5 % 4) as usize];
+        let mut scenario = scenario(seed, RingBehaviour { scribbles_one_in, ..RingBehaviour::default() });
+        scenario.survives = false;
+        let report = scenario.run_over::<IwarpOrEdge>().unwrap();
+        failed += report.failed;
+        succeeded += report.succeeded;
+    }
+    assert!(seeds(120).count() < 100 || (failed > 0 && succeeded > 0), "{failed} failed, {succeeded} did not");
+}
+
+#[test]
+fn the_checkers_see_a_signal_that_is_lost() {
+    let lost = |seed| {
+        let ring =
+            RingBehaviour { loses_one_in: 4, signal_delay: Duration::from_micros(20), ..RingBehaviour::default() };
+        scenario(seed, ring).run_over::<IwarpOrEdge>().is_err()
+    };
+    let seen = (0..20).filter(|seed| lost(*seed)).count();
+    assert!(seen > 0, "none of 20 runs with lost signals hung");
+}
