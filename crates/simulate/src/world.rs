@@ -224,6 +224,7 @@ impl World {
         let mut state = self.lock();
         let now = state.now;
         state.pipes.iter_mut().for_each(|pipe| pipe.end(now, Ended::Reset));
+        state.lines.iter().for_each(|line| line.hang_up(1, now));
     }
 
     /// The mistake that connections make that begin from now on.

@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use weft_base::IwarpOrEdge;
-use weft_nic::{Progress, Transport};
+use weft_nic::{Progress, Split, Transport};
 use weft_simulate::{RingBehaviour, Scenario};
 
 /// How many seeds a test has.
@@ -28,6 +28,8 @@ fn scenario(seed: u64, ring: RingBehaviour) -> Scenario {
     // Ends without a thread sleep whenever they have nothing to do; the others look all the time.
     if seed % 4 != 1 {
         scenario.options.settings.progress = Progress::Caller;
+    } else {
+        scenario.options.splits = [seed / 4, seed / 16].map(|bits| Split::ALL[(bits % 4) as usize]);
     }
     if seed % 7 == 1 {
         scenario.options.depth = 5;

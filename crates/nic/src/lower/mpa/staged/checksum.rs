@@ -65,3 +65,47 @@ impl Checksum {
         self.unwritten.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_mpa::Framer;
+
+    use super::super::block::{BlockRing, FrameRecord};
+    use super::*;
+
+    /// Two frames, of which the first block has so many bytes, are summed up as they are in one piece.
+    #[test]
+    fn a_block_may_end_anywhere() {
+        for crc in [false, true] {
+            let mut framer = Framer::new(None, crc);
+            let layouts = [6, 9].map(|length| framer.frame(length));
+            let (mut expected, mut with_holes) = (Vec::new(), Vec::new());
+            for layout in &layouts {
+                let mut frame = vec![0xa5; layout.length()];
+                let Ok(()) = layout.write(b"header", &mut &b"abc"[..layout.ulpdu_length() as usize - 6], &mut frame);
+                expected.extend_from_slice(&frame);
+                frame[layout.length() - CRC_LENGTH..].fill(0);
+                with_holes.extend_from_slice(&frame);
+            }
+            let second = layouts[0].length();
+            for cut in 1..with_holes.len() {
+                let (ring, mut checksum) = (BlockRing::default(), Checksum::default());
+                let (mut lengths, mut counters, mut summed) = (VecDeque::new(), Counters::default(), Vec::new());
+                for range in [0..cut, cut..with_holes.len()] {
+                    let mut block = ring.take_free().unwrap();
+                    for (start, layout) in [0, second].into_iter().zip(layouts) {
+                        if range.contains(&start) {
+                            block.begin(FrameRecord { layout: Some(layout), payload: 0 });
+                        }
+                    }
+                    block.room()[..range.len()].copy_from_slice(&with_holes[range.clone()]);
+                    block.fill(range.len());
+                    checksum.pass(&mut block, &mut lengths, &mut counters);
+                    summed.extend_from_slice(block.left());
+                }
+                assert_eq!(summed, expected, "cut at {cut}, crc {crc}");
+                assert_eq!(lengths, layouts.map(|layout| layout.length() as u32));
+            }
+        }
+    }
+}
