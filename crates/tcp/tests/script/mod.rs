@@ -11,7 +11,7 @@
 //! | `wait 200ms` | time passes, and timers fire when they are due |
 //! | `write 500`, `read 500`, `offer 100`, `close`, `abort`, `path 500` | the user; `path` is what the network says |
 //! | `state TimeWait`, `error Reset`, `shown 0:500,900:1000`, `early 100` | what is to be true |
-//! | `either RFC 9293 section 3.8.6.3: ...` | what the standard leaves open: the lines that follow are of one TCP each |
+//! | `either RFC 9293 section 3.8.6.3: ...` | left open by the standard: the lines that follow are of one TCP each |
 //! | `weft: > A 1 ack 1`, `linux: nothing` | such a line |
 //! | `only weft: ...` | the whole script is of one TCP, and why |
 //!
