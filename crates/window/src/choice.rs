@@ -28,9 +28,8 @@ pub struct Choice {
     pub shape: Shape,
 }
 
-/// The most children of a rank in a crowd. With more, all others wait longer for the first one; with fewer, more of
-/// them wait twice.
-const FAN: usize = 16;
+/// The most children of a rank in a crowd. With fewer, more ranks wait twice.
+const FAN: usize = 64;
 
 impl Choice {
     /// What is best there, as `weft perf fence --auto-table` shows it (`docs/measuring.md` has the figures): where
@@ -45,7 +44,7 @@ impl Choice {
         let is_crowd = crowd > 1;
         let fence = match carrier.notices {
             false => Fence::TwoSided,
-            true if !is_crowd && neighbours > 0 && 2 * neighbours < rounds => Fence::Neighbour,
+            true if !is_crowd && neighbours > 0 && neighbours < rounds => Fence::Neighbour,
             true if tags => Fence::Tagged,
             true => Fence::Counted,
         };
@@ -63,16 +62,17 @@ mod tests {
     const TREE: Shape = Shape::Tree { fan: FAN };
 
     /// The table of `docs/measuring.md`: ranks, ranks on a processor, neighbours, and what is best there.
-    const TABLE: [(usize, usize, usize, Fence, Shape); 16] = [
+    const TABLE: [(usize, usize, usize, Fence, Shape); 17] = [
         (2, 1, 0, Fence::Tagged, ROUNDS),
         (8, 1, 0, Fence::Tagged, ROUNDS),
         (64, 1, 0, Fence::Tagged, ROUNDS),
         (1024, 1, 0, Fence::Tagged, ROUNDS),
-        (8, 1, 2, Fence::Tagged, ROUNDS),
+        (4, 1, 2, Fence::Tagged, ROUNDS),
+        (8, 1, 2, Fence::Neighbour, ROUNDS),
         (64, 1, 2, Fence::Neighbour, ROUNDS),
         (64, 1, 8, Fence::Tagged, ROUNDS),
         (1024, 1, 4, Fence::Neighbour, ROUNDS),
-        (1024, 1, 8, Fence::Tagged, ROUNDS),
+        (1024, 1, 16, Fence::Tagged, ROUNDS),
         (64, 0, 0, Fence::Tagged, ROUNDS),
         (4, 2, 0, Fence::Tagged, TREE),
         (8, 4, 0, Fence::Tagged, TREE),
