@@ -9,6 +9,7 @@ mod interop;
 mod interrupt;
 mod lab;
 mod link;
+mod link_helper;
 mod man;
 mod output;
 mod perf;
@@ -50,6 +51,8 @@ enum Command {
     Info(info::Arguments),
     /// Make a network of virtual links on this machine, without root, and run programs in its hosts
     Lab(lab::Arguments),
+    /// Open packet sockets for users who have no right to, for their --link
+    LinkHelper(link_helper::Arguments),
     /// Measure latency, bandwidth or message rate, beside others on the same machine
     Perf(Box<perf::Arguments>),
     /// Ping with RDMA: read and write back a buffer, as rping of rdmacm-utils does, and with it as the peer
@@ -110,6 +113,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::DemoPeer { transport } => demo::run_peer(transport),
         Command::Info(arguments) => info::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
+        Command::LinkHelper(arguments) => link_helper::run(&arguments),
         Command::Perf(arguments) => perf::run(&arguments),
         Command::PerfPeer => perf::run_peer(),
         Command::PerfLinksSide(side) => perf::run_side(&side),

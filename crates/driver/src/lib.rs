@@ -29,6 +29,7 @@ mod listener;
 mod membership;
 mod network;
 mod packet;
+mod passing;
 mod port;
 mod port_rule;
 mod pulse;
@@ -51,7 +52,10 @@ pub use inherited::take_inherited;
 pub use listener::TcpListener;
 pub use membership::GroupMembership;
 pub use network::TcpNetwork;
-pub use packet::{FRAME_PIECES, FRAMES, FramePort, FrameTest, PacketRing, PacketSocket, ReceivedFrame, RingFrame};
+pub use packet::{
+    FRAME_PIECES, FRAMES, FramePort, FrameTest, PacketHelper, PacketOffer, PacketRing, PacketSocket, ReceivedFrame,
+    RingFrame, Served,
+};
 pub use port::TcpPort;
 pub use port_rule::{PortReservation, PortRule};
 pub use shm::ShmPort;

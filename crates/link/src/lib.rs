@@ -14,6 +14,8 @@
 //! Instead of addresses of its own a link can have some ports of the host's ([`LinkSettings::ports`]): then the kernel
 //! is kept from answering by a rule of its firewall, which takes the right CAP_NET_ADMIN and the program `nft`.
 //!
+//! Who has no right to open packet sockets can have one from a [`LinkHelper`].
+//!
 //! One address belongs to one network: two that have it reset each other's connections. Nobody else answers for it, so
 //! connections end with the network that has them. Peers are on the link itself: there is no gateway.
 //!
@@ -22,6 +24,7 @@
 //! where it can place them: then none is kept here for longer than until the user looks.
 #![forbid(unsafe_code)]
 
+mod helper;
 mod inbox;
 mod listener;
 mod network;
@@ -30,8 +33,11 @@ mod raw;
 mod settings;
 mod stack;
 
+pub use helper::LinkHelper;
 pub use listener::LinkListener;
 pub use network::LinkNetwork;
 pub use port::LinkPort;
 pub use raw::{LinkDatagram, RawPort};
+pub use weft_driver::Served;
+
 pub use settings::{LinkAddress, LinkSettings, ParseLinkError, PortRange};

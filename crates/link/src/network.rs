@@ -30,6 +30,8 @@ pub struct LinkNetwork {
     settings: Option<LinkSettings>,
     /// The number of the link's interface.
     interface: u32,
+    /// Datagrams go by it, too.
+    has_datagrams: bool,
     registry: Registry,
 }
 
@@ -39,7 +41,14 @@ impl LinkNetwork {
     /// # Errors
     /// The operating system has no descriptors left.
     pub fn new(registry: Registry) -> Result<Self, PortError> {
-        Ok(Self { host: HostNetwork::new(registry.clone())?, own: None, settings: None, interface: 0, registry })
+        Ok(Self {
+            host: HostNetwork::new(registry.clone())?,
+            own: None,
+            settings: None,
+            interface: 0,
+            has_datagrams: false,
+            registry,
+        })
     }
 
     /// The kernel's network, and a link. It takes 4 MiB of the kernel's memory, and with addresses of IPv6 a second, for
@@ -54,7 +63,7 @@ impl LinkNetwork {
         for fd in [stack.wire().as_fd(), stack.timer().as_fd()] {
             network.host.keep_watching(fd, LINK).map_err(io::Error::other)?;
         }
-        network.interface = stack.interface();
+        (network.interface, network.has_datagrams) = (stack.interface(), stack.has_datagrams());
         (network.own, network.settings) = (Some(Shared::new(stack)), Some(settings));
         Ok(network)
     }
@@ -78,11 +87,6 @@ impl LinkNetwork {
     /// Whether an address can be one of the link.
     fn is_in_scope(&self, address: SocketAddr) -> bool {
         is_in_scope(address, self.interface)
-    }
-
-    /// Whether the link is at the host's own addresses: its datagrams are the kernel's then.
-    fn is_of_host(&self) -> bool {
-        self.settings.as_ref().is_some_and(|settings| settings.ports.is_some())
     }
 
     /// Whether an address is the link's own.
@@ -125,7 +129,7 @@ impl Network for LinkNetwork {
 
     fn bind(&mut self, local: SocketAddr, options: DatagramOptions) -> Result<LinkDatagram, PortError> {
         let (Some(own), Some(settings)) =
-            (&self.own, self.settings.as_ref().filter(|_| self.is_own(local) && !self.is_of_host()))
+            (&self.own, self.settings.as_ref().filter(|_| self.is_own(local) && self.has_datagrams))
         else {
             return self.host.bind(local, options).map(LinkDatagram::Host);
         };
@@ -163,7 +167,7 @@ impl Network for LinkNetwork {
 
     /// Frames without IP know addresses of IPv4 alone: to others datagrams go by the kernel.
     fn source_to(&self, peer: IpAddr) -> Option<IpAddr> {
-        self.settings.as_ref()?.source_to(peer).filter(|own| own.is_ipv4() && !self.is_of_host())
+        self.settings.as_ref()?.source_to(peer).filter(|own| own.is_ipv4() && self.has_datagrams)
     }
 
     /// On the interface of the link, the link's address of IPv4 stands for those that the kernel has there: two rails
@@ -171,7 +175,7 @@ impl Network for LinkNetwork {
     fn host_addresses(&mut self) -> Vec<HostAddress> {
         let mut addresses = self.host.host_addresses();
         let Some(settings) = &self.settings else { return addresses };
-        let Some((ip, own)) = settings.first_v4() else { return addresses };
+        let Some((ip, own)) = settings.first_v4().filter(|_| self.has_datagrams) else { return addresses };
         let is_own = |address: &HostAddress| address.interface == settings.interface;
         let first = addresses.iter().position(is_own);
         let known = first.map(|at| (addresses[at].address.interface, addresses[at].is_running));

@@ -4,6 +4,7 @@ use core::fmt;
 use core::str::FromStr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::path::PathBuf;
 
 use weft_driver::PortReservation;
 
@@ -24,6 +25,9 @@ pub struct LinkSettings {
     pub addresses: Vec<LinkAddress>,
     /// Ports of the host's own addresses that are the link's: 1 to 256. All others stay the kernel's.
     pub ports: Option<PortRange>,
+    /// Where a helper listens that opens the packet socket when this process has no right to: an absolute path, as text
+    /// `eth0=10.0.0.9/24@/run/weft-eth0`.
+    pub helper: Option<PathBuf>,
 }
 
 /// Ports from the first to the last.
@@ -130,10 +134,9 @@ impl LinkSettings {
         self.addresses.first().map(|own| own.ip)
     }
 
-    /// The first of its addresses of IPv4 that frames without IP go by. Those of the host are the kernel's for datagrams.
+    /// The first of its addresses of IPv4.
     pub(crate) fn first_v4(&self) -> Option<(Ipv4Addr, LinkAddress)> {
-        let mut own = self.addresses.iter().filter(|_| self.ports.is_none());
-        own.find_map(|own| if let IpAddr::V4(ip) = own.ip { Some((ip, *own)) } else { None })
+        self.addresses.iter().find_map(|own| if let IpAddr::V4(ip) = own.ip { Some((ip, *own)) } else { None })
     }
 
     pub(crate) fn all_v6(&self) -> impl Iterator<Item = Ipv6Addr> + '_ {
@@ -174,13 +177,15 @@ pub(crate) fn is_in_scope(address: SocketAddr, interface: u32) -> bool {
 impl fmt::Display for LinkSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}=", self.interface)?;
-        if let Some(ports) = self.ports {
-            return write!(f, "{HOST}{ports}");
+        match self.ports {
+            Some(ports) => write!(f, "{HOST}{ports}")?,
+            None => {
+                for (at, address) in self.addresses.iter().enumerate() {
+                    write!(f, "{}{address}", if at > 0 { "," } else { "" })?;
+                }
+            }
         }
-        for (at, address) in self.addresses.iter().enumerate() {
-            write!(f, "{}{address}", if at > 0 { "," } else { "" })?;
-        }
-        Ok(())
+        self.helper.as_ref().map_or(Ok(()), |helper| write!(f, "@{}", helper.display()))
     }
 }
 
@@ -198,7 +203,7 @@ impl fmt::Display for ParseLinkError {
         f.write_str(
             "networks, as in eth0=10.0.0.9/24, eth0=fd00::9/64 or eth0=10.0.0.9/24,fd00::9/64, or ports of the ",
         )?;
-        f.write_str("host's own address, as in eth0=host:40000-40099")
+        f.write_str("host's own address, as in eth0=host:40000-40099; behind it perhaps @/PATH, where a helper is")
     }
 }
 
@@ -218,8 +223,13 @@ fn parse(text: &str) -> Result<LinkSettings, String> {
         return Err("there is no interface before the =".into());
     }
     let interface = interface.to_owned();
+    let (rest, helper) = match rest.split_once('@') {
+        Some((rest, path)) if path.starts_with('/') => (rest, Some(PathBuf::from(path))),
+        Some((_, path)) => return Err(format!("{path:?} is no path of a helper, which begins with /")),
+        None => (rest, None),
+    };
     if let Some(ports) = rest.strip_prefix(HOST) {
-        return Ok(LinkSettings { interface, addresses: Vec::new(), ports: Some(parse_ports(ports)?) });
+        return Ok(LinkSettings { interface, addresses: Vec::new(), ports: Some(parse_ports(ports)?), helper });
     }
     let mut addresses: Vec<LinkAddress> = Vec::new();
     for part in rest.split(',') {
@@ -232,7 +242,7 @@ fn parse(text: &str) -> Result<LinkSettings, String> {
     if addresses.len() > MOST_ADDRESSES {
         return Err(format!("{} addresses are more than {MOST_ADDRESSES}", addresses.len()));
     }
-    Ok(LinkSettings { interface, addresses, ports: None })
+    Ok(LinkSettings { interface, addresses, ports: None, helper })
 }
 
 fn parse_ports(text: &str) -> Result<PortRange, String> {
@@ -315,11 +325,14 @@ mod tests {
             [true, false, true, true, false]
         );
         let found = link.with_addresses_of_host().unwrap();
-        assert!(found.addresses.iter().any(|own| own.ip.is_loopback()) && found.first_v4().is_none(), "{found:?}");
+        assert!(found.addresses.iter().any(|own| own.ip.is_loopback()), "{found:?}");
         let none: LinkSettings = "weft-none=host:1-2".parse().unwrap();
         let error = none.with_addresses_of_host().unwrap_err().to_string();
         assert!(error.contains("no address on weft-none"), "{error}");
-        let usual: LinkSettings = "lo=10.0.0.1/24".parse().unwrap();
+        let helped = "lo=host:1-2@/run/weft@lo";
+        let parsed: LinkSettings = helped.parse().unwrap();
+        assert_eq!((parsed.to_string().as_str(), parsed.helper.unwrap().to_str()), (helped, Some("/run/weft@lo")));
+        let usual: LinkSettings = "lo=10.0.0.1/24@/run/weft".parse().unwrap();
         assert_eq!(usual.clone().with_addresses_of_host().unwrap(), usual);
     }
 
@@ -353,6 +366,8 @@ mod tests {
             ("eth0=224.0.0.1/8", "not an address"),
             ("eth0=255.255.255.255/8", "not an address"),
             ("eth0=fe80::9%eth0/64", "to be written fe80::9"),
+            ("eth0=10.0.0.9/24@run/weft", "\"run/weft\" is no path of a helper"),
+            ("eth0=host:1-2@", "\"\" is no path of a helper"),
             ("eth0=host", "host has no /BITS"),
             ("eth0=host:", "\"\" is not FIRST-LAST"),
             ("eth0=host:40000", "\"40000\" is not FIRST-LAST"),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use slotmap::{DefaultKey, SlotMap};
 use weft_base::{Clock, Interest, PortError, Readiness, StreamPosition, Time, Token, Waker};
-use weft_driver::{GroupMembership, MonotonicClock, PacketRing, RingFrame, TimerFd};
+use weft_driver::{GroupMembership, MonotonicClock, RingFrame, TimerFd};
 use weft_tcp::{
     Answer, Arrived, Checksum, Connection, ConnectionError, FRAME_OVERHEAD, Flow, InitialNumbers, KeepAlive, LEAST_MTU,
     Listener, MAX_HEADER, Segment, Settings, State, solicited_node,
@@ -29,7 +29,7 @@ mod wire;
 use host_ports::HostPorts;
 pub(crate) use neighbours::Neighbour;
 use neighbours::{Asking, Doubt};
-pub(crate) use wire::Wire;
+pub(crate) use wire::{Wire, frame_tests};
 
 /// Connections of one host, those that are ending included.
 const MOST_STREAMS: usize = 1024;
@@ -99,6 +99,8 @@ pub(crate) struct Stack {
     _groups: Vec<GroupMembership>,
     /// That the kernel's TCP leaves our ports of the host's addresses alone.
     _host: Option<HostPorts>,
+    /// The packet socket came from a helper.
+    is_helped: bool,
     /// Port numbers of datagrams that are taken.
     raw_ports: Vec<u16>,
 }
@@ -137,10 +139,8 @@ impl Stack {
     /// The interface cannot be used so, or somebody has one of the addresses; the message says why.
     pub(crate) fn new(settings: LinkSettings, waker: Arc<dyn Waker>) -> io::Result<Self> {
         let settings = settings.with_addresses_of_host()?;
-        let host = settings.ports.map(|ports| HostPorts::take(&settings, ports)).transpose()?;
-        let tests = wire::tests(&settings);
-        let tests: Vec<_> = tests.iter().map(Vec::as_slice).collect();
-        let ring = PacketRing::open_for(&settings.interface, &tests)?;
+        let (ring, is_helped) = wire::open(&settings)?;
+        let host = settings.ports.map(|ports| HostPorts::take(&settings, ports, is_helped)).transpose()?;
         check_mtu(&settings, ring.mtu())?;
         let mss = u16::try_from(ring.mtu().saturating_sub(40)).unwrap_or(u16::MAX).min(65_495);
         let tcp = Settings { mss, time_wait: TIME_WAIT, ..Settings::default() };
@@ -172,6 +172,7 @@ impl Stack {
             neighbour_changes: Arc::default(),
             _groups: groups,
             _host: host,
+            is_helped,
             raw_ports: Vec::new(),
         };
         stack.probe()?;
@@ -188,6 +189,12 @@ impl Stack {
 
     pub(crate) fn now(&self) -> Time {
         self.clock.now()
+    }
+
+    /// Whether frames without IP go by the link: those of the host's addresses are the kernel's, and a helper gives a
+    /// socket for nothing else.
+    pub(crate) const fn has_datagrams(&self) -> bool {
+        self.settings.ports.is_none() && !self.is_helped
     }
 
     /// The number of the interface.

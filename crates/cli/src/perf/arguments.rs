@@ -174,7 +174,7 @@ pub(crate) struct Arguments {
     connect: Option<String>,
     /// Between two machines: an interface of this one, and free addresses there, for contestants with raw=on (needs
     /// CAP_NET_RAW); the first is used
-    #[arg(long, value_name = "INTERFACE=ADDRESS/BITS,..")]
+    #[arg(long, value_name = "INTERFACE=ADDRESS/BITS,..[@/HELPER]")]
     pub(super) link: Option<LinkSettings>,
 }
 

@@ -98,6 +98,15 @@ pub(super) fn attach(fd: &OwnedFd, alternatives: &[&[FrameTest]]) -> io::Result<
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Has a socket keep its filter, whoever has the socket (`SO_LOCK_FILTER` of socket(7)).
+pub(super) fn lock(fd: &OwnedFd) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    let (pointer, length) = ((&raw const on).cast(), size_of_val(&on) as libc::socklen_t);
+    // SAFETY: The kernel reads a number during the call.
+    let done = unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LOCK_FILTER, pointer, length) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,6 +2,7 @@
 
 mod filter;
 mod frames;
+mod helper;
 mod ring;
 
 use core::mem;
@@ -11,6 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 pub use filter::FrameTest;
 pub use frames::{FRAME_PIECES, FRAMES, FramePort};
+pub use helper::{PacketHelper, PacketOffer, Served};
 pub use ring::{PacketRing, RingFrame};
 
 /// What stands for all of them.
@@ -51,18 +53,28 @@ impl PacketSocket {
         ether_type: u16,
         prepare: impl FnOnce(&OwnedFd, usize) -> io::Result<()>,
     ) -> io::Result<Self> {
-        // No protocol yet: nothing comes before it is bound.
-        // SAFETY: Takes numbers, returns a descriptor or -1.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) };
-        if fd < 0 {
-            let error = io::Error::last_os_error();
-            let word = "needs the right CAP_NET_RAW: be root, or in a user and network namespace of your own";
-            return Err(io::Error::new(error.kind(), format!("a packet socket on {interface} {word} ({error})")));
-        }
-        // SAFETY: A descriptor that was made just now and belongs to nobody.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let (index, hardware, mtu) = describe(&fd, interface)
-            .map_err(|error| io::Error::new(error.kind(), format!("the interface {interface}: {error}")))?;
+        Self::bind_with(create(interface)?, interface, ether_type, prepare)
+    }
+
+    /// Opens one for another process, which is to bind it for the frames that it wants: until then nothing comes. Of
+    /// those that come afterwards it hears what passes the filter, which nobody can change any more.
+    fn open_for_another(interface: &str, tests: &[Vec<FrameTest>]) -> io::Result<OwnedFd> {
+        let fd = create(interface)?;
+        let (index, ..) = find(&fd, interface)?;
+        let tests: Vec<_> = tests.iter().map(Vec::as_slice).collect();
+        filter::attach(&fd, &tests)?;
+        filter::lock(&fd)?;
+        bind(&fd, index, 0)?;
+        Ok(fd)
+    }
+
+    fn bind_with(
+        fd: OwnedFd,
+        interface: &str,
+        ether_type: u16,
+        prepare: impl FnOnce(&OwnedFd, usize) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        let (index, hardware, mtu) = find(&fd, interface)?;
         switch_on(&fd, libc::PACKET_IGNORE_OUTGOING)?;
         prepare(&fd, mtu)?;
         bind(&fd, index, ether_type)?;
@@ -154,6 +166,25 @@ impl AsFd for PacketSocket {
 
 fn is_full(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(libc::ENOBUFS)
+}
+
+/// A packet socket without a protocol yet: nothing comes before it is bound.
+fn create(interface: &str) -> io::Result<OwnedFd> {
+    // SAFETY: Takes numbers, returns a descriptor or -1.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        let error = io::Error::last_os_error();
+        let word = "needs the right CAP_NET_RAW: be root, or in a user and network namespace of your own, or have it from \
+                    a helper (weft link-helper)";
+        return Err(io::Error::new(error.kind(), format!("a packet socket on {interface} {word} ({error})")));
+    }
+    // SAFETY: A descriptor that was made just now and belongs to nobody.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// What is known of an interface, or its name in the error.
+fn find(fd: &OwnedFd, interface: &str) -> io::Result<(i32, [u8; 6], usize)> {
+    describe(fd, interface).map_err(|error| io::Error::new(error.kind(), format!("the interface {interface}: {error}")))
 }
 
 /// Number, hardware address and MTU of an interface (netdevice(7)).

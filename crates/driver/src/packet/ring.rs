@@ -4,11 +4,12 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use core::{mem, ptr, slice};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use socket2::SockRef;
 
 use super::filter::{self, FrameTest};
-use super::{EVERY_TYPE, PacketSocket, is_full, set_option, switch_on};
+use super::{EVERY_TYPE, PacketSocket, helper, is_full, set_option, switch_on};
 
 /// Memory of a ring, in bytes. It bounds what may wait to be read.
 const RING_BYTES: usize = 4 << 20;
@@ -57,9 +58,22 @@ impl PacketRing {
         let mut ring = None;
         let socket = PacketSocket::open_with(interface, EVERY_TYPE, |fd, mtu| {
             filter::attach(fd, alternatives)?;
-            set_option(fd, libc::PACKET_VERSION, &libc::tpacket_versions::TPACKET_V2)?;
-            switch_on(fd, libc::PACKET_VNET_HDR)?;
-            ring = Some(Ring::map(fd, mtu)?);
+            ring = Some(prepare(fd, mtu)?);
+            Ok(())
+        })?;
+        Ok(Self { ring: ring.ok_or(io::ErrorKind::Other)?, socket })
+    }
+
+    /// The same with a socket that a [`PacketHelper`](super::PacketHelper) gives, which listens at this path and calls
+    /// what it gives by this name. It takes no right.
+    ///
+    /// # Errors
+    /// No helper is there, it gives something else, or it does not trust this process's user; the interface is not
+    /// there. The message says which.
+    pub fn from_helper(path: &Path, name: &str, interface: &str) -> io::Result<Self> {
+        let mut ring = None;
+        let socket = PacketSocket::bind_with(helper::ask(path, name)?, interface, EVERY_TYPE, |fd, mtu| {
+            ring = Some(prepare(fd, mtu)?);
             Ok(())
         })?;
         Ok(Self { ring: ring.ok_or(io::ErrorKind::Other)?, socket })
@@ -136,6 +150,13 @@ impl PacketRing {
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         SockRef::from(&self.socket.fd).take_error()
     }
+}
+
+/// Before anything comes.
+fn prepare(fd: &OwnedFd, mtu: usize) -> io::Result<Ring> {
+    set_option(fd, libc::PACKET_VERSION, &libc::tpacket_versions::TPACKET_V2)?;
+    switch_on(fd, libc::PACKET_VNET_HDR)?;
+    Ring::map(fd, mtu)
 }
 
 impl AsFd for PacketRing {

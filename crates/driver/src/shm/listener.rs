@@ -10,9 +10,9 @@ use weft_memory::Registry;
 
 use super::ShmPort;
 use super::name::{candidates, name_of};
-use super::passing::is_own_user;
 use crate::error::{port_error, would_block};
 use crate::held::Held;
+use crate::passing::is_own_user;
 
 /// Strangers that are turned away in one call.
 const MOST_STRANGERS: usize = 64;

@@ -15,7 +15,6 @@ mod hello;
 mod listener;
 mod memory;
 mod name;
-mod passing;
 mod port;
 mod rings;
 

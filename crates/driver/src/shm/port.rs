@@ -12,10 +12,10 @@ use weft_ring::{Capacity, Rest, Violation};
 use super::hello::{HELLO_BYTES, Hello};
 use super::memory::{self, Mapping};
 use super::name::is_of_this_host;
-use super::passing;
 use super::rings::{CHUNK_BYTES, Rings, Side};
 use crate::error::{from_number, would_block};
 use crate::held::Held;
+use crate::passing;
 use crate::vectors::{PIECES, Vectors};
 
 /// Bytes of the ring in each direction: what one connection takes is twice as much. Both stay in a second-level cache.

@@ -16,8 +16,8 @@ use weft_ring::{BROKEN, Capacity, END, Word, Words};
 use super::hello::Hello;
 use super::memory::{self, Mapping, Way};
 use super::name::name_of;
-use super::passing;
 use crate::fork::{Sleeper, in_child};
+use crate::passing;
 use crate::{HostListener, HostNetwork, HostPort};
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(120));

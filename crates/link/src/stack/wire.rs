@@ -1,5 +1,6 @@
 //! The frames of the interface.
 
+use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -30,7 +31,7 @@ const PORT_OVER_IPV6: u32 = 56;
 
 /// What frames are for these addresses: TCP to them, and who asks for them or answers; of one that passes, all tests of
 /// one of these are true.
-pub(super) fn tests(settings: &LinkSettings) -> Vec<Vec<FrameTest>> {
+pub(crate) fn frame_tests(settings: &LinkSettings) -> Vec<Vec<FrameTest>> {
     let ports = |at| settings.ports.map(|ports| FrameTest::Between(at, ports.first, ports.last));
     let mut all = Vec::new();
     for address in &settings.addresses {
@@ -73,6 +74,19 @@ fn to(tests: [FrameTest; 2], ip: Ipv6Addr) -> Vec<FrameTest> {
     tests.into_iter().chain(words).collect()
 }
 
+/// Opens the ring, or has it from the helper that the settings name; whether that was so.
+pub(super) fn open(settings: &LinkSettings) -> io::Result<(PacketRing, bool)> {
+    let tests = frame_tests(settings);
+    let tests: Vec<_> = tests.iter().map(Vec::as_slice).collect();
+    match (PacketRing::open_for(&settings.interface, &tests), &settings.helper) {
+        (Err(error), Some(path)) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let name = LinkSettings { helper: None, ..settings.clone() }.to_string();
+            Ok((PacketRing::from_helper(path, &name, &settings.interface)?, true))
+        }
+        (opened, _) => Ok((opened?, false)),
+    }
+}
+
 /// The ring, the addresses, and a frame that had no room.
 pub(crate) struct Wire {
     ring: PacketRing,
@@ -93,7 +107,7 @@ impl Wire {
     }
 
     /// Has the interface take frames for those who have an address that ends like this one.
-    pub(super) fn join(&self, address: Ipv6Addr) -> std::io::Result<()> {
+    pub(super) fn join(&self, address: Ipv6Addr) -> io::Result<()> {
         self.ring.join(group_hardware(solicited_node(address)))
     }
 

@@ -17,8 +17,8 @@ union Control {
     bytes: [u8; 64],
 }
 
-/// Whether the process at the other end ran as this one's user when it made its socket, or connected.
-pub(super) fn is_own_user(socket: &Socket) -> bool {
+/// As which user the process at the other end ran when it made its socket, or connected.
+pub(crate) fn peer_user(socket: &Socket) -> Option<u32> {
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = size_of_val(&credentials) as libc::socklen_t;
     // SAFETY: No more than `length` bytes are written, during the call alone.
@@ -31,12 +31,17 @@ pub(super) fn is_own_user(socket: &Socket) -> bool {
             &raw mut length,
         )
     };
+    (done == 0).then_some(credentials.uid)
+}
+
+/// Whether that is this process's user.
+pub(crate) fn is_own_user(socket: &Socket) -> bool {
     // SAFETY: Reads a number.
-    done == 0 && credentials.uid == unsafe { libc::geteuid() }
+    peer_user(socket) == Some(unsafe { libc::geteuid() })
 }
 
 /// Sends a message with a descriptor.
-pub(super) fn send_with(socket: &Socket, bytes: &[u8], fd: BorrowedFd<'_>) -> Result<(), i32> {
+pub(crate) fn send_with(socket: &Socket, bytes: &[u8], fd: BorrowedFd<'_>) -> Result<(), i32> {
     let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut control = Control { bytes: [0; 64] };
     let mut message = message(&mut vector, &mut control);
@@ -55,7 +60,7 @@ pub(super) fn send_with(socket: &Socket, bytes: &[u8], fd: BorrowedFd<'_>) -> Re
 }
 
 /// Receives a message, and the descriptor that came with it if exactly one did; others are closed.
-pub(super) fn receive_with(socket: &Socket, bytes: &mut [u8]) -> Result<(usize, Option<OwnedFd>), i32> {
+pub(crate) fn receive_with(socket: &Socket, bytes: &mut [u8]) -> Result<(usize, Option<OwnedFd>), i32> {
     let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut control = Control { bytes: [0; 64] };
     let mut message = message(&mut vector, &mut control);
@@ -81,7 +86,7 @@ pub(super) fn receive_with(socket: &Socket, bytes: &mut [u8]) -> Result<(usize, 
 }
 
 /// Sends a message. One that finds no room is lost: there are wake-ups enough then.
-pub(super) fn send(socket: &Socket, bytes: &[u8]) -> Result<(), i32> {
+pub(crate) fn send(socket: &Socket, bytes: &[u8]) -> Result<(), i32> {
     // SAFETY: The bytes are read during the call alone.
     uninterrupted(|| unsafe {
         libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), FLAGS) as libc::c_long
@@ -90,7 +95,7 @@ pub(super) fn send(socket: &Socket, bytes: &[u8]) -> Result<(), i32> {
 }
 
 /// Receives a message, without what may have come with it. 0: the other side is gone.
-pub(super) fn receive(socket: &Socket, bytes: &mut [u8]) -> Result<usize, i32> {
+pub(crate) fn receive(socket: &Socket, bytes: &mut [u8]) -> Result<usize, i32> {
     // SAFETY: The buffer is written during the call alone.
     uninterrupted(|| unsafe {
         libc::recv(socket.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), FLAGS) as libc::c_long
@@ -98,7 +103,7 @@ pub(super) fn receive(socket: &Socket, bytes: &mut [u8]) -> Result<usize, i32> {
 }
 
 /// Whether the other side has closed its end, or is gone; nothing is received.
-pub(super) fn has_hung_up(socket: &Socket) -> bool {
+pub(crate) fn has_hung_up(socket: &Socket) -> bool {
     let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLRDHUP, revents: 0 };
     // SAFETY: One structure is read and written during the call alone, which does not wait.
     let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };

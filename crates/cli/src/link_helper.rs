@@ -1,0 +1,69 @@
+//! `weft link-helper`: opens packet sockets for those who have no right to.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use weft::verbs::LinkSettings;
+use weft_link::{LinkHelper, Served};
+
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::output::complain;
+
+/// How often it looks for Ctrl-C.
+const GLANCE: Duration = Duration::from_millis(100);
+/// So many clients get a line.
+const MOST_TOLD: u64 = 1000;
+
+/// Which link, and for whom.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  sudo weft link-helper --link eth0=10.0.0.9/24 --socket /run/weft-eth0 --uid 1000
+  weft rping -s -a 10.0.0.9 --link eth0=10.0.0.9/24@/run/weft-eth0
+
+It needs the right CAP_NET_RAW, and with ports of the host's address CAP_NET_ADMIN for the rule of the firewall, which
+holds as long as it runs. A client hears what is for that link and nothing else: the filter of its socket is locked. What
+it sends is not bounded, so trust only users who may send any frame on the interface. The helper ends by Ctrl-C or
+SIGTERM; sockets that it has given stay with their owners.")]
+pub(crate) struct Arguments {
+    /// The link that clients get, as their --link says it
+    #[arg(long, value_name = "INTERFACE=ADDRESS/BITS,..")]
+    link: LinkSettings,
+    /// Where clients come: a path for a Unix socket
+    #[arg(long, value_name = "PATH")]
+    socket: PathBuf,
+    /// The users who are served, by their numbers
+    #[arg(long = "uid", value_name = "UID,..", required = true, value_delimiter = ',')]
+    uids: Vec<u32>,
+}
+
+/// Serves until it is told to end.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.link.helper.is_some() {
+        return Err(Failure::Usage("the helper has its path by --socket: leave it out of --link".into()));
+    }
+    let interrupt = Interrupt::watch()?;
+    let (path, name) = (&arguments.socket, &arguments.link);
+    let helper = LinkHelper::open(name, path, &arguments.uids).map_err(Failure::while_doing("cannot serve"))?;
+    complain(format_args!("serving {name} at {}", path.display()));
+    let mut told = 0;
+    while !interrupt.has_come() {
+        let served = helper.serve(GLANCE);
+        told += u64::from(!matches!(served, Ok(None)));
+        if served.is_err() {
+            // What is missing, such as descriptors, may still be missing at once.
+            std::thread::sleep(GLANCE);
+        }
+        if told > MOST_TOLD {
+            continue;
+        }
+        match served {
+            Ok(Some(Served::Given(user))) => complain(format_args!("user {user} has a socket")),
+            Ok(Some(Served::Refused(user))) => complain(format_args!("user {user} is refused")),
+            Ok(Some(Served::Gone) | None) => {}
+            Err(error) => complain(format_args!("weft: a client could not be served: {error}")),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,277 @@
+//! Packet sockets that somebody with the right opens for somebody without it, over a Unix socket.
+//!
+//! The helper opens a socket on one interface, with a filter that can neither be changed nor taken off
+//! (`SO_LOCK_FILTER`), and passes it on (`SCM_RIGHTS`) to who runs as a user that it was told to trust. It reads nothing
+//! from its clients, so none can keep it waiting. The filter bounds what a client hears; what it sends nothing bounds.
+
+use core::time::Duration;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use super::PacketSocket;
+use super::filter::FrameTest;
+use crate::passing;
+use crate::wait_set::WaitSet;
+
+/// What comes before the name of the link that is passed, and before the reason why none is.
+const GIVES: &str = "weft-link 1 ";
+const REFUSES: &str = "weft-refuses 1 ";
+/// The longest message.
+const LONGEST: usize = 1024;
+/// How long a helper may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Clients that may wait for the helper.
+const BACKLOG: i32 = 16;
+
+/// Passes packet sockets to clients.
+#[derive(Debug)]
+pub struct PacketHelper {
+    socket: Socket,
+    waiting: WaitSet,
+    path: PathBuf,
+    trusted: Vec<u32>,
+}
+
+/// What clients get.
+#[derive(Clone, Debug)]
+pub struct PacketOffer {
+    /// The name of the interface.
+    pub interface: String,
+    /// Of a frame that passes, all tests of one of these are true.
+    pub tests: Vec<Vec<FrameTest>>,
+    /// What it is called: clients want it by this name.
+    pub name: String,
+}
+
+/// What became of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// It has a socket; it runs as this user.
+    Given(u32),
+    /// It runs as this user, who is not trusted.
+    Refused(u32),
+    /// It was gone before it could be served.
+    Gone,
+}
+
+impl PacketHelper {
+    /// Listens at a path, where any user may come and those of `trusted` are served. What a helper that was killed has
+    /// left there is put away.
+    ///
+    /// # Errors
+    /// Another helper listens there, or something else than a socket is there, or the folder cannot be written to.
+    pub fn listen(path: &Path, trusted: &[u32]) -> io::Result<Self> {
+        put_away(path)?;
+        let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&SockAddr::unix(path)?)?;
+        // Who may have a socket is decided by what the kernel says of who comes.
+        fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
+        socket.listen(BACKLOG)?;
+        let waiting = WaitSet::new().map_err(io::Error::other)?;
+        waiting.add(&socket, 0).map_err(io::Error::other)?;
+        Ok(Self { socket, waiting, path: path.to_owned(), trusted: trusted.to_vec() })
+    }
+
+    /// Waits for a client, at most for `timeout`, and serves it. `None`: nobody came.
+    ///
+    /// # Errors
+    /// No socket can be opened any more: the client has been told why.
+    pub fn serve(&self, timeout: Duration, offer: &PacketOffer) -> io::Result<Option<Served>> {
+        self.waiting.wait(Some(timeout), &mut Vec::new()).map_err(io::Error::other)?;
+        let client = match self.socket.accept() {
+            Ok((client, _)) => client,
+            Err(error) if is_nobody(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        client.set_nonblocking(true)?;
+        let Some(user) = passing::peer_user(&client) else { return Ok(Some(Served::Gone)) };
+        if !self.trusted.contains(&user) {
+            refuse(&client, &format!("user {user} is not one that it trusts (--uid)"));
+            return Ok(Some(Served::Refused(user)));
+        }
+        let opened = PacketSocket::open_for_another(&offer.interface, &offer.tests).inspect_err(|error| {
+            refuse(&client, &error.to_string());
+        })?;
+        let message = format!("{GIVES}{}", offer.name);
+        let sent = passing::send_with(&client, message.as_bytes(), opened.as_fd());
+        Ok(Some(if sent.is_ok() { Served::Given(user) } else { Served::Gone }))
+    }
+}
+
+impl AsFd for PacketHelper {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.waiting.as_fd()
+    }
+}
+
+impl Drop for PacketHelper {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn is_nobody(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
+    matches!(error.kind(), WouldBlock | Interrupted | ConnectionAborted)
+}
+
+fn refuse(client: &Socket, why: &str) {
+    let mut message = format!("{REFUSES}{why}").into_bytes();
+    message.truncate(LONGEST);
+    let _ = passing::send(client, &message);
+}
+
+/// Removes a socket at which nobody listens any more.
+fn put_away(path: &Path) -> io::Result<()> {
+    let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
+    let exists = |what: &str| io::Error::new(io::ErrorKind::AlreadyExists, format!("{}: {what}", path.display()));
+    if !found.file_type().is_socket() {
+        return Err(exists("something is there that is no socket"));
+    }
+    match connect(path) {
+        Ok(_) => Err(exists("another helper listens there")),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) => Err(error),
+    }
+}
+
+fn connect(path: &Path) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None)?;
+    // A helper with too many clients says so at once.
+    socket.set_nonblocking(true)?;
+    socket.connect(&SockAddr::unix(path)?)?;
+    Ok(socket)
+}
+
+/// Asks the helper at a path for a socket of the link that is called so.
+pub(super) fn ask(path: &Path, name: &str) -> io::Result<OwnedFd> {
+    let explain = |error: &io::Error| {
+        let advice = "start one there, as whoever has CAP_NET_RAW: weft link-helper";
+        io::Error::new(error.kind(), format!("the helper at {}: {error}; {advice}", path.display()))
+    };
+    let socket = connect(path).map_err(|error| explain(&error))?;
+    let waiting = WaitSet::new().map_err(io::Error::other)?;
+    waiting.add(&socket, 0).map_err(io::Error::other)?;
+    waiting.wait(Some(PATIENCE), &mut Vec::new()).map_err(io::Error::other)?;
+    let mut bytes = [0; LONGEST];
+    let (length, fd) =
+        passing::receive_with(&socket, &mut bytes).map_err(|number| explain(&io::Error::from_raw_os_error(number)))?;
+    understand(&bytes[..length], fd, name)
+        .map_err(|error| io::Error::new(error.kind(), format!("the helper at {}: {error}", path.display())))
+}
+
+/// What a helper has said.
+fn understand(message: &[u8], fd: Option<OwnedFd>, name: &str) -> io::Result<OwnedFd> {
+    let text = String::from_utf8_lossy(message);
+    if let Some(why) = text.strip_prefix(REFUSES) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why.to_owned()));
+    }
+    let invalid = |words: String| io::Error::new(io::ErrorKind::InvalidData, words);
+    let Some(given) = text.strip_prefix(GIVES) else {
+        return Err(invalid("something answers there that is no helper of Weft's".into()));
+    };
+    if given != name {
+        return Err(invalid(format!("it gives the link {given}, and {name} is wanted")));
+    }
+    let fd = fd.ok_or_else(|| invalid("it has passed no socket".into()))?;
+    let is_packet = socket2::SockRef::from(&fd).domain()? == Domain::from(libc::AF_PACKET);
+    if is_packet { Ok(fd) } else { Err(invalid("it has passed something else than a packet socket".into())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("weft-helper-{name}-{}", std::process::id()))
+    }
+
+    fn user() -> u32 {
+        // SAFETY: Reads a number.
+        unsafe { libc::geteuid() }
+    }
+
+    fn offer() -> PacketOffer {
+        let tests = vec![vec![FrameTest::Word(14, std::process::id())]];
+        PacketOffer { interface: "lo".into(), tests, name: "lo=test".into() }
+    }
+
+    /// Serves one client that asks for a link of this name.
+    fn serve_one(helper: &PacketHelper, name: &str) -> (io::Result<Option<Served>>, io::Result<OwnedFd>) {
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| ask(&helper.path, name));
+            let served = helper.serve(Duration::from_secs(60), &offer());
+            (served, asked.join().unwrap())
+        })
+    }
+
+    #[test]
+    fn a_socket_is_passed_with_a_filter_that_stays() {
+        let path = path("gives");
+        let helper = PacketHelper::listen(&path, &[user()]).unwrap();
+        let (served, asked) = serve_one(&helper, "lo=test");
+        if served.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+            let error = asked.unwrap_err().to_string();
+            return assert!(error.contains("CAP_NET_RAW"), "{error}");
+        }
+        assert_eq!(served.unwrap(), Some(Served::Given(user())));
+        let fd = asked.unwrap();
+        let socket = socket2::SockRef::from(&fd);
+        assert_eq!(socket.detach_filter().unwrap_err().raw_os_error(), Some(libc::EPERM));
+        let all = socket2::SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, u32::MAX);
+        assert_eq!(socket.attach_filter(&[all]).unwrap_err().raw_os_error(), Some(libc::EPERM));
+        let (_, asked) = serve_one(&helper, "lo=other");
+        let error = asked.unwrap_err().to_string();
+        assert!(error.contains("lo=test") && error.contains("lo=other is wanted"), "{error}");
+        drop(helper);
+        assert!(!path.exists());
+        let error = ask(&path, "lo=test").unwrap_err().to_string();
+        assert!(error.contains("link-helper") && error.contains(&path.display().to_string()), "{error}");
+    }
+
+    #[test]
+    fn a_user_that_is_not_trusted_is_refused() {
+        let helper = PacketHelper::listen(&path("refuses"), &[user() ^ 1]).unwrap();
+        let (served, asked) = serve_one(&helper, "lo=test");
+        assert_eq!(served.unwrap(), Some(Served::Refused(user())));
+        let error = asked.unwrap_err();
+        assert!(error.kind() == io::ErrorKind::PermissionDenied && error.to_string().contains("is not one"), "{error}");
+        assert_eq!(helper.serve(Duration::ZERO, &offer()).unwrap(), None);
+    }
+
+    #[test]
+    fn a_path_is_taken_over_from_the_dead_alone() {
+        let path = path("path");
+        fs::write(&path, "a file").unwrap();
+        let error = PacketHelper::listen(&path, &[]).unwrap_err().to_string();
+        assert!(error.contains("no socket"), "{error}");
+        fs::remove_file(&path).unwrap();
+        let first = PacketHelper::listen(&path, &[]).unwrap();
+        let error = PacketHelper::listen(&path, &[]).unwrap_err().to_string();
+        assert!(error.contains("another helper"), "{error}");
+        // One that was killed leaves its socket.
+        let dead = Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();
+        drop(first);
+        dead.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+        drop(dead);
+        assert!(path.exists());
+        drop(PacketHelper::listen(&path, &[]).unwrap());
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_is_no_helper_is_told_from_one() {
+        let said = |text: &str, fd| understand(text.as_bytes(), fd, "lo=test").unwrap_err().to_string();
+        assert!(said("HTTP/1.1 400 Bad Request", None).contains("no helper"));
+        assert!(said("weft-link 1 lo=test", None).contains("no socket"));
+        let other = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        assert!(said("weft-link 1 lo=test", Some(other.into())).contains("something else"));
+        assert_eq!(said("weft-refuses 1 because", None), "because");
+    }
+}
