@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use weft_base::Time;
 
-use crate::round_trip::nanos;
+use crate::round_trip::{nanos, share};
 
 /// The rate at which one flight of packets was delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,8 +102,7 @@ impl Delivery {
             return (None, round);
         }
         let delivered = self.delivered - stamp.delivered;
-        let rate = u128::from(delivered) * 1_000_000_000 / u128::from(nanos(interval));
-        let bytes_per_s = u64::try_from(rate).unwrap_or(u64::MAX);
+        let bytes_per_s = share(delivered, 1_000_000_000, nanos(interval));
         (Some(RateSample { bytes_per_s, delivered, interval, app_limited: stamp.app_limited }), round)
     }
 }

@@ -4,6 +4,8 @@ use core::time::Duration;
 
 use weft_base::Time;
 
+use crate::round_trip::share;
+
 /// What one packet can put the next one off by, at most: a round trip that was measured wrongly stops nobody for long.
 pub const MAX_WAIT: Duration = Duration::from_secs(1);
 
@@ -25,10 +27,9 @@ impl Pacer {
     /// `bytes` leave now, of `window` bytes per `round_trip`. They go at 5/4 of that rate, so that pacing is not what
     /// limits (RFC 9002 section 7.7).
     pub fn on_sent(&mut self, bytes: u64, window: u64, round_trip: Duration, now: Time) {
-        let nanos = round_trip.as_nanos() * 4 / 5;
-        let takes = nanos.saturating_mul(u128::from(bytes)) / u128::from(window.max(1));
-        let takes = Duration::from_nanos(u64::try_from(takes).unwrap_or(u64::MAX)).min(MAX_WAIT);
-        self.due = self.due.max(now) + takes;
+        let round_trip = u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX);
+        let takes = share(round_trip / 5 * 4 + round_trip % 5 * 4 / 5, bytes, window.max(1));
+        self.due = self.due.max(now) + Duration::from_nanos(takes).min(MAX_WAIT);
     }
 }
 

@@ -151,6 +151,15 @@ impl RoundTrip {
 }
 
 /// Nanoseconds of a duration; what does not fit is as good as for ever.
+/// `amount` times `times` by `parts`, which is not 0.
+pub(crate) fn share(amount: u64, times: u64, parts: u64) -> u64 {
+    match amount.checked_mul(times) {
+        Some(product) => product / parts,
+        // Rarely: a division of 128 bits is a loop.
+        None => u64::try_from(u128::from(amount) * u128::from(times) / u128::from(parts)).unwrap_or(u64::MAX),
+    }
+}
+
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

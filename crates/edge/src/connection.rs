@@ -1,5 +1,6 @@
 //! An established connection.
 
+pub(crate) mod passing;
 mod receiving;
 pub(crate) mod scheduling;
 mod sending;
@@ -302,6 +303,12 @@ impl Connection {
     /// be about to be sent. For a moment only: the peer waits.
     pub fn hold_acks(&mut self, hold: bool) {
         self.holds_acks = hold;
+    }
+
+    /// Whether an acknowledgement is due, held or not.
+    #[must_use]
+    pub fn owes_ack(&self, now: Time) -> bool {
+        self.rails.iter().any(|rail| rail.received.due().is_some_and(|due| due <= now))
     }
 
     /// Whether segments may be sent and taken.

@@ -23,6 +23,7 @@ pub mod setup;
 mod window;
 
 pub use batch::{Batch, Datagram, Piece};
+pub use connection::passing::MOST_PASSED;
 pub use connection::{Confirmation, Connection, Established, Meta};
 pub use counters::Counters;
 pub use life::{Ending, Event};

@@ -172,26 +172,26 @@ impl Connection {
                 self.rails.iter().filter_map(|rail| rail.received.due()).chain(Some(until)).min()
             }
             Phase::Open | Phase::Aborting => {
-                let keep_alive = self.is_quiet().then(|| self.keep_alive_at());
-                let gone = Some(self.last_heard + self.settings.peer_timeout);
-                let opens = self.pairing.look_at().filter(|_| self.may_open());
-                let rails = self.rails.iter().filter_map(|rail| self.rail_timeout(rail));
-                rails.chain(opens).chain(keep_alive).chain(gone).min()
+                // This is asked after each packet.
+                let mut first = self.last_heard + self.settings.peer_timeout;
+                let mut consider = |at: Option<Time>| first = at.map_or(first, |at| at.min(first));
+                if self.is_quiet() {
+                    consider(Some(self.keep_alive_at()));
+                }
+                consider(self.pairing.look_at().filter(|_| self.may_open()));
+                let longest = self.longest_probe_interval();
+                for rail in &self.rails {
+                    consider(rail.received.due());
+                    consider(rail.sent.loss_at());
+                    consider(rail.probe_at(self.peer_ack_delay, longest));
+                    consider(rail.paced_until);
+                    consider(rail.mtu.timeout());
+                    consider(rail.candidate.map(|candidate| candidate.due));
+                    consider(rail.silence.and_then(Silence::judged_at));
+                }
+                Some(first)
             }
         }
-    }
-
-    fn rail_timeout(&self, rail: &Rail) -> Option<Time> {
-        let timers = [
-            rail.received.due(),
-            rail.sent.loss_at(),
-            rail.probe_at(self.peer_ack_delay, self.longest_probe_interval()),
-            rail.paced_until,
-            rail.mtu.timeout(),
-            rail.candidate.map(|candidate| candidate.due),
-            rail.silence.and_then(Silence::judged_at),
-        ];
-        timers.into_iter().flatten().min()
     }
 
     /// The longest time between two probes of a rail: short while others answer, so that it is soon known to live.
@@ -203,6 +203,9 @@ impl Connection {
     /// Whether nothing waits for an acknowledgement of the peer, who may speak. Rails that are silent while others
     /// answer say nothing about that.
     fn is_quiet(&self) -> bool {
+        if let [rail] = &self.rails[..] {
+            return self.is_confirmed() && !(rail.is_live() && rail.sent.is_flying());
+        }
         let trusted = self.trusted();
         let is_flying = |index: &usize| has(trusted, *index) && self.rails[*index].sent.is_flying();
         self.is_confirmed() && !(0..self.rails.len()).any(|index| is_flying(&index))
@@ -210,6 +213,9 @@ impl Connection {
 
     /// A quarter of the time-out without a word: asks whether the peer is there.
     fn keep_alive_at(&self) -> Time {
+        if let [rail] = &self.rails[..] {
+            return self.last_heard.max(rail.sent.last_sent()) + self.keep_alive;
+        }
         let trusted = self.trusted();
         let rails = self.rails.iter().enumerate().filter(|(index, _)| has(trusted, *index));
         let last_sent = rails.map(|(_, rail)| rail.sent.last_sent()).max();

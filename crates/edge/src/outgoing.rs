@@ -34,13 +34,21 @@ pub trait Source {
     /// The next one, with a ULPDU of at most `budget` bytes (never asked with less than 128). `None`: there is none
     /// now.
     fn next(&mut self, budget: u32) -> Option<Segment<'_>>;
+
+    /// Whether [`Source::next`] may have one. What says no here is not asked.
+    fn may_have(&self) -> bool {
+        true
+    }
 }
+
+/// The bytes of a DDP header.
+pub(crate) type DdpHeader = ArrayVec<u8, { ddp::UNTAGGED_LENGTH }>;
 
 /// A segment that is kept.
 #[derive(Debug)]
 pub(crate) struct Stored {
     pub(crate) position: u64,
-    pub(crate) ddp: ArrayVec<u8, { ddp::UNTAGGED_LENGTH }>,
+    pub(crate) ddp: DdpHeader,
     /// Inline payload, in the ring.
     start: u64,
     inline: u32,
@@ -57,12 +65,17 @@ pub(crate) struct Stored {
 #[derive(Debug)]
 pub(crate) struct Sendable<'a> {
     pub(crate) position: u64,
-    pub(crate) ddp: ArrayVec<u8, { ddp::UNTAGGED_LENGTH }>,
+    pub(crate) ddp: DdpHeader,
     pub(crate) inline: &'a [u8],
     pub(crate) gather: Gather,
 }
 
 impl Stored {
+    const fn new(ddp: DdpHeader, start: u64, inline: u32, gather: Gather, ack_now: bool) -> Self {
+        let (position, was_sent, cut, waiting, acked) = (0, false, false, 1, 0);
+        Self { position, ddp, start, inline, gather, ack_now, was_sent, cut, waiting, acked }
+    }
+
     pub(crate) fn payload(&self) -> u32 {
         self.inline + self.gather.length()
     }
@@ -152,6 +165,45 @@ impl Outgoing {
         self.ring.len() < self.most && self.bytes.has_room(budget as usize)
     }
 
+    /// Whether something is to be sent, held or not.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// Whether a new segment could not leave at once: others go before it, or the peer has no receive for one.
+    pub(crate) fn is_held(&self) -> bool {
+        self.waiting > 0 || self.held_from.is_some()
+    }
+
+    /// Keeps segments that are to be sent, of one untagged message whose payload is written straight to where it is
+    /// kept: at most `most` bytes; `write` says how many, or that there is no message. `head` gives the DDP header of
+    /// the whole, and each segment has up to `room` bytes of payload. None when there is no room, before `write` is
+    /// asked.
+    pub(crate) fn write<'h>(
+        &mut self,
+        (most, room): (u32, u32),
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+        head: impl FnOnce() -> &'h [u8],
+    ) -> Option<Option<u32>> {
+        let segments = most.div_ceil(room).max(1) as usize;
+        let place = self.bytes.place(most as usize).filter(|_| self.ring.len() + segments <= self.most)?;
+        let Some(length) = write(self.bytes.get_mut(place, most)) else { return Some(None) };
+        let length = length as u32;
+        self.bytes.take(place, length);
+        let head = head();
+        let mut skip = 0;
+        loop {
+            let payload = room.min(length - skip);
+            let is_last = skip + payload == length;
+            let ddp = if payload == length { head.iter().copied().collect() } else { part_header(head, skip, is_last) };
+            self.keep(Stored::new(ddp, place + u64::from(skip), payload, Gather::empty(), false));
+            skip += payload;
+            if is_last {
+                return Some(Some(length));
+            }
+        }
+    }
+
     /// Keeps a segment that is to be sent.
     ///
     /// # Panics
@@ -159,18 +211,13 @@ impl Outgoing {
     pub(crate) fn push(&mut self, segment: &Segment<'_>) {
         let (ddp, behind) = segment.header.split_at(ddp_header_length(segment.header[0]));
         let start = self.bytes.push(behind, segment.bytes);
-        let stored = Stored {
-            position: self.next,
-            ddp: ddp.iter().copied().collect(),
-            start,
-            inline: (behind.len() + segment.bytes.len()) as u32,
-            gather: segment.gather,
-            ack_now: segment.ack_now,
-            was_sent: false,
-            cut: false,
-            waiting: 1,
-            acked: 0,
-        };
+        let inline = (behind.len() + segment.bytes.len()) as u32;
+        let ddp = ddp.try_into().expect("as long as a DDP header");
+        self.keep(Stored::new(ddp, start, inline, segment.gather, segment.ack_now));
+    }
+
+    fn keep(&mut self, stored: Stored) {
+        let stored = Stored { position: self.next, ..stored };
         assert!(stored.payload() <= 64 * PART, "a segment of {} bytes is longer than a datagram", stored.payload());
         self.next += stored.takes();
         self.waiting += 1;
@@ -306,7 +353,7 @@ impl Outgoing {
 }
 
 /// The DDP header of a part: its offset moved, and Last only on the last one.
-fn part_header(whole: &[u8], skip: u32, is_last: bool) -> ArrayVec<u8, { ddp::UNTAGGED_LENGTH }> {
+fn part_header(whole: &[u8], skip: u32, is_last: bool) -> DdpHeader {
     let mut bytes = [0; ddp::UNTAGGED_LENGTH];
     let Ok(mut header) = Header::parse(whole) else { return whole.iter().copied().collect() };
     match &mut header.target {
@@ -360,6 +407,19 @@ impl Bytes {
     fn get(&self, start: u64, length: u32) -> &[u8] {
         let at = (start % self.ring.len() as u64) as usize;
         if length == 0 { &[] } else { &self.ring[at..at + length as usize] }
+    }
+
+    /// The bytes from a place on that [`Bytes::place`] has found.
+    fn get_mut(&mut self, place: u64, length: u32) -> &mut [u8] {
+        let at = (place % self.ring.len() as u64) as usize;
+        &mut self.ring[at..at + length as usize]
+    }
+
+    /// A run of so many bytes stands there now.
+    fn take(&mut self, place: u64, length: u32) {
+        if length > 0 {
+            self.tail = place + u64::from(length);
+        }
     }
 
     fn free(&mut self, start: u64, length: u32) {

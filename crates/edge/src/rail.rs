@@ -9,7 +9,7 @@ use weft_congestion::{EcnValidation, Pacer};
 use crate::acks::Received;
 use crate::mtu::Mtu;
 use crate::rails::Out;
-use crate::round_trip::RoundTrip;
+use crate::round_trip::{RoundTrip, nanos};
 use crate::sent::Sent;
 use crate::settings::Settings;
 use crate::window::Window;
@@ -203,8 +203,11 @@ impl Rail {
 
     /// When the peer is probed for want of an acknowledgement. `peer_delay`: how long it may put one off.
     pub(crate) fn probe_at(&self, peer_delay: Duration, most: Duration) -> Option<Time> {
-        let wait = self.trip.probe_timeout() + peer_delay;
-        let wait = wait.saturating_mul(1 << self.backoff.min(20)).min(most.max(wait));
-        self.sent.is_flying().then(|| self.sent.last_sent() + wait)
+        if !self.sent.is_flying() {
+            return None;
+        }
+        let wait = self.trip.probe_timeout_ns().saturating_add(nanos(peer_delay));
+        let wait = wait.saturating_mul(1 << self.backoff.min(20)).min(nanos(most).max(wait));
+        Some(Time::from_nanos(self.sent.last_sent().as_nanos().saturating_add(wait)))
     }
 }

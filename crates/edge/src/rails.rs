@@ -119,6 +119,9 @@ impl Connection {
 
     /// The rail grows together with the others that leave by its IP address, from their present windows on.
     pub(crate) fn couple(&mut self, index: usize) {
+        if self.rails.len() == 1 {
+            return;
+        }
         let beside = self.pairing.beside(self.rails[index].local());
         if !self.settings.couples || beside.count_ones() < 2 {
             return;
@@ -141,6 +144,9 @@ impl Connection {
 
     /// Bytes that the peer may have under way on a rail.
     pub(crate) fn credit_of(&self, index: usize) -> u32 {
+        if let [rail] = &self.rails[..] {
+            return self.sockets[usize::from(rail.local()) % MAX_RAILS].credit;
+        }
         let local = self.rails[index].local();
         let sharing = self.rails.iter().filter(|rail| rail.is_used() && rail.local() == local).count() as u32;
         self.sockets[usize::from(local) % MAX_RAILS].credit / sharing.max(1)

@@ -3,36 +3,45 @@
 use core::time::Duration;
 
 /// Timers are not finer than this.
-const GRANULARITY: Duration = Duration::from_micros(100);
+const GRANULARITY: u64 = 100_000;
 
 /// What the time that set-up took says is not taken for less than this: who answered may have been quicker then than it
 /// will be.
 const LEAST_EXPECTED: Duration = Duration::from_millis(1);
 
-/// What is known of a rail's round trip.
+/// What is known of a rail's round trip, in nanoseconds: it is reckoned with for each acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RoundTrip {
-    smoothed: Duration,
-    variation: Duration,
-    latest: Duration,
-    least: Option<Duration>,
+    smoothed: u64,
+    variation: u64,
+    latest: u64,
+    least: Option<u64>,
+}
+
+/// No round trip takes longer than this, about 18 years: eight of them do not overflow.
+const MOST: u64 = u64::MAX >> 5;
+
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).map_or(MOST, |nanos| nanos.min(MOST))
 }
 
 impl RoundTrip {
     pub(crate) fn new(assumed: Duration) -> Self {
+        let assumed = nanos(assumed);
         Self { smoothed: assumed, variation: assumed / 2, latest: assumed, least: None }
     }
 
     /// It is no longer than this, though nothing was measured yet: what was assumed without knowing anything is not more
     /// either.
     pub(crate) fn expect_at_most(&mut self, most: Duration) {
-        if self.least.is_none() && most < self.smoothed {
-            *self = Self::new(most.max(LEAST_EXPECTED).min(self.smoothed));
+        if self.least.is_none() && most < self.smoothed() {
+            *self = Self::new(most.max(LEAST_EXPECTED).min(self.smoothed()));
         }
     }
 
     /// A packet was acknowledged after `sample`, of which the peer has waited `delay`.
     pub(crate) fn sample(&mut self, sample: Duration, delay: Duration) {
+        let (sample, delay) = (nanos(sample), nanos(delay));
         self.latest = sample;
         let Some(least) = self.least else {
             *self = Self { smoothed: sample, variation: sample / 2, latest: sample, least: Some(sample) };
@@ -53,23 +62,33 @@ impl RoundTrip {
 
     /// The least that was measured.
     pub(crate) fn least(&self) -> Option<Duration> {
-        self.least
+        self.least.map(Duration::from_nanos)
     }
 
     pub(crate) fn smoothed(&self) -> Duration {
+        Duration::from_nanos(self.smoothed)
+    }
+
+    /// The same in nanoseconds.
+    pub(crate) fn smoothed_ns(&self) -> u64 {
         self.smoothed
     }
 
     /// How long to wait for an acknowledgement before the peer is probed, without its own delay (RFC 9002 section
     /// 6.2.1).
     pub(crate) fn probe_timeout(&self) -> Duration {
+        Duration::from_nanos(self.probe_timeout_ns())
+    }
+
+    /// The same in nanoseconds.
+    pub(crate) fn probe_timeout_ns(&self) -> u64 {
         self.smoothed + (self.variation * 4).max(GRANULARITY)
     }
 
     /// How much later than a younger one a packet may arrive before it counts as lost (RFC 9002 section 6.1.2).
     pub(crate) fn loss_delay(&self) -> Duration {
         let base = self.smoothed.max(self.latest);
-        (base + base / 8).max(GRANULARITY)
+        Duration::from_nanos((base + base / 8).max(GRANULARITY))
     }
 }
 

@@ -47,6 +47,7 @@ fn everything_arrives_once_under_all_faults() {
         let messages = [random.below(20) as u32, random.below(10) as u32];
         let longest = [100, 3000, 20_000][random.below(3) as usize];
         let mut world = World::new(&settings, faults, messages, longest, seed);
+        world.passes = random.one_in(2);
         let run = std::panic::AssertUnwindSafe(|| world.finish());
         if let Err(error) = std::panic::catch_unwind(run) {
             eprintln!("seed {seed}");
@@ -74,6 +75,20 @@ fn without_faults_nothing_is_sent_twice() {
         assert_eq!((counters.segments_repeated, counters.packets_lost), (0, 0), "{counters:?}");
         assert_eq!(world.sides[0].largest_sent, usize::from(datagram));
         assert_eq!(world.sides[1].connection.counters().duplicates, 0);
+    }
+}
+
+#[test]
+fn what_passes_the_queue_takes_the_acknowledgement_along_and_comes_again_when_it_is_lost() {
+    for lose in [0, 5] {
+        // So that not all of it leaves at once.
+        let settings = Settings { credit: 4800, ..Settings::default() };
+        let mut world = World::new(&settings, Faults { lose, ..Faults::none() }, [2000, 2000], 0, 3);
+        world.passes = true;
+        world.finish();
+        assert!(world.passed.0 > 10 && world.passed.1 > 20, "{:?}", world.passed);
+        let counters = world.sides[0].connection.counters();
+        assert_eq!(lose > 0, counters.segments_repeated > 0, "{counters:?}");
     }
 }
 

@@ -491,6 +491,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let passed = connection.pass_request(queue_pair, request, &mut cx)?;
         self.changed = true;
         self.warm(key);
+        self.queue(key);
         Some(passed)
     }
 
@@ -600,7 +601,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             Member::Listener(listening) => listening.again_at,
         };
         if wanted.is_none_or(|wanted| wanted > self.now) {
-            self.queue(key);
+            self.timers.want(Timed::Key(key), &mut entry.queued, wanted);
             return false;
         }
         match &mut entry.member {

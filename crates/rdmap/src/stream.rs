@@ -184,7 +184,7 @@ impl Stream {
         self.state == State::Established
             && !self.abort_due
             && self.silent == 0
-            && self.sends.is_empty()
+            && self.sends.oldest_done().is_none()
             && self.receives.oldest_done().is_none()
             && !self.can_transmit()
     }

@@ -1,21 +1,25 @@
 //! Both ends of a stream of tagged messages in one thread: how many instructions does a message take?
 //!
-//! `valgrind --tool=callgrind target/release/examples/messages 10000 64 8` (messages, window, bytes); a window of 1 is a ping without the pong.
+//! `valgrind --tool=callgrind target/release/examples/messages 10000 64 8 edge://127.0.0.1` (messages, window, bytes,
+//! and what carries them: iWARP, if nothing is said); a window of 1 is a ping without the pong.
 
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
 
-use weft::endpoint::{Endpoint, EndpointAttributes, EventQueue, Match, ReceivePost, SendPost};
-use weft::verbs::{Context, Progress, Settings};
+use weft::endpoint::{Endpoint, EndpointAttributes, EndpointSettings, EventQueue, Match, ReceivePost, SendPost};
+use weft::verbs::{Context, PeerAddress, Progress, Settings, Transport};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let mut number = |usual: u64| arguments.next().map_or(Ok(usual), |text| text.parse());
     let (messages, window, length) = (number(100_000)?, number(64)?, number(8)? as usize);
+    let address: PeerAddress = arguments.next().as_deref().unwrap_or("127.0.0.1").parse()?;
+    let transport = address.transport.unwrap_or(Transport::Iwarp);
     let context = Context::with_settings(Settings { progress: Progress::Caller, ..Settings::default() })?;
     let domain = context.allocate_protection_domain()?;
-    let here = EndpointAttributes::at("127.0.0.1:0".parse()?);
+    let usual = EndpointAttributes::at(address.resolve(0)?);
+    let here = EndpointAttributes { settings: EndpointSettings { transport, ..usual.settings }, ..usual };
     let end = || -> Result<(Endpoint, EventQueue), Box<dyn Error>> {
         let events = EventQueue::new(&context)?;
         Ok((Endpoint::open(&domain, &here, Arc::new(events.clone()))?, events))

@@ -2,29 +2,30 @@
 
 use weft_base::Digest;
 
-/// A CRC-32C in the making: fed in order, in pieces of any size.
+/// A CRC-32C in the making: fed in order, in pieces of any size. Only the register: what else the algorithm needs is
+/// some 300 bytes, which would be moved with it.
 #[derive(Clone)]
-pub struct Crc32c(crc_fast::Digest);
+pub struct Crc32c(u32);
+
+const ALGORITHM: crc_fast::CrcAlgorithm = crc_fast::CrcAlgorithm::Crc32Iscsi;
 
 impl Crc32c {
     /// Of nothing yet.
     #[must_use]
     pub fn new() -> Self {
-        Self(crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi))
+        Self(u32::MAX)
     }
 
     /// Of all of `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> u32 {
-        let mut crc = Self::new();
-        crc.update(bytes);
-        crc.value()
+        crc_fast::checksum(ALGORITHM, bytes) as u32
     }
 
     /// The checksum of everything fed so far.
     #[must_use]
     pub fn value(&self) -> u32 {
-        self.0.finalize() as u32
+        !self.0
     }
 
     /// The checksum as it stands on the wire: little-endian, unlike everything else, because the CRC's bits are sent in the
@@ -49,7 +50,9 @@ impl core::fmt::Debug for Crc32c {
 
 impl Digest for Crc32c {
     fn update(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
+        let mut digest = crc_fast::Digest::new_with_init_state(ALGORITHM, self.0.into());
+        digest.update(bytes);
+        self.0 = digest.get_state() as u32;
     }
 }
 

@@ -17,6 +17,10 @@ use crate::rail::Place;
 use crate::sent::Packet;
 use crate::{Sink, Verdict};
 
+/// An acknowledgement that may be put off is put off for this time at least: timers are not finer, and an answer, which
+/// takes it along, may take longer than a quarter of a short round trip.
+const LEAST_ACK_DELAY: Duration = Duration::from_micros(100);
+
 /// What came of a packet's frames.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
@@ -50,7 +54,8 @@ impl Connection {
             rail.received.take(number, meta.ecn, now);
         }
         if outcome.eliciting && outcome.good {
-            let delay = self.settings.max_ack_delay.min(rail.trip.smoothed() / 4);
+            let quarter = Duration::from_nanos(rail.trip.smoothed_ns() / 4);
+            let delay = quarter.max(LEAST_ACK_DELAY).min(self.settings.max_ack_delay);
             let at_once = packet.header.ack_now || meta.ecn & 3 == 3;
             // Well before the peer has used up its credit: it must not stop.
             let every = self.credit_of(index) / 4 / (datagram.len() as u32).max(1);

@@ -23,7 +23,7 @@ const LEAST_ROOM: usize = 256;
 /// shorter.
 const LEAST_PING: usize = RESET_LENGTH + 1;
 /// What an acknowledgement takes at most.
-const MOST_ACK: usize = weft_wire::edge::ack::ACK_LENGTH + MAX_MORE_RANGES * RANGE_LENGTH;
+pub(super) const MOST_ACK: usize = weft_wire::edge::ack::ACK_LENGTH + MAX_MORE_RANGES * RANGE_LENGTH;
 
 /// Refusals in one packet.
 const MOST_REFUSALS: usize = 24;
@@ -31,7 +31,7 @@ const MOST_REFUSALS: usize = 24;
 const CONFIRM_LENGTH: usize = 1 + weft_wire::edge::PROOF_LENGTH;
 
 /// A packet in the making.
-struct Draft<'a> {
+pub(super) struct Draft<'a> {
     /// On which it leaves, and where to.
     rail: usize,
     place: Place,
@@ -49,7 +49,7 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    fn new(bytes: &'a mut Vec<u8>, pieces: &'a mut Vec<Piece>, header: &Header, place: Place) -> Self {
+    pub(super) fn new(bytes: &'a mut Vec<u8>, pieces: &'a mut Vec<Piece>, header: &Header, place: Place) -> Self {
         let start = bytes.len();
         let builder = Builder::new(bytes, header);
         Self {
@@ -78,7 +78,7 @@ impl<'a> Draft<'a> {
         self.contents.controls |= bit;
     }
 
-    fn length(&self) -> usize {
+    pub(super) fn length(&self) -> usize {
         self.builder.at() - self.start + self.gathered
     }
 
@@ -123,7 +123,7 @@ impl Connection {
         true
     }
 
-    fn header(&self, index: usize) -> Header {
+    pub(super) fn header(&self, index: usize) -> Header {
         let rail = &self.rails[index];
         let number = rail.sent.next_number();
         Header { ack_now: false, key_phase: false, rail: rail.id, destination: self.remote, number }
@@ -136,6 +136,10 @@ impl Connection {
             return false;
         }
         let index = turn.rail;
+        let is_alone = self.rails.len() == 1;
+        if is_alone && !self.is_word_due(0, now) && !(turn.segments && self.may_have_segments(source)) {
+            return false;
+        }
         let Some(place) = self.rails[index].place else { return false };
         self.make_room(index);
         let size = self.rails[index].mtu.current();
@@ -172,6 +176,22 @@ impl Connection {
         self.finish(draft, now, &mut out.datagrams)
     }
 
+    /// Whether there may be segments to send, or the close that follows them.
+    fn may_have_segments(&self, source: &impl Source) -> bool {
+        self.outgoing.is_waiting() || self.is_close_due() || source.may_have()
+    }
+
+    /// Whether something else than a segment is to be said on a rail.
+    pub(super) fn is_word_due(&self, index: usize, now: Time) -> bool {
+        let says = self.pending != 0 || self.say_close_ack || !self.refusals.is_empty();
+        says || self.rails[index].probes > 0 || self.is_ack_due(index, now)
+    }
+
+    /// All is acknowledged and nothing more will come: the peer is to be told.
+    pub(super) fn is_close_due(&self) -> bool {
+        self.closing.wanted && !self.closing.said && self.outgoing.is_empty()
+    }
+
     /// When all places are taken, the oldest packet is given up: there must always be a way to say something.
     fn make_room(&mut self, index: usize) {
         if let Some(packet) = self.rails[index].sent.make_room() {
@@ -199,7 +219,7 @@ impl Connection {
     }
 
     /// Acknowledges the packets of a rail, which may be another than the one that the packet leaves on.
-    fn acknowledge(&mut self, index: usize, draft: &mut Draft<'_>, now: Time) {
+    pub(super) fn acknowledge(&mut self, index: usize, draft: &mut Draft<'_>, now: Time) {
         let (credit, overflows) = (self.credit_of(index), self.overflows_of(index));
         let rail = &mut self.rails[index];
         let mut packed = Packed::new();
@@ -295,7 +315,7 @@ impl Connection {
     }
 
     /// Writes one segment, or a part of it. False when it does not fit.
-    fn put_segment(&mut self, serial: u64, part: Option<u8>, draft: &mut Draft<'_>, room: usize) -> bool {
+    pub(super) fn put_segment(&mut self, serial: u64, part: Option<u8>, draft: &mut Draft<'_>, room: usize) -> bool {
         let mut part = part;
         let mut length = self.outgoing.get(serial).ulpdu();
         if part.is_none() && SEGMENT_OVERHEAD + length > room {
@@ -337,8 +357,7 @@ impl Connection {
 
     /// When nothing is left to send and all is acknowledged, the peer is told.
     fn close_if_done(&mut self, draft: &mut Draft<'_>) {
-        let done = self.closing.wanted && !self.closing.said && self.outgoing.is_empty();
-        if done && draft.contents.count == 0 {
+        if self.is_close_due() && draft.contents.count == 0 {
             self.closing.said = true;
             self.say_close(draft);
             self.say_confirm(draft);
@@ -346,7 +365,8 @@ impl Connection {
     }
 
     /// The packet leaves.
-    fn finish(&mut self, mut draft: Draft<'_>, now: Time, datagrams: &mut Vec<Datagram>) -> bool {
+    pub(super) fn finish(&mut self, mut draft: Draft<'_>, now: Time, datagrams: &mut Vec<Datagram>) -> bool {
+        let is_alone = self.rails.len() == 1;
         let rail = &mut self.rails[draft.rail];
         if !draft.to_end && draft.contents.count == 0 && draft.eliciting {
             draft.builder.pad(LEAST_PING);
@@ -364,7 +384,8 @@ impl Connection {
         builder.finish();
         let marked = eliciting && rail.ecn.marks();
         let stamp = if eliciting { rail.window.on_sent(rail.sent.in_flight(), now) } else { Stamp::default() };
-        let arrives = now + rail.arrival();
+        // No other rail could overtake it.
+        let arrives = if is_alone { now } else { now + rail.arrival() };
         rail.sent.push(&Leaving { now, arrives, bytes: in_flight, contents, ect: marked, stamp });
         if marked {
             rail.ecn.on_sent();
@@ -382,22 +403,21 @@ impl Connection {
         true
     }
 
-    /// Finds out whether a larger datagram passes.
-    fn probe_path(&mut self, index: usize, now: Time, out: &mut Batch) {
+    /// How large a datagram is to be tried, if it is time for that.
+    pub(super) fn path_probe(&self, index: usize) -> Option<usize> {
         let rail = &self.rails[index];
-        let (Some(size), Some(place)) = (rail.mtu.wanted(), rail.place) else { return };
+        let size = rail.mtu.wanted()?;
         let open = self.phase == Phase::Open && matches!(self.confirmation, Confirmation::Done);
         // Nothing is to wait for a probe: it goes when the peer is known to answer, and there is something to be
         // gained.
-        if !open
-            || self.outgoing.end() < PROBE_FROM
-            || rail.peer_largest.is_none()
-            || rail.backoff > 0
-            || !rail.sent.has_room(true)
-            || out.is_full(size)
-        {
-            return;
-        }
+        let is_time = open && self.outgoing.end() >= PROBE_FROM && rail.peer_largest.is_some() && rail.backoff == 0;
+        (is_time && rail.sent.has_room(true)).then_some(size)
+    }
+
+    /// Finds out whether a larger datagram passes.
+    fn probe_path(&mut self, index: usize, now: Time, out: &mut Batch) {
+        let Some(size) = self.path_probe(index) else { return };
+        let Some(place) = self.rails[index].place.filter(|_| !out.is_full(size)) else { return };
         let header = self.header(index);
         let mut draft = Draft::new(&mut out.bytes, &mut out.pieces, &header, place);
         draft.frame(&Frame::Ping);

@@ -98,6 +98,42 @@ impl Sender {
         }
     }
 
+    /// Whether a message could go past the queue: none has begun.
+    fn is_between(&self) -> bool {
+        self.message.is_none() && self.left > 0
+    }
+
+    /// A message in one segment of no more than `most` bytes of payload, all of it at hand.
+    fn short(&mut self, most: u64) -> Segment<'_> {
+        self.left -= 1;
+        self.number += 1;
+        self.message = Some((self.random.below(most + 1) as u32, 0, false));
+        self.next(1000).expect("a message has begun")
+    }
+
+    /// Writes an untagged message where the connection keeps it. Returns whether that was done.
+    fn write(&mut self, connection: &mut Connection) -> bool {
+        let (number, most) = (self.number + 1, 1 + self.random.below(5000) as u32);
+        let length = self.random.below(u64::from(most) + 1) as u32;
+        let target = Target::Untagged { word: 0, queue: 0, number: weft_base::MessageNumber(number), offset: 0 };
+        let mut header = [0; 18];
+        let header_length = Header { last: true, control: 0x40, target }.emit(&mut header);
+        let write = |place: &mut [u8]| {
+            assert_eq!(place.len(), most as usize);
+            (0..).zip(&mut place[..length as usize]).for_each(|(at, to)| *to = byte(number.into(), at));
+            Some(length as usize)
+        };
+        let written = connection.write_message(most, write, || &header[..header_length]);
+        if written.is_none() {
+            return false;
+        }
+        assert_eq!(written, Some(Some(length)));
+        (self.left, self.number) = (self.left - 1, number);
+        self.end += u64::from(length) + 1;
+        self.ends.insert(self.end);
+        true
+    }
+
     fn begin(&mut self) -> Option<()> {
         if self.message.is_none() {
             self.left = self.left.checked_sub(1)?;
@@ -269,6 +305,10 @@ pub(crate) struct World {
     strangers: BTreeMap<usize, (usize, usize)>,
     /// Receives are not posted, whoever wants them.
     pub(crate) no_receives: bool,
+    /// Some messages go past the queue.
+    pub(crate) passes: bool,
+    /// Those that did: in a datagram of their own, and written where they are kept.
+    pub(crate) passed: (u32, u32),
 }
 
 pub(crate) fn address(side: usize) -> SocketAddr {
@@ -330,9 +370,30 @@ impl World {
             links: vec![],
             strangers: BTreeMap::new(),
             no_receives: false,
+            passes: false,
+            passed: (0, 0),
         };
         world.transmit(0);
         world
+    }
+
+    /// Lets a side send a message past its queue, or write one, now and then.
+    fn pass(&mut self, side: usize) {
+        let Side { connection, source, .. } = &mut self.sides[side];
+        if !self.passes || !source.is_between() {
+            return;
+        }
+        match self.random.below(3) {
+            0 if connection.can_pass(self.now) => {
+                self.batch.clear();
+                connection.pass(&source.short(500), self.now, &mut self.batch);
+                assert_eq!((self.batch.datagrams.len(), self.batch.pieces.len()), (1, 1), "in one piece");
+                self.passed.0 += 1;
+                self.carry_batch(side);
+            }
+            1 => self.passed.1 += u32::from(source.write(connection)),
+            _ => {}
+        }
     }
 
     /// Lets a side send what it can.
@@ -340,29 +401,37 @@ impl World {
         if self.sides[side].stopped {
             return;
         }
+        self.pass(side);
         loop {
             self.batch.clear();
             let Side { connection, source, .. } = &mut self.sides[side];
+            // Who trusts the answer misses nothing.
+            let is_due = connection.is_due(self.now) || source.is_between() || source.message.is_some();
             let more = connection.transmit(source, self.now, &mut self.batch);
-            let capacity = self.batch.bytes.capacity();
-            let addresses = &self.sides[side].addresses;
-            let datagrams: Vec<_> = self
-                .batch
-                .datagrams
-                .iter()
-                .map(|datagram| (addresses[usize::from(datagram.local)], datagram.to, self.gather(datagram)))
-                .collect();
-            assert_eq!(capacity, 1 << 18, "nothing is allocated");
-            for (from, to, bytes) in datagrams {
-                self.sides[side].largest_sent = self.sides[side].largest_sent.max(bytes.len());
-                self.carry(side, bytes, from, to);
-            }
+            assert!(is_due || self.batch.datagrams.is_empty(), "something was sent though nothing was due");
+            self.carry_batch(side);
             if !more {
                 break;
             }
         }
         while let Some(event) = self.sides[side].connection.poll_event() {
             self.sides[side].events.push(event);
+        }
+    }
+
+    fn carry_batch(&mut self, side: usize) {
+        let capacity = self.batch.bytes.capacity();
+        let addresses = &self.sides[side].addresses;
+        let datagrams: Vec<_> = self
+            .batch
+            .datagrams
+            .iter()
+            .map(|datagram| (addresses[usize::from(datagram.local)], datagram.to, self.gather(datagram)))
+            .collect();
+        assert_eq!(capacity, 1 << 18, "nothing is allocated");
+        for (from, to, bytes) in datagrams {
+            self.sides[side].largest_sent = self.sides[side].largest_sent.max(bytes.len());
+            self.carry(side, bytes, from, to);
         }
     }
 

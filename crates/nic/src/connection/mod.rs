@@ -179,8 +179,17 @@ impl<N: Carrier> Connection<N> {
     /// When it must be looked at though nothing has come.
     #[inline]
     pub(crate) fn wake_at(&self) -> Option<Time> {
-        let nudge = self.nudges.as_ref().map(Nudges::at);
-        [self.deadline, self.peer_look, nudge, self.lower.next_timeout()].into_iter().flatten().min()
+        // This is asked after each look.
+        let mut first = self.lower.next_timeout();
+        let mut consider = |at: Option<Time>| {
+            if let Some(at) = at {
+                first = Some(first.map_or(at, |first| first.min(at)));
+            }
+        };
+        consider(self.deadline);
+        consider(self.peer_look);
+        consider(self.nudges.as_ref().map(Nudges::at));
+        first
     }
 
     /// Whether [`Connection::wake_at`] may be earlier than when this was asked last.
@@ -236,7 +245,7 @@ impl<N: Carrier> Connection<N> {
         self.take_posted(cx);
         // The caller may be gone for long afterwards: as much as the operating system takes.
         self.transmit(usize::MAX, cx);
-        if self.becomes_quiet() {
+        if self.becomes_quiet(cx.io.now) {
             return Outcome::Progress;
         }
         self.report(cx);
@@ -247,10 +256,10 @@ impl<N: Carrier> Connection<N> {
         let mut progress = self.take_posted(cx);
         let packets = cx.io.counters.passed_packets_received;
         progress |= self.receive(cx);
-        if !progress && self.is_quiet() {
+        if !progress && self.is_quiet(cx.io.now) {
             return Outcome::Idle;
         }
-        if self.becomes_quiet() {
+        if self.becomes_quiet(cx.io.now) {
             return Outcome::of(progress);
         }
         self.answers_wait |= cx.io.counters.passed_packets_received != packets && self.has_answers();
@@ -261,20 +270,20 @@ impl<N: Carrier> Connection<N> {
         if self.follow(cx) {
             return Outcome::Over;
         }
-        self.becomes_quiet();
+        self.becomes_quiet(cx.io.now);
         Outcome::of(progress)
     }
 
     /// Whether looks for what comes and what is posted are all that it needs.
     #[inline]
-    fn is_quiet(&self) -> bool {
-        matches!(&self.phase, Phase::Running(running) if running.is_quiet) && !self.lower.has_unsent()
+    fn is_quiet(&self, now: Time) -> bool {
+        matches!(&self.phase, Phase::Running(running) if running.is_quiet) && self.lower.is_idle(now)
     }
 
     /// Looks whether there is nothing to do until something is posted or comes.
-    fn becomes_quiet(&mut self) -> bool {
+    fn becomes_quiet(&mut self, now: Time) -> bool {
         let Phase::Running(running) = &mut self.phase else { return false };
-        let is_done = !running.cut_short && !self.answers_wait && !self.lower.has_unsent() && !self.lower.keeps_time();
+        let is_done = !running.cut_short && !self.answers_wait && self.lower.is_idle(now);
         // What is shared may be changed by others.
         running.is_quiet = is_done && matches!(&running.stream, StreamCell::Own(stream) if stream.is_quiet());
         running.is_quiet
@@ -349,7 +358,7 @@ impl<N: Carrier> Connection<N> {
     ) -> Option<Result<(), PostError>> {
         let (running, lower) = self.running()?;
         let is_free = !running.send_closed && !queue_pair.has_posted() && running.stream.hold().can_pass();
-        if !is_free || lower.has_unsent() || !Arc::ptr_eq(&running.queue_pair, queue_pair) {
+        if !is_free || !lower.lets_pass(cx.io.now) || !Arc::ptr_eq(&running.queue_pair, queue_pair) {
             return None;
         }
         if let Err(error) = queue_pair.admit_passing(cx.io.registry, request) {

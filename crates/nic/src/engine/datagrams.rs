@@ -94,6 +94,8 @@ pub(super) struct Room {
     pub(super) received: Vec<ReceivedDatagrams>,
     pub(super) entries: Vec<InboxEntry>,
     pub(super) answer: Vec<u8>,
+    /// Ports that are looked at in this turn.
+    pub(super) ports: Vec<DefaultKey>,
 }
 
 fn code(key: &[u8], what: &[&[u8]]) -> [u8; 32] {

@@ -146,17 +146,14 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         }
         self.look_at_addresses();
         let mut progress = false;
-        let hot: arrayvec::ArrayVec<DefaultKey, MOST_HOT> = self
-            .datagrams
-            .members
-            .iter()
-            .filter(|(_, member)| member.is_hot)
-            .map(|(key, _)| key)
-            .take(MOST_HOT)
-            .collect();
-        for key in hot {
-            progress |= self.receive_datagrams(key);
+        let mut hot = take(&mut self.datagrams.room.ports);
+        hot.clear();
+        let members = self.datagrams.members.iter();
+        hot.extend(members.filter(|(_, member)| member.is_hot).map(|(key, _)| key).take(MOST_HOT));
+        for key in &hot {
+            progress |= self.receive_datagrams(*key);
         }
+        self.datagrams.room.ports = hot;
         self.datagrams.watch(&mut self.network, false);
         progress
     }
@@ -191,7 +188,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     }
 
     fn deliver(&mut self, port: DefaultKey, room: &mut Room) {
-        let Room { bytes, received, entries, answer } = room;
+        let Room { bytes, received, entries, answer, .. } = room;
         let mut present: Option<DefaultKey> = None;
         entries.clear();
         for run in received.iter() {

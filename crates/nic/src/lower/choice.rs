@@ -327,6 +327,20 @@ impl<N: Network> Lower<N> for Choice<N> {
         each!(self, lower => Lower::<N>::has_unsent(lower), trying _ => false)
     }
 
+    #[inline]
+    fn lets_pass(&self, now: Time) -> bool {
+        each!(self, lower => Lower::<N>::lets_pass(lower, now), trying _ => false)
+    }
+
+    #[inline]
+    fn is_idle(&self, now: Time) -> bool {
+        match self {
+            Self::Mpa(lower) => !Lower::<N>::has_unsent(lower),
+            Self::Edge(lower) => Lower::<N>::is_idle(lower, now),
+            Self::Trying(_) => false,
+        }
+    }
+
     fn clear_unsent(&mut self, io: &mut Io<'_>) {
         each!(self, lower => Lower::<N>::clear_unsent(lower, io), trying _ => {});
     }

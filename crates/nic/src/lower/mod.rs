@@ -493,14 +493,25 @@ pub trait Lower<N: Network>: Sized {
     }
 
     /// Sends a Send or Write of at most [`MOST_PASSED`] bytes at once, from where the caller has it, where it fits one
-    /// segment. Returns whether that was done: it is complete then. Only where [`Lower::has_unsent`] says no, and the
-    /// stream lets it pass ([`Stream::can_pass`]).
+    /// segment. Returns whether that was done: it is complete then. Only where nothing that was taken from the stream
+    /// waits to be sent ([`Lower::lets_pass`]), and the stream lets it pass ([`Stream::can_pass`]).
     fn pass_request<A: Above>(&mut self, _above: &mut A, _operation: &Operation, _io: &mut Io<'_>) -> bool {
         false
     }
 
     /// Whether something that was taken from the stream waits to be sent, or to be acknowledged where the layer sends again.
     fn has_unsent(&self) -> bool;
+
+    /// Whether a request may go out now before anything that was taken from the stream.
+    fn lets_pass(&self, _now: Time) -> bool {
+        !self.has_unsent()
+    }
+
+    /// Whether it has nothing to do until something comes, the stream has something, or a time has come
+    /// ([`Lower::next_timeout`]).
+    fn is_idle(&self, _now: Time) -> bool {
+        !self.has_unsent() && !self.keeps_time()
+    }
 
     /// Throws away what has not been sent.
     fn clear_unsent(&mut self, io: &mut Io<'_>);

@@ -17,6 +17,7 @@ const KEY_PHASE: u8 = 0x10;
 const ACK_NOW: u8 = 0x08;
 const VERSION_MASK: u8 = 0x07;
 const CHECK: usize = 14;
+const NUMBER_LENGTH: usize = size_of::<u64>();
 /// Bits of a packet number that go over the wire.
 const NUMBER_BITS: u32 = 32;
 
@@ -81,13 +82,19 @@ impl<'a> Packet<'a> {
         self.header.number = frame::expand(self.header.number, expected, NUMBER_BITS);
         let mut check = Crc32c::new();
         let mut rest = &self.bytes[HEADER_LENGTH..];
+        // What is covered of frames in a row is summed up at once.
+        let mut run = rest;
         while !rest.is_empty() {
             let (_, covered, after) = frame::split(rest)?;
-            check.update(covered);
+            if covered.len() + after.len() < rest.len() {
+                check.update(&run[..run.len() - rest.len() + covered.len()]);
+                run = after;
+            }
             rest = after;
         }
+        check.update(run);
         let stands = &self.bytes[CHECK..HEADER_LENGTH];
-        if end_check(check, self.header.number, &self.bytes[..CHECK]) == *stands {
+        if end_check(check, self.header.number, before_check(self.bytes)) == *stands {
             Ok(self)
         } else {
             Err(EdgeError::Check)
@@ -108,10 +115,18 @@ impl<'a> Packet<'a> {
 /// The header comes last, since whether the acknowledgement is waited for is known last. The whole number is covered,
 /// so that a
 /// packet is not taken for one that is 2^32 older.
-fn end_check(mut check: Crc32c, number: u64, header: &[u8]) -> [u8; CRC_LENGTH] {
-    check.update(&number.to_be_bytes());
-    check.update(header);
+fn end_check(mut check: Crc32c, number: u64, header: &[u8; CHECK]) -> [u8; CRC_LENGTH] {
+    let mut last = [0; NUMBER_LENGTH + CHECK];
+    let (whole_number, rest) = last.split_at_mut(NUMBER_LENGTH);
+    whole_number.copy_from_slice(&number.to_be_bytes());
+    rest.copy_from_slice(header);
+    check.update(&last);
     check.value().to_be_bytes()
+}
+
+/// What stands before the header check.
+fn before_check(packet: &[u8]) -> &[u8; CHECK] {
+    packet.first_chunk().expect("a packet has a header")
 }
 
 /// Writes the header check of bytes that came from elsewhere, for tests of what a hostile peer can send: frames that
@@ -124,7 +139,7 @@ pub fn reseal(packet: &mut [u8], number: u64) {
         check.update(covered);
         rest = after;
     }
-    let check = end_check(check, number, &packet[..CHECK]);
+    let check = end_check(check, number, before_check(packet));
     packet[CHECK..HEADER_LENGTH].copy_from_slice(&check);
 }
 
@@ -135,6 +150,8 @@ pub struct Builder<'a> {
     start: usize,
     number: u64,
     check: Crc32c,
+    /// Where bytes begin that the check is to cover and does not yet.
+    uncovered: Option<usize>,
 }
 
 impl<'a> Builder<'a> {
@@ -150,7 +167,7 @@ impl<'a> Builder<'a> {
         out.extend_from_slice(&header.destination.0.to_be_bytes());
         out.extend_from_slice(&(header.number as u32).to_be_bytes());
         out.extend_from_slice(&[0; HEADER_LENGTH - CHECK]);
-        Self { out, start, number: header.number, check: Crc32c::new() }
+        Self { out, start, number: header.number, check: Crc32c::new(), uncovered: None }
     }
 
     /// Writes any frame but a segment.
@@ -158,9 +175,8 @@ impl<'a> Builder<'a> {
     /// # Panics
     /// Of a segment, or of a frame of a later version.
     pub fn frame(&mut self, frame: &Frame<'_>) {
-        let at = self.out.len();
+        self.uncovered.get_or_insert(self.out.len());
         frame.emit(self.out);
-        self.cover(at);
     }
 
     /// Writes a segment up to its payload. The payload and its CRC must follow: [`Builder::payload`], or from
@@ -171,14 +187,14 @@ impl<'a> Builder<'a> {
     /// When `ddp_header` is not a DDP header in length.
     pub fn segment(&mut self, position: u64, counted: Option<u16>, ddp_header: &[u8]) {
         assert_eq!(ddp_header.len(), frame::ddp_header_length(ddp_header[0]), "a DDP header");
-        let at = self.out.len();
+        self.uncovered.get_or_insert(self.out.len());
         self.out.push(if counted.is_some() { kind::COUNTED_SEGMENT } else { kind::SEGMENT });
         self.out.extend_from_slice(&position.to_be_bytes()[2..]);
         if let Some(length) = counted {
             self.out.extend_from_slice(&length.to_be_bytes());
         }
         self.out.extend_from_slice(ddp_header);
-        self.cover(at);
+        self.cover();
     }
 
     /// Writes payload that is at hand, and its CRC.
@@ -197,6 +213,7 @@ impl<'a> Builder<'a> {
     pub fn pad(&mut self, length: usize) {
         if self.out.len() - self.start < length {
             self.frame(&Frame::Padding);
+            self.cover();
             self.out.resize(self.start + length, 0);
         }
     }
@@ -213,13 +230,17 @@ impl<'a> Builder<'a> {
     }
 
     /// Writes the header check.
-    pub fn finish(self) {
+    pub fn finish(mut self) {
+        self.cover();
         let at = self.start + CHECK;
-        let check = end_check(self.check, self.number, &self.out[self.start..at]);
+        let check = end_check(self.check, self.number, before_check(&self.out[self.start..]));
         self.out[at..at + CRC_LENGTH].copy_from_slice(&check);
     }
 
-    fn cover(&mut self, from: usize) {
-        self.check.update(&self.out[from..]);
+    /// What was written of frames up to here is covered.
+    fn cover(&mut self) {
+        if let Some(from) = self.uncovered.take() {
+            self.check.update(&self.out[from..]);
+        }
     }
 }

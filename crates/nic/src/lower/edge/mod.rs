@@ -7,11 +7,13 @@
 mod door;
 mod no_stream;
 pub(crate) mod outbox;
+mod passing;
 mod rails;
 mod receiving;
 mod sending;
 mod startup;
 
+use core::cell::Cell;
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -19,7 +21,7 @@ use std::net::SocketAddr;
 use weft_base::{Hint, HintKind, Interest, LocalAddress, Network, PortError, PortOptions, Time, Token};
 use weft_edge::setup::{Answering, Caller};
 use weft_edge::{Connection, Ending, Event, Meta};
-use weft_rdmap::Stream;
+use weft_rdmap::{Operation, Stream};
 use weft_wire::edge::Destination as For;
 use weft_wire::edge::setup::reset_token;
 
@@ -32,8 +34,8 @@ use crate::counters::Counters;
 use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
-    Above, DatagramKey, DatagramPorts, Destination, Drained, Got, Io, Knocked, ListensAt, Lower, Names, ReceiveError,
-    SendError, Sent, StartStep, Stray, StreamCell, Terms, Undecided,
+    Above, DatagramKey, DatagramPorts, Destination, Drained, Got, Io, Knocked, ListensAt, Lower, Names, Passed,
+    ReceiveError, SendError, Sent, StartStep, Stray, StreamCell, Terms, Undecided,
 };
 use crate::offer::{LowerStartError, Offer, RequestInfo, StartError, StartMisuse, StartReason, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -128,6 +130,8 @@ struct Running {
     error: Option<ReceiveError>,
     /// What the NIC's counters have of the connection's.
     counted: weft_edge::Counters,
+    /// No time has come before this: the last that [`Lower::next_timeout`] has said.
+    idle_until: Cell<Time>,
 }
 
 /// What a connection is begun with.
@@ -182,7 +186,8 @@ impl Edge {
         (self.refusals, self.heard_at) = (0, io.now);
         let port = inbox.port();
         let mut handed = Handed::default();
-        let (ways, rails) = (self.ways(), &self.rails);
+        let rails = &self.rails;
+        let ways = rails.ways((self.port, self.from));
         let Phase::Running(running) = &mut self.phase else { return false };
         let Running { connection, answering, discards, took, .. } = &mut **running;
         *took = true;
@@ -190,7 +195,7 @@ impl Edge {
         for datagram in inbox {
             let local = rails.local_of(port, datagram.to);
             if present.replace(local) != Some(local) {
-                rails::tell_socket(connection, local, ways[usize::from(local)], io);
+                ways.get(local).into_iter().for_each(|way| rails::tell_socket(connection, local, way, io));
             }
             io.counters.received_wire_bytes += datagram.bytes.len() as u64;
             match weft_wire::edge::destination(datagram.bytes) {
@@ -212,7 +217,7 @@ impl Edge {
                 // A hello that comes again.
                 Ok(For::Setup { .. }) => {
                     if let Some(answering) = answering {
-                        startup::repeat(answering, &datagram, ways[0], io);
+                        startup::repeat(answering, &datagram, ways.first, io);
                     }
                 }
                 Err(_) => {}
@@ -259,6 +264,9 @@ impl Edge {
     /// Times of an established connection.
     fn handle_times<A: Above>(&mut self, above: Option<&mut A>, now: Time) {
         let Some(running) = self.running() else { return };
+        if now < running.idle_until.get() {
+            return;
+        }
         if running.connection.next_timeout().is_some_and(|at| at <= now) {
             running.connection.handle_timeout(now);
         }
@@ -372,8 +380,13 @@ impl<N: Network> Lower<N> for Edge {
             return Err(error.into());
         }
         if let Some(running) = self.running() {
-            running.held = core::mem::take(&mut running.took) && !running.held;
+            // One that is not due yet is waited for by the time at which it is.
+            let may_answer = core::mem::take(&mut running.took) && !running.held;
+            running.held = may_answer && running.connection.owes_ack(io.now);
             running.connection.hold_acks(running.held);
+        }
+        if !self.is_due(io) && !above.stream().can_transmit() {
+            return Ok(Sent { progress, cut_short: false });
         }
         let sent = self.flush(Some(above), most, io)?;
         Ok(Sent { progress: progress | sent.progress, ..sent })
@@ -413,6 +426,30 @@ impl<N: Network> Lower<N> for Edge {
         let lingers = running.ended.is_some() && !connection.is_over();
         let unheard = running.is_closing && running.ended.is_none() && !connection.is_close_heard();
         !self.waiting.is_empty() || connection.acknowledged() < connection.next_position() || unheard || lingers
+    }
+
+    fn lets_pass(&self, now: Time) -> bool {
+        matches!(&self.phase, Phase::Running(running) if self.waiting.is_empty() && running.connection.can_pass(now))
+    }
+
+    fn is_idle(&self, now: Time) -> bool {
+        let Phase::Running(running) = &self.phase else { return false };
+        let is_resting = self.waiting.is_empty() && !running.held && !running.took && !running.is_closing;
+        is_resting && running.answering.is_none() && running.ended.is_none() && !running.connection.is_due(now)
+    }
+
+    fn pass_request<A: Above>(&mut self, above: &mut A, operation: &Operation, io: &mut Io<'_>) -> bool {
+        self.pass_short(above, operation, io)
+    }
+
+    fn pass_packet<A: Above>(
+        &mut self,
+        above: &mut A,
+        most: usize,
+        io: &mut Io<'_>,
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> Passed {
+        self.write_packet(above, most, io, write)
     }
 
     fn clear_unsent(&mut self, _: &mut Io<'_>) {
@@ -522,7 +559,12 @@ impl<N: Network> Lower<N> for Edge {
             Phase::Calling(calling) => calling.caller.next_timeout(),
             Phase::Running(running) => {
                 let answer_at = running.answers_again().then_some(running.answer_at);
-                [running.connection.next_timeout(), running.starved_until, answer_at].into_iter().flatten().min()
+                let mut at = running.connection.next_timeout();
+                if running.starved_until.is_some() || answer_at.is_some() {
+                    at = [at, running.starved_until, answer_at].into_iter().flatten().min();
+                }
+                running.idle_until.set(at.unwrap_or(Time::ZERO));
+                at
             }
             Phase::Rejected(_, until) => Some(*until),
             Phase::Deciding(_) | Phase::Over => None,

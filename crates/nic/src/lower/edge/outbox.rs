@@ -9,7 +9,7 @@ use weft_edge::{Batch, Datagram};
 use weft_memory::{MemoryError, Registry};
 use weft_wire::Crc32c;
 
-use crate::lower::{DatagramKey, DatagramPorts};
+use crate::lower::{DatagramKey, DatagramPorts, RailPort};
 
 /// Datagrams of one turn of a connection's sending.
 const DATAGRAMS: usize = 64;
@@ -26,6 +26,25 @@ pub(crate) struct Outbox {
 /// A port, and from where it is left. By the index that the connection knows it by
 /// ([`weft_edge::RailAddress::local`]).
 pub(super) type Way = (DatagramKey, Option<LocalAddress>);
+
+/// All ways of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ways<'a> {
+    pub(super) first: Way,
+    pub(super) others: &'a [Option<RailPort>],
+}
+
+impl Ways<'_> {
+    pub(super) const fn count(&self) -> usize {
+        1 + self.others.len()
+    }
+
+    /// The way with this index. One that is no more loses what takes it.
+    pub(super) fn get(&self, local: u8) -> Option<Way> {
+        let Some(index) = usize::from(local).checked_sub(1) else { return Some(self.first) };
+        self.others.get(index).map(|rail| rail.map_or(self.first, |rail| (rail.port, Some(rail.from))))
+    }
+}
 
 /// Where datagrams go, and by which way. Those that have it in common may go as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +87,15 @@ impl Outbox {
         let of_a_call = (limits.batch_bytes as usize / size.max(1)).clamp(1, limits.batch_datagrams.max(1) as usize);
         batch.set_most(DATAGRAMS - DATAGRAMS % of_a_call.min(DATAGRAMS));
         batch
+    }
+
+    /// The one datagram of a batch that is in one piece is laid out already: as a run, and its bytes.
+    pub(super) fn whole(&self) -> Option<(&[u8], Run)> {
+        let batch = self.batch.as_deref()?;
+        let [Datagram { to, local, rail, ecn, length, .. }] = batch.datagrams[..] else { return None };
+        debug_assert_eq!(batch.bytes.len(), length, "nothing is gathered");
+        let (length, course) = (length as u32, Course { to, local, rail, ecn });
+        Some((&batch.bytes, Run { bytes: 0..batch.bytes.len(), segment: length, course, last: length }))
     }
 
     /// Lays out the batch's datagrams, those of one way behind each other, and says which of them can go as one.
@@ -132,7 +160,7 @@ fn add(runs: &mut Vec<Run>, start: usize, length: u32, course: Course) {
 
 /// Sends runs, as far as the ports take them; the rest waits. Returns how many bytes were sent.
 pub(super) fn send(
-    ways: &[Way],
+    ways: Ways<'_>,
     (wire, runs): (&[u8], &[Run]),
     waiting: &mut Waiting,
     ports: &mut dyn DatagramPorts,
@@ -161,15 +189,14 @@ pub(super) fn send(
 
 /// One call. `None`: there is no room now. Otherwise the bytes that are done with.
 fn send_once(
-    ways: &[Way],
+    ways: Ways<'_>,
     bytes: &[u8],
     segment: u32,
     course: Course,
     ports: &mut dyn DatagramPorts,
     tell: &mut impl FnMut(Told),
 ) -> Option<usize> {
-    // A way that is no more loses what takes it.
-    let Some(&(port, from)) = ways.get(usize::from(course.local)) else { return Some(bytes.len()) };
+    let Some((port, from)) = ways.get(course.local) else { return Some(bytes.len()) };
     let limits = ports.limits(port);
     let most = (limits.batch_bytes / segment.max(1)).clamp(1, limits.batch_datagrams.max(1));
     let bytes = &bytes[..bytes.len().min((most * segment) as usize)];
@@ -209,7 +236,7 @@ impl Waiting {
     }
 
     /// Sends what waits. Returns whether anything left.
-    pub(super) fn flush(&mut self, ways: &[Way], ports: &mut dyn DatagramPorts, mut tell: impl FnMut(Told)) -> bool {
+    pub(super) fn flush(&mut self, ways: Ways<'_>, ports: &mut dyn DatagramPorts, mut tell: impl FnMut(Told)) -> bool {
         let (mut any, mut blocked) = (false, 0_u16);
         self.0.retain_mut(|(bytes, segment, course)| {
             while blocked & 1 << course.local == 0 && !bytes.is_empty() {

@@ -6,7 +6,7 @@ use arrayvec::{ArrayString, ArrayVec};
 use weft_base::{LocalAddress, Time};
 use weft_edge::{Connection, RailAddress, RailInfo};
 
-use super::outbox::Way;
+use super::outbox::{Way, Ways};
 use super::{Edge, Phase};
 use crate::lower::{DatagramKey, DatagramPorts, Io, RailPort};
 use crate::rail_report::{Out, RailReport, RailState};
@@ -49,6 +49,9 @@ impl Places {
     /// The index of the place that a datagram has come to: at its port, or else, at a port of many addresses, at the
     /// first flow of its address.
     pub(super) fn local_of(&self, port: Option<DatagramKey>, to: Option<LocalAddress>) -> u8 {
+        if self.places.is_empty() {
+            return 0;
+        }
         let is_there = |ip: IpAddr| to.is_some_and(|to| to.ip == ip);
         let find = |is: &dyn Fn(&RailPort) -> bool| self.places.iter().position(|rail| rail.as_ref().is_some_and(is));
         let at =
@@ -84,9 +87,13 @@ impl Edge {
 
     /// The host's addresses, or their carriers, are others than before.
     pub(super) fn offer_new_rails(&mut self, io: &Io<'_>) {
-        if self.rails.serial != io.datagrams.rails_serial() {
+        if self.has_other_rails(io) {
             self.offer_rails(io);
         }
+    }
+
+    pub(super) fn has_other_rails(&self, io: &Io<'_>) -> bool {
+        self.rails.serial != io.datagrams.rails_serial()
     }
 
     /// What others are told of the rails.
@@ -110,12 +117,12 @@ impl Edge {
             reports.push(RailReport { interface, local, silent_for, ..report(connection.id().0, &info) });
         }
     }
+}
 
-    /// By the index that the machine knows them by.
-    pub(super) fn ways(&self) -> ArrayVec<Way, { Rails::MOST }> {
-        let first = (self.port, self.from);
-        let others = self.rails.places.iter().map(|rail| rail.map_or(first, |rail| (rail.port, Some(rail.from))));
-        core::iter::once(first).chain(others).collect()
+impl Places {
+    /// By the index that the machine knows them by, with that of rail 0.
+    pub(super) fn ways(&self, first: Way) -> Ways<'_> {
+        Ways { first, others: &self.places }
     }
 }
 

@@ -50,6 +50,10 @@ impl Source for Segments<'_> {
         };
         Some(Segment { header: segment.header, bytes, gather, ack_now: segment.is_awaited })
     }
+
+    fn may_have(&self) -> bool {
+        self.stream.can_transmit()
+    }
 }
 
 impl Edge {
@@ -62,16 +66,18 @@ impl Edge {
     ) -> Result<Sent, SendError> {
         let mut sent = Sent::default();
         self.offer_new_rails(io);
-        let (port, ways) = (self.port, self.ways());
+        let port = self.port;
         let mut told = Vec::new();
         if !self.waiting.is_empty() {
-            sent.progress = self.waiting.flush(&ways, io.datagrams, |what| told.push(what));
+            let ways = self.rails.ways((self.port, self.from));
+            sent.progress = self.waiting.flush(ways, io.datagrams, |what| told.push(what));
         }
         self.answer_again(io);
+        let ways = self.rails.ways((self.port, self.from));
         let mut above = above;
         let mut bytes = 0;
         // One way that is full does not hold up the others.
-        while self.waiting.blocked().count_ones() < ways.len() as u32 && bytes < most {
+        while self.waiting.blocked().count_ones() < ways.count() as u32 && bytes < most {
             let Phase::Running(running) = &mut self.phase else { break };
             running.connection.set_blocked(self.waiting.blocked());
             let batch = io.outbox.batch(&io.datagrams.limits(port), running.connection.datagram_size());
@@ -96,7 +102,7 @@ impl Edge {
             }
             let wire = &io.outbox.wire;
             let (taken, calls) =
-                outbox::send(&ways, (wire, &self.runs), &mut self.waiting, io.datagrams, |what| told.push(what));
+                outbox::send(ways, (wire, &self.runs), &mut self.waiting, io.datagrams, |what| told.push(what));
             io.counters.sends += calls;
             io.counters.sent_wire_bytes += taken as u64;
             bytes += wire.len();
@@ -106,19 +112,25 @@ impl Edge {
         }
         sent.cut_short = bytes >= most;
         self.take_told(&told, io.now);
-        if !self.waiting.is_empty() {
-            self.blocked_at = io.now;
-            let blocked = self.waiting.blocked();
-            if let Some(running) = self.running() {
-                let own = running.connection.id().0;
-                let waits = ways.iter().enumerate().filter(|(local, _)| blocked & 1 << local != 0);
-                waits.for_each(|(_, (port, _))| io.datagrams.wait_for_room(*port, own));
-            }
-        }
+        self.wait_for_room(io);
         Ok(sent)
     }
 
-    fn take_told(&mut self, told: &[Told], now: Time) {
+    /// What the ports did not take is sent when they have room.
+    pub(super) fn wait_for_room(&mut self, io: &mut Io<'_>) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        self.blocked_at = io.now;
+        let blocked = self.waiting.blocked();
+        let Phase::Running(running) = &self.phase else { return };
+        let own = running.connection.id().0;
+        let ways = self.rails.ways((self.port, self.from));
+        let waits = (0..ways.count() as u8).filter(|local| blocked & 1 << local != 0);
+        waits.filter_map(|local| ways.get(local)).for_each(|(port, _)| io.datagrams.wait_for_room(port, own));
+    }
+
+    pub(super) fn take_told(&mut self, told: &[Told], now: Time) {
         let Some(running) = self.running() else { return };
         for what in told {
             match what {

@@ -1,10 +1,11 @@
 //! Set-up: who calls, and who is called.
 
+use core::cell::Cell;
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use weft_base::{DatagramBatch, DatagramSent, DomainId, Ecn, LocalAddress, Piece, PortError};
+use weft_base::{DatagramBatch, DatagramSent, DomainId, Ecn, LocalAddress, Piece, PortError, Time};
 use weft_edge::setup::{Answering, Call, Caller, Heard, Key, Outcome, SetupTimes, Visit, Words};
 use weft_edge::{Connection, Established};
 use weft_rdmap::{LowerTraits, StreamConfig};
@@ -108,6 +109,7 @@ impl Running {
             starved_until: None,
             error: None,
             counted: weft_edge::Counters::default(),
+            idle_until: Cell::new(Time::ZERO),
         })
     }
 

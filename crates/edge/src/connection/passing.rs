@@ -1,0 +1,96 @@
+//! What goes past the stream's queues: a short segment that leaves at once, and a message that is written straight to
+//! where it is kept.
+
+use weft_base::Time;
+use weft_wire::ddp::UNTAGGED_LENGTH;
+use weft_wire::edge::BASE_DATAGRAM;
+use weft_wire::edge::frame::SEGMENT_OVERHEAD;
+use weft_wire::edge::packet::HEADER_LENGTH;
+
+use super::sending::{Draft, MOST_ACK};
+use super::{Confirmation, Connection};
+use crate::batch::Batch;
+use crate::life::Phase;
+use crate::outgoing::Segment;
+
+/// The longest segment that may pass, header and payload: with an acknowledgement it fits into every datagram.
+pub const MOST_PASSED: usize = BASE_DATAGRAM - HEADER_LENGTH - MOST_ACK - SEGMENT_OVERHEAD - 2;
+
+impl Connection {
+    /// Whether a segment could leave at once, as [`Connection::pass`] has it: nothing waits before it, and nothing but
+    /// an acknowledgement is to be said. Only where there is one rail.
+    #[must_use]
+    pub fn can_pass(&self, now: Time) -> bool {
+        let [rail] = &self.rails[..] else { return false };
+        let is_open = self.phase == Phase::Open && !self.closing.wanted && self.blocked == 0;
+        let is_proved = matches!(self.confirmation, Confirmation::Done) && rail.candidate.is_none();
+        let is_silent = self.pending == 0 && !self.say_close_ack && self.refusals.is_empty() && rail.probes == 0;
+        is_open
+            && is_proved
+            && is_silent
+            && rail.place.is_some()
+            && rail.response.is_none()
+            && !self.outgoing.is_held()
+            && self.outgoing.has_room(MOST_PASSED as u32)
+            && rail.sent.has_room(true)
+            && rail.window_is_open()
+            && rail.pacer.free_at(self.settings.batch_time) <= now
+    }
+
+    /// Writes a datagram with this segment, and the acknowledgement that is owed if there is one, to the empty batch
+    /// `out`, in one piece. Only after [`Connection::can_pass`]. At most [`MOST_PASSED`] bytes, and none that are to be
+    /// gathered.
+    ///
+    /// # Panics
+    /// When it is longer.
+    pub fn pass(&mut self, segment: &Segment<'_>, now: Time, out: &mut Batch) {
+        debug_assert!(self.can_pass(now), "a segment that passes others by");
+        let length = segment.header.len() + segment.bytes.len();
+        assert!(length <= MOST_PASSED && segment.gather.is_empty(), "a segment of {length} bytes does not pass");
+        let place = self.rails[0].place.expect("a segment passes only where the peer is");
+        let size = self.rails[0].mtu.current();
+        let header = self.header(0);
+        let Batch { bytes, pieces, .. } = out;
+        let mut draft = Draft::new(bytes, pieces, &header, place);
+        if self.rails[0].received.is_pending() {
+            self.acknowledge(0, &mut draft, now);
+        }
+        let serial = self.outgoing.end_serial();
+        self.outgoing.push(segment);
+        let room = size - draft.length();
+        let is_in = self.put_segment(serial, None, &mut draft, room);
+        debug_assert!(is_in, "a short segment fits");
+        self.finish(draft, now, &mut out.datagrams);
+        self.on_nothing_to_send();
+    }
+
+    /// Has an untagged message written straight to where it is kept until it is acknowledged: at most `most` bytes;
+    /// `write` says how many it has, or that there is none. `head` gives the DDP header of the message in one segment;
+    /// one that is too long for a datagram is cut. [`Connection::transmit`] sends it. `None`: there is no room now, and
+    /// nothing was asked. `Some(None)`: there was no message.
+    pub fn write_message<'h>(
+        &mut self,
+        most: u32,
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+        head: impl FnOnce() -> &'h [u8],
+    ) -> Option<Option<u32>> {
+        if self.phase != Phase::Open || self.closing.wanted {
+            return None;
+        }
+        let room = self.datagram_size() - HEADER_LENGTH - SEGMENT_OVERHEAD - UNTAGGED_LENGTH;
+        self.outgoing.write((most, room as u32), write, head)
+    }
+
+    /// Whether [`Connection::transmit`] may write something though the source has nothing. It may say so in vain.
+    #[must_use]
+    pub fn is_due(&self, now: Time) -> bool {
+        let [rail] = &self.rails[..] else { return true };
+        self.is_word_due(0, now)
+            || self.outgoing.is_waiting()
+            || self.is_close_due()
+            || rail.response.is_some()
+            || rail.candidate.is_some_and(|candidate| candidate.due <= now)
+            || rail.paced_until.is_some_and(|until| until <= now)
+            || self.path_probe(0).is_some()
+    }
+}

@@ -1,0 +1,113 @@
+//! What goes past the queues on the way out: short work requests, and packets of message endpoints.
+
+use weft_base::{Gather, NoDigest};
+use weft_edge::{MOST_PASSED as MOST_IN_DATAGRAM, Segment};
+use weft_rdmap::{Operation, Payload};
+use weft_wire::ddp::UNTAGGED_LENGTH;
+
+use super::{Edge, Phase, Running, outbox};
+use crate::lower::{Above, Io, MOST_PASSED, Passed};
+
+const _: () = assert!(
+    UNTAGGED_LENGTH + MOST_PASSED as usize <= MOST_IN_DATAGRAM,
+    "what may pass the queues fits into every datagram"
+);
+
+impl Edge {
+    /// Sends a short request in a datagram of its own, with the acknowledgement that is due. The payload is copied, so
+    /// the request is complete; what is not acknowledged is sent again from the copy.
+    pub(super) fn pass_short<A: Above>(&mut self, above: &mut A, operation: &Operation, io: &mut Io<'_>) -> bool {
+        let Some(payload) = operation.short_payload(MOST_PASSED) else { return false };
+        let Phase::Running(running) = &mut self.phase else { return false };
+        if running.discards {
+            return false;
+        }
+        let mut stream = above.stream();
+        let Some(header) = stream.header_to_pass(operation) else { return false };
+        let length = payload.length();
+        let mut gathered = [0; MOST_PASSED as usize];
+        let bytes: &[u8] = match payload {
+            Payload::Inline(bytes) => bytes,
+            Payload::Gather(gather) => {
+                let place = &mut gathered[..length as usize];
+                if io.registry.copy_out_gather(gather, 0, place, &mut NoDigest).is_err() {
+                    return false;
+                }
+                place
+            }
+        };
+        let segment = Segment { header, bytes, gather: Gather::empty(), ack_now: false };
+        let batch = io.outbox.batch(&io.datagrams.limits(self.port), segment.header.len() + bytes.len());
+        running.connection.pass(&segment, io.now, batch);
+        stream.pass(operation, false);
+        running.has_passed();
+        // The acknowledgement has gone along.
+        running.held = false;
+        running.connection.hold_acks(false);
+        io.counters.sent_frames += 1;
+        io.counters.sent_copied_bytes += u64::from(length);
+        self.send_whole(io);
+        true
+    }
+
+    /// Sends the one datagram of the outbox.
+    fn send_whole(&mut self, io: &mut Io<'_>) {
+        let Some((wire, run)) = io.outbox.whole() else { return };
+        let ways = self.rails.ways((self.port, self.from));
+        let mut told = None;
+        let (taken, calls) =
+            outbox::send(ways, (wire, &[run]), &mut self.waiting, io.datagrams, |what| told = Some(what));
+        io.counters.sends += calls;
+        io.counters.sent_wire_bytes += taken as u64;
+        self.take_told(told.as_slice(), io.now);
+        self.wait_for_room(io);
+    }
+
+    /// Has a packet written straight to where it is kept until it is acknowledged.
+    pub(super) fn write_packet<A: Above>(
+        &mut self,
+        above: &mut A,
+        most: usize,
+        io: &mut Io<'_>,
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> Passed {
+        if !above.passes_packets() {
+            return Passed::Not;
+        }
+        let Phase::Running(running) = &mut self.phase else { return Passed::Not };
+        let mut stream = above.stream();
+        let Ok(most) = u32::try_from(most) else { return Passed::Not };
+        if running.discards || !stream.can_send_whole() {
+            return Passed::Not;
+        }
+        match running.connection.write_message(most, write, || stream.send_whole()) {
+            None => Passed::Not,
+            Some(None) => Passed::Nothing,
+            Some(Some(bytes)) => {
+                running.has_passed();
+                io.counters.sent_frames += 1;
+                io.counters.sent_messages += 1;
+                io.counters.passed_packets_sent += 1;
+                io.counters.sent_copied_bytes += u64::from(bytes);
+                Passed::Yes
+            }
+        }
+    }
+
+    /// Whether there is something to send, or to wait for, but for the segments of the stream.
+    pub(super) fn is_due(&self, io: &Io<'_>) -> bool {
+        let Phase::Running(running) = &self.phase else { return true };
+        !self.waiting.is_empty()
+            || running.answering.is_some()
+            || running.connection.is_due(io.now)
+            || self.has_other_rails(io)
+    }
+}
+
+impl Running {
+    /// One segment for the stream, and perhaps several of the connection's, went past the source of segments.
+    fn has_passed(&mut self) {
+        self.next = self.connection.next_position();
+        self.ends.push_back(self.next);
+    }
+}
