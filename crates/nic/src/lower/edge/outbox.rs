@@ -20,7 +20,34 @@ const BYTES: usize = 256 * 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     pub(super) batch: Option<Box<Batch>>,
-    pub(super) wire: Vec<u8>,
+    pub(super) wire: Wire,
+}
+
+/// Bytes as they go over the wire. What was laid out before is written over: nothing is set to zero first.
+#[derive(Debug, Default)]
+pub(super) struct Wire {
+    bytes: Vec<u8>,
+    used: usize,
+}
+
+impl Wire {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.used]
+    }
+
+    /// So many bytes more, to be written over.
+    fn room(&mut self, length: usize) -> &mut [u8] {
+        let start = self.used;
+        self.used += length;
+        if self.bytes.len() < self.used {
+            self.bytes.resize(self.used, 0);
+        }
+        &mut self.bytes[start..self.used]
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.room(bytes.len()).copy_from_slice(bytes);
+    }
 }
 
 /// A port, and from where it is left. By the index that the connection knows it by
@@ -104,18 +131,18 @@ impl Outbox {
     /// Memory that is to be gathered is gone.
     pub(super) fn lay_out(&mut self, registry: &Registry, runs: &mut Vec<Run>) -> Result<(), MemoryError> {
         runs.clear();
-        self.wire.clear();
+        self.wire.used = 0;
         let Some(batch) = &self.batch else { return Ok(()) };
         let mut locals = batch.datagrams.iter().fold(0_u16, |locals, datagram| locals | 1 << datagram.local);
         while locals != 0 {
             let local = locals.trailing_zeros() as u8;
             locals &= locals - 1;
             for datagram in batch.datagrams.iter().filter(|datagram| datagram.local == local) {
-                let start = self.wire.len();
+                let start = self.wire.used;
                 for piece in &batch.pieces[datagram.pieces.clone()] {
                     put(&mut self.wire, piece, &batch.bytes, registry)?;
                 }
-                let length = (self.wire.len() - start) as u32;
+                let length = (self.wire.used - start) as u32;
                 debug_assert_eq!(length as usize, datagram.length);
                 let Datagram { to, rail, ecn, .. } = *datagram;
                 add(runs, start, length, Course { to, local, rail, ecn });
@@ -125,20 +152,18 @@ impl Outbox {
     }
 }
 
-fn put(wire: &mut Vec<u8>, piece: &weft_edge::Piece, bytes: &[u8], registry: &Registry) -> Result<(), MemoryError> {
+fn put(wire: &mut Wire, piece: &weft_edge::Piece, bytes: &[u8], registry: &Registry) -> Result<(), MemoryError> {
     match piece {
         weft_edge::Piece::Bytes { start, length } => {
-            wire.extend_from_slice(&bytes[*start as usize..(*start + *length) as usize]);
+            wire.put(&bytes[*start as usize..(*start + *length) as usize]);
         }
         weft_edge::Piece::Payload { start, length, gather } => {
             let mut crc = Crc32c::new();
             let inline = &bytes[*start as usize..(*start + *length) as usize];
             weft_base::Digest::update(&mut crc, inline);
-            wire.extend_from_slice(inline);
-            let at = wire.len();
-            wire.resize(at + gather.length() as usize, 0);
-            registry.copy_out_gather(gather, 0, &mut wire[at..], &mut crc)?;
-            wire.extend_from_slice(&crc.value().to_be_bytes());
+            wire.put(inline);
+            registry.copy_out_gather(gather, 0, wire.room(gather.length() as usize), &mut crc)?;
+            wire.put(&crc.value().to_be_bytes());
         }
     }
     Ok(())

@@ -100,7 +100,7 @@ impl Edge {
                 running.connection.abort(b"memory that was to be sent is gone");
                 return Err(SendError::Memory);
             }
-            let wire = &io.outbox.wire;
+            let wire = io.outbox.wire.bytes();
             let (taken, calls) =
                 outbox::send(ways, (wire, &self.runs), &mut self.waiting, io.datagrams, |what| told.push(what));
             io.counters.sends += calls;
