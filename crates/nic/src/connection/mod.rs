@@ -358,7 +358,7 @@ impl<N: Carrier> Connection<N> {
     ) -> Option<Result<(), PostError>> {
         let (running, lower) = self.running()?;
         let is_free = !running.send_closed && !queue_pair.has_posted() && running.stream.hold().can_pass();
-        if !is_free || !lower.lets_pass(cx.io.now) || !Arc::ptr_eq(&running.queue_pair, queue_pair) {
+        if !is_free || !lower.lets_pass(request.signaled, cx.io.now) || !Arc::ptr_eq(&running.queue_pair, queue_pair) {
             return None;
         }
         if let Err(error) = queue_pair.admit_passing(cx.io.registry, request) {

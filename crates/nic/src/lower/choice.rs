@@ -328,8 +328,8 @@ impl<N: Network> Lower<N> for Choice<N> {
     }
 
     #[inline]
-    fn lets_pass(&self, now: Time) -> bool {
-        each!(self, lower => Lower::<N>::lets_pass(lower, now), trying _ => false)
+    fn lets_pass(&self, signaled: bool, now: Time) -> bool {
+        each!(self, lower => Lower::<N>::lets_pass(lower, signaled, now), trying _ => false)
     }
 
     #[inline]

@@ -502,8 +502,9 @@ pub trait Lower<N: Network>: Sized {
     /// Whether something that was taken from the stream waits to be sent, or to be acknowledged where the layer sends again.
     fn has_unsent(&self) -> bool;
 
-    /// Whether a request may go out now before anything that was taken from the stream.
-    fn lets_pass(&self, _now: Time) -> bool {
+    /// Whether a request may go out now before anything that was taken from the stream. `signaled`: its completion is
+    /// told, which a layer that answers for segments later can't do at once.
+    fn lets_pass(&self, _signaled: bool, _now: Time) -> bool {
         !self.has_unsent()
     }
 

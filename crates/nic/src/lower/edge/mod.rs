@@ -428,8 +428,10 @@ impl<N: Network> Lower<N> for Edge {
         !self.waiting.is_empty() || connection.acknowledged() < connection.next_position() || unheard || lingers
     }
 
-    fn lets_pass(&self, now: Time) -> bool {
-        matches!(&self.phase, Phase::Running(running) if self.waiting.is_empty() && running.connection.can_pass(now))
+    fn lets_pass(&self, signaled: bool, now: Time) -> bool {
+        // What is told to be over is acknowledged.
+        let may = !signaled && self.waiting.is_empty();
+        may && matches!(&self.phase, Phase::Running(running) if running.connection.can_pass(now))
     }
 
     fn is_idle(&self, now: Time) -> bool {
