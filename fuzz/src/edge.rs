@@ -133,8 +133,7 @@ fn fresh(id: u64) -> Fresh {
 
 fn caller(key_of_job: Option<&Key>) -> Caller {
     let times = SetupTimes::default();
-    let call =
-        Call { to: address(2), fresh: fresh(LOCAL.0), key: key_of_job, host: &key(3), words: CALLED, times };
+    let call = Call { to: address(2), fresh: fresh(LOCAL.0), key: key_of_job, host: &key(3), words: CALLED, times };
     Caller::new(&call, &Settings::default(), Time::ZERO)
 }
 
