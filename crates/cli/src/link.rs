@@ -79,7 +79,7 @@ pub(crate) struct StreamOptions {
     /// Which stages of the iWARP path run on the calling thread, which on the NIC's
     #[arg(long, value_enum, default_value_t = Split::Host)]
     pub(crate) split: Split,
-    /// Engines that share the connections
+    /// Engines that share the connections, and the rails of each that goes over Edge
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) engines: usize,
     /// Have addresses of your own on an interface, such as eth0=10.0.0.9/24,fd00::9/64; iWARP goes there by Weft's own
@@ -90,6 +90,9 @@ pub(crate) struct StreamOptions {
     /// Over which interfaces Edge goes, if an address says so.
     #[arg(skip)]
     pub(crate) rails: Option<Rails>,
+    /// How long a waiting thread looks before it sleeps, if not as the library says.
+    #[arg(skip)]
+    pub(crate) spin: Option<Duration>,
 }
 
 impl StreamOptions {
@@ -107,6 +110,7 @@ impl StreamOptions {
             engines: 1,
             link: None,
             rails: None,
+            spin: None,
         }
     }
 
@@ -121,6 +125,8 @@ impl StreamOptions {
             progress: self.split.progress(self.progress).map_or(usual.progress, Into::into),
             split: self.split.into(),
             engines: self.engines,
+            rail_engines: self.engines,
+            spin: self.spin.unwrap_or(usual.spin),
             rails: self.rails.clone().unwrap_or(usual.rails),
             ..usual
         }
@@ -361,6 +367,11 @@ impl Link {
     /// Whether a message has come, or the end.
     pub(crate) fn has_come(&self) -> bool {
         !self.receives.is_empty()
+    }
+
+    /// Runs the NIC for a turn, if callers do. For a side that waits for no completion of what it has sent.
+    pub(crate) fn look(&self) {
+        let _ = self.sends.poll();
     }
 
     /// How long the peer is waited for.

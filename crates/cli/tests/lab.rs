@@ -270,11 +270,36 @@ fn help_has_examples() {
 /// Rails are cut and mended at random while a file crosses them, and it is whole.
 #[test]
 fn a_file_is_whole_that_has_crossed_four_rails_which_were_cut() {
-    let runtime = Runtime::new("rails");
+    let Some(stat) = move_a_file_while_rails_are_cut("rails", "1") else { return };
+    assert_eq!(calls_for_another_engine(&stat), Some([false; 2]), "{stat}");
+}
+
+/// The same where each side has two engines, and each serves two of the rails.
+#[test]
+fn a_file_is_whole_whose_rails_two_engines_serve() {
+    let Some(stat) = move_a_file_while_rails_are_cut("engines", "2") else { return };
+    assert_eq!(calls_for_another_engine(&stat), Some([true; 2]), "{stat}");
+}
+
+/// Whether a page of `weft stat` has receive calls, and send calls, that an engine has made for another one.
+fn calls_for_another_engine(page: &str) -> Option<[bool; 2]> {
+    let any = |what: &str| {
+        let label = format!("{what} calls for another engine");
+        let line = page.lines().find_map(|line| line.trim().strip_prefix(&label))?;
+        Some(line.split_whitespace().any(|word| word != "0"))
+    };
+    Some([any("receive")?, any("send")?])
+}
+
+/// Returns the server's page of `weft stat` at some time in the middle. `None`: there can be no lab.
+fn move_a_file_while_rails_are_cut(test: &str, engines: &str) -> Option<String> {
+    let runtime = Runtime::new(test);
     if !runtime.up(&["--links", "4", "--rate", "200M"]) {
-        return;
+        return None;
     }
+    let engines = ["--engines", engines];
     let demo = ["exec", "1", "--", env!("CARGO_BIN_EXE_weft"), "demo", "--listen", "edge://10.0.0.2?rails=all"];
+    let demo = [&demo[..], &engines].concat();
     let mut server = runtime.command(&demo).stderr(Stdio::piped()).spawn().unwrap();
     let mut words = BufReader::new(server.stderr.take().unwrap());
     let mut line = String::new();
@@ -283,6 +308,7 @@ fn a_file_is_whole_that_has_crossed_four_rails_which_were_cut() {
     let client = [
         &["exec", "0", "--", program, "demo", "--connect", "edge://10.0.0.2?rails=rail0,rail1,rail2,rail3"][..],
         &["--size", "16M", "--seconds", "0.01", "--json"],
+        &engines,
     ]
     .concat();
     // Who calls over a link without a carrier has no route, and calls on: it may be mended.
@@ -317,6 +343,7 @@ fn a_file_is_whole_that_has_crossed_four_rails_which_were_cut() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(stat.contains("rail3") && stat.contains("10.3.0.1:") && stat.contains("live"), "{stat}");
     assert_eq!((&report["identical"], &report["transport"]), (&json!(true), &json!("edge")), "{cuts} cuts: {report}");
+    Some(stat)
 }
 
 /// Several flows go over one link, each a rail with ports of its own.

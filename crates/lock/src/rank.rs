@@ -45,6 +45,8 @@ pub enum Rank {
     QueuePairLife,
     /// NIC: connections that wait to be accepted.
     Listening,
+    /// NIC: what passes between an engine and another one that serves its ports.
+    Lane,
     /// NIC: connections whose doorbell was rung.
     Doorbell,
     /// NIC: whom the selective interrupt calls.

@@ -91,6 +91,10 @@ counters! {
     rails_opened,
     /// Edge: rails that were silent while others answered: what was under way on them was sent again on those.
     rails_left,
+    /// Edge: system calls that received for connections of another engine, which this one serves a port for.
+    served_receives,
+    /// Edge: system calls that sent for connections of another engine.
+    served_sends,
     /// Streams that ended with a damaged frame: a bad CRC or a bad marker.
     frame_errors,
     /// Streams that ended because the peer broke a rule of DDP or RDMAP, rights and bounds included.

@@ -21,8 +21,10 @@ mod arrivals;
 mod datagrams;
 mod delivery;
 pub(crate) mod doorbell;
+pub(crate) mod lanes;
 pub(crate) mod listening;
 mod ports;
+mod serving;
 mod showing;
 pub(crate) mod streams;
 mod timers;
@@ -31,7 +33,7 @@ mod watching;
 use core::time::Duration;
 use std::sync::Arc;
 
-use slotmap::{DefaultKey, SlotMap};
+use slotmap::{DefaultKey, Key as _, SlotMap};
 use weft_base::{Clock, HostId, Random, Readiness, Time};
 use weft_memory::Registry;
 use weft_rdmap::SendRequest;
@@ -40,8 +42,10 @@ use crate::connection::{Connection, Context, Outcome, PacketSinks};
 use crate::counters::Counters;
 use crate::engine::datagrams::Datagrams;
 use crate::engine::doorbell::Doorbell;
+use crate::engine::lanes::Desk;
 use crate::engine::listening::Listening;
 use crate::engine::ports::{PortKeys, Ports};
+use crate::engine::serving::Serving;
 use crate::engine::showing::Showing;
 use crate::engine::streams::Streams;
 use crate::engine::timers::{Queued, Timed, Timers};
@@ -140,6 +144,7 @@ pub(crate) struct Engine<N: Carrier, C: Clock, U> {
     entries: SlotMap<DefaultKey, Entry<N>>,
     ports: Ports,
     datagrams: Datagrams<N>,
+    serving: Serving<N>,
     streams: Streams<N>,
     outbox: Outbox,
     timers: Timers,
@@ -194,7 +199,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         settings: Settings,
         mut random: Random,
         host: Option<HostId>,
-        doorbell: Arc<Doorbell>,
+        desks: Arc<[Arc<Desk<N>>]>,
         event_count: Arc<EventCount>,
     ) -> Self {
         let now = clock.now();
@@ -206,6 +211,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             clock,
             registry,
             datagrams: Datagrams::new(&mut random.fork(), host, settings.key.clone()),
+            doorbell: Arc::clone(&desks[index].doorbell),
+            serving: Serving::new(desks, index),
             settings,
             counters: Counters::default(),
             entries: SlotMap::new(),
@@ -236,7 +243,6 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             showing: Showing::default(),
             idle: true,
             unshown: 0,
-            doorbell,
             event_count,
         }
     }
@@ -321,8 +327,10 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         }
         let mut progress = self.answer_doorbell();
         progress |= self.look_at_datagrams();
+        progress |= self.look_at_served();
         progress |= self.look_at_hot();
         let any_cold = self.hot.len() < self.connections || self.datagrams.any_cold() || self.streams.are_open();
+        let any_cold = any_cold || self.serving.any_cold();
         let in_vain = !progress && any_cold;
         if in_vain || self.hot.is_empty() || self.turns.is_multiple_of(ASK_EVERY_TURNS) {
             progress |= self.ask_system(Some(Duration::ZERO));
@@ -425,7 +433,11 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let mut rung = core::mem::take(&mut self.rung);
         self.doorbell.answer(&mut rung);
         for key in rung.drain(..) {
-            self.send_posted(key);
+            if key.is_null() {
+                self.attend_lanes();
+            } else {
+                self.send_posted(key);
+            }
         }
         self.rung = rung;
         true

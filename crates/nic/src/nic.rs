@@ -19,6 +19,7 @@ use crate::counters::{Board, Counters};
 use crate::engine::Engine;
 use crate::engine::Patience;
 use crate::engine::doorbell::Doorbell;
+use crate::engine::lanes::Desk;
 use crate::engine::listening::{RequestKey, Waiting};
 use crate::error::{Error, PostError, PostFailure, RefusedStart};
 use crate::ids::ConnectionHandle;
@@ -128,8 +129,9 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         let common = Arc::new(Common::new(clock.clone(), settings.clone(), board));
         let mut random = Random::new(seed);
         let mut workers = Vec::with_capacity(networks.len());
-        for (index, network) in networks.into_iter().enumerate() {
-            let doorbell = Arc::new(Doorbell::new(network.waker()));
+        let doorbells: Vec<_> = networks.iter().map(|network| Arc::new(Doorbell::new(network.waker()))).collect();
+        let desks: Arc<[_]> = doorbells.iter().map(|doorbell| Arc::new(Desk::new(Arc::clone(doorbell)))).collect();
+        for ((index, network), doorbell) in networks.into_iter().enumerate().zip(doorbells) {
             let watch = network.watch()?;
             let engine = Engine::new(
                 index,
@@ -139,7 +141,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
                 settings.clone(),
                 random.fork(),
                 host,
-                Arc::clone(&doorbell),
+                Arc::clone(&desks),
                 Arc::clone(&common.event_count),
             );
             workers.push(Arc::new(Worker::new(index, engine, doorbell, watch, Arc::clone(&common))));

@@ -97,6 +97,10 @@ pub struct Settings {
     /// How many engines share the connections, each with a thread of its own where [`Settings::progress`] has one: 1 to
     /// [`Settings::MOST_ENGINES`]. A connection belongs to one engine.
     pub engines: usize,
+    /// How many of the engines serve the rails of one connection, from 1, its own alone, to [`Settings::engines`]: each
+    /// receives, checks, gathers and sends for its share of them, on its own thread. Order, placement and completion stay
+    /// with the connection's own. Edge only, and only rails beside the first.
+    pub rail_engines: usize,
     /// How long the calling thread may be away before the NIC's thread acts, at most: 10 us to 200 us. Where setting a timer costs more than 1 us, as
     /// in some virtual machines, it can be up to 1 ms for a caller that had come without a pause before, and up to 8 ms when that was for long; where threads stand in line for the processors, 50 ms.
     /// [`Progress::Hybrid`] takes less where that has paid.
@@ -138,6 +142,7 @@ impl Default for Settings {
             progress: Progress::default(),
             split: Split::default(),
             engines: 1,
+            rail_engines: 1,
             away: Self::LONGEST_AWAY,
             verify: Verify::default(),
             direct_threshold: 32 * 1024,
@@ -349,6 +354,9 @@ impl Settings {
         if self.engines == 0 || self.engines > Self::MOST_ENGINES {
             return Err(SettingsError::Engines { asked: self.engines });
         }
+        if self.rail_engines == 0 || self.rail_engines > self.engines {
+            return Err(SettingsError::RailEngines { asked: self.rail_engines, engines: self.engines });
+        }
         if !(Self::SHORTEST_AWAY..=Self::LONGEST_AWAY).contains(&self.away) {
             return Err(SettingsError::Away { asked: self.away });
         }
@@ -378,6 +386,13 @@ pub enum SettingsError {
         /// What was asked for.
         asked: usize,
     },
+    /// Not so many of them can serve a connection's rails.
+    RailEngines {
+        /// What was asked for.
+        asked: usize,
+        /// The engines.
+        engines: usize,
+    },
     /// Too short or too long.
     Away {
         /// What was asked for.
@@ -398,6 +413,9 @@ impl fmt::Display for SettingsError {
             ),
             Self::Engines { asked } => {
                 write!(f, "{asked} engines: a NIC has 1 to {}", Settings::MOST_ENGINES)
+            }
+            Self::RailEngines { asked, engines } => {
+                write!(f, "{asked} engines for a connection's rails: of the NIC's {engines} it may be 1 to {engines}")
             }
             Self::Away { asked } => {
                 write!(f, "away is {asked:?}: it must be {:?} to {:?}", Settings::SHORTEST_AWAY, Settings::LONGEST_AWAY)
@@ -458,6 +476,10 @@ mod tests {
         let none = Settings { engines: 0, ..Settings::default() }.check().unwrap_err();
         assert_eq!(none.to_string(), "0 engines: a NIC has 1 to 64");
         assert!(Settings { engines: 65, ..Settings::default() }.check().is_err());
+        let few = Settings { rail_engines: 2, ..Settings::default() }.check().unwrap_err();
+        assert_eq!(few.to_string(), "2 engines for a connection's rails: of the NIC's 1 it may be 1 to 1");
+        assert!(Settings { engines: 2, rail_engines: 0, ..Settings::default() }.check().is_err());
+        assert!(Settings { engines: 2, rail_engines: 2, ..Settings::default() }.check().is_ok());
         for away in [Duration::from_micros(9), Duration::from_micros(201)] {
             assert!(Settings { away, ..Settings::default() }.check().is_err(), "{away:?}");
         }

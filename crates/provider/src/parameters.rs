@@ -68,7 +68,7 @@ pub(crate) struct Variable {
 }
 
 /// What can be set.
-pub(crate) static VARIABLES: [Variable; 20] = [
+pub(crate) static VARIABLES: [Variable; 21] = [
     Variable {
         name: "TRANSPORT",
         possible: "auto, iwarp, edge or shm",
@@ -118,6 +118,18 @@ pub(crate) static VARIABLES: [Variable; 20] = [
                flow would, for they meet on the way; capped: as much as each gets, for the network caps each of them",
         set: |parameters, text| {
             parameters.nic.flow_share = text.parse().ok()?;
+            Some(())
+        },
+    },
+    Variable {
+        name: "ENGINES",
+        possible: "a number from 1 to 64",
+        help: "Engines of a NIC, each with a thread of its own (default 1). With Edge over several rails each serves \
+               its share of a connection's: it receives, checks and sends there on its own core. Not with \
+               FI_WEFT_PROGRESS=caller",
+        set: |parameters, text| {
+            let engines = text.trim().parse().ok().filter(|engines| (1..=Settings::MOST_ENGINES).contains(engines))?;
+            (parameters.nic.engines, parameters.nic.rail_engines) = (engines, engines);
             Some(())
         },
     },

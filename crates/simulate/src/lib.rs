@@ -36,4 +36,4 @@ pub use sequence::{SequenceReport, run_sequence};
 pub use shuffle::{Disorder, Shuffle, ShuffleFault, Shuffled};
 pub use streams::{StreamReport, StreamScenario};
 pub use weft_tcp::ReceivePolicy;
-pub use world::{SimulatedClock, SimulatedNic, World};
+pub use world::{HelperThreads, SimulatedClock, SimulatedNic, World};

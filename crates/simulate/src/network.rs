@@ -46,6 +46,12 @@ impl<T> SimulatedNetwork<T> {
         let host = world.lock().packets.add_host(addresses);
         Self { world, registry, host, armed: BTreeMap::new(), tag: PhantomData }
     }
+
+    /// Another network of the same host, for another engine of its NIC.
+    pub(crate) fn beside(&self) -> Self {
+        let (world, registry) = (self.world.clone(), self.registry.clone());
+        Self { world, registry, host: self.host, armed: BTreeMap::new(), tag: PhantomData }
+    }
 }
 
 struct NoWaker;

@@ -20,7 +20,7 @@ use crate::pair::{End, Pair, PairOptions};
 use crate::pipe::Behaviour;
 use crate::rails;
 use crate::shuffle::ShuffleFault;
-use crate::world::World;
+use crate::world::{HelperThreads, World};
 
 /// Bytes of the window that the peer may use.
 const WINDOW: u64 = 192 * 1024;
@@ -67,6 +67,8 @@ pub struct Scenario {
     pub packets: PacketBehaviour,
     /// The ends.
     pub options: PairOptions,
+    /// How their engines beside the first are run, where they have any.
+    pub helpers: HelperThreads,
     /// Whether the connection is expected to survive: then everything must have happened. Otherwise only what must hold in any case
     /// is checked.
     pub survives: bool,
@@ -89,6 +91,8 @@ pub struct Report {
     pub elapsed_ns: u64,
     /// Rails that were opened beside the first, and that were left for being silent, by both ends.
     pub rails: (u64, u64),
+    /// Receives and sends of engines that serve rails of others' connections, at both ends.
+    pub served: (u64, u64),
 }
 
 impl Scenario {
@@ -101,6 +105,7 @@ impl Scenario {
             behaviour: Behaviour::default(),
             packets: PacketBehaviour::default(),
             options: PairOptions::default(),
+            helpers: HelperThreads::default(),
             survives: true,
             sabotage: Break::Nothing,
             fault: ShuffleFault::Nothing,
@@ -128,6 +133,7 @@ impl Scenario {
         let world = World::new(self.seed, self.behaviour);
         world.set_fault(self.fault);
         world.set_packets(self.packets);
+        world.set_helpers(self.helpers);
         rails::lay(&world, 2, self.options.networks, &self.packets, self.seed);
         let pair = Pair::<T>::unconnected(&world, &self.options);
         if !pair.connect(&self.options) {
@@ -173,9 +179,11 @@ impl Scenario {
         let all = || sides.iter().flat_map(|side| side.sent.iter().chain(&side.received));
         let succeeded = all().filter(|completion| completion.status == Status::Success).count();
         let failed = all().count() - succeeded;
-        let rails = [&pair.active, &pair.passive].into_iter().map(|end| rails::counted(&end.nic.counters()));
-        let rails = rails.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        Ok(Report { succeeded, failed, elapsed_ns: world.now().as_nanos(), rails })
+        let counters = [&pair.active, &pair.passive].map(|end| end.nic.counters());
+        let add = |sum: (u64, u64), one: (u64, u64)| (sum.0 + one.0, sum.1 + one.1);
+        let rails = counters.iter().map(rails::counted).fold((0, 0), add);
+        let served = counters.iter().map(|one| (one.served_receives, one.served_sends)).fold((0, 0), add);
+        Ok(Report { succeeded, failed, elapsed_ns: world.now().as_nanos(), rails, served })
     }
 
     fn falsify(&self, sides: &mut [Side; 2]) {

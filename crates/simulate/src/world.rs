@@ -49,6 +49,44 @@ pub(crate) struct State {
     pub(crate) listeners: BTreeMap<SocketAddr, Listening>,
     pub(crate) packets: Packets,
     next_port: u16,
+    helpers: Helpers,
+}
+
+/// How the engines beside each NIC's first are run: as threads are that others keep from running.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HelperThreads {
+    /// The longest time that one is not run for, now and then.
+    pub longest_pause: Duration,
+    /// From when on none is run any more, as if their threads had ended.
+    pub end_at: Option<Time>,
+}
+
+struct Helpers {
+    threads: HelperThreads,
+    random: Random,
+    /// When each is run again: by the NIC and the engine.
+    until: BTreeMap<(usize, usize), Time>,
+}
+
+impl Helpers {
+    /// Whether an engine is run now. One that is has a pause after it, now and then.
+    fn run(&mut self, which: (usize, usize), now: Time) -> bool {
+        let is_over = self.threads.end_at.is_some_and(|end| end <= now);
+        if is_over || self.until.get(&which).is_some_and(|until| *until > now) {
+            return false;
+        }
+        let longest = self.threads.longest_pause.as_nanos() as u64;
+        if longest > 0 && self.random.one_in(4) {
+            self.until.insert(which, now + Duration::from_nanos(self.random.below(longest)));
+        }
+        true
+    }
+
+    /// When the next pause ends.
+    fn next(&self, now: Time) -> Option<Time> {
+        let until = self.until.values().copied().filter(|until| *until > now).min();
+        until.filter(|until| self.threads.end_at.is_none_or(|end| *until < end))
+    }
 }
 
 /// What a NIC does next.
@@ -95,6 +133,11 @@ impl World {
             // Dice of their own: what streams do does not depend on whether there are packets.
             packets: Packets::new(Random::new(seed).fork()),
             next_port: 1024,
+            helpers: Helpers {
+                threads: HelperThreads::default(),
+                random: Random::new(seed ^ 0x6865_6c70),
+                until: BTreeMap::new(),
+            },
         };
         Self { state: Arc::new(Mutex::new(state)) }
     }
@@ -102,7 +145,7 @@ impl World {
     /// A NIC in this world that speaks iWARP. It has no thread: [`World::run`] runs it, whoever would do so otherwise.
     ///
     /// # Panics
-    /// When the settings don't go together, or ask for more than one engine.
+    /// When the settings don't go together.
     #[must_use]
     pub fn nic(&self, settings: Settings) -> SimulatedNic {
         self.nic_at(settings, &[])
@@ -130,8 +173,9 @@ impl World {
         };
         let registry = Registry::new(seed, weft_memory::Limits::default());
         let network = SimulatedNetwork::new(self.clone(), registry.clone(), addresses);
+        let others: Vec<_> = (1..settings.engines).map(|_| network.beside()).collect();
         let machine = NicParts {
-            networks: vec![network],
+            networks: core::iter::once(network).chain(others).collect(),
             clock: self.clock(),
             registry,
             seed: nic_seed,
@@ -168,6 +212,11 @@ impl World {
     /// Changes how hosts and links treat datagrams from now on; ways that were set apart stay as they are.
     pub fn set_packets(&self, behaviour: PacketBehaviour) {
         self.lock().packets.set_behaviour(behaviour);
+    }
+
+    /// Changes how engines beside each NIC's first are run from now on: otherwise as often as the first.
+    pub fn set_helpers(&self, threads: HelperThreads) {
+        self.lock().helpers.threads = threads;
     }
 
     /// How hosts and links treat datagrams.
@@ -247,9 +296,9 @@ impl World {
                 return true;
             }
             let mut progress = false;
-            for nic in nics {
+            for (number, nic) in nics.iter().enumerate() {
                 match self.roll_for_turn() {
-                    Turn::Usual => progress |= nic.progress(),
+                    Turn::Usual => progress |= self.turn(number, nic),
                     Turn::Asleep => {
                         nic.watch();
                         progress |= nic.progress();
@@ -292,6 +341,21 @@ impl World {
         }
     }
 
+    /// A turn of a NIC.
+    fn turn<T: Tag>(&self, number: usize, nic: &SimulatedNic<T>) -> bool {
+        let engines = nic.settings().engines;
+        if engines == 1 {
+            return nic.progress();
+        }
+        let mut progress = nic.progress_of(0);
+        for engine in 1..engines {
+            let now = self.now();
+            let runs = self.lock().helpers.run((number, engine), now);
+            progress |= runs && nic.progress_of(engine);
+        }
+        progress
+    }
+
     /// Whether streams wait at a listener.
     fn somebody_waits(&self) -> bool {
         self.lock().listeners.values().any(|listening| !listening.waiting.is_empty())
@@ -303,7 +367,8 @@ impl World {
         state.packets.pump(now);
         let wires = state.pipes.iter().filter_map(|pipe| pipe.next_event(now)).min();
         let lines = state.lines.iter().filter_map(|line| line.next_event(now)).min();
-        let wires = wires.into_iter().chain(state.packets.next_time()).chain(lines).min();
+        let wires = wires.into_iter().chain(state.packets.next_time()).chain(lines);
+        let wires = wires.chain(state.helpers.next(now)).min();
         drop(state);
         let deadlines =
             nics.iter().filter_map(|nic| nic.next_deadline()).map(|at| at.max(now + Duration::from_nanos(1)));

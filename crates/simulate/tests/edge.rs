@@ -11,11 +11,15 @@
 //! | `weft-rdmap` takes what has come before for new | 2 | 5 | 5 | 48 (without faults 5 as well) |
 //! | the payload's CRC is not checked | 2 | 5 | 22 | 2 |
 //! | a stream of Edge is not asked for writes in their order | | | | 0 |
+//!
+//! And rails that other engines serve, where such an engine takes damaged payload for good: 9.
 
 use core::ops::Range;
+use core::time::Duration;
 
-use weft_base::Edge;
-use weft_simulate::{MessageScenario, PacketBehaviour, Scenario};
+use weft_base::{Edge, Time};
+use weft_nic::{Progress, Rails, Settings};
+use weft_simulate::{HelperThreads, MessageScenario, PacketBehaviour, Scenario};
 
 fn seeds(count: u64) -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -136,6 +140,29 @@ fn everything_happens_over_several_flows() {
     assert!(opened > 0, "no flow beside the first carried anything");
 }
 
+/// Rails that other engines serve, whose threads are kept from running for some time now and then, or for good.
+#[test]
+fn everything_happens_over_rails_that_other_engines_serve() {
+    let (mut receives, mut sends, mut left) = (0, 0, 0);
+    for seed in seeds(60) {
+        let mut scenario = varied(seed);
+        scenario.options.networks = networks(seed);
+        let engines = 2 + (seed % 2) as usize;
+        let (progress, rails) = (Progress::Thread, Rails::All { flows: 1 + (seed % 4) as u8 });
+        let settings = &mut scenario.options.settings;
+        *settings = Settings { progress, rails, engines, rail_engines: engines, ..settings.clone() };
+        let end_at = (seed % 4 == 3).then(|| Time::from_nanos(50_000_000));
+        scenario.helpers = HelperThreads { end_at, ..helpers(seed) };
+        for packets in [PacketBehaviour::default(), PacketBehaviour::of_seed(seed)] {
+            let report = Scenario { packets, ..scenario.clone() }.run_over::<Edge>().unwrap();
+            (receives, sends) = (receives + report.served.0, sends + report.served.1);
+            left += report.rails.1;
+        }
+    }
+    assert!(receives > 0 && sends > 0, "{receives} receives and {sends} sends were other engines'");
+    assert!(left > 0 || seeds(60).count() < 20, "no rail was left");
+}
+
 #[test]
 fn endpoints_do_not_see_that_rails_are_cut() {
     for seed in seeds(30) {
@@ -152,6 +179,36 @@ fn every_request_of_endpoints_ends_once_when_endpoints_and_rails_come_and_go() {
         let packets = Some(PacketBehaviour::of_seed(seed));
         let scenario =
             MessageScenario { faults: true, packets, networks: networks(seed), ..MessageScenario::new(seed) };
+        scenario.run_over::<Edge>().unwrap();
+    }
+}
+
+/// How engines beside the first are run: without a pause, with short ones, with long ones.
+fn helpers(seed: u64) -> HelperThreads {
+    HelperThreads { longest_pause: Duration::from_millis([0, 1, 50][(seed % 3) as usize]), end_at: None }
+}
+
+#[test]
+fn endpoints_do_not_see_that_other_engines_serve_their_rails() {
+    let mut served = 0;
+    for seed in seeds(30) {
+        let packets = (seed % 2 == 1).then(|| PacketBehaviour::of_seed(seed));
+        let (networks, helpers) = (networks(seed), helpers(seed));
+        let scenario = MessageScenario { packets, networks, engines: 2, helpers, ..MessageScenario::new(seed) };
+        let report = scenario.run_over::<Edge>().unwrap();
+        assert!(report.succeeded > 50, "seed {seed}: {report:?}");
+        served += report.served;
+    }
+    assert!(served > 0, "no rail was served by another engine");
+}
+
+#[test]
+fn every_request_of_endpoints_ends_once_when_endpoints_and_rails_of_other_engines_come_and_go() {
+    for seed in seeds(30) {
+        let packets = Some(PacketBehaviour::of_seed(seed));
+        let (networks, helpers) = (networks(seed), helpers(seed));
+        let scenario =
+            MessageScenario { faults: true, packets, networks, engines: 3, helpers, ..MessageScenario::new(seed) };
         scenario.run_over::<Edge>().unwrap();
     }
 }

@@ -71,6 +71,9 @@ pub(crate) struct Arguments {
     /// What carries the connection, unless an address says so
     #[arg(long, value_enum, default_value_t = Transport::Iwarp)]
     transport: Transport,
+    /// Engines of this side, which share the rails of an Edge connection
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    engines: usize,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -79,7 +82,8 @@ pub(crate) struct Arguments {
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let interrupt = Interrupt::watch()?;
-    let mut options = StreamOptions { transport: arguments.transport, ..StreamOptions::usual() };
+    let mut options =
+        StreamOptions { transport: arguments.transport, engines: arguments.engines, ..StreamOptions::usual() };
     for target in arguments.listen.iter().chain(&arguments.connect) {
         target.apply(&mut options)?;
     }

@@ -57,6 +57,7 @@ Examples:
   weft perf rate --transport messages --vs libfabric:tcp,ucx
   weft perf bandwidth --transport libfabric:weft --vs libfabric:tcp,ucx
   weft perf links --links 4 --cut-link silent --watch   four links in a lab, of which one is cut in mid-transfer
+  weft perf links --engines 1,2 --wake interrupt --vs tcp   rails served by one core and by two, and nobody polls
   weft perf bandwidth --json result.json              for figures and scripts
   weft perf --listen 192.0.2.1:7471                   on one machine, and on the other:
   weft perf latency --connect 192.0.2.1
@@ -106,6 +107,10 @@ pub(crate) struct Arguments {
     operation: Option<Operation>,
     #[command(flatten)]
     stack: Stack,
+    /// Engines that share Weft's connections, and the rails of each that goes over Edge; links: each number a case of
+    /// its own
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1")]
+    engines: Vec<usize>,
     /// overlap: what the passive side does meanwhile [default: each]
     #[arg(long, value_enum, value_name = "TARGET,...", value_delimiter = ',')]
     pub(super) target: Vec<Target>,
@@ -264,6 +269,7 @@ impl Arguments {
             vs: self.vs.as_deref(),
             runs: self.runs.unwrap_or(if self.quick { 1 } else { 3 }),
             seconds: self.seconds,
+            engines: &self.engines,
         })
     }
 
@@ -272,7 +278,7 @@ impl Arguments {
         let Some(What::Measured(test)) = self.test else { return Err(Failure::Usage("name a test".into())) };
         let libraries = self.libraries(test)?;
         let (place, note) = self.place(test)?;
-        let template = self.template(&place);
+        let template = self.template(&place)?;
         let cases = test.design().cases(&Basis { template, arguments: self, libraries });
         let limited = self.limited_place(&place, &cases)?;
         Ok(Plan {
@@ -393,8 +399,11 @@ impl Arguments {
     }
 
     /// The job without what changes from case to case and from run to run.
-    fn template(&self, place: &Place) -> Job {
-        Job {
+    fn template(&self, place: &Place) -> Result<Job, Failure> {
+        let [engines] = self.engines[..] else {
+            return Err(Failure::Usage("--engines: only links measures with several numbers of them".into()));
+        };
+        Ok(Job {
             version: env!("CARGO_PKG_VERSION").into(),
             contestant: String::new(),
             variant: None,
@@ -414,7 +423,7 @@ impl Arguments {
             connections: 1,
             quiet_ms: 1,
             settle_ms: 0,
-            stack: self.stack,
+            stack: Stack { engines, ..self.stack },
             crowd: None,
             mpi: None,
             limit_s: self.timeout,
@@ -422,7 +431,7 @@ impl Arguments {
             host: place.host(),
             link: None,
             core: None,
-        }
+        })
     }
 }
 

@@ -116,8 +116,8 @@ pub(crate) struct Stack {
     /// Which stages of iwarp run on the calling thread, which on the NIC's
     #[arg(long, value_enum, default_value_t = Split::Host)]
     pub(crate) split: Split,
-    /// Engines that share iwarp's connections
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Engines that share the connections, and the rails of each that goes over Edge.
+    #[arg(skip = 1_usize)]
     pub(crate) engines: usize,
     /// How long iwarp's caller may be away before the NIC's thread acts, at most, in microseconds [default: the library's]
     #[arg(long, value_name = "US")]

@@ -50,6 +50,8 @@ pub(super) const GROUPS: &[Group] = &[
             ("damaged_segments", "damaged segments received"),
             ("rails_opened", "further rails opened"),
             ("rails_left", "rails left for being silent"),
+            ("served_receives", "receive calls for another engine"),
+            ("served_sends", "send calls for another engine"),
         ],
         share: None,
     },

@@ -3,21 +3,26 @@
 use core::hash::{BuildHasherDefault, Hasher};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use slotmap::{DefaultKey, SlotMap};
 use weft_base::{
-    DatagramBatch, DatagramLimits, DatagramOptions, DatagramPort, DatagramSent, HostAddress, HostId, LocalAddress,
-    Piece, PortError, Random, ReceivedDatagrams,
+    DatagramBatch, DatagramLimits, DatagramOptions, DatagramPort, DatagramSent, Hint, HostAddress, HostId,
+    LocalAddress, Piece, PortError, Random, ReceivedDatagrams,
 };
 
+use super::doorbell::Doorbell;
+use super::lanes::{Brought, Desk, Lane, ServingEnd};
 use crate::key::JobKey;
-use crate::lower::{Carrier, DatagramKey, DatagramPorts, Destination, InboxEntry, Lower, Names, RailPort};
+use crate::lower::{
+    Carrier, DatagramKey, DatagramPorts, Destination, InboxEntry, Lower, Names, Parcel, RailPort, ServedPorts,
+};
 use crate::settings::Rails;
 
 /// A port that was looked at so often in vain is watched by the operating system instead.
-const COOL_AFTER_LOOKS: u32 = 1024;
+pub(super) const COOL_AFTER_LOOKS: u32 = 1024;
 /// Bytes of buffers to ask the operating system for; it gives what it may.
 const BUFFER_BYTES: u32 = 8 << 20;
 /// A peer may have so many bytes under way at least, however many share the port.
@@ -25,7 +30,9 @@ const LEAST_CREDIT: u32 = 16 << 10;
 
 /// One port.
 pub(super) struct Member<N: Carrier> {
-    pub(super) port: N::Datagram,
+    port: PortOf<N>,
+    /// Where it is bound.
+    local: Option<SocketAddr>,
     door: Option<<N::Lower as Lower<N>>::Door>,
     /// Who listens at it.
     pub(super) listener: Option<DefaultKey>,
@@ -42,6 +49,14 @@ pub(super) struct Member<N: Carrier> {
     limits: DatagramLimits,
     /// Rails leave from it: any connection may use it.
     is_rail: bool,
+}
+
+/// Who serves a port.
+enum PortOf<N: Carrier> {
+    /// This engine.
+    Own(N::Datagram),
+    /// Another one.
+    Served(Arc<Lane>),
 }
 
 /// Names that are random, and our own: nothing is to be gained by hashing them.
@@ -67,6 +82,9 @@ impl Hasher for NameHasher {
 /// All ports, the connections that use them, and the room that datagrams are received into.
 pub(super) struct Datagrams<N: Carrier> {
     pub(super) members: SlotMap<DefaultKey, Member<N>>,
+    /// Ports among these that other engines serve; and such as were left before all parcels had.
+    served: usize,
+    left: Vec<(DefaultKey, Arc<Lane>)>,
     rails: Vec<RailPort>,
     /// From which the rails were made, and how often they have changed.
     addresses: Vec<HostAddress>,
@@ -98,6 +116,17 @@ pub(super) struct Room {
     pub(super) ports: Vec<DefaultKey>,
 }
 
+/// Has the engine that serves a port send bytes that are at hand.
+fn send_to(lane: &Lane, batch: &DatagramBatch, pieces: &[Piece<'_>]) -> Result<DatagramSent, PortError> {
+    let [Piece::Bytes(bytes)] = pieces else { return Err(PortError::NotPermitted) };
+    if lane.is_gone() {
+        return Err(PortError::Reset);
+    }
+    let count = bytes.len().div_ceil(batch.segment_size.max(1) as usize) as u32;
+    let taken = lane.post(|parcel| parcel.fill(batch, bytes));
+    Ok(DatagramSent::Taken(if taken { count } else { 0 }))
+}
+
 fn code(key: &[u8], what: &[&[u8]]) -> [u8; 32] {
     let mut code = <Hmac<Sha256> as Mac>::new_from_slice(key).expect("HMAC takes a key of any length");
     what.iter().for_each(|part| code.update(part));
@@ -114,6 +143,8 @@ impl<N: Carrier> Datagrams<N> {
         };
         Self {
             members: SlotMap::new(),
+            served: 0,
+            left: Vec::new(),
             rails: Vec::new(),
             addresses: Vec::new(),
             rails_serial: 0,
@@ -143,8 +174,10 @@ impl<N: Carrier> Datagrams<N> {
         let room = self.room.bytes.len().max(limits.receive_bytes as usize * limits.received as usize);
         self.room.bytes.resize(room, 0);
         let door = N::Lower::door(self.host, code(&self.secret, &[b"cookies"]), self.key.as_ref());
+        let local = port.local_address().ip();
         let member = Member {
-            port,
+            port: PortOf::Own(port),
+            local,
             door: Some(door),
             listener: None,
             token,
@@ -203,6 +236,16 @@ impl<N: Carrier> Datagrams<N> {
         self.rails.iter().any(|rail| rail.from == from && rail.flow == flow)
     }
 
+    /// How many leave.
+    pub(super) fn rail_count(&self) -> usize {
+        self.rails.len()
+    }
+
+    /// Where a port is bound.
+    pub(super) fn bound(&self, key: DefaultKey) -> Option<SocketAddr> {
+        self.members.get(key)?.local
+    }
+
     /// Whether there are as many as a connection can have.
     pub(super) fn is_full_of_rails(&self) -> bool {
         self.rails.len() >= Rails::MOST
@@ -224,7 +267,7 @@ impl<N: Carrier> Datagrams<N> {
     /// Rails leave from a port from now on.
     pub(super) fn add_rail(&mut self, network: &mut N, key: DefaultKey, from: LocalAddress, flow: u8) {
         let Some(member) = self.members.get_mut(key) else { return };
-        let Some(address) = member.port.local_address().ip() else { return };
+        let Some(address) = member.local else { return };
         member.is_rail = true;
         member.arm(network);
         self.rails.push(RailPort { port: DatagramKey(key), from, flow, address });
@@ -234,7 +277,7 @@ impl<N: Carrier> Datagrams<N> {
     pub(super) fn left_at(&self, at: SocketAddr) -> Option<DefaultKey> {
         let is_left = |member: &Member<N>| {
             let is_left = member.listener.is_none() && member.calls_from.is_none() && !member.is_rail;
-            is_left && member.port.local_address() == at.into()
+            is_left && member.local == Some(at)
         };
         self.members.iter().find(|(_, member)| is_left(member)).map(|(key, _)| key)
     }
@@ -326,19 +369,68 @@ impl<N: Carrier> Datagrams<N> {
     pub(super) fn receive(&mut self, key: DefaultKey, room: &mut Room) -> bool {
         let Some(member) = self.members.get_mut(key) else { return false };
         room.received.clear();
+        let PortOf::Own(port) = &mut member.port else { return false };
         // A broken port is one at which nothing comes.
-        let count = member.port.receive(&mut room.bytes, &mut room.received).unwrap_or(0);
+        let count = port.receive(&mut room.bytes, &mut room.received).unwrap_or(0);
         member.idle_looks = if count > 0 { 0 } else { member.idle_looks.saturating_add(1) };
         count > 0
+    }
+
+    // --- ports that other engines serve
+
+    /// Has another engine serve a port that nobody has used yet.
+    pub(super) fn give_away(&mut self, key: DefaultKey, own: &Arc<Doorbell>, to: &Desk<N>) {
+        let Some(member) = self.members.get_mut(key) else { return };
+        let lane = Arc::new(Lane::new(own, &to.doorbell));
+        if let PortOf::Own(port) = core::mem::replace(&mut member.port, PortOf::Served(Arc::clone(&lane))) {
+            self.served += 1;
+            to.bring(Brought { port, lane: ServingEnd(lane) });
+        }
+    }
+
+    /// The lane of a port that another engine serves.
+    pub(super) fn lane(&self, key: DefaultKey) -> Option<&Arc<Lane>> {
+        match &self.members.get(key)?.port {
+            PortOf::Own(_) => None,
+            PortOf::Served(lane) => Some(lane),
+        }
+    }
+
+    /// Those of which their servers have something to tell.
+    pub(super) fn with_news(&self) -> impl Iterator<Item = DefaultKey> {
+        let has_news = |member: &Member<N>| matches!(&member.port, PortOf::Served(lane) if lane.has_news());
+        self.members.iter().filter(move |(_, member)| has_news(member)).map(|(key, _)| key)
+    }
+
+    /// Takes a port away.
+    pub(super) fn remove_member(&mut self, key: DefaultKey) -> Option<DefaultKey> {
+        let member = self.members.remove(key)?;
+        if let PortOf::Served(lane) = member.port {
+            self.served -= 1;
+            lane.leave();
+            self.left.retain(|(_, lane)| lane.posted().is_some());
+            self.left.push((key, lane));
+        }
+        Some(member.token)
     }
 }
 
 impl<N: Carrier> Member<N> {
     pub(super) fn arm(&mut self, network: &mut N) {
+        // Who serves it for this engine rings.
+        let PortOf::Own(port) = &mut self.port else { return };
         let interest = weft_base::Interest { readable: true, writable: !self.waiting.is_empty(), least: 1 };
-        if network.arm_datagram(&mut self.port, super::ports::token(self.token), interest).is_err() {
+        if network.arm_datagram(port, super::ports::token(self.token), interest).is_err() {
             // The system can't watch it, so it is looked at instead.
             self.is_hot = true;
+        }
+    }
+
+    /// What somebody on the way says.
+    pub(super) fn poll_hint(&mut self) -> Option<Hint> {
+        match &mut self.port {
+            PortOf::Own(port) => port.poll_hint(),
+            PortOf::Served(lane) => lane.take_hint(),
         }
     }
 
@@ -358,7 +450,10 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
         let member = self.members.get_mut(port.0).ok_or(PortError::Reset)?;
         // An answer is likely.
         member.warm();
-        member.port.send(batch, pieces)
+        match &mut member.port {
+            PortOf::Own(port) => port.send(batch, pieces),
+            PortOf::Served(lane) => send_to(lane, batch, pieces),
+        }
     }
 
     fn limits(&self, port: DatagramKey) -> DatagramLimits {
@@ -375,7 +470,7 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
     }
 
     fn local_address(&self, port: DatagramKey) -> Option<SocketAddr> {
-        self.members.get(port.0).and_then(|member| member.port.local_address().ip())
+        self.members.get(port.0).and_then(|member| member.local)
     }
 
     fn credit(&self, port: DatagramKey) -> u32 {
@@ -387,7 +482,10 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
     }
 
     fn overflowed(&self, port: DatagramKey) -> u64 {
-        self.members.get(port.0).map_or(0, |member| member.port.counters().overflowed)
+        self.members.get(port.0).map_or(0, |member| match &member.port {
+            PortOf::Own(port) => port.counters().overflowed,
+            PortOf::Served(lane) => lane.overflowed(),
+        })
     }
 
     fn rails(&self) -> &[RailPort] {
@@ -414,6 +512,9 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
         {
             member.waiting.push(name);
         }
+        if let Some(lane) = self.lane(port.0) {
+            lane.want_room();
+        }
     }
 
     fn secret_bytes(&mut self) -> [u8; 64] {
@@ -425,5 +526,44 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
 
     fn host_key(&self) -> [u8; 32] {
         self.host
+    }
+}
+
+impl<N: Carrier> ServedPorts for Datagrams<N> {
+    fn any_served(&self) -> bool {
+        self.served > 0 || !self.left.is_empty()
+    }
+
+    fn post(&mut self, port: DatagramKey, fill: &mut dyn FnMut(&mut Parcel)) -> bool {
+        let Some(member) = self.members.get_mut(port.0) else { return false };
+        let PortOf::Served(lane) = &member.port else { return false };
+        let posted = lane.post(fill);
+        // An answer is likely.
+        member.warm();
+        posted
+    }
+
+    fn posted(&self, port: DatagramKey) -> Option<u64> {
+        let left = || self.left.iter().find(|(key, _)| *key == port.0).map(|(_, lane)| lane);
+        self.lane(port.0).or_else(left)?.posted()
+    }
+
+    fn have_left(&mut self, port: DatagramKey, mark: u64, name: u64) -> bool {
+        if let Some((_, lane)) = self.left.iter().find(|(key, _)| *key == port.0) {
+            return lane.have_left(mark, name);
+        }
+        let Some(member) = self.members.get_mut(port.0) else { return true };
+        let PortOf::Served(lane) = &member.port else { return true };
+        let have_left = lane.have_left(mark, name);
+        if !have_left && !member.waiting.contains(&name) {
+            member.waiting.push(name);
+        }
+        have_left
+    }
+
+    fn take_back(&mut self, port: DatagramKey, name: u64) {
+        if let Some(lane) = self.lane(port.0) {
+            lane.take_back(name);
+        }
     }
 }

@@ -5,9 +5,10 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use slotmap::DefaultKey;
-use weft_base::{Clock, DatagramBatch, DatagramPort, Ecn, HostAddress, Piece, PortError, ReceivedDatagrams};
+use weft_base::{Clock, DatagramBatch, Ecn, HostAddress, Piece, PortError, ReceivedDatagrams};
 
 use super::datagrams::Room;
+use super::lanes::{BUNDLES, Lane};
 use super::{Engine, Entry, Member, Upper};
 use crate::connection::{Connection, within_limits};
 use crate::error::{ConnectionError, RefusedStart};
@@ -21,9 +22,9 @@ const CROWDED: usize = 2;
 /// So often it is asked whether the host's addresses have changed, while the engine turns.
 const ADDRESSES_EVERY: Duration = Duration::from_millis(250);
 /// So many ports are looked at in a turn: all rails, and those that calls go out from and come to.
-const MOST_HOT: usize = 64;
+pub(super) const MOST_HOT: usize = 64;
 /// Hints of one visit.
-const MOST_HINTS: usize = 64;
+pub(super) const MOST_HINTS: usize = 64;
 
 impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// Binds a datagram port. One that has been left, but for connections that are ending, is taken again.
@@ -41,7 +42,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         match self.datagrams.bind(&mut self.network, at, token) {
             Ok(key) => {
                 self.ports.set_datagram(token, key);
-                let bound = self.datagrams.members[key].port.local_address().ip().unwrap_or(at);
+                let bound = self.datagrams.bound(key).unwrap_or(at);
                 Ok((key, bound))
             }
             Err(error) => {
@@ -90,6 +91,10 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
                     && !self.datagrams.has_rail(*address, flow)
                     && let Ok((key, _)) = self.bind_new(SocketAddr::new(address.ip, 0))
                 {
+                    let (number, engines) = (self.datagrams.rail_count(), self.settings.rail_engines);
+                    if let Some(desk) = self.serving.server_of(number, engines) {
+                        self.datagrams.give_away(key, &self.doorbell, desk);
+                    }
                     self.datagrams.add_rail(&mut self.network, key, *address, flow);
                 }
             }
@@ -133,9 +138,9 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     /// A port at which nobody listens goes when the last connection has left it.
     pub(super) fn drop_if_unused(&mut self, port: DefaultKey) {
         if self.datagrams.is_unused(port)
-            && let Some(member) = self.datagrams.members.remove(port)
+            && let Some(token) = self.datagrams.remove_member(port)
         {
-            self.ports.remove(&[member.token]);
+            self.ports.remove(&[token]);
         }
     }
 
@@ -163,37 +168,87 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let Some(member) = self.datagrams.members.get_mut(key) else { return };
         member.warm();
         if has_room {
-            for name in take(&mut member.waiting) {
-                if let Some(connection) = self.datagrams.find_own(name) {
-                    self.start_connection(connection);
-                }
-            }
+            self.go_on_at(key);
         }
         self.receive_datagrams(key);
     }
 
+    /// Drives those that have waited at a port.
+    fn go_on_at(&mut self, key: DefaultKey) {
+        let Some(member) = self.datagrams.members.get_mut(key) else { return };
+        for name in take(&mut member.waiting) {
+            if let Some(connection) = self.datagrams.find_own(name) {
+                self.start_connection(connection);
+            }
+        }
+    }
+
     /// Receives once at a port, and brings what has come to those it is for.
-    fn receive_datagrams(&mut self, key: DefaultKey) -> bool {
+    pub(super) fn receive_datagrams(&mut self, key: DefaultKey) -> bool {
+        if let Some(lane) = self.datagrams.lane(key).cloned() {
+            return self.receive_served(key, &lane);
+        }
         let mut room = take(&mut self.datagrams.room);
         let any = self.datagrams.receive(key, &mut room);
         if any {
             self.counters.receives += 1;
             // Whoever measures how long an answer takes is not to count how long we have looked elsewhere.
             self.look_at_clock();
-            self.deliver(key, &mut room);
+            self.deliver(key, &mut room, &[]);
         }
         self.datagrams.room = room;
         self.take_hints(key);
         any
     }
 
-    fn deliver(&mut self, port: DefaultKey, room: &mut Room) {
+    /// Takes what the engine that serves a port has brought.
+    fn receive_served(&mut self, key: DefaultKey, lane: &Lane) -> bool {
+        if !lane.take_news() {
+            return false;
+        }
+        let mut room = take(&mut self.datagrams.room);
+        for _ in 0..BUNDLES {
+            let Some(mut bundle) = lane.take_bundle() else { break };
+            self.look_at_clock();
+            core::mem::swap(&mut room.bytes, &mut bundle.bytes);
+            core::mem::swap(&mut room.received, &mut bundle.received);
+            self.deliver(key, &mut room, &bundle.are_good);
+            core::mem::swap(&mut room.bytes, &mut bundle.bytes);
+            core::mem::swap(&mut room.received, &mut bundle.received);
+            lane.give_back(bundle);
+        }
+        self.datagrams.room = room;
+        lane.look_again();
+        while let Some((name, told)) = lane.take_told() {
+            let now = self.now;
+            if let Some(connection) = self.datagrams.find_own(name)
+                && let Some(there) = self.connection_mut(connection)
+            {
+                there.lower.take_told(&told, now);
+                self.start_connection(connection);
+            }
+        }
+        if lane.take_moved() {
+            self.go_on_at(key);
+        }
+        self.take_hints(key);
+        true
+    }
+
+    /// Brings datagrams to those they are for. Of those behind the end of `are_good` nobody has looked whether they are.
+    fn deliver(&mut self, port: DefaultKey, room: &mut Room, are_good: &[bool]) {
         let Room { bytes, received, entries, answer, .. } = room;
         let mut present: Option<DefaultKey> = None;
+        let mut are_good = are_good.iter().copied();
         entries.clear();
         for run in received.iter() {
-            let Some(from) = run.from.ip() else { continue };
-            for entry in datagrams(run, from) {
+            let Some(from) = run.from.ip() else {
+                let count = run.range.len().div_ceil(run.segment_size.max(1) as usize);
+                are_good.by_ref().take(count).for_each(drop);
+                continue;
+            };
+            for mut entry in datagrams(run, from) {
+                entry.is_checked = are_good.next().unwrap_or(false);
                 let datagram = &bytes[entry.range.clone()];
                 let found = self.datagrams.find(N::Lower::destination(datagram), from);
                 if found != present || found.is_none() {
@@ -251,7 +306,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let is_crowded =
             listening.as_ref().is_some_and(|listening| listening.pending() * CROWDED >= listening.backlog());
         let offer = offer.map(|offer| within_limits(&offer, &self.settings));
-        let datagram = Datagram { bytes: &bytes[entry.range.clone()], from: entry.from, to: entry.to, ecn: entry.ecn };
+        let InboxEntry { from, to, ecn, is_checked, .. } = *entry;
+        let datagram = Datagram { bytes: &bytes[entry.range.clone()], from, to, ecn, is_checked };
         let stray = Stray { datagram, port: DatagramKey(port), offer, is_crowded };
         answer.clear();
         let knocked = match (self.at_the_door(port, &stray, answer), listener) {
@@ -304,7 +360,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     fn take_hints(&mut self, port: DefaultKey) {
         for _ in 0..MOST_HINTS {
             let Some(member) = self.datagrams.members.get_mut(port) else { return };
-            let Some(hint) = member.port.poll_hint() else { return };
+            let Some(hint) = member.poll_hint() else { return };
             let Some(to) = hint.to.ip() else { continue };
             let now = self.now;
             for key in self.datagrams.connections() {
@@ -325,5 +381,6 @@ fn datagrams(run: &ReceivedDatagrams, from: SocketAddr) -> impl Iterator<Item = 
         from,
         to: run.to,
         ecn: run.ecn,
+        is_checked: false,
     })
 }

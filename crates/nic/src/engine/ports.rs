@@ -21,6 +21,8 @@ pub(super) enum Owner {
     StreamListener(DefaultKey),
     /// A datagram port, which connections share.
     Datagram(DefaultKey),
+    /// A datagram port of another engine, which this one serves.
+    Served(DefaultKey),
 }
 
 /// The keys of one connection's ports, by their indices.
@@ -56,6 +58,13 @@ impl Ports {
     pub(super) fn set_datagram(&mut self, token: DefaultKey, datagram: DefaultKey) {
         if let Some(owner) = self.0.get_mut(token) {
             *owner = Owner::Datagram(datagram);
+        }
+    }
+
+    /// Says which of the ports that this engine serves has this key.
+    pub(super) fn set_served(&mut self, token: DefaultKey, served: DefaultKey) {
+        if let Some(owner) = self.0.get_mut(token) {
+            *owner = Owner::Served(served);
         }
     }
 

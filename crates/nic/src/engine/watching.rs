@@ -89,6 +89,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
 
     fn cool_each(&mut self, least: impl Fn(&mut Connection<N>) -> u32) {
         self.datagrams.watch(&mut self.network, true);
+        self.serving.watch(&mut self.network, true);
         let mut hot = take(&mut self.hot);
         for key in hot.drain(..) {
             let Some(connection) = self.connection_mut(key) else { continue };
@@ -158,6 +159,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
                 Some(Owner::Stream(key)) => self.hear_stream(key, readiness.readable, readiness.writable),
                 Some(Owner::StreamListener(key)) => self.hear_stream_listener(key),
                 Some(Owner::Datagram(key)) => self.attend_datagrams(key, readiness.writable),
+                Some(Owner::Served(key)) => self.attend_served(key),
                 None => {}
             }
         }

@@ -13,7 +13,7 @@ use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
     Above, DatagramKey, DatagramPorts, Destination, Drained, Got, Io, Knocked, ListensAt, Lower, Names, Passed,
-    ReceiveError, SendError, Sent, StartStep, Stray, StreamCell, Terms, Undecided,
+    ReceiveError, SendError, Sent, StartStep, Stray, StreamCell, Terms, Told, Undecided,
 };
 use crate::offer::{MpaOffer, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -446,6 +446,16 @@ impl<N: Network> Lower<N> for Choice<N> {
 
     fn destination(datagram: &[u8]) -> Destination {
         <Edge as Lower<N>>::destination(datagram)
+    }
+
+    fn is_good(datagram: &[u8]) -> bool {
+        <Edge as Lower<N>>::is_good(datagram)
+    }
+
+    fn take_told(&mut self, told: &Told, now: Time) {
+        if let Self::Edge(edge) = self {
+            Lower::<N>::take_told(edge, told, now);
+        }
     }
 
     fn knock(door: &mut Self::Door, stray: &Stray<'_>, io: &mut Io<'_>, answer: &mut Vec<u8>) -> Knocked<Self> {

@@ -44,6 +44,9 @@ use crate::key::JobKey;
 use crate::lower::choice::Choice;
 use crate::lower::edge::Edge;
 use crate::lower::edge::outbox::Outbox;
+pub use crate::lower::edge::outbox::Told;
+pub(crate) use crate::lower::edge::parcel::Leaving;
+pub use crate::lower::edge::parcel::Parcel;
 use crate::lower::mpa::Mpa;
 use crate::lower::mpa::staging::Pool;
 use crate::offer::{ConnectionInfo, Offer, RequestInfo, StartError, StartMisuse, Transport};
@@ -91,7 +94,7 @@ pub struct RailPort {
 
 /// The datagram ports of an engine. Many connections share one; the engine receives, and knows from
 /// [`Lower::destination`] for whom a datagram is.
-pub trait DatagramPorts {
+pub trait DatagramPorts: ServedPorts {
     /// Sends, as [`weft_base::DatagramPort::send`].
     ///
     /// # Errors
@@ -139,6 +142,27 @@ pub trait DatagramPorts {
     fn host_key(&self) -> [u8; 32];
 }
 
+/// Ports of an engine that other engines of the NIC serve: they receive there, look whether payload is good, gather and
+/// send, on cores of their own.
+pub trait ServedPorts {
+    /// Whether any port is served by another engine of the NIC.
+    fn any_served(&self) -> bool;
+
+    /// Has the engine that serves the port send what `fill` puts into the parcel. False where that is this engine, or
+    /// the other one takes nothing now: then `fill` was not called.
+    fn post(&mut self, port: DatagramKey, fill: &mut dyn FnMut(&mut Parcel)) -> bool;
+
+    /// The number of the parcel that is posted next at this port. `None`: all others have left.
+    fn posted(&self, port: DatagramKey) -> Option<u64>;
+
+    /// Whether all parcels before this one have left, in so far as nobody looks at their memory any more. If not, the
+    /// connection with this name is driven when they have.
+    fn have_left(&mut self, port: DatagramKey, mark: u64, name: u64) -> bool;
+
+    /// Throws away the parcels of the connection with this name that wait at the port.
+    fn take_back(&mut self, port: DatagramKey, name: u64);
+}
+
 /// Datagrams that have come for one connection, the oldest first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Inbox<'a> {
@@ -154,6 +178,7 @@ pub(crate) struct InboxEntry {
     pub(crate) from: SocketAddr,
     pub(crate) to: Option<LocalAddress>,
     pub(crate) ecn: Ecn,
+    pub(crate) is_checked: bool,
 }
 
 /// A datagram that has come.
@@ -167,6 +192,8 @@ pub struct Datagram<'a> {
     pub to: Option<LocalAddress>,
     /// Its mark.
     pub ecn: Ecn,
+    /// [`Lower::is_good`] has said so already, on another core.
+    pub is_checked: bool,
 }
 
 impl<'a> Inbox<'a> {
@@ -194,7 +221,8 @@ impl<'a> Iterator for Inbox<'a> {
         let (entry, rest) = self.entries.split_first()?;
         self.entries = rest;
         let bytes = self.bytes.get(entry.range.clone())?;
-        Some(Datagram { bytes, from: entry.from, to: entry.to, ecn: entry.ecn })
+        let InboxEntry { from, to, ecn, is_checked, .. } = *entry;
+        Some(Datagram { bytes, from, to, ecn, is_checked })
     }
 }
 
@@ -617,6 +645,14 @@ pub trait Lower<N: Network>: Sized {
     fn destination(_datagram: &[u8]) -> Destination {
         Destination::Nobody
     }
+
+    /// Whether the payload of a datagram is as it was sent: what an engine looks at that serves a port of another one.
+    fn is_good(_datagram: &[u8]) -> bool {
+        false
+    }
+
+    /// What an engine that serves one of the connection's ports says of what it has sent.
+    fn take_told(&mut self, _told: &Told, _now: Time) {}
 
     /// A datagram is for no connection. What is to be answered is written to `answer`.
     fn knock(_door: &mut Self::Door, _stray: &Stray<'_>, _io: &mut Io<'_>, _answer: &mut Vec<u8>) -> Knocked<Self> {

@@ -68,6 +68,13 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         progress
     }
 
+    /// One turn of the engine with this number, if nobody else runs it: for a simulation, in which no thread does. Returns
+    /// whether anything was done.
+    pub fn progress_of(&self, engine: usize) -> bool {
+        let worker = self.shared.workers.get(engine).filter(|_| self.is_callable());
+        worker.and_then(|worker| worker.visit(Runner::Visitor)).is_some_and(|mut engine| engine.turn())
+    }
+
     /// A thread is about to sleep on descriptors: something else must run the event loop. With [`Progress::Hybrid`] the NIC's thread
     /// takes over at once. Without such a thread the operating system watches all connections, and the network's own descriptor becomes
     /// readable when one of them has something to do. Does nothing in a callback: whoever runs the event loop is in it.

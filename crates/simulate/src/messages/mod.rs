@@ -18,7 +18,7 @@ use crate::packets::PacketBehaviour;
 use crate::pipe::Behaviour;
 use crate::rails;
 use crate::shuffle::ShuffleFault;
-use crate::world::{SimulatedNic, World};
+use crate::world::{HelperThreads, SimulatedNic, World};
 
 /// The longest virtual time that anything may take to end. Edge gives a caller that was answered and never speaks 120
 /// s, where all that would tell of its end is lost.
@@ -70,6 +70,10 @@ pub struct MessageScenario {
     pub networks: usize,
     /// Whether all NICs have the same job key, which the lower layer proves in its own set-up if it can.
     pub has_key: bool,
+    /// Engines of each NIC, which all serve its rails, and how those beside the first are run.
+    pub engines: usize,
+    /// See [`HelperThreads`].
+    pub helpers: HelperThreads,
 }
 
 /// What a run has come to.
@@ -85,6 +89,8 @@ pub struct MessageReport {
     pub elapsed_ns: u64,
     /// Rails that were opened beside the first, and that were left for being silent, by all.
     pub rails: (u64, u64),
+    /// Receives of engines that serve rails of others' connections, of all.
+    pub served: u64,
 }
 
 impl MessageScenario {
@@ -92,7 +98,19 @@ impl MessageScenario {
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         let (sabotage, fault) = (MessageBreak::Nothing, ShuffleFault::Nothing);
-        Self { seed, steps: 120, faults: false, sabotage, fault, packets: None, networks: 0, has_key: false }
+        let helpers = HelperThreads { longest_pause: Duration::ZERO, end_at: None };
+        Self {
+            seed,
+            steps: 120,
+            faults: false,
+            sabotage,
+            fault,
+            packets: None,
+            networks: 0,
+            has_key: false,
+            engines: 1,
+            helpers,
+        }
     }
 
     /// Runs it over iWARP and checks everything.
@@ -131,11 +149,13 @@ struct Run<T: Tag> {
 }
 
 /// Settings with which packets come by all ways: straight from staging to their endpoint, or into a receive request as long ones do.
-fn settings(random: &mut Random, has_key: bool) -> Settings {
+fn settings(random: &mut Random, scenario: &MessageScenario) -> Settings {
     let verify = if random.below(4) == 0 { Verify::BeforePlace } else { Verify::LargeInPlace };
     let direct_threshold = if random.one_in(2) { 150 } else { 32 * 1024 };
-    let key = has_key.then(|| JobKey::new(b"the key of this job").expect("long enough"));
-    Settings { progress: Progress::Caller, verify, direct_threshold, key, ..Settings::default() }
+    let key = scenario.has_key.then(|| JobKey::new(b"the key of this job").expect("long enough"));
+    let engines = scenario.engines;
+    let progress = if engines > 1 { Progress::Thread } else { Progress::Caller };
+    Settings { progress, verify, direct_threshold, key, engines, rail_engines: engines, ..Settings::default() }
 }
 
 impl<T: Tag> Run<T> {
@@ -151,12 +171,12 @@ impl<T: Tag> Run<T> {
         let world = World::new(random.next_u64(), behaviour);
         world.set_fault(scenario.fault);
         world.set_packets(scenario.packets.unwrap_or_default());
+        world.set_helpers(scenario.helpers);
         let count = 2 + random.below(3) as usize;
         let networks = scenario.networks;
         rails::lay(&world, count, networks, &scenario.packets.unwrap_or_default(), scenario.seed);
-        let has_key = scenario.has_key;
         let nics: Vec<SimulatedNic<T>> = (0..count)
-            .map(|host| world.nic_over(settings(&mut random, has_key), &rails::addresses(host, networks)))
+            .map(|host| world.nic_over(settings(&mut random, scenario), &rails::addresses(host, networks)))
             .collect();
         let by_name = random.one_in(2);
         let parties: Result<Vec<_>, _> = nics
@@ -214,9 +234,10 @@ impl<T: Tag> Run<T> {
         self.pass(IDLE, |_| false)?;
         self.still_there()?;
         self.close_all()?;
-        let rails = self.nics.iter().map(|nic| rails::counted(&nic.counters()));
-        let rails = rails.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        Ok(MessageReport { rails, ..self.ledger.check(self.world.now())? })
+        let counters: Vec<_> = self.nics.iter().map(weft_nic::Nic::counters).collect();
+        let rails = counters.iter().map(rails::counted).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let served = counters.iter().map(|one| one.served_receives).sum();
+        Ok(MessageReport { rails, served, ..self.ledger.check(self.world.now())? })
     }
 
     /// Whatever is on its way finds a receive.

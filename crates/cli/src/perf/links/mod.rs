@@ -12,7 +12,7 @@ use weft_lab::{BitsPerSecond, Plan, Way};
 
 use self::account::Summary;
 use self::run::{Case, Cut};
-use self::side::Carrier;
+use self::side::{Carrier, Wake};
 pub(crate) use self::side::{Side, run as run_side};
 use super::destination::Destination;
 use super::machine::Watch;
@@ -47,6 +47,9 @@ pub(super) struct Links {
     /// links: Edge's flows over each link, each with UDP ports of its own; 16 over all links at most
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     flows: u8,
+    /// links: how Edge's and iWARP's sides wait [default: as the library does: a short look, then asleep]
+    #[arg(long, value_name = "HOW", value_enum)]
+    wake: Option<Wake>,
     /// links: show on standard error what each link carries while it does
     #[arg(long)]
     watch: bool,
@@ -82,6 +85,7 @@ pub(super) struct Wishes<'a> {
     pub(super) vs: Option<&'a [String]>,
     pub(super) runs: u32,
     pub(super) seconds: Option<f64>,
+    pub(super) engines: &'a [usize],
 }
 
 fn carrier(name: &str) -> Result<Carrier, Failure> {
@@ -120,6 +124,7 @@ fn plan(arguments: &Links, links: usize) -> Result<Plan, Failure> {
 struct Row {
     links: usize,
     carrier: Carrier,
+    engines: usize,
     /// Of each run.
     summaries: Vec<Summary>,
     /// Why there is none.
@@ -134,12 +139,14 @@ pub(super) fn run(arguments: &Links, wishes: &Wishes<'_>, json: Option<Destinati
     let (plans, interrupt, watch) = (plans?, Interrupt::watch()?, Watch::start());
     let mut rows = Vec::new();
     for plan in &plans {
-        for carrier in &carriers {
+        for (carrier, engines) in carriers.iter().flat_map(|carrier| cases(*carrier, wishes.engines)) {
             let cut =
                 arguments.cut_link.filter(|_| plan.links > 1).map(|way| Cut { rail: plan.links - 1, way: way.way() });
             let case = Case {
                 plan,
-                carrier: *carrier,
+                carrier,
+                engines,
+                wake: arguments.wake,
                 seconds,
                 cut,
                 two_way: arguments.two_way,
@@ -159,6 +166,7 @@ pub(super) fn run(arguments: &Links, wishes: &Wishes<'_>, json: Option<Destinati
         "seconds": seconds,
         "two_way": arguments.two_way,
         "flows": arguments.flows,
+        "wake": arguments.wake,
         "rates": arguments.rate.iter().map(|rate| rate.0).collect::<Vec<_>>(),
         "rows": rows.iter().map(Row::json).collect::<Vec<_>>(),
     });
@@ -172,10 +180,17 @@ pub(super) fn run(arguments: &Links, wishes: &Wishes<'_>, json: Option<Destinati
     }
 }
 
+/// A carrier with each number of engines, if it has any.
+fn cases(carrier: Carrier, engines: &[usize]) -> impl Iterator<Item = (Carrier, usize)> {
+    let numbers = if carrier.has_engines() { engines } else { &[1] };
+    numbers.iter().map(move |number| (carrier, *number))
+}
+
 fn measure(case: &Case<'_>, runs: u32) -> Result<Row, Failure> {
-    let mut row = Row { links: case.plan.links, carrier: case.carrier, summaries: Vec::new(), missing: None };
+    let (links, carrier, engines) = (case.plan.links, case.carrier, case.engines);
+    let mut row = Row { links, carrier, engines, summaries: Vec::new(), missing: None };
     for run in 1..=runs {
-        complain(format_args!("{} over {} links, run {run} of {runs}", case.carrier, case.plan.links));
+        complain(format_args!("{} over {links} links, run {run} of {runs}", row.name()));
         match case.run() {
             Ok(summary) => row.summaries.push(summary),
             // A kernel may have no multipath TCP: the others are measured all the same.
@@ -202,7 +217,7 @@ impl Row {
         let of_links = self.median(|one| Some(one.bytes_per_s / one.possible_bytes_per_s * 100.0));
         let mut cells = vec![
             self.links.to_string(),
-            self.carrier.to_string(),
+            self.name(),
             text(self.median(|one| Some(one.bytes_per_s / 1e9)), 3),
             text(of_links, 1),
             text(self.median(|one| Some(one.cpu_s_per_gb)), 2),
@@ -218,7 +233,21 @@ impl Row {
     }
 
     fn json(&self) -> serde_json::Value {
-        json!({ "links": self.links, "carrier": self.carrier, "missing": self.missing, "runs": self.summaries })
+        json!({
+            "links": self.links,
+            "carrier": self.carrier,
+            "engines": self.engines,
+            "missing": self.missing,
+            "runs": self.summaries,
+        })
+    }
+
+    /// The carrier, and its engines if they are several.
+    fn name(&self) -> String {
+        match self.engines {
+            1 => self.carrier.to_string(),
+            engines => format!("{}, {engines} engines", self.carrier),
+        }
     }
 }
 
@@ -239,10 +268,10 @@ fn page(rows: &[Row], seconds: f64, arguments: &Links) -> String {
     );
     for row in rows {
         if let Some(why) = &row.missing {
-            text += &format!("\n{} over {} links was not measured: {why}\n", row.carrier, row.links);
+            text += &format!("\n{} over {} links was not measured: {why}\n", row.name(), row.links);
         }
         if let Some(picture) = row.summaries.last().filter(|one| one.cut.is_some()).map(picture::draw) {
-            text += &format!("\n{} over {} links, the last one cut and mended\n{picture}", row.carrier, row.links);
+            text += &format!("\n{} over {} links, the last one cut and mended\n{picture}", row.name(), row.links);
         }
     }
     text

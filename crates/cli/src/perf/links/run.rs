@@ -9,7 +9,7 @@ use weft_lab::{Host, Lab, Link, Plan, Way};
 
 use super::SIDE_COMMAND;
 use super::account::{Moments, Summary, possible, sum_up};
-use super::side::{Account, Carrier, step_now};
+use super::side::{Account, Carrier, Wake, step_now};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::complain;
@@ -34,6 +34,9 @@ pub(super) struct Cut {
 pub(super) struct Case<'a> {
     pub(super) plan: &'a Plan,
     pub(super) carrier: Carrier,
+    /// Of Weft, in each process.
+    pub(super) engines: usize,
+    pub(super) wake: Option<Wake>,
     pub(super) seconds: f64,
     pub(super) cut: Option<Cut>,
     /// A second stream goes the other way.
@@ -146,7 +149,12 @@ impl Case<'_> {
         let arguments = |role: &str, at: String| {
             let (carrier, seconds, flows) =
                 (self.carrier.to_string(), self.seconds.to_string(), self.flows.to_string());
-            [role, &carrier, "--at", &at, "--seconds", &seconds, "--flows", &flows].map(str::to_owned)
+            let engines = self.engines.to_string();
+            let mut all: Vec<_> = [role, &carrier, "--at", &at, "--seconds", &seconds, "--flows", &flows].into();
+            all.extend(["--engines", &engines]);
+            let wake = self.wake.map(|wake| wake.to_string());
+            wake.iter().for_each(|wake| all.extend(["--wake", wake]));
+            all.into_iter().map(str::to_owned).collect::<Vec<_>>()
         };
         let mut receiver = Process::start(lab.host(to), &arguments("receive", addresses(&[port.to_string()])))?;
         let said = receiver.line()?;

@@ -48,6 +48,39 @@ pub(crate) enum Carrier {
     Mptcp,
 }
 
+impl Carrier {
+    /// Whether it is Weft's.
+    pub(super) const fn has_engines(self) -> bool {
+        matches!(self, Self::Edge | Self::Iwarp)
+    }
+}
+
+/// How a side waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Wake {
+    /// It asks again and again, on a core of its own
+    Poll,
+    /// It sleeps at once, and packets wake it
+    Interrupt,
+}
+
+impl Wake {
+    /// How long it looks before it sleeps.
+    const fn spin(self) -> Duration {
+        match self {
+            Self::Poll => Duration::from_secs(3600),
+            Self::Interrupt => Duration::ZERO,
+        }
+    }
+}
+
+impl fmt::Display for Wake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value().map_or(Ok(()), |value| f.pad(value.get_name()))
+    }
+}
+
 impl fmt::Display for Carrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.to_possible_value().map_or(Ok(()), |value| f.pad(value.get_name()))
@@ -79,6 +112,12 @@ struct Ends {
     /// Edge's flows over each link
     #[arg(long, default_value_t = 1)]
     flows: u8,
+    /// Engines of its NIC
+    #[arg(long, default_value_t = 1)]
+    engines: usize,
+    /// How it waits
+    #[arg(long, value_enum)]
+    wake: Option<Wake>,
 }
 
 /// What has arrived in each step of time, and what it has cost.
@@ -173,13 +212,14 @@ fn send(ends: &Ends) -> Result<Account, Failure> {
 
 // --- RDMA
 
-fn endpoint(transport: Transport, flows: u8) -> Result<(Endpoint, StreamOptions), Failure> {
-    let options = StreamOptions { transport, rails: Some(Rails::All { flows }), ..StreamOptions::usual() };
-    Ok((Endpoint::open(&options, DEPTHS, &Interrupt::watch()?)?, options))
+fn endpoint(transport: Transport, ends: &Ends) -> Result<Endpoint, Failure> {
+    let (rails, spin) = (Some(Rails::All { flows: ends.flows }), ends.wake.map(Wake::spin));
+    let options = StreamOptions { transport, rails, spin, engines: ends.engines, ..StreamOptions::usual() };
+    Endpoint::open(&options, DEPTHS, &Interrupt::watch()?)
 }
 
 fn receive_writes(transport: Transport, ends: &Ends, time: Duration) -> Result<Account, Failure> {
-    let (endpoint, _) = endpoint(transport, ends.flows)?;
+    let endpoint = endpoint(transport, ends)?;
     let listener = endpoint.listen(ends.at[0])?;
     print_line(listener.local_address())?;
     let request = endpoint.next_request(&listener)?;
@@ -199,14 +239,18 @@ fn receive_writes(transport: Transport, ends: &Ends, time: Duration) -> Result<A
         if link.queue_pair.state().has_ended() {
             break;
         }
-        thread::sleep(Duration::from_millis(5));
+        match ends.wake {
+            // Somebody else's core receives, if packets wake it; or this one does nothing else.
+            None | Some(Wake::Interrupt) => thread::sleep(Duration::from_millis(5)),
+            Some(Wake::Poll) => link.look(),
+        }
     }
     link.close().map_err(broken)?;
     Ok(tally.account())
 }
 
 fn send_writes(transport: Transport, ends: &Ends, time: Duration) -> Result<Account, Failure> {
-    let (to, (endpoint, _)) = (ends.at[0], endpoint(transport, ends.flows)?);
+    let (to, endpoint) = (ends.at[0], endpoint(transport, ends)?);
     let link = endpoint.connect(to, None)?;
     let broken = |error: crate::link::LinkError| error.during("stream");
     let mut words = [0; 12];

@@ -7,6 +7,7 @@
 mod door;
 mod no_stream;
 pub(crate) mod outbox;
+pub(crate) mod parcel;
 mod passing;
 mod rails;
 mod receiving;
@@ -27,7 +28,8 @@ use weft_wire::edge::setup::reset_token;
 
 use self::door::EdgeDoor;
 use self::no_stream::NoStream;
-use self::outbox::{Run, Waiting};
+use self::outbox::{Run, Told, Waiting};
+use self::parcel::Release;
 use self::rails::Places;
 use self::receiving::{Discard, Handed, Uphill};
 use crate::counters::Counters;
@@ -58,6 +60,10 @@ const REJECTED_FOR: Duration = Duration::from_secs(3);
 /// its program has ended.
 const REFUSED_FOR: Duration = Duration::from_secs(2);
 const REFUSALS: u32 = 4;
+
+/// What has waited for so long at a port that another engine serves is taken back: that engine is slow, or its thread
+/// has ended.
+const TAKE_BACK_AFTER: Duration = Duration::from_millis(20);
 
 /// The lower layer of one connection.
 pub struct Edge {
@@ -114,6 +120,8 @@ struct Running {
     answers: u32,
     /// Where the segments end that were sent and are not acknowledged.
     ends: VecDeque<u64>,
+    /// Up to where they may complete.
+    release: Release,
     /// Where the next one starts.
     next: u64,
     peer_closed: bool,
@@ -203,7 +211,8 @@ impl Edge {
                     let meta = Meta { from: datagram.from, local, ecn: datagram.ecn.bits(), now: io.now };
                     match above.as_deref_mut() {
                         Some(above) if !*discards => {
-                            let mut uphill = Uphill { above, io, handed: &mut handed };
+                            let is_checked = datagram.is_checked;
+                            let mut uphill = Uphill { above, io, handed: &mut handed, is_checked };
                             connection.receive(datagram.bytes, &meta, &mut uphill);
                         }
                         _ => connection.receive(datagram.bytes, &meta, &mut Discard),
@@ -375,7 +384,7 @@ impl<N: Network> Lower<N> for Edge {
     fn transmit<A: Above>(&mut self, above: &mut A, most: usize, io: &mut Io<'_>) -> Result<Sent, SendError> {
         let mut progress = self.take(Some(above), io);
         self.handle_times(Some(above), io.now);
-        progress |= self.tell_sent(above);
+        progress |= self.tell_sent(above, io);
         if let Some(error) = self.failure() {
             return Err(error.into());
         }
@@ -395,7 +404,7 @@ impl<N: Network> Lower<N> for Edge {
     fn receive<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> Result<Got, ReceiveError> {
         let mut progress = self.take(Some(above), io);
         self.handle_times(Some(above), io.now);
-        progress |= self.tell_sent(above);
+        progress |= self.tell_sent(above, io);
         let failure = self.failure();
         let Some(running) = self.running() else { return Ok(Got::Nothing) };
         if let Some(error) = running.error.take() {
@@ -425,7 +434,8 @@ impl<N: Network> Lower<N> for Edge {
         let connection = &running.connection;
         let lingers = running.ended.is_some() && !connection.is_over();
         let unheard = running.is_closing && running.ended.is_none() && !connection.is_close_heard();
-        !self.waiting.is_empty() || connection.acknowledged() < connection.next_position() || unheard || lingers
+        let unsent = connection.acknowledged() < connection.next_position() || running.release.is_held();
+        !self.waiting.is_empty() || unsent || unheard || lingers
     }
 
     fn lets_pass(&self, signaled: bool, now: Time) -> bool {
@@ -437,7 +447,11 @@ impl<N: Network> Lower<N> for Edge {
     fn is_idle(&self, now: Time) -> bool {
         let Phase::Running(running) = &self.phase else { return false };
         let is_resting = self.waiting.is_empty() && !running.held && !running.took && !running.is_closing;
-        is_resting && running.answering.is_none() && running.ended.is_none() && !running.connection.is_due(now)
+        is_resting
+            && running.answering.is_none()
+            && running.ended.is_none()
+            && !running.connection.is_due(now)
+            && !running.release.is_held()
     }
 
     fn pass_request<A: Above>(&mut self, above: &mut A, operation: &Operation, io: &mut Io<'_>) -> bool {
@@ -454,8 +468,9 @@ impl<N: Network> Lower<N> for Edge {
         self.write_packet(above, most, io, write)
     }
 
-    fn clear_unsent(&mut self, _: &mut Io<'_>) {
+    fn clear_unsent(&mut self, io: &mut Io<'_>) {
         self.waiting.clear();
+        self.take_back(io);
     }
 
     fn clear_received(&mut self, _: &mut Io<'_>) {
@@ -479,6 +494,7 @@ impl<N: Network> Lower<N> for Edge {
         if let Some(running) = self.running() {
             running.connection.abort(b"given up");
             self.waiting.clear();
+            self.take_back(io);
             // Once: who does not hear it is told when it speaks again.
             let _ = self.flush::<NoStream>(None, usize::MAX, io);
         }
@@ -490,6 +506,8 @@ impl<N: Network> Lower<N> for Edge {
         }
         let mut progress = self.take::<NoStream>(None, io);
         if let Some(running) = self.running() {
+            // No request waits for it any more.
+            running.release.forget();
             running.discards = true;
             running.is_closing = true;
             running.connection.hold_acks(false);
@@ -565,6 +583,7 @@ impl<N: Network> Lower<N> for Edge {
                 if running.starved_until.is_some() || answer_at.is_some() {
                     at = [at, running.starved_until, answer_at].into_iter().flatten().min();
                 }
+                let at = [at, running.release.next_timeout()].into_iter().flatten().min();
                 running.idle_until.set(at.unwrap_or(Time::ZERO));
                 at
             }
@@ -586,6 +605,14 @@ impl<N: Network> Lower<N> for Edge {
 
     fn destination(datagram: &[u8]) -> Destination {
         door::destination(datagram)
+    }
+
+    fn is_good(datagram: &[u8]) -> bool {
+        parcel::has_good_payload(datagram)
+    }
+
+    fn take_told(&mut self, told: &Told, now: Time) {
+        Self::take_told(self, core::slice::from_ref(told), now);
     }
 
     fn knock(door: &mut EdgeDoor, stray: &Stray<'_>, io: &mut Io<'_>, answer: &mut Vec<u8>) -> Knocked<Self> {

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use weft_base::{DatagramBatch, DatagramLimits, DatagramSent, Ecn, LocalAddress, Piece};
+use weft_base::{DatagramBatch, DatagramLimits, DatagramSent, Ecn, LocalAddress, Piece, PortError};
 use weft_edge::{Batch, Datagram};
 use weft_memory::{MemoryError, Registry};
 use weft_wire::Crc32c;
@@ -45,6 +45,19 @@ impl Wire {
         &mut self.bytes[start..self.used]
     }
 
+    pub(super) fn clear(&mut self) {
+        self.used = 0;
+    }
+
+    pub(super) const fn length(&self) -> usize {
+        self.used
+    }
+
+    /// Leaves out what was laid out behind this.
+    pub(super) fn truncate(&mut self, length: usize) {
+        self.used = length;
+    }
+
     fn put(&mut self, bytes: &[u8]) {
         self.room(bytes.len()).copy_from_slice(bytes);
     }
@@ -61,7 +74,12 @@ pub(super) struct Ways<'a> {
     pub(super) others: &'a [Option<RailPort>],
 }
 
-impl Ways<'_> {
+impl<'a> Ways<'a> {
+    /// All of them.
+    pub(super) fn all(self) -> impl Iterator<Item = Way> + use<'a> {
+        (0..self.count() as u8).filter_map(move |local| self.get(local))
+    }
+
     pub(super) const fn count(&self) -> usize {
         1 + self.others.len()
     }
@@ -75,20 +93,20 @@ impl Ways<'_> {
 
 /// Where datagrams go, and by which way. Those that have it in common may go as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Course {
-    to: SocketAddr,
+pub(super) struct Course {
+    pub(super) to: SocketAddr,
     /// The index of the way.
     local: u8,
     rail: u8,
-    ecn: u8,
+    pub(super) ecn: u8,
 }
 
 /// Datagrams that are sent by one call.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
-    bytes: core::ops::Range<usize>,
-    segment: u32,
-    course: Course,
+    pub(super) bytes: core::ops::Range<usize>,
+    pub(super) segment: u32,
+    pub(super) course: Course,
     last: u32,
 }
 
@@ -98,7 +116,7 @@ pub(super) struct Waiting(VecDeque<(Vec<u8>, u32, Course)>);
 
 /// What sending has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub enum Told {
     /// A datagram on this rail, of this many bytes, is larger than the link carries, which is that many, if that is
     /// known.
     TooLarge(u8, u32, Option<u32>),
@@ -125,31 +143,54 @@ impl Outbox {
         Some((&batch.bytes, Run { bytes: 0..batch.bytes.len(), segment: length, course, last: length }))
     }
 
-    /// Lays out the batch's datagrams, those of one way behind each other, and says which of them can go as one.
+    /// Lays out the batch's datagrams, those of one way behind each other, and says which of them can go as one. Those
+    /// of the ways in `posted` are left out.
     ///
     /// # Errors
     /// Memory that is to be gathered is gone.
-    pub(super) fn lay_out(&mut self, registry: &Registry, runs: &mut Vec<Run>) -> Result<(), MemoryError> {
+    pub(super) fn lay_out(&mut self, posted: u16, registry: &Registry, runs: &mut Vec<Run>) -> Result<(), MemoryError> {
         runs.clear();
-        self.wire.used = 0;
+        self.wire.clear();
+        let locals = self.locals();
         let Some(batch) = &self.batch else { return Ok(()) };
-        let mut locals = batch.datagrams.iter().fold(0_u16, |locals, datagram| locals | 1 << datagram.local);
-        while locals != 0 {
-            let local = locals.trailing_zeros() as u8;
-            locals &= locals - 1;
+        for local in locals.filter(|local| posted & 1 << local == 0) {
             for datagram in batch.datagrams.iter().filter(|datagram| datagram.local == local) {
-                let start = self.wire.used;
-                for piece in &batch.pieces[datagram.pieces.clone()] {
-                    put(&mut self.wire, piece, &batch.bytes, registry)?;
-                }
-                let length = (self.wire.used - start) as u32;
-                debug_assert_eq!(length as usize, datagram.length);
-                let Datagram { to, rail, ecn, .. } = *datagram;
-                add(runs, start, length, Course { to, local, rail, ecn });
+                let pieces = &batch.pieces[datagram.pieces.clone()];
+                lay(&mut self.wire, runs, datagram, (pieces, &batch.bytes), registry)?;
             }
         }
         Ok(())
     }
+
+    /// The ways that the batch's datagrams leave by.
+    pub(super) fn locals(&self) -> impl Iterator<Item = u8> + use<> {
+        let datagrams = self.batch.as_ref().map_or(&[][..], |batch| &batch.datagrams[..]);
+        let mut locals = datagrams.iter().fold(0_u16, |locals, datagram| locals | 1 << datagram.local);
+        core::iter::from_fn(move || {
+            let local = (locals != 0).then(|| locals.trailing_zeros() as u8)?;
+            locals &= locals - 1;
+            Some(local)
+        })
+    }
+}
+
+/// Writes a datagram behind what is there.
+pub(super) fn lay(
+    wire: &mut Wire,
+    runs: &mut Vec<Run>,
+    datagram: &Datagram,
+    (pieces, bytes): (&[weft_edge::Piece], &[u8]),
+    registry: &Registry,
+) -> Result<(), MemoryError> {
+    let start = wire.used;
+    for piece in pieces {
+        put(wire, piece, bytes, registry)?;
+    }
+    let length = (wire.used - start) as u32;
+    debug_assert_eq!(length as usize, datagram.length);
+    let Datagram { to, local, rail, ecn, .. } = *datagram;
+    add(runs, start, length, Course { to, local, rail, ecn });
+    Ok(())
 }
 
 fn put(wire: &mut Wire, piece: &weft_edge::Piece, bytes: &[u8], registry: &Registry) -> Result<(), MemoryError> {
@@ -227,17 +268,29 @@ fn send_once(
     let bytes = &bytes[..bytes.len().min((most * segment) as usize)];
     let ecn = Ecn::from_bits(course.ecn);
     let batch = DatagramBatch { to: course.to.into(), from, segment_size: segment.max(1), ecn };
-    match ports.send(port, &batch, &[Piece::Bytes(bytes)]) {
+    outcome(&ports.send(port, &batch, &[Piece::Bytes(bytes)]), bytes.len(), segment, course, tell)
+}
+
+/// What a call has come to that was to send so many bytes. `None`: there is no room now. Otherwise the bytes that are
+/// done with.
+pub(super) fn outcome(
+    result: &Result<DatagramSent, PortError>,
+    bytes: usize,
+    segment: u32,
+    course: Course,
+    tell: &mut impl FnMut(Told),
+) -> Option<usize> {
+    match result {
         Ok(DatagramSent::Taken(0)) => None,
-        Ok(DatagramSent::Taken(count)) => Some(bytes.len().min(count as usize * segment as usize)),
+        Ok(DatagramSent::Taken(count)) => Some(bytes.min(*count as usize * segment as usize)),
         Ok(DatagramSent::TooLarge(limit)) => {
-            tell(Told::TooLarge(course.rail, segment, limit));
-            Some(bytes.len().min(segment as usize))
+            tell(Told::TooLarge(course.rail, segment, *limit));
+            Some(bytes.min(segment as usize))
         }
         Err(_) => {
             // As if it had been lost on the way.
             tell(Told::Unreachable(course.rail));
-            Some(bytes.len())
+            Some(bytes)
         }
     }
 }

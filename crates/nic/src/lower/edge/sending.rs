@@ -95,7 +95,8 @@ impl Edge {
                 break;
             }
             sent.progress = true;
-            if io.outbox.lay_out(io.registry, &mut self.runs).is_err() {
+            let (posted, posted_bytes) = io.outbox.post(ways, running.connection.id().0, io.datagrams);
+            if io.outbox.lay_out(posted, io.registry, &mut self.runs).is_err() {
                 // A part of the message may be on its way, and its place in the order must be filled.
                 running.connection.abort(b"memory that was to be sent is gone");
                 return Err(SendError::Memory);
@@ -105,7 +106,7 @@ impl Edge {
                 outbox::send(ways, (wire, &self.runs), &mut self.waiting, io.datagrams, |what| told.push(what));
             io.counters.sends += calls;
             io.counters.sent_wire_bytes += taken as u64;
-            bytes += wire.len();
+            bytes += wire.len() + posted_bytes;
             if !more {
                 break;
             }
@@ -144,15 +145,30 @@ impl Edge {
     }
 
     /// Tells the stream what has left for good.
-    pub(super) fn tell_sent<A: Above>(&mut self, above: &mut A) -> bool {
-        let Some(running) = self.running() else { return false };
-        let acknowledged = running.connection.acknowledged();
-        let gone = running.ends.iter().take_while(|end| **end <= acknowledged).count();
+    pub(super) fn tell_sent<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> bool {
+        let ways = self.rails.ways((self.port, self.from));
+        let Phase::Running(running) = &mut self.phase else { return false };
+        let (acknowledged, name) = (running.connection.acknowledged(), running.connection.id().0);
+        let released = running.release.ask(acknowledged, ways, name, io.datagrams, io.now);
+        let gone = running.ends.iter().take_while(|end| **end <= released).count();
         if gone == 0 {
             return false;
         }
         running.ends.drain(..gone);
         above.stream().handle_sent(gone);
         true
+    }
+
+    /// What waits at other engines' ports is not sent any more.
+    pub(super) fn take_back(&mut self, io: &mut Io<'_>) {
+        if !io.datagrams.any_served() {
+            return;
+        }
+        let ways = self.rails.ways((self.port, self.from));
+        if let Phase::Running(running) = &mut self.phase {
+            running.release.forget();
+            let name = running.connection.id().0;
+            ways.all().for_each(|(port, _)| io.datagrams.take_back(port, name));
+        }
     }
 }

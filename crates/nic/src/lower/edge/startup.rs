@@ -12,6 +12,7 @@ use weft_rdmap::{LowerTraits, StreamConfig};
 use weft_wire::edge::setup::{MAX_PRIVATE_DATA, Message, Reject, Setup};
 
 use super::door::{fresh, setup_key};
+use super::parcel::Release;
 use super::{ANSWER_AGAIN_AFTER, ANSWERS, Calling, Deciding, Edge, Opening, Phase, REJECTED_FOR, Running};
 use crate::error::ConnectionError;
 use crate::lower::{Datagram, DatagramKey, Drained, Io, StartStep, Terms, Undecided};
@@ -99,6 +100,7 @@ impl Running {
             answer_at: io.now + ANSWER_AGAIN_AFTER,
             answers: 1,
             ends: VecDeque::new(),
+            release: Release::default(),
             next: 0,
             peer_closed: false,
             is_closing: false,

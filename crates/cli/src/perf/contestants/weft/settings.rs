@@ -71,6 +71,7 @@ impl Settings {
             progress: self.0.progress().map_or(usual.progress, Into::into),
             split: self.0.split.into(),
             engines: self.0.engines,
+            rail_engines: self.0.engines,
             away: self.0.away.map_or(usual.away, Duration::from_micros),
             verify: match self.0.verify {
                 Verify::BeforePlace => verbs::Verify::BeforePlace,

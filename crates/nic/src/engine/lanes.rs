@@ -1,0 +1,524 @@
+//! A port of one engine that another one serves, and what passes between the two: what has come, what is to be sent,
+//! and what became of it. Neither waits for the other: each finds what the other has left, and takes what there is room
+//! for.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use slotmap::{DefaultKey, Key as _};
+use weft_base::{Hint, Network, ReceivedDatagrams};
+use weft_lock::{Mutex, Rank};
+
+use super::doorbell::Doorbell;
+use crate::lower::{Parcel, Told};
+
+/// Parcels that wait for the serving engine at most: then the port has no room.
+const MOST_PARCELS: usize = 8;
+/// Receives that wait for the owner at most, and the room of each: what comes then waits in the operating system's
+/// buffer.
+pub(super) const BUNDLES: usize = 8;
+const BUNDLE_BYTES: usize = 256 << 10;
+/// Hints that wait for the owner at most. More are forgotten, as an operating system does.
+const MOST_HINTS: usize = 32;
+
+/// One port.
+pub(super) struct Lane {
+    inward: Mutex<Inward>,
+    outward: Mutex<Outward>,
+    /// There is something for the owner, and for the serving engine.
+    news: AtomicBool,
+    work: AtomicBool,
+    /// The owner needs the port no more.
+    is_left: AtomicBool,
+    /// Nobody serves it any more.
+    is_gone: AtomicBool,
+    overflowed: AtomicU64,
+    owner: Arc<Doorbell>,
+    server: Arc<Doorbell>,
+}
+
+/// What came with one receive.
+#[derive(Debug)]
+pub(super) struct Bundle {
+    pub(super) bytes: Vec<u8>,
+    pub(super) received: Vec<ReceivedDatagrams>,
+    /// Of each datagram, whether its payload is good.
+    pub(super) are_good: Vec<bool>,
+}
+
+/// From the serving engine to the owner.
+struct Inward {
+    full: VecDeque<Bundle>,
+    empty: Vec<Bundle>,
+    /// Bundles that were made.
+    made: usize,
+    /// The serving engine had none.
+    is_starved: bool,
+    hints: VecDeque<Hint>,
+    told: VecDeque<(u64, Told)>,
+    /// There is room for parcels again, or those that were asked for have left.
+    has_moved: bool,
+}
+
+/// From the owner to the serving engine.
+struct Outward {
+    /// With their numbers.
+    waiting: VecDeque<(u64, Parcel)>,
+    spare: Vec<Parcel>,
+    next: u64,
+    /// The number of the parcel whose payload is being copied, and its connection's name.
+    under_way: Option<(u64, u64)>,
+    /// The owner is to be told when a parcel has left.
+    wanted: bool,
+}
+
+impl Outward {
+    /// Those that have not left: number, and the connection's name.
+    fn present(&self) -> impl Iterator<Item = (u64, u64)> {
+        let waiting = self.waiting.iter().map(|(number, parcel)| (*number, parcel.name()));
+        self.under_way.into_iter().chain(waiting)
+    }
+}
+
+impl Lane {
+    pub(super) fn new(owner: &Arc<Doorbell>, server: &Arc<Doorbell>) -> Self {
+        let inward = Inward {
+            full: VecDeque::with_capacity(BUNDLES),
+            empty: Vec::with_capacity(BUNDLES),
+            made: 0,
+            is_starved: false,
+            hints: VecDeque::new(),
+            told: VecDeque::new(),
+            has_moved: false,
+        };
+        let outward = Outward {
+            waiting: VecDeque::with_capacity(MOST_PARCELS),
+            spare: Vec::with_capacity(MOST_PARCELS),
+            next: 0,
+            under_way: None,
+            wanted: false,
+        };
+        Self {
+            inward: Mutex::new(Rank::Lane, inward),
+            outward: Mutex::new(Rank::Lane, outward),
+            news: AtomicBool::new(false),
+            work: AtomicBool::new(false),
+            is_left: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
+            overflowed: AtomicU64::new(0),
+            owner: Arc::clone(owner),
+            server: Arc::clone(server),
+        }
+    }
+
+    /// What was left for the owner is to be looked at.
+    fn tell_owner(&self) {
+        if !self.news.swap(true, Ordering::SeqCst) {
+            ring(&self.owner);
+        }
+    }
+
+    fn tell_server(&self) {
+        if !self.work.swap(true, Ordering::SeqCst) {
+            ring(&self.server);
+        }
+    }
+
+    // --- what the owner does
+
+    /// Whether there is something to take. The next look finds what comes later.
+    pub(super) fn take_news(&self) -> bool {
+        self.news.load(Ordering::SeqCst) && self.news.swap(false, Ordering::SeqCst)
+    }
+
+    /// Whether there is something to take.
+    pub(super) fn has_news(&self) -> bool {
+        self.news.load(Ordering::SeqCst)
+    }
+
+    /// What has come first.
+    pub(super) fn take_bundle(&self) -> Option<Bundle> {
+        self.inward.lock().full.pop_front()
+    }
+
+    /// The owner has taken as much as it takes at a time: it comes back for the rest.
+    pub(super) fn look_again(&self) {
+        if !self.inward.lock().full.is_empty() {
+            self.tell_owner();
+        }
+    }
+
+    /// Gives a bundle's room back.
+    pub(super) fn give_back(&self, bundle: Bundle) {
+        let mut inward = self.inward.lock();
+        inward.empty.push(bundle);
+        let was_starved = core::mem::take(&mut inward.is_starved);
+        drop(inward);
+        if was_starved {
+            self.tell_server();
+        }
+    }
+
+    pub(super) fn take_hint(&self) -> Option<Hint> {
+        self.inward.lock().hints.pop_front()
+    }
+
+    pub(super) fn take_told(&self) -> Option<(u64, Told)> {
+        self.inward.lock().told.pop_front()
+    }
+
+    /// Whether those are to be driven that have waited for room, or until parcels have left.
+    pub(super) fn take_moved(&self) -> bool {
+        core::mem::take(&mut self.inward.lock().has_moved)
+    }
+
+    /// Datagrams that have found the port's buffer full.
+    pub(super) fn overflowed(&self) -> u64 {
+        self.overflowed.load(Ordering::Relaxed)
+    }
+
+    /// Has what `fill` puts into a parcel sent, if there is room: `fill` is called only then.
+    pub(super) fn post(&self, fill: impl FnOnce(&mut Parcel)) -> bool {
+        let mut outward = self.outward.lock();
+        if self.is_gone.load(Ordering::SeqCst) || outward.waiting.len() >= MOST_PARCELS {
+            return false;
+        }
+        let mut parcel = outward.spare.pop().unwrap_or_default();
+        drop(outward);
+        fill(&mut parcel);
+        let mut outward = self.outward.lock();
+        let number = outward.next;
+        outward.next += 1;
+        outward.waiting.push_back((number, parcel));
+        drop(outward);
+        self.tell_server();
+        true
+    }
+
+    /// Nobody serves the port.
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::SeqCst)
+    }
+
+    /// The number of the next parcel, if any before it has not left.
+    pub(super) fn posted(&self) -> Option<u64> {
+        let outward = self.outward.lock();
+        let is_empty = outward.present().next().is_none();
+        (!is_empty).then_some(outward.next)
+    }
+
+    /// Whether all parcels of a connection before this one have left. If not, the owner is told when one has.
+    pub(super) fn have_left(&self, mark: u64, name: u64) -> bool {
+        let mut outward = self.outward.lock();
+        let have_left = !outward.present().any(|(number, whose)| number < mark && whose == name);
+        outward.wanted |= !have_left;
+        have_left
+    }
+
+    /// The owner is told when there is room.
+    pub(super) fn want_room(&self) {
+        let mut outward = self.outward.lock();
+        let has_room = outward.waiting.len() < MOST_PARCELS;
+        outward.wanted |= !has_room;
+        drop(outward);
+        if has_room {
+            self.tell_moved();
+        }
+    }
+
+    /// Throws away the parcels of a connection that wait.
+    pub(super) fn take_back(&self, name: u64) {
+        let mut outward = self.outward.lock();
+        let Outward { waiting, spare, .. } = &mut *outward;
+        waiting.retain_mut(|(_, parcel)| {
+            let stays = parcel.name() != name;
+            if !stays {
+                spare.push(core::mem::take(parcel));
+            }
+            stays
+        });
+    }
+
+    /// The port is needed no more.
+    pub(super) fn leave(&self) {
+        self.is_left.store(true, Ordering::SeqCst);
+        self.outward.lock().waiting.clear();
+        self.tell_server();
+    }
+
+    // --- what the serving engine does
+
+    /// Whether there is something to do. The next look finds what comes later.
+    pub(super) fn take_work(&self) -> bool {
+        self.work.load(Ordering::SeqCst) && self.work.swap(false, Ordering::SeqCst)
+    }
+
+    pub(super) fn is_left(&self) -> bool {
+        self.is_left.load(Ordering::SeqCst)
+    }
+
+    /// Room to receive into. `None`: the owner has all of it; there is work when it gives some back.
+    pub(super) fn room(&self) -> Option<Bundle> {
+        let mut inward = self.inward.lock();
+        if let Some(bundle) = inward.empty.pop() {
+            return Some(bundle);
+        }
+        if inward.made == BUNDLES {
+            inward.is_starved = true;
+            return None;
+        }
+        inward.made += 1;
+        drop(inward);
+        Some(Bundle { bytes: vec![0; BUNDLE_BYTES], received: Vec::new(), are_good: Vec::new() })
+    }
+
+    /// Nothing has come.
+    pub(super) fn put_room(&self, bundle: Bundle) {
+        self.inward.lock().empty.push(bundle);
+    }
+
+    /// This has come.
+    pub(super) fn bring(&self, bundle: Bundle, overflowed: u64) {
+        self.overflowed.store(overflowed, Ordering::Relaxed);
+        self.inward.lock().full.push_back(bundle);
+        self.tell_owner();
+    }
+
+    pub(super) fn bring_hint(&self, hint: Hint) {
+        let mut inward = self.inward.lock();
+        if inward.hints.len() < MOST_HINTS {
+            inward.hints.push_back(hint);
+        }
+        drop(inward);
+        self.tell_owner();
+    }
+
+    /// This became of a datagram of the connection with this name.
+    pub(super) fn bring_told(&self, name: u64, told: Told) {
+        let mut inward = self.inward.lock();
+        if inward.told.len() < MOST_HINTS {
+            inward.told.push_back((name, told));
+        }
+        drop(inward);
+        self.tell_owner();
+    }
+
+    fn tell_moved(&self) {
+        self.inward.lock().has_moved = true;
+        self.tell_owner();
+    }
+
+    /// Has `load` copy the next parcel. Returns whether there was one.
+    pub(super) fn load_parcel(&self, load: impl FnOnce(&Parcel)) -> bool {
+        let mut outward = self.outward.lock();
+        let Some((number, parcel)) = outward.waiting.pop_front() else { return false };
+        outward.under_way = Some((number, parcel.name()));
+        drop(outward);
+        // Also when `load` panics: nobody is to wait for it for ever.
+        let under_way = UnderWay { lane: self, parcel };
+        load(&under_way.parcel);
+        true
+    }
+
+    /// Nobody serves the port any more.
+    fn end(&self) {
+        self.is_gone.store(true, Ordering::SeqCst);
+        self.outward.lock().waiting.clear();
+        self.tell_moved();
+    }
+}
+
+fn ring(doorbell: &Doorbell) {
+    // No connection has this key: it is for the lanes.
+    doorbell.ring(DefaultKey::null());
+    doorbell.wake();
+}
+
+/// A parcel whose payload is being copied.
+struct UnderWay<'a> {
+    lane: &'a Lane,
+    parcel: Parcel,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut outward = self.lane.outward.lock();
+        outward.under_way = None;
+        outward.spare.push(core::mem::take(&mut self.parcel));
+        let wanted = core::mem::take(&mut outward.wanted);
+        drop(outward);
+        if wanted {
+            self.lane.tell_moved();
+        }
+    }
+}
+
+/// The end of a lane at the serving engine. Dropping it tells the owner that nobody serves the port any more.
+pub(super) struct ServingEnd(pub(super) Arc<Lane>);
+
+impl Drop for ServingEnd {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// Where ports are brought to an engine that is to serve them.
+pub(crate) struct Desk<N: Network> {
+    brought: Mutex<Vec<Brought<N>>>,
+    any: AtomicBool,
+    pub(super) doorbell: Arc<Doorbell>,
+}
+
+/// A port that is to be served.
+pub(super) struct Brought<N: Network> {
+    pub(super) port: N::Datagram,
+    pub(super) lane: ServingEnd,
+}
+
+impl<N: Network> Desk<N> {
+    pub(crate) fn new(doorbell: Arc<Doorbell>) -> Self {
+        Self { brought: Mutex::new(Rank::Lane, Vec::new()), any: AtomicBool::new(false), doorbell }
+    }
+
+    pub(super) fn bring(&self, brought: Brought<N>) {
+        self.brought.lock().push(brought);
+        self.any.store(true, Ordering::SeqCst);
+        ring(&self.doorbell);
+    }
+
+    pub(super) fn take(&self) -> Vec<Brought<N>> {
+        if !self.any.swap(false, Ordering::SeqCst) {
+            return Vec::new();
+        }
+        core::mem::take(&mut *self.brought.lock())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::AtomicU32;
+
+    use weft_base::{DatagramBatch, Ecn, Waker};
+    use weft_memory::{Limits, Registry};
+
+    use super::*;
+    use crate::lower::Leaving;
+
+    #[derive(Default)]
+    struct Count(AtomicU32);
+
+    impl Waker for Count {
+        fn wake(&self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn doorbells() -> [Arc<Doorbell>; 2] {
+        [(); 2].map(|()| Arc::new(Doorbell::new(Arc::new(Count::default()))))
+    }
+
+    fn lane() -> (Arc<Lane>, ServingEnd, [Arc<Doorbell>; 2]) {
+        let [owner, server] = doorbells();
+        let lane = Arc::new(Lane::new(&owner, &server));
+        (Arc::clone(&lane), ServingEnd(lane), [owner, server])
+    }
+
+    fn post(lane: &Lane) -> bool {
+        let to = std::net::SocketAddr::from(([10, 0, 0, 1], 7)).into();
+        let batch = DatagramBatch { to, from: None, segment_size: 100, ecn: Ecn::NotCapable };
+        lane.post(|parcel| parcel.fill(&batch, &[1; 250]))
+    }
+
+    /// Whether somebody has rung since the last time.
+    fn rung(doorbell: &Doorbell) -> bool {
+        let mut keys = Vec::new();
+        doorbell.answer(&mut keys);
+        assert!(keys.iter().all(|key| key.is_null()), "no connection is meant");
+        !keys.is_empty()
+    }
+
+    /// The name of parcels that are nobody's.
+    const NOBODY: u64 = 0;
+
+    #[test]
+    fn it_takes_so_many_parcels_and_says_when_there_is_room() {
+        let (lane, _end, [owner, server]) = lane();
+        assert!((0..MOST_PARCELS).all(|_| post(&lane)));
+        assert!(rung(&server) && lane.take_work() && !lane.take_work());
+        assert!(!post(&lane), "full");
+        assert!(!rung(&server), "nothing is to be done for what was not taken");
+        lane.want_room();
+        assert!(!rung(&owner) && !lane.take_moved());
+        let mut leaving = Leaving::default();
+        let registry = Registry::new(1, Limits::default());
+        assert!(lane.load_parcel(|parcel| leaving.load(parcel, &registry)));
+        assert!(!leaving.is_empty());
+        assert!(rung(&owner) && lane.take_news() && lane.take_moved());
+        assert!(post(&lane) && rung(&server));
+        lane.want_room();
+        assert!(!lane.take_moved(), "it is full again");
+        lane.take_back(NOBODY);
+        lane.want_room();
+        assert!(rung(&owner) && lane.take_moved(), "there is room, and nobody else will say so");
+    }
+
+    #[test]
+    fn a_parcel_has_left_when_nobody_looks_at_its_memory_any_more() {
+        let (lane, _end, [owner, _]) = lane();
+        assert_eq!(lane.posted(), None, "nothing has been posted");
+        assert!(post(&lane) && post(&lane));
+        let mark = lane.posted().unwrap();
+        assert!(lane.have_left(mark, NOBODY + 1), "another connection waits for its own");
+        assert!(!lane.have_left(mark, NOBODY));
+        assert!(post(&lane));
+        assert!(lane.load_parcel(|_| {
+            assert!(!lane.have_left(mark, NOBODY), "it is being copied");
+            assert!(!rung(&owner));
+        }));
+        assert!(rung(&owner), "one has left");
+        assert!(!lane.have_left(mark, NOBODY), "another one waits");
+        assert!(lane.load_parcel(|_| {}));
+        assert!(lane.have_left(mark, NOBODY), "what was posted later does not count");
+        assert!(!lane.have_left(lane.posted().unwrap(), NOBODY));
+        lane.take_back(NOBODY);
+        assert_eq!(lane.posted(), None);
+    }
+
+    #[test]
+    fn a_serving_engine_that_panics_or_ends_holds_nobody_up() {
+        let (lane, end, [owner, _]) = lane();
+        assert!(post(&lane) && post(&lane));
+        let mark = lane.posted().unwrap();
+        assert!(!lane.have_left(mark, NOBODY));
+        let panics = std::panic::AssertUnwindSafe(|| lane.load_parcel(|_| panic!("in the middle of a parcel")));
+        std::panic::catch_unwind(panics).unwrap_err();
+        assert!(rung(&owner), "that one is over");
+        assert!(!lane.have_left(mark, NOBODY), "the other one waits");
+        drop(end);
+        assert!(lane.is_gone() && lane.have_left(mark, NOBODY));
+        assert!(lane.take_moved());
+        assert!(!post(&lane), "nobody would send it");
+    }
+
+    #[test]
+    fn what_comes_waits_for_the_owner_and_no_more_than_there_is_room_for() {
+        let (lane, _end, [owner, server]) = lane();
+        for _ in 0..BUNDLES {
+            lane.bring(lane.room().unwrap(), 3);
+        }
+        assert!(rung(&owner) && lane.take_news());
+        assert_eq!(lane.overflowed(), 3);
+        assert!(lane.room().is_none(), "the owner has all of it");
+        lane.look_again();
+        assert!(rung(&owner) && lane.has_news(), "it has not taken all");
+        let bundle = lane.take_bundle().unwrap();
+        lane.give_back(bundle);
+        assert!(rung(&server) && lane.take_work(), "there is room again");
+        let bundle = lane.room().unwrap();
+        lane.put_room(bundle);
+        assert!(!lane.is_left());
+        lane.leave();
+        assert!(lane.is_left() && rung(&server));
+    }
+}
