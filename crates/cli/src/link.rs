@@ -347,6 +347,21 @@ impl Link {
         self.post(WorkRequest::send_inline(message)?.unsignaled())
     }
 
+    /// The same, once there is room: the peer may have got what was sent, and answered, while word of that was lost. For
+    /// a side that waits for no completion of what it has sent.
+    pub(crate) fn send_in_time(&self, message: &[u8]) -> Result<(), LinkError> {
+        let (request, began) = (WorkRequest::send_inline(message)?.unsignaled(), Instant::now());
+        loop {
+            match self.queue_pair.post(request.clone()) {
+                Err(PostError::QueueFull { .. }) if began.elapsed() < self.patience && !self.interrupt.has_come() => {
+                    self.look();
+                }
+                Err(PostError::Ended) => return Err(self.ending()),
+                other => return other.map_err(Into::into),
+            }
+        }
+    }
+
     /// Waits for the next message and puts it at the start of `buffer`. Returns its length.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<usize, LinkError> {
         let completion = self.wait(&self.receives)?;
