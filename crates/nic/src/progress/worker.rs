@@ -19,7 +19,7 @@ use crate::lower::Carrier;
 use crate::progress::give_way::GiveWay;
 use crate::progress::handover::{Event, Flag as _, Handover, Hold, Seat, SomethingToDo};
 use crate::progress::selective_interrupt::Summons;
-use crate::progress::spin::{Next, SpinPolicy, Wanted};
+use crate::progress::spin::{Habit, Next, SpinPolicy, Wanted};
 use crate::queues::event_count::EventCount;
 use crate::queues::queue_pair::QueuePair;
 use crate::settings::{Progress, Settings};
@@ -41,15 +41,20 @@ pub(crate) struct Common<C> {
     pub(crate) summons: Summons,
     /// When callers that look in vain give their core away.
     pub(crate) give_way: GiveWay,
+    /// Whether it pays that callers look before they sleep, where there is one engine: with several, who waits does not
+    /// know which of them has what it waits for.
+    habit: Option<Habit>,
     /// Until when the machine counts as crowded, as [`Time`] in nanoseconds: threads that wait sleep at once then.
     crowded_until: AtomicU64,
 }
 
 impl<C: Clock> Common<C> {
     pub(crate) fn new(clock: C, settings: Settings, board: Option<Arc<dyn Board>>) -> Self {
+        let habit = (settings.engines == 1 && settings.progress.caller_runs()).then(Habit::default);
         Self {
             clock,
             settings,
+            habit,
             event_count: Arc::new(EventCount::default()),
             stop: AtomicBool::new(false),
             board,
@@ -60,7 +65,11 @@ impl<C: Clock> Common<C> {
     }
 
     pub(crate) fn spin_policy(&self, timeout: Option<Duration>) -> SpinPolicy<'_> {
-        SpinPolicy::new(self.clock.now(), timeout, self.settings.spin, &self.crowded_until)
+        let spin_policy = SpinPolicy::new(self.clock.now(), timeout, self.settings.spin, &self.crowded_until);
+        match &self.habit {
+            Some(habit) => spin_policy.by_habit(habit),
+            None => spin_policy,
+        }
     }
 
     /// A caller has looked in vain: others may have its core.
@@ -219,6 +228,7 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
         loop {
             let progress = engine.turn();
             if done() {
+                spin_policy.found(engine.now());
                 return Ran::Done;
             }
             if self.doorbell.is_wanted() {
