@@ -4,6 +4,9 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+/// Kinds of fence that `--fence all` measures.
+const FENCES: usize = 7;
+
 fn perf(arguments: &[&str]) -> Output {
     // The machine may be busy with other things; only a test that hangs takes so long.
     let common = ["--runs", "1", "--iterations", "8", "--warmup", "2", "--timeout", "3600", "--json", "-"];
@@ -225,7 +228,7 @@ fn fences_of_all_kinds_are_measured_by_ranks_that_the_command_starts() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let cases = report["cases"].as_array().unwrap();
-    assert_eq!(cases.len(), 2 * 6 * 3);
+    assert_eq!(cases.len(), 2 * FENCES * 3);
     assert!(cases.iter().all(|case| case["median"].as_f64().unwrap() > 0.0), "{report}");
     refused(&["fence", "--vs", "sockets"], "libfabric-tcp, weft, shm");
     refused(&["fence", "--ranks", "0"], "0");
@@ -283,7 +286,7 @@ fn fences_of_many_ranks_are_simulated_and_always_take_the_same() {
         report["cases"].clone()
     };
     let cases = simulate();
-    assert_eq!(cases.as_array().unwrap().len(), 2 * 6 * 2);
+    assert_eq!(cases.as_array().unwrap().len(), 2 * FENCES * 2);
     assert_eq!(cases, simulate());
     refused(&["fence", "--simulate", "4", "--loggp", "1,2"], "three numbers");
     refused(&["halo", "--simulate", "4"], "only `weft perf fence` is simulated");
@@ -302,7 +305,7 @@ fn halos_and_overlap_of_windows_are_measured() {
         report["cases"].as_array().unwrap().clone()
     };
     let halos = cases("halo", &["--ranks", "1,4", "--cells", "6", "--fence", "all"]);
-    assert_eq!(halos.len(), 2 * 6 * 5);
+    assert_eq!(halos.len(), 2 * FENCES * 5);
     assert!(halos.iter().all(|case| case["median"].as_f64().unwrap() > 0.0), "{halos:?}");
     let overlap = cases("window-overlap", &["--ranks", "2", "--size", "16,64K", "--fence", "counted,neighbour"]);
     assert_eq!(overlap.len(), 2 * 2);
