@@ -52,9 +52,9 @@ pub fn edge_packet(data: &[u8]) {
     let _ = caller(None).receive(&data, address(2), Time::ZERO);
 }
 
-/// What both sides of a set-up with a key say, on its way through hands that change it as the bytes want: the first says
-/// which message, each three more change a byte or cut the rest off. The door lets nobody in but who has said what the
-/// caller has said, and the caller takes no answer but the one that was given.
+/// What both sides of a set-up with a key say, on its way through hands that change it as the bytes want: the first
+/// says which message, each three more change a byte or cut the rest off. The door lets nobody in but who has said what
+/// the caller has said, and the caller takes no answer but the one that was given.
 pub fn edge_setup(data: &[u8]) {
     let Some((which, script)) = data.split_first() else { return };
     let mut caller = caller(Some(&key(4)));

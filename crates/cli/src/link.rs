@@ -347,8 +347,8 @@ impl Link {
         self.post(WorkRequest::send_inline(message)?.unsignaled())
     }
 
-    /// The same, once there is room: the peer may have got what was sent, and answered, while word of that was lost. For
-    /// a side that waits for no completion of what it has sent.
+    /// The same, once there is room: the peer may have got what was sent, and answered, while word of that was lost.
+    /// For a side that waits for no completion of what it has sent.
     pub(crate) fn send_in_time(&self, message: &[u8]) -> Result<(), LinkError> {
         let (request, began) = (WorkRequest::send_inline(message)?.unsignaled(), Instant::now());
         loop {

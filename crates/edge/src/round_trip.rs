@@ -31,8 +31,8 @@ impl RoundTrip {
         Self { smoothed: assumed, variation: assumed / 2, latest: assumed, least: None }
     }
 
-    /// It is no longer than this, though nothing was measured yet: what was assumed without knowing anything is not more
-    /// either.
+    /// It is no longer than this, though nothing was measured yet: what was assumed without knowing anything is not
+    /// more either.
     pub(crate) fn expect_at_most(&mut self, most: Duration) {
         if self.least.is_none() && most < self.smoothed() {
             *self = Self::new(most.max(LEAST_EXPECTED).min(self.smoothed()));

@@ -8,8 +8,8 @@
 //! For TCP the interface must not let devices cut or join segments (`ethtool -K eth0 tso off gso off gro off`, here
 //! and, on virtual links, at the peer): frames longer than the MTU are lost.
 //!
-//! Datagrams have an EtherType of their own and no IP ([`RawPort`]), and go between addresses of IPv4 alone. Each port takes 4 MiB of the kernel's memory, and
-//! the right once more when it is made.
+//! Datagrams have an EtherType of their own and no IP ([`RawPort`]), and go between addresses of IPv4 alone. Each port
+//! takes 4 MiB of the kernel's memory, and the right once more when it is made.
 //!
 //! Instead of addresses of its own a link can have some ports of the host's ([`LinkSettings::ports`]): then the kernel
 //! is kept from answering by a rule of its firewall, which takes the right CAP_NET_ADMIN and the program `nft`.

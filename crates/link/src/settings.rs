@@ -20,8 +20,8 @@ const HOST: &str = "host:";
 pub struct LinkSettings {
     /// The name of the interface.
     pub interface: String,
-    /// Addresses that nobody else has, the kernel included: 1 to 8, of both kinds. With [`LinkSettings::ports`] those that
-    /// the kernel has on the interface, and empty until [`LinkSettings::with_addresses_of_host`] has looked.
+    /// Addresses that nobody else has, the kernel included: 1 to 8, of both kinds. With [`LinkSettings::ports`] those
+    /// that the kernel has on the interface, and empty until [`LinkSettings::with_addresses_of_host`] has looked.
     pub addresses: Vec<LinkAddress>,
     /// Ports of the host's own addresses that are the link's: 1 to 256. All others stay the kernel's.
     pub ports: Option<PortRange>,

@@ -22,8 +22,8 @@ pub use alarm::{Alarm, AlarmFlag};
 pub use held::Entered;
 pub use rank::Rank;
 
-/// A sequentially consistent fence for who has just let go of a [`Mutex`]: what it did before is seen by others before it
-/// looks at anything after. What an x86 does to let go, an exchange, is such a fence already.
+/// A sequentially consistent fence for who has just let go of a [`Mutex`]: what it did before is seen by others before
+/// it looks at anything after. What an x86 does to let go, an exchange, is such a fence already.
 #[inline]
 pub fn fence_behind_lock() {
     if cfg!(target_arch = "x86_64") {

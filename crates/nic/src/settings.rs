@@ -10,8 +10,8 @@ use crate::key::JobKey;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Progress {
     /// The calling thread, while it posts, polls or waits. Nothing moves while the application computes: over
-    /// [Edge](crate::Transport::Edge), where no kernel answers in its stead, nothing is acknowledged, sent again or closed
-    /// either, and who does not call for twice the peer's [`Settings::peer_timeout`] is held to be gone.
+    /// [Edge](crate::Transport::Edge), where no kernel answers in its stead, nothing is acknowledged, sent again or
+    /// closed either, and who does not call for twice the peer's [`Settings::peer_timeout`] is held to be gone.
     Caller,
     /// A thread of the NIC: it spins while there is work and callers wait for it, then sleeps until packets or the
     /// application wake it.
@@ -98,8 +98,8 @@ pub struct Settings {
     /// [`Settings::MOST_ENGINES`]. A connection belongs to one engine.
     pub engines: usize,
     /// How many of the engines serve the rails of one connection, from 1, its own alone, to [`Settings::engines`]: each
-    /// receives, checks, gathers and sends for its share of them, on its own thread. Order, placement and completion stay
-    /// with the connection's own. Edge only, and only rails beside the first.
+    /// receives, checks, gathers and sends for its share of them, on its own thread. Order, placement and completion
+    /// stay with the connection's own. Edge only, and only rails beside the first.
     pub rail_engines: usize,
     /// How long the calling thread may be away before the NIC's thread acts, at most: 10 us to 200 us. Where setting a timer costs more than 1 us, as
     /// in some virtual machines, it can be up to 1 ms for a caller that had come without a pause before, and up to 8 ms when that was for long; where threads stand in line for the processors, 50 ms.

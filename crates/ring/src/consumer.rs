@@ -119,8 +119,8 @@ impl<W: Words> Consumer<W> {
         self.tell()
     }
 
-    /// As [`Consumer::consume`], but the other side hears of it only when an eighth of the ring was read: telling costs a
-    /// fence, and the other side a miss. [`Consumer::settle`] must come before [`Consumer::sleep`].
+    /// As [`Consumer::consume`], but the other side hears of it only when an eighth of the ring was read: telling costs
+    /// a fence, and the other side a miss. [`Consumer::settle`] must come before [`Consumer::sleep`].
     ///
     /// # Panics
     /// There were not so many.

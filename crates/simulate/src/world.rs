@@ -325,8 +325,8 @@ impl World {
         }
     }
 
-    /// What a NIC does next. Where memory is shared nothing else takes time: there a turn does, and who does not run, or
-    /// sleeps, is thrown for.
+    /// What a NIC does next. Where memory is shared nothing else takes time: there a turn does, and who does not run,
+    /// or sleeps, is thrown for.
     fn roll_for_turn(&self) -> Turn {
         let mut state = self.lock();
         if state.behaviour.ring.is_none() {

@@ -1,8 +1,9 @@
 //! Packet sockets that somebody with the right opens for somebody without it, over a Unix socket.
 //!
 //! The helper opens a socket on one interface, with a filter that can neither be changed nor taken off
-//! (`SO_LOCK_FILTER`), and passes it on (`SCM_RIGHTS`) to who runs as a user that it was told to trust. It reads nothing
-//! from its clients, so none can keep it waiting. The filter bounds what a client hears; what it sends nothing bounds.
+//! (`SO_LOCK_FILTER`), and passes it on (`SCM_RIGHTS`) to who runs as a user that it was told to trust. It reads
+//! nothing from its clients, so none can keep it waiting. The filter bounds what a client hears; what it sends nothing
+//! bounds.
 
 use core::time::Duration;
 use std::fs;

@@ -174,8 +174,8 @@ fn create(interface: &str) -> io::Result<OwnedFd> {
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
         let error = io::Error::last_os_error();
-        let word = "needs the right CAP_NET_RAW: be root, or in a user and network namespace of your own, or have it from \
-                    a helper (weft link-helper)";
+        let word = "needs the right CAP_NET_RAW: be root, or in a user and network namespace of your own, or have it \
+                    from a helper (weft link-helper)";
         return Err(io::Error::new(error.kind(), format!("a packet socket on {interface} {word} ({error})")));
     }
     // SAFETY: A descriptor that was made just now and belongs to nobody.

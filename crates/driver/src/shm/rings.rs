@@ -116,7 +116,8 @@ impl Rings {
         let mut from = bytes[..count].as_ptr();
         for span in self.producer.spans(count).0 {
             if span.length > 0 {
-                // SAFETY: The spans together are as long as the slice that is borrowed, and this is where one of them goes on.
+                // SAFETY: The spans together are as long as the slice that is borrowed, and this is where one of them
+                // goes on.
                 unsafe { self.mapping.copy_in(self.outward, span, from) };
                 from = from.wrapping_add(span.length);
             }

@@ -66,8 +66,8 @@ impl Handshake {
         (message, Session::of(&mut state))
     }
 
-    /// An answer to this call has come, with a message that is to cover it. `None` when it was not made with the key, for
-    /// this call, and over this answer; the handshake goes on with the next one then.
+    /// An answer to this call has come, with a message that is to cover it. `None` when it was not made with the key,
+    /// for this call, and over this answer; the handshake goes on with the next one then.
     pub(super) fn finish(&mut self, answer: &[u8], message: &[u8; ANSWER_PROOF_LENGTH]) -> Option<&Session> {
         if self.heard.is_none() {
             let mut digest = [0; DIGEST_LENGTH];
@@ -88,8 +88,8 @@ fn digest(bytes: &[u8]) -> [u8; DIGEST_LENGTH] {
 pub(super) struct Session {
     /// Over all that was said.
     hash: [u8; 32],
-    /// From which what the caller says is to be proved and sealed. It is no key of a cipher itself: each use has its own,
-    /// which is derived from this one.
+    /// From which what the caller says is to be proved and sealed. It is no key of a cipher itself: each use has its
+    /// own, which is derived from this one.
     calls: Key,
 }
 

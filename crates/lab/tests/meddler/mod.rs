@@ -15,9 +15,9 @@ const MTU: u32 = 1300;
 /// So many segments one after the other that are as long as may be show that they stay so.
 const ENOUGH: u64 = 100;
 
-/// Looks at what `victim` sends to `own`, an address of this host. Each segment that is longer than [`MTU`] has the word
-/// of a router that it was too big, and lies before it. When none is longer any more, says how many were, how many have
-/// been as long as may be since, and how many lies there were.
+/// Looks at what `victim` sends to `own`, an address of this host. Each segment that is longer than [`MTU`] has the
+/// word of a router that it was too big, and lies before it. When none is longer any more, says how many were, how many
+/// have been as long as may be since, and how many lies there were.
 pub(crate) fn meddle(own: IpAddr, victim: IpAddr) {
     let (IpAddr::V6(own), IpAddr::V6(victim)) = (own, victim) else { panic!("addresses of IPv4") };
     // The kernel's own address is certain by then.

@@ -53,8 +53,8 @@ impl Stack {
         self.note_answers();
     }
 
-    /// Who calls and is not known yet is asked, and the answer waits for that: where the kernel answers for the address,
-    /// nobody has asked here.
+    /// Who calls and is not known yet is asked, and the answer waits for that: where the kernel answers for the
+    /// address, nobody has asked here.
     pub(super) fn reply(&mut self, flow: &Flow, reply: &Segment) {
         let remote = flow.remote.ip();
         if !self.wire.link.knows(remote) {

@@ -235,7 +235,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         true
     }
 
-    /// Brings datagrams to those they are for. Of those behind the end of `are_good` nobody has looked whether they are.
+    /// Brings datagrams to those they are for. Of those behind the end of `are_good` nobody has looked whether they
+    /// are.
     fn deliver(&mut self, port: DefaultKey, room: &mut Room, are_good: &[bool]) {
         let Room { bytes, received, entries, answer, .. } = room;
         let mut present: Option<DefaultKey> = None;

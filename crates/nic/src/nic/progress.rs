@@ -68,8 +68,8 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         progress
     }
 
-    /// One turn of the engine with this number, if nobody else runs it: for a simulation, in which no thread does. Returns
-    /// whether anything was done.
+    /// One turn of the engine with this number, if nobody else runs it: for a simulation, in which no thread does.
+    /// Returns whether anything was done.
     pub fn progress_of(&self, engine: usize) -> bool {
         let worker = self.shared.workers.get(engine).filter(|_| self.is_callable());
         worker.and_then(|worker| worker.visit(Runner::Visitor)).is_some_and(|mut engine| engine.turn())

@@ -145,8 +145,8 @@ impl CompletionQueue {
     pub(crate) fn reserve(&self, count: usize) -> bool {
         self.reserved
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |reserved| {
-                // As many are taken at most, for what was freed only grows. Where more was freed than was reserved here,
-                // `reserved` is of old, and will not be exchanged.
+                // As many are taken at most, for what was freed only grows. Where more was freed than was reserved
+                // here, `reserved` is of old, and will not be exchanged.
                 let taken = (reserved.wrapping_sub(self.freed.load(Ordering::Acquire)) as isize).max(0) as usize;
                 let fits = taken.checked_add(count).is_some_and(|taken| taken <= self.capacity);
                 fits.then(|| reserved.wrapping_add(count))

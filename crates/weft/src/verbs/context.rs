@@ -103,18 +103,18 @@ impl Context {
         Self::over(networks, registry, settings)
     }
 
-    /// Opens a NIC that has addresses of its own on a raw link, of IPv4, IPv6 or both: what goes there and is iWARP goes
-    /// by Weft's own TCP, in user space, what is Edge in Ethernet frames of its own, without IP (between addresses of
-    /// IPv4; to others Edge goes by the kernel's UDP); and it listens there when it is told such an address. All else is
-    /// as ever. The link has one engine's connections, so `settings` must ask for one engine. How
-    /// the interface must be set says [`weft_link`].
+    /// Opens a NIC that has addresses of its own on a raw link, of IPv4, IPv6 or both: what goes there and is iWARP
+    /// goes by Weft's own TCP, in user space, what is Edge in Ethernet frames of its own, without IP (between addresses
+    /// of IPv4; to others Edge goes by the kernel's UDP); and it listens there when it is told such an address. All
+    /// else is as ever. The link has one engine's connections, so `settings` must ask for one engine. How the interface
+    /// must be set says [`weft_link`].
     ///
     /// A link can have a range of ports of the host's own addresses instead ([`LinkSettings::ports`]); Edge goes by the
     /// kernel then.
     ///
     /// # Errors
-    /// As [`Context::with_settings`]; there is no such interface, a right is missing (CAP_NET_RAW, for ports of the host
-    /// CAP_NET_ADMIN), or an address or port is taken: the message says which.
+    /// As [`Context::with_settings`]; there is no such interface, a right is missing (CAP_NET_RAW, for ports of the
+    /// host CAP_NET_ADMIN), or an address or port is taken: the message says which.
     pub fn with_link(settings: Settings, link: LinkSettings) -> io::Result<Self> {
         settings.check().map_err(io::Error::other)?;
         if settings.engines != 1 {

@@ -1,4 +1,5 @@
-//! UCX over TCP, or through shared memory, by its own `ucx_perftest`: `tag_lat`, `tag_bw` for messages, `ucp_put_*` for writes, `ucp_get` for reads.
+//! UCX over TCP, or through shared memory, by its own `ucx_perftest`: `tag_lat`, `tag_bw` for messages, `ucp_put_*` for
+//! writes, `ucp_get` for reads.
 //!
 //! In the latency test each run is two runs of ucx_perftest with half of the iterations, because it tells one percentile at a time.
 //! Bandwidth and rate come from its overall message rate. Its processor time is that of the whole process, start-up included.
@@ -26,7 +27,8 @@ impl Contestant for Ucx {
     }
 
     fn describe(&self) -> &'static str {
-        "ucx_perftest with UCX_TLS=tcp, or as ucx:shm with posix,sysv,cma: tag_lat, tag_bw; ucp_put_lat, ucp_put_bw for writes, ucp_get for reads"
+        "ucx_perftest with UCX_TLS=tcp, or as ucx:shm with posix,sysv,cma: tag_lat, tag_bw; ucp_put_lat, ucp_put_bw \
+         for writes, ucp_get for reads"
     }
 
     fn available(&self, variant: Option<&str>) -> Result<(), String> {

@@ -41,7 +41,8 @@ pub(super) struct Fences {
     /// which a rank has at most so many children [default: rounds; auto picks]
     #[arg(long, value_name = "rounds|tree:N", value_parser = shape)]
     shape: Option<Shape>,
-    /// fence: measure, or simulate, all that `auto` may stand for, and say what is best for each number of ranks and puts
+    /// fence: measure, or simulate, all that `auto` may stand for, and say what is best for each number of ranks and
+    /// puts
     #[arg(long, conflicts_with_all = ["fence", "shape"])]
     auto_table: bool,
     /// fence: how many puts before each fence
