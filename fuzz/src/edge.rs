@@ -164,7 +164,7 @@ impl Source for Supply {
         // Untagged, Last.
         const HEADER: [u8; 18] = [0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
         let ack_now = self.left.is_multiple_of(3);
-        Some(Segment { header: &HEADER, bytes: &self.bytes[..length], gather: Gather::empty(), ack_now })
+        Some(Segment { header: &HEADER, bytes: &self.bytes[..length], gather: Gather::empty(), is_steady: false, ack_now })
     }
 }
 

@@ -24,6 +24,9 @@ pub enum Piece {
         length: u32,
         /// The rest of the payload.
         gather: Gather,
+        /// What is gathered may be summed up and sent from where it is: if it changes in between the segment arrives
+        /// damaged, and is sent again from a copy. Else it is copied first.
+        in_place: bool,
     },
 }
 

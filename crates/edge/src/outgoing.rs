@@ -25,6 +25,9 @@ pub struct Segment<'a> {
     /// The rest of the payload, which is gathered when the segment is sent, and again when it is sent again: it stays
     /// until the segment's positions are acknowledged.
     pub gather: Gather,
+    /// What is gathered is likely to stay as it is until then, so it need not be copied before it is summed up. Only
+    /// the first time: a segment that changed meanwhile arrives damaged, and is copied when it is sent again.
+    pub is_steady: bool,
     /// Somebody waits for the acknowledgement: the end of a signalled message, a fence.
     pub ack_now: bool,
 }
@@ -53,6 +56,7 @@ pub(crate) struct Stored {
     start: u64,
     inline: u32,
     gather: Gather,
+    is_steady: bool,
     pub(crate) ack_now: bool,
     pub(crate) was_sent: bool,
     cut: bool,
@@ -68,12 +72,16 @@ pub(crate) struct Sendable<'a> {
     pub(crate) ddp: DdpHeader,
     pub(crate) inline: &'a [u8],
     pub(crate) gather: Gather,
+    /// What is gathered may be sent from where it is.
+    pub(crate) in_place: bool,
 }
 
 impl Stored {
-    const fn new(ddp: DdpHeader, start: u64, inline: u32, gather: Gather, ack_now: bool) -> Self {
+    /// One of payload that is kept.
+    const fn new(ddp: DdpHeader, start: u64, inline: u32) -> Self {
+        let (gather, is_steady, ack_now) = (Gather::empty(), false, false);
         let (position, was_sent, cut, waiting, acked) = (0, false, false, 1, 0);
-        Self { position, ddp, start, inline, gather, ack_now, was_sent, cut, waiting, acked }
+        Self { position, ddp, start, inline, gather, is_steady, ack_now, was_sent, cut, waiting, acked }
     }
 
     pub(crate) fn payload(&self) -> u32 {
@@ -196,7 +204,7 @@ impl Outgoing {
             let payload = room.min(length - skip);
             let is_last = skip + payload == length;
             let ddp = if payload == length { head.iter().copied().collect() } else { part_header(head, skip, is_last) };
-            self.keep(Stored::new(ddp, place + u64::from(skip), payload, Gather::empty(), false));
+            self.keep(Stored::new(ddp, place + u64::from(skip), payload));
             skip += payload;
             if is_last {
                 return Some(Some(length));
@@ -213,7 +221,8 @@ impl Outgoing {
         let start = self.bytes.push(behind, segment.bytes);
         let inline = (behind.len() + segment.bytes.len()) as u32;
         let ddp = ddp.try_into().expect("as long as a DDP header");
-        self.keep(Stored::new(ddp, start, inline, segment.gather, segment.ack_now));
+        let Segment { gather, is_steady, ack_now, .. } = *segment;
+        self.keep(Stored { gather, is_steady, ack_now, ..Stored::new(ddp, start, inline) });
     }
 
     fn keep(&mut self, stored: Stored) {
@@ -282,7 +291,8 @@ impl Outgoing {
             (gather, part_header(&stored.ddp, skip, skip + length == whole))
         };
         let inline = &inline[from as usize..to as usize];
-        Sendable { position: stored.position + u64::from(skip), ddp, inline, gather }
+        let in_place = stored.is_steady && !stored.was_sent;
+        Sendable { position: stored.position + u64::from(skip), ddp, inline, gather, in_place }
     }
 
     /// What these contents say has arrived.
@@ -429,5 +439,29 @@ impl Bytes {
         if self.head == self.tail {
             (self.head, self.tail) = (0, 0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_base::{RegionId, Slice};
+
+    use super::*;
+
+    #[test]
+    fn what_is_steady_may_be_sent_from_where_it_is_the_first_time_only() {
+        let region = RegionId { index: 1, generation: 0 };
+        let gather = Gather::from(Slice { region, offset: 0, length: 5000 });
+        let mut outgoing = Outgoing::new(8, 4096);
+        for is_steady in [true, false] {
+            outgoing.push(&Segment { header: &[0x40; 18], bytes: &[], gather, is_steady, ack_now: false });
+        }
+        assert!(outgoing.sendable(0, None).in_place && !outgoing.sendable(1, None).in_place);
+        assert!(!outgoing.on_sent(0, None));
+        let contents = Contents { first: 0, count: 1, ..Contents::default() };
+        assert!(outgoing.on_lost(&contents));
+        assert!(!outgoing.sendable(0, None).in_place, "it may have been damaged because its memory had changed");
+        outgoing.cut(0);
+        assert!(!outgoing.sendable(0, Some(3)).in_place);
     }
 }

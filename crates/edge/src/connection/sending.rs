@@ -13,7 +13,7 @@ use super::{Confirmation, Connection, control};
 use crate::acks::Packed;
 use crate::batch::{Batch, Datagram, Piece};
 use crate::life::Phase;
-use crate::outgoing::{MOST_IN_PACKET, Source};
+use crate::outgoing::{MOST_IN_PACKET, Sendable, Source};
 use crate::rail::Place;
 use crate::sent::{Contents, Leaving};
 
@@ -339,7 +339,7 @@ impl Connection {
         draft.to_end = COUNTED_SEGMENT_OVERHEAD + length > room;
         let counted = (!draft.to_end).then_some(length as u16);
         draft.builder.segment(sendable.position, counted, &sendable.ddp);
-        draft.payload(sendable.inline, sendable.gather);
+        draft.payload(&sendable);
         if ack_now {
             draft.builder.ack_now();
         }
@@ -471,7 +471,8 @@ impl Connection {
 
 impl Draft<'_> {
     /// Payload and its CRC: at hand, or to be gathered.
-    fn payload(&mut self, inline: &[u8], gather: weft_base::Gather) {
+    fn payload(&mut self, sendable: &Sendable<'_>) {
+        let Sendable { inline, gather, in_place, .. } = *sendable;
         if gather.is_empty() {
             self.builder.payload(inline);
             return;
@@ -480,7 +481,7 @@ impl Draft<'_> {
         let start = self.builder.at();
         self.builder.raw(inline);
         self.run = self.builder.at();
-        self.pieces.push(Piece::Payload { start: start as u32, length: inline.len() as u32, gather });
+        self.pieces.push(Piece::Payload { start: start as u32, length: inline.len() as u32, gather, in_place });
         self.gathered += gather.length() as usize + weft_wire::edge::frame::CRC_LENGTH;
     }
 }

@@ -179,7 +179,7 @@ impl Source for Sender {
         // What RDMAP puts behind the header is payload to DDP.
         let behind = self.inline.len().min(9);
         self.header.extend(self.inline.drain(..behind));
-        Some(Segment { header: &self.header, bytes: &self.inline, gather, ack_now })
+        Some(Segment { header: &self.header, bytes: &self.inline, gather, is_steady: true, ack_now })
     }
 }
 
@@ -443,7 +443,7 @@ impl World {
                 Piece::Bytes { start, length } => {
                     bytes.extend_from_slice(&self.batch.bytes[*start as usize..][..*length as usize]);
                 }
-                Piece::Payload { start, length, gather } => {
+                Piece::Payload { start, length, gather, .. } => {
                     let from = bytes.len();
                     bytes.extend_from_slice(&self.batch.bytes[*start as usize..][..*length as usize]);
                     for slice in gather.slices() {

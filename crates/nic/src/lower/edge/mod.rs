@@ -1,8 +1,8 @@
 //! Edge: RDMA over datagrams (`docs/wire.md`, `weft-edge`). Segments are placed as they arrive and acknowledged when
 //! they are in place.
 //!
-//! `startup` sets up, `sending` and `receiving` join a [`weft_edge::Connection`] and the stream above it, `outbox`
-//! brings its datagrams to the engine's port, `door` answers those that the port does not know.
+//! `startup` sets up, `sending` and `receiving` join a [`weft_edge::Connection`] and the stream above it, `wire` lays
+//! out its datagrams, `outbox` brings them to the engine's port, `door` answers those that the port does not know.
 
 mod door;
 mod no_stream;
@@ -13,6 +13,7 @@ mod rails;
 mod receiving;
 mod sending;
 mod startup;
+mod wire;
 
 use core::cell::Cell;
 use core::time::Duration;

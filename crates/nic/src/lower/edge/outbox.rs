@@ -1,66 +1,29 @@
-//! Datagrams on their way from a connection to a port: payload is copied and summed up in one pass, and those that
-//! may go as one are sent by one call.
+//! Datagrams on their way from a connection to a port: those that may go as one are sent by one call.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use arrayvec::ArrayVec;
 use weft_base::{DatagramBatch, DatagramLimits, DatagramSent, Ecn, LocalAddress, Piece, PortError};
 use weft_edge::{Batch, Datagram};
 use weft_memory::{MemoryError, Registry};
-use weft_wire::Crc32c;
 
+use super::wire::{Parts, Wire, lay};
 use crate::lower::{DatagramKey, DatagramPorts, RailPort};
 
 /// Datagrams of one turn of a connection's sending.
 const DATAGRAMS: usize = 64;
-/// Bytes of these.
+/// Bytes of these, without what is gathered.
 const BYTES: usize = 256 * 1024;
+/// Bytes of full datagrams that are laid out before the first of them leaves: what is read again when it is sent is in
+/// the processor's cache then, and the peer works on the first while the next ones are made.
+const LAID_OUT: usize = 128 * 1024;
 
 /// Room for the datagrams of one connection at a time. Made when the first one is sent.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     pub(super) batch: Option<Box<Batch>>,
     pub(super) wire: Wire,
-}
-
-/// Bytes as they go over the wire. What was laid out before is written over: nothing is set to zero first.
-#[derive(Debug, Default)]
-pub(super) struct Wire {
-    bytes: Vec<u8>,
-    used: usize,
-}
-
-impl Wire {
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.used]
-    }
-
-    /// So many bytes more, to be written over.
-    fn room(&mut self, length: usize) -> &mut [u8] {
-        let start = self.used;
-        self.used += length;
-        if self.bytes.len() < self.used {
-            self.bytes.resize(self.used, 0);
-        }
-        &mut self.bytes[start..self.used]
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.used = 0;
-    }
-
-    pub(super) const fn length(&self) -> usize {
-        self.used
-    }
-
-    /// Leaves out what was laid out behind this.
-    pub(super) fn truncate(&mut self, length: usize) {
-        self.used = length;
-    }
-
-    fn put(&mut self, bytes: &[u8]) {
-        self.room(bytes.len()).copy_from_slice(bytes);
-    }
 }
 
 /// A port, and from where it is left. By the index that the connection knows it by
@@ -96,18 +59,21 @@ impl<'a> Ways<'a> {
 pub(super) struct Course {
     pub(super) to: SocketAddr,
     /// The index of the way.
-    local: u8,
-    rail: u8,
+    pub(super) local: u8,
+    pub(super) rail: u8,
     pub(super) ecn: u8,
 }
 
 /// Datagrams that are sent by one call.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
+    /// Of those that are laid out.
     pub(super) bytes: core::ops::Range<usize>,
+    /// Of the memory between these.
+    pub(super) memory: core::ops::Range<usize>,
     pub(super) segment: u32,
     pub(super) course: Course,
-    last: u32,
+    pub(super) last: u32,
 }
 
 /// Datagrams for which a port had no room.
@@ -125,30 +91,43 @@ pub enum Told {
 }
 
 impl Outbox {
-    /// The batch that a connection writes to, with room for as many datagrams of this size as fill calls.
+    /// The batch that a connection writes to, with room for as many datagrams of this size as fill calls, up to
+    /// [`LAID_OUT`].
     pub(super) fn batch(&mut self, limits: &DatagramLimits, size: usize) -> &mut Batch {
         let batch = self.batch.get_or_insert_with(|| Box::new(Batch::new(DATAGRAMS, BYTES)));
         batch.clear();
         let of_a_call = (limits.batch_bytes as usize / size.max(1)).clamp(1, limits.batch_datagrams.max(1) as usize);
-        batch.set_most(DATAGRAMS - DATAGRAMS % of_a_call.min(DATAGRAMS));
+        let of_a_call = of_a_call.min(DATAGRAMS);
+        let most = (LAID_OUT / size.max(1)).clamp(of_a_call, DATAGRAMS);
+        batch.set_most(most - most % of_a_call);
         batch
     }
 
-    /// The one datagram of a batch that is in one piece is laid out already: as a run, and its bytes.
+    /// The one datagram of a batch is laid out already if nothing is gathered: as a run, and its bytes.
     pub(super) fn whole(&self) -> Option<(&[u8], Run)> {
         let batch = self.batch.as_deref()?;
-        let [Datagram { to, local, rail, ecn, length, .. }] = batch.datagrams[..] else { return None };
-        debug_assert_eq!(batch.bytes.len(), length, "nothing is gathered");
+        let [Datagram { to, local, rail, ecn, length, ref pieces }] = batch.datagrams[..] else { return None };
+        let is_whole = batch.pieces[pieces.clone()].iter().all(|piece| matches!(piece, weft_edge::Piece::Bytes { .. }));
+        if !is_whole || batch.bytes.len() != length {
+            return None;
+        }
         let (length, course) = (length as u32, Course { to, local, rail, ecn });
-        Some((&batch.bytes, Run { bytes: 0..batch.bytes.len(), segment: length, course, last: length }))
+        Some((&batch.bytes, Run { bytes: 0..batch.bytes.len(), memory: 0..0, segment: length, course, last: length }))
     }
 
     /// Lays out the batch's datagrams, those of one way behind each other, and says which of them can go as one. Those
-    /// of the ways in `posted` are left out.
+    /// of the ways in `posted` are left out. Payload of `threshold` bytes and more is sent from where it is, if it may
+    /// be.
     ///
     /// # Errors
     /// Memory that is to be gathered is gone.
-    pub(super) fn lay_out(&mut self, posted: u16, registry: &Registry, runs: &mut Vec<Run>) -> Result<(), MemoryError> {
+    pub(super) fn lay_out(
+        &mut self,
+        posted: u16,
+        registry: &Registry,
+        threshold: u32,
+        runs: &mut Vec<Run>,
+    ) -> Result<(), MemoryError> {
         runs.clear();
         self.wire.clear();
         let locals = self.locals();
@@ -156,7 +135,7 @@ impl Outbox {
         for local in locals.filter(|local| posted & 1 << local == 0) {
             for datagram in batch.datagrams.iter().filter(|datagram| datagram.local == local) {
                 let pieces = &batch.pieces[datagram.pieces.clone()];
-                lay(&mut self.wire, runs, datagram, (pieces, &batch.bytes), registry)?;
+                lay(&mut self.wire, runs, datagram, (pieces, &batch.bytes), registry, threshold)?;
             }
         }
         Ok(())
@@ -174,80 +153,30 @@ impl Outbox {
     }
 }
 
-/// Writes a datagram behind what is there.
-pub(super) fn lay(
-    wire: &mut Wire,
-    runs: &mut Vec<Run>,
-    datagram: &Datagram,
-    (pieces, bytes): (&[weft_edge::Piece], &[u8]),
-    registry: &Registry,
-) -> Result<(), MemoryError> {
-    let start = wire.used;
-    for piece in pieces {
-        put(wire, piece, bytes, registry)?;
-    }
-    let length = (wire.used - start) as u32;
-    debug_assert_eq!(length as usize, datagram.length);
-    let Datagram { to, local, rail, ecn, .. } = *datagram;
-    add(runs, start, length, Course { to, local, rail, ecn });
-    Ok(())
-}
-
-fn put(wire: &mut Wire, piece: &weft_edge::Piece, bytes: &[u8], registry: &Registry) -> Result<(), MemoryError> {
-    match piece {
-        weft_edge::Piece::Bytes { start, length } => {
-            wire.put(&bytes[*start as usize..(*start + *length) as usize]);
-        }
-        weft_edge::Piece::Payload { start, length, gather } => {
-            let mut crc = Crc32c::new();
-            let inline = &bytes[*start as usize..(*start + *length) as usize];
-            weft_base::Digest::update(&mut crc, inline);
-            wire.put(inline);
-            registry.copy_out_gather(gather, 0, wire.room(gather.length() as usize), &mut crc)?;
-            wire.put(&crc.value().to_be_bytes());
-        }
-    }
-    Ok(())
-}
-
-/// Adds a datagram to the run before it, if all of that have its size.
-fn add(runs: &mut Vec<Run>, start: usize, length: u32, course: Course) {
-    if let Some(run) = runs.last_mut()
-        && run.course == course
-        && run.last == run.segment
-        && length <= run.segment
-    {
-        run.bytes.end += length as usize;
-        run.last = length;
-        return;
-    }
-    runs.push(Run { bytes: start..start + length as usize, segment: length, course, last: length });
-}
-
 /// Sends runs, as far as the ports take them; the rest waits. Returns how many bytes were sent.
 pub(super) fn send(
     ways: Ways<'_>,
-    (wire, runs): (&[u8], &[Run]),
+    (wire, runs): (Parts<'_>, &[Run]),
     waiting: &mut Waiting,
-    ports: &mut dyn DatagramPorts,
+    (ports, registry): (&mut dyn DatagramPorts, &Registry),
     mut tell: impl FnMut(Told),
 ) -> (usize, u64) {
     let (mut sent, mut calls) = (0, 0);
     for run in runs {
-        let mut rest = &wire[run.bytes.clone()];
+        let mut rest = wire.of_run(run);
         let (segment, course) = (run.segment, run.course);
         while !rest.is_empty() {
             if waiting.has(course.local) {
-                waiting.0.push_back((rest.to_vec(), segment, course));
+                waiting.add(rest, segment, course, registry);
                 break;
             }
             calls += 1;
             let Some(taken) = send_once(ways, rest, segment, course, ports, &mut tell) else {
-                waiting.0.push_back((rest.to_vec(), segment, course));
+                waiting.add(rest, segment, course, registry);
                 break;
             };
             sent += taken;
-            rest = &rest[taken..];
+            rest = rest.behind(taken);
         }
     }
     (sent, calls)
@@ -256,19 +185,25 @@ pub(super) fn send(
 /// One call. `None`: there is no room now. Otherwise the bytes that are done with.
 fn send_once(
     ways: Ways<'_>,
-    bytes: &[u8],
+    parts: Parts<'_>,
     segment: u32,
     course: Course,
     ports: &mut dyn DatagramPorts,
     tell: &mut impl FnMut(Told),
 ) -> Option<usize> {
-    let Some((port, from)) = ways.get(course.local) else { return Some(bytes.len()) };
+    let Some((port, from)) = ways.get(course.local) else { return Some(parts.length()) };
     let limits = ports.limits(port);
     let most = (limits.batch_bytes / segment.max(1)).clamp(1, limits.batch_datagrams.max(1));
-    let bytes = &bytes[..bytes.len().min((most * segment) as usize)];
+    let most = (most * segment) as usize;
     let ecn = Ecn::from_bits(course.ecn);
     let batch = DatagramBatch { to: course.to.into(), from, segment_size: segment.max(1), ecn };
-    outcome(&ports.send(port, &batch, &[Piece::Bytes(bytes)]), bytes.len(), segment, course, tell)
+    if let Some(bytes) = parts.plain() {
+        let bytes = &bytes[..bytes.len().min(most)];
+        return outcome(&ports.send(port, &batch, &[Piece::Bytes(bytes)]), bytes.len(), segment, course, tell);
+    }
+    let mut pieces = ArrayVec::new();
+    let length = parts.pieces(most, &mut pieces);
+    outcome(&ports.send(port, &batch, &pieces), length, segment, course, tell)
 }
 
 /// What a call has come to that was to send so many bytes. `None`: there is no room now. Otherwise the bytes that are
@@ -304,6 +239,14 @@ impl Waiting {
         self.0.clear();
     }
 
+    /// Takes what a port has no room for: copied, for its memory may go meanwhile. What has no memory any more is as if
+    /// it had been lost.
+    fn add(&mut self, parts: Parts<'_>, segment: u32, course: Course, registry: &Registry) {
+        if let Ok(bytes) = parts.copied(registry) {
+            self.0.push_back((bytes, segment, course));
+        }
+    }
+
     fn has(&self, local: u8) -> bool {
         self.0.iter().any(|(_, _, course)| course.local == local)
     }
@@ -318,7 +261,7 @@ impl Waiting {
         let (mut any, mut blocked) = (false, 0_u16);
         self.0.retain_mut(|(bytes, segment, course)| {
             while blocked & 1 << course.local == 0 && !bytes.is_empty() {
-                match send_once(ways, bytes, *segment, *course, ports, &mut tell) {
+                match send_once(ways, Parts::of(bytes), *segment, *course, ports, &mut tell) {
                     Some(taken) => drop(bytes.drain(..taken)),
                     None => blocked |= 1 << course.local,
                 }

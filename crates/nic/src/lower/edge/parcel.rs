@@ -9,7 +9,8 @@ use weft_edge::Datagram;
 use weft_memory::Registry;
 
 use super::TAKE_BACK_AFTER;
-use super::outbox::{Outbox, Run, Told, Ways, Wire, lay, outcome};
+use super::outbox::{Outbox, Run, Told, Ways, outcome};
+use super::wire::{COPY_ALL, Wire, lay};
 use crate::lower::{DatagramKey, ServedPorts};
 use crate::settings::Rails;
 
@@ -64,7 +65,9 @@ impl Parcel {
                 self.bytes.extend_from_slice(&batch.bytes[start as usize..(start + length) as usize]);
                 self.pieces.push(match *piece {
                     weft_edge::Piece::Bytes { .. } => weft_edge::Piece::Bytes { start: at, length },
-                    weft_edge::Piece::Payload { gather, .. } => weft_edge::Piece::Payload { start: at, length, gather },
+                    weft_edge::Piece::Payload { gather, in_place, .. } => {
+                        weft_edge::Piece::Payload { start: at, length, gather, in_place }
+                    }
                 });
             }
             bytes += datagram.length;
@@ -117,7 +120,8 @@ impl Leaving {
         for datagram in &parcel.datagrams {
             let before = self.wire.length();
             let pieces = &parcel.pieces[datagram.pieces.clone()];
-            if lay(&mut self.wire, &mut self.laid, datagram, (pieces, &parcel.bytes), registry).is_err() {
+            let pieces = (pieces, &parcel.bytes[..]);
+            if lay(&mut self.wire, &mut self.laid, datagram, pieces, registry, COPY_ALL).is_err() {
                 self.wire.truncate(before);
             }
         }

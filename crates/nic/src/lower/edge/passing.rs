@@ -5,6 +5,7 @@ use weft_edge::{MOST_PASSED as MOST_IN_DATAGRAM, Segment};
 use weft_rdmap::{Operation, Payload};
 use weft_wire::ddp::UNTAGGED_LENGTH;
 
+use super::wire::Parts;
 use super::{Edge, Phase, Running, outbox};
 use crate::lower::{Above, Io, MOST_PASSED, Passed};
 
@@ -36,7 +37,7 @@ impl Edge {
                 place
             }
         };
-        let segment = Segment { header, bytes, gather: Gather::empty(), ack_now: false };
+        let segment = Segment { header, bytes, gather: Gather::empty(), is_steady: false, ack_now: false };
         let batch = io.outbox.batch(&io.datagrams.limits(self.port), segment.header.len() + bytes.len());
         running.connection.pass(&segment, io.now, batch);
         stream.pass(operation, false);
@@ -52,11 +53,12 @@ impl Edge {
 
     /// Sends the one datagram of the outbox.
     fn send_whole(&mut self, io: &mut Io<'_>) {
-        let Some((wire, run)) = io.outbox.whole() else { return };
+        let Some((bytes, run)) = io.outbox.whole() else { return };
         let ways = self.rails.ways((self.port, self.from));
         let mut told = None;
+        let wire = (Parts::of(bytes), &[run][..]);
         let (taken, calls) =
-            outbox::send(ways, (wire, &[run]), &mut self.waiting, io.datagrams, |what| told = Some(what));
+            outbox::send(ways, wire, &mut self.waiting, (io.datagrams, io.registry), |what| told = Some(what));
         io.counters.sends += calls;
         io.counters.sent_wire_bytes += taken as u64;
         self.take_told(told.as_slice(), io.now);

@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 
 use weft_base::{Gather, Time};
 use weft_edge::{Segment, Source};
-use weft_memory::Registry;
+use weft_memory::{MemoryError, Registry};
 use weft_rdmap::SegmentPayload;
 
-use super::outbox::{self, Told};
+use super::outbox::{self, Run, Told, Waiting, Ways};
+use super::wire::{COPY_ALL, Parts};
 use super::{Edge, Phase, Running};
 use crate::lower::{Above, Io, SendError, Sent, StreamGuard};
 
@@ -42,18 +43,49 @@ impl Source for Segments<'_> {
         *self.next += takes;
         self.ends.push_back(*self.next);
         self.frames += 1;
+        let is_steady = matches!(segment.payload, SegmentPayload::Gather(_));
         let (bytes, gather): (&[u8], Gather) = match segment.payload {
             SegmentPayload::None => (&[], Gather::empty()),
             // It was checked just now, and is pinned: it may have to be sent again when the peer's right has ended.
             SegmentPayload::Gather(gather) | SegmentPayload::Exposed(gather) => (&[], self.registry.as_pinned(&gather)),
             SegmentPayload::Inline(bytes) => (bytes, Gather::empty()),
         };
-        Some(Segment { header: segment.header, bytes, gather, ack_now: segment.is_awaited })
+        Some(Segment { header: segment.header, bytes, gather, is_steady, ack_now: segment.is_awaited })
     }
 
     fn may_have(&self) -> bool {
         self.stream.can_transmit()
     }
+}
+
+/// Sends the datagrams of the outbox, as far as the ports take them. Returns their bytes.
+fn send_batch(
+    (ways, name): (Ways<'_>, u64),
+    waiting: &mut Waiting,
+    runs: &mut Vec<Run>,
+    io: &mut Io<'_>,
+    told: &mut Vec<Told>,
+) -> Result<usize, MemoryError> {
+    let is_own = !io.datagrams.any_served();
+    let tell = |what| told.push(what);
+    if let Some((bytes, run)) = io.outbox.whole().filter(|_| is_own) {
+        let wire = (Parts::of(bytes), &[run][..]);
+        let (taken, calls) = outbox::send(ways, wire, waiting, (io.datagrams, io.registry), tell);
+        io.counters.sends += calls;
+        io.counters.sent_wire_bytes += taken as u64;
+        return Ok(bytes.len());
+    }
+    let (posted, posted_bytes) = io.outbox.post(ways, name, io.datagrams);
+    // Who serves a port for others takes bytes alone.
+    let threshold = if is_own { io.settings.gather_threshold } else { COPY_ALL };
+    io.outbox.lay_out(posted, io.registry, threshold, runs)?;
+    let wire = &io.outbox.wire;
+    let (taken, calls) = outbox::send(ways, (wire.parts(), runs), waiting, (io.datagrams, io.registry), tell);
+    io.counters.sends += calls;
+    io.counters.sent_wire_bytes += taken as u64;
+    io.counters.sent_gathered_bytes += wire.gathered_bytes();
+    io.counters.sent_copied_bytes += wire.copied_bytes();
+    Ok(wire.length() + wire.gathered_bytes() as usize + posted_bytes)
 }
 
 impl Edge {
@@ -95,18 +127,13 @@ impl Edge {
                 break;
             }
             sent.progress = true;
-            let (posted, posted_bytes) = io.outbox.post(ways, running.connection.id().0, io.datagrams);
-            if io.outbox.lay_out(posted, io.registry, &mut self.runs).is_err() {
+            let name = running.connection.id().0;
+            let Ok(count) = send_batch((ways, name), &mut self.waiting, &mut self.runs, io, &mut told) else {
                 // A part of the message may be on its way, and its place in the order must be filled.
                 running.connection.abort(b"memory that was to be sent is gone");
                 return Err(SendError::Memory);
-            }
-            let wire = io.outbox.wire.bytes();
-            let (taken, calls) =
-                outbox::send(ways, (wire, &self.runs), &mut self.waiting, io.datagrams, |what| told.push(what));
-            io.counters.sends += calls;
-            io.counters.sent_wire_bytes += taken as u64;
-            bytes += wire.len() + posted_bytes;
+            };
+            bytes += count;
             if !more {
                 break;
             }
