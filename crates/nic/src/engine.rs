@@ -329,8 +329,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         progress |= self.look_at_datagrams();
         progress |= self.look_at_served();
         progress |= self.look_at_hot();
-        let any_cold = self.hot.len() < self.connections || self.datagrams.any_cold() || self.streams.are_open();
-        let any_cold = any_cold || self.serving.any_cold();
+        let any_cold = self.hot.len() < self.connections || self.streams.are_open() || self.serving.any_cold();
+        let any_cold = any_cold || self.datagrams.is_to_be_asked(self.turns);
         let in_vain = !progress && any_cold;
         if in_vain || self.hot.is_empty() || self.turns.is_multiple_of(ASK_EVERY_TURNS) {
             progress |= self.ask_system(Some(Duration::ZERO));

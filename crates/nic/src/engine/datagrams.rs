@@ -23,6 +23,8 @@ use crate::settings::Rails;
 
 /// A port that was looked at so often in vain is watched by the operating system instead.
 pub(super) const COOL_AFTER_LOOKS: u32 = 1024;
+/// While some are looked at, the operating system is asked about the others in every so many turns.
+const ASK_EVERY_LOOKS: u32 = 8;
 /// Bytes of buffers to ask the operating system for; it gives what it may.
 const BUFFER_BYTES: u32 = 8 << 20;
 /// A peer may have so many bytes under way at least, however many share the port.
@@ -160,10 +162,17 @@ impl<N: Carrier> Datagrams<N> {
         }
     }
 
-    /// Whether one that connections use is watched by the operating system.
-    pub(super) fn any_cold(&self) -> bool {
+    /// Whether the operating system is to be asked in this turn about those that it watches, and that connections use.
+    /// Where others are looked at, not in each: at those nothing has come for long, and a system call in each look would
+    /// put off what comes at the others.
+    pub(super) fn is_to_be_asked(&self, turn: u32) -> bool {
         let is_used = |member: &Member<N>| member.connections > 0 || member.is_rail && !self.own.is_empty();
-        self.members.values().any(|member| !member.is_hot && is_used(member))
+        let (mut any_hot, mut any_cold) = (false, false);
+        for member in self.members.values().filter(|member| is_used(member)) {
+            any_hot |= member.is_hot;
+            any_cold |= !member.is_hot;
+        }
+        any_cold && (!any_hot || turn.is_multiple_of(ASK_EVERY_LOOKS))
     }
 
     /// Makes a port.
