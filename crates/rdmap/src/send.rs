@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use weft_base::MessageNumber;
 
 use crate::completion::{Completion, Status};
-use crate::request::{Operation, PostError, SendRequest};
+use crate::request::{Operation, Payload, PostError, SendRequest};
 
 /// A request under way.
 #[derive(Debug)]
@@ -71,6 +71,26 @@ impl SendQueue {
             status: Status::Success,
         });
         Ok(())
+    }
+
+    /// Takes a request of one segment that is given out at once: nothing waits before it. Returns its running number.
+    /// There must be a place.
+    pub(crate) fn post_given(&mut self, request: SendRequest, number: Option<(u32, MessageNumber)>) -> u64 {
+        debug_assert!(self.next == self.ring.len(), "a request that passes others by");
+        debug_assert!(self.ring.len() < self.depth, "more requests than there are places");
+        let formed = request.operation.payload().map_or(0, Payload::length);
+        self.ring.push_back(Entry {
+            request,
+            formed,
+            write_formed: false,
+            number,
+            given: true,
+            out: 1,
+            answered: true,
+            status: Status::Success,
+        });
+        self.next = self.ring.len();
+        self.first + self.next as u64 - 1
     }
 
     /// The request that is given out next, and its running number.

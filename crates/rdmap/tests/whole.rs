@@ -5,7 +5,7 @@ mod pair;
 use pair::{Flying, Pair, Rights, Side, carry, config, gather, inline, send, target};
 use proptest::prelude::*;
 use weft_base::{Gather, MessageNumber, Stag};
-use weft_rdmap::{Action, Arrival, Closed, Operation, ReadyKind, Role, Status, StreamConfig};
+use weft_rdmap::{Action, Arrival, Closed, Operation, ReadyKind, Role, SendRequest, Status, StreamConfig};
 use weft_wire::ddp::{Header, Target};
 use weft_wire::rdmap::{Control, Opcode, queue};
 
@@ -109,6 +109,42 @@ fn no_more_are_given_out_than_the_ledger_holds() {
     pair.a.stream.handle_sent(given as usize);
     pair.a.poll();
     assert!(pair.a.stream.can_send_whole());
+}
+
+/// Gives out a short request that completes later past the queues.
+fn pass_owed(side: &mut Side, id: u64) {
+    let request = SendRequest { id, operation: send(inline(b"owed")), signaled: true, fence: false };
+    assert!(side.stream.can_pass() && side.stream.header_to_pass(&request.operation).is_some());
+    side.stream.pass_owed(&request);
+    side.given += 1;
+    side.poll();
+}
+
+#[test]
+fn one_that_is_owed_completes_when_its_segment_has_left_and_in_its_turn() {
+    let mut pair = Pair::new();
+    pass_owed(&mut pair.a, 9);
+    assert!(pair.a.sent_ids().is_empty() && !pair.a.stream.can_pass(), "it is under way");
+    pair.a.post(10, send(inline(b"after")));
+    let after = pair.a.transmit(128).unwrap();
+    let Header { target: Target::Untagged { number, .. }, .. } = Header::parse(&after.bytes).unwrap() else { panic!() };
+    assert_eq!(number, MessageNumber::FIRST.next(), "they are numbered together");
+    pair.a.stream.handle_sent(1);
+    pair.a.poll();
+    assert_eq!(pair.a.sent_ids(), [(9, Status::Success)]);
+    pair.a.stream.handle_sent(1);
+    pair.a.poll();
+    assert_eq!(pair.a.sent_ids(), [(9, Status::Success), (10, Status::Success)]);
+    assert!(pair.a.stream.can_pass());
+}
+
+#[test]
+fn one_that_is_owed_is_flushed_when_the_stream_below_ends_before() {
+    let mut pair = Pair::new();
+    pass_owed(&mut pair.a, 9);
+    pair.a.close_below(Closed::Reset);
+    pair.a.poll();
+    assert_eq!(pair.a.sent_ids(), [(9, Status::Flushed)]);
 }
 
 #[test]

@@ -170,6 +170,35 @@ fn memory_may_go_as_soon_as_its_reader_is_done() {
     }
 }
 
+/// A short request goes past the queues, and completes when the peer has it all the same.
+#[test]
+fn a_short_request_completes_when_the_peer_has_it() {
+    let settings = || Settings { progress: Progress::Caller, ..Settings::default() };
+    let [active, passive] = [end_with(settings()), end_with(settings())];
+    let listen = ListenOptions { offer: offer(Transport::Edge), ..ListenOptions::default() };
+    let listener = passive.context.listen("127.0.0.1:0".parse().unwrap(), &listen).unwrap();
+    let connect = ConnectOptions { offer: offer(Transport::Edge), ..ConnectOptions::default() };
+    active.queue_pair.start_connect(listener.local_address(), &connect).unwrap();
+    listener.accept(PATIENCE).unwrap().accept(&passive.queue_pair, b"").unwrap();
+    active.queue_pair.wait_connected(PATIENCE).unwrap();
+    let inbox = passive.queue_pair.domain().allocate(8, Access::LOCAL_WRITE).unwrap();
+    for id in 0..20 {
+        // The other side runs only when it is asked.
+        active.queue_pair.post(WorkRequest::send_inline(&[id as u8; 8]).unwrap().id(id)).unwrap();
+        assert!((0..100).all(|_| active.completions.poll().is_none()), "message {id} is not acknowledged");
+        assert_eq!(active.queue_pair.sends_under_way(), 1);
+        passive.queue_pair.post_receive(id, &[inbox.slice(..).unwrap()]).unwrap();
+        let mut done = [None, None];
+        while done.contains(&None) {
+            for (done, end) in done.iter_mut().zip([&active, &passive]) {
+                *done = done.or(end.completions.poll().map(|done| (done.id, done.status)));
+            }
+        }
+        assert_eq!(done, [Some((id, Status::Success)); 2]);
+        assert_eq!(active.queue_pair.sends_under_way(), 0);
+    }
+}
+
 /// The part of the test below that is another process: is connected to, tells where its memory is, and waits.
 #[test]
 fn the_peer_process() {

@@ -345,8 +345,8 @@ impl<N: Carrier> Connection<N> {
         self.lose(error, cx);
     }
 
-    /// Sends a short request of this queue pair at once, past the queues: it is complete then. `None`: something is to go
-    /// before it, or it does not fit, and nothing was done.
+    /// Sends a short request of this queue pair at once, past the queues: it is complete then, or completes when the lower
+    /// layer answers for it. `None`: something is to go before it, or it does not fit, and nothing was done.
     ///
     /// # Errors
     /// It can't be taken.
@@ -358,15 +358,25 @@ impl<N: Carrier> Connection<N> {
     ) -> Option<Result<(), PostError>> {
         let (running, lower) = self.running()?;
         let is_free = !running.send_closed && !queue_pair.has_posted() && running.stream.hold().can_pass();
-        if !is_free || !lower.lets_pass(request.signaled, cx.io.now) || !Arc::ptr_eq(&running.queue_pair, queue_pair) {
+        if !is_free || !lower.lets_pass(cx.io.now) || !Arc::ptr_eq(&running.queue_pair, queue_pair) {
             return None;
         }
-        if let Err(error) = queue_pair.admit_passing(cx.io.registry, request) {
+        let is_owed = request.signaled && lower.owes_completion();
+        let admitted = if is_owed {
+            queue_pair.admit_owed(cx.io.registry, request)
+        } else {
+            queue_pair.admit_passing(cx.io.registry, request)
+        };
+        if let Err(error) = admitted {
             return Some(Err(error));
         }
-        let passed = lower.pass_request(&mut running.above(cx.packets), &request.operation, &mut cx.io);
-        queue_pair.end_passing(cx.io.registry, request, passed);
-        cx.io.counters.sent_messages += u64::from(passed);
+        let passed = lower.pass_request(&mut running.above(cx.packets), request, &mut cx.io);
+        if !is_owed {
+            queue_pair.end_passing(cx.io.registry, request, passed);
+            cx.io.counters.sent_messages += u64::from(passed);
+        } else if !passed {
+            queue_pair.withdraw(cx.io.registry, request);
+        }
         passed.then_some(Ok(()))
     }
 

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use weft_base::{Hint, Interest, Network, Port, PortError, PortOptions, Time, Token};
-use weft_rdmap::{Operation, Stream};
+use weft_rdmap::{SendRequest, Stream};
 
 use super::edge::Edge;
 use super::mpa::Mpa;
@@ -319,8 +319,13 @@ impl<N: Network> Lower<N> for Choice<N> {
     }
 
     #[inline]
-    fn pass_request<A: Above>(&mut self, above: &mut A, operation: &Operation, io: &mut Io<'_>) -> bool {
-        each!(self, lower => Lower::<N>::pass_request(lower, above, operation, io), trying _ => false)
+    fn pass_request<A: Above>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_>) -> bool {
+        each!(self, lower => Lower::<N>::pass_request(lower, above, request, io), trying _ => false)
+    }
+
+    #[inline]
+    fn owes_completion(&self) -> bool {
+        each!(self, lower => Lower::<N>::owes_completion(lower), trying _ => false)
     }
 
     fn has_unsent(&self) -> bool {
@@ -328,8 +333,8 @@ impl<N: Network> Lower<N> for Choice<N> {
     }
 
     #[inline]
-    fn lets_pass(&self, signaled: bool, now: Time) -> bool {
-        each!(self, lower => Lower::<N>::lets_pass(lower, signaled, now), trying _ => false)
+    fn lets_pass(&self, now: Time) -> bool {
+        each!(self, lower => Lower::<N>::lets_pass(lower, now), trying _ => false)
     }
 
     #[inline]

@@ -35,7 +35,7 @@ use weft_base::{
 };
 use weft_lock::{Mutex, MutexGuard};
 use weft_memory::Registry;
-use weft_rdmap::{Arrival, Operation, Placement, Stream, StreamConfig, Verdict, Violation};
+use weft_rdmap::{Arrival, Placement, SendRequest, Stream, StreamConfig, Verdict, Violation};
 use weft_wire::terminate::TerminateCode;
 
 use crate::counters::Counters;
@@ -521,18 +521,24 @@ pub trait Lower<N: Network>: Sized {
     }
 
     /// Sends a Send or Write of at most [`MOST_PASSED`] bytes at once, from where the caller has it, where it fits one
-    /// segment. Returns whether that was done: it is complete then. Only where nothing that was taken from the stream
-    /// waits to be sent ([`Lower::lets_pass`]), and the stream lets it pass ([`Stream::can_pass`]).
-    fn pass_request<A: Above>(&mut self, _above: &mut A, _operation: &Operation, _io: &mut Io<'_>) -> bool {
+    /// segment. Returns whether that was done: it is complete then, or the stream has it among those under way
+    /// ([`Lower::owes_completion`]). Only where nothing that was taken from the stream waits to be sent
+    /// ([`Lower::lets_pass`]), and the stream lets it pass ([`Stream::can_pass`]).
+    fn pass_request<A: Above>(&mut self, _above: &mut A, _request: &SendRequest, _io: &mut Io<'_>) -> bool {
+        false
+    }
+
+    /// Whether a request that passes completes later, when this layer answers for it: then [`Lower::pass_request`] hands
+    /// those whose completion is told to [`Stream::pass_owed`].
+    fn owes_completion(&self) -> bool {
         false
     }
 
     /// Whether something that was taken from the stream waits to be sent, or to be acknowledged where the layer sends again.
     fn has_unsent(&self) -> bool;
 
-    /// Whether a request may go out now before anything that was taken from the stream. `signaled`: its completion is
-    /// told, which a layer that answers for segments later can't do at once.
-    fn lets_pass(&self, _signaled: bool, _now: Time) -> bool {
+    /// Whether a request may go out now before anything that was taken from the stream.
+    fn lets_pass(&self, _now: Time) -> bool {
         !self.has_unsent()
     }
 

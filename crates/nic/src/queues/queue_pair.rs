@@ -269,6 +269,19 @@ impl QueuePair {
         Ok(())
     }
 
+    /// The same for one that completes later: it has a place in both queues, as if it had been submitted.
+    pub(crate) fn admit_owed(&self, registry: &Registry, request: &SendRequest) -> Result<(), PostError> {
+        let submission = self.submission.lock();
+        self.admit(registry, request, submission.open)
+    }
+
+    /// It was not sent after all, and goes through the queues as if nothing had been.
+    pub(crate) fn withdraw(&self, registry: &Registry, request: &SendRequest) {
+        unpin(registry, &request.operation);
+        self.sends_under_way.fetch_sub(1, Ordering::AcqRel);
+        self.send_completions.release(1);
+    }
+
     /// A request has passed the queues, and is complete; or it goes through them, as if nothing had been.
     pub(crate) fn end_passing(&self, registry: &Registry, request: &SendRequest, passed: bool) {
         unpin(registry, &request.operation);

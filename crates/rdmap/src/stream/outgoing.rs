@@ -158,12 +158,11 @@ impl Outgoing {
         Some(self.writer.bytes())
     }
 
-    /// What was written by [`Outgoing::write_whole`] goes out.
-    pub(super) fn pass(&mut self, operation: &Operation) {
-        if let Operation::Send { .. } = operation {
-            advance(&mut self.send_number);
-        }
+    /// What was written by [`Outgoing::write_whole`] goes out. Returns the number of its message, if it has one.
+    pub(super) fn pass(&mut self, operation: &Operation) -> Option<MessageNumber> {
+        let is_send = matches!(operation, Operation::Send { .. });
         self.on_written(Source::Request, true);
+        is_send.then(|| advance(&mut self.send_number))
     }
 
     fn write_tagged(&mut self, length: u32, formed: u32, target: &RemoteTarget, max_ulpdu: u32) -> Piece {

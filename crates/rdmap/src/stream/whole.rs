@@ -12,7 +12,7 @@ use super::Stream;
 use super::outgoing::{Source, advance};
 use crate::completion::{Completion, CompletionKind, Status};
 use crate::lifecycle::State;
-use crate::request::{Operation, ReceiveRequest, ReceiveSource};
+use crate::request::{Operation, ReceiveRequest, ReceiveSource, SendRequest};
 use crate::segment::{Arrival, Written};
 use crate::sent::Owner;
 
@@ -62,6 +62,14 @@ impl Stream {
         if !is_sent {
             self.in_flight.push(Owner::Stream, None);
         }
+    }
+
+    /// As [`Stream::pass`], for a request that is to complete when [`Stream::handle_sent`] counts its segment: it has a
+    /// place among those under way, and its memory was pinned for this domain.
+    pub fn pass_owed(&mut self, request: &SendRequest) {
+        let number = self.outgoing.pass(&request.operation).map(|number| (queue::SEND, number));
+        let sequence = self.sends.post_given(*request, number);
+        self.in_flight.push(Owner::Request(sequence), None);
     }
 
     /// Where in the ULPDU the payload begins, if this segment is all of a plain Send, and its turn has come. Nothing is

@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 use weft_base::{Hint, HintKind, Interest, LocalAddress, Network, PortError, PortOptions, Time, Token};
 use weft_edge::setup::{Answering, Caller};
 use weft_edge::{Connection, Ending, Event, Meta};
-use weft_rdmap::{Operation, Stream};
+use weft_rdmap::{SendRequest, Stream};
 use weft_wire::edge::Destination as For;
 use weft_wire::edge::setup::reset_token;
 
@@ -439,10 +439,13 @@ impl<N: Network> Lower<N> for Edge {
         !self.waiting.is_empty() || unsent || unheard || lingers
     }
 
-    fn lets_pass(&self, signaled: bool, now: Time) -> bool {
-        // What is told to be over is acknowledged.
-        let may = !signaled && self.waiting.is_empty();
-        may && matches!(&self.phase, Phase::Running(running) if running.connection.can_pass(now))
+    fn lets_pass(&self, now: Time) -> bool {
+        self.waiting.is_empty() && matches!(&self.phase, Phase::Running(running) if running.connection.can_pass(now))
+    }
+
+    /// What is told to be over is acknowledged.
+    fn owes_completion(&self) -> bool {
+        true
     }
 
     fn is_idle(&self, now: Time) -> bool {
@@ -455,8 +458,8 @@ impl<N: Network> Lower<N> for Edge {
             && !running.release.is_held()
     }
 
-    fn pass_request<A: Above>(&mut self, above: &mut A, operation: &Operation, io: &mut Io<'_>) -> bool {
-        self.pass_short(above, operation, io)
+    fn pass_request<A: Above>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_>) -> bool {
+        self.pass_short(above, request, io)
     }
 
     fn pass_packet<A: Above>(

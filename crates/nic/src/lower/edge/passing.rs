@@ -2,7 +2,7 @@
 
 use weft_base::{Gather, NoDigest};
 use weft_edge::{MOST_PASSED as MOST_IN_DATAGRAM, Segment};
-use weft_rdmap::{Operation, Payload};
+use weft_rdmap::{Payload, SendRequest};
 use weft_wire::ddp::UNTAGGED_LENGTH;
 
 use super::wire::Parts;
@@ -15,9 +15,11 @@ const _: () = assert!(
 );
 
 impl Edge {
-    /// Sends a short request in a datagram of its own, with the acknowledgement that is due. The payload is copied, so
-    /// the request is complete; what is not acknowledged is sent again from the copy.
-    pub(super) fn pass_short<A: Above>(&mut self, above: &mut A, operation: &Operation, io: &mut Io<'_>) -> bool {
+    /// Sends a short request in a datagram of its own, with the acknowledgement that is due. The payload is copied;
+    /// what is not acknowledged is sent again from the copy. A request whose completion is told completes when it is
+    /// acknowledged, and the peer is asked for that at once; the others are complete.
+    pub(super) fn pass_short<A: Above>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_>) -> bool {
+        let (operation, is_told) = (&request.operation, request.signaled);
         let Some(payload) = operation.short_payload(MOST_PASSED) else { return false };
         let Phase::Running(running) = &mut self.phase else { return false };
         if running.discards {
@@ -37,10 +39,14 @@ impl Edge {
                 place
             }
         };
-        let segment = Segment { header, bytes, gather: Gather::empty(), is_steady: false, ack_now: false };
+        let segment = Segment { header, bytes, gather: Gather::empty(), is_steady: false, ack_now: is_told };
         let batch = io.outbox.batch(&io.datagrams.limits(self.port), segment.header.len() + bytes.len());
         running.connection.pass(&segment, io.now, batch);
-        stream.pass(operation, false);
+        if is_told {
+            stream.pass_owed(request);
+        } else {
+            stream.pass(operation, false);
+        }
         running.has_passed();
         // The acknowledgement has gone along.
         running.held = false;

@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 
 use weft_base::{Interest, Network, Port, PortError, PortOptions, ReceivePiece, Received, Time, Token};
 use weft_mpa::{Deframer, Framer};
-use weft_rdmap::{Operation, Stream};
+use weft_rdmap::{SendRequest, Stream};
 
 use self::early::EarlyReceiver;
 use self::outgoing::Outgoing;
@@ -309,10 +309,10 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
         }
     }
 
-    fn pass_request<A: Above>(&mut self, above: &mut A, operation: &Operation, io: &mut Io<'_>) -> bool {
+    fn pass_request<A: Above>(&mut self, above: &mut A, request: &SendRequest, io: &mut Io<'_>) -> bool {
         match &mut self.layer {
             Layer::Plain(plain) if !plain.receiver.is_verdict_pending() => {
-                plain.sender.pass_request(&mut self.bytes, above, operation, io)
+                plain.sender.pass_request(&mut self.bytes, above, &request.operation, io)
             }
             _ => false,
         }
