@@ -1,6 +1,10 @@
 //! What comes.
 
-use super::{Answer, Arrived, Checksum, Connection, DefaultKey, Flow, MOST_STREAMS, Segment, Stack, Time};
+use slotmap::DefaultKey;
+use weft_base::Time;
+use weft_tcp::{Answer, Arrived, Checksum, Connection, Flow, Segment};
+
+use super::{MOST_STREAMS, Stack};
 
 impl Stack {
     /// Takes a frame.

@@ -3,7 +3,11 @@
 use core::time::Duration;
 use std::net::IpAddr;
 
-use super::{DefaultKey, NEIGHBOUR_PATIENCE, ORPHAN_PATIENCE, PortError, Stack, State, Time};
+use slotmap::DefaultKey;
+use weft_base::{PortError, Time};
+use weft_tcp::State;
+
+use super::{NEIGHBOUR_PATIENCE, ORPHAN_PATIENCE, Stack};
 
 /// A question for a hardware address is asked again after so long.
 const ASK_AGAIN: Duration = Duration::from_millis(250);

@@ -5,7 +5,9 @@ use core::time::Duration;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
-use super::{FIRST_DYNAMIC, NEIGHBOUR_PATIENCE, PortError, Stack, Time};
+use weft_base::{PortError, Time};
+
+use super::{FIRST_DYNAMIC, NEIGHBOUR_PATIENCE, Stack};
 
 /// A question is asked again after so long, when somebody wants to know again.
 const ASK_AGAIN: Duration = Duration::from_millis(100);

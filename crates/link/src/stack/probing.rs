@@ -4,9 +4,10 @@ use core::time::Duration;
 use std::io;
 use std::net::Ipv6Addr;
 
-use weft_driver::WaitSet;
+use weft_driver::{RingFrame, WaitSet};
+use weft_tcp::{Arrived, Checksum};
 
-use super::{Arrived, Checksum, RingFrame, Stack};
+use super::Stack;
 
 /// One that nobody has claimed for so long is free (RFC 4862 section 5.1: one probe, and the RETRANS_TIMER of RFC 4861
 /// section 10).

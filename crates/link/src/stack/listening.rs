@@ -1,0 +1,77 @@
+//! Who takes calls.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use slotmap::DefaultKey;
+use weft_base::{PortError, Readiness, Token};
+use weft_tcp::Listener;
+
+use super::{INVALID, MOST_STREAMS, Stack};
+
+/// An address and port number that takes calls.
+pub(super) struct Listening {
+    pub(super) local: SocketAddr,
+    pub(super) listener: Listener,
+    pub(super) backlog: usize,
+    pub(super) accepted: VecDeque<DefaultKey>,
+    pub(super) armed: Option<Token>,
+}
+
+impl Stack {
+    /// Takes calls at an address and port; port 0 takes a free one. Returns where.
+    pub(crate) fn listen(
+        &mut self,
+        local: SocketAddr,
+        backlog: usize,
+        peer_timeout: Option<Duration>,
+    ) -> Result<SocketAddr, PortError> {
+        let at = |port| SocketAddr::new(local.ip(), port);
+        let is_taken = |port: u16| self.listeners.iter().any(|listening| listening.local == at(port));
+        let free = match local.port() {
+            0 => self.ports_for_callers().find(|port| !is_taken(*port)),
+            port => Some(port).filter(|port| !is_taken(*port)),
+        };
+        let local = at(free.ok_or(PortError::AddressInUse)?);
+        let backlog = backlog.clamp(1, MOST_STREAMS);
+        let listener = Listener::new(self.tcp(local.ip(), peer_timeout), self.numbers.clone(), backlog)
+            .map_err(|_| PortError::System(INVALID))?;
+        let accepted = VecDeque::with_capacity(backlog);
+        self.listeners.push(Listening { local, listener, backlog, accepted, armed: None });
+        Ok(local)
+    }
+
+    /// Nobody takes calls there any more; those that nobody has taken are reset.
+    pub(crate) fn close_listener(&mut self, local: SocketAddr) {
+        let Some(index) = self.listeners.iter().position(|listening| listening.local == local) else { return };
+        let listening = self.listeners.swap_remove(index);
+        for key in listening.accepted {
+            self.abort(key);
+            self.release(key);
+        }
+    }
+
+    pub(crate) fn accept(&mut self, local: SocketAddr) -> Option<DefaultKey> {
+        self.listening(local)?.accepted.pop_front()
+    }
+
+    pub(super) fn listening(&mut self, local: SocketAddr) -> Option<&mut Listening> {
+        self.listeners.iter_mut().find(|listening| listening.local == local)
+    }
+
+    pub(crate) fn arm_listener(&mut self, local: SocketAddr, token: Token) {
+        if let Some(listening) = self.listening(local) {
+            listening.armed = Some(token);
+            self.tell_listener(local);
+        }
+    }
+
+    pub(super) fn tell_listener(&mut self, local: SocketAddr) {
+        let Some(listening) = self.listening(local).filter(|listening| !listening.accepted.is_empty()) else { return };
+        if let Some(token) = listening.armed.take() {
+            self.ready.push(Readiness { token, readable: true, writable: false });
+            self.waker.wake();
+        }
+    }
+}
