@@ -10,9 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use slotmap::{DefaultKey, SlotMap};
 use weft_base::{Clock, Interest, PortError, Readiness, Time, Token, Waker};
 use weft_driver::{GroupMembership, MonotonicClock, TimerFd};
-use weft_tcp::{
-    FRAME_OVERHEAD, Flow, InitialNumbers, KeepAlive, LEAST_MTU, MAX_HEADER, Settings, State, solicited_node,
-};
+use weft_tcp::{Flow, InitialNumbers, KeepAlive, LEAST_MTU, Settings, State, solicited_node};
 
 use crate::settings::LinkSettings;
 
@@ -25,6 +23,7 @@ mod neighbours;
 mod opening;
 mod probing;
 mod stream;
+mod train;
 mod wire;
 
 use host_ports::HostPorts;
@@ -90,7 +89,6 @@ pub(crate) struct Stack {
     busy: VecDeque<DefaultKey>,
     listeners: Vec<Listening>,
     next_port: u16,
-    frame: Vec<u8>,
     ready: Vec<Readiness>,
     waker: Arc<dyn Waker>,
     asking: Vec<Asking>,
@@ -122,7 +120,7 @@ impl Stack {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(io::Error::other)?;
         let timer = TimerFd::new().map_err(io::Error::other)?;
-        let wire = Wire::new(ring, &settings, FRAME_OVERHEAD + MAX_HEADER + usize::from(mss));
+        let wire = Wire::new(ring, &settings);
         let groups = enter_groups(&wire, &settings);
         let mut stack = Self {
             wire,
@@ -138,7 +136,6 @@ impl Stack {
             busy: VecDeque::with_capacity(MOST_STREAMS),
             listeners: Vec::new(),
             next_port: u16::from_be_bytes([key[0], key[1]]),
-            frame: Vec::with_capacity(1 << 16),
             ready: Vec::new(),
             waker,
             asking: Vec::new(),

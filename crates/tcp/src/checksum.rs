@@ -39,7 +39,18 @@ impl Sum {
 /// its payload. The header has a length that is even, and zeros, or its own checksum, where that stands: then the
 /// result is zero when it is good. None: the addresses are of different versions of IP, or it is too long for it.
 pub(crate) fn of_segment(from: IpAddr, to: IpAddr, header: &[u8], payload: &[u8]) -> Option<u16> {
-    let length = u16::try_from(header.len() + payload.len()).ok()?;
+    let sum = pseudo_header(from, to, header.len() + payload.len())?;
+    Some(!sum.add(header).add(payload).folded())
+}
+
+/// What stands in the place of the checksum of a segment of this length when a device is to complete it: the sum of the
+/// pseudo-header. None: as of [`of_segment`].
+pub(crate) fn of_pseudo_header(from: IpAddr, to: IpAddr, length: usize) -> Option<u16> {
+    Some(pseudo_header(from, to, length)?.folded())
+}
+
+fn pseudo_header(from: IpAddr, to: IpAddr, length: usize) -> Option<Sum> {
+    let length = u16::try_from(length).ok()?;
     let sum = match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => Sum::default().add(&from.octets()).add(&to.octets()),
         (IpAddr::V6(from), IpAddr::V6(to)) => Sum::default().add(&from.octets()).add(&to.octets()),
@@ -47,7 +58,7 @@ pub(crate) fn of_segment(from: IpAddr, to: IpAddr, header: &[u8], payload: &[u8]
     };
     // Zero, protocol and length, each as a word: where they stand does not matter to a sum.
     let [high, low] = length.to_be_bytes();
-    Some(!sum.add(&[0, TCP, high, low]).add(header).add(payload).folded())
+    Some(sum.add(&[0, TCP, high, low]))
 }
 
 #[cfg(test)]
@@ -79,6 +90,23 @@ mod tests {
         for cut in (0..200).step_by(2) {
             let sum = Sum::default().add(&bytes[..cut]).add(&bytes[cut..]);
             assert_eq!(sum.folded(), plain(&bytes), "{cut}");
+        }
+    }
+
+    /// What a device does: it sums up all of a segment, with what stands in the place of the checksum.
+    #[test]
+    fn a_device_completes_the_sum_of_the_pseudo_header() {
+        let ends = [
+            (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2])),
+            (IpAddr::from([0xfd00_u16, 0, 0, 0, 0, 0, 0, 1]), IpAddr::from([0xfd00_u16, 0, 0, 0, 0, 0, 0, 2])),
+        ];
+        for (from, to) in ends {
+            let (mut header, payload) = ([0x5a; 20], [0xa5; 1001]);
+            header[16..18].fill(0);
+            let whole = of_segment(from, to, &header, &payload);
+            let begun = of_pseudo_header(from, to, header.len() + payload.len()).unwrap();
+            header[16..18].copy_from_slice(&begun.to_be_bytes());
+            assert_eq!(Some(!Sum::default().add(&header).add(&payload).folded()), whole);
         }
     }
 

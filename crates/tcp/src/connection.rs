@@ -299,6 +299,20 @@ impl Connection {
         Time::from_nanos(millis * 1_000_000 + 999_999)
     }
 
+    /// Whether the payload of a segment that was planned before, if it has one, is still here: the peer has not
+    /// acknowledged where it begins meanwhile.
+    #[must_use]
+    pub fn keeps(&self, payload: &Range<u64>) -> bool {
+        payload.is_empty() || self.sender.keeps(payload.start)
+    }
+
+    /// Where the payload of planned segments that follow each other stands, in at most two pieces. As for
+    /// [`Connection::copy_payload`], it must still be here ([`Connection::keeps`]).
+    #[must_use]
+    pub fn payload(&self, payload: &Range<u64>) -> [&[u8]; 2] {
+        self.sender.payload(payload)
+    }
+
     /// Where the payload of a planned segment is copied from.
     pub fn copy_payload(&self, payload: &Range<u64>, to: &mut [u8]) {
         self.sender.copy(payload, to);

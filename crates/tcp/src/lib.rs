@@ -37,8 +37,8 @@ mod state;
 pub use connection::{Connection, ConnectionError, Counters, Outgoing};
 pub use initial::InitialNumbers;
 pub use link::{
-    Arrived, EthernetLink, FRAME_OVERHEAD, LEAST_MTU, LONGEST_QUESTION, LinkError, LinkFrame, group_hardware,
-    solicited_node,
+    Arrived, EthernetLink, FRAME_OVERHEAD, FrameHead, LEAST_MTU, LONGEST_QUESTION, LinkError, LinkFrame,
+    group_hardware, solicited_node,
 };
 pub use listener::{Answer, Listener};
 pub use receiver::Sink;

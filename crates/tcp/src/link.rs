@@ -92,6 +92,15 @@ pub enum Arrived {
     Segment(Flow, Segment, Range<usize>),
 }
 
+/// The headers of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHead {
+    /// Their bytes.
+    pub length: usize,
+    /// Where that of TCP begins.
+    pub transport_at: usize,
+}
+
 /// Why no frame can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkError {
@@ -323,6 +332,31 @@ impl EthernetLink {
         self.emit_to(hardware, flow, segment, payload, out, fill)
     }
 
+    /// Writes the headers alone, for a payload of this length behind them that a device is to sum up: in the place of
+    /// TCP's checksum stands the sum of its pseudo-header. The device may cut the frame, too: the sequence number and
+    /// the length are those of the whole.
+    ///
+    /// # Errors
+    /// The neighbour is not known, or IP cannot carry the segment.
+    ///
+    /// # Panics
+    /// When `out` has no room for [`FRAME_OVERHEAD`] and [`MAX_HEADER`](crate::MAX_HEADER) bytes.
+    pub fn emit_head(
+        &self,
+        flow: &Flow,
+        segment: &Segment,
+        payload: usize,
+        out: &mut [u8],
+    ) -> Result<FrameHead, LinkError> {
+        let remote = flow.remote.ip();
+        let hardware = self.neighbours.get(remote).ok_or(LinkError::Unknown(remote))?;
+        let transport_at = ETHERNET + ip_header(remote);
+        let (head, body) = out.split_at_mut(transport_at);
+        let length = segment.emit_unsummed(flow, payload, body).map_err(LinkError::Segment)?;
+        self.emit_envelope(hardware, flow, length + payload, head)?;
+        Ok(FrameHead { length: transport_at + length, transport_at })
+    }
+
     /// Makes a frame without payload for a neighbour that is not known yet: its first six bytes are for the hardware
     /// address.
     ///
@@ -344,15 +378,23 @@ impl EthernetLink {
         out: &mut [u8],
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<usize, LinkError> {
-        let remote = flow.remote.ip();
-        let header = if remote.is_ipv4() { IPV4 } else { IPV6 };
-        let (head, body) = out.split_at_mut(ETHERNET + header);
+        let (head, body) = out.split_at_mut(ETHERNET + ip_header(flow.remote.ip()));
         let length = segment.emit_with(flow, payload, body, fill).map_err(LinkError::Segment)?;
-        let (ethernet, head) = head.split_at_mut(ETHERNET);
+        self.emit_envelope(hardware, flow, length, head)?;
+        Ok(head.len() + length)
+    }
+
+    /// Writes the headers of Ethernet and IP for a segment of this length.
+    fn emit_envelope(&self, hardware: [u8; 6], flow: &Flow, length: usize, out: &mut [u8]) -> Result<(), LinkError> {
+        let (ethernet, head) = out.split_at_mut(ETHERNET);
         let ether_type = packet_header(flow, length, head).ok_or(LinkError::Segment(SegmentError::Addresses))?;
         ethernet.copy_from_slice(&self.ethernet(hardware, ether_type));
-        Ok(ETHERNET + header + length)
+        Ok(())
     }
+}
+
+const fn ip_header(address: IpAddr) -> usize {
+    if address.is_ipv4() { IPV4 } else { IPV6 }
 }
 
 /// Writes the header of IP for a segment of this length. `None`: IP does not carry it.

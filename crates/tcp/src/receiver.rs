@@ -61,6 +61,8 @@ pub(crate) struct Receiver {
     debt: AckDebt,
     /// The last position that was acknowledged.
     acknowledged: u64,
+    /// What a segment on the wire has at most; and the largest that came, of which devices may have joined several.
+    mss: u64,
     largest_payload: u64,
     stamp: Option<(u32, Time)>,
     pub(crate) dropped: u64,
@@ -93,6 +95,7 @@ impl Receiver {
             duplicate: None,
             debt: AckDebt::new(settings.ack_delay),
             acknowledged: 0,
+            mss: u64::from(settings.mss),
             largest_payload: 0,
             stamp: None,
             dropped: 0,
@@ -165,7 +168,7 @@ impl Receiver {
         let end = incoming.start + incoming.payload.len() as u64;
         let had_gap = !self.beyond.is_empty();
         let before = self.next;
-        self.largest_payload = self.largest_payload.max(incoming.payload.len() as u64);
+        self.largest_payload = self.largest_payload.max(self.mss.min(incoming.payload.len() as u64));
         self.note_duplicate(incoming.start, end);
         let all_kept = self.store(incoming, end, sink);
         if incoming.fin && all_kept {

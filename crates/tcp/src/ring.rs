@@ -41,6 +41,12 @@ impl Ring {
         tail.copy_from_slice(&self.bytes[second]);
     }
 
+    /// What stands from a position on.
+    pub(crate) fn pieces(&self, position: u64, length: usize) -> [&[u8]; 2] {
+        let (first, second) = self.parts(position, length);
+        [&self.bytes[first], &self.bytes[second]]
+    }
+
     /// Where in the buffer: up to its end, and from its start.
     fn parts(&self, position: u64, length: usize) -> (Range<usize>, Range<usize>) {
         if length == 0 {
@@ -64,6 +70,7 @@ mod tests {
             let mut read = [0; 5];
             ring.read(start + 2, &mut read);
             assert_eq!(&read, b"cdefg", "from {start}");
+            assert_eq!(ring.pieces(start + 2, 5).concat(), b"cdefg", "from {start}");
         }
         Ring::new(0).read(3, &mut []);
     }

@@ -192,6 +192,16 @@ impl Segment {
         Ok(bytes.len())
     }
 
+    /// Writes the header for a payload of this length that a device sums up, with the sum of the pseudo-header in the
+    /// place of the checksum, at the start of `out`; how many bytes that is.
+    pub(crate) fn emit_unsummed(&self, flow: &Flow, payload: usize, out: &mut [u8]) -> Result<usize, SegmentError> {
+        let mut bytes = self.header().to_bytes();
+        let sum = checksum::of_pseudo_header(flow.local.ip(), flow.remote.ip(), bytes.len() + payload);
+        bytes[CHECKSUM].copy_from_slice(&sum.ok_or(SegmentError::Addresses)?.to_be_bytes());
+        out[..bytes.len()].copy_from_slice(&bytes);
+        Ok(bytes.len())
+    }
+
     fn header(&self) -> TcpHeader {
         let mut header = TcpHeader::new(self.source, self.destination, self.sequence, self.window);
         header.acknowledgment_number = self.acknowledgement;

@@ -229,6 +229,15 @@ impl Sender {
         self.fin = true;
     }
 
+    /// Whether a position is not acknowledged.
+    pub(crate) fn keeps(&self, position: u64) -> bool {
+        self.una.max(1) <= position
+    }
+
+    pub(crate) fn payload(&self, payload: &Range<u64>) -> [&[u8]; 2] {
+        self.ring.pieces(payload.start, (payload.end - payload.start) as usize)
+    }
+
     pub(crate) fn copy(&self, payload: &Range<u64>, to: &mut [u8]) {
         self.ring.read(payload.start, to);
     }

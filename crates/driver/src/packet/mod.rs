@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 pub use filter::FrameTest;
 pub use frames::{FRAME_PIECES, FRAMES, FramePort};
 pub use helper::{PacketHelper, PacketOffer, Served};
-pub use ring::{PacketRing, RingFrame};
+pub use ring::{Offload, PacketRing, RingFrame};
 
 /// What stands for all of them.
 const EVERY_TYPE: u16 = libc::ETH_P_ALL as u16;
@@ -220,9 +220,14 @@ fn switch_on(fd: &OwnedFd, option: libc::c_int) -> io::Result<()> {
 
 /// Sets an option whose value has no pointers, as all of packet sockets do that are used here.
 fn set_option<T: Copy>(fd: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
+    set_option_of(fd, libc::SOL_PACKET, option, value)
+}
+
+/// The same at any level.
+fn set_option_of<T: Copy>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
     let (pointer, length) = ((&raw const *value).cast(), size_of::<T>() as libc::socklen_t);
     // SAFETY: So many bytes are read from `value` during the call.
-    let done = unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_PACKET, option, pointer, length) };
+    let done = unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, pointer, length) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

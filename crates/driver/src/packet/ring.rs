@@ -9,7 +9,7 @@ use std::path::Path;
 use socket2::SockRef;
 
 use super::filter::{self, FrameTest};
-use super::{EVERY_TYPE, PacketSocket, helper, is_full, set_option, switch_on};
+use super::{EVERY_TYPE, PacketSocket, helper, is_full, set_option, set_option_of, switch_on};
 
 /// Memory of a ring, in bytes. It bounds what may wait to be read.
 const RING_BYTES: usize = 4 << 20;
@@ -21,8 +21,19 @@ const FRAME_HEADER: usize = 18;
 const VLAN_AT: usize = 12;
 /// `struct virtio_net_hdr` of linux/virtio_net.h: flags, kind of segmentation, and four numbers of 16 bits.
 const VIRTIO_HEADER: usize = 10;
-/// Its flag VIRTIO_NET_HDR_F_NEEDS_CSUM: the sender left the checksum to the device.
+/// Its flags VIRTIO_NET_HDR_F_NEEDS_CSUM, the sender left the checksum to the device, and VIRTIO_NET_HDR_F_DATA_VALID,
+/// the device has found it good.
 const NEEDS_CHECKSUM: u8 = 1;
+const CHECKED: u8 = 2;
+/// Its kinds of segmentation VIRTIO_NET_HDR_GSO_TCPV4 and VIRTIO_NET_HDR_GSO_TCPV6.
+const CUT_IPV4: u8 = 1;
+const CUT_IPV6: u8 = 4;
+/// Where the checksum stands in a header of TCP (RFC 9293 section 3.1).
+const TCP_CHECKSUM_AT: u16 = 16;
+/// Of linux/if_packet.h: frames longer than those of the ring are to be had at the socket.
+const PACKET_COPY_THRESH: libc::c_int = 7;
+/// The longest frame that another way than the ring brings: the longest packet of IP, behind the header of Ethernet.
+const LONGEST: usize = FRAME_HEADER + 65_575;
 
 /// A [`PacketSocket`] that reads without a system call for each frame, and completes checksums that senders left to
 /// their devices, so that a frame can go on by another wire.
@@ -30,6 +41,38 @@ const NEEDS_CHECKSUM: u8 = 1;
 pub struct PacketRing {
     ring: Ring,
     socket: PacketSocket,
+    /// Room for a frame that is longer than those of the ring, behind its `virtio_net_hdr`; empty, none is taken.
+    long: Vec<u8>,
+}
+
+/// What the interface does to a frame with a segment of TCP before it leaves; what it cannot, the kernel does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offload {
+    /// Where TCP's header begins. What follows is summed up, and its checksum completed, in whose place the sum of the
+    /// pseudo-header stands. 0: nothing is done to the frame.
+    pub transport_at: u16,
+    /// Bytes of all headers, that of Ethernet included.
+    pub headers: u16,
+    /// Bytes of payload of each of the frames into which it is cut, the last of which may have fewer. 0: it is not cut.
+    pub cut: u16,
+    /// It is a packet of IPv6.
+    pub is_ipv6: bool,
+}
+
+impl Offload {
+    /// As `virtio_net_hdr` says it, in the order of this machine.
+    fn header(&self) -> [u8; VIRTIO_HEADER] {
+        let mut header = [0; VIRTIO_HEADER];
+        if self.transport_at == 0 {
+            return header;
+        }
+        let kind = if self.is_ipv6 { CUT_IPV6 } else { CUT_IPV4 };
+        (header[0], header[1]) = (NEEDS_CHECKSUM, if self.cut > 0 { kind } else { 0 });
+        for (at, number) in [(2, self.headers), (4, self.cut), (6, self.transport_at), (8, TCP_CHECKSUM_AT)] {
+            header[at..at + 2].copy_from_slice(&number.to_ne_bytes());
+        }
+        header
+    }
 }
 
 /// What has come by a [`PacketRing`].
@@ -61,7 +104,7 @@ impl PacketRing {
             ring = Some(prepare(fd, mtu)?);
             Ok(())
         })?;
-        Ok(Self { ring: ring.ok_or(io::ErrorKind::Other)?, socket })
+        Ok(Self { ring: ring.ok_or(io::ErrorKind::Other)?, socket, long: Vec::new() })
     }
 
     /// The same with a socket that a [`PacketHelper`](super::PacketHelper) gives, which listens at this path and calls
@@ -76,7 +119,7 @@ impl PacketRing {
             ring = Some(prepare(fd, mtu)?);
             Ok(())
         })?;
-        Ok(Self { ring: ring.ok_or(io::ErrorKind::Other)?, socket })
+        Ok(Self { ring: ring.ok_or(io::ErrorKind::Other)?, socket, long: Vec::new() })
     }
 
     /// The hardware address of the interface.
@@ -120,17 +163,77 @@ impl PacketRing {
         Some(result)
     }
 
+    /// Shows the next frame where it stands, if one is there, and gives it back to the kernel. `take` is told whether
+    /// its checksum needs no look: a device has found it good, or it was never computed, for no wire has carried the
+    /// frame. `Some(None)`: one has come that is cut short, or has a tag of a VLAN.
+    pub fn show<T>(&mut self, take: impl FnOnce(&[u8], bool) -> T) -> Option<Option<T>> {
+        let header = self.ring.arrived()?;
+        let is_tagged = header.tp_status & libc::TP_STATUS_VLAN_VALID != 0;
+        if header.tp_status & libc::TP_STATUS_COPY != 0 {
+            // The ring has its beginning alone; the whole one waits at the socket.
+            self.ring.release();
+            let frame = self.receive_long().filter(|_| !is_tagged);
+            return Some(frame.map(|frame| show(frame, take)));
+        }
+        let frame = self.ring.frame(&header, VIRTIO_HEADER).filter(|_| header.tp_snaplen == header.tp_len);
+        let shown = frame.filter(|_| !is_tagged).map(|frame| show(frame, take));
+        self.ring.release();
+        Some(shown)
+    }
+
+    /// From now on [`PacketRing::show`] shows frames that are longer than the interface sends, too: where senders leave
+    /// segmentation to devices, or a device has joined what came. Others take them for [`RingFrame::TooLong`]. They
+    /// take up to 4 MiB more of the kernel's memory; what the system allows, where the right CAP_NET_ADMIN is missing.
+    ///
+    /// # Errors
+    /// The kernel is too old.
+    pub fn with_long_frames(mut self) -> io::Result<Self> {
+        let bytes = RING_BYTES as libc::c_int;
+        if set_option_of(&self.socket.fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes).is_err() {
+            // As much as the system's limits allow is granted, without an error.
+            SockRef::from(&self.socket.fd).set_recv_buffer_size(RING_BYTES)?;
+        }
+        self.long = vec![0; VIRTIO_HEADER + LONGEST];
+        // Frames longer than those of the ring are copied, whatever the number.
+        set_option::<libc::c_int>(&self.socket.fd, PACKET_COPY_THRESH, &1)?;
+        Ok(self)
+    }
+
+    fn receive_long(&mut self) -> Option<&[u8]> {
+        let (fd, room) = (self.socket.fd.as_raw_fd(), self.long.len());
+        loop {
+            // SAFETY: So many bytes are written to `long` during the call.
+            let length = unsafe { libc::recv(fd, self.long.as_mut_ptr().cast(), room, libc::MSG_TRUNC) };
+            match usize::try_from(length) {
+                Ok(length) => return self.long.get(..length).filter(|frame| frame.len() > VIRTIO_HEADER),
+                Err(_) if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
     /// Sends a frame. False: there is no room for it now.
     ///
     /// # Errors
     /// The interface is down or gone, or the frame is longer than it sends.
     pub fn send(&self, frame: &[u8]) -> io::Result<bool> {
-        let nothing = [0_u8; VIRTIO_HEADER];
-        let vectors = [&nothing[..], frame]
-            .map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
+        self.write([&[0; VIRTIO_HEADER], frame])
+    }
+
+    /// Sends a frame that consists of three parts, the first of which has all headers, and to which something is to be
+    /// done before. False: there is no room for it now.
+    ///
+    /// # Errors
+    /// As [`PacketRing::send`]. `InvalidInput`: the kernel does not do that.
+    pub fn send_parts(&self, offload: &Offload, [first, second, third]: [&[u8]; 3]) -> io::Result<bool> {
+        self.write([&offload.header(), first, second, third])
+    }
+
+    fn write<const PARTS: usize>(&self, parts: [&[u8]; PARTS]) -> io::Result<bool> {
+        let vectors = parts.map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
         loop {
-            // SAFETY: Two buffers are named, which are read during the call.
-            let sent = unsafe { libc::writev(self.socket.fd.as_raw_fd(), vectors.as_ptr(), 2) };
+            // SAFETY: So many buffers are named, which are read during the call.
+            let sent = unsafe { libc::writev(self.socket.fd.as_raw_fd(), vectors.as_ptr(), PARTS as libc::c_int) };
             if sent >= 0 {
                 return Ok(true);
             }
@@ -223,6 +326,12 @@ fn request(frame_bytes: usize) -> libc::tpacket_req {
     }
 }
 
+/// Shows a frame that stands behind its `virtio_net_hdr`, and whether its checksum needs no look.
+fn show<T>(frame: &[u8], take: impl FnOnce(&[u8], bool) -> T) -> T {
+    let (virtio, frame) = frame.split_at(VIRTIO_HEADER);
+    take(frame, virtio[0] & (NEEDS_CHECKSUM | CHECKED) != 0)
+}
+
 /// Copies a frame, with its tag and its checksum where they belong.
 fn take(header: &libc::tpacket2_hdr, virtio: &[u8], frame: &[u8], bytes: &mut Vec<u8>) -> RingFrame {
     let kind = virtio[1];
@@ -252,9 +361,12 @@ fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) {
     if at + 2 > frame.len() {
         return;
     }
-    let pairs = frame[start..].chunks(2);
-    let number = |pair: &[u8]| u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
-    let mut sum: u64 = pairs.map(number).sum();
+    // Two words at a time: what they carry comes back when the sum is folded.
+    let (pairs, rest) = frame[start..].as_chunks::<4>();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    let number = |pair: &[u8; 4]| u64::from(u32::from_be_bytes(*pair));
+    let mut sum: u64 = pairs.iter().chain([&last]).map(number).sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
@@ -372,6 +484,57 @@ mod tests {
         complete_checksum(&mut zero, 2, 1);
         complete_checksum(&mut zero, 60_000, 60_000);
         assert_eq!(zero, [0xff, 0xff, 0xff, 0xff]);
+    }
+
+    #[test]
+    fn what_is_to_be_done_is_said_as_linux_says_it() {
+        assert_eq!(Offload::default().header(), [0; VIRTIO_HEADER]);
+        let summed = Offload { transport_at: 0x22, headers: 0x36, cut: 0, is_ipv6: true };
+        let number = u16::to_ne_bytes;
+        let header = |kind: u8, numbers: [u16; 4]| [&[1, kind][..], &numbers.map(number).concat()].concat();
+        assert_eq!(summed.header(), header(0, [0x36, 0, 0x22, 16])[..]);
+        assert_eq!(Offload { cut: 1448, ..summed }.header(), header(4, [0x36, 1448, 0x22, 16])[..]);
+        let ipv4 = Offload { cut: 1448, is_ipv6: false, ..summed };
+        assert_eq!(ipv4.header(), header(1, [0x36, 1448, 0x22, 16])[..]);
+    }
+
+    /// A frame without its checksum needs none where no wire has carried it, and one that nothing is said of is looked
+    /// at.
+    #[test]
+    fn the_loopback_shows_frames_where_they_stand_and_what_is_known_of_their_checksums() {
+        // Of IPv4 and TCP, with ports that say whose it is.
+        let own = FrameTest::Word(34, std::process::id());
+        let mut ring = match PacketRing::open_for("lo", &[&[FrameTest::Half(12, 0x0800), own]]) {
+            Ok(ring) => ring.with_long_frames().unwrap(),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return,
+            Err(error) => panic!("{error}"),
+        };
+        let mut head = [0; 54];
+        head[12..14].copy_from_slice(&[8, 0]);
+        head[14..24].copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6]);
+        // From and to an address that nobody has, so that nobody answers.
+        head[26..34].copy_from_slice(&[127, 9, 9, 9, 127, 9, 9, 10]);
+        head[34..38].copy_from_slice(&std::process::id().to_be_bytes());
+        head[46] = 0x50;
+        let offload = Offload { transport_at: 34, headers: 54, cut: 0, is_ipv6: false };
+        for (offload, length, is_checked) in
+            [(offload, 1000, true), (Offload { cut: 1000, ..offload }, 9000, true), (Offload::default(), 1000, false)]
+        {
+            head[16..18].copy_from_slice(&(40 + length as u16).to_be_bytes());
+            let payload: Vec<u8> = (0..length).map(|at| at as u8).collect();
+            let (first, second) = payload.split_at(300);
+            assert!(ring.send_parts(&offload, [&head, first, second]).unwrap());
+            let mut came = Vec::new();
+            while came.len() < length {
+                let shown = ring.show(|frame, checked| {
+                    assert_eq!(checked, is_checked);
+                    frame[54..].to_vec()
+                });
+                came.extend(shown.flatten().unwrap_or_default());
+            }
+            assert_eq!(came, payload);
+        }
+        assert!(ring.show(|_, _| ()).is_none());
     }
 
     #[test]

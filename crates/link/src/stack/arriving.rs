@@ -2,14 +2,47 @@
 
 use slotmap::DefaultKey;
 use weft_base::Time;
-use weft_tcp::{Answer, Arrived, Checksum, Connection, Flow, Segment};
+use weft_tcp::{Answer, Arrived, Connection, Flow, Segment};
 
 use super::{MOST_STREAMS, Stack};
 
+/// What a frame was, when more than data of a known stream.
+struct Rest {
+    arrived: Arrived,
+    /// Of a segment.
+    payload: Vec<u8>,
+}
+
 impl Stack {
-    /// Takes a frame.
-    pub(super) fn arrive(&mut self, frame: &[u8], now: Time) {
-        match self.wire.link.parse(frame, Checksum::Verify) {
+    /// Takes the next frame. False: there is none.
+    pub(super) fn take_frame(&mut self, now: Time) -> bool {
+        let Self { wire, streams, by_flow, .. } = self;
+        let (mut taken, mut rest) = (None, None);
+        let is_there = wire.show(|link, frame, checksum| {
+            let arrived = link.parse(frame, checksum);
+            let mut bytes: &[u8] = &[];
+            if let Arrived::Segment(flow, segment, payload) = &arrived {
+                bytes = &frame[payload.clone()];
+                let key = by_flow.get(flow).copied();
+                if let Some((key, stream)) = key.and_then(|key| Some((key, streams.get_mut(key)?))) {
+                    stream.handle(segment, bytes, now);
+                    taken = Some(key);
+                    return;
+                }
+            }
+            rest = Some(Rest { payload: bytes.to_vec(), arrived });
+        });
+        if let Some(key) = taken {
+            self.note_handled(key);
+        }
+        if let Some(rest) = rest {
+            self.arrive(rest, now);
+        }
+        is_there
+    }
+
+    fn arrive(&mut self, Rest { arrived, payload }: Rest, now: Time) {
+        match arrived {
             // An address that was probed is not any more.
             Arrived::Nothing | Arrived::Taken(..) => {}
             Arrived::TooBig { flow, sequence, mtu } => self.arrive_too_big(&flow, sequence, mtu),
@@ -21,9 +54,7 @@ impl Stack {
                 self.hear_neighbours();
                 self.touch_all();
             }
-            Arrived::Segment(flow, segment, payload) => {
-                return self.arrive_segment(&flow, &segment, &frame[payload], now);
-            }
+            Arrived::Segment(flow, segment, _) => return self.arrive_segment(&flow, &segment, &payload, now),
         }
         self.doubt(now);
     }
@@ -41,10 +72,8 @@ impl Stack {
         keys.into_iter().for_each(|key| self.touch(key));
     }
 
+    /// Of no stream that is known.
     fn arrive_segment(&mut self, flow: &Flow, segment: &Segment, payload: &[u8], now: Time) {
-        if let Some(key) = self.by_flow.get(flow) {
-            return self.hand(*key, segment, payload, now);
-        }
         let answer = match self.listening(flow.local) {
             Some(listening) => listening.listener.handle(flow, segment, payload.len(), now),
             None => segment.refusal(payload.len()).map_or(Answer::Nothing, Answer::Reply),
@@ -92,6 +121,11 @@ impl Stack {
     fn hand(&mut self, key: DefaultKey, segment: &Segment, payload: &[u8], now: Time) {
         let Some(stream) = self.streams.get_mut(key) else { return };
         stream.handle(segment, payload, now);
+        self.note_handled(key);
+    }
+
+    fn note_handled(&mut self, key: DefaultKey) {
+        let Some(stream) = self.streams.get_mut(key) else { return };
         // Nobody will receive what comes now (RFC 9293 section 3.6).
         if stream.orphan.is_some() && stream.has_unread() {
             stream.connection.abort();

@@ -2,7 +2,6 @@
 
 use slotmap::DefaultKey;
 use weft_base::Time;
-use weft_driver::RingFrame;
 
 use super::{ORPHAN_PATIENCE, Stack};
 
@@ -18,13 +17,7 @@ impl Stack {
         }
         let now = self.now();
         for _ in 0..FRAMES_AT_ONCE {
-            let mut frame = core::mem::take(&mut self.frame);
-            let came = self.wire.receive(&mut frame);
-            if came == Some(RingFrame::Whole) {
-                self.arrive(&frame, now);
-            }
-            self.frame = frame;
-            if came.is_none() {
+            if !self.take_frame(now) {
                 break;
             }
         }

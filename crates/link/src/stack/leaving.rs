@@ -40,16 +40,8 @@ impl Stack {
             if !wire.flush() {
                 return false;
             }
-            let Some(outgoing) = stream.connection.poll_transmit(now) else { return true };
-            if outgoing.payload_length() > 0 {
-                stream.note_sent(outgoing.segment.sequence);
-            }
-            let connection = &stream.connection;
-            wire.send(|link, out| {
-                link.emit_with(connection.flow(), &outgoing.segment, outgoing.payload_length(), out, |to| {
-                    connection.copy_payload(&outgoing.payload, to);
-                })
-            });
+            let Some(train) = stream.next_train(wire.cuts(), now) else { return true };
+            wire.send_train(&stream.connection, &train);
         }
     }
 

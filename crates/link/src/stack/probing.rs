@@ -4,8 +4,8 @@ use core::time::Duration;
 use std::io;
 use std::net::Ipv6Addr;
 
-use weft_driver::{RingFrame, WaitSet};
-use weft_tcp::{Arrived, Checksum};
+use weft_driver::WaitSet;
+use weft_tcp::Arrived;
 
 use super::Stack;
 
@@ -34,18 +34,22 @@ impl Stack {
                 break;
             }
             set.wait(Some(left), &mut Vec::new()).map_err(io::Error::other)?;
-            while let Some(came) = self.wire.receive(&mut self.frame) {
-                if came == RingFrame::Whole {
-                    self.hear_probed()?;
-                }
+            while let Some(arrived) = self.take_probed() {
+                self.hear_probed(arrived)?;
             }
         }
         self.wire.link.end_probe();
         Ok(())
     }
 
-    fn hear_probed(&mut self) -> io::Result<()> {
-        match self.wire.link.parse(&self.frame, Checksum::Verify) {
+    fn take_probed(&mut self) -> Option<Arrived> {
+        let mut arrived = None;
+        let is_there = self.wire.show(|link, frame, checksum| arrived = Some(link.parse(frame, checksum)));
+        is_there.then(|| arrived.unwrap_or(Arrived::Nothing))
+    }
+
+    fn hear_probed(&mut self, arrived: Arrived) -> io::Result<()> {
+        match arrived {
             Arrived::Taken(address, hardware) => {
                 let [a, b, c, d, e, f] = hardware;
                 let who = format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}");

@@ -1,9 +1,10 @@
 //! A connection and who waits for it.
 
 use weft_base::{Interest, PortError, StreamPosition, Time, Token};
-use weft_tcp::{Connection, ConnectionError, Segment, State};
+use weft_tcp::{Connection, ConnectionError, Outgoing, Segment, State};
 
 use super::IPV6_MORE;
+use super::train::Train;
 use crate::inbox::Inbox;
 
 /// A connection and who waits for it.
@@ -15,6 +16,8 @@ pub(crate) struct Stream {
     window: u32,
     /// The number of the segment that stands last of what was sent.
     sent: Option<u32>,
+    /// One that leaves next, by itself.
+    held: Option<Outgoing>,
     pub(super) armed: Option<(Token, Interest)>,
     pub(super) began: Time,
     /// Nobody holds it any more, since then.
@@ -32,6 +35,7 @@ impl Stream {
             arrived: None,
             window,
             sent: None,
+            held: None,
             armed: None,
             began,
             orphan: None,
@@ -75,11 +79,31 @@ impl Stream {
         }
     }
 
-    /// A segment leaves.
-    pub(super) fn note_sent(&mut self, sequence: u32) {
-        if self.sent.is_none_or(|last| (sequence.wrapping_sub(last) as i32) > 0) {
+    /// The next segments that leave now, several in one frame where somebody cuts it.
+    pub(super) fn next_train(&mut self, cuts: bool, now: Time) -> Option<Train> {
+        let first = match self.held.take().filter(|held| self.connection.keeps(&held.payload)) {
+            Some(held) => held,
+            None => self.next_segment(now)?,
+        };
+        let mut train = Train::new(first);
+        while cuts && train.is_open() {
+            let Some(next) = self.next_segment(now) else { break };
+            self.held = train.add(next);
+            if self.held.is_some() {
+                break;
+            }
+        }
+        Some(train)
+    }
+
+    fn next_segment(&mut self, now: Time) -> Option<Outgoing> {
+        let outgoing = self.connection.poll_transmit(now)?;
+        let sequence = outgoing.segment.sequence;
+        let is_last = self.sent.is_none_or(|last| (sequence.wrapping_sub(last) as i32) > 0);
+        if outgoing.payload_length() > 0 && is_last {
             self.sent = Some(sequence);
         }
+        Some(outgoing)
     }
 
     /// Somebody says that the segment of this number was too large for the path, which carries packets of so many

@@ -4,9 +4,12 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use weft_driver::{FrameTest, PacketRing, RingFrame};
-use weft_tcp::{EthernetLink, LinkError, group_hardware, solicited_node};
+use weft_driver::{FrameTest, Offload, PacketRing};
+use weft_tcp::{
+    Checksum, Connection, EthernetLink, FRAME_OVERHEAD, LinkError, MAX_HEADER, group_hardware, solicited_node,
+};
 
+use super::train::Train;
 use crate::settings::LinkSettings;
 
 /// All hosts of a link (RFC 4291 section 2.7.1).
@@ -81,9 +84,9 @@ pub(super) fn open(settings: &LinkSettings) -> io::Result<(PacketRing, bool)> {
     match (PacketRing::open_for(&settings.interface, &tests), &settings.helper) {
         (Err(error), Some(path)) if error.kind() == io::ErrorKind::PermissionDenied => {
             let name = LinkSettings { helper: None, ..settings.clone() }.to_string();
-            Ok((PacketRing::from_helper(path, &name, &settings.interface)?, true))
+            Ok((PacketRing::from_helper(path, &name, &settings.interface)?.with_long_frames()?, true))
         }
-        (opened, _) => Ok((opened?, false)),
+        (opened, _) => Ok((opened?.with_long_frames()?, false)),
     }
 }
 
@@ -92,18 +95,21 @@ pub(crate) struct Wire {
     ring: PacketRing,
     pub(super) link: EthernetLink,
     out: Vec<u8>,
-    /// Bytes of `out` that are a frame which waits for room.
+    /// Bytes of `out` that are a frame which waits for room, and what is to be done to it.
     waiting: usize,
+    offload: Offload,
+    /// The kernel completes checksums, and cuts frames that are too long.
+    offloads: bool,
 }
 
 impl Wire {
-    /// Frames are at most so long.
-    pub(super) fn new(ring: PacketRing, settings: &LinkSettings, longest: usize) -> Self {
+    pub(super) fn new(ring: PacketRing, settings: &LinkSettings) -> Self {
         let none = EthernetLink::without_addresses(ring.hardware(), NEIGHBOURS);
         let link = settings.addresses.iter().fold(none, |link, address| link.with(address.ip));
         // For the host's own addresses the kernel answers.
         let link = if settings.ports.is_some() { link.without_answers() } else { link };
-        Self { ring, link, out: vec![0; longest], waiting: 0 }
+        let out = vec![0; FRAME_OVERHEAD + usize::from(u16::MAX)];
+        Self { ring, link, out, waiting: 0, offload: Offload::default(), offloads: true }
     }
 
     /// Has the interface take frames for those who have an address that ends like this one.
@@ -120,27 +126,78 @@ impl Wire {
         self.ring.has_frame()
     }
 
-    pub(super) fn receive(&mut self, frame: &mut Vec<u8>) -> Option<RingFrame> {
-        self.ring.receive(frame)
+    /// Shows the next frame, and what is to be done about its checksum. False: there is none.
+    pub(super) fn show(&mut self, take: impl FnOnce(&mut EthernetLink, &[u8], Checksum)) -> bool {
+        let Self { ring, link, .. } = self;
+        let shown = ring.show(|frame, is_checked| {
+            take(link, frame, if is_checked { Checksum::Trusted } else { Checksum::Verify });
+        });
+        shown.is_some()
     }
 
     /// Sends what has waited. False: there is still no room.
     pub(super) fn flush(&mut self) -> bool {
         if self.waiting > 0 {
-            // What a broken interface does not send is lost, as on any way.
-            let is_full = matches!(self.ring.send(&self.out[..self.waiting]), Ok(false));
-            if !is_full {
+            let sent = self.ring.send_parts(&self.offload, [&self.out[..self.waiting], &[], &[]]);
+            if !self.is_full(sent) {
                 self.waiting = 0;
             }
         }
         self.waiting == 0
     }
 
+    /// What came of sending. What a broken interface does not send is lost, as on any way; so is the first frame to
+    /// which the kernel does not do what it should, and none is asked for that again.
+    fn is_full(&mut self, sent: io::Result<bool>) -> bool {
+        match sent {
+            Ok(has_left) => !has_left,
+            Err(error) => {
+                self.offloads &= error.kind() != io::ErrorKind::InvalidInput;
+                false
+            }
+        }
+    }
+
     /// Sends a frame that `emit` writes. To be called when [`Wire::flush`] has said so. What has no room waits.
     pub(super) fn send(&mut self, emit: impl FnOnce(&EthernetLink, &mut [u8]) -> Result<usize, LinkError>) {
         if let Ok(length) = emit(&self.link, &mut self.out) {
-            self.waiting = length;
+            (self.waiting, self.offload) = (length, Offload::default());
             self.flush();
+        }
+    }
+
+    /// Whether frames may have several segments.
+    pub(super) const fn cuts(&self) -> bool {
+        self.offloads
+    }
+
+    /// Sends segments of a stream, from where their payload stands. To be called when [`Wire::flush`] has said so. What
+    /// has no room waits.
+    pub(super) fn send_train(&mut self, connection: &Connection, train: &Train) {
+        let flow = connection.flow();
+        if !self.offloads && train.cut().is_none() {
+            return self.send(|link, out| {
+                let fill = |to: &mut [u8]| connection.copy_payload(&train.payload, to);
+                link.emit_with(flow, &train.segment, train.length(), out, fill)
+            });
+        }
+        let mut head = [0; FRAME_OVERHEAD + MAX_HEADER];
+        let Ok(written) = self.link.emit_head(flow, &train.segment, train.length(), &mut head) else { return };
+        let offload = Offload {
+            transport_at: written.transport_at as u16,
+            headers: written.length as u16,
+            cut: train.cut().unwrap_or(0),
+            is_ipv6: flow.remote.is_ipv6(),
+        };
+        let [first, second] = connection.payload(&train.payload);
+        let parts = [&head[..written.length], first, second];
+        let sent = self.ring.send_parts(&offload, parts);
+        if self.is_full(sent) {
+            (self.waiting, self.offload) = (0, offload);
+            for part in parts {
+                self.out[self.waiting..self.waiting + part.len()].copy_from_slice(part);
+                self.waiting += part.len();
+            }
         }
     }
 

@@ -1,0 +1,127 @@
+//! Segments that leave as one frame.
+
+use core::ops::Range;
+
+use weft_tcp::{FRAME_OVERHEAD, MAX_HEADER, Outgoing, Segment};
+
+/// Bytes of payload in one frame, at most: a packet of IP has no more than 65 535.
+const MOST: u64 = (u16::MAX as usize - FRAME_OVERHEAD - MAX_HEADER) as u64;
+
+/// Segments of a stream that follow each other, alike but for what stands in them. They leave as one frame, which the
+/// interface cuts, or, where it cannot, the kernel: so one system call sends many.
+pub(super) struct Train {
+    /// The header of all of them, with the numbers of the first.
+    pub(super) segment: Segment,
+    pub(super) payload: Range<u64>,
+    /// Bytes of payload of each; the last may have fewer.
+    each: u64,
+}
+
+impl Train {
+    /// Of one segment.
+    pub(super) fn new(first: Outgoing) -> Self {
+        let each = first.payload.end - first.payload.start;
+        Self { segment: first.segment, payload: first.payload, each }
+    }
+
+    /// Bytes of payload.
+    pub(super) const fn length(&self) -> usize {
+        (self.payload.end - self.payload.start) as usize
+    }
+
+    /// Bytes of payload of each frame that it is to be cut into; none where it is one segment.
+    pub(super) const fn cut(&self) -> Option<u16> {
+        // No segment is longer than a packet of IP.
+        if self.length() as u64 > self.each { Some(self.each as u16) } else { None }
+    }
+
+    /// Whether it may get longer: it ends with a whole segment, behind which nothing was pushed or ended.
+    pub(super) fn is_open(&self) -> bool {
+        let flags = &self.segment.flags;
+        let is_plain = flags.ack && !(flags.syn || flags.fin || flags.rst || flags.psh);
+        is_plain && self.each > 0 && (self.length() as u64).is_multiple_of(self.each)
+    }
+
+    /// One more segment at its end; or gives it back, when it does not belong there.
+    pub(super) fn add(&mut self, next: Outgoing) -> Option<Outgoing> {
+        let (segment, length) = (&next.segment, next.payload.end - next.payload.start);
+        let is_next = next.payload.start == self.payload.end && (1..=self.each).contains(&length);
+        let is_alike = segment.acknowledgement == self.segment.acknowledgement
+            && segment.window == self.segment.window
+            && segment.options == self.segment.options
+            && !(segment.flags.syn || segment.flags.fin || segment.flags.rst);
+        let has_room = self.length() as u64 + length <= MOST;
+        if !(self.is_open() && is_next && is_alike && has_room) {
+            return Some(next);
+        }
+        self.payload.end = next.payload.end;
+        // Whoever cuts it pushes the last alone.
+        self.segment.flags.psh = segment.flags.psh;
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_tcp::Flags;
+
+    use super::*;
+
+    fn outgoing(payload: Range<u64>) -> Outgoing {
+        let flags = Flags { ack: true, ..Flags::default() };
+        Outgoing {
+            segment: Segment { sequence: payload.start as u32, window: 7, flags, ..Segment::default() },
+            payload,
+        }
+    }
+
+    fn add(train: &mut Train, payload: Range<u64>) -> bool {
+        train.add(outgoing(payload)).is_none()
+    }
+
+    #[test]
+    fn segments_that_follow_each_other_leave_together() {
+        let mut train = Train::new(outgoing(100..200));
+        assert_eq!((train.length(), train.cut()), (100, None));
+        assert!(add(&mut train, 200..300) && add(&mut train, 300..350));
+        assert_eq!((train.length(), train.cut(), train.segment.sequence), (250, Some(100), 100));
+        assert!(!add(&mut train, 350..400), "the last but one would be short");
+    }
+
+    #[test]
+    fn what_is_different_leaves_by_itself() {
+        let given = |change: fn(&mut Outgoing)| {
+            let mut next = outgoing(200..300);
+            change(&mut next);
+            let kept = next.clone();
+            let given = Train::new(outgoing(100..200)).add(next);
+            assert!(given.is_none() || given == Some(kept));
+            given.is_some()
+        };
+        assert!(!given(|_| ()) && !given(|next| next.segment.flags.psh = true));
+        assert!(given(|next| next.payload = 201..300), "a gap");
+        assert!(given(|next| next.payload = 200..301), "longer");
+        assert!(given(|next| next.payload = 200..200), "nothing");
+        assert!(given(|next| next.segment.acknowledgement = 1));
+        assert!(given(|next| next.segment.window = 8));
+        assert!(given(|next| next.segment.options.sack_permitted = true));
+        assert!(given(|next| next.segment.flags.fin = true));
+        assert!(given(|next| next.segment.flags.rst = true));
+        assert!(given(|next| next.segment.flags.syn = true));
+    }
+
+    #[test]
+    fn behind_what_is_pushed_or_empty_nothing_is_added() {
+        for change in
+            [|first: &mut Outgoing| first.segment.flags.psh = true, |first: &mut Outgoing| first.payload = 100..100]
+        {
+            let mut first = outgoing(100..200);
+            change(&mut first);
+            let next = first.payload.end..first.payload.end + 50;
+            assert!(!add(&mut Train::new(first), next));
+        }
+        let mut train = Train::new(outgoing(0..1000));
+        let count = (1..).take_while(|at| add(&mut train, at * 1000..at * 1000 + 1000)).count() as u64;
+        assert_eq!((count + 1, train.length() as u64), (MOST / 1000, MOST / 1000 * 1000));
+    }
+}
