@@ -415,6 +415,8 @@ pub enum PortError {
     TimedOut,
     /// No way to that address is known.
     Unreachable,
+    /// It is beyond the networks of a raw link that has no gateway, and the host has no way there either.
+    NoGateway,
     /// The local address is taken.
     AddressInUse,
     /// The local address is not of this machine.
@@ -440,6 +442,10 @@ impl fmt::Display for PortError {
             ),
             Self::TimedOut => f.write_str("timed out: the peer or the network on the way did not answer"),
             Self::Unreachable => f.write_str("no route to that address"),
+            Self::NoGateway => f.write_str(
+                "no route to that address: it is in none of the raw link's networks, and the link has no gateway; name \
+                 one, as in eth0=10.0.0.9/24,via=10.0.0.1",
+            ),
             Self::AddressInUse => f.write_str("the local address and port are in use"),
             Self::AddressNotLocal => f.write_str("the local address does not belong to this machine"),
             Self::NotPermitted => f.write_str("the operating system does not permit it"),

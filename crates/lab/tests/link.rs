@@ -103,6 +103,7 @@ fn worker() {
         ["port-taken"] => port_taken(),
         ["taken", address] => taken(address.parse().unwrap()),
         ["meddler", own, victim] => meddler::meddle(own.parse().unwrap(), victim.parse().unwrap()),
+        ["beyond", far] => beyond(far.parse().unwrap()),
         ["fails", closed, nobody] => fails(closed.parse().unwrap(), nobody.parse().unwrap()),
         _ => panic!("{role:?} is no role"),
     }
@@ -249,6 +250,18 @@ fn echo(address: SocketAddr) {
     }
     port.close_send();
     own.finish(&port);
+    say("done");
+}
+
+/// Nobody has named a gateway.
+fn beyond(far: SocketAddr) {
+    let mut own = Own::new();
+    assert_eq!(own.network.connect(far, PortOptions::default()).unwrap_err(), PortError::NoGateway);
+    let local = OUR_ADDRESSES.map(|address| address.parse::<SocketAddr>().unwrap());
+    let local = local.into_iter().find(|local| local.is_ipv4() == far.is_ipv4());
+    let options = PortOptions { local, ..PortOptions::default() };
+    assert_eq!(own.network.connect(far, options).unwrap_err(), PortError::NoGateway);
+    assert!(PortError::NoGateway.to_string().contains("via="));
     say("done");
 }
 
@@ -485,4 +498,93 @@ fn who_is_not_there_is_told_from_who_does_not_listen() {
         let mut fails = Worker::start(lab.host(0), &format!("fails {closed} {nobody}"));
         assert!(fails.says() == "done" && fails.succeeds());
     }
+}
+
+/// Addresses of a host behind a router.
+const FAR: [&str; 2] = ["192.0.2.1", "2001:db8::1"];
+
+fn run(host: &weft_lab::Host, command: &str) {
+    let mut words = command.split(' ');
+    let output = host.command(words.next().unwrap()).args(words).output().unwrap();
+    assert!(output.status.success(), "{command}: {output:?}");
+}
+
+/// Host 1 is a router between the first link and host 2, and its way to that carries less than the link. `None`, too,
+/// where there is no IPv6.
+fn routed_lab() -> Option<Lab> {
+    let plan = Plan { hosts: 3, links: 2, rate: None, offloads: false, ..Plan::default() };
+    let lab = match Lab::up(&plan) {
+        Ok(lab) => lab,
+        Err(error) if error.cannot_be_had() => {
+            println!("skipped: {error}");
+            return None;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let (router, far) = (lab.host(1), lab.host(2));
+    let six = |host: usize| lab.host(host).address_v6(1);
+    let (router_six, far_six) = six(1).zip(six(2))?;
+    let ours = OUR_ADDRESSES.map(|address| address.parse::<SocketAddr>().unwrap().ip());
+    let [four, six] = FAR;
+    for forward in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+        run(router, &format!("sysctl -qw net/{forward}=1"));
+    }
+    run(far, "ip link set lo up");
+    run(far, &format!("ip address add {four}/32 dev lo"));
+    run(far, &format!("ip address add {six}/128 dev lo nodad"));
+    for (back, to, by, through) in
+        [(ours[0], four, router.address(1), far.address(1)), (ours[1], six, router_six, far_six)]
+    {
+        run(router, &format!("ip route add {to} via {through} dev rail1 mtu lock 1300"));
+        run(far, &format!("ip route add {back} via {by} dev rail1"));
+    }
+    Some(lab)
+}
+
+#[test]
+fn beyond_the_link_peers_are_reached_by_a_gateway_and_only_by_one() {
+    let Some(lab) = routed_lab() else { return };
+    let [four, six] = [Some(lab.host(1).address(0)), lab.host(1).address_v6(0)].map(Option::unwrap);
+    let link = format!("rail0=10.0.0.77/24,fd77:6566:7400::77/64,via={four},via={six}");
+    let own = |role: &str| Worker::start_with(lab.host(0), role, &[(LINK, &link)]);
+    for (far, ours) in FAR.into_iter().zip(OUR_ADDRESSES) {
+        let far: IpAddr = far.parse().unwrap();
+        let mut kernel = Worker::start(lab.host(2), &format!("kernel-echo {far}"));
+        let remote = SocketAddr::new(far, kernel.says().parse().unwrap());
+        let mut calls = own(&format!("calls {remote}"));
+        assert!(calls.says() == "done" && calls.succeeds());
+        assert!(kernel.says() == "done" && kernel.succeeds());
+
+        let mut echo = own(&format!("echo {ours}"));
+        assert_eq!(echo.says(), "ready");
+        let mut kernel = Worker::start(lab.host(2), &format!("kernel-calls {ours}"));
+        assert!(kernel.says() == "done" && kernel.succeeds());
+        assert!(echo.says() == "done" && echo.succeeds());
+
+        let mut beyond = Worker::start(lab.host(0), &format!("beyond {remote}"));
+        assert!(beyond.says() == "done" && beyond.succeeds());
+    }
+}
+
+/// The senders leave segmentation to the devices, and these carry what was not cut.
+#[test]
+fn frames_that_nobody_has_cut_go_both_ways() {
+    let plan = Plan { links: 1, rate: None, switch: true, offloads: true, ..Plan::default() };
+    let lab = match Lab::up(&plan) {
+        Ok(lab) => lab,
+        Err(error) if error.cannot_be_had() => return println!("skipped: {error}"),
+        Err(error) => panic!("{error}"),
+    };
+    let addresses = [Some(lab.host(1).address(0)), lab.host(1).address_v6(0)];
+    for (address, ours) in addresses.into_iter().zip(OUR_ADDRESSES) {
+        let Some(address) = address else { continue };
+        link_calls_the_kernel(&lab, address);
+        kernel_calls_the_link(&lab, &format!("echo {ours}"), &format!("kernel-calls {ours}"));
+    }
+    let [ours, _] = OUR_ADDRESSES;
+    let mut echo = Worker::start(lab.host(0), &format!("echo {ours}"));
+    assert_eq!(echo.says(), "ready");
+    let mut calls = Worker::start_with(lab.host(1), &format!("calls {ours}"), &[(LINK, "rail0=10.0.0.78/24")]);
+    assert!(calls.says() == "done" && calls.succeeds());
+    assert!(echo.says() == "done" && echo.succeeds());
 }

@@ -8,7 +8,7 @@
 //! For TCP the interface must not let devices cut or join segments (`ethtool -K eth0 tso off gso off gro off`, here
 //! and, on virtual links, at the peer): frames longer than the MTU are lost.
 //!
-//! Datagrams have an EtherType of their own and no IP ([`RawPort`]), and go between addresses of IPv4 alone. Each port
+//! Datagrams have an EtherType of their own and no IP ([`RawPort`]), and stay on the link. Each port
 //! takes 4 MiB of the kernel's memory, and the right once more when it is made.
 //!
 //! Instead of addresses of its own a link can have some ports of the host's ([`LinkSettings::ports`]): then the kernel
@@ -17,7 +17,8 @@
 //! Who has no right to open packet sockets can have one from a [`LinkHelper`].
 //!
 //! One address belongs to one network: two that have it reset each other's connections. Nobody else answers for it, so
-//! connections end with the network that has them. Peers are on the link itself: there is no gateway.
+//! connections end with the network that has them. Peers are on the link itself, or beyond a gateway that
+//! [`LinkSettings::gateways`] names.
 //!
 //! A stream begins in order: segments that come early are kept until what is missing has come, as the kernel does. Its
 //! user may have them as they come instead ([`Port::begin_segments`](weft_base::Port::begin_segments)), as the NIC does

@@ -77,11 +77,32 @@ impl LinkNetwork {
     /// The link by which a stream goes, if it is ours.
     fn link_to(&self, remote: SocketAddr, options: &PortOptions) -> Option<&Shared> {
         let settings = self.settings.as_ref()?;
-        let source = settings.source_to(remote.ip()).filter(|_| self.is_in_scope(remote))?;
+        let source = self.source_of_stream(remote)?;
         let is_local = options.local.is_none_or(|local| {
             (local.ip().is_unspecified() || local.ip() == source) && settings.has_port(local.port())
         });
         self.own.as_ref().filter(|_| is_local && !options.shared_memory)
+    }
+
+    /// From which address of the link a stream goes there. What the host reaches without a gateway is not the link's
+    /// gateway's.
+    fn source_of_stream(&self, remote: SocketAddr) -> Option<IpAddr> {
+        let settings = self.settings.as_ref().filter(|_| self.is_in_scope(remote))?;
+        let by_gateway = || {
+            let source = settings.source_by_gateway(remote.ip())?;
+            let is_host_s = weft_driver::host_addresses().iter().any(|host| host.is_beside(remote.ip()));
+            (!is_host_s).then_some(source)
+        };
+        settings.source_to(remote.ip()).or_else(by_gateway)
+    }
+
+    /// What is wrong with a call by the host's network, where the link could have been meant.
+    fn reason(&self, error: PortError, remote: SocketAddr, options: &PortOptions) -> PortError {
+        let is_from_link = options.local.is_some_and(|local| self.is_own(local));
+        let is_no_way = error == PortError::Unreachable || is_from_link && error == PortError::AddressNotLocal;
+        let lacks_gateway =
+            self.settings.is_some() && !options.shared_memory && self.source_of_stream(remote).is_none();
+        if is_no_way && lacks_gateway { PortError::NoGateway } else { error }
     }
 
     /// Whether an address can be one of the link.
@@ -111,7 +132,8 @@ impl Network for LinkNetwork {
 
     fn connect(&mut self, remote: SocketAddr, options: PortOptions) -> Result<LinkPort, PortError> {
         let Some(own) = self.link_to(remote, &options) else {
-            return self.host.connect(remote, options).map(LinkPort::Host);
+            let called = self.host.connect(remote, options).map(LinkPort::Host);
+            return called.map_err(|error| self.reason(error, remote, &options));
         };
         let port = options.local.map_or(0, |local| local.port());
         let key = own.lock().connect(remote, port, options.peer_timeout)?;
@@ -165,23 +187,23 @@ impl Network for LinkNetwork {
         }
     }
 
-    /// Frames without IP know addresses of IPv4 alone: to others datagrams go by the kernel.
+    /// Frames without IP go no further than the link: to others datagrams go by the kernel.
     fn source_to(&self, peer: IpAddr) -> Option<IpAddr> {
-        self.settings.as_ref()?.source_to(peer).filter(|own| own.is_ipv4() && self.has_datagrams)
+        self.settings.as_ref()?.source_to(peer).filter(|_| self.has_datagrams)
     }
 
-    /// On the interface of the link, the link's address of IPv4 stands for those that the kernel has there: two rails
-    /// by one wire have nothing to gain.
+    /// On the interface of the link, the first of the link's addresses stands for those that the kernel has there: two
+    /// rails by one wire have nothing to gain. One that means something on this link alone is none that others know.
     fn host_addresses(&mut self) -> Vec<HostAddress> {
         let mut addresses = self.host.host_addresses();
         let Some(settings) = &self.settings else { return addresses };
-        let Some((ip, own)) = settings.first_v4().filter(|_| self.has_datagrams) else { return addresses };
+        let Some(own) = settings.first_known().filter(|_| self.has_datagrams) else { return addresses };
         let is_own = |address: &HostAddress| address.interface == settings.interface;
         let first = addresses.iter().position(is_own);
         let known = first.map(|at| (addresses[at].address.interface, addresses[at].is_running));
         let (number, is_running) = known.unwrap_or((0, true));
         addresses.retain(|address| !is_own(address));
-        let address = LocalAddress { ip: ip.into(), interface: number };
+        let address = LocalAddress { ip: own.ip, interface: number };
         let own = HostAddress { interface: settings.interface.clone(), address, prefix: own.prefix, is_running };
         addresses.insert(first.unwrap_or(addresses.len()), own);
         addresses

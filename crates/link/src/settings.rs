@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::path::PathBuf;
 
 use weft_driver::PortReservation;
@@ -13,9 +13,12 @@ const MOST_ADDRESSES: usize = 8;
 const MOST_OF_HOST: usize = 32;
 /// What stands for the host's own addresses.
 const HOST: &str = "host:";
+/// What stands before a gateway.
+const VIA: &str = ",via=";
 
 /// A raw link, and who is there: as text, `eth0=10.0.0.9/24`, or `eth0=10.0.0.9/24,fd00::9/64` with several addresses.
-/// `eth0=host:40000-40099` is there at the host's own addresses, with these ports alone.
+/// `eth0=host:40000-40099` is there at the host's own addresses, with these ports alone. Behind either, `,via=10.0.0.1`
+/// names a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkSettings {
     /// The name of the interface.
@@ -25,6 +28,10 @@ pub struct LinkSettings {
     pub addresses: Vec<LinkAddress>,
     /// Ports of the host's own addresses that are the link's: 1 to 256. All others stay the kernel's.
     pub ports: Option<PortRange>,
+    /// Routers on the link by which all else is reached, at most one of each kind of IP, each in the network of one of
+    /// the addresses: streams go by them to whoever neither a network of the link nor one of the host's has. Without
+    /// one the link has no way there. Datagrams, which have no IP there, stay on the link.
+    pub gateways: Vec<IpAddr>,
     /// Where a helper listens that opens the packet socket when this process has no right to: an absolute path, as text
     /// `eth0=10.0.0.9/24@/run/weft-eth0`.
     pub helper: Option<PathBuf>,
@@ -98,6 +105,23 @@ impl LinkSettings {
         self.addresses.iter().find(|own| own.reaches(neighbour)).map(|own| own.ip)
     }
 
+    /// From which of the link's addresses somebody is called beyond its networks, by the gateway of that kind.
+    pub(crate) fn source_by_gateway(&self, remote: IpAddr) -> Option<IpAddr> {
+        if self.reaches(remote) || self.has(remote) || !is_anywhere(remote) {
+            return None;
+        }
+        let gateway = self.gateways.iter().find(|gateway| gateway.is_ipv4() == remote.is_ipv4())?;
+        // An address that means something on this link alone is none to be called from.
+        let mut known =
+            self.addresses.iter().filter(|own| own.ip.is_ipv4() == remote.is_ipv4() && !is_of_a_link(own.ip));
+        known.clone().find(|own| own.reaches(*gateway)).or_else(|| known.next()).map(|own| own.ip)
+    }
+
+    /// From which of the link's addresses a stream goes to this one, by a gateway or not.
+    pub(crate) fn source_of_stream(&self, remote: IpAddr) -> Option<IpAddr> {
+        self.source_to(remote).or_else(|| self.source_by_gateway(remote))
+    }
+
     /// Whether an address is one of the link's own.
     #[must_use]
     pub fn has(&self, address: IpAddr) -> bool {
@@ -120,6 +144,8 @@ impl LinkSettings {
                 format!("the host has no address on {}: give it one, or the link one of its own", self.interface);
             return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, words));
         }
+        check_gateways(&self.addresses, &self.gateways)
+            .map_err(|wrong| io::Error::other(format!("{self}: {wrong}")))?;
         Ok(self)
     }
 
@@ -134,14 +160,24 @@ impl LinkSettings {
         self.addresses.first().map(|own| own.ip)
     }
 
-    /// The first of its addresses of IPv4.
-    pub(crate) fn first_v4(&self) -> Option<(Ipv4Addr, LinkAddress)> {
-        self.addresses.iter().find_map(|own| if let IpAddr::V4(ip) = own.ip { Some((ip, *own)) } else { None })
+    /// The first of its addresses that means something elsewhere, too.
+    pub(crate) fn first_known(&self) -> Option<LinkAddress> {
+        self.addresses.iter().find(|own| !is_of_a_link(own.ip)).copied()
     }
 
     pub(crate) fn all_v6(&self) -> impl Iterator<Item = Ipv6Addr> + '_ {
         self.addresses.iter().filter_map(|own| if let IpAddr::V6(ip) = own.ip { Some(ip) } else { None })
     }
+}
+
+/// Whether an address is one of a host that may be anywhere.
+fn is_anywhere(address: IpAddr) -> bool {
+    let is_broadcast = matches!(address, IpAddr::V4(four) if four.is_broadcast() || four.is_link_local());
+    !(is_of_a_link(address)
+        || is_broadcast
+        || address.is_loopback()
+        || address.is_multicast()
+        || address.is_unspecified())
 }
 
 /// Whether an address means something on one link alone.
@@ -185,6 +221,7 @@ impl fmt::Display for LinkSettings {
                 }
             }
         }
+        self.gateways.iter().try_for_each(|gateway| write!(f, "{VIA}{gateway}"))?;
         self.helper.as_ref().map_or(Ok(()), |helper| write!(f, "@{}", helper.display()))
     }
 }
@@ -203,7 +240,8 @@ impl fmt::Display for ParseLinkError {
         f.write_str(
             "networks, as in eth0=10.0.0.9/24, eth0=fd00::9/64 or eth0=10.0.0.9/24,fd00::9/64, or ports of the ",
         )?;
-        f.write_str("host's own address, as in eth0=host:40000-40099; behind it perhaps @/PATH, where a helper is")
+        f.write_str("host's own address, as in eth0=host:40000-40099; behind it perhaps a gateway to all else, as in ,via=10.0.0.1, ")?;
+        f.write_str("and @/PATH, where a helper is")
     }
 }
 
@@ -228,8 +266,10 @@ fn parse(text: &str) -> Result<LinkSettings, String> {
         Some((_, path)) => return Err(format!("{path:?} is no path of a helper, which begins with /")),
         None => (rest, None),
     };
+    let (rest, gateways) = parse_gateways(rest)?;
     if let Some(ports) = rest.strip_prefix(HOST) {
-        return Ok(LinkSettings { interface, addresses: Vec::new(), ports: Some(parse_ports(ports)?), helper });
+        let ports = Some(parse_ports(ports)?);
+        return Ok(LinkSettings { interface, addresses: Vec::new(), ports, gateways, helper });
     }
     let mut addresses: Vec<LinkAddress> = Vec::new();
     for part in rest.split(',') {
@@ -242,7 +282,39 @@ fn parse(text: &str) -> Result<LinkSettings, String> {
     if addresses.len() > MOST_ADDRESSES {
         return Err(format!("{} addresses are more than {MOST_ADDRESSES}", addresses.len()));
     }
-    Ok(LinkSettings { interface, addresses, ports: None, helper })
+    check_gateways(&addresses, &gateways)?;
+    Ok(LinkSettings { interface, addresses, ports: None, gateways, helper })
+}
+
+/// What stands before gateways, and these.
+fn parse_gateways(text: &str) -> Result<(&str, Vec<IpAddr>), String> {
+    let mut parts = text.split(VIA);
+    let rest = parts.next().unwrap_or_default();
+    let mut gateways: Vec<IpAddr> = Vec::new();
+    for part in parts {
+        let gateway: IpAddr = part.parse().map_err(|_| format!("{part:?} is no gateway's address"))?;
+        if gateways.iter().any(|known| known.is_ipv4() == gateway.is_ipv4()) {
+            return Err(format!("{gateway} is a second gateway of its kind"));
+        }
+        gateways.push(gateway);
+    }
+    Ok((rest, gateways))
+}
+
+/// A gateway is on the link, and calls by it come from an address that others know.
+fn check_gateways(addresses: &[LinkAddress], gateways: &[IpAddr]) -> Result<(), String> {
+    for gateway in gateways {
+        if addresses.iter().any(|own| own.ip == *gateway) {
+            return Err(format!("the gateway {gateway} is the link's own address"));
+        }
+        if !addresses.iter().any(|own| own.reaches(*gateway)) {
+            return Err(format!("the gateway {gateway} is in none of its networks"));
+        }
+        if addresses.iter().all(|own| own.ip.is_ipv4() != gateway.is_ipv4() || is_of_a_link(own.ip)) {
+            return Err(format!("by the gateway {gateway} nobody beyond this link can answer: add an address"));
+        }
+    }
+    Ok(())
 }
 
 fn parse_ports(text: &str) -> Result<PortRange, String> {
@@ -317,6 +389,39 @@ mod tests {
     }
 
     #[test]
+    fn by_a_gateway_all_are_called_who_may_be_anywhere() {
+        let text = "rail0=10.0.0.77/24,fe80::77/64,fd00::77/64,via=10.0.0.1,via=fe80::1@/run/weft";
+        let link: LinkSettings = text.parse().unwrap();
+        assert_eq!(link.to_string(), text);
+        let source = |remote: &str| link.source_of_stream(remote.parse().unwrap()).map(|own| own.to_string());
+        for (remote, own) in [
+            ("10.0.0.2", Some("10.0.0.77")),
+            ("192.0.2.1", Some("10.0.0.77")),
+            ("fe80::2", Some("fe80::77")),
+            ("2001:db8::1", Some("fd00::77")),
+            ("10.0.0.77", None),
+            ("127.0.0.1", None),
+            ("169.254.1.1", None),
+            ("224.0.0.1", None),
+            ("255.255.255.255", None),
+            ("0.0.0.0", None),
+            ("::1", None),
+            ("ff02::1", None),
+        ] {
+            assert_eq!(source(remote).as_deref(), own, "{remote}");
+        }
+        assert_eq!(link.source_to("192.0.2.1".parse().unwrap()), None, "datagrams stay on the link");
+        let one_kind: LinkSettings = "rail0=10.0.0.77/24,fd00::77/64,via=10.0.0.1".parse().unwrap();
+        assert_eq!(one_kind.source_of_stream("2001:db8::1".parse().unwrap()), None);
+        let host: LinkSettings = "lo=host:1-2,via=127.0.0.9".parse().unwrap();
+        assert_eq!(host.to_string(), "lo=host:1-2,via=127.0.0.9");
+        assert!(host.with_addresses_of_host().is_ok());
+        let away: LinkSettings = "lo=host:1-2,via=192.0.2.1".parse().unwrap();
+        let error = away.with_addresses_of_host().unwrap_err().to_string();
+        assert!(error.contains("the gateway 192.0.2.1 is in none of its networks"), "{error}");
+    }
+
+    #[test]
     fn ports_of_the_host_s_address_are_text_too() {
         let link: LinkSettings = "lo=host:40000-40255".parse().unwrap();
         assert_eq!((link.to_string().as_str(), link.first()), ("lo=host:40000-40255", None));
@@ -377,6 +482,15 @@ mod tests {
             ("eth0=host:9-8", "port 9 is behind 8"),
             ("eth0=host:40000-40256", "257 ports are more than 256"),
             ("eth0=fd00::9/64,", "missing"),
+            ("eth0=10.0.0.9/24,via=", "\"\" is no gateway's address"),
+            ("eth0=10.0.0.9/24,via=10.0.0.1/24", "\"10.0.0.1/24\" is no gateway's address"),
+            ("eth0=10.0.0.9/24,via=10.0.0.1,10.0.0.8/24", "is no gateway's address"),
+            ("eth0=10.0.0.9/24,via=10.0.0.1,via=10.0.0.2", "10.0.0.2 is a second gateway of its kind"),
+            ("eth0=10.0.0.9/24,via=10.0.0.9", "the gateway 10.0.0.9 is the link's own address"),
+            ("eth0=10.0.0.9/24,via=10.0.1.1", "the gateway 10.0.1.1 is in none of its networks"),
+            ("eth0=10.0.0.9/24,via=fe80::1", "the gateway fe80::1 is in none of its networks"),
+            ("eth0=fe80::9/64,via=fe80::1", "nobody beyond this link can answer"),
+            ("eth0=via=10.0.0.1", "via=10.0.0.1 has no /BITS"),
             ("eth0=fd00::9/64,10.0.0.9/24,fd00::9/48", "fd00::9 is there twice"),
         ] {
             let error = text.parse::<LinkSettings>().unwrap_err().to_string();

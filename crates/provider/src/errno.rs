@@ -137,7 +137,7 @@ fn of_port(error: &PortError) -> c_int {
         PortError::Reset => FI_ECONNRESET,
         PortError::Refused | PortError::NotShared => FI_ECONNREFUSED,
         PortError::TimedOut => FI_ETIMEDOUT,
-        PortError::Unreachable => FI_EHOSTUNREACH,
+        PortError::Unreachable | PortError::NoGateway => FI_EHOSTUNREACH,
         PortError::AddressInUse => FI_EADDRINUSE,
         PortError::AddressNotLocal => FI_EADDRNOTAVAIL,
         PortError::NotPermitted => FI_EACCES,

@@ -10,14 +10,18 @@ use etherparse::{EtherType, Ethernet2Header, Ethernet2Slice, IpNumber, Ipv4Heade
 
 use crate::segment::{Checksum, Flow, Segment, SegmentError};
 use neighbours::Neighbours;
+use routes::Routes;
 
 mod arp;
 mod discovery;
 mod neighbours;
+mod routes;
 #[cfg(test)]
 mod tests;
+mod too_big;
 
-pub use discovery::{LEAST_MTU, group_hardware, solicited_node};
+pub use discovery::{group_hardware, solicited_node};
+pub use too_big::LEAST_MTU;
 
 /// Bytes of the headers of Ethernet and of IP, at most: those of IPv6.
 pub const FRAME_OVERHEAD: usize = ETHERNET + IPV6;
@@ -42,6 +46,7 @@ pub struct EthernetLink {
     hardware: [u8; 6],
     addresses: Vec<IpAddr>,
     neighbours: Neighbours,
+    routes: Routes,
     answers: bool,
     /// Addresses of which nobody knows yet whether they are free.
     probed: Vec<Ipv6Addr>,
@@ -78,8 +83,8 @@ pub enum Arrived {
     /// Somebody has the address that was probed, behind that hardware address.
     Taken(Ipv6Addr, [u8; 6]),
     /// A router says that a packet of this flow, with the segment of this sequence number, was larger than what the
-    /// path carries: packets of so many bytes, the header of IPv6 included, at least [`LEAST_MTU`]. Anybody can say
-    /// so: it is believed only of a segment that is on the way (RFC 5927 section 4.1).
+    /// path carries: packets of so many bytes, the header of IP included, at least [`LEAST_MTU`] of IPv6 and 552 of
+    /// IPv4. Anybody can say so: it is believed only of a segment that is on the way (RFC 5927 section 4.1).
     TooBig {
         /// The connection's two ends, as this side sees them.
         flow: Flow,
@@ -104,7 +109,7 @@ pub struct FrameHead {
 /// Why no frame can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkError {
-    /// The hardware address of the peer is not known: send [`EthernetLink::question`], and try again when it is
+    /// The hardware address of the peer, or of the gateway to it, is not known: send [`EthernetLink::question`], and try again when it is
     /// answered.
     Unknown(IpAddr),
     /// IP cannot carry the segment.
@@ -134,7 +139,8 @@ impl EthernetLink {
     #[must_use]
     pub fn without_addresses(hardware: [u8; 6], neighbours: usize) -> Self {
         let neighbours = Neighbours::new(neighbours);
-        Self { hardware, addresses: Vec::new(), neighbours, answers: true, probed: Vec::new() }
+        let routes = Routes::default();
+        Self { hardware, addresses: Vec::new(), neighbours, routes, answers: true, probed: Vec::new() }
     }
 
     /// One more address.
@@ -142,6 +148,27 @@ impl EthernetLink {
     pub fn with(mut self, address: impl Into<IpAddr>) -> Self {
         self.addresses.push(address.into());
         self
+    }
+
+    /// Who begins with the same bits as this address is on the link: whoever is in none of such networks is reached by a
+    /// gateway, if there is one ([`EthernetLink::with_gateway`]).
+    #[must_use]
+    pub fn with_network(mut self, address: impl Into<IpAddr>, bits: u8) -> Self {
+        self.routes.add_network(address.into(), bits);
+        self
+    }
+
+    /// A router, by which others of its kind are reached than those on the link.
+    #[must_use]
+    pub fn with_gateway(mut self, gateway: impl Into<IpAddr>) -> Self {
+        self.routes.add_gateway(gateway.into());
+        self
+    }
+
+    /// Whose hardware address frames to this address have: its own, or that of a gateway. That one is to be asked for.
+    #[must_use]
+    pub fn next_hop(&self, to: impl Into<IpAddr>) -> IpAddr {
+        self.routes.next_hop(to.into())
     }
 
     /// The operating system has the addresses, and answers for them: this link doesn't.
@@ -256,7 +283,13 @@ impl EthernetLink {
         // Over the bytes as they came, reserved bits and all (RFC 1071): with its checksum a good header sums up to
         // nothing.
         let is_good = Sum16BitWords::new().add_slice(header.slice()).ones_complement() == 0;
-        if !is_good || header.protocol() != IpNumber::TCP || packet.is_payload_fragmented() {
+        if !is_good || packet.is_payload_fragmented() {
+            return None;
+        }
+        if header.protocol() == IpNumber::ICMP {
+            return self.parse_icmp_ipv4(header.destination_addr().into(), packet.payload().payload);
+        }
+        if header.protocol() != IpNumber::TCP {
             return None;
         }
         // Whatever the length of the header of IP is.
@@ -327,8 +360,7 @@ impl EthernetLink {
         out: &mut [u8],
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<usize, LinkError> {
-        let remote = flow.remote.ip();
-        let hardware = self.neighbours.get(remote).ok_or(LinkError::Unknown(remote))?;
+        let hardware = self.hardware_to(flow)?;
         self.emit_to(hardware, flow, segment, payload, out, fill)
     }
 
@@ -348,9 +380,8 @@ impl EthernetLink {
         payload: usize,
         out: &mut [u8],
     ) -> Result<FrameHead, LinkError> {
-        let remote = flow.remote.ip();
-        let hardware = self.neighbours.get(remote).ok_or(LinkError::Unknown(remote))?;
-        let transport_at = ETHERNET + ip_header(remote);
+        let hardware = self.hardware_to(flow)?;
+        let transport_at = ETHERNET + ip_header(flow.remote.ip());
         let (head, body) = out.split_at_mut(transport_at);
         let length = segment.emit_unsummed(flow, payload, body).map_err(LinkError::Segment)?;
         self.emit_envelope(hardware, flow, length + payload, head)?;
@@ -367,6 +398,11 @@ impl EthernetLink {
         let length = self.emit_to([0; 6], flow, segment, 0, &mut frame, |_| ())?;
         frame.truncate(length);
         Ok(frame)
+    }
+
+    fn hardware_to(&self, flow: &Flow) -> Result<[u8; 6], LinkError> {
+        let next = self.next_hop(flow.remote.ip());
+        self.neighbours.get(next).ok_or(LinkError::Unknown(next))
     }
 
     fn emit_to(

@@ -90,11 +90,12 @@ impl Stack {
     /// address, nobody has asked here.
     pub(super) fn reply(&mut self, flow: &Flow, reply: &Segment) {
         let remote = flow.remote.ip();
-        if !self.wire.link.knows(remote) {
-            if self.settings.reaches(remote)
+        let next = self.wire.link.next_hop(remote);
+        if !self.wire.link.knows(next) {
+            if self.settings.source_of_stream(remote).is_some()
                 && let Ok(frame) = self.wire.link.emit_unaddressed(flow, reply)
             {
-                self.raw_neighbour(remote, frame);
+                self.raw_neighbour(next, frame);
             }
             return;
         }

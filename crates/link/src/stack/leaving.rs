@@ -31,9 +31,9 @@ impl Stack {
     fn transmit_one(&mut self, key: DefaultKey, now: Time) -> bool {
         let Self { streams, wire, .. } = self;
         let Some(stream) = streams.get_mut(key) else { return true };
-        let remote = stream.connection.flow().remote.ip();
-        if !wire.link.knows(remote) {
-            self.ask(key, remote, now);
+        let next = wire.link.next_hop(stream.connection.flow().remote.ip());
+        if !wire.link.knows(next) {
+            self.ask(key, next, now);
             return true;
         }
         loop {
@@ -45,7 +45,7 @@ impl Stack {
         }
     }
 
-    fn ask(&mut self, key: DefaultKey, remote: IpAddr, now: Time) {
+    fn ask(&mut self, key: DefaultKey, neighbour: IpAddr, now: Time) {
         let Some(stream) = self.streams.get_mut(key) else { return };
         if stream.connection.state() == State::Closed {
             return;
@@ -55,7 +55,7 @@ impl Stack {
             stream.connection.abort();
             return;
         }
-        let question = self.wire.link.question(remote);
+        let question = self.wire.link.question(neighbour);
         self.wire.send_or_lose(&question);
         self.note_due(Some(now + ASK_AGAIN));
     }

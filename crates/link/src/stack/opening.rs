@@ -48,7 +48,7 @@ impl Stack {
     }
 
     pub(super) fn free_flow(&mut self, remote: SocketAddr, port: u16) -> Result<Flow, PortError> {
-        let own = self.settings.source_to(remote.ip()).ok_or(PortError::Unreachable)?;
+        let own = self.settings.source_of_stream(remote.ip()).ok_or(PortError::NoGateway)?;
         let local = |port| Flow { local: SocketAddr::new(own, port), remote };
         if port != 0 {
             let flow = local(port);

@@ -112,7 +112,8 @@ impl Stream {
     pub(super) fn narrow(&mut self, sequence: u32, mtu: u32) -> bool {
         let on_the_way = self.connection.unacknowledged();
         let back = self.sent.map_or(u32::MAX, |last| last.wrapping_sub(sequence));
-        let Some(mss) = u16::try_from(mtu).ok().and_then(|mtu| mtu.checked_sub(40 + IPV6_MORE)) else { return false };
+        let headers = if self.connection.flow().remote.is_ipv6() { 40 + IPV6_MORE } else { 40 };
+        let Some(mss) = u16::try_from(mtu).ok().and_then(|mtu| mtu.checked_sub(headers)) else { return false };
         let before = self.connection.segment_size();
         if u64::from(back) >= on_the_way || u64::from(mss) >= before {
             return false;

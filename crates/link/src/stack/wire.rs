@@ -23,6 +23,7 @@ const IPV4: FrameTest = FrameTest::Half(12, 0x0800);
 const IPV6: FrameTest = FrameTest::Half(12, 0x86dd);
 /// Protocols of IP, where they stand in packets of both kinds.
 const TCP_OVER_IPV4: FrameTest = FrameTest::Byte(23, 6);
+const ICMP_OVER_IPV4: FrameTest = FrameTest::Byte(23, 1);
 const TCP_OVER_IPV6: FrameTest = FrameTest::Byte(20, 6);
 const ICMP_OVER_IPV6: FrameTest = FrameTest::Byte(20, 58);
 /// A header of IPv4 of 20 bytes, and neither "more fragments" nor an offset (RFC 791 section 3.1).
@@ -47,6 +48,10 @@ pub(crate) fn frame_tests(settings: &LinkSettings) -> Vec<Vec<FrameTest>> {
                     tcp.extend([PLAIN_IPV4, NO_FRAGMENT, ports]);
                 }
                 all.push(tcp);
+                // Behind a gateway paths are of many kinds.
+                if !settings.gateways.is_empty() {
+                    all.push(vec![IPV4, ICMP_OVER_IPV4, FrameTest::Word(30, ip.to_bits())]);
+                }
             }
             IpAddr::V6(ip) => {
                 let mut tcp = to([IPV6, TCP_OVER_IPV6], ip);
@@ -105,7 +110,8 @@ pub(crate) struct Wire {
 impl Wire {
     pub(super) fn new(ring: PacketRing, settings: &LinkSettings) -> Self {
         let none = EthernetLink::without_addresses(ring.hardware(), NEIGHBOURS);
-        let link = settings.addresses.iter().fold(none, |link, address| link.with(address.ip));
+        let link = settings.addresses.iter().fold(none, |link, own| link.with(own.ip).with_network(own.ip, own.prefix));
+        let link = settings.gateways.iter().fold(link, |link, gateway| link.with_gateway(*gateway));
         // For the host's own addresses the kernel answers.
         let link = if settings.ports.is_some() { link.without_answers() } else { link };
         let out = vec![0; FRAME_OVERHEAD + usize::from(u16::MAX)];

@@ -1,14 +1,12 @@
-//! Who has an address of IPv6 (RFC 4861), whether somebody else has ours (RFC 4862), and packets that are too big for
-//! the path (RFC 4443).
+//! Who has an address of IPv6 (RFC 4861), and whether somebody else has ours (RFC 4862).
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr};
 
 use etherparse::icmpv6::{Icmpv6PayloadSlice, NdpOptionSlice, NdpOptionsIterator, NeighborAdvertisementHeader};
 use etherparse::{EtherType, Icmpv6Header, Icmpv6Slice, Icmpv6Type, IpNumber, Ipv6Header, Ipv6HeaderSlice, Ipv6Slice};
 
 use super::neighbours::Word;
 use super::{Arrived, EthernetLink, LinkFrame};
-use crate::segment::Flow;
 
 #[cfg(test)]
 mod tests;
@@ -20,8 +18,6 @@ const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// What says a hardware address of Ethernet: of the source, of the target (RFC 4861 section 4.6.1, RFC 2464 section 6).
 const SOURCE_HARDWARE: [u8; 2] = [1, 1];
 const TARGET_HARDWARE: [u8; 2] = [2, 1];
-/// Every path of IPv6 carries packets of so many bytes (RFC 8200 section 5).
-pub const LEAST_MTU: u32 = 1280;
 
 /// The group that those are in who have this address, or one that ends alike (RFC 4291 section 2.7.1).
 #[must_use]
@@ -89,7 +85,7 @@ impl EthernetLink {
         let is_of_link = header.hop_limit() == NO_HOP && message.code_u8() == 0;
         match (message.icmp_type(), message.payload_slice().ok()?) {
             (Icmpv6Type::PacketTooBig { mtu }, Icmpv6PayloadSlice::PacketTooBig(cause)) => {
-                self.parse_too_big(mtu, cause.invoking_packet())
+                self.parse_too_big_ipv6(mtu, cause.invoking_packet())
             }
             (_, Icmpv6PayloadSlice::NeighborSolicitation(asked)) if is_of_link => {
                 let hardware = hardware_of(asked.options_iterator())?;
@@ -173,24 +169,6 @@ impl EthernetLink {
         }
         let word = if kind.solicited { Word::Answer } else { Word::Claim };
         self.neighbours.hear(address, hardware, word).then_some(Arrived::Neighbour(address))
-    }
-
-    /// A router says that a packet of ours was too big. That the packet is one of a connection's is for who has the
-    /// connection to find out.
-    fn parse_too_big(&self, mtu: u32, cause: &[u8]) -> Option<Arrived> {
-        let (header, rest) = Ipv6Header::from_slice(cause).ok()?;
-        let (source, destination) = (header.source_addr(), header.destination_addr());
-        let is_ours = header.next_header == IpNumber::TCP && self.has(IpAddr::V6(source));
-        // Nothing smaller is a path's (RFC 8201 section 4).
-        if !is_ours || mtu < LEAST_MTU {
-            return None;
-        }
-        let (ports, numbers) = rest.split_first_chunk::<4>()?;
-        let sequence = u32::from_be_bytes(*numbers.first_chunk::<4>()?);
-        let port = |at: usize| u16::from_be_bytes([ports[at], ports[at + 1]]);
-        let local = SocketAddr::new(IpAddr::V6(source), port(0));
-        let remote = SocketAddr::new(IpAddr::V6(destination), port(2));
-        Some(Arrived::TooBig { flow: Flow { local, remote }, sequence, mtu })
     }
 }
 

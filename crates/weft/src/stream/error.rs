@@ -25,7 +25,7 @@ fn of_port(error: PortError) -> ErrorKind {
         PortError::Reset => ErrorKind::ConnectionReset,
         PortError::Refused | PortError::NotShared => ErrorKind::ConnectionRefused,
         PortError::TimedOut => ErrorKind::TimedOut,
-        PortError::Unreachable => ErrorKind::HostUnreachable,
+        PortError::Unreachable | PortError::NoGateway => ErrorKind::HostUnreachable,
         PortError::AddressInUse => ErrorKind::AddrInUse,
         PortError::AddressNotLocal => ErrorKind::AddrNotAvailable,
         PortError::NotPermitted => ErrorKind::PermissionDenied,

@@ -1,10 +1,10 @@
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::link::{ETHERNET, FRAME_OVERHEAD};
-use crate::segment::{Checksum, Flags, MAX_HEADER, Segment};
+use crate::segment::{Checksum, Flags, Flow, MAX_HEADER, Segment};
 
 const IP: usize = ETHERNET;
 const ICMP: usize = FRAME_OVERHEAD;
