@@ -22,7 +22,9 @@ pub fn wire(data: &[u8]) {
 
 fn raw(data: &[u8]) {
     let Ok((header, datagram)) = weft_wire::raw::Header::parse(data) else { return };
-    assert_eq!(header.emit(), data[..weft_wire::raw::HEADER_LENGTH]);
+    let mut bytes = [0xa5; weft_wire::raw::HEADER_LENGTH_IPV6];
+    let length = header.emit(&mut bytes);
+    assert_eq!(bytes[..length], data[..length]);
     assert_eq!(datagram.len(), usize::from(header.length));
 }
 

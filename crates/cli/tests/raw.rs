@@ -6,7 +6,7 @@
 mod running;
 
 use std::env;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use running::{Ended, Running, words};
@@ -17,7 +17,7 @@ use weft::verbs::{
 };
 use weft_driver::PacketSocket;
 use weft_lab::{BridgeProgram, Host, Lab, Link, Plan, Shape, Way};
-use weft_wire::raw::{ETHER_TYPE, Header};
+use weft_wire::raw::{ETHER_TYPE, HEADER_LENGTH_IPV6, Header};
 
 const WEFT: &str = env!("CARGO_BIN_EXE_weft");
 /// The variable that says to a worker what it does.
@@ -25,9 +25,32 @@ const ROLE: &str = "WEFT_RAW_ROLE";
 /// Nothing here takes this long; what waits in vain fails then.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(100));
 /// Addresses of the link that no kernel has, and one that nobody has.
-const SERVER: &str = "rail0=10.0.0.77/24";
-const CLIENT: &str = "rail0=10.0.0.78/24";
-const NOBODY: &str = "10.0.0.99:7000";
+struct Addresses {
+    server: &'static str,
+    client: &'static str,
+    nobody: &'static str,
+}
+
+const FOUR: Addresses = Addresses { server: "10.0.0.77", client: "10.0.0.78", nobody: "10.0.0.99" };
+const SIX: Addresses =
+    Addresses { server: "fd77:6566:7400::77", client: "fd77:6566:7400::78", nobody: "fd77:6566:7400::99" };
+
+impl Addresses {
+    /// Of the kind of this one.
+    fn beside(remote: SocketAddr) -> Self {
+        if remote.is_ipv4() { FOUR } else { SIX }
+    }
+}
+
+/// A link with this address.
+fn link(address: &str) -> String {
+    format!("rail0={address}/{}", if address.contains(':') { 64 } else { 24 })
+}
+
+fn at(address: &str, port: u16) -> SocketAddr {
+    SocketAddr::new(address.parse().unwrap(), port)
+}
+
 const BYTES: usize = 300_000;
 const ROUNDS: u64 = 5;
 /// The immediate data behind the last round.
@@ -76,7 +99,7 @@ fn start(host: &Host, role: &str) -> Running {
 fn worker() {
     let Ok(role) = env::var(ROLE) else { return };
     match role.split(';').collect::<Vec<_>>()[..] {
-        ["server"] => serve(),
+        ["server", address] => serve(address),
         ["client", remote] => call(remote.parse().unwrap()),
         ["caller over rails", remote] => call_over_rails(remote.parse().unwrap()),
         ["stranger", hardware, remote] => disturb(hardware, remote.parse().unwrap()),
@@ -121,13 +144,13 @@ fn offer() -> Offer {
 }
 
 /// Lets itself be written to and read, and looks at what has come.
-fn serve() {
-    let end = End::new(SERVER);
+fn serve(address: &str) {
+    let end = End::new(&link(address));
     let listen = ListenOptions { offer: offer(), ..ListenOptions::default() };
-    let listener = end.context.listen("10.0.0.77:0".parse().unwrap(), &listen).unwrap();
+    let listener = end.context.listen(at(address, 0), &listen).unwrap();
     let again = end.context.listen(listener.local_address(), &listen);
     assert!(matches!(again, Err(Error::Port(PortError::AddressInUse))), "{:?}", again.err());
-    let hardware = PacketSocket::open("rail0").unwrap().hardware().map(|byte| format!("{byte:02x}")).join(":");
+    let hardware = PacketSocket::open("rail0").unwrap().hardware().map(|byte| format!("{byte:02x}")).join("-");
     println!("worker: {hardware} {}", listener.local_address());
     let window = end.memory(BYTES + 8);
     let inbox = end.memory(64);
@@ -167,11 +190,11 @@ struct Caller {
 
 impl Caller {
     fn connect(remote: SocketAddr) -> Self {
-        let end = End::new(CLIENT);
+        let own = Addresses::beside(remote).client;
+        let end = End::new(&link(own));
         let connect = ConnectOptions { offer: offer(), ..ConnectOptions::default() };
         let info = end.queue_pair.connect(remote, &connect).unwrap();
-        let own: Ipv4Addr = "10.0.0.78".parse().unwrap();
-        assert_eq!((info.lower.clone(), info.local.ip()), (LowerInfo::Edge, own.into()));
+        assert_eq!((info.lower.clone(), info.local.ip()), (LowerInfo::Edge, own.parse().unwrap()));
         let number = |at: usize| u32::from_be_bytes(info.private_data[at..at + 4].try_into().unwrap());
         let (stag, base) = (Stag(number(0)), u64::from(number(4)) << 32 | u64::from(number(8)));
         let memories = [BYTES, BYTES, 8, 64].map(|bytes| end.memory(bytes));
@@ -208,7 +231,7 @@ fn call(remote: SocketAddr) {
     assert!(caller.end.context.counters().lost_datagrams > 0, "the link should have lost some");
     caller.finish();
     let connect = ConnectOptions { offer: offer(), ..ConnectOptions::default() };
-    let error = more(&caller.end).connect(NOBODY.parse().unwrap(), &connect).unwrap_err();
+    let error = more(&caller.end).connect(at(Addresses::beside(remote).nobody, 7000), &connect).unwrap_err();
     assert!(
         matches!(error, Error::Connection(ConnectionError::Connect { error: PortError::Unreachable, .. })),
         "{error:?}"
@@ -242,28 +265,37 @@ fn more(end: &End) -> QueuePair {
 }
 
 /// Sends frames that have no datagram, or one that is nobody's, until it is ended.
-fn disturb(hardware: &str, remote: SocketAddrV4) {
+fn disturb(hardware: &str, remote: SocketAddr) {
     let socket = PacketSocket::open("rail0").unwrap();
-    let mut head: Vec<u8> = hardware.split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+    // With colons they would be told from nothing else.
+    let mut head: Vec<u8> = hardware.split('-').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
     head.extend_from_slice(&socket.hardware());
     head.extend_from_slice(&ETHER_TYPE.to_be_bytes());
-    let good = Header { source: "10.0.0.78:50000".parse().unwrap(), destination: remote, length: 100 };
+    let client = Addresses::beside(remote).client;
+    let [nobody, many, other] =
+        if remote.is_ipv4() { ["0.0.0.0", "224.0.0.1", "10.9.9.9"] } else { ["::", "ff02::1", "2001:db8::1"] };
+    let good = Header { source: at(client, 50_000), destination: remote, length: 100 };
+    let emit = |header: Header| {
+        let mut bytes = [0; HEADER_LENGTH_IPV6];
+        let length = header.emit(&mut bytes);
+        bytes[..length].to_vec()
+    };
     let headers = [
         // Fewer bytes than it says, all that there can be, none.
-        Header { length: 1400, ..good }.emit().to_vec(),
-        Header { length: u16::MAX, ..good }.emit().to_vec(),
-        Header { length: 0, ..good }.emit().to_vec(),
+        emit(Header { length: 1400, ..good }),
+        emit(Header { length: u16::MAX, ..good }),
+        emit(Header { length: 0, ..good }),
         // Who cannot be answered: nobody, all, another network, the receiver itself.
-        Header { source: "0.0.0.0:1".parse().unwrap(), ..good }.emit().to_vec(),
-        Header { source: "224.0.0.1:1".parse().unwrap(), ..good }.emit().to_vec(),
-        Header { source: "10.9.9.9:1".parse().unwrap(), ..good }.emit().to_vec(),
-        Header { source: remote, ..good }.emit().to_vec(),
-        Header { source: "10.0.0.78:0".parse().unwrap(), ..good }.emit().to_vec(),
+        emit(Header { source: at(nobody, 1), ..good }),
+        emit(Header { source: at(many, 1), ..good }),
+        emit(Header { source: at(other, 1), ..good }),
+        emit(Header { source: remote, ..good }),
+        emit(Header { source: at(client, 0), ..good }),
         // A datagram that is noise, of another version, to another port, and a header that is cut.
-        good.emit().to_vec(),
-        [&[2, 0x57][..], &good.emit()[2..]].concat(),
-        Header { destination: SocketAddrV4::new(*remote.ip(), 1), ..good }.emit().to_vec(),
-        good.emit()[..10].to_vec(),
+        emit(good),
+        [&[9, 0x57][..], &emit(good)[2..]].concat(),
+        emit(Header { destination: SocketAddr::new(remote.ip(), 1), ..good }),
+        emit(good)[..10].to_vec(),
     ];
     println!("worker: ready");
     let until = Instant::now() + PATIENCE.unwrap();
@@ -288,14 +320,16 @@ fn ended_well(running: Running) {
 #[test]
 fn verbs_go_in_frames_of_their_own_whatever_becomes_of_these() {
     let Some(lab) = lab() else { return };
-    let server = start(lab.host(0), "server");
-    let (hardware, address) = heard(&server);
-    let stranger = start(lab.host(1), &format!("stranger;{hardware};{address}"));
-    stranger.await_text("worker: ready");
-    let client = start(lab.host(1), &format!("client;{address}"));
-    ended_well(client);
-    ended_well(server);
-    drop(stranger);
+    for Addresses { server, .. } in [FOUR, SIX] {
+        let server = start(lab.host(0), &format!("server;{server}"));
+        let (hardware, address) = heard(&server);
+        let stranger = start(lab.host(1), &format!("stranger;{hardware};{address}"));
+        stranger.await_text("worker: ready");
+        let client = start(lab.host(1), &format!("client;{address}"));
+        ended_well(client);
+        ended_well(server);
+        drop(stranger);
+    }
     lab.down().unwrap();
 }
 
@@ -310,7 +344,7 @@ fn heard(server: &Running) -> (String, String) {
 #[test]
 fn udp_on_another_interface_is_a_further_rail() {
     let Some(mut lab) = bare_lab(2) else { return };
-    let server = start(lab.host(0), "server");
+    let server = start(lab.host(0), &format!("server;{}", FOUR.server));
     let (_, address) = heard(&server);
     let client = start(lab.host(1), &format!("caller over rails;{address}"));
     client.await_text("worker: cut");
@@ -323,14 +357,18 @@ fn udp_on_another_interface_is_a_further_rail() {
 #[test]
 fn commands_go_by_them_too() {
     let Some(lab) = lab() else { return };
-    for progress in ["hybrid", "thread", "caller"] {
+    for (Addresses { server, client, .. }, progress) in
+        [(FOUR, "hybrid"), (FOUR, "thread"), (SIX, "thread"), (FOUR, "caller"), (SIX, "caller")]
+    {
         let both = format!("--transport edge --timeout 60 --progress {progress}");
-        let listens = format!("rping -s -a 10.0.0.77 -p 0 {both} --link {SERVER}");
-        let server = Running::start_by(lab.host(0).command(WEFT), &words(&listens));
-        let calls = format!("rping -c -a 10.0.0.77 -p {} -C 30 -S 50000 -V {both} --link {CLIENT}", server.port());
-        let client = Running::start_by(lab.host(1).command(WEFT), &words(&calls));
-        let (client, server) = (client.end(), server.end());
-        assert_eq!((client.code, server.code), (Some(0), Some(0)), "client: {}\nserver: {}", client.text, server.text);
+        let listens = format!("rping -s -a {server} -p 0 {both} --link {}", link(server));
+        let running = Running::start_by(lab.host(0).command(WEFT), &words(&listens));
+        let port = running.port();
+        let calls = format!("rping -c -a {server} -p {port} -C 30 -S 50000 -V {both} --link {}", link(client));
+        let caller = Running::start_by(lab.host(1).command(WEFT), &words(&calls));
+        let (caller, running) = (caller.end(), running.end());
+        let codes = (caller.code, running.code);
+        assert_eq!(codes, (Some(0), Some(0)), "client: {}\nserver: {}", caller.text, running.text);
     }
     lab.down().unwrap();
 }

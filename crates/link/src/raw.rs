@@ -2,7 +2,7 @@
 
 use core::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use weft_base::{
@@ -11,9 +11,12 @@ use weft_base::{
 };
 use weft_driver::{FRAME_PIECES, FRAMES, FramePort, FrameTest, UdpPort};
 use weft_memory::Registry;
-use weft_wire::raw::{DESTINATION_AT, DESTINATION_PORT_AT, ETHER_TYPE, HEADER_LENGTH, Header, VERSION};
+use weft_wire::raw::{
+    DESTINATION_AT, DESTINATION_AT_IPV6, DESTINATION_PORT_AT, ETHER_TYPE, HEADER_LENGTH, HEADER_LENGTH_IPV6, Header,
+    VERSION, VERSION_IPV6, header_length,
+};
 
-use crate::settings::{LinkAddress, LinkSettings};
+use crate::settings::{LinkAddress, LinkSettings, is_in_scope, with_scope, without_scope};
 use crate::stack::{Neighbour, Shared};
 
 #[cfg(test)]
@@ -21,10 +24,9 @@ mod tests;
 
 /// Bytes of Ethernet's header.
 const ETHERNET: usize = 14;
-/// Bytes before a datagram.
+/// Bytes before a datagram, with addresses of IPv4 and of IPv6.
 const HEAD: usize = ETHERNET + HEADER_LENGTH;
-/// EAFNOSUPPORT.
-const NO_SUCH_FAMILY: i32 = 97;
+const HEAD_IPV6: usize = ETHERNET + HEADER_LENGTH_IPV6;
 /// Neighbours whose hardware addresses a port has at hand.
 const AT_HAND: usize = 16;
 
@@ -45,11 +47,14 @@ pub struct RawPort {
     registry: Registry,
     /// The address, and who is on the link with it.
     own: LinkAddress,
-    local: SocketAddrV4,
+    /// As it stands in frames.
+    local: SocketAddr,
+    /// The number of the interface, which is said with addresses that mean something on this link alone.
+    interface: u32,
     limits: DatagramLimits,
     malformed: u64,
     /// What was looked up of the link's neighbours, and when these had changed last.
-    at_hand: Vec<(Ipv4Addr, [u8; 6])>,
+    at_hand: Vec<(IpAddr, [u8; 6])>,
     changes: u64,
     waiting_lost: u64,
 }
@@ -64,10 +69,11 @@ impl RawPort {
         options: &DatagramOptions,
     ) -> Result<Self, PortError> {
         let own = settings.addresses.iter().find(|own| own.ip == local.ip()).ok_or(PortError::AddressNotLocal)?;
-        // The frames have room for an address of IPv4.
-        let IpAddr::V4(ip) = own.ip else { return Err(PortError::System(NO_SUCH_FAMILY)) };
-        let port = stack.lock().take_raw_port(local.port())?;
-        let local = SocketAddrV4::new(ip, port);
+        let (port, interface) = {
+            let mut stack = stack.lock();
+            (stack.take_raw_port(local.port())?, stack.interface())
+        };
+        let local = SocketAddr::new(own.ip, port);
         let opened = FramePort::open(&settings.interface, ETHER_TYPE, &tests(local), options.buffer_bytes);
         let frames = match opened {
             Ok(frames) => frames,
@@ -76,10 +82,22 @@ impl RawPort {
                 return Err(port_error(&error));
             }
         };
-        let limits = limits(&frames);
+        let limits = limits(&frames, own.ip);
         let at_hand = Vec::with_capacity(AT_HAND);
         let changes = 0;
-        Ok(Self { frames, stack, registry, own: *own, local, limits, malformed: 0, at_hand, changes, waiting_lost: 0 })
+        Ok(Self {
+            frames,
+            stack,
+            registry,
+            own: *own,
+            local,
+            interface,
+            limits,
+            malformed: 0,
+            at_hand,
+            changes,
+            waiting_lost: 0,
+        })
     }
 
     /// The descriptor that is readable when something has come.
@@ -96,17 +114,15 @@ impl RawPort {
     }
 
     /// The peer of a batch, if frames of this port reach it.
-    fn peer(&self, batch: &DatagramBatch) -> Result<SocketAddrV4, PortError> {
-        if batch.from.is_some_and(|from| from.ip != IpAddr::V4(*self.local.ip())) {
+    fn peer(&self, batch: &DatagramBatch) -> Result<SocketAddr, PortError> {
+        if batch.from.is_some_and(|from| from.ip != self.local.ip()) {
             return Err(PortError::AddressNotLocal);
         }
-        match batch.to.ip() {
-            Some(SocketAddr::V4(to)) if self.own.reaches((*to.ip()).into()) => Ok(to),
-            _ => Err(PortError::Unreachable),
-        }
+        let to = batch.to.ip().filter(|to| self.own.reaches(to.ip()) && is_in_scope(*to, self.interface));
+        to.map(without_scope).ok_or(PortError::Unreachable)
     }
 
-    fn at_hand(&mut self, address: Ipv4Addr) -> Option<[u8; 6]> {
+    fn at_hand(&mut self, address: IpAddr) -> Option<[u8; 6]> {
         let changes = self.stack.neighbour_changes();
         if changes != self.changes {
             self.changes = changes;
@@ -118,19 +134,20 @@ impl RawPort {
     /// Asks for the hardware address of a neighbour, to whom the first datagram of the batch is sent when it answers.
     fn ask(
         &mut self,
-        to: SocketAddrV4,
+        to: SocketAddr,
         batch: &DatagramBatch,
         pieces: &[Piece<'_>],
     ) -> Result<Result<[u8; 6], DatagramSent>, PortError> {
         let datagram = first_datagram(&self.registry, pieces, batch.segment_size as usize)?;
-        let mut frame = self.head_to(to)([0; 6], datagram.len()).to_vec();
-        frame.extend_from_slice(&datagram);
-        match self.stack.lock().raw_neighbour((*to.ip()).into(), frame) {
+        let mut head = [0; HEAD_IPV6];
+        let length = self.header_to(to).emit(&mut head, [0; 6], datagram.len());
+        let frame = [&head[..length], &datagram].concat();
+        match self.stack.lock().raw_neighbour(to.ip(), frame) {
             Neighbour::Known(hardware) => {
                 if self.at_hand.len() == AT_HAND {
                     self.at_hand.clear();
                 }
-                self.at_hand.push((*to.ip(), hardware));
+                self.at_hand.push((to.ip(), hardware));
                 Ok(Ok(hardware))
             }
             Neighbour::Asked => Ok(Err(DatagramSent::Taken(1))),
@@ -142,26 +159,31 @@ impl RawPort {
         }
     }
 
-    /// Makes what stands before a datagram, of a hardware address and of the datagram's length.
-    fn head_to(&self, to: SocketAddrV4) -> impl Fn([u8; 6], usize) -> [u8; HEAD] + use<> {
-        let (source, from) = (self.local, self.frames.hardware());
-        move |hardware, length| {
-            let mut head = [0; HEAD];
-            head[..6].copy_from_slice(&hardware);
-            head[6..12].copy_from_slice(&from);
-            head[12..ETHERNET].copy_from_slice(&ETHER_TYPE.to_be_bytes());
-            let header = Header { source, destination: to, length: length as u16 };
-            head[ETHERNET..].copy_from_slice(&header.emit());
+    fn header_to(&self, to: SocketAddr) -> HeadOf {
+        HeadOf { source: self.local, destination: to, from: self.frames.hardware() }
+    }
+
+    fn send_to<const LENGTH: usize>(
+        &mut self,
+        hardware: [u8; 6],
+        to: SocketAddr,
+        pieces: &[Piece<'_>],
+        segment: usize,
+    ) -> Result<DatagramSent, PortError> {
+        let header = self.header_to(to);
+        self.frames.send(&self.registry, pieces, segment, |length| {
+            let mut head = [0; LENGTH];
+            header.emit(&mut head, hardware, length);
             head
-        }
+        })
     }
 
     /// The next datagram, in `place`: its sender and its length. `Err`: a frame without one.
-    fn receive_one(&mut self, place: &mut [u8]) -> Option<Result<(SocketAddrV4, usize), ()>> {
-        let Self { frames, own, .. } = self;
+    fn receive_one(&mut self, place: &mut [u8]) -> Option<Result<(SocketAddr, usize), ()>> {
+        let Self { frames, own, local, .. } = self;
         frames.receive(|frame| {
             let (header, datagram) = Header::parse(frame.get(ETHERNET..).unwrap_or_default()).map_err(|_| ())?;
-            let is_neighbour = own.reaches((*header.source.ip()).into());
+            let is_neighbour = own.reaches(header.source.ip()) && header.destination.ip() == local.ip();
             let place = place.get_mut(..datagram.len()).filter(|_| is_neighbour).ok_or(())?;
             place.copy_from_slice(datagram);
             Ok((header.source, datagram.len()))
@@ -169,20 +191,48 @@ impl RawPort {
     }
 }
 
-/// Frames of this version for an address and a port of this interface.
-fn tests(local: SocketAddrV4) -> [FrameTest; 5] {
+/// What stands before the datagrams to a peer.
+struct HeadOf {
+    source: SocketAddr,
+    destination: SocketAddr,
+    from: [u8; 6],
+}
+
+impl HeadOf {
+    /// Writes it at the start of `out`, for a hardware address and a datagram of this length; how many bytes it has.
+    fn emit(&self, out: &mut [u8], hardware: [u8; 6], length: usize) -> usize {
+        let (ethernet, header) = out.split_at_mut(ETHERNET);
+        ethernet[..6].copy_from_slice(&hardware);
+        ethernet[6..12].copy_from_slice(&self.from);
+        ethernet[12..].copy_from_slice(&ETHER_TYPE.to_be_bytes());
+        let Self { source, destination, .. } = *self;
+        ETHERNET + Header { source, destination, length: length as u16 }.emit(header)
+    }
+}
+
+/// Frames for an address and a port of this interface.
+fn tests(local: SocketAddr) -> Vec<FrameTest> {
     let at = |at: usize| (ETHERNET + at) as u32;
+    let (version, address, octets) = match local.ip() {
+        IpAddr::V4(ip) => (VERSION, DESTINATION_AT, ip.octets().to_vec()),
+        IpAddr::V6(ip) => (VERSION_IPV6, DESTINATION_AT_IPV6, ip.octets().to_vec()),
+    };
+    let (words, _) = octets.as_chunks::<4>();
+    let words = words.iter().enumerate();
+    let is_ours = words.map(|(index, word)| FrameTest::Word(at(address + 4 * index), u32::from_be_bytes(*word)));
     [
         FrameTest::ToThisHost,
         FrameTest::Untagged,
-        FrameTest::Half(at(0), VERSION),
+        FrameTest::Half(at(0), version),
         FrameTest::Half(at(DESTINATION_PORT_AT), local.port()),
-        FrameTest::Word(at(DESTINATION_AT), local.ip().to_bits()),
     ]
+    .into_iter()
+    .chain(is_ours)
+    .collect()
 }
 
-fn limits(frames: &FramePort) -> DatagramLimits {
-    let longest = frames.mtu().saturating_sub(HEADER_LENGTH).clamp(1, usize::from(u16::MAX)) as u32;
+fn limits(frames: &FramePort, own: IpAddr) -> DatagramLimits {
+    let longest = frames.mtu().saturating_sub(header_length(own)).clamp(1, usize::from(u16::MAX)) as u32;
     let (receive, send) = frames.buffers();
     DatagramLimits {
         batch_datagrams: FRAMES as u32,
@@ -238,21 +288,23 @@ impl DatagramPort for RawPort {
         if segment > longest && total(pieces) > longest {
             return Ok(DatagramSent::TooLarge(Some(longest as u32)));
         }
-        let hardware = match self.at_hand(*to.ip()) {
+        let hardware = match self.at_hand(to.ip()) {
             Some(hardware) => hardware,
             None => match self.ask(to, batch, pieces)? {
                 Ok(hardware) => hardware,
                 Err(sent) => return Ok(sent),
             },
         };
-        let head = self.head_to(to);
-        self.frames.send(&self.registry, pieces, segment.min(longest), |length| head(hardware, length))
+        match to {
+            SocketAddr::V4(_) => self.send_to::<HEAD>(hardware, to, pieces, segment.min(longest)),
+            SocketAddr::V6(_) => self.send_to::<HEAD_IPV6>(hardware, to, pieces, segment.min(longest)),
+        }
     }
 
     fn receive(&mut self, buffer: &mut [u8], received: &mut Vec<ReceivedDatagrams>) -> Result<usize, PortError> {
         let before = received.len();
         let part = self.longest();
-        let to = Some(LocalAddress { ip: (*self.local.ip()).into(), interface: 0 });
+        let to = Some(LocalAddress { ip: self.local.ip(), interface: 0 });
         let mut start = 0;
         // As many frames as are asked for, those that have no datagram among them.
         for _ in 0..FRAMES {
@@ -265,7 +317,7 @@ impl DatagramPort for RawPort {
                 Some(Err(())) => self.malformed += 1,
                 Some(Ok((from, length))) => {
                     let (range, segment_size) = (start..start + length, length.max(1) as u32);
-                    let from = SocketAddr::V4(from).into();
+                    let from = with_scope(from, self.interface).into();
                     received.push(ReceivedDatagrams { range, segment_size, from, to, ecn: Ecn::NotCapable });
                     start = end;
                 }
@@ -288,7 +340,7 @@ impl DatagramPort for RawPort {
     }
 
     fn local_address(&self) -> PortAddress {
-        SocketAddr::V4(self.local).into()
+        with_scope(self.local, self.interface).into()
     }
 }
 

@@ -23,6 +23,11 @@ fn link(host: u8) -> LinkSettings {
     format!("lo=10.{one}.{two}.{host}/24").parse().unwrap()
 }
 
+/// The same with an address of IPv6, or with one that means something on this link alone.
+fn link_v6(network: &str, host: u8) -> LinkSettings {
+    format!("lo={network}{:x}:{host:x}/64", std::process::id() & 0xffff).parse().unwrap()
+}
+
 fn ip(host: u8) -> IpAddr {
     link(host).first().unwrap()
 }
@@ -38,7 +43,10 @@ fn open_with(stack: &Shared, settings: &LinkSettings, port: u16) -> Result<RawPo
 
 /// A host and a port of it; `None` where the right is missing.
 fn open(host: u8) -> Option<(Shared, RawPort)> {
-    let settings = link(host);
+    open_link(&link(host))
+}
+
+fn open_link(settings: &LinkSettings) -> Option<(Shared, RawPort)> {
     let stack = match Stack::new(settings.clone(), Arc::new(Nobody)) {
         Ok(stack) => Shared::new(stack),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -47,7 +55,7 @@ fn open(host: u8) -> Option<(Shared, RawPort)> {
         }
         Err(error) => panic!("{error}"),
     };
-    let port = open_with(&stack, &settings, 0).unwrap();
+    let port = open_with(&stack, settings, 0).unwrap();
     Some((stack, port))
 }
 
@@ -74,7 +82,14 @@ fn receive(stacks: [&Shared; 2], port: &mut RawPort, wanted: usize) -> Vec<Vec<u
 
 #[test]
 fn datagrams_find_their_neighbour_and_batches_are_cut() {
-    let (Some((here, mut one)), Some((there, mut other))) = (open(1), open(2)) else { return };
+    let pairs =
+        [[1, 2].map(link), [1, 2].map(|host| link_v6("fd77::", host)), [1, 2].map(|host| link_v6("fe80::", host))];
+    pairs.iter().for_each(pass_datagrams);
+}
+
+fn pass_datagrams([one, other]: &[LinkSettings; 2]) {
+    let (Some((here, mut one)), Some((there, mut other))) = (open_link(one), open_link(other)) else { return };
+    assert_eq!(one.limits().receive_bytes as usize, (one.frames.mtu() - header_length(one.local.ip())).min(65_535));
     let stacks = [&here, &there];
     // The first one waits for the neighbour's answer.
     assert_eq!(
@@ -109,6 +124,7 @@ fn what_cannot_be_sent_says_why() {
     };
     assert_eq!(send("192.0.2.1:1", None), Err(PortError::Unreachable), "not of this link");
     assert_eq!(send("[::1]:1", None), Err(PortError::Unreachable));
+    assert_eq!(send("[fd77::1]:1", None), Err(PortError::Unreachable));
     let foreign = Some(LocalAddress { ip: "192.0.2.1".parse().unwrap(), interface: 0 });
     assert_eq!(send(&other.local.to_string(), foreign), Err(PortError::AddressNotLocal));
     // One that does not answer is asked, and then some frames wait for it.
@@ -126,9 +142,20 @@ fn what_cannot_be_sent_says_why() {
 
 #[test]
 fn frames_without_a_datagram_are_counted_and_those_of_others_never_come() {
-    let (Some((here, mut one)), Some((there, mut other))) = (open(5), open(6)) else { return };
+    for pair in [[5, 6].map(link), [5, 6].map(|host| link_v6("fd77::", host))] {
+        hear_strangers(&pair);
+    }
+}
+
+fn hear_strangers([one, other]: &[LinkSettings; 2]) {
+    let (Some((here, mut one)), Some((there, mut other))) = (open_link(one), open_link(other)) else { return };
     let socket = PacketSocket::open("lo").unwrap();
     let to = other.local;
+    let emit = |header: Header| {
+        let mut bytes = [0; HEADER_LENGTH_IPV6];
+        let length = header.emit(&mut bytes);
+        bytes[..length].to_vec()
+    };
     let send = |header: &[u8], bytes: &[u8]| {
         let mut frame = [[0; 6], [0; 6]].concat();
         frame.extend_from_slice(&ETHER_TYPE.to_be_bytes());
@@ -137,15 +164,21 @@ fn frames_without_a_datagram_are_counted_and_those_of_others_never_come() {
         while !socket.send(&frame).unwrap() {}
     };
     let good = Header { source: one.local, destination: to, length: 3 };
-    send(&Header { length: 4, ..good }.emit(), b"abc");
-    send(&Header { source: "192.0.2.1:1".parse().unwrap(), ..good }.emit(), b"abc");
-    send(&Header { source: SocketAddrV4::new(*one.local.ip(), 0), ..good }.emit(), b"abc");
-    send(&Header { source: to, ..good }.emit(), b"abc");
+    let stranger = if to.is_ipv4() { "192.0.2.1:1" } else { "[2001:db8::1]:1" };
+    let mut nearly = one.local;
+    nearly.set_port(0);
+    send(&emit(Header { length: 4, ..good }), b"abc");
+    send(&emit(Header { source: stranger.parse().unwrap(), ..good }), b"abc");
+    send(&emit(Header { source: nearly, ..good }), b"abc");
+    send(&emit(Header { source: to, ..good }), b"abc");
     // These are for others, or nothing.
-    send(&Header { destination: SocketAddrV4::new(*to.ip(), to.port() ^ 1), ..good }.emit(), b"abc");
-    send(&Header { destination: one.local, source: to, ..good }.emit()[..15], b"");
-    send(&[&[2][..], &good.emit()[1..]].concat(), b"abc");
-    send(&good.emit(), b"abcdefgh");
+    let mut beside = to;
+    beside.set_port(to.port() ^ 1);
+    send(&emit(Header { destination: beside, ..good }), b"abc");
+    let back = emit(Header { destination: one.local, source: to, ..good });
+    send(&back[..back.len() - 1], b"");
+    send(&[&[9][..], &emit(good)[1..]].concat(), b"abc");
+    send(&emit(good), b"abcdefgh");
     assert_eq!(receive([&here, &there], &mut other, 1), [b"abc"]);
     assert_eq!(other.counters(), DatagramCounters { malformed: 4, ..DatagramCounters::default() });
     assert_eq!(one.receive(&mut [0; 100], &mut Vec::new()), Ok(0));
