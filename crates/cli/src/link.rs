@@ -84,8 +84,9 @@ pub(crate) struct StreamOptions {
     pub(crate) engines: usize,
     /// Have addresses of your own on an interface, such as eth0=10.0.0.9/24,fd00::9/64; iWARP goes there by Weft's own
     /// TCP, Edge in frames of its own (needs CAP_NET_RAW). Or some ports of the host's own address, for iWARP:
-    /// eth0=host:40000-40099 (needs CAP_NET_ADMIN too)
-    #[arg(long, value_name = "INTERFACE=ADDRESS/BITS,..[@/HELPER]")]
+    /// eth0=host:40000-40099 (needs CAP_NET_ADMIN too). Behind either a router to who is not on the link:
+    /// ,via=10.0.0.1
+    #[arg(long, value_name = "INTERFACE=ADDRESS/BITS,..[,via=ROUTER][@/HELPER]")]
     pub(crate) link: Option<LinkSettings>,
     /// Over which interfaces Edge goes, if an address says so.
     #[arg(skip)]

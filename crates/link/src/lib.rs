@@ -5,11 +5,11 @@
 //! by `weft-tcp` or, as datagrams, in frames of their own, over packet sockets of the interface; all else by the kernel
 //! (`HostNetwork`). It needs the right CAP_NET_RAW.
 //!
-//! For TCP the interface must not let devices cut or join segments (`ethtool -K eth0 tso off gso off gro off`, here
-//! and, on virtual links, at the peer): frames longer than the MTU are lost.
+//! Segments of a stream leave many at a time: the interface cuts them and completes their checksums, or the kernel does.
+//! Frames longer than the MTU, which senders and devices make that do the same, are taken as they come.
 //!
-//! Datagrams have an EtherType of their own and no IP ([`RawPort`]), and stay on the link. Each port
-//! takes 4 MiB of the kernel's memory, and the right once more when it is made.
+//! Datagrams have an EtherType of their own and no IP ([`RawPort`]), and stay on the link. Each port takes 4 MiB of the
+//! kernel's memory, and the right once more when it is made.
 //!
 //! Instead of addresses of its own a link can have some ports of the host's ([`LinkSettings::ports`]): then the kernel
 //! is kept from answering by a rule of its firewall, which takes the right CAP_NET_ADMIN and the program `nft`.

@@ -51,7 +51,7 @@ impl LinkNetwork {
         })
     }
 
-    /// The kernel's network, and a link. It takes 4 MiB of the kernel's memory, and with addresses of IPv6 a second,
+    /// The kernel's network, and a link. It takes up to 8 MiB of the kernel's memory, and with addresses of IPv6 a second,
     /// for which the network is asked whether somebody has them.
     ///
     /// # Errors
