@@ -71,6 +71,9 @@ enum Command {
     /// One side of a stream over several links, in a host of a lab
     #[command(name = perf::SIDE_COMMAND, hide = true)]
     PerfLinksSide(perf::Side),
+    /// A stream to the kernel's TCP with segments that come late, in a host of a lab
+    #[command(name = perf::DISORDER_COMMAND, hide = true)]
+    PerfDisorderSide(perf::DisorderSide),
     /// Print a script that completes weft's command line
     #[command(after_help = "Example:\n  weft completions bash > /etc/bash_completion.d/weft")]
     Completions {
@@ -117,6 +120,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Perf(arguments) => perf::run(&arguments),
         Command::PerfPeer => perf::run_peer(),
         Command::PerfLinksSide(side) => perf::run_side(&side),
+        Command::PerfDisorderSide(side) => perf::run_disorder_side(&side),
         Command::Rping(arguments) => rping::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
         Command::Interop(arguments) => interop::run(&arguments),

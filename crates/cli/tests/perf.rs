@@ -133,6 +133,25 @@ fn disorder_has_each_policy_in_each_case() {
     refused(&["disorder", "--late", "60"], "a number of percent from 0 to 50");
 }
 
+/// In real time: how long it takes is the machine's matter, that it keeps what comes early is not.
+#[test]
+fn disorder_has_the_kernel_beside_the_policies() {
+    let arguments = ["disorder", "--iterations", "2000", "--lost", "0", "--late", "20", "--policy", "place,kernel"];
+    let output = Command::new(env!("CARGO_BIN_EXE_weft")).arg("perf").args(arguments).args(["--json", "-"]).output();
+    let output = output.unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    if text.contains("which cannot be had") {
+        return println!("skipped: {text}");
+    }
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let [place, kernel] = [&report["cases"][0], &report["cases"][1]];
+    assert_eq!((&place["policy"], &kernel["policy"]), (&"place".into(), &"kernel".into()));
+    assert_eq!((&place["virtual_time"], &kernel["virtual_time"]), (&true.into(), &false.into()));
+    assert!(place["most_buffered_bytes"] == 0 && kernel["most_buffered_bytes"].as_u64().unwrap() > 1000, "{report}");
+    assert!(place["placed_early"].as_u64().unwrap() > 0 && kernel["placed_early"] == 0, "{report}");
+}
+
 #[test]
 fn split_ends_with_where_each_wins() {
     let (report, text) = report_of(&[

@@ -59,6 +59,7 @@ pub use packet::{
 pub use port::TcpPort;
 pub use port_rule::{PortReservation, PortRule};
 pub use shm::ShmPort;
+pub use socket::received_memory;
 pub use timer::TimerFd;
 pub use udp::UdpPort;
 pub use wait_set::WaitSet;

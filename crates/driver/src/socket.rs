@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use weft_base::{Backlog, PortError, PortOptions};
@@ -63,6 +63,20 @@ pub(crate) fn unacknowledged(socket: &Socket) -> usize {
     // SAFETY: The descriptor is open as long as `socket` is borrowed; the value is written during the call alone.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     if result < 0 { 0 } else { usize::try_from(bytes).unwrap_or(0) }
+}
+
+/// Bytes of the kernel's memory that what a socket has received takes: what was not read, and what of TCP waits for
+/// something before it (sock_diag(7), `SK_MEMINFO_RMEM_ALLOC`, by the option `SO_MEMINFO`). Each packet counts with what
+/// the kernel has around it. `None`: the system does not tell.
+#[must_use]
+pub fn received_memory(socket: &impl AsFd) -> Option<u64> {
+    let mut words = [0_u32; 16];
+    let mut length = size_of_val(&words) as libc::socklen_t;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: The descriptor is open as long as `socket` is borrowed; no more than `length` bytes are written, to `words`.
+    let done =
+        unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, words.as_mut_ptr().cast(), &raw mut length) };
+    (done == 0 && length >= 4).then(|| u64::from(words[0]))
 }
 
 /// A listening socket. What is accepted from it inherits its options (tcp(7), socket(7)).

@@ -34,6 +34,6 @@ pub use ring::{RingBehaviour, RingPort};
 pub use scenario::{Break, Report, Scenario};
 pub use sequence::{SequenceReport, run_sequence};
 pub use shuffle::{Disorder, Shuffle, ShuffleFault, Shuffled};
-pub use streams::{StreamReport, StreamScenario};
+pub use streams::{FarEnd, StreamReport, StreamScenario};
 pub use weft_tcp::ReceivePolicy;
 pub use world::{HelperThreads, SimulatedClock, SimulatedNic, World};

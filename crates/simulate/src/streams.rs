@@ -1,5 +1,5 @@
 //! One iWARP stream over Weft's own TCP, in virtual time: what segments that come late or never cost, by what the
-//! receiver does with those behind them.
+//! receiver does with those behind them. Or, in real time, to a TCP that is not simulated, by the same link.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +17,8 @@ const PIECE: usize = 32 << 10;
 /// Less than the queue of the link holds, so that nothing is lost but what is to be.
 const WINDOW: u32 = 512 << 10;
 const START: Time = Time::from_nanos(1_000_000_000);
+/// Nothing that is not simulated takes this long.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,8 +92,43 @@ impl StreamScenario {
     /// # Errors
     /// A wrong byte, an FPDU that came twice, or never: a bug, with what was seen.
     pub fn run(&self) -> Result<StreamReport, String> {
-        Run::new(self)?.finish()
+        Run::new(self, flow(true), START)?.finish()
     }
+
+    /// Sends all of them to `far`, in the time that `clock` tells. The policy is that end's.
+    ///
+    /// # Errors
+    /// The same, and what `far` says.
+    pub fn run_to(&self, far: &mut dyn FarEnd, clock: &mut dyn FnMut() -> Time) -> Result<StreamReport, String> {
+        Run::new(self, far.flow(), clock())?.finish_to(far, clock)
+    }
+}
+
+/// A TCP that receives the stream, somewhere in real time. What goes wrong is said in words.
+pub trait FarEnd {
+    /// The two ends of the connection, as the sender sees them.
+    fn flow(&self) -> Flow;
+
+    /// A segment has come by the link.
+    ///
+    /// # Errors
+    /// It cannot be handed over.
+    fn arrive(&mut self, segment: &Segment, payload: &[u8]) -> Result<(), String>;
+
+    /// The next segment that it sends.
+    ///
+    /// # Errors
+    /// Nothing can be had of it any more.
+    fn poll_transmit(&mut self) -> Result<Option<Segment>, String>;
+
+    /// Reads what stands in order; 0 when there is nothing.
+    ///
+    /// # Errors
+    /// The stream has ended.
+    fn read(&mut self, to: &mut [u8]) -> Result<usize, String>;
+
+    /// Bytes that it keeps, when all has been read that stands in order.
+    fn kept(&mut self) -> u64;
 }
 
 /// The receiver's side above TCP.
@@ -169,7 +206,7 @@ fn stuck(what: impl core::fmt::Display) -> String {
 }
 
 impl Run {
-    fn new(scenario: &StreamScenario) -> Result<Self, String> {
+    fn new(scenario: &StreamScenario, flow: Flow, now: Time) -> Result<Self, String> {
         let settings =
             Settings { policy: scenario.policy, receive_window: WINDOW, send_buffer: WINDOW, ..Settings::default() };
         let link = |back: bool| LinkSettings {
@@ -195,9 +232,9 @@ impl Run {
             wrong: None,
         };
         Ok(Self {
-            now: START,
+            now,
             policy: scenario.policy,
-            caller: Connection::connect(flow(true), settings, 5, START).map_err(stuck)?,
+            caller: Connection::connect(flow, settings, 5, now).map_err(stuck)?,
             listener: Listener::new(settings, InitialNumbers::new(&[3; 32]), 4).map_err(stuck)?,
             callee: None,
             links,
@@ -229,6 +266,42 @@ impl Run {
                 return Err(wrong);
             }
         }
+        Ok(self.report())
+    }
+
+    fn finish_to(mut self, far: &mut dyn FarEnd, clock: &mut dyn FnMut() -> Time) -> Result<StreamReport, String> {
+        let (all, began) = (self.unsent as usize, self.now);
+        let (mut position, mut piece) = (StreamPosition(0), vec![0; PIECE]);
+        while self.placer.took.len() < all {
+            self.now = clock();
+            if self.now.since(began) > PATIENCE {
+                return Err(self.stuck());
+            }
+            self.caller.handle_timeout(self.now);
+            self.write();
+            self.transmit();
+            while let Some(packet) = self.links[0].deliver(self.now) {
+                far.arrive(&packet.tag, &packet.bytes)?;
+            }
+            while let Some(segment) = far.poll_transmit()? {
+                self.launch(1, segment, Vec::new());
+            }
+            self.hear();
+            loop {
+                let length = far.read(&mut piece)?;
+                if length == 0 {
+                    break;
+                }
+                self.placer.take_in_order(position, &piece[..length], clock());
+                position.0 += length as u64;
+            }
+            self.placer.note_buffered(far.kept());
+            let failed = self.caller.error().map(|error| error.to_string());
+            if let Some(wrong) = self.placer.wrong.take().or(failed) {
+                return Err(wrong);
+            }
+        }
+        self.now = clock();
         Ok(self.report())
     }
 
@@ -328,6 +401,11 @@ impl Run {
         while let Some(packet) = self.links[0].deliver(self.now) {
             self.arrive(&packet.tag, &packet.bytes);
         }
+        self.hear();
+    }
+
+    /// What comes back.
+    fn hear(&mut self) {
         while let Some(packet) = self.links[1].deliver(self.now) {
             self.caller.handle(&packet.tag, &packet.bytes, &mut |_: StreamPosition, _: &[u8]| true, self.now);
         }

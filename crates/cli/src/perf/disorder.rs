@@ -1,15 +1,20 @@
 //! `weft perf disorder`: what late and lost segments cost a stream of iWARP over Weft's own TCP, in virtual time: the
-//! same figures on every machine.
+//! same figures on every machine. Beside it the kernel's TCP, which is not to be had in virtual time.
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::json;
 use weft_simulate::{ReceivePolicy, StreamReport, StreamScenario};
 
+use kernel::Kernels;
+pub(crate) use kernel::{DISORDER_COMMAND, Side, run_side};
+
 use super::destination::Destination;
 use crate::failure::Failure;
 use crate::output::{complain, print};
 use crate::table::{Align, Table};
+
+mod kernel;
 
 /// What is varied.
 #[derive(Args, Debug)]
@@ -23,7 +28,7 @@ pub(super) struct Disorder {
     /// disorder: how many segments in a hundred a middlebox cuts in two
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
     cut: f64,
-    /// disorder: what the receiver does with segments that come before others [default: each]
+    /// disorder: what the receiver does with segments that come before others [default: place, buffer, drop]
     #[arg(long, value_enum, value_name = "POLICY,...", value_delimiter = ',')]
     policy: Vec<Policy>,
 }
@@ -38,17 +43,28 @@ enum Policy {
     Buffer,
     /// They are dropped, and come again
     Drop,
+    /// The kernel's TCP receives, which can only keep them: in real time
+    Kernel,
 }
 
 impl Policy {
-    const fn receive(self) -> ReceivePolicy {
+    /// Those of Weft's own TCP.
+    const OWN: [Self; 3] = [Self::Place, Self::Buffer, Self::Drop];
+
+    /// `None`: the kernel's.
+    const fn receive(self) -> Option<ReceivePolicy> {
         match self {
-            Self::Place => ReceivePolicy::Place,
-            Self::Buffer => ReceivePolicy::Buffer,
-            Self::Drop => ReceivePolicy::Drop,
+            Self::Place => Some(ReceivePolicy::Place),
+            Self::Buffer => Some(ReceivePolicy::Buffer),
+            Self::Drop => Some(ReceivePolicy::Drop),
+            Self::Kernel => None,
         }
     }
 }
+
+/// What is said of the kernel's.
+const KERNEL: &str = "kernel: the kernel's TCP receives behind the same link, in real time; buffered is its memory, as it \
+                      counts that\n";
 
 /// One run.
 struct Case {
@@ -92,23 +108,26 @@ pub(super) fn run(arguments: &Disorder, fpdus: Option<u64>, json: Option<Destina
 }
 
 fn cases(arguments: &Disorder, base: &StreamScenario) -> Result<Vec<Case>, Failure> {
-    let policies = if arguments.policy.is_empty() { Policy::value_variants() } else { &arguments.policy };
+    let policies = if arguments.policy.is_empty() { &Policy::OWN[..] } else { &arguments.policy };
+    let kernels = policies.contains(&Policy::Kernel).then(Kernels::new).transpose()?;
     let mut cases = Vec::new();
     for lost in &arguments.lost {
         for late in &arguments.late {
             for policy in policies {
-                let scenario = StreamScenario {
-                    policy: policy.receive(),
-                    late: millionths(*late),
-                    lost: millionths(*lost),
-                    ..*base
+                let scenario = StreamScenario { late: millionths(*late), lost: millionths(*lost), ..*base };
+                let report = match (policy.receive(), &kernels) {
+                    (None, Some(kernels)) => kernels.run(&scenario)?,
+                    (policy, _) => simulate(&StreamScenario { policy: policy.unwrap_or_default(), ..scenario })?,
                 };
-                let report = scenario.run().map_err(|error| Failure::Runtime(format!("{scenario:?}: {error}")))?;
                 cases.push(Case { late: *late, lost: *lost, policy: *policy, report });
             }
         }
     }
     Ok(cases)
+}
+
+fn simulate(scenario: &StreamScenario) -> Result<StreamReport, Failure> {
+    scenario.run().map_err(|error| Failure::Runtime(format!("{scenario:?}: {error}")))
 }
 
 fn table(base: &StreamScenario, cases: &[Case]) -> String {
@@ -137,9 +156,11 @@ fn table(base: &StreamScenario, cases: &[Case]) -> String {
             report.resent.to_string(),
         ]);
     }
+    let kernel = cases.iter().any(|case| case.policy == Policy::Kernel);
+    let kernel = if kernel { KERNEL } else { "" };
     format!(
         "in virtual time: {} FPDUs with markers and CRC, one in a segment, over Weft's own TCP; a link of {} Gb/s,\n\
-         {} us each way; who is late is so by up to {} us; a middlebox cuts {} % of the segments in two\n\n{table}",
+         {} us each way; who is late is so by up to {} us; a middlebox cuts {} % of the segments in two\n{kernel}\n{table}",
         base.fpdus,
         base.rate as f64 / 1e9,
         base.delay.as_micros(),
@@ -154,6 +175,7 @@ fn values(base: &StreamScenario, cases: &[Case]) -> serde_json::Value {
             "late_percent": late,
             "lost_percent": lost,
             "policy": policy,
+            "virtual_time": *policy != Policy::Kernel,
             "goodput_bits_per_s": report.goodput(),
             "in_place_us": { "median": micros(report.median), "p99": micros(report.p99) },
             "placed_early": report.early,
@@ -163,7 +185,6 @@ fn values(base: &StreamScenario, cases: &[Case]) -> serde_json::Value {
     });
     json!({
         "test": "disorder",
-        "virtual_time": true,
         "fpdus": base.fpdus,
         "rate_bits_per_s": base.rate,
         "delay_us": micros(base.delay),

@@ -34,6 +34,7 @@ mod work;
 
 pub(crate) use arguments::Arguments;
 pub(crate) use contestants::ucx;
+pub(crate) use disorder::{DISORDER_COMMAND, Side as DisorderSide, run_side as run_disorder_side};
 pub(crate) use links::{SIDE_COMMAND, Side, run_side};
 pub(crate) use peer::{PEER_COMMAND, run as run_peer};
 pub(crate) use stack::Transport;
