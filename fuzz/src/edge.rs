@@ -8,7 +8,7 @@ use weft_edge::setup::{
     Answering, Call, Caller, Door, DoorSettings, Fresh, Heard, Key, Knock, Outcome, SetupTimes, Words,
 };
 use weft_edge::{
-    Batch, Confirmation, Connection, Established, Event, Meta, RailAddress, Segment, Settings, Sink, Source, Verdict,
+    Batch, Confirmation, Connection, Established, Event, Meta, Options, RailAddress, Segment, Settings, Sink, Source, Verdict,
 };
 use weft_wire::edge::frame::{Close, Frame, NotReady};
 use weft_wire::edge::packet::{Builder, Header, Packet, reseal};
@@ -160,18 +160,21 @@ struct Supply {
 impl Source for Supply {
     fn next(&mut self, budget: u32) -> Option<Segment<'_>> {
         self.left = self.left.checked_sub(1)?;
-        let length = (budget as usize - 18).min(self.bytes.len());
+        let length = (budget as usize - 18 - Options::MAX_LENGTH).min(self.bytes.len());
         // Untagged, Last.
         const HEADER: [u8; 18] = [0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
         let ack_now = self.left.is_multiple_of(3);
-        Some(Segment { header: &HEADER, bytes: &self.bytes[..length], gather: Gather::empty(), is_steady: false, ack_now })
+        let options = Options { unordered: self.left.is_multiple_of(5), after: 0 };
+        let (bytes, gather) = (&self.bytes[..length], Gather::empty());
+        Some(Segment { header: &HEADER, bytes, gather, is_steady: false, ack_now, options })
     }
 }
 
 struct Verdicts(Random);
 
 impl Sink for Verdicts {
-    fn segment(&mut self, _: u64, ulpdu: &[u8], _: u32) -> Verdict {
+    fn segment(&mut self, position: u64, ulpdu: &[u8], _: u32, options: Options) -> Verdict {
+        assert!(options.after <= position);
         assert!(ulpdu.len() >= 14);
         match self.0.below(8) {
             0 => Verdict::Later,
@@ -210,6 +213,7 @@ pub fn edge_connection(data: &[u8]) {
         peer_max_datagram: 9000,
         peer_rails: 4,
         peer_timeout: Duration::from_secs(5),
+        peer_keeps_options: true,
         reset_token: [3; RESET_TOKEN_LENGTH],
         confirmation,
         took: None,

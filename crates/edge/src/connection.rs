@@ -68,6 +68,8 @@ pub struct Established {
     pub peer_rails: u8,
     /// After how long without a word the peer gives this side up.
     pub peer_timeout: Duration,
+    /// Whether the peer keeps the options of segments.
+    pub peer_keeps_options: bool,
     /// What the peer shows if it has forgotten the connection.
     pub reset_token: [u8; RESET_TOKEN_LENGTH],
     /// What becomes of the third message.
@@ -90,6 +92,7 @@ impl Established {
             peer_max_datagram: settings.max_datagram,
             peer_rails: 1,
             peer_timeout: settings.peer_timeout,
+            peer_keeps_options: true,
             reset_token: [0; RESET_TOKEN_LENGTH],
             confirmation: Confirmation::Done,
             took: None,
@@ -144,6 +147,7 @@ pub struct Connection {
     /// The largest datagram on any rail, and the credit of a rail that is new.
     pub(crate) limit: usize,
     pub(crate) peer_credit: u32,
+    keeps_options: bool,
     /// By this side's addresses.
     pub(crate) sockets: [Socket; MAX_RAILS],
     /// This side's addresses whose sockets have no room, as bits.
@@ -210,6 +214,7 @@ impl Connection {
             peer_offered: 0,
             limit,
             peer_credit: established.peer_credit,
+            keeps_options: established.peer_keeps_options,
             sockets: [Socket { overflows: 0, credit: settings.credit }; MAX_RAILS],
             blocked: 0,
             outgoing: Outgoing::new(settings.sent_segments, settings.inline_bytes.max(4 * limit)),
@@ -241,6 +246,13 @@ impl Connection {
     #[must_use]
     pub fn remote_id(&self) -> ConnectionId {
         self.remote
+    }
+
+    /// Whether the peer keeps what segments ask of the order of placement ([`Options`](crate::Options)): to one that
+    /// does not, none may have any.
+    #[must_use]
+    pub fn keeps_options(&self) -> bool {
+        self.keeps_options
     }
 
     /// Where the peer is, on rail 0.

@@ -27,7 +27,7 @@ pub use connection::passing::MOST_PASSED;
 pub use connection::{Confirmation, Connection, Established, Meta};
 pub use counters::Counters;
 pub use life::{Ending, Event};
-pub use outgoing::{Segment, Source};
+pub use outgoing::{Options, Segment, Source};
 pub use pairing::RailAddress;
 pub use rails::{Out, RailInfo, RailState};
 pub use settings::Settings;
@@ -35,8 +35,8 @@ pub use settings::Settings;
 /// Takes the segments that arrive.
 pub trait Sink {
     /// A segment at `position` of the peer's sequence: a DDP header and payload, whose CRC-32C must be `crc`. To be
-    /// placed now, if it can be, in one pass with the check.
-    fn segment(&mut self, position: u64, ulpdu: &[u8], crc: u32) -> Verdict;
+    /// placed now, if it can be, in one pass with the check. What `options` ask is the sink's to keep.
+    fn segment(&mut self, position: u64, ulpdu: &[u8], crc: u32, options: Options) -> Verdict;
 }
 
 /// What became of a segment. Only a packet all of whose segments were `Placed` or `Duplicate` is acknowledged.

@@ -321,6 +321,10 @@ impl Connection {
         let contents = rail.sent.oldest().map(|packet| packet.contents).unwrap_or_default();
         self.outgoing.on_lost(&contents);
         self.pending |= contents.controls;
+        // The peer may put off whatever is under way, because of something before it that is missing.
+        if self.rails.len() == 1 || self.rails[index].backoff > 0 {
+            self.outgoing.send_first_again();
+        }
     }
 
     /// The connection is over, once.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use arrayvec::ArrayVec;
 use weft_base::Gather;
 use weft_wire::ddp::{self, Header, Target};
-use weft_wire::edge::frame::ddp_header_length;
+use weft_wire::edge::frame::{MAX_OPTIONS_LENGTH, SegmentOptions, ddp_header_length};
 
 use crate::sent::Contents;
 
@@ -14,6 +14,34 @@ pub(crate) const MOST_IN_PACKET: usize = 16;
 /// A segment that does not fit any more is cut into parts of so many bytes of payload, which fit into every datagram;
 /// the largest segment gives 64.
 pub(crate) const PART: u32 = 1024;
+
+/// What a segment asks of the order in which the peer places it. Only for a peer that has said that it keeps these
+/// ([`Connection::keeps_options`](crate::Connection::keeps_options)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// It may be placed as it comes, whatever else is written to the same bytes.
+    pub unordered: bool,
+    /// All positions below this are in place before it is. 0: nothing is waited for.
+    pub after: u64,
+}
+
+impl Options {
+    /// The most bytes that they add to a segment.
+    pub const MAX_LENGTH: usize = MAX_OPTIONS_LENGTH;
+
+    /// As they stand in the frame of a segment at this position. A fence that is too far away to be said waits for more
+    /// than it has to.
+    pub(crate) fn at(self, position: u64) -> SegmentOptions {
+        debug_assert!(self.after <= position, "a segment that waits for itself");
+        let back = u32::try_from(position.saturating_sub(self.after)).unwrap_or(u32::MAX);
+        SegmentOptions { unordered: self.unordered, fence: (self.after > 0).then_some(back) }
+    }
+
+    pub(crate) fn of(options: SegmentOptions, position: u64) -> Self {
+        let after = options.fence.map_or(0, |back| position.saturating_sub(u64::from(back)));
+        Self { unordered: options.unordered, after }
+    }
+}
 
 /// A segment to be sent.
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +58,14 @@ pub struct Segment<'a> {
     pub is_steady: bool,
     /// Somebody waits for the acknowledgement: the end of a signalled message, a fence.
     pub ack_now: bool,
+    /// What it asks of the order of placement.
+    pub options: Options,
 }
 
 /// Where segments come from.
 pub trait Source {
-    /// The next one, with a ULPDU of at most `budget` bytes (never asked with less than 128). `None`: there is none
-    /// now.
+    /// The next one, with a ULPDU of at most `budget` bytes (never asked with less than 128), or with
+    /// [`Options::MAX_LENGTH`] bytes less where it has options. `None`: there is none now.
     fn next(&mut self, budget: u32) -> Option<Segment<'_>>;
 
     /// Whether [`Source::next`] may have one. What says no here is not asked.
@@ -58,6 +88,7 @@ pub(crate) struct Stored {
     gather: Gather,
     is_steady: bool,
     pub(crate) ack_now: bool,
+    pub(crate) options: Options,
     pub(crate) was_sent: bool,
     cut: bool,
     /// Parts that are to be sent.
@@ -69,6 +100,7 @@ pub(crate) struct Stored {
 #[derive(Debug)]
 pub(crate) struct Sendable<'a> {
     pub(crate) position: u64,
+    pub(crate) options: SegmentOptions,
     pub(crate) ddp: DdpHeader,
     pub(crate) inline: &'a [u8],
     pub(crate) gather: Gather,
@@ -81,7 +113,8 @@ impl Stored {
     const fn new(ddp: DdpHeader, start: u64, inline: u32) -> Self {
         let (gather, is_steady, ack_now) = (Gather::empty(), false, false);
         let (position, was_sent, cut, waiting, acked) = (0, false, false, 1, 0);
-        Self { position, ddp, start, inline, gather, is_steady, ack_now, was_sent, cut, waiting, acked }
+        let options = Options { unordered: false, after: 0 };
+        Self { position, ddp, start, inline, gather, is_steady, ack_now, options, was_sent, cut, waiting, acked }
     }
 
     pub(crate) fn payload(&self) -> u32 {
@@ -106,9 +139,9 @@ impl Stored {
         self.acked == self.all()
     }
 
-    /// Bytes of the whole as a ULPDU.
-    pub(crate) fn ulpdu(&self) -> usize {
-        self.ddp.len() + self.payload() as usize
+    /// Bytes of the whole as a ULPDU, with its options.
+    pub(crate) fn length(&self) -> usize {
+        self.ddp.len() + self.payload() as usize + self.options.at(self.position).length()
     }
 
     fn bits(&self, part: Option<u8>) -> u64 {
@@ -132,6 +165,8 @@ pub(crate) struct Outgoing {
     from: u64,
     /// Untagged segments from this position on are held: the peer has no receive for them.
     held_from: Option<u64>,
+    /// What is to be placed behind others leaves when these are acknowledged, not before.
+    pub(crate) holds_fenced: bool,
     bytes: Bytes,
 }
 
@@ -145,6 +180,7 @@ impl Outgoing {
             waiting: 0,
             from: 0,
             held_from: None,
+            holds_fenced: false,
             bytes: Bytes::new(inline),
         }
     }
@@ -221,8 +257,8 @@ impl Outgoing {
         let start = self.bytes.push(behind, segment.bytes);
         let inline = (behind.len() + segment.bytes.len()) as u32;
         let ddp = ddp.try_into().expect("as long as a DDP header");
-        let Segment { gather, is_steady, ack_now, .. } = *segment;
-        self.keep(Stored { gather, is_steady, ack_now, ..Stored::new(ddp, start, inline) });
+        let Segment { gather, is_steady, ack_now, options, .. } = *segment;
+        self.keep(Stored { gather, is_steady, ack_now, options, ..Stored::new(ddp, start, inline) });
     }
 
     fn keep(&mut self, stored: Stored) {
@@ -244,14 +280,20 @@ impl Outgoing {
             return None;
         }
         let skip = serial.max(self.from).max(self.first) - self.first;
-        let mut candidates = (self.first + skip..).zip(self.ring.iter().skip(skip as usize));
+        let candidates = (self.first + skip..).zip(self.ring.iter().skip(skip as usize));
         let held = self.held_from;
-        let may = |stored: &Stored| stored.is_tagged() || held.is_none_or(|from| stored.position < from);
-        let (found, stored) = candidates.find(|(_, stored)| stored.waiting != 0 && may(stored))?;
-        if held.is_none() && serial <= self.from {
-            self.from = found;
+        // What is behind one that is held has no better chance.
+        let placeable = if self.holds_fenced { self.acknowledged() } else { held.unwrap_or(u64::MAX) };
+        let has_receive = |stored: &Stored| stored.is_tagged() || held.is_none_or(|from| stored.position < from);
+        let is_free = |stored: &Stored| stored.options.after <= placeable;
+        let mut waiting = candidates.filter(|(_, stored)| stored.waiting != 0).peekable();
+        let first = waiting.peek().map(|(first, _)| *first)?;
+        let found = waiting.find(|(_, stored)| has_receive(stored) && is_free(stored));
+        let found = found.map(|(found, stored)| (found, stored.cut.then(|| stored.waiting.trailing_zeros() as u8)));
+        if serial <= self.from {
+            self.from = first;
         }
-        Some((found, stored.cut.then(|| stored.waiting.trailing_zeros() as u8)))
+        found
     }
 
     /// The segment, or a part of it, leaves. False: it is left again.
@@ -292,7 +334,8 @@ impl Outgoing {
         };
         let inline = &inline[from as usize..to as usize];
         let in_place = stored.is_steady && !stored.was_sent;
-        Sendable { position: stored.position + u64::from(skip), ddp, inline, gather, in_place }
+        let position = stored.position + u64::from(skip);
+        Sendable { position, options: stored.options.at(position), ddp, inline, gather, in_place }
     }
 
     /// What these contents say has arrived.
@@ -336,6 +379,15 @@ impl Outgoing {
             self.from = self.from.min(serial);
         }
         is_new
+    }
+
+    /// What comes first of all that is not acknowledged is to be sent again: unlike others, it need not wait for
+    /// anything at the peer but a receive.
+    pub(crate) fn send_first_again(&mut self) {
+        let Some(stored) = self.ring.front_mut() else { return };
+        self.waiting += usize::from(stored.waiting == 0);
+        stored.waiting |= stored.all() & !stored.acked;
+        self.from = self.first;
     }
 
     /// The peer has no receive for the untagged segment at `position`. False when there is no such position.

@@ -13,6 +13,10 @@ const REORDERING: u64 = 3;
 const MAX_REORDERING: u64 = 256;
 /// So much more patience in time at most: eighths of a round trip (RFC 8985 section 6.2 step 4: up to one).
 const MAX_PATIENCE: u32 = 8;
+/// After so many packets without a loss the next ones are believed to come in order: after twice as many each time,
+const ORDERLY_AFTER: u64 = 64;
+/// up to this.
+const MAX_ORDERLY_AFTER: u64 = 1 << 16;
 /// Places that only packets without segments may use.
 const RESERVE: usize = 16;
 
@@ -87,6 +91,10 @@ pub(crate) struct Sent {
     patience: u32,
     loss_at: Option<Time>,
     last_sent: Time,
+    /// The first packet that is far enough from the last loss.
+    orderly_from: u64,
+    /// How far that is, next time.
+    orderly_after: u64,
     /// Packets below this number have been looked at for overtaking.
     overtaken: u64,
 }
@@ -105,6 +113,8 @@ impl Sent {
             patience: 0,
             loss_at: None,
             last_sent: Time::ZERO,
+            orderly_from: 0,
+            orderly_after: ORDERLY_AFTER,
             overtaken: 0,
         }
     }
@@ -229,6 +239,11 @@ impl Sent {
         self.patience = (self.patience + 1).min(MAX_PATIENCE);
     }
 
+    /// Whether packets come in the order in which they are sent, as far as is known.
+    pub(crate) fn keeps_order(&self) -> bool {
+        self.patience == 0 && self.next_number() >= self.orderly_from
+    }
+
     /// How many eighths of a round trip more a packet may take than one that is not late.
     pub(crate) fn patience(&self) -> u32 {
         self.patience
@@ -239,6 +254,7 @@ impl Sent {
     pub(crate) fn detect(&mut self, now: Time, delay: Duration, lost: &mut Vec<Packet>) {
         self.loss_at = None;
         let Some(largest) = self.largest_acked else { return };
+        let before = lost.len();
         let older = self.packets.iter_mut().take_while(|packet| packet.number < largest);
         for packet in older.filter(|packet| packet.state == State::Flying) {
             let due = packet.sent + delay;
@@ -250,6 +266,10 @@ impl Sent {
             } else if self.loss_at.is_none_or(|at| due < at) {
                 self.loss_at = Some(due);
             }
+        }
+        if lost.len() > before {
+            self.orderly_from = self.next_number() + self.orderly_after;
+            self.orderly_after = (self.orderly_after * 2).min(MAX_ORDERLY_AFTER);
         }
         self.pop_settled(now, delay * 4);
     }

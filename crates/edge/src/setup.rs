@@ -34,8 +34,12 @@ use crate::settings::Settings;
 /// The offer that says: a key is to be proved, by a handshake. It must be understood. 1 was another way to prove one,
 /// which is not understood any more.
 const KEYED: u8 = 2;
-/// It, as it stands on the wire.
-const KEYED_OFFER: [u8; 3] = [0x80 | KEYED, 0, 0];
+/// The offer that says: the options of segments are kept. Who does not know it sends segments without.
+const OPTIONS: u8 = 3;
+/// What is offered without a key, as it stands on the wire ...
+const OFFERS: [u8; 3] = [OPTIONS, 0, 0];
+/// ... and by a caller with one.
+const KEYED_OFFERS: [u8; 6] = [0x80 | KEYED, 0, 0, OPTIONS, 0, 0];
 /// What confirms a set-up without a key: that it comes at all shows that the caller is where it says.
 const UNPROVED: [u8; PROOF_LENGTH] = [0; PROOF_LENGTH];
 /// An acknowledgement is not put off longer than this, whatever a peer says.
@@ -97,7 +101,7 @@ impl Heard {
 fn terms<'a>(fresh: &Fresh, reset_token: [u8; 16], words: &Words<'a>, settings: &Settings, keyed: bool) -> Terms<'a> {
     let millis = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
     let micros = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
-    let offers = if keyed { Offers::packed(&KEYED_OFFER) } else { Offers::packed(&[]) };
+    let offers = Offers::packed(if keyed { &KEYED_OFFERS } else { &OFFERS });
     Terms {
         nonce: fresh.nonce,
         reset_token,
@@ -121,6 +125,7 @@ fn established(like: Established, peer: &Terms<'_>) -> Established {
         peer_max_datagram: peer.max_datagram,
         peer_rails: peer.rails,
         peer_timeout: Duration::from_millis(u64::from(peer.peer_timeout_ms)),
+        peer_keeps_options: peer.offers.iter().any(|offer| offer.kind == OPTIONS),
         reset_token: peer.reset_token,
         ..like
     }
@@ -128,7 +133,7 @@ fn established(like: Established, peer: &Terms<'_>) -> Established {
 
 /// Why what is offered can't be agreed to, if so.
 fn objection(offers: &Offers<'_>, has_key: bool) -> Option<Reject> {
-    let unknown = offers.iter().any(|offer| offer.must_understand && offer.kind != KEYED);
+    let unknown = offers.iter().any(|offer| offer.must_understand && ![KEYED, OPTIONS].contains(&offer.kind));
     let keyed = offers.iter().any(|offer| offer.kind == KEYED);
     match (unknown, keyed == has_key) {
         (true, _) => Some(Reject::NotUnderstood),

@@ -34,6 +34,7 @@ fn faults(random: &mut Random) -> Faults {
         put_off: one_in([0, 10, 50]),
         receives: one_in([0, 1, 3]),
         partition: false,
+        fences: one_in([0, 1, 5]),
     }
 }
 
@@ -53,6 +54,18 @@ fn everything_arrives_once_under_all_faults() {
             eprintln!("seed {seed}");
             std::panic::resume_unwind(error);
         }
+    }
+}
+
+/// What waits for all before it is sent at once where packets come in order, and else when that is acknowledged: the
+/// peer puts off no more than what showed that they do not.
+#[test]
+fn what_waits_for_others_is_not_put_off_again_and_again() {
+    for (faults, most) in [(Faults::none(), 0), (Faults { jitter_us: 300, ..Faults::none() }, 200)] {
+        let mut world = World::new(&Settings::default(), Faults { fences: 3, ..faults }, [300, 0], 5000, 5);
+        world.finish();
+        let (fenced, put_off) = (world.sides[1].sink.fenced, world.sides[1].connection.counters().put_off);
+        assert!(fenced > 50 && put_off <= most, "{put_off} of {fenced}");
     }
 }
 

@@ -304,6 +304,7 @@ fn random_faults(random: &mut Random) -> Faults {
         jitter_us: one_in([0, 20, 3000]),
         put_off: one_in([0, 10, 50]),
         receives: one_in([0, 1, 3]),
+        fences: one_in([0, 1, 5]),
         ..Faults::none()
     }
 }

@@ -195,6 +195,10 @@ pub enum PostError {
     },
     /// The peer takes no reads or atomics at all (its IRD is 0).
     NoReads,
+    /// A request with a fence among its flags on a connection that can't keep it ([`ConnectionInfo::fences`]).
+    ///
+    /// [`ConnectionInfo::fences`]: crate::offer::ConnectionInfo::fences
+    NoFences,
     /// This queue pair uses a shared receive queue: post to that.
     SharedReceiveQueue,
 }
@@ -235,6 +239,9 @@ impl fmt::Display for PostError {
             Self::OffsetWraps { offset, length } => {
                 write!(f, "{length} bytes from remote offset {offset:#x} on pass the end of the 64-bit offsets")
             }
+            Self::NoFences => f.write_str(
+                "a request with a fence needs a connection that keeps it: Edge, shared memory, or iWARP without markers",
+            ),
             Self::NoReads => f.write_str("the peer takes no reads and no atomic operations (its IRD is 0)"),
             Self::SharedReceiveQueue => {
                 f.write_str("this queue pair takes its receives from a shared receive queue: post there")

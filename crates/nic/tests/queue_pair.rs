@@ -8,7 +8,7 @@ use weft_base::{DomainId, Gather, Slice, Stag};
 use weft_memory::Access;
 use weft_mpa::{Extensions, Offer};
 use weft_nic::{CompletionQueue, PostError, Progress, QueuePair, QueuePairAttributes, Settings, State};
-use weft_rdmap::{Operation, Payload, RemoteTarget, SendRequest, Status};
+use weft_rdmap::{Operation, Payload, RemoteTarget, RequestFlags, SendRequest, Status};
 use weft_simulate::{Behaviour, RawPeer, SimulatedNic, World, offer_of};
 use weft_wire::ddp::{Header, Target, UNTAGGED_LENGTH};
 use weft_wire::rdmap::{Control, Opcode};
@@ -36,7 +36,11 @@ fn attributes(domain: DomainId, completions: &Arc<CompletionQueue>) -> QueuePair
 
 fn send(nic: &SimulatedNic, queue_pair: &Arc<QueuePair>) {
     let operation = Operation::Send { payload: Payload::Gather(Gather::empty()), solicited: false, invalidate: None };
-    nic.post_send(queue_pair, [SendRequest { id: 1, operation, signaled: true, fence: false }]).unwrap();
+    nic.post_send(
+        queue_pair,
+        [SendRequest { id: 1, operation, signaled: true, fence: false, flags: RequestFlags::NONE }],
+    )
+    .unwrap();
 }
 
 impl Connected {
@@ -67,7 +71,11 @@ fn what_was_posted_and_not_taken_is_flushed_once_and_lets_go_of_its_memory() {
     for id in 0..3 {
         let payload = Payload::Gather(Gather::from(Slice { region: region.id(), offset: id * 100, length: 100 }));
         let operation = Operation::Send { payload, solicited: false, invalidate: None };
-        nic.post_send(&queue_pair, [SendRequest { id, operation, signaled: false, fence: false }]).unwrap();
+        nic.post_send(
+            &queue_pair,
+            [SendRequest { id, operation, signaled: false, fence: false, flags: RequestFlags::NONE }],
+        )
+        .unwrap();
     }
     nic.destroy_queue_pair(&queue_pair);
     world.run(&[&nic], Duration::from_secs(1), || false);
@@ -86,7 +94,10 @@ fn reads_are_posted_only_to_a_peer_that_takes_some() {
         let region = nic.registry().register(*domain, vec![1; 8], Access::LOCAL_WRITE, 0).unwrap();
         let sink = Gather::from(region.slice(..).unwrap());
         let operation = Operation::Read { sink, source: RemoteTarget { stag: Stag(1), offset: 0 } };
-        let posted = nic.post_send(queue_pair, [SendRequest { id: 1, operation, signaled: true, fence: false }]);
+        let posted = nic.post_send(
+            queue_pair,
+            [SendRequest { id: 1, operation, signaled: true, fence: false, flags: RequestFlags::NONE }],
+        );
         assert_eq!(posted.map(drop).map_err(|failure| failure.error), expected, "the peer takes {ird}");
     }
 }

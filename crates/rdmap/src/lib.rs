@@ -39,9 +39,9 @@ pub use config::{LowerTraits, ReadyKind, Role, StreamConfig};
 pub use inline::{InlineBytes, MAX_INLINE};
 pub use lifecycle::{Action, Closed, State, StreamError};
 pub use request::{
-    Operation, Payload, PostError, ReceiveQueue, ReceiveRequest, ReceiveSource, RemoteTarget, SendRequest,
+    Operation, Payload, PostError, ReceiveQueue, ReceiveRequest, ReceiveSource, RemoteTarget, RequestFlags, SendRequest,
 };
-pub use segment::{Arrival, Later, MIN_ULPDU, Placement, Segment, SegmentPayload, Verdict};
+pub use segment::{Arrival, Demand, Later, MIN_ULPDU, Placement, Segment, SegmentOf, SegmentPayload, Verdict};
 pub use stream::Stream;
 pub use violation::{HEAD_LENGTH, Violation};
 pub use weft_wire::rdmap::AtomicCode;

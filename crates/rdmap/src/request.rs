@@ -21,6 +21,46 @@ pub struct SendRequest {
     pub signaled: bool,
     /// Whether to wait until the reads and atomics before it have completed (RFC 5040 section 5.5, rule 12).
     pub fence: bool,
+    /// What it asks of the order in which Writes are placed at the peer.
+    pub flags: RequestFlags,
+}
+
+/// What a request asks of the order in which Writes are placed at the peer, beyond what holds for all of them: that
+/// memory ends as if they had come in order, and that one of at most 8 bytes is seen no sooner than all that came before
+/// it. They are MultiEdge's. A request whose flags the lower layer keeps anyway is like one without.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestFlags(u8);
+
+impl RequestFlags {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// A Write that may be placed as it comes: where others write to the same bytes, before it or behind it, either may
+    /// be the last, and it waits for nothing though it be short. What is delivered (messages, atomics, completions of
+    /// the peer) and short Writes without this flag still come behind it. Without effect on others than Writes.
+    pub const UNORDERED: Self = Self(1);
+    /// A Write that is not placed before all that was posted before it is in place. On others without effect: they
+    /// are delivered in order.
+    pub const BACKWARD_FENCE: Self = Self(2);
+    /// No Write that is posted behind it is placed before it is in place, or delivered if it is no Write.
+    pub const FORWARD_FENCE: Self = Self(4);
+
+    /// Whether all of `flags` are among these.
+    #[must_use]
+    pub const fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// These and others.
+    #[must_use]
+    pub const fn with(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    /// Whether there is a fence among them.
+    #[must_use]
+    pub const fn has_fence(self) -> bool {
+        self.0 & (Self::BACKWARD_FENCE.0 | Self::FORWARD_FENCE.0) != 0
+    }
 }
 
 impl SendRequest {

@@ -6,6 +6,7 @@ use weft_wire::rdmap::{AtomicRequest, AtomicResponse, Opcode, ReadRequest};
 use weft_wire::terminate::Terminate;
 
 use crate::ahead::Extent;
+use crate::request::RequestFlags;
 
 /// The least ULPDU a stream below may ask for: with fewer bytes the messages that fit into one segment would not
 /// (RFC 5044 section 5.1: a MULPDU is never less than 128). Less is taken for this.
@@ -22,6 +23,31 @@ pub struct Segment<'a> {
     pub length: u32,
     /// It ends a message whose completion somebody wants to see: the sooner it is known to be in place the better.
     pub is_awaited: bool,
+    /// What its request asks of the order of placement.
+    pub request: SegmentOf,
+}
+
+/// What a segment to be sent says of the order of placement, for a lower layer that may change it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SegmentOf {
+    /// Of the request, if it is a request's.
+    pub flags: RequestFlags,
+    /// It is the first of the request.
+    pub is_first: bool,
+    /// It is the last of the request.
+    pub is_last: bool,
+    /// It is a Write's: flags are for these.
+    pub is_write: bool,
+}
+
+/// What the sender asks of the order in which a segment of a Write is placed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// It may be placed as it comes, though Writes are ordered otherwise
+    /// ([`StreamConfig::ordered_writes`](crate::StreamConfig)).
+    pub unordered: bool,
+    /// All positions below this are in place before it is. No more than where the segment starts.
+    pub after: u64,
 }
 
 /// The payload of a segment.
@@ -81,7 +107,8 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Later {
     /// Its turn has not come, and what comes before it may make it right; or as many early ones as may be are kept; or
-    /// some of it is being placed just now; or it would change bytes that another one waits to change before it.
+    /// some of it is being placed just now; or it would change bytes that another one waits to change before it; or
+    /// it is to be placed behind others that are missing.
     Early,
     /// No receive is posted for it.
     NotReady,
@@ -112,6 +139,8 @@ pub struct Placement {
 pub(crate) struct Received {
     pub(crate) context: Context,
     pub(crate) effect: Effect,
+    /// A Write that the order of Writes leaves out of account.
+    pub(crate) unordered: bool,
 }
 
 /// What a Terminate says about the segment that it blames.

@@ -11,7 +11,8 @@ use pair::{Pair, Rights, gather, inline, send, target};
 use weft_base::Slice;
 use weft_memory::LocalRight;
 use weft_rdmap::{
-    Arrival, AtomicCode, HEAD_LENGTH, Operation, ReceiveRequest, SegmentPayload, SendRequest, Stream, Verdict,
+    Arrival, AtomicCode, HEAD_LENGTH, Operation, ReceiveRequest, RequestFlags, SegmentPayload, SendRequest, Stream,
+    Verdict,
 };
 
 struct Counting;
@@ -57,7 +58,10 @@ fn nothing_is_allocated_after_the_start() {
         }
         for (id, operation) in operations(window.stag, window.base, local.whole()).into_iter().enumerate() {
             registry.pin_all(pair::DOMAIN, memory_of(&operation).slices(), LocalRight::Write).unwrap();
-            pair.a.stream.post(SendRequest { id: id as u64, operation, signaled: true, fence: false }).unwrap();
+            pair.a
+                .stream
+                .post(SendRequest { id: id as u64, operation, signaled: true, fence: false, flags: RequestFlags::NONE })
+                .unwrap();
         }
         let mut sent = 0;
         let (a, b) = (&mut pair.a, &mut pair.b);

@@ -7,7 +7,8 @@ use pair::{Area, Flying, Pair, Refused, Rights, Side, config, inline, target};
 use proptest::prelude::*;
 use weft_base::{Gather, Random, Stag};
 use weft_rdmap::{
-    AtomicCode, Closed, CompletionKind, Operation, Payload, Role, SendRequest, State, Status, StreamConfig,
+    AtomicCode, Closed, CompletionKind, Operation, Payload, RequestFlags, Role, SendRequest, State, Status,
+    StreamConfig,
 };
 
 /// The most operations of one side.
@@ -214,8 +215,13 @@ fn run(scripts: &[Vec<Step>; 2], travel: Travel) -> Result<Outcome, Refused> {
         }
         for (index, step) in scripts[side].iter().enumerate() {
             let operation = operation(step, index, own, peer);
-            let request =
-                SendRequest { id: index as u64, operation, signaled: step.is_signaled, fence: step.is_fenced };
+            let request = SendRequest {
+                id: index as u64,
+                operation,
+                signaled: step.is_signaled,
+                fence: step.is_fenced,
+                flags: RequestFlags::NONE,
+            };
             stream.try_post(request).unwrap();
         }
     }

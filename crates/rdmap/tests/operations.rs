@@ -5,8 +5,8 @@ mod pair;
 use pair::{Area, Pair, Rights, Side, carry, config, gather, inline, memory, send, target};
 use weft_base::{Gather, Slice, Stag};
 use weft_rdmap::{
-    Action, AtomicCode, Closed, CompletionKind, Operation, PostError, ReadyKind, Role, SendRequest, State, Status,
-    StreamConfig, StreamError,
+    Action, AtomicCode, Closed, CompletionKind, Operation, PostError, ReadyKind, RequestFlags, Role, SendRequest,
+    State, Status, StreamConfig, StreamError,
 };
 use weft_wire::ddp::{Header, Target};
 use weft_wire::rdmap::{Control, Opcode};
@@ -71,7 +71,10 @@ fn longest_message() {
     let huge = Slice { length: u32::MAX, ..area.whole() };
     let operation = Operation::Write { payload: gather(huge), target: target(Stag(1), u64::MAX - u64::from(u32::MAX)) };
     pair.registry().pin(memory::DOMAIN, area.whole(), weft_memory::LocalRight::Read).unwrap();
-    pair.a.stream.post(SendRequest { id: 1, operation, signaled: true, fence: false }).unwrap();
+    pair.a
+        .stream
+        .post(SendRequest { id: 1, operation, signaled: true, fence: false, flags: RequestFlags::NONE })
+        .unwrap();
     let lengths = [(); 4].map(|()| pair.a.stream.poll_transmit(1 << 31).map(|segment| segment.length));
     assert_eq!(lengths, [Some(1 << 31), Some(1 << 31), Some(27 + 14), None]);
     pair.a.stream.handle_sent(3);
@@ -156,7 +159,13 @@ fn requests_complete_in_the_order_of_posting() {
 fn unsignaled_requests_complete_silently_unless_they_fail() {
     let mut pair = Pair::new();
     let area = pair.area(64, Rights::Local);
-    let request = |id, signaled| SendRequest { id, operation: send(gather(area.slice(0, 8))), signaled, fence: false };
+    let request = |id, signaled| SendRequest {
+        id,
+        operation: send(gather(area.slice(0, 8))),
+        signaled,
+        fence: false,
+        flags: RequestFlags::NONE,
+    };
     for id in 0..100 {
         pair.a.try_post(request(id, id == 50)).unwrap();
         pair.a.transmit(1500).unwrap();
@@ -179,7 +188,7 @@ fn a_fence_waits_for_reads() {
     let read = Operation::Read { sink: sink.slice(0, 8).into(), source: target(source.stag, source.base) };
     pair.a.post(1, read);
     let operation = send(inline(b"x"));
-    pair.a.try_post(SendRequest { id: 2, operation, signaled: true, fence: true }).unwrap();
+    pair.a.try_post(SendRequest { id: 2, operation, signaled: true, fence: true, flags: RequestFlags::NONE }).unwrap();
     assert!(carry(&mut pair.a, &mut pair.b, 1500));
     assert!(!carry(&mut pair.a, &mut pair.b, 1500), "the fenced send waits");
     assert!(carry(&mut pair.b, &mut pair.a, 1500));
@@ -389,7 +398,7 @@ fn what_somebody_waits_for_says_so_with_its_last_segment() {
     let write = || Operation::Write { target: target(Stag(1), 0), payload: gather(memory.whole()) };
     let cases = [(write(), true, true), (write(), false, false), (send(inline(b"x")), true, true)];
     for (operation, signaled, expected) in cases {
-        side.try_post(SendRequest { id: 1, operation, signaled, fence: false }).unwrap();
+        side.try_post(SendRequest { id: 1, operation, signaled, fence: false, flags: RequestFlags::NONE }).unwrap();
         let mut awaited = Vec::new();
         while let Some(segment) = side.stream.poll_transmit(128) {
             awaited.push(segment.is_awaited);
@@ -428,7 +437,9 @@ fn what_cannot_be_posted() {
     let mut pair = Pair::with(limits, config(Role::Responder));
     let area = pair.area(64, Rights::Local);
     let post = |pair: &mut Pair, operation| {
-        pair.a.try_post(SendRequest { id: 1, operation, signaled: true, fence: false }).unwrap_err()
+        pair.a
+            .try_post(SendRequest { id: 1, operation, signaled: true, fence: false, flags: RequestFlags::NONE })
+            .unwrap_err()
     };
     let immediate = Operation::Immediate { immediate: 1, solicited: false };
     assert_eq!(post(&mut pair, immediate), PostError::ExtensionsNotAgreed);
@@ -447,7 +458,13 @@ fn what_cannot_be_posted() {
         sink: area.slice(0, 4),
         target: target(Stag(1), 0),
     };
-    let posted = pair.b.try_post(SendRequest { id: 1, operation: atomic, signaled: true, fence: false });
+    let posted = pair.b.try_post(SendRequest {
+        id: 1,
+        operation: atomic,
+        signaled: true,
+        fence: false,
+        flags: RequestFlags::NONE,
+    });
     assert_eq!(posted, Err(PostError::InvalidAtomic { sink_length: 4 }));
     pair.a.stream.abort();
     assert_eq!(post(&mut pair, send(inline(b""))), PostError::NotReady(State::Failed));

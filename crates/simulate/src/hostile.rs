@@ -9,7 +9,7 @@ use weft_base::{Gather, MessageNumber, Random, Slice, Stag};
 use weft_memory::{Access, Region};
 use weft_mpa::{Extensions, MarkerSpacing, Offer};
 use weft_nic::{QueuePairAttributes, Settings, Split, Verify};
-use weft_rdmap::{Operation, Payload, ReceiveRequest, RemoteTarget, SendRequest};
+use weft_rdmap::{Operation, Payload, ReceiveRequest, RemoteTarget, RequestFlags, SendRequest};
 use weft_wire::ddp::{Header, Target};
 
 use crate::pair::with_split;
@@ -80,7 +80,13 @@ pub fn run_hostile(bytes: &[u8]) -> Result<(), String> {
     }
     let mut posted = RECEIVES;
     for id in RECEIVES..RECEIVES + SENDS {
-        let request = SendRequest { id, operation: operation(id, &private), signaled: true, fence: false };
+        let request = SendRequest {
+            id,
+            operation: operation(id, &private),
+            signaled: true,
+            fence: false,
+            flags: RequestFlags::NONE,
+        };
         posted += u64::from(nic.post_send(&queue_pair, core::iter::once(request)).is_ok());
     }
     let mut talk = Talk { script, stag: exposed.stag(), sinks: Vec::new(), number: 1 };

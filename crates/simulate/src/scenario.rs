@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use weft_base::{Gather, Iwarp, NoDigest, Random, Slice};
 use weft_memory::{Access, Region};
 use weft_nic::WorkCompletion;
-use weft_rdmap::{AtomicCode, Operation, Payload, ReceiveRequest, RemoteTarget, SendRequest, Status};
+use weft_rdmap::{AtomicCode, Operation, Payload, ReceiveRequest, RemoteTarget, RequestFlags, SendRequest, Status};
 
 use crate::network::Tag;
 use crate::packets::PacketBehaviour;
@@ -355,7 +355,7 @@ impl Side {
             let signaled = !self.next_id.is_multiple_of(3) || self.plan.len() == 1;
             let operation = self.operation(&step, remote);
             let fence = self.must_fence && step.changes_window() || self.meets(&step, &self.answered);
-            let request = SendRequest { id: self.next_id, operation, signaled, fence };
+            let request = SendRequest { id: self.next_id, operation, signaled, fence, flags: RequestFlags::NONE };
             if end.nic.post_send(&end.queue_pair, core::iter::once(request)).is_err() {
                 return;
             }

@@ -9,7 +9,8 @@ use weft_memory::{Access, Region};
 use weft_mpa::MarkerSpacing;
 use weft_nic::{Split, WorkCompletion};
 use weft_rdmap::{
-    AtomicCode, InlineBytes, MAX_INLINE, Operation, Payload, ReceiveRequest, RemoteTarget, SendRequest, Status,
+    AtomicCode, InlineBytes, MAX_INLINE, Operation, Payload, ReceiveRequest, RemoteTarget, RequestFlags, SendRequest,
+    Status,
 };
 
 use crate::pair::{End, Pair, PairOptions};
@@ -204,7 +205,8 @@ impl Side {
             },
         };
         let signaled = how & 0x20 != 0;
-        let request = SendRequest { id: self.next_id, operation, signaled, fence: how & 0x10 != 0 };
+        let request =
+            SendRequest { id: self.next_id, operation, signaled, fence: how & 0x10 != 0, flags: RequestFlags::NONE };
         if end.nic.post_send(&end.queue_pair, core::iter::once(request)).is_ok() {
             self.note(signaled);
         }

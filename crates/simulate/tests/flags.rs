@@ -6,7 +6,7 @@ use core::time::Duration;
 use weft_base::{Edge, Gather, Slice};
 use weft_emulate::{Chance, Delayed, Settings};
 use weft_memory::{Access, Region};
-use weft_rdmap::{Operation, Payload, RemoteTarget, SendRequest};
+use weft_rdmap::{Operation, Payload, RemoteTarget, RequestFlags, SendRequest};
 use weft_simulate::{Behaviour, End, PacketBehaviour, Pair, PairOptions, Shuffle, Tag, World};
 
 /// Bytes of a block.
@@ -34,7 +34,7 @@ impl<T: Tag> Writer<'_, T> {
         let slice = Slice { region: self.source.id(), offset: from as u64, length: length as u32 };
         let target = RemoteTarget { stag: self.window.0, offset: self.window.1 + to as u64 };
         let operation = Operation::Write { payload: Payload::Gather(Gather::from(slice)), target };
-        let request = SendRequest { id: 0, operation, signaled: true, fence: false };
+        let request = SendRequest { id: 0, operation, signaled: true, fence: false, flags: RequestFlags::NONE };
         self.end.nic.post_send(&self.end.queue_pair, [request]).unwrap();
     }
 

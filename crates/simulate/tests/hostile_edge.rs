@@ -9,7 +9,7 @@ use weft_base::{
 };
 use weft_memory::{Access, Limits, Region, Registry};
 use weft_nic::{JobKey, Settings, State};
-use weft_rdmap::{Operation, Payload, ReceiveRequest, SendRequest, Status};
+use weft_rdmap::{Operation, Payload, ReceiveRequest, RequestFlags, SendRequest, Status};
 use weft_simulate::{Behaviour, End, Pair, PairOptions, SimulatedDatagramPort, World};
 use weft_wire::edge::ConnectionId;
 use weft_wire::edge::setup::{Hello, Message, Offers, Setup, Terms, Versions};
@@ -114,7 +114,12 @@ fn inbox(end: &End<Edge>, receives: u64) -> Region {
 fn send(end: &End<Edge>, id: u64) {
     let payload = Payload::Inline(weft_rdmap::InlineBytes::new(&[1, 2, 3, 4]).unwrap());
     let operation = Operation::Send { payload, solicited: false, invalidate: None };
-    end.nic.post_send(&end.queue_pair, [SendRequest { id, operation, signaled: true, fence: false }]).unwrap();
+    end.nic
+        .post_send(
+            &end.queue_pair,
+            [SendRequest { id, operation, signaled: true, fence: false, flags: RequestFlags::NONE }],
+        )
+        .unwrap();
 }
 
 #[test]

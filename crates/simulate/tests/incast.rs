@@ -6,7 +6,7 @@ use core::time::Duration;
 use weft_base::{Edge, Gather, Slice};
 use weft_memory::{Access, Region};
 use weft_nic::State;
-use weft_rdmap::{Operation, Payload, RemoteTarget, SendRequest};
+use weft_rdmap::{Operation, Payload, RemoteTarget, RequestFlags, SendRequest};
 use weft_simulate::{Behaviour, End, PacketBehaviour, PairOptions, SimulatedNic, World};
 
 const SENDERS: usize = 16;
@@ -31,7 +31,7 @@ fn write(flow: &Flow, source: &Region, id: u64) {
     let slice = Slice { region: source.id(), offset, length: BYTES };
     let target = RemoteTarget { stag: flow.sink.stag(), offset };
     let operation = Operation::Write { payload: Payload::Gather(Gather::from(slice)), target };
-    let request = SendRequest { id, operation, signaled: true, fence: false };
+    let request = SendRequest { id, operation, signaled: true, fence: false, flags: RequestFlags::NONE };
     flow.sender.nic.post_send(&flow.sender.queue_pair, [request]).unwrap();
 }
 

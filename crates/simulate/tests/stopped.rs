@@ -6,7 +6,9 @@ use core::time::Duration;
 use weft_base::{Edge, Gather, Slice};
 use weft_memory::{Access, Region};
 use weft_nic::{ConnectionError, State};
-use weft_rdmap::{Closed, Operation, Payload, ReceiveRequest, RemoteTarget, SendRequest, Status, StreamError};
+use weft_rdmap::{
+    Closed, Operation, Payload, ReceiveRequest, RemoteTarget, RequestFlags, SendRequest, Status, StreamError,
+};
 use weft_simulate::{Behaviour, End, Pair, PairOptions, World};
 
 const BYTES: u32 = 100_000;
@@ -34,7 +36,7 @@ fn ask_for_everything(pair: &Pair<Edge>) -> [Region; 4] {
         Operation::Write { payload: payload(), target },
     ];
     for (id, operation) in operations.into_iter().enumerate() {
-        let request = SendRequest { id: id as u64, operation, signaled: true, fence: false };
+        let request = SendRequest { id: id as u64, operation, signaled: true, fence: false, flags: RequestFlags::NONE };
         active.nic.post_send(&active.queue_pair, [request]).unwrap();
     }
     [mine, theirs, inbox, answer]

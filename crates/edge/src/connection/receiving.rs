@@ -15,7 +15,7 @@ use crate::acks::Wish;
 use crate::life::{Ending, Event, Phase};
 use crate::rail::Place;
 use crate::sent::Packet;
-use crate::{Sink, Verdict};
+use crate::{Options, Sink, Verdict};
 
 /// An acknowledgement that may be put off is put off for this time at least: timers are not finer, and an answer, which
 /// takes it along, may take longer than a quarter of a short round trip.
@@ -148,7 +148,8 @@ impl Connection {
             self.counters.false_frames += 1;
             return false;
         }
-        let verdict = sink.segment(position, segment.ulpdu, segment.crc);
+        let options = Options::of(segment.options, position);
+        let verdict = sink.segment(position, segment.ulpdu, segment.crc, options);
         match verdict {
             Verdict::Placed => {}
             Verdict::Duplicate => self.counters.duplicates += 1,

@@ -137,6 +137,8 @@ impl Connection {
         }
         let index = turn.rail;
         let is_alone = self.rails.len() == 1;
+        // Where what left last may be there first the peer would put it off, as if it had been lost.
+        self.outgoing.holds_fenced = !is_alone || !self.rails[0].sent.keeps_order();
         if is_alone && !self.is_word_due(0, now) && !(turn.segments && self.may_have_segments(source)) {
             return false;
         }
@@ -317,7 +319,7 @@ impl Connection {
     /// Writes one segment, or a part of it. False when it does not fit.
     pub(super) fn put_segment(&mut self, serial: u64, part: Option<u8>, draft: &mut Draft<'_>, room: usize) -> bool {
         let mut part = part;
-        let mut length = self.outgoing.get(serial).ulpdu();
+        let mut length = self.outgoing.get(serial).length();
         if part.is_none() && SEGMENT_OVERHEAD + length > room {
             // It was made for a larger datagram. With acknowledgements before it there may just be too little room
             // now.
@@ -332,13 +334,14 @@ impl Connection {
         let stored = self.outgoing.get(serial);
         let ack_now = stored.ack_now;
         let sendable = self.outgoing.sendable(serial, part);
-        length = sendable.ddp.len() + sendable.inline.len() + sendable.gather.length() as usize;
+        let ulpdu = sendable.ddp.len() + sendable.inline.len() + sendable.gather.length() as usize;
+        length = ulpdu + sendable.options.length();
         if SEGMENT_OVERHEAD + length > room {
             return false;
         }
         draft.to_end = COUNTED_SEGMENT_OVERHEAD + length > room;
-        let counted = (!draft.to_end).then_some(length as u16);
-        draft.builder.segment(sendable.position, counted, &sendable.ddp);
+        let counted = (!draft.to_end).then_some(ulpdu as u16);
+        draft.builder.segment(sendable.position, counted, &sendable.options, &sendable.ddp);
         draft.payload(&sendable);
         if ack_now {
             draft.builder.ack_now();

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 
 use weft_base::{Gather, Random, RegionId, Slice, Time};
 use weft_edge::{
-    Batch, Confirmation, Connection, Ending, Established, Event, Meta, Piece, RailAddress, RailState, Segment,
+    Batch, Confirmation, Connection, Ending, Established, Event, Meta, Options, Piece, RailAddress, RailState, Segment,
     Settings, Sink, Source, Verdict,
 };
 use weft_wire::Crc32c;
@@ -37,6 +37,8 @@ pub(crate) struct Faults {
     pub(crate) receives: u64,
     /// Everything is lost.
     pub(crate) partition: bool,
+    /// One tagged segment in so many waits for all that comes before it; 0 for none.
+    pub(crate) fences: u64,
 }
 
 impl Faults {
@@ -51,6 +53,7 @@ impl Faults {
             put_off: 0,
             receives: 0,
             partition: false,
+            fences: 0,
         }
     }
 }
@@ -70,6 +73,7 @@ pub(crate) struct Sender {
     header: Vec<u8>,
     inline: Vec<u8>,
     random: Random,
+    fences: u64,
     pub(crate) end: u64,
     /// Positions after the last segments of messages.
     ends: BTreeSet<u64>,
@@ -82,7 +86,7 @@ pub(crate) fn byte(number: u64, offset: u64) -> u8 {
 }
 
 impl Sender {
-    pub(crate) fn new(messages: u32, longest: u64, seed: u64) -> Self {
+    pub(crate) fn new(messages: u32, longest: u64, fences: u64, seed: u64) -> Self {
         let random = Random::new(seed);
         Self {
             message: None,
@@ -93,6 +97,7 @@ impl Sender {
             header: vec![],
             inline: vec![],
             random,
+            fences,
             end: 0,
             ends: BTreeSet::new(),
         }
@@ -151,7 +156,11 @@ impl Source for Sender {
         assert!(budget >= 128);
         self.begin()?;
         let (length, done, tagged) = self.message?;
-        let take = (length - done).min(budget - if tagged { 14 } else { 18 });
+        let after = if self.fences > 0 && self.end.is_multiple_of(self.fences) { self.end } else { 0 };
+        let options = if tagged { Options { unordered: self.fences == 1, after } } else { Options::default() };
+        let room = budget - if tagged { 14 } else { 18 };
+        let room = if options == Options::default() { room } else { room - Options::MAX_LENGTH as u32 };
+        let take = (length - done).min(room);
         let last = done + take == length;
         let target = if tagged {
             Target::Tagged { stag: weft_base::Stag(7), offset: self.offset }
@@ -179,7 +188,7 @@ impl Source for Sender {
         // What RDMAP puts behind the header is payload to DDP.
         let behind = self.inline.len().min(9);
         self.header.extend(self.inline.drain(..behind));
-        Some(Segment { header: &self.header, bytes: &self.inline, gather, is_steady: true, ack_now })
+        Some(Segment { header: &self.header, bytes: &self.inline, gather, is_steady: true, ack_now, options })
     }
 }
 
@@ -197,6 +206,9 @@ pub(crate) struct Receiver {
     put_off: u64,
     random: Random,
     pub(crate) wants_receives: bool,
+    knows_fences: bool,
+    /// Segments that came and waited for others.
+    pub(crate) fenced: u64,
 }
 
 impl Receiver {
@@ -204,7 +216,9 @@ impl Receiver {
         let posted = if faults.receives == 0 { u32::MAX } else { faults.receives as u32 };
         let random = Random::new(seed);
         let (runs, ends) = (BTreeMap::new(), BTreeSet::new());
-        Self { runs, ends, placed: 0, posted, lies: false, put_off: faults.put_off, random, wants_receives: false }
+        let (put_off, knows_fences) = (faults.put_off, faults.fences > 0);
+        let (placed, lies, wants_receives, fenced) = (0, false, false, 0);
+        Self { runs, ends, placed, posted, lies, put_off, random, wants_receives, knows_fences, fenced }
     }
 
     /// All positions below this are placed.
@@ -234,7 +248,7 @@ impl Receiver {
 }
 
 impl Sink for Receiver {
-    fn segment(&mut self, position: u64, ulpdu: &[u8], crc: u32) -> Verdict {
+    fn segment(&mut self, position: u64, ulpdu: &[u8], crc: u32, options: Options) -> Verdict {
         let header = Header::parse(ulpdu).expect("a header that passed the check");
         let payload = &ulpdu[header.length()..];
         let end = position + payload.len() as u64 + u64::from(header.last);
@@ -249,7 +263,10 @@ impl Sink for Receiver {
         if Crc32c::of(payload) != crc {
             return Verdict::BadPayload;
         }
-        if hit(&mut self.random, self.put_off) {
+        // A part of a segment has the options of the whole.
+        assert!(options.after <= position && (options.after == 0 || self.knows_fences), "{options:?} at {position}");
+        self.fenced += u64::from(options.after > 0);
+        if options.after > self.in_place() || hit(&mut self.random, self.put_off) {
             return Verdict::Later;
         }
         let (number, offset) = match header.target {
@@ -326,6 +343,7 @@ pub(crate) fn established(side: usize, settings: &Settings) -> Established {
         peer_max_datagram: settings.max_datagram,
         peer_rails: settings.rails,
         peer_timeout: settings.peer_timeout,
+        peer_keeps_options: true,
         reset_token: [side as u8; 16],
         confirmation,
         took: None,
@@ -351,7 +369,7 @@ impl World {
         let now = Time::from_nanos(1_000_000_000);
         let side = |side: usize| Side {
             connection: Connection::new(&both[side], settings, now),
-            source: Sender::new(messages[side], longest, seed + side as u64),
+            source: Sender::new(messages[side], longest, faults.fences, seed + side as u64),
             sink: Receiver::new(&faults, seed + 2 + side as u64),
             addresses: vec![address(side)],
             events: vec![],
@@ -635,7 +653,7 @@ impl World {
             if done(self) {
                 return;
             }
-            assert!(self.step(), "nothing ever happens again");
+            assert!(self.step(), "nothing ever happens again, at {:?}: {}", self.now, self.brief());
         }
         panic!("not done after {most} steps, at {:?}: {}", self.now, self.brief());
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use slotmap::DefaultKey;
 use weft_base::{PortError, Time};
-use weft_rdmap::{Closed, SendRequest};
+use weft_rdmap::{Closed, RequestFlags, SendRequest};
 use weft_wire::terminate::TerminateCode;
 
 use self::completion::state_has_ended;
@@ -357,7 +357,8 @@ impl<N: Carrier> Connection<N> {
         cx: &mut Context<'_>,
     ) -> Option<Result<(), PostError>> {
         let (running, lower) = self.running()?;
-        let is_free = !running.send_closed && !queue_pair.has_posted() && running.stream.hold().can_pass();
+        let is_plain = request.flags == RequestFlags::NONE;
+        let is_free = is_plain && !running.send_closed && !queue_pair.has_posted() && running.stream.hold().can_pass();
         if !is_free || !lower.lets_pass(cx.io.now) || !Arc::ptr_eq(&running.queue_pair, queue_pair) {
             return None;
         }

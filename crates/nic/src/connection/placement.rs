@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weft_rdmap::{Arrival, Placement, Status, Verdict, Violation};
+use weft_rdmap::{Arrival, Demand, Placement, Status, Verdict, Violation};
 
 use super::{PacketSinks, Running};
 use crate::counters::Counters;
@@ -47,8 +47,8 @@ impl Above for Uplink<'_> {
     }
 
     #[inline]
-    fn locate(&mut self, arrival: Arrival, length: u32, head: &[u8]) -> Verdict {
-        self.stream.hold().handle_segment(arrival, length, head, &mut self.queue_pair.receives().source())
+    fn locate(&mut self, arrival: Arrival, demand: Demand, length: u32, head: &[u8]) -> Verdict {
+        self.stream.hold().handle_demanding(arrival, demand, length, head, &mut self.queue_pair.receives().source())
     }
 
     fn placed(&mut self, placement: &Placement, counters: &mut Counters) -> Result<(), Violation> {

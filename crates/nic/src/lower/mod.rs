@@ -35,7 +35,7 @@ use weft_base::{
 };
 use weft_lock::{Mutex, MutexGuard};
 use weft_memory::Registry;
-use weft_rdmap::{Arrival, Placement, SendRequest, Stream, StreamConfig, Verdict, Violation};
+use weft_rdmap::{Arrival, Demand, Placement, SendRequest, Stream, StreamConfig, Verdict, Violation};
 use weft_wire::terminate::TerminateCode;
 
 use crate::counters::Counters;
@@ -388,7 +388,8 @@ pub trait Above {
     fn stream(&mut self) -> StreamGuard<'_>;
 
     /// Where the payload of a segment belongs: `head` is its beginning, [`weft_rdmap::HEAD_LENGTH`] bytes of it or all.
-    fn locate(&mut self, arrival: Arrival, length: u32, head: &[u8]) -> Verdict;
+    /// `demand`: what the peer asks of the order of placement, where the lower layer can say such a thing.
+    fn locate(&mut self, arrival: Arrival, demand: Demand, length: u32, head: &[u8]) -> Verdict;
 
     /// The payload is in place and its check was good.
     ///

@@ -3,7 +3,7 @@
 use weft_base::{DomainId, NoDigest, PeerId};
 use weft_memory::{Combine, Element, IoBuffer, MemoryError, Registry, RemoteRight};
 use weft_message::{Failure, Ticket};
-use weft_rdmap::SendRequest;
+use weft_rdmap::{RequestFlags, SendRequest};
 use weft_wire::atomic_call::{AtomicCall, AtomicStatus};
 
 use super::core::Core;
@@ -110,8 +110,13 @@ impl Core {
         known.work.pop_front();
         let Some(operation) = slice.ok().and_then(|sink| atomic.operation(sink)) else { return true };
         atomic.cell = Some(cell);
-        let request =
-            SendRequest { id: Purpose::Transfer(number).id(link.key), operation, signaled: true, fence: false };
+        let request = SendRequest {
+            id: Purpose::Transfer(number).id(link.key),
+            operation,
+            signaled: true,
+            fence: false,
+            flags: RequestFlags::NONE,
+        };
         let posted = link.post(request);
         self.ring_for(peer);
         if !posted {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use weft_base::{Clock, PeerId, Stag, Time};
 use weft_message::{Decision, Settings as MessageSettings, Standing, Terms, TieBreak};
-use weft_rdmap::{Operation, Payload, RemoteTarget, SendRequest};
+use weft_rdmap::{Operation, Payload, RemoteTarget, RequestFlags, SendRequest};
 use weft_wire::message::{Hello, HelloError, Refusal};
 
 use super::Engine;
@@ -471,6 +471,7 @@ impl Core {
             },
             signaled: false,
             fence: false,
+            flags: RequestFlags::NONE,
         });
         Self::ring(&mut self.rung, link);
     }

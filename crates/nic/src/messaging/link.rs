@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weft_base::{DomainId, Gather, PeerId, Time};
 use weft_memory::{Access, MemoryError, Region, Registry};
 use weft_message::{RESERVED_PACKETS, Settings};
-use weft_rdmap::{CompletionKind, InlineBytes, Operation, Payload, ReceiveRequest, SendRequest};
+use weft_rdmap::{CompletionKind, InlineBytes, Operation, Payload, ReceiveRequest, RequestFlags, SendRequest};
 use weft_wire::message::Hello;
 
 use super::peers::Origin;
@@ -281,6 +281,7 @@ impl Link {
             operation: Operation::Send { payload, solicited: false, invalidate: None },
             signaled: slot.is_some(),
             fence: false,
+            flags: RequestFlags::NONE,
         };
         self.post(request);
         true
@@ -294,6 +295,7 @@ impl Link {
             operation: Operation::Send { payload: Payload::Inline(inline), solicited: false, invalidate: None },
             signaled: false,
             fence: false,
+            flags: RequestFlags::NONE,
         })
     }
 

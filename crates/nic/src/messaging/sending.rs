@@ -1,7 +1,7 @@
 //! What an endpoint's queue pairs are to send: packets of the messages' machine, and work requests of transfers, in their order.
 
 use weft_base::{Clock, PeerId, Time};
-use weft_rdmap::SendRequest;
+use weft_rdmap::{RequestFlags, SendRequest};
 
 use super::Engine;
 use super::core::Core;
@@ -124,7 +124,8 @@ impl Core {
                     let Some(Work::Protocol { ticket, operation }) = known.work.pop_front() else { return any };
                     let number = self.host.transfers.add(Transfer::Protocol(ticket));
                     let id = Purpose::Transfer(number).id(link.key);
-                    let request = SendRequest { id, operation, signaled: true, fence: false };
+                    let request =
+                        SendRequest { id, operation, signaled: true, fence: false, flags: RequestFlags::NONE };
                     let taken = link.post(request);
                     Self::ring(&mut self.rung, link);
                     if !taken {
@@ -215,7 +216,7 @@ impl Core {
         match transfer.next(&self.host.registry, self.host.domain) {
             Ok(operation) => {
                 let id = Purpose::Transfer(number).id(link.key);
-                let request = SendRequest { id, operation, signaled: true, fence: false };
+                let request = SendRequest { id, operation, signaled: true, fence: false, flags: RequestFlags::NONE };
                 if link.post(request) {
                     transfer.under_way += 1;
                 } else {

@@ -76,7 +76,7 @@ pub struct QueuePair {
     /// Something was posted that the engine has not taken.
     has_posted: AtomicBool,
     state: AtomicU8,
-    /// Bit 0: RFC 7306 was agreed. Bit 1: the peer takes reads.
+    /// Bit 0: RFC 7306 was agreed. Bit 1: the peer takes reads. Bit 2: fences are kept.
     agreed: AtomicU8,
     /// The calling thread has a stage of the way out.
     assists: AtomicBool,
@@ -86,6 +86,7 @@ pub struct QueuePair {
 
 const AGREED_EXTENSIONS: u8 = 1;
 const AGREED_READS: u8 = 2;
+const AGREED_FENCES: u8 = 4;
 
 impl QueuePair {
     pub(crate) fn new(number: QueuePairNumber, attributes: &QueuePairAttributes, event_count: Arc<EventCount>) -> Self {
@@ -241,7 +242,7 @@ impl QueuePair {
             return Err(PostError::Ended);
         }
         self.check_state()?;
-        self.check_operation(&request.operation)?;
+        self.check_request(request)?;
         if self.sends_under_way.load(Ordering::Acquire) >= self.send_depth {
             return Err(PostError::QueueFull { depth: self.send_depth });
         }
@@ -260,7 +261,7 @@ impl QueuePair {
     /// in the completion queue only if it is signaled, for it never fails. [`QueuePair::end_passing`] follows.
     pub(crate) fn admit_passing(&self, registry: &Registry, request: &SendRequest) -> Result<(), PostError> {
         self.check_state()?;
-        self.check_operation(&request.operation)?;
+        self.check_request(request)?;
         self.pin(registry, &request.operation)?;
         if request.signaled && !self.send_completions.reserve(1) {
             unpin(registry, &request.operation);
@@ -310,8 +311,12 @@ impl QueuePair {
         }
     }
 
-    fn check_operation(&self, operation: &Operation) -> Result<(), PostError> {
+    fn check_request(&self, request: &SendRequest) -> Result<(), PostError> {
         let agreed = self.agreed.load(Ordering::Acquire);
+        if request.flags.has_fence() && agreed & AGREED_FENCES == 0 {
+            return Err(PostError::NoFences);
+        }
+        let operation = &request.operation;
         match operation {
             Operation::WriteImmediate { .. } | Operation::Immediate { .. } | Operation::Atomic { .. }
                 if agreed & AGREED_EXTENSIONS == 0 =>
@@ -375,6 +380,9 @@ impl QueuePair {
         }
         if info.ord > 0 {
             agreed |= AGREED_READS;
+        }
+        if info.fences {
+            agreed |= AGREED_FENCES;
         }
         self.agreed.store(agreed, Ordering::Release);
         self.life.lock().info = Some(Arc::new(info));

@@ -7,6 +7,8 @@
 //!    their bytes.
 //! 3. What would touch the bytes of another that waits before it, or is being placed, is put off. So whatever is
 //!    applied when its turn comes meets no newer bytes but those of the record.
+//!
+//! A Write whose sender has asked for no order ([`Demand::unordered`](crate::Demand)) has no part in any of them.
 
 use weft_base::{Gather, NoDigest, Slice};
 use weft_memory::{AtomicOperation, MemoryError};
@@ -113,6 +115,7 @@ impl Received {
     fn extent(&self) -> Option<Extent> {
         use weft_wire::ddp::Target;
         match &self.effect {
+            Effect::Write if self.unordered => None,
             Effect::Write => {
                 let Target::Tagged { stag, offset } = self.context.header?.target else { return None };
                 let length = u64::from(self.context.length.saturating_sub(TAGGED_LENGTH as u32));

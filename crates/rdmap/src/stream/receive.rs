@@ -13,7 +13,7 @@ use super::Stream;
 use super::placing::{Cut, agree, is_immediate};
 use crate::order::Turn;
 use crate::request::ReceiveSource;
-use crate::segment::{Arrival, Context, Effect, Later, Part, Placement, Received, ResponsePart, Verdict};
+use crate::segment::{Arrival, Context, Demand, Effect, Later, Part, Placement, Received, ResponsePart, Verdict};
 use crate::untagged::Missing;
 use crate::violation::Violation;
 
@@ -43,25 +43,38 @@ impl Stream {
         head: &[u8],
         receives: &mut dyn ReceiveSource,
     ) -> Verdict {
+        self.handle_demanding(arrival, Demand::default(), length, head, receives)
+    }
+
+    /// As [`Stream::handle_segment`], where the sender asks something of the order of placement.
+    pub fn handle_demanding(
+        &mut self,
+        arrival: Arrival,
+        demand: Demand,
+        length: u32,
+        head: &[u8],
+        receives: &mut dyn ReceiveSource,
+    ) -> Verdict {
         if !self.state.receives() {
             return Verdict::Fatal(Violation::NotReceiving(self.state));
         }
+        let is_too_early = demand.after > self.order.next();
         match self.order.turn(arrival) {
-            Turn::Now => self.find_place(arrival, None, length, head, receives),
-            Turn::Early => self.find_place(arrival, Some(Early), length, head, receives),
+            Turn::Now => self.find_place(arrival, None, demand, (length, head), receives),
             Turn::Duplicate => Verdict::Drop,
+            _ if is_too_early => Verdict::Later(Later::Early),
+            Turn::Early => self.find_place(arrival, Some(Early), demand, (length, head), receives),
             Turn::Full => Verdict::Later(Later::Early),
-            Turn::Partial(run) => self.handle_part(arrival, run, length, head, receives),
+            Turn::Partial(run) => self.handle_part((arrival, run), demand, (length, head), receives),
         }
     }
 
     /// Of a segment only this run of positions was not placed before.
     fn handle_part(
         &mut self,
-        whole: Arrival,
-        run: Arrival,
-        length: u32,
-        head: &[u8],
+        (whole, run): (Arrival, Arrival),
+        demand: Demand,
+        (length, head): (u32, &[u8]),
         receives: &mut dyn ReceiveSource,
     ) -> Verdict {
         if !self.config.lower.cuts_again && !self.config.ordered_writes {
@@ -83,7 +96,7 @@ impl Stream {
             Turn::Early => Some(Early),
             _ => return Verdict::Later(Later::Early),
         };
-        match self.find_place(run, early, cut.length, &cut.head[..cut.known], receives) {
+        match self.find_place(run, early, demand, (cut.length, &cut.head[..cut.known]), receives) {
             Verdict::Place(placement) => {
                 let header_length = placement.header_length + cut.skip;
                 let is_partial = placement.is_partial || run.end < whole.end;
@@ -106,8 +119,8 @@ impl Stream {
         &mut self,
         arrival: Arrival,
         early: Option<Early>,
-        length: u32,
-        head: &[u8],
+        demand: Demand,
+        (length, head): (u32, &[u8]),
         receives: &mut dyn ReceiveSource,
     ) -> Verdict {
         if self.placing.is_crowded(arrival, self.config.lower.placements) {
@@ -118,7 +131,8 @@ impl Stream {
             Ok(located) => located,
             Err(missing) => return self.unplaced(missing, early, &context),
         };
-        let (header_length, received) = (length - sink.length(), Received { context, effect });
+        let unordered = demand.unordered && matches!(effect, Effect::Write);
+        let (header_length, received) = (length - sink.length(), Received { context, effect, unordered });
         if self.config.ordered_writes {
             let placement = Placement { header_length, sink, is_partial: false, serial: 0, arrival, received };
             return self.place_in_order(placement, early, head);

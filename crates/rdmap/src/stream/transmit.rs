@@ -10,9 +10,9 @@ use super::Stream;
 use super::outgoing::{Piece, Source, advance, cut};
 use crate::config::ReadyKind;
 use crate::lifecycle::{Event, State};
-use crate::request::{Operation, Payload, RemoteTarget};
+use crate::request::{Operation, Payload, RemoteTarget, RequestFlags};
 use crate::responder::{Inbound, read_context};
-use crate::segment::{MIN_ULPDU, Segment, SegmentPayload};
+use crate::segment::{MIN_ULPDU, Segment, SegmentOf, SegmentPayload};
 use crate::sent::Owner;
 use crate::violation::Violation;
 
@@ -21,6 +21,7 @@ struct Formed {
     payload: FormedPayload,
     length: u32,
     is_awaited: bool,
+    request: SegmentOf,
 }
 
 enum FormedPayload {
@@ -57,8 +58,8 @@ impl Stream {
                 SegmentPayload::Inline(self.inline_bytes(sequence, start, length))
             }
         };
-        let Formed { length, is_awaited, .. } = formed;
-        Some(Segment { header: self.outgoing.writer.bytes(), payload, length, is_awaited })
+        let Formed { length, is_awaited, request, .. } = formed;
+        Some(Segment { header: self.outgoing.writer.bytes(), payload, length, is_awaited, request })
     }
 
     /// Whether something that the peer has asked for is to be sent.
@@ -78,6 +79,13 @@ impl Stream {
     #[must_use]
     pub fn can_transmit(&self) -> bool {
         self.source().is_some()
+    }
+
+    /// Whether the request that is sent next has flags.
+    #[must_use]
+    #[inline]
+    pub fn has_flags(&self) -> bool {
+        self.sends.next().is_some_and(|(_, entry)| entry.request.flags != RequestFlags::NONE)
     }
 
     /// The oldest `segments` of the segments that were given out have left for good: the stream below answers for them
@@ -225,7 +233,8 @@ impl Stream {
         outgoing.on_written(Source::Answer, last);
         let release = self.responder.on_read_given(take);
         self.in_flight.push(Owner::Stream, release);
-        Ok(Formed { payload, length: self.outgoing.writer.length() + take, is_awaited: false })
+        let (length, request) = (self.outgoing.writer.length() + take, SegmentOf::default());
+        Ok(Formed { payload, length, is_awaited: false, request })
     }
 
     /// The next `take` bytes of a read's source. The whole rest is pinned with the first segment, until the last one
@@ -251,6 +260,7 @@ impl Stream {
     fn form_request(&mut self, max_ulpdu: u32) -> Option<Formed> {
         let (sequence, entry) = self.sends.next_mut()?;
         let start = entry.formed;
+        let is_first = start == 0 && !entry.write_formed;
         let Piece { take, whole } = self.outgoing.write(sequence, entry, &mut self.requester, max_ulpdu);
         entry.formed += take;
         let payload = match entry.request.operation.payload() {
@@ -259,14 +269,22 @@ impl Stream {
             _ => FormedPayload::None,
         };
         let is_awaited = whole && entry.request.signaled && !entry.request.operation.is_answered();
+        let is_write = match entry.request.operation {
+            Operation::Write { .. } => true,
+            // What has no payload of its own ends it: the immediate data.
+            Operation::WriteImmediate { .. } => !whole,
+            _ => false,
+        };
+        let request = SegmentOf { flags: entry.request.flags, is_first, is_last: whole, is_write };
         self.outgoing.on_written(Source::Request, whole);
         self.sends.on_given(whole);
         self.in_flight.push(Owner::Request(sequence), None);
-        Some(Formed { payload, length: self.outgoing.writer.length() + take, is_awaited })
+        Some(Formed { payload, length: self.outgoing.writer.length() + take, is_awaited, request })
     }
 
     fn headers_only(&self) -> Formed {
-        Formed { payload: FormedPayload::None, length: self.outgoing.writer.length(), is_awaited: false }
+        let (length, request) = (self.outgoing.writer.length(), SegmentOf::default());
+        Formed { payload: FormedPayload::None, length, is_awaited: false, request }
     }
 
     fn inline_bytes(&self, sequence: u64, start: u32, length: u32) -> &[u8] {

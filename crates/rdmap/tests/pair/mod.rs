@@ -5,8 +5,8 @@ use weft_base::{DomainId, Gather, NoDigest, Slice, Stag};
 use weft_memory::{LocalRight, Registry};
 use weft_rdmap::{
     Action, Arrival, Closed, Completion, HEAD_LENGTH, Later, LowerTraits, Operation, Payload, Placement, PostError,
-    ReceiveQueue, ReceiveRequest, RemoteTarget, Role, SegmentPayload, SendRequest, Status, Stream, StreamConfig,
-    Verdict, Violation,
+    ReceiveQueue, ReceiveRequest, RemoteTarget, RequestFlags, Role, SegmentPayload, SendRequest, Status, Stream,
+    StreamConfig, Verdict, Violation,
 };
 use weft_wire::terminate::TerminateCode;
 
@@ -90,7 +90,7 @@ impl Side {
     }
 
     pub(crate) fn post(&mut self, id: u64, operation: Operation) {
-        self.try_post(SendRequest { id, operation, signaled: true, fence: false }).unwrap();
+        self.try_post(SendRequest { id, operation, signaled: true, fence: false, flags: RequestFlags::NONE }).unwrap();
     }
 
     pub(crate) fn try_post(&mut self, request: SendRequest) -> Result<(), PostError> {

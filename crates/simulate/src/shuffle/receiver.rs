@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use weft_base::{NoDigest, Random, Time};
 use weft_memory::MemoryError;
 use weft_nic::lower::{Above, Io, ReceiveError};
-use weft_rdmap::{Arrival, HEAD_LENGTH, Placement, Verdict, Violation};
+use weft_rdmap::{Arrival, Demand, HEAD_LENGTH, Placement, Verdict, Violation};
 use weft_wire::ddp::{Header, Target};
 use weft_wire::rdmap::queue;
 
@@ -186,7 +186,7 @@ impl Receiver {
             return Ok(Fate::Placed);
         }
         let head = &held.ulpdu[..held.ulpdu.len().min(HEAD_LENGTH)];
-        let placement = match above.locate(arrival, held.ulpdu.len() as u32, head) {
+        let placement = match above.locate(arrival, Demand::default(), held.ulpdu.len() as u32, head) {
             Verdict::Place(placement) => placement,
             Verdict::Drop => {
                 self.note_placed(arrival.start, arrival.end);

@@ -92,6 +92,7 @@ impl Shuffled {
             peer_ird: theirs.ird,
             peer_ord: theirs.ord,
             atomics_and_immediates: true,
+            fences: false,
             private_data: theirs.private_data.clone(),
             lower: LowerInfo::Other("shuffle"),
         };

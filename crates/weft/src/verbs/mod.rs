@@ -16,6 +16,12 @@
 //! peer posted before it (its writes included) is in place. Completions of one queue pair's sends come in the order of posting, and so do those
 //! of its receives. Every work request that was taken has exactly one completion, but for sends that are not signaled and succeed.
 //!
+//! # In which order writes are placed
+//! Memory at the peer ends as if all Writes had come in the order of posting, and one of at most 8 bytes, which may be a
+//! flag that is polled, is seen no sooner than all that was posted before it. Longer ones may be placed as they come,
+//! over Edge. A request may ask for more ([`WorkRequest::backward_fence`], [`WorkRequest::forward_fence`]), or for less
+//! ([`WorkRequest::unordered`]); and for an event at the peer ([`WorkRequest::notify`]).
+//!
 //! # Memory
 //! A region owns its bytes. They are copied in and out ([`MemoryRegion::read`](weft_memory::Region::read), [`MemoryRegion::write`](weft_memory::Region::write)), read as atomics
 //! ([`MemoryRegion::load_u64`](weft_memory::Region::load_u64)), or, while no peer may touch them and nothing in flight uses them, borrowed for the time of a closure
@@ -63,6 +69,6 @@ pub use weft_nic::{
     ParseFlowShareError, ParseRailsError, PostError, PostFailure, Progress, QueuePairNumber, RailReport, RailState,
     Rails, RefusedStart, RequestInfo, Settings, SettingsError, Split, State, Verify, WorkCompletion,
 };
-pub use weft_rdmap::{Closed, Completion, CompletionKind, MAX_INLINE, Status, StreamError, Violation};
+pub use weft_rdmap::{Closed, Completion, CompletionKind, MAX_INLINE, RequestFlags, Status, StreamError, Violation};
 pub use weft_wire::terminate::{Terminate, TerminateCode};
 pub use work_request::WorkRequest;

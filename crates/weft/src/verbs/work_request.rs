@@ -2,7 +2,7 @@
 
 use weft_base::{Gather, Slice, Stag};
 use weft_nic::PostError;
-use weft_rdmap::{AtomicCode, InlineBytes, MAX_INLINE, Operation, Payload, SendRequest};
+use weft_rdmap::{AtomicCode, InlineBytes, MAX_INLINE, Operation, Payload, RequestFlags, SendRequest};
 
 use super::memory_region::RemoteMemory;
 
@@ -123,7 +123,7 @@ impl WorkRequest {
     }
 
     const fn of(operation: Operation) -> Self {
-        Self { request: SendRequest { id: 0, operation, signaled: true, fence: false } }
+        Self { request: SendRequest { id: 0, operation, signaled: true, fence: false, flags: RequestFlags::NONE } }
     }
 
     /// A number of the application's, given back in the completion.
@@ -141,6 +141,46 @@ impl WorkRequest {
     /// Waits until the reads and atomics posted before it have completed.
     pub const fn fenced(mut self) -> Self {
         self.request.fence = true;
+        self
+    }
+
+    /// Lets a Write be placed at the peer as it comes, whatever else is written to the same bytes before or behind it:
+    /// either may be the last, and a short one waits for nothing. Everything else keeps its order: a message, an atomic
+    /// or a short Write without this that is posted behind it comes behind it. Over iWARP and shared memory, where all
+    /// comes in order, it changes nothing, nor does it on others than Writes.
+    pub const fn unordered(self) -> Self {
+        self.flagged(RequestFlags::UNORDERED)
+    }
+
+    /// A Write is not placed at the peer before everything that was posted before it is in place. Others wait for that
+    /// anyway. Where several pieces of a large Write are polled, no piece is seen before what was posted earlier. A Send
+    /// for which the peer has no receive holds it up.
+    ///
+    /// Over shared memory, and iWARP without markers, bytes are placed in the order of posting, so this changes nothing;
+    /// with markers the request is refused ([`PostError::NoFences`]).
+    pub const fn backward_fence(self) -> Self {
+        self.flagged(RequestFlags::BACKWARD_FENCE)
+    }
+
+    /// No Write that is posted behind this request is placed at the peer before this one is in place, or delivered, if
+    /// it is no Write. Otherwise as [`WorkRequest::backward_fence`].
+    pub const fn forward_fence(self) -> Self {
+        self.flagged(RequestFlags::FORWARD_FENCE)
+    }
+
+    /// The peer is told when a Write is in place, by an event: as [`WorkRequest::with_immediate`] of 0 with
+    /// [`WorkRequest::solicited`], so it uses up a receive there, whose completion has the length of the Write. One with
+    /// immediate data keeps them. On a Send or immediate data it is [`WorkRequest::solicited`]; reads and atomics have
+    /// no event at the peer, and this is without effect on them.
+    pub fn notify(self) -> Self {
+        match self.request.operation {
+            Operation::Write { .. } => self.with_immediate(0).solicited(),
+            _ => self.solicited(),
+        }
+    }
+
+    const fn flagged(mut self, flags: RequestFlags) -> Self {
+        self.request.flags = self.request.flags.with(flags);
         self
     }
 
@@ -166,6 +206,9 @@ impl WorkRequest {
     /// A Write also uses up the peer's oldest receive and hands it 8 bytes (RFC 7306; without effect on others).
     pub fn with_immediate(mut self, data: u64) -> Self {
         self.request.operation = match self.request.operation {
+            Operation::WriteImmediate { payload, target, solicited, .. } => {
+                Operation::WriteImmediate { payload, target, immediate: data, solicited }
+            }
             Operation::Write { payload, target } => {
                 Operation::WriteImmediate { payload, target, immediate: data, solicited: false }
             }
@@ -192,4 +235,28 @@ fn inline(bytes: &[u8]) -> Result<Payload, PostError> {
     InlineBytes::new(bytes)
         .map(Payload::Inline)
         .ok_or(PostError::InlineTooLong { length: bytes.len(), most: MAX_INLINE })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_notified_gets_immediate_data() {
+        let target = RemoteMemory { stag: Stag(1), offset: 0 };
+        let write = || WorkRequest::write_inline(b"x", target).unwrap();
+        let asked = |request: WorkRequest| match request.request.operation {
+            Operation::WriteImmediate { immediate, solicited, .. } => Some((immediate, solicited)),
+            _ => None,
+        };
+        assert_eq!(asked(write().notify()), Some((0, true)));
+        assert_eq!(asked(write().notify().with_immediate(7)), Some((7, true)));
+        assert_eq!(asked(write().with_immediate(7).notify()), Some((7, true)));
+        let send = WorkRequest::send_inline(b"x").unwrap().notify();
+        assert!(matches!(send.request.operation, Operation::Send { solicited: true, .. }));
+        let both = write().backward_fence().unordered().request.flags;
+        assert!(
+            both.has_fence() && both.contains(RequestFlags::UNORDERED) && !both.contains(RequestFlags::FORWARD_FENCE)
+        );
+    }
 }

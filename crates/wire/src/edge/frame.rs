@@ -11,6 +11,8 @@ use crate::ddp;
 pub const SEGMENT_OVERHEAD: usize = 11;
 /// The same with a length, so that more frames can follow.
 pub const COUNTED_SEGMENT_OVERHEAD: usize = 13;
+/// The most bytes that options add to a segment's frame.
+pub const MAX_OPTIONS_LENGTH: usize = SegmentOptions { unordered: true, fence: Some(0) }.length();
 /// Bytes of the CRC behind a payload.
 pub const CRC_LENGTH: usize = 4;
 /// The most bytes of a reason for closing: an RDMAP Terminate fits.
@@ -32,6 +34,8 @@ pub(super) mod kind {
     pub(in super::super) const RESPONSE: u8 = 0x0a;
     pub(in super::super) const CONFIRM: u8 = 0x0b;
     pub(in super::super) const ADDRESSES: u8 = 0x0c;
+    pub(in super::super) const OPTIONS_SEGMENT: u8 = 0x0d;
+    pub(in super::super) const OPTIONS_COUNTED_SEGMENT: u8 = 0x0e;
     /// Frames from here on have a length behind their type, and who does not know them skips them.
     pub(in super::super) const SKIPPABLE: u8 = 0x80;
 }
@@ -79,6 +83,62 @@ pub struct Segment<'a> {
     pub ulpdu: &'a [u8],
     /// CRC-32C of the payload, which only who places it checks.
     pub crc: u32,
+    /// What is asked of the order in which it is placed.
+    pub options: SegmentOptions,
+}
+
+/// What a segment asks of the order in which it is placed: in the segments of Writes, to a peer that has offered to
+/// keep it. In others it means nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SegmentOptions {
+    /// It may be placed as it comes, whatever else is written to the same bytes.
+    pub unordered: bool,
+    /// It is not placed before everything is that stands so many positions or more before it.
+    pub fence: Option<u32>,
+}
+
+/// Bits of the options that stand first among them.
+const UNORDERED: u8 = 0x01;
+const FENCE: u8 = 0x02;
+/// Those that must be understood. Who does not know the others leaves them out of account.
+const MUST_UNDERSTAND: u8 = 0x0f;
+
+impl SegmentOptions {
+    /// No options.
+    pub const NONE: Self = Self { unordered: false, fence: None };
+
+    /// Whether nothing is asked.
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        !self.unordered && self.fence.is_none()
+    }
+
+    /// Bytes that they add to the frame.
+    #[must_use]
+    pub const fn length(&self) -> usize {
+        match self {
+            Self { unordered: false, fence: None } => 0,
+            Self { fence: None, .. } => 1,
+            Self { fence: Some(_), .. } => 1 + size_of::<u32>(),
+        }
+    }
+
+    fn parse(reader: &mut Reader<'_>) -> Result<Self, EdgeError> {
+        let bits = reader.u8()?;
+        if bits & MUST_UNDERSTAND & !(UNORDERED | FENCE) != 0 {
+            return Err(EdgeError::Value("an option of a segment"));
+        }
+        let fence = if bits & FENCE != 0 { Some(reader.u32()?) } else { None };
+        Ok(Self { unordered: bits & UNORDERED != 0, fence })
+    }
+
+    pub(super) fn emit(&self, out: &mut Vec<u8>) {
+        let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
+        out.push(bit(self.unordered, UNORDERED) | bit(self.fence.is_some(), FENCE));
+        if let Some(fence) = self.fence {
+            out.extend_from_slice(&fence.to_be_bytes());
+        }
+    }
 }
 
 /// The refusal of a segment that found no posted receive.
@@ -154,8 +214,12 @@ fn parse<'a>(reader: &mut Reader<'a>) -> Result<Frame<'a>, EdgeError> {
         }
         kind::PING => Frame::Ping,
         kind::ACK => Frame::Ack(Ack::parse(reader)?),
-        kind::SEGMENT => Frame::Segment(Segment::parse(reader, false)?),
-        kind::COUNTED_SEGMENT => Frame::Segment(Segment::parse(reader, true)?),
+        kind::SEGMENT => Frame::Segment(Segment::parse(reader, false, SegmentOptions::NONE)?),
+        kind::COUNTED_SEGMENT => Frame::Segment(Segment::parse(reader, true, SegmentOptions::NONE)?),
+        kind @ (kind::OPTIONS_SEGMENT | kind::OPTIONS_COUNTED_SEGMENT) => {
+            let options = SegmentOptions::parse(reader)?;
+            Frame::Segment(Segment::parse(reader, kind == kind::OPTIONS_COUNTED_SEGMENT, options)?)
+        }
         kind::NOT_READY => Frame::NotReady(NotReady {
             rail: reader.u8()?,
             number: reader.u64()?,
@@ -178,14 +242,14 @@ fn parse<'a>(reader: &mut Reader<'a>) -> Result<Frame<'a>, EdgeError> {
 }
 
 impl<'a> Segment<'a> {
-    fn parse(reader: &mut Reader<'a>, counted: bool) -> Result<Self, EdgeError> {
+    fn parse(reader: &mut Reader<'a>, counted: bool, options: SegmentOptions) -> Result<Self, EdgeError> {
         let position = reader.u48()?;
         let length = if counted {
             usize::from(reader.u16()?)
         } else {
             reader.0.len().checked_sub(CRC_LENGTH).ok_or(EdgeError::Short)?
         };
-        let segment = Self { position, ulpdu: reader.take(length)?, crc: reader.u32()? };
+        let segment = Self { position, ulpdu: reader.take(length)?, crc: reader.u32()?, options };
         let first = segment.ulpdu.first().ok_or(EdgeError::Value("the length of a segment"))?;
         if length < ddp_header_length(*first) {
             return Err(EdgeError::Value("the length of a segment"));

@@ -2,7 +2,7 @@
 
 use weft_base::Digest;
 
-use super::frame::{self, CRC_LENGTH, Frame, kind};
+use super::frame::{self, CRC_LENGTH, Frame, SegmentOptions, kind};
 use super::reader::Reader;
 use super::{ConnectionId, EdgeError};
 use crate::Crc32c;
@@ -185,10 +185,18 @@ impl<'a> Builder<'a> {
     ///
     /// # Panics
     /// When `ddp_header` is not a DDP header in length.
-    pub fn segment(&mut self, position: u64, counted: Option<u16>, ddp_header: &[u8]) {
+    pub fn segment(&mut self, position: u64, counted: Option<u16>, options: &SegmentOptions, ddp_header: &[u8]) {
         assert_eq!(ddp_header.len(), frame::ddp_header_length(ddp_header[0]), "a DDP header");
         self.uncovered.get_or_insert(self.out.len());
-        self.out.push(if counted.is_some() { kind::COUNTED_SEGMENT } else { kind::SEGMENT });
+        self.out.push(match (counted.is_some(), options.is_none()) {
+            (true, true) => kind::COUNTED_SEGMENT,
+            (false, true) => kind::SEGMENT,
+            (true, false) => kind::OPTIONS_COUNTED_SEGMENT,
+            (false, false) => kind::OPTIONS_SEGMENT,
+        });
+        if !options.is_none() {
+            options.emit(self.out);
+        }
         self.out.extend_from_slice(&position.to_be_bytes()[2..]);
         if let Some(length) = counted {
             self.out.extend_from_slice(&length.to_be_bytes());

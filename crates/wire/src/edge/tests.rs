@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::ack::{Ack, EcnCounts, MoreRanges, pack_range};
 use super::addresses::{Addresses, MAX_ADDRESSES_LENGTH, MAX_RAILS, pack_address};
-use super::frame::{self, Close, Frame, NotReady, Segment};
+use super::frame::{self, Close, Frame, NotReady, Segment, SegmentOptions};
 use super::packet::{self, Builder, Header, Packet};
 use super::setup::{self, Accept, Hello, Message, Offer, Offers, Reject, Setup, Terms, Versions};
 use super::{BASE_DATAGRAM, ConnectionId, Destination, EdgeError, destination};
@@ -37,9 +37,9 @@ fn everything(number: u64, payload: &[u8]) -> Vec<u8> {
     builder.frame(&Frame::Challenge([1; 8]));
     builder.frame(&Frame::Response([2; 8]));
     builder.frame(&Frame::Confirm([3; 32]));
-    builder.segment(5, Some((UNTAGGED.len() + payload.len()) as u16), &UNTAGGED);
+    builder.segment(5, Some((UNTAGGED.len() + payload.len()) as u16), &SegmentOptions::NONE, &UNTAGGED);
     builder.payload(payload);
-    builder.segment(1 << 47, None, &TAGGED);
+    builder.segment(1 << 47, None, &SegmentOptions::NONE, &TAGGED);
     builder.payload(payload);
     builder.finish();
     out
@@ -49,14 +49,21 @@ fn everything(number: u64, payload: &[u8]) -> Vec<u8> {
 /// both checks.
 #[test]
 fn overhead_of_a_full_data_packet() {
-    for ddp in [&TAGGED[..], &UNTAGGED[..]] {
+    // Options are for what is tagged.
+    let fence = SegmentOptions { unordered: true, fence: Some(7) };
+    for (ddp, options) in [
+        (&TAGGED[..], SegmentOptions::NONE),
+        (&UNTAGGED[..], SegmentOptions::NONE),
+        (&TAGGED[..], SegmentOptions { unordered: true, fence: None }),
+        (&TAGGED[..], fence),
+    ] {
         let mut out = vec![];
         let mut builder = Builder::new(&mut out, &header(1));
-        builder.segment(0, None, ddp);
+        builder.segment(0, None, &options, ddp);
         builder.payload(&[0; 1000]);
         builder.finish();
         let overhead = out.len() - 1000;
-        assert_eq!(overhead, packet::HEADER_LENGTH + frame::SEGMENT_OVERHEAD + ddp.len());
+        assert_eq!(overhead, packet::HEADER_LENGTH + frame::SEGMENT_OVERHEAD + options.length() + ddp.len());
         assert!(overhead <= 48, "{overhead}");
         assert!(overhead - 8 + 16 <= 56, "{overhead}");
     }
@@ -67,7 +74,7 @@ fn overhead_of_a_full_data_packet() {
 fn a_packet_byte_by_byte() {
     let mut out = vec![0xa5; 3];
     let mut builder = Builder::new(&mut out, &header(0x1_0000_0009));
-    builder.segment(0x0a0b_0c0d_0e0f, None, &TAGGED);
+    builder.segment(0x0a0b_0c0d_0e0f, None, &SegmentOptions::NONE, &TAGGED);
     builder.payload(b"123456789");
     builder.finish();
     let check = Crc32c::of(
@@ -92,6 +99,45 @@ fn a_packet_byte_by_byte() {
     assert_eq!(check, 0xab94_117f, "{check:#010x}");
 }
 
+/// The vector of `docs/wire.md`, and what later versions may add: options that must be understood are not read over.
+#[test]
+fn options_of_a_segment() {
+    let write = |options: SegmentOptions, counted: Option<u16>| {
+        let mut out = vec![];
+        let mut builder = Builder::new(&mut out, &header(1));
+        builder.segment(0x0a0b_0c0d_0e0f, counted, &options, &TAGGED);
+        builder.payload(b"123456789");
+        builder.finish();
+        out
+    };
+    let fence = SegmentOptions { unordered: true, fence: Some(0x1234) };
+    let to_end = write(fence, None);
+    let head = [0x0d, 0x03, 0, 0, 0x12, 0x34, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f];
+    assert_eq!(to_end[packet::HEADER_LENGTH..][..head.len()], head);
+    let unordered = write(SegmentOptions { unordered: true, fence: None }, Some(23));
+    assert_eq!(unordered[packet::HEADER_LENGTH..][..10], [0x0e, 0x01, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 0, 23]);
+    for (options, counted) in [(fence, None), (fence, Some(23)), (SegmentOptions { unordered: false, ..fence }, None)] {
+        let bytes = write(options, counted);
+        let packet = Packet::parse(&bytes).unwrap().verify(0).unwrap();
+        let ulpdu = [&TAGGED[..], b"123456789"].concat();
+        let (position, crc) = (0x0a0b_0c0d_0e0f, Crc32c::of(b"123456789"));
+        let segment = Segment { position, ulpdu: &ulpdu, crc, options };
+        assert_eq!(packet.frames().collect::<Vec<_>>(), [Frame::Segment(segment)]);
+    }
+    for bit in 0..8 {
+        let mut later = write(SegmentOptions { unordered: true, fence: None }, None);
+        later[packet::HEADER_LENGTH + 1] |= 1 << bit;
+        packet::reseal(&mut later, 1);
+        let read = Packet::parse(&later).unwrap().verify(0);
+        match bit {
+            0 | 4.. => assert!(read.is_ok(), "bit {bit}"),
+            // The distance of a fence would be the first half of the position.
+            1 => assert!(read.is_err() || read.unwrap().frames().count() == 1),
+            _ => assert_eq!(read, Err(EdgeError::Value("an option of a segment")), "bit {bit}"),
+        }
+    }
+}
+
 #[test]
 fn what_was_written_is_read() {
     let number = 0x7_8000_0001;
@@ -109,7 +155,15 @@ fn what_was_written_is_read() {
     assert_eq!(frames[4], Frame::Close(Close { abortive: true, end: 99, reason: b"why" }));
     assert_eq!(frames[8], Frame::Confirm([3; 32]));
     let ulpdu = [&UNTAGGED[..], b"payload"].concat();
-    assert_eq!(frames[9], Frame::Segment(Segment { position: 5, ulpdu: &ulpdu, crc: Crc32c::of(b"payload") }));
+    assert_eq!(
+        frames[9],
+        Frame::Segment(Segment {
+            position: 5,
+            ulpdu: &ulpdu,
+            crc: Crc32c::of(b"payload"),
+            options: SegmentOptions::NONE
+        })
+    );
     assert!(matches!(frames[10], Frame::Segment(Segment { position: 0x8000_0000_0000, .. })));
     assert_eq!(frames.len(), 11);
     let wants: Vec<bool> = frames.iter().map(Frame::wants_ack).collect();

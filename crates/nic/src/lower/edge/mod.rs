@@ -33,6 +33,7 @@ use self::outbox::{Run, Told, Waiting};
 use self::parcel::Release;
 use self::rails::Places;
 use self::receiving::{Discard, Handed, Uphill};
+use self::sending::Fences;
 use crate::counters::Counters;
 use crate::error::ConnectionError;
 use crate::key::JobKey;
@@ -125,6 +126,7 @@ struct Running {
     release: Release,
     /// Where the next one starts.
     next: u64,
+    fences: Fences,
     peer_closed: bool,
     is_closing: bool,
     ended: Option<Ending>,

@@ -1,6 +1,6 @@
 //! What stands above a connection whose stream has gone: nothing, and nobody can make one.
 
-use weft_rdmap::{Arrival, Placement, Verdict, Violation};
+use weft_rdmap::{Arrival, Demand, Placement, Verdict, Violation};
 
 use crate::counters::Counters;
 use crate::lower::{Above, Io, StreamGuard};
@@ -13,7 +13,7 @@ impl Above for NoStream {
         match *self {}
     }
 
-    fn locate(&mut self, _: Arrival, _: u32, _: &[u8]) -> Verdict {
+    fn locate(&mut self, _: Arrival, _: Demand, _: u32, _: &[u8]) -> Verdict {
         match *self {}
     }
 

@@ -1,7 +1,7 @@
 //! What goes past the queues on the way out: short work requests, and packets of message endpoints.
 
 use weft_base::{Gather, NoDigest};
-use weft_edge::{MOST_PASSED as MOST_IN_DATAGRAM, Segment};
+use weft_edge::{MOST_PASSED as MOST_IN_DATAGRAM, Options, Segment};
 use weft_rdmap::{Payload, SendRequest};
 use weft_wire::ddp::UNTAGGED_LENGTH;
 
@@ -22,7 +22,8 @@ impl Edge {
         let (operation, is_told) = (&request.operation, request.signaled);
         let Some(payload) = operation.short_payload(MOST_PASSED) else { return false };
         let Phase::Running(running) = &mut self.phase else { return false };
-        if running.discards {
+        // A request with a fence was sent, and what it is to come before is not acknowledged.
+        if running.discards || running.fences.are_up(running.connection.acknowledged()) {
             return false;
         }
         let mut stream = above.stream();
@@ -39,7 +40,8 @@ impl Edge {
                 place
             }
         };
-        let segment = Segment { header, bytes, gather: Gather::empty(), is_steady: false, ack_now: is_told };
+        let (gather, options) = (Gather::empty(), Options::default());
+        let segment = Segment { header, bytes, gather, is_steady: false, ack_now: is_told, options };
         let batch = io.outbox.batch(&io.datagrams.limits(self.port), segment.header.len() + bytes.len());
         running.connection.pass(&segment, io.now, batch);
         if is_told {

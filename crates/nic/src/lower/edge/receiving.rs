@@ -1,9 +1,9 @@
 //! What a connection hands up: segments, each in its place before it is acknowledged.
 
 use weft_base::NoDigest;
-use weft_edge::{Sink, Verdict};
+use weft_edge::{Options, Sink, Verdict};
 use weft_memory::MemoryError;
-use weft_rdmap::{Arrival, HEAD_LENGTH, Later, Placement, Verdict as Judgement, Violation};
+use weft_rdmap::{Arrival, Demand, HEAD_LENGTH, Later, Placement, Verdict as Judgement, Violation};
 use weft_wire::Crc32c;
 use weft_wire::ddp::Header;
 
@@ -32,13 +32,13 @@ pub(super) struct Uphill<'a, 'b, A> {
 pub(super) struct Discard;
 
 impl Sink for Discard {
-    fn segment(&mut self, _: u64, _: &[u8], _: u32) -> Verdict {
+    fn segment(&mut self, _: u64, _: &[u8], _: u32, _: Options) -> Verdict {
         Verdict::Duplicate
     }
 }
 
 impl<A: Above> Sink for Uphill<'_, '_, A> {
-    fn segment(&mut self, position: u64, ulpdu: &[u8], crc: u32) -> Verdict {
+    fn segment(&mut self, position: u64, ulpdu: &[u8], crc: u32, options: Options) -> Verdict {
         if self.handed.is_over || self.handed.error.is_some() {
             return Verdict::Duplicate;
         }
@@ -52,7 +52,7 @@ impl<A: Above> Sink for Uphill<'_, '_, A> {
             self.io.counters.received_frames += 1;
             return Verdict::Placed;
         }
-        self.place(arrival, ulpdu)
+        self.place(arrival, Demand { unordered: options.unordered, after: options.after }, ulpdu)
     }
 }
 
@@ -62,10 +62,10 @@ impl<A: Above> Uphill<'_, '_, A> {
         Verdict::Fatal
     }
 
-    fn place(&mut self, arrival: Arrival, ulpdu: &[u8]) -> Verdict {
+    fn place(&mut self, arrival: Arrival, demand: Demand, ulpdu: &[u8]) -> Verdict {
         let head = &ulpdu[..ulpdu.len().min(HEAD_LENGTH)];
         loop {
-            let verdict = self.above.locate(arrival, ulpdu.len() as u32, head);
+            let verdict = self.above.locate(arrival, demand, ulpdu.len() as u32, head);
             let placement = match &verdict {
                 Judgement::Place(placement) => placement,
                 Judgement::Drop => return Verdict::Duplicate,

@@ -1,11 +1,12 @@
 //! What a connection sends: the segments of its stream, and whatever else is due.
 
+use core::ops::Range;
 use std::collections::VecDeque;
 
 use weft_base::{Gather, Time};
-use weft_edge::{Segment, Source};
+use weft_edge::{Options, Segment, Source};
 use weft_memory::{MemoryError, Registry};
-use weft_rdmap::SegmentPayload;
+use weft_rdmap::{RequestFlags, SegmentOf, SegmentPayload};
 
 use super::outbox::{self, Run, Told, Waiting, Ways};
 use super::wire::{COPY_ALL, Parts};
@@ -24,6 +25,40 @@ impl Source for Nothing {
     }
 }
 
+/// Where in the order of the connection Writes with fences stand.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fences {
+    /// Where the request under way starts.
+    start: u64,
+    /// Where the last one ends behind which all later ones are to be placed.
+    forward: u64,
+}
+
+impl Fences {
+    /// Whether Writes wait for what is not acknowledged yet, whatever their own flags.
+    pub(super) const fn are_up(&self, acknowledged: u64) -> bool {
+        self.forward > acknowledged
+    }
+
+    /// What is said of a segment that takes these positions. What is acknowledged needs not be waited for.
+    fn pass(&mut self, request: SegmentOf, positions: Range<u64>, acknowledged: u64) -> Options {
+        let SegmentOf { flags, is_first, is_last, is_write } = request;
+        if is_first {
+            self.start = positions.start;
+        }
+        let after = if flags.contains(RequestFlags::BACKWARD_FENCE) { self.start } else { self.forward };
+        let after = if after > acknowledged { after } else { 0 };
+        if is_last && flags.contains(RequestFlags::FORWARD_FENCE) {
+            self.forward = positions.end;
+        }
+        if is_write {
+            Options { unordered: flags.contains(RequestFlags::UNORDERED), after }
+        } else {
+            Options::default()
+        }
+    }
+}
+
 /// The segments of a stream, and where each ends in the order of the connection.
 struct Segments<'a> {
     stream: StreamGuard<'a>,
@@ -32,15 +67,32 @@ struct Segments<'a> {
     next: &'a mut u64,
     frames: u64,
     registry: &'a Registry,
+    /// If the peer keeps them.
+    fences: Option<&'a mut Fences>,
+    acknowledged: u64,
+}
+
+impl Segments<'_> {
+    /// Bytes that the next segment's options may take.
+    fn reserve(&self) -> u32 {
+        let Some(fences) = &self.fences else { return 0 };
+        let has_options = fences.are_up(self.acknowledged) || self.stream.has_flags();
+        if has_options { Options::MAX_LENGTH as u32 } else { 0 }
+    }
 }
 
 impl Source for Segments<'_> {
     fn next(&mut self, budget: u32) -> Option<Segment<'_>> {
+        let budget = budget - self.reserve();
         let segment = self.stream.poll_transmit(budget.min(MOST))?;
         let control = segment.header[0];
         let header = weft_wire::edge::frame::ddp_header_length(control);
         let takes = u64::from(segment.length) - header as u64 + u64::from(control & 0x40 != 0);
+        let start = *self.next;
         *self.next += takes;
+        let fences = self.fences.as_mut();
+        let options = fences.map(|fences| fences.pass(segment.request, start..start + takes, self.acknowledged));
+        let is_fence = segment.request.is_last && segment.request.flags.has_fence();
         self.ends.push_back(*self.next);
         self.frames += 1;
         let is_steady = matches!(segment.payload, SegmentPayload::Gather(_));
@@ -50,7 +102,8 @@ impl Source for Segments<'_> {
             SegmentPayload::Gather(gather) | SegmentPayload::Exposed(gather) => (&[], self.registry.as_pinned(&gather)),
             SegmentPayload::Inline(bytes) => (bytes, Gather::empty()),
         };
-        Some(Segment { header: segment.header, bytes, gather, is_steady, ack_now: segment.is_awaited })
+        let (header, ack_now, options) = (segment.header, segment.is_awaited || is_fence, options.unwrap_or_default());
+        Some(Segment { header, bytes, gather, is_steady, ack_now, options })
     }
 
     fn may_have(&self) -> bool {
@@ -115,8 +168,10 @@ impl Edge {
             let batch = io.outbox.batch(&io.datagrams.limits(port), running.connection.datagram_size());
             let more = match above.as_deref_mut() {
                 Some(above) => {
-                    let Running { connection, ends, next, .. } = &mut **running;
-                    let mut source = Segments { stream: above.stream(), ends, next, frames: 0, registry: io.registry };
+                    let Running { connection, ends, next, fences, .. } = &mut **running;
+                    let fences = connection.keeps_options().then_some(fences);
+                    let (stream, registry, acknowledged) = (above.stream(), io.registry, connection.acknowledged());
+                    let mut source = Segments { stream, ends, next, frames: 0, registry, fences, acknowledged };
                     let more = connection.transmit(&mut source, io.now, batch);
                     io.counters.sent_frames += source.frames;
                     more

@@ -13,6 +13,7 @@ use weft_wire::edge::setup::{MAX_PRIVATE_DATA, Message, Reject, Setup};
 
 use super::door::{fresh, setup_key};
 use super::parcel::Release;
+use super::sending::Fences;
 use super::{ANSWER_AGAIN_AFTER, ANSWERS, Calling, Deciding, Edge, Opening, Phase, REJECTED_FOR, Running};
 use crate::error::ConnectionError;
 use crate::lower::{Datagram, DatagramKey, Drained, Io, StartStep, Terms, Undecided};
@@ -102,6 +103,7 @@ impl Running {
             ends: VecDeque::new(),
             release: Release::default(),
             next: 0,
+            fences: Fences::default(),
             peer_closed: false,
             is_closing: false,
             ended: None,
@@ -196,9 +198,10 @@ impl Edge {
             Outcome::Accepted(established, heard) => {
                 let Phase::Calling(calling) = &self.phase else { return Ok(StartStep::Idle) };
                 let offer = calling.offer;
+                let fences = established.peer_keeps_options;
                 self.phase = Phase::Running(Running::new(&established, None, self.port, io));
                 self.offer_rails(io);
-                Ok(StartStep::Ready(self.terms(Role::Initiator, (offer.ird, offer.ord), heard)))
+                Ok(StartStep::Ready(self.terms(Role::Initiator, (offer.ird, offer.ord), fences, heard)))
             }
             Outcome::Rejected { reason: Reject::Application, private_data } => Err(failed(
                 StartReason::Rejected { private_data: private_data.into() },
@@ -241,7 +244,7 @@ impl Edge {
         }
     }
 
-    fn terms(&self, role: Role, (ird, ord): (u16, u16), heard: Heard) -> Box<Terms> {
+    fn terms(&self, role: Role, (ird, ord): (u16, u16), fences: bool, heard: Heard) -> Box<Terms> {
         let ord = ord.min(heard.inbound_reads);
         let info = ConnectionInfo {
             role,
@@ -252,6 +255,7 @@ impl Edge {
             peer_ird: heard.inbound_reads,
             peer_ord: heard.outbound_reads,
             atomics_and_immediates: true,
+            fences,
             private_data: heard.private_data,
             lower: LowerInfo::Edge,
         };
@@ -292,9 +296,10 @@ impl Edge {
         let established = answering.accept(&said, &edge_settings(self.port, io), &mut answer);
         // What is lost is said again when the hello comes again.
         let _ = say(&answer, self.remote, (self.port, self.from), io);
+        let fences = established.peer_keeps_options;
         self.phase = Phase::Running(Running::new(&established, Some(Box::new(answering)), self.port, io));
         self.offer_rails(io);
-        Ok(self.terms(Role::Responder, (ird, ord), heard))
+        Ok(self.terms(Role::Responder, (ird, ord), fences, heard))
     }
 
     pub(super) fn reject_call(&mut self, private_data: &[u8], io: &mut Io<'_>) -> Result<Drained, Undecided> {

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use weft_base::{NoDigest, Port, Received, StreamPosition};
 use weft_memory::{MemoryError, Registry};
 use weft_mpa::{Deframer, Frame, FrameError, Reassembler, ReassemblerLimits};
-use weft_rdmap::{Arrival, HEAD_LENGTH, Placement, Verdict, Violation};
+use weft_rdmap::{Arrival, Demand, HEAD_LENGTH, Placement, Verdict, Violation};
 
 use super::Bytes;
 use super::held::HeldGather;
@@ -259,7 +259,7 @@ impl<A: Above> Pass<'_, '_, A> {
         let mut scratch = [0; HEAD_LENGTH];
         let head = ulpdu.head(&mut scratch);
         loop {
-            let verdict = self.above.locate(arrival, ulpdu.length(), head);
+            let verdict = self.above.locate(arrival, Demand::default(), ulpdu.length(), head);
             let placement = match &verdict {
                 Verdict::Place(placement) => placement,
                 Verdict::Drop => return true,

@@ -9,7 +9,7 @@ use core::ops::Range;
 use weft_base::{Digest, Gather, NoDigest, Port, PortError, ReceivePiece, Received};
 use weft_memory::{MemoryError, Registry};
 use weft_mpa::{Deframer, Frame, FrameError, FrameHead, Peek, check_tail};
-use weft_rdmap::{Arrival, HEAD_LENGTH, Placement, Verdict};
+use weft_rdmap::{Arrival, Demand, HEAD_LENGTH, Placement, Verdict};
 use weft_wire::Crc32c;
 use weft_wire::terminate::TerminateCode;
 
@@ -429,7 +429,7 @@ fn arrival_of(head: &FrameHead) -> Arrival {
 pub(super) fn locate<A: Above>(above: &mut A, head: &FrameHead, bytes: &[u8]) -> Verdict {
     let mut scratch = [0; HEAD_LENGTH];
     let start = head.head(bytes, &mut scratch);
-    above.locate(arrival_of(head), head.ulpdu_length, start)
+    above.locate(arrival_of(head), Demand::default(), head.ulpdu_length, start)
 }
 
 /// The place of a segment of an ordered stream, or why there is none.

@@ -194,6 +194,7 @@ impl<P: Port> Mpa<P> {
             peer_ird: agreement.peer_ird,
             peer_ord: agreement.peer_ord,
             atomics_and_immediates: agreement.extensions.atomics_and_immediates,
+            fences: agreement.send_markers.is_none(),
             private_data: agreement.private_data().to_vec(),
             lower: LowerInfo::Mpa(MpaInfo {
                 revision: agreement.revision,
