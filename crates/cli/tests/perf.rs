@@ -153,6 +153,20 @@ fn disorder_has_the_kernel_beside_the_policies() {
 }
 
 #[test]
+fn edge_under_disorder_is_beside_itself_without() {
+    let arguments =
+        ["perf", "disorder", "--transport", "edge", "--links", "1", "--lost", "1", "--late", "0", "--json", "-"];
+    let output = Command::new(env!("CARGO_BIN_EXE_weft")).args(arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = serde_json::from_slice::<Value>(&output.stdout).unwrap();
+    let case = &report["cases"][0];
+    // Of the packets one in a hundred is lost.
+    assert!(case["ratio"].as_f64().unwrap() > 0.9 && case["packets_lost"].as_u64().unwrap() > 100, "{case}");
+    refused(&["disorder", "--transport", "edge", "--cut", "1"], "are of iwarp");
+    refused(&["disorder", "--transport", "shm"], "iwarp or edge");
+}
+
+#[test]
 fn split_ends_with_where_each_wins() {
     let (report, text) = report_of(&[
         "split",

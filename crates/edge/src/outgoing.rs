@@ -506,7 +506,8 @@ mod tests {
         let gather = Gather::from(Slice { region, offset: 0, length: 5000 });
         let mut outgoing = Outgoing::new(8, 4096);
         for is_steady in [true, false] {
-            outgoing.push(&Segment { header: &[0x40; 18], bytes: &[], gather, is_steady, ack_now: false });
+            let options = Options::default();
+            outgoing.push(&Segment { header: &[0x40; 18], bytes: &[], gather, is_steady, ack_now: false, options });
         }
         assert!(outgoing.sendable(0, None).in_place && !outgoing.sendable(1, None).in_place);
         assert!(!outgoing.on_sent(0, None));

@@ -5,7 +5,9 @@ mod pair;
 use pair::{Flying, Pair, Rights, Side, carry, config, gather, inline, send, target};
 use proptest::prelude::*;
 use weft_base::{Gather, MessageNumber, Stag};
-use weft_rdmap::{Action, Arrival, Closed, Operation, ReadyKind, Role, SendRequest, Status, StreamConfig};
+use weft_rdmap::{
+    Action, Arrival, Closed, Operation, ReadyKind, RequestFlags, Role, SendRequest, Status, StreamConfig,
+};
 use weft_wire::ddp::{Header, Target};
 use weft_wire::rdmap::{Control, Opcode, queue};
 
@@ -113,7 +115,8 @@ fn no_more_are_given_out_than_the_ledger_holds() {
 
 /// Gives out a short request that completes later past the queues.
 fn pass_owed(side: &mut Side, id: u64) {
-    let request = SendRequest { id, operation: send(inline(b"owed")), signaled: true, fence: false };
+    let operation = send(inline(b"owed"));
+    let request = SendRequest { id, operation, signaled: true, fence: false, flags: RequestFlags::NONE };
     assert!(side.stream.can_pass() && side.stream.header_to_pass(&request.operation).is_some());
     side.stream.pass_owed(&request);
     side.given += 1;

@@ -19,6 +19,7 @@ mod scenario;
 mod sequence;
 mod shuffle;
 mod streams;
+mod throughput;
 mod world;
 
 pub use datagram::SimulatedDatagramPort;
@@ -35,5 +36,6 @@ pub use scenario::{Break, Report, Scenario};
 pub use sequence::{SequenceReport, run_sequence};
 pub use shuffle::{Disorder, Shuffle, ShuffleFault, Shuffled};
 pub use streams::{FarEnd, StreamReport, StreamScenario};
+pub use throughput::{EdgeReport, EdgeScenario};
 pub use weft_tcp::ReceivePolicy;
 pub use world::{HelperThreads, SimulatedClock, SimulatedNic, World};

@@ -46,6 +46,7 @@ Examples:
   weft perf idle --connections 1000 --seconds 10      what quiet connections cost
   weft perf all-to-all --processes 8,64               many processes on this machine
   weft perf disorder --late 0,5 --lost 0,1            late segments placed, kept, or dropped; in virtual time
+  weft perf disorder --transport edge --links 1,4     the same faults under Edge, over one link and over four
   weft perf fence --ranks 4,8 --fence all             fences of windows, beside MPI_Win_fence
   mpiexec -n 8 weft perf fence                        the same over the ranks that Hydra or Slurm has started
   weft perf fence --simulate 64,256,1024              the same in virtual time, where there are no such machines
@@ -64,7 +65,7 @@ Examples:
   weft perf bandwidth --connect edge://192.0.2.1?rails=eth0,eth1
 
 Contestants: iwarp, edge, shm (variants: settings, such as crc=off:markers=1K, of transport, crc, markers, verify,
-fpdu, progress, split, engines, away, short, raw), ring (shared memory without a NIC), sockets and mptcp, own-tcp and
+fpdu, progress, split, engines, away, short, raw, order), ring (shared memory without a NIC), sockets and mptcp, own-tcp and
 smoltcp (variants: batched, a write size, crc), libfabric (variant: the provider), ucx; messages (endpoints, over iwarp
 unless transport=edge or such says otherwise; variants: those that are not of a connection).
 Ratios are the measured transport's median over the peer's: below 1 is ahead in times, above 1 in bandwidth and rate.
@@ -210,8 +211,8 @@ impl ValueEnum for What {
         match self {
             Self::Measured(test) => test.to_possible_value(),
             Self::Streams => Some(PossibleValue::new("disorder").help(
-                "What late and lost segments cost iWARP over Weft's own TCP, in virtual time, by what the receiver \
-                 does with what comes early",
+                "What late and lost segments cost iWARP over Weft's own TCP, by what the receiver does with what \
+                 comes early, or Edge over one link or several; in virtual time",
             )),
             Self::Windows(WindowTest::Halo) => Some(PossibleValue::new("halo").help(
                 "Faces of a stencil in 1, 2 and 3 dimensions, contiguous and strided, put to all neighbours and fenced, \
@@ -236,6 +237,15 @@ impl Arguments {
     /// Whether it is the test that needs no contestants.
     pub(super) fn wants_disorder(&self) -> bool {
         self.test == Some(What::Streams)
+    }
+
+    /// What carries the stream of that test.
+    pub(super) fn transport_of_disorder(&self) -> Result<Transport, Failure> {
+        match self.transport.as_deref() {
+            None | Some("iwarp") => Ok(Transport::Iwarp),
+            Some("edge") => Ok(Transport::Edge),
+            Some(other) => Err(Failure::Usage(format!("disorder is measured over iwarp or edge, not over {other}"))),
+        }
     }
 
     /// Whether fences are measured, and how much.

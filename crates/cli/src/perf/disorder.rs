@@ -1,5 +1,8 @@
-//! `weft perf disorder`: what late and lost segments cost a stream of iWARP over Weft's own TCP, in virtual time: the
-//! same figures on every machine. Beside it the kernel's TCP, which is not to be had in virtual time.
+//! `weft perf disorder`: what late and lost segments cost a stream of iWARP over Weft's own TCP, or of Edge ([`edge`]),
+//! in virtual time: the same figures on every machine. Beside iWARP the kernel's TCP, which is not to be had in virtual
+//! time.
+
+pub(super) mod edge;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -95,16 +98,7 @@ pub(super) fn run(arguments: &Disorder, fpdus: Option<u64>, json: Option<Destina
     };
     let base = StreamScenario { fpdus, ..base };
     let cases = cases(arguments, &base)?;
-    let table = table(&base, &cases);
-    let Some(json) = json else { return print(table) };
-    let text = serde_json::to_string_pretty(&values(&base, &cases)).expect("plain values become JSON") + "\n";
-    match json {
-        Destination::StandardOutput => {
-            complain(table.trim_end());
-            json.write(&text)
-        }
-        Destination::File(_) => json.write(&text).and(print(table)),
-    }
+    publish(&table(&base, &cases), &values(&base, &cases), json)
 }
 
 fn cases(arguments: &Disorder, base: &StreamScenario) -> Result<Vec<Case>, Failure> {
@@ -192,6 +186,19 @@ fn values(base: &StreamScenario, cases: &[Case]) -> serde_json::Value {
         "cut_percent": f64::from(base.cut) / 10_000.0,
         "cases": rows.collect::<Vec<_>>(),
     })
+}
+
+/// Prints a table, and writes values as JSON where that is wanted.
+fn publish(table: &str, values: &serde_json::Value, json: Option<Destination>) -> Result<(), Failure> {
+    let Some(json) = json else { return print(table) };
+    let text = serde_json::to_string_pretty(values).expect("plain values become JSON") + "\n";
+    match json {
+        Destination::StandardOutput => {
+            complain(table.trim_end());
+            json.write(&text)
+        }
+        Destination::File(_) => json.write(&text).and(print(table)),
+    }
 }
 
 fn micros(time: core::time::Duration) -> f64 {

@@ -50,7 +50,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     if arguments.wants_disorder() {
         let json = arguments.json.as_deref().map(Destination::open).transpose()?;
-        return disorder::run(&arguments.disorder, arguments.iterations, json);
+        let transport = arguments.transport_of_disorder()?;
+        return match transport {
+            Transport::Edge => disorder::edge::run(&arguments.disorder, arguments.links.links(), json),
+            _ => disorder::run(&arguments.disorder, arguments.iterations, json),
+        };
     }
     if let Some(scale) = arguments.scale_of_fences()? {
         let json = arguments.json.as_deref().map(Destination::open).transpose()?;

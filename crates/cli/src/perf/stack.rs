@@ -129,11 +129,14 @@ pub(crate) struct Stack {
     /// over Weft's own TCP
     #[arg(long, value_enum, default_value_t = Switch::Off)]
     pub(crate) raw: Switch,
+    /// Whether memory must end as if all writes had come in order, where a contestant's writes can do without
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    pub(crate) order: Switch,
 }
 
 impl Stack {
     /// The names of all settings, as a variant has them.
-    const NAMES: &str = "transport, crc, markers, verify, fpdu, progress, split, engines, away, short, raw";
+    const NAMES: &str = "transport, crc, markers, verify, fpdu, progress, split, engines, away, short, raw, order";
 
     /// With what a variant says instead: `crc=off:markers=on`.
     pub(crate) fn with(mut self, variant: Option<&str>) -> Result<Self, String> {
@@ -153,6 +156,7 @@ impl Stack {
                 "away" => self.away = Some(number(part, value)?),
                 "short" => self.short = choice(part, value)?,
                 "raw" => self.raw = choice(part, value)?,
+                "order" => self.order = choice(part, value)?,
                 _ => return Err(format!("there is no setting {name:?}; there are {}", Self::NAMES)),
             }
         }
@@ -195,6 +199,7 @@ pub(crate) mod tests {
             away: None,
             short: Short::Inline,
             raw: Switch::Off,
+            order: Switch::On,
         }
     }
 
@@ -214,6 +219,7 @@ pub(crate) mod tests {
         assert_eq!(with("engines=2:away=50"), Ok(Stack { engines: 2, away: Some(50), ..plain }));
         assert_eq!(with("transport=edge"), Ok(Stack { transport: Transport::Edge, ..plain }));
         assert_eq!(with("raw=on"), Ok(Stack { raw: Switch::On, ..plain }));
+        assert_eq!(with("order=off"), Ok(Stack { order: Switch::Off, ..plain }));
         assert_eq!(with("short=descriptor"), Ok(Stack { short: Short::Descriptor, ..plain }));
     }
 

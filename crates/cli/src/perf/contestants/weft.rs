@@ -24,7 +24,7 @@ use weft::verbs::{
 };
 
 use super::super::contestant::{Contestant, Side, other};
-use super::super::job::{Cache, Job, Kind, Operation, Role, Target};
+use super::super::job::{Cache, Job, Kind, Operation, Role, Switch, Target};
 use super::super::measure::Measured;
 use super::super::overlap::MOST_TRANSFERS;
 use super::super::stack::Short;
@@ -103,6 +103,11 @@ fn operation(job: &Job) -> Operation {
 fn goes_inline(job: &Job) -> bool {
     let settings = Settings::of(job);
     job.size <= MAX_INLINE && settings.is_ok_and(|settings| settings.stack().short == Short::Inline)
+}
+
+/// Whether writes may be placed at the peer as they come.
+fn is_unordered(job: &Job) -> bool {
+    Settings::of(job).is_ok_and(|settings| settings.stack().order == Switch::Off)
 }
 
 /// Messages that this side receives into at a time.

@@ -55,6 +55,13 @@ pub(super) struct Links {
     watch: bool,
 }
 
+impl Links {
+    /// How many links join the two hosts, in each case.
+    pub(super) fn links(&self) -> &[u8] {
+        &self.links
+    }
+}
+
 /// How a link is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum CutWay {

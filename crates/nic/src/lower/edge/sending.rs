@@ -74,6 +74,7 @@ struct Segments<'a> {
 
 impl Segments<'_> {
     /// Bytes that the next segment's options may take.
+    #[inline]
     fn reserve(&self) -> u32 {
         let Some(fences) = &self.fences else { return 0 };
         let has_options = fences.are_up(self.acknowledged) || self.stream.has_flags();

@@ -24,7 +24,7 @@ const DATA: u64 = 1;
 const DONE: u64 = 2;
 
 /// Settings that a variant can't have.
-const OF_CONNECTIONS: [&str; 4] = ["crc", "markers", "fpdu", "short"];
+const OF_CONNECTIONS: [&str; 5] = ["crc", "markers", "fpdu", "short", "order"];
 
 pub(crate) struct Messages;
 

@@ -5,7 +5,7 @@ use weft::verbs::{Access, Counters, MemoryRegion, RemoteMemory, WorkRequest};
 use super::super::super::job::{Job, Kind, Operation, Role};
 use super::super::super::measure::{Measured, Parts, Watch};
 use super::link::{Link, Outcome, Word};
-use super::{goes_inline, memory_slots, operation};
+use super::{goes_inline, is_unordered, memory_slots, operation};
 
 /// The most requests of one list.
 const LONGEST_LIST: usize = 64;
@@ -34,6 +34,8 @@ struct Source<'a> {
     operation: Operation,
     /// What is posted when the payload is part of the request.
     message: Option<Vec<u8>>,
+    /// Writes may be placed as they come.
+    unordered: bool,
     size: usize,
     /// Messages follow each other through so many buffers.
     slots: u64,
@@ -57,6 +59,7 @@ impl<'a> Source<'a> {
             target,
             operation,
             message: (goes_inline(job) && operation != Operation::Read).then(|| vec![0x5a; job.size]),
+            unordered: is_unordered(job),
             size: job.size,
             slots: memory_slots(job) as u64,
             window,
@@ -71,13 +74,14 @@ impl<'a> Source<'a> {
         let at = position % self.slots * self.size as u64;
         let slice = || self.outbox.slice(at..at + self.size as u64);
         let target = self.target.at(at);
-        Ok(match (self.operation, &self.message) {
+        let request = match (self.operation, &self.message) {
             (Operation::Send, Some(message)) => WorkRequest::send_inline(message)?,
             (Operation::Send, None) => WorkRequest::send(slice()?),
             (Operation::Write, Some(message)) => WorkRequest::write_inline(message, target)?,
             (Operation::Write, None) => WorkRequest::write(slice()?, target),
             (Operation::Read, _) => WorkRequest::read(slice()?, target),
-        })
+        };
+        Ok(if self.unordered { request.unordered() } else { request })
     }
 
     fn pour(&mut self, job: &Job) -> Outcome<Measured> {
