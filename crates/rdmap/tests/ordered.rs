@@ -7,7 +7,7 @@ use pair::{Area, DOMAIN, Flying, Refused, Rights, Side, config, memory};
 use proptest::prelude::*;
 use weft_base::{MessageNumber, Random};
 use weft_memory::AtomicOperation;
-use weft_rdmap::{Arrival, Later, LowerTraits, Placement, Role, State, StreamConfig};
+use weft_rdmap::{Arrival, Demand, Later, LowerTraits, Placement, Role, State, StreamConfig};
 use weft_wire::ddp::{Header, Target};
 use weft_wire::rdmap::{AtomicCode, AtomicRequest, Control, Opcode, queue};
 
@@ -446,6 +446,46 @@ fn a_write_that_was_placed_in_parts_has_its_whole_length() {
     assert!(world.take(&Flying { arrival: Arrival { start: 101, end: 110 }, bytes }));
     assert!(world.take(&whole(&world, 0)));
     assert_eq!(world.side.received[0].length, 100);
+}
+
+/// A fence holds what comes too early, all of it or a part, and nothing when its turn has come.
+#[test]
+fn what_is_to_come_behind_others_is_put_off_until_they_are_placed() {
+    let write = |at, length, byte| Deed::Write { at, bytes: vec![byte; length] };
+    let mut world = world(vec![write(0, 50, 1), write(60, 50, 2), write(110, 50, 3)], ONE);
+    let [first, second, third] = [0, 1, 2].map(|index| whole(&world, index));
+    let behind = |flying: &Flying| Demand { after: flying.arrival.start, ..Demand::default() };
+    let refused = |world: &mut World, flying: &Flying, demand| world.side.locate_demanding(flying, demand).unwrap_err();
+    assert_eq!(refused(&mut world, &second, behind(&second)), Refused::Later(Later::Early));
+    assert!(world.take(&third), "that one waits for nothing");
+    let part = world.messages[1].part(&world.window, 20, 50);
+    assert_eq!(refused(&mut world, &part, behind(&second)), Refused::Later(Later::Early));
+    assert!(world.take(&first));
+    let placement = world.side.locate_demanding(&part, behind(&second)).unwrap();
+    assert!(!world.put(&part, placement), "what it waits for is placed, though its turn has not come");
+    let placement = world.side.locate_demanding(&second, behind(&second)).unwrap();
+    world.put(&second, placement);
+    assert_eq!(refused(&mut world, &second, behind(&second)), Refused::Drop);
+    assert!(world.is_done());
+}
+
+/// What asks for no order waits for nothing, leaves nothing out, and is not remembered.
+#[test]
+fn an_unordered_write_is_placed_as_it_comes() {
+    let write = |at, length, byte| Deed::Write { at, bytes: vec![byte; length] };
+    let mut world = world(vec![write(0, 50, 1), write(60, 8, 2), write(10, 20, 3), write(100, 8, 4)], ONE);
+    let [first, word, again, flag] = [0, 1, 2, 3].map(|index| whole(&world, index));
+    let unordered = Demand { unordered: true, after: 0 };
+    assert!(world.take(&flag));
+    for flying in [&word, &again] {
+        let placement = world.side.locate_demanding(flying, unordered).unwrap();
+        assert!(!world.put(flying, placement));
+    }
+    let now = world.window.bytes();
+    assert_eq!((now[60], now[10], now[100]), (2, 3, 0), "only the flag waits");
+    assert!(world.take(&first));
+    let now = world.window.bytes();
+    assert_eq!((now[10], now[100]), (1, 4), "the older one came last, and the flag behind it");
 }
 
 /// A flag of which a part has come is as much a flag.
