@@ -8,7 +8,8 @@ use weft_edge::setup::{
     Answering, Call, Caller, Door, DoorSettings, Fresh, Heard, Key, Knock, Outcome, SetupTimes, Words,
 };
 use weft_edge::{
-    Batch, Confirmation, Connection, Established, Event, Meta, Options, RailAddress, Segment, Settings, Sink, Source, Verdict,
+    Batch, Confirmation, Connection, Established, Event, Meta, Options, RailAddress, Segment, Settings, Sink, Source,
+    Verdict,
 };
 use weft_wire::edge::frame::{Close, Frame, NotReady};
 use weft_wire::edge::packet::{Builder, Header, Packet, reseal};
