@@ -2,8 +2,6 @@
 //! in virtual time: the same figures on every machine. Beside iWARP the kernel's TCP, which is not to be had in virtual
 //! time.
 
-pub(super) mod edge;
-
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::json;
@@ -17,6 +15,7 @@ use crate::failure::Failure;
 use crate::output::{complain, print};
 use crate::table::{Align, Table};
 
+pub(super) mod edge;
 mod kernel;
 
 /// What is varied.
