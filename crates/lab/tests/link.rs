@@ -89,7 +89,7 @@ fn worker() {
         ["calls-near", address, port] => calls(near(address.parse().unwrap(), port.parse().unwrap())),
         ["echo", address] => echo(address.parse().unwrap()),
         ["echo-near"] => echo(near(OUR_LOCAL, PORT)),
-        ["holds"] => holds(),
+        ["holds", peer] => holds(peer.parse().unwrap()),
         ["no-right"] => {
             let registry = Registry::new(77, Limits::default());
             say(&LinkNetwork::with_link(registry, HOST.parse().unwrap()).unwrap_err().to_string());
@@ -98,6 +98,7 @@ fn worker() {
             let mut stream = std::net::TcpStream::connect((address, 40_010)).unwrap();
             let mut text = [0; 6];
             std::io::Read::read_exact(&mut stream, &mut text).unwrap();
+            std::io::Write::write_all(&mut stream, b".").unwrap();
             say(std::str::from_utf8(&text).unwrap());
         }
         ["port-taken"] => port_taken(),
@@ -160,6 +161,18 @@ impl Own {
         while ready.is_empty() {
             assert!(self.began.elapsed() < PATIENCE, "it hangs");
             self.network.wait(Some(Duration::from_secs(1)), &mut ready).unwrap();
+        }
+    }
+
+    /// Works until something of the kernel's is there.
+    fn until<T>(&mut self, mut take: impl FnMut() -> std::io::Result<T>) -> T {
+        loop {
+            assert!(self.began.elapsed() < PATIENCE, "it hangs");
+            self.network.wait(Some(Duration::from_millis(1)), &mut Vec::new()).unwrap();
+            match take() {
+                Ok(value) => return value,
+                Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "{error}"),
+            }
         }
     }
 
@@ -273,19 +286,25 @@ fn fails(closed: SocketAddr, nobody: SocketAddr) {
     say("done");
 }
 
-/// Has the host's ports until it is killed. What the kernel's own sockets do beside it is the kernel's.
-fn holds() {
-    let own = Own::new();
+/// Has the host's ports until it is killed, and knows a peer. What the kernel's own sockets do beside it, with whoever
+/// calls them, is the kernel's: though this side looks at each frame, it says nothing to any of theirs.
+fn holds(peer: SocketAddr) {
+    let mut own = Own::new();
     assert_eq!(tables(), 1);
-    let kernel = std::net::TcpListener::bind(("0.0.0.0", 40_010)).unwrap();
     let reserved = std::net::TcpListener::bind(("0.0.0.0", HOST_PORT)).unwrap_err();
     assert_eq!(reserved.kind(), std::io::ErrorKind::AddrInUse);
+    let kernel = std::net::TcpListener::bind(("::", 40_010)).unwrap();
+    kernel.set_nonblocking(true).unwrap();
+    assert_eq!(own.connect(peer).unwrap_err(), PortError::Refused);
     say("ready");
-    let (mut stream, _) = kernel.accept().unwrap();
-    std::io::Write::write_all(&mut stream, b"kernel").unwrap();
-    say("done");
-    std::thread::sleep(PATIENCE);
-    drop(own);
+    loop {
+        let mut stream = own.until(|| kernel.accept().map(|(stream, _)| stream));
+        stream.set_nonblocking(true).unwrap();
+        std::io::Write::write_all(&mut stream, b"kernel").unwrap();
+        let heard = own.until(|| std::io::Read::read(&mut stream, &mut [0]));
+        assert_eq!(heard, 1);
+        say("done");
+    }
 }
 
 /// Tables of the firewall in this host.
@@ -446,6 +465,20 @@ fn a_range_of_the_host_s_ports_is_our_tcp_s_in_both_roles_over_both_kinds_of_ip(
     }
 }
 
+/// The kernel takes the table away when the process that had it has ended.
+fn await_no_table(lab: &Lab) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let mut nft = lab.host(0).command("nft");
+        let output = nft.args(["list", "tables"]).output().unwrap();
+        if output.status.success() && output.stdout.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < until, "{output:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn the_rule_is_gone_with_who_has_set_it_however_it_ends() {
     let Some(lab) = good_lab() else { return };
@@ -454,22 +487,14 @@ fn the_rule_is_gone_with_who_has_set_it_however_it_ends() {
     }
     let mut taken = Worker::start(lab.host(0), "port-taken");
     assert!(taken.says() == "done" && taken.succeeds());
-    let mut holds = with_ports_of_the_host(&lab, "holds");
-    assert_eq!(holds.says(), "ready");
-    let address = lab.host(0).address(0);
-    let mut kernel = Worker::start(lab.host(1), &format!("kernel-reads {address}"));
-    assert!(kernel.says() == "kernel" && holds.says() == "done");
-    holds.kill();
-    // The kernel takes the table away when the process that had it has ended.
-    let until = Instant::now() + PATIENCE;
-    loop {
-        let mut nft = lab.host(0).command("nft");
-        let output = nft.args(["list", "tables"]).output().unwrap();
-        if output.status.success() && output.stdout.is_empty() {
-            break;
-        }
-        assert!(Instant::now() < until, "{output:?}");
-        std::thread::sleep(Duration::from_millis(10));
+    let addresses = |host: usize| [Some(lab.host(host).address(0)), lab.host(host).address_v6(0)].into_iter().flatten();
+    for (address, theirs) in addresses(0).zip(addresses(1)) {
+        let mut holds = with_ports_of_the_host(&lab, &format!("holds {}", SocketAddr::new(theirs, 9)));
+        assert_eq!(holds.says(), "ready");
+        let mut kernel = Worker::start(lab.host(1), &format!("kernel-reads {address}"));
+        assert!(kernel.says() == "kernel" && holds.says() == "done");
+        holds.kill();
+        await_no_table(&lab);
     }
     let mut own = with_ports_of_the_host(&lab, "port-taken");
     assert!(own.says() == "done" && own.succeeds(), "the next start has the ports");
@@ -497,6 +522,20 @@ fn who_is_not_there_is_told_from_who_does_not_listen() {
         let closed = SocketAddr::new(address, 9);
         let mut fails = Worker::start(lab.host(0), &format!("fails {closed} {nobody}"));
         assert!(fails.says() == "done" && fails.succeeds());
+    }
+}
+
+/// No kernel says how long segments may be: the link's MTU does, less the headers of either kind of IP.
+#[test]
+fn two_links_call_each_other_over_both_kinds_of_ip() {
+    let Some(lab) = good_lab() else { return };
+    let theirs = "rail0=10.0.0.78/24,fd77:6566:7400::78/64";
+    for ours in OUR_ADDRESSES {
+        let mut echo = Worker::start(lab.host(0), &format!("echo {ours}"));
+        assert_eq!(echo.says(), "ready");
+        let mut calls = Worker::start_with(lab.host(1), &format!("calls {ours}"), &[(LINK, theirs)]);
+        assert!(calls.says() == "done" && calls.succeeds());
+        assert!(echo.says() == "done" && echo.succeeds());
     }
 }
 
