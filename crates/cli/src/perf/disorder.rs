@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::json;
 use weft_simulate::{ReceivePolicy, StreamReport, StreamScenario};
 
-use kernel::Kernels;
 pub(crate) use kernel::{DISORDER_COMMAND, Side, run_side};
+use kernel::{Kernels, SLOWER};
 
 use super::destination::Destination;
 use crate::failure::Failure;
@@ -45,7 +45,7 @@ enum Policy {
     Buffer,
     /// They are dropped, and come again
     Drop,
-    /// The kernel's TCP receives, which can only keep them: in real time
+    /// The kernel's TCP receives, which can only keep them: in real time, slowed down
     Kernel,
 }
 
@@ -65,8 +65,12 @@ impl Policy {
 }
 
 /// What is said of the kernel's.
-const KERNEL: &str = "kernel: the kernel's TCP receives behind the same link, in real time; buffered is its memory, as it \
-                      counts that\n";
+fn of_kernel() -> String {
+    format!(
+        "kernel: the kernel's TCP receives behind the same link, in real time, which goes by {SLOWER} times slower for \
+         the link;\nbuffered is its memory, as it counts that\n"
+    )
+}
 
 /// One run.
 struct Case {
@@ -150,7 +154,7 @@ fn table(base: &StreamScenario, cases: &[Case]) -> String {
         ]);
     }
     let kernel = cases.iter().any(|case| case.policy == Policy::Kernel);
-    let kernel = if kernel { KERNEL } else { "" };
+    let kernel = if kernel { of_kernel() } else { String::new() };
     format!(
         "in virtual time: {} FPDUs with markers and CRC, one in a segment, over Weft's own TCP; a link of {} Gb/s,\n\
          {} us each way; who is late is so by up to {} us; a middlebox cuts {} % of the segments in two\n{kernel}\n{table}",
