@@ -132,8 +132,9 @@ struct Running {
     ended: Option<Ending>,
     /// What comes is thrown away, and acknowledged.
     discards: bool,
-    /// Acknowledgements were held in the turn before: an answer of the application would have taken them along.
-    held: bool,
+    /// Since when acknowledgements that are due are held: an answer of the application would take them along. In the
+    /// next turn they leave.
+    held: Option<Time>,
     /// Something has come in this turn.
     took: bool,
     /// A message waits for a receive until then, at the latest.
@@ -393,9 +394,13 @@ impl<N: Network> Lower<N> for Edge {
         }
         if let Some(running) = self.running() {
             // One that is not due yet is waited for by the time at which it is.
-            let may_answer = core::mem::take(&mut running.took) && !running.held;
-            running.held = may_answer && running.connection.owes_ack(io.now);
-            running.connection.hold_acks(running.held);
+            let may_answer = core::mem::take(&mut running.took) && running.connection.owes_ack(io.now);
+            running.held = match running.held {
+                // A turn may look several times.
+                Some(since) => Some(since).filter(|since| *since == io.now),
+                None => may_answer.then_some(io.now),
+            };
+            running.connection.hold_acks(running.held.is_some());
         }
         if !self.is_due(io) && !above.stream().can_transmit() {
             return Ok(Sent { progress, cut_short: false });
@@ -452,7 +457,7 @@ impl<N: Network> Lower<N> for Edge {
 
     fn is_idle(&self, now: Time) -> bool {
         let Phase::Running(running) = &self.phase else { return false };
-        let is_resting = self.waiting.is_empty() && !running.held && !running.took && !running.is_closing;
+        let is_resting = self.waiting.is_empty() && running.held.is_none() && !running.took && !running.is_closing;
         is_resting
             && running.answering.is_none()
             && running.ended.is_none()
@@ -532,7 +537,10 @@ impl<N: Network> Lower<N> for Edge {
     #[inline]
     fn rests(&self) -> bool {
         self.waiting.is_empty() && {
-            matches!(&self.phase, Phase::Running(running) if !running.held && !running.took && !running.is_closing)
+            matches!(
+                &self.phase,
+                Phase::Running(running) if running.held.is_none() && !running.took && !running.is_closing
+            )
         }
     }
 
@@ -590,6 +598,9 @@ impl<N: Network> Lower<N> for Edge {
                     at = [at, running.starved_until, answer_at].into_iter().flatten().min();
                 }
                 let at = [at, running.release.next_timeout()].into_iter().flatten().min();
+                // What is held is not due in this turn.
+                let next_turn = running.held.map(|since| since + Duration::from_nanos(1));
+                let at = at.map(|at| next_turn.map_or(at, |next| at.max(next)));
                 running.idle_until.set(at.unwrap_or(Time::ZERO));
                 at
             }

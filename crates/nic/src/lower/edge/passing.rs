@@ -51,7 +51,7 @@ impl Edge {
         }
         running.has_passed();
         // The acknowledgement has gone along.
-        running.held = false;
+        running.held = None;
         running.connection.hold_acks(false);
         io.counters.sent_frames += 1;
         io.counters.sent_copied_bytes += u64::from(length);

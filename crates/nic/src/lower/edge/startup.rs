@@ -108,7 +108,7 @@ impl Running {
             is_closing: false,
             ended: None,
             discards: false,
-            held: false,
+            held: None,
             took: false,
             starved_until: None,
             error: None,
