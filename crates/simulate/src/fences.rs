@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use weft_base::{RegionId, Slice, Time};
 use weft_window::{
-    Access, Action, Asserts, Carrier, CreateError, Event, Fence, Message, Order, Part, Settings, Shape, Window,
+    Access, Action, Asserts, Carrier, CreateError, Event, Fence, Load, Message, Order, Part, Settings, Shape, Window,
 };
 
 /// The parameters of LogGP. The gap between two messages is the overhead: the processor is the NIC.
@@ -74,8 +74,8 @@ pub struct FenceReport {
 /// Fences that come before those that count: the one that opens the first epoch, and as many as [`Fence::Tagged`] has
 /// a barrier for before it takes epochs for ones in which everything goes as a message.
 const FIRST: u32 = 5;
-/// Epochs that count.
-const EPOCHS: u32 = 4;
+/// Epochs that count in [`simulate_fences`].
+pub const FENCE_EPOCHS: u32 = 4;
 /// Bytes of a put, and of the head of a message.
 const PUT_BYTES: usize = 8;
 const HEAD_BYTES: usize = 12;
@@ -108,7 +108,7 @@ pub fn simulate_fences(scenario: &FenceScenario) -> Result<FenceReport, CreateEr
         world.take(next);
     }
     let end = world.free.iter().copied().max().unwrap_or(0);
-    let epochs = u64::from(EPOCHS);
+    let epochs = u64::from(FENCE_EPOCHS);
     Ok(FenceReport {
         fence: world.windows[0].fence_kind(),
         time: Duration::from_nanos((end - world.began) / epochs),
@@ -197,7 +197,7 @@ impl World<'_> {
         let outcome = match thing {
             Thing::Placed { epoch, .. } if window.is_early(epoch) => {
                 self.early[to].push((from, epoch));
-                Ok(())
+                window.keep_early(from, PUT_BYTES as u32)
             }
             Thing::Placed { epoch, is_noticed, finish } => {
                 let placed = if is_noticed { window.handle_placed(from, epoch) } else { Ok(()) };
@@ -278,7 +278,7 @@ impl World<'_> {
         if self.left[rank] == FIRST {
             self.began = self.began.max(self.free[rank]);
         }
-        if self.left[rank] == FIRST + EPOCHS {
+        if self.left[rank] == FIRST + FENCE_EPOCHS {
             self.done += 1;
             return;
         }
@@ -290,7 +290,8 @@ impl World<'_> {
             }
             let local = Slice { region: RegionId { index: 0, generation: 0 }, offset: 0, length: PUT_BYTES as u32 };
             let access = Access { rank: to, offset: (rank * PUT_BYTES) as u64, local };
-            self.windows[rank].put_message(access).expect("an epoch is open, and there is room");
+            let load = Load::message(PUT_BYTES as u32);
+            self.windows[rank].put_message(access, load).expect("an epoch is open, and there is room");
             while let Some((to, bytes, thing)) = self.next_thing(rank) {
                 self.send(rank, to, bytes, thing);
             }

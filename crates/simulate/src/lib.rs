@@ -23,7 +23,7 @@ mod throughput;
 mod world;
 
 pub use datagram::SimulatedDatagramPort;
-pub use fences::{FenceReport, FenceScenario, LogGp, simulate_fences};
+pub use fences::{FENCE_EPOCHS, FenceReport, FenceScenario, LogGp, simulate_fences};
 pub use hostile::run_hostile;
 pub use messages::{MessageBreak, MessageReport, MessageScenario};
 pub use network::{PipePort, SimulatedListener, SimulatedNetwork, SimulatedPort, Tag};

@@ -467,3 +467,38 @@ fn what_is_no_message_waits_for_the_fence_after_epochs_of_messages_and_has_room(
         window.free().unwrap();
     });
 }
+
+/// More than anybody keeps of what comes before its epoch: in number, and in bytes.
+#[test]
+fn puts_of_an_epoch_come_whatever_their_number() {
+    for (puts, length) in [(600_usize, 8), (140, Window::MESSAGE_BYTES)] {
+        ranks(3, Transport::SharedMemory, move |team| {
+            let mut window = team.allocate(3 * puts * length, &WindowOptions::fence(Fence::Tagged)).unwrap();
+            let (rank, next, before) = (team.rank(), (team.rank() + 1) % 3, (team.rank() + 2) % 3);
+            let place = |from: usize, put: usize| ((from * puts + put) * length) as u64;
+            window.fence(Asserts::default()).unwrap();
+            // The first epochs begin behind a barrier, and in them nothing waits; that goes once they have few puts.
+            let mut has_waited = false;
+            for (epoch, count) in [1, 1, 1, 1, puts, puts, 1, 1, 1, 1, puts].into_iter().enumerate() {
+                let byte = |put: usize| (epoch * 50 + rank + put) as u8;
+                let waits = window.defers();
+                for put in 0..count {
+                    let request = window.put(next, place(rank, put), &vec![byte(put); length]).unwrap();
+                    has_waited |= waits && !window.test(request);
+                }
+                window.fence(Asserts::default()).unwrap();
+                for put in 0..count {
+                    let mut found = vec![0; length];
+                    window.memory().read(place(before, put), &mut found).unwrap();
+                    let expected = (epoch * 50 + before + put) as u8;
+                    // A rank that is ahead may have put the next ones.
+                    let is_there = |byte: u8| byte == expected || byte == expected.wrapping_add(50);
+                    assert!(found.iter().all(|&byte| is_there(byte)), "epoch {epoch}, put {put}: {found:?}");
+                }
+            }
+            assert!(has_waited);
+            window.fence(Asserts::default()).unwrap();
+            window.free().unwrap();
+        });
+    }
+}

@@ -5,7 +5,7 @@ use std::fmt;
 
 use weft_collective::SetupError;
 
-use crate::Fence;
+use crate::{Fence, Load};
 
 /// A window that cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,6 +255,8 @@ pub enum PeerError {
     Collective(weft_collective::PeerError),
     /// No such operation is on its way.
     NoRequest,
+    /// With it a rank would have sent more before its epoch began here than anybody keeps.
+    TooEarly(Load),
 }
 
 impl fmt::Display for PeerError {
@@ -268,6 +270,14 @@ impl fmt::Display for PeerError {
             }
             Self::Collective(error) => write!(f, "{error}"),
             Self::NoRequest => write!(f, "no such operation is on its way"),
+            Self::TooEarly(Load { messages, bytes }) => {
+                let Load { messages: most, bytes: most_bytes } = Load::EARLY;
+                write!(
+                    f,
+                    "{messages} messages with {bytes} bytes came before their epoch: no more than {most} with \
+                     {most_bytes} may"
+                )
+            }
         }
     }
 }

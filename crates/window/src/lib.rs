@@ -36,7 +36,7 @@ mod layout;
 mod settings;
 mod window;
 
-pub use action::{Access, Action, Event, Message, Part, Request, Update};
+pub use action::{Access, Action, Event, Load, Message, Part, Request, Update};
 pub use choice::{Choice, Circumstances};
 pub use error::{ActiveError, CreateError, FenceError, LockError, OperationError, PeerError, WindowError};
 pub use layout::{Block, Layout, LayoutError};

@@ -25,8 +25,9 @@ pub enum Fence {
     /// No global step: counts and ready messages between neighbours. Operations elsewhere are refused.
     Neighbour,
     /// As [`Fence::Counted`], but small updates go as messages that name their epoch, and who is not so far keeps them.
-    /// So nothing closes an epoch that had no others. After some such epochs what does not go as a message waits for
-    /// the fence, once: that fence ends with a barrier, and until such epochs follow again nothing waits.
+    /// So nothing closes an epoch that had no others. After some such epochs what does not go as a message, or is more
+    /// than anybody keeps ([`Load::EARLY`](crate::Load::EARLY)), waits for the fence, once: that fence ends with a
+    /// barrier, and until such epochs follow again nothing waits.
     Tagged,
 }
 

@@ -6,8 +6,8 @@ use weft_base::Time;
 use weft_collective::{Collective, Kind, Operation, Shape};
 
 use crate::{
-    Access, Action, Asserts, Choice, CreateError, Event, Fence, FenceError, Message, OperationError, Part, PeerError,
-    Request, Settings, Update, WindowError,
+    Access, Action, Asserts, Choice, CreateError, Event, Fence, FenceError, Load, Message, OperationError, Part,
+    PeerError, Request, Settings, Update, WindowError,
 };
 
 mod active;
@@ -55,17 +55,21 @@ struct Inbox {
     /// By rank: finishes and ready messages, of which there are only so many.
     finished: Vec<u16>,
     ready: Vec<bool>,
+    /// By rank: what it has sent before this epoch began here.
+    early: Vec<Load>,
 }
 
 impl Inbox {
     fn new(ranks: usize) -> Self {
-        Self { placed: 0, announced: 0, finishes: 0, readies: 0, finished: vec![0; ranks], ready: vec![false; ranks] }
+        let (finished, ready, early) = (vec![0; ranks], vec![false; ranks], vec![Load::default(); ranks]);
+        Self { placed: 0, announced: 0, finishes: 0, readies: 0, finished, ready, early }
     }
 
     fn clear(&mut self) {
         (self.placed, self.announced, self.finishes, self.readies) = (0, 0, 0, 0);
         self.finished.fill(0);
         self.ready.fill(false);
+        self.early.fill(Load::default());
     }
 }
 
@@ -76,6 +80,8 @@ struct Target {
     reads: u32,
     /// Updates of a deferred fence that have gone.
     gone: u32,
+    /// What was to go there as messages.
+    messages: Load,
 }
 
 /// One rank's part of a window.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use weft_base::{RegionId, Slice, Time};
 use weft_memory::{Combine, Element};
 use weft_window::{
-    Access, Action, Asserts, Carrier, Event, Fence, FenceError, Message, OperationError, Order, Part, PeerError,
+    Access, Action, Asserts, Carrier, Event, Fence, FenceError, Load, Message, OperationError, Order, Part, PeerError,
     Settings, Update, Window, WindowError,
 };
 
@@ -357,4 +357,64 @@ fn bytes_in_a_message_are_placed_in_their_epoch_and_inside_only() {
     window.fence(Asserts::default(), Time::ZERO).unwrap();
     assert!(!window.is_open());
     assert_eq!((window.check_open(1, 1, 0, 8), window.check_open(1, 2, 0, 8)), (Ok(()), epoch(1, 2)));
+}
+
+/// Two ranks in an epoch of messages that did not begin behind a barrier.
+fn open_without_a_barrier() -> Group {
+    let mut group = Group::open(2, Fence::Tagged);
+    while !group.windows[0].defers() {
+        assert!(group.windows[0].epoch() < 10, "such epochs follow epochs of messages");
+        group.fence(&[Asserts::default(); 2]);
+    }
+    group
+}
+
+#[test]
+fn messages_beyond_what_anybody_keeps_wait_for_the_fence() {
+    for load in [Load { messages: Load::EARLY.messages, bytes: 1 }, Load { messages: 1, bytes: Load::EARLY.bytes }] {
+        let mut group = open_without_a_barrier();
+        let window = &mut group.windows[0];
+        let all = window.put_message(access(1, 0, 8), load).unwrap();
+        let more = window.put_message(access(1, 8, 8), Load::message(1)).unwrap();
+        let elsewhere = window.put_message(access(0, 8, 8), load).unwrap();
+        assert_eq!([all, more, elsewhere].map(|request| window.is_deferred(request)), [false, true, false]);
+        group.settle();
+        assert!(!group.windows[0].is_complete(more));
+        group.fence(&[Asserts::default(); 2]);
+        assert!(group.windows[0].is_complete(more));
+        // That fence had a barrier: nothing is early, and nothing waits, as long as there is so much.
+        for _ in 0..6 {
+            let window = &mut group.windows[0];
+            assert!(!window.defers());
+            for _ in 0..2 {
+                let request = window.put_message(access(1, 0, 8), load).unwrap();
+                assert!(!window.is_deferred(request));
+            }
+            group.fence(&[Asserts::default(); 2]);
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_sends_more_before_its_epoch_is_found_and_no_other() {
+    let mut group = open_without_a_barrier();
+    let window = &mut group.windows[0];
+    window.fence(Asserts::default(), Time::ZERO).unwrap();
+    let next = window.epoch() + 1;
+    assert!(window.is_early(next) && !window.is_early(next + 1));
+    (0..Load::EARLY.messages).for_each(|_| window.keep_early(1, 0).unwrap());
+    let more = Load { messages: Load::EARLY.messages + 1, bytes: 0 };
+    assert_eq!(window.keep_early(1, 0), Err(PeerError::TooEarly(more)));
+    assert_eq!(window.keep_early(0, Load::EARLY.bytes), Ok(()));
+    let more = Load { messages: 2, bytes: Load::EARLY.bytes + 1 };
+    assert_eq!(window.keep_early(0, 1), Err(PeerError::TooEarly(more)));
+    assert_eq!(window.keep_early(0, u32::MAX), Err(PeerError::TooEarly(Load { messages: 2, bytes: u32::MAX })));
+    assert_eq!(window.keep_early(2, 0), Err(PeerError::NoSuchRank(2)));
+    // Each epoch has its own.
+    for _ in 0..2 {
+        group.windows[1].fence(Asserts::default(), Time::ZERO).unwrap();
+        group.settle();
+        group.windows[0].fence(Asserts::default(), Time::ZERO).unwrap();
+    }
+    assert_eq!(group.windows[0].keep_early(1, Load::EARLY.bytes), Ok(()));
 }

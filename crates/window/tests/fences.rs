@@ -3,7 +3,7 @@
 //!
 //! More seeds: `WEFT_WINDOW_SEEDS=10000`; one that failed: `WEFT_WINDOW_SEED=17 WEFT_WINDOW_SEEDS=1`.
 
-use weft_window::{CreateError, Fence, Shape};
+use weft_window::{CreateError, Fence, Load, Shape};
 
 mod world;
 
@@ -97,9 +97,17 @@ fn without_anything_before_the_next_epoch_its_puts_come_too_early() {
 #[test]
 fn a_message_of_the_next_epoch_must_be_kept() {
     for network in [Network::Ordered, Network::Reordering, Network::Lossy] {
-        let (count, first) = objections(|it| it.keeps_nothing = true, Fence::Tagged, network);
+        let spoil = |it: &mut Scenario| (it.keeps_nothing, it.message_bytes) = (true, 8);
+        let (count, first) = objections(spoil, Fence::Tagged, network);
         assert!(count >= 10 && first.contains("too early"), "{network:?}: {count} of 60, {first}");
     }
+}
+
+#[test]
+fn who_sends_more_before_an_epoch_than_anybody_keeps_is_refused() {
+    let spoil = |it: &mut Scenario| (it.sends_too_much, it.message_bytes) = (true, Load::EARLY.bytes / 2 + 1);
+    let (count, first) = objections(spoil, Fence::Tagged, Network::Reordering);
+    assert!(count >= 5 && first.contains("came before their epoch"), "{count} of 60, {first}");
 }
 
 #[test]

@@ -140,6 +140,8 @@ impl Core {
 
     pub(super) fn fence(&self, id: u16, asserts: Asserts) -> Result<(), Error> {
         let now = self.now();
+        // The fence that ended the last epoch may have ended in the very last step, and this one closes the next.
+        self.state().place_early(id, &self.surroundings.registry);
         self.with(id, |side| {
             side.has_fenced = false;
             side.machine.fence(asserts, now).map_err(|error| side.failure().unwrap_or(error.into()))

@@ -63,7 +63,7 @@ pub use error::Error;
 pub use team::Team;
 pub use weft_memory::{Combine, Element};
 pub use weft_window::{
-    ActiveError, Asserts, Block, CreateError, Fence, FenceError, Layout, LayoutError, LockError, OperationError,
+    ActiveError, Asserts, Block, CreateError, Fence, FenceError, Layout, LayoutError, Load, LockError, OperationError,
     PeerError, Request, Shape, Update, WindowError,
 };
 
@@ -269,7 +269,8 @@ impl Window {
     }
 
     /// Whether operations that are begun now move in the fence: all under [`Fence::TwoSided`]; under [`Fence::Tagged`]
-    /// those that are no messages, in an epoch that begins without a barrier.
+    /// those that are no messages, in an epoch that begins without a barrier, and messages to one rank beyond
+    /// [`Load::EARLY`].
     #[must_use]
     pub fn defers(&self) -> bool {
         self.place.core.with(self.place.id, |side| side.machine.defers())
@@ -279,8 +280,8 @@ impl Window {
     ///
     /// # Errors
     /// The window has failed; or the operation moves in the fence, as all do under [`Fence::TwoSided`], and those under
-    /// [`Fence::Tagged`] that are no messages and come after some epochs without such: not in the first three, nor in
-    /// the three after one that had some.
+    /// [`Fence::Tagged`] that are no messages, or beyond [`Load::EARLY`], and come after some epochs without such: not
+    /// in the first three, nor in the three after one that had some.
     pub fn wait(&mut self, request: Request) -> Result<(), Error> {
         if !self.test(request) && self.place.core.with(self.place.id, |side| side.machine.is_deferred(request)) {
             return Err(Error::Deferred);

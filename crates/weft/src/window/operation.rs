@@ -3,7 +3,9 @@
 use weft_base::PeerId;
 use weft_memory::{Buffer, Combine, Element, IoBuffer};
 use weft_nic::{AtomicPost, Level, RemotePlace, SendPost, TransferPost};
-use weft_window::{Layout, Request, Update};
+use weft_window::{Layout, Load, Request, Update};
+
+use super::packed;
 
 /// What was asked for.
 pub(super) enum Operation {
@@ -94,6 +96,17 @@ impl Operation {
     /// Whether it goes as messages.
     pub(super) fn is_message(&self) -> bool {
         matches!(self, Self::Message(_)) || matches!(self, Self::Laid(laid) if laid.packed)
+    }
+
+    /// What its messages weigh, if it goes as messages.
+    pub(super) fn load(&self) -> Load {
+        match self {
+            Self::Message(bytes) => Load::message(u32::try_from(bytes.len()).unwrap_or(u32::MAX)),
+            Self::Laid(laid) if laid.packed => {
+                Load { messages: packed::most_messages(&laid.layout), bytes: laid.layout.length() }
+            }
+            _ => Load::default(),
+        }
     }
 
     /// Whether its last write brings the target what there is to say of it.

@@ -41,6 +41,15 @@ pub(super) fn messages(base: u64, layout: &Layout, bytes: &[u8], mut give: impl 
     finish(&mut message, &mut rest, true);
 }
 
+/// How many messages the bytes of a layout become, at most.
+pub(super) fn most_messages(layout: &Layout) -> u32 {
+    // One that is not the last has no room for the head of a run and a unit of its block; a block that is cut has a run
+    // in each.
+    let full = MOST_BYTES - MessageHead::LENGTH - 2 * Run::LENGTH - UNIT;
+    let all = layout.length() as usize + layout.blocks().len() * Run::LENGTH;
+    u32::try_from(all / full + 2).unwrap_or(u32::MAX)
+}
+
 /// A message that is being made.
 #[derive(Default)]
 struct Message {
@@ -142,6 +151,7 @@ mod tests {
     /// What a reader makes of the messages.
     fn read(layout: &Layout, bytes: &[u8]) -> (Vec<(u64, Vec<u8>)>, usize, usize) {
         let (mut found, mut count, mut runs) = (Vec::new(), 0, 0);
+        let most = most_messages(layout) as usize;
         messages(1000, layout, bytes, |parts, bytes, is_last| {
             let mut message = Vec::new();
             emit((1, 2), parts, bytes, is_last, &mut message);
@@ -158,6 +168,7 @@ mod tests {
             }
             count += 1;
         });
+        assert!(count <= most, "{count} messages, at most {most} were told");
         (found, count, runs)
     }
 

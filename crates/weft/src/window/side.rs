@@ -109,7 +109,7 @@ impl Side {
         }
         let request = match operation.update() {
             None => self.machine.get(access),
-            Some(Update::Replace) if operation.is_message() => self.machine.put_message(access),
+            Some(Update::Replace) if operation.is_message() => self.machine.put_message(access, operation.load()),
             Some(Update::Replace) => self.machine.put(access),
             Some(update) => self.machine.accumulate(access, update),
         }?;
@@ -137,14 +137,17 @@ impl Side {
             let Some(action) = machine.poll_action() else { break };
             let mut hands = Hands { id, places, pending, told, desk };
             match action {
+                // One that was too many to go as it was begun still is a message.
+                Action::Write { request, access, notice: Some(epoch), .. }
+                | Action::Deliver { request, access, epoch, .. }
+                    if hands.message(request, access, epoch) =>
+                {
+                    // It was copied into the message.
+                    *under_way -= 1;
+                    let _ = machine.handle_complete(request);
+                }
                 Action::Write { request, access, notice, .. } => hands.update(request, access, notice, 0),
                 Action::Deliver { request, access, epoch, last, .. } => {
-                    if hands.message(request, access, epoch) {
-                        // It was copied into the message.
-                        *under_way -= 1;
-                        let _ = machine.handle_complete(request);
-                        continue;
-                    }
                     let rides = hands.is_write(request);
                     hands.update(request, access, Some(epoch), if rides { last.unwrap_or(0) } else { 0 });
                     if let Some(count) = last.filter(|_| !rides) {

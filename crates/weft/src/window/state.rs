@@ -320,7 +320,11 @@ impl State {
             Some((0, said)) => self.heard_of_team(from, &said),
             Some((id, Said::Packed { epoch, is_counted, packed })) => {
                 match self.sides.get_mut(&id).filter(|side| side.machine.is_early(epoch)) {
-                    Some(side) => side.early.push((from, bytes.to_vec())),
+                    // A message is at most as long as a receive.
+                    Some(side) => match side.machine.keep_early(from, packed.bytes.len() as u32) {
+                        Ok(()) => side.early.push((from, bytes.to_vec())),
+                        Err(error) => self.violate(from, error.to_string()),
+                    },
                     None => {
                         self.place_early(id, registry);
                         self.unpack((id, from), epoch, is_counted, &packed, registry);
@@ -358,7 +362,7 @@ impl State {
     }
 
     /// Places what came before its epoch, which has begun meanwhile.
-    fn place_early(&mut self, id: u16, registry: &Registry) {
+    pub(super) fn place_early(&mut self, id: u16, registry: &Registry) {
         let is_due = |side: &&mut Side| side.machine.is_open() && !side.early.is_empty();
         let Some(side) = self.sides.get_mut(&id).filter(is_due) else { return };
         for (from, bytes) in core::mem::take(&mut side.early) {
@@ -420,5 +424,92 @@ impl State {
 
     fn violate(&mut self, rank: usize, what: String) {
         self.fail(rank, Error::Violation { rank, what });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_nic::EndpointAttributes;
+    use weft_window::{Asserts, Fence, Load};
+    use weft_wire::window::Run;
+
+    use super::*;
+    use crate::group::Group;
+    use crate::verbs;
+    use crate::window::{Team, Window};
+
+    /// A window in whose present epoch messages may come early, at each of two ranks.
+    fn two_ranks(act: impl Fn(&Team, Window) + Send + Sync + Copy + 'static) {
+        let ranks = Group::threads(2).unwrap().into_iter().map(|mut group| {
+            std::thread::spawn(move || {
+                let attributes = EndpointAttributes::at("127.0.0.1:0".parse().unwrap());
+                let team = Team::new(&verbs::Context::open().unwrap(), &mut group, &attributes).unwrap();
+                let mut window = team.allocate(64, &WindowOptions::fence(Fence::Tagged)).unwrap();
+                window.fence(Asserts::default()).unwrap();
+                while !window.defers() {
+                    window.fence(Asserts::default()).unwrap();
+                }
+                act(&team, window);
+            })
+        });
+        ranks.collect::<Vec<_>>().into_iter().for_each(|rank| rank.join().unwrap());
+    }
+
+    #[test]
+    fn who_sends_without_end_before_its_epoch_ends_the_window_and_is_named() {
+        two_ranks(|team, mut window| {
+            let (core, id) = (&window.place.core, window.place.id);
+            if team.rank() == 1 {
+                let ended = core.wait_for(id, |_| None::<()>).unwrap_err();
+                assert!(ended.to_string().contains("rank 1"), "{ended}");
+                return;
+            }
+            let epoch = core.with(id, |side| {
+                side.machine.fence(Asserts::default(), Time::ZERO).unwrap();
+                side.machine.epoch()
+            });
+            let mut message = Vec::new();
+            let run = Run { offset: 0, stride: 0, length: 8, count: 1 };
+            packed::emit((id, epoch + 1), &[run], &[0xee; 8], true, &mut message);
+            let hear = || core.state().heard(1, &message, &core.surroundings.registry);
+            let kept = || core.with(id, |side| (side.early.len(), side.cause.is_some()));
+            (0..Load::EARLY.messages).for_each(|_| hear());
+            assert_eq!(kept(), (Load::EARLY.messages as usize, false));
+            (0..1000).for_each(|_| hear());
+            assert_eq!(kept(), (Load::EARLY.messages as usize, true));
+            let ended = core.wait_for(id, |_| None::<()>).unwrap_err();
+            let text = ended.to_string();
+            assert!(text.contains("rank 1") && text.contains("before their epoch"), "{text}");
+            let mut bytes = [0; 8];
+            window.memory().read(0, &mut bytes).unwrap();
+            assert_eq!(bytes, [0; 8], "nothing of it was placed");
+            assert!(window.fence(Asserts::default()).is_err());
+        });
+    }
+
+    #[test]
+    fn bytes_are_counted_too_and_those_that_others_send_are_their_own() {
+        two_ranks(|team, window| {
+            let (core, id) = (&window.place.core, window.place.id);
+            if team.rank() == 1 {
+                core.wait_for(id, |_| None::<()>).unwrap_err();
+                return;
+            }
+            let epoch = core.with(id, |side| {
+                side.machine.fence(Asserts::default(), Time::ZERO).unwrap();
+                side.machine.epoch()
+            });
+            let length = 2048;
+            let mut message = Vec::new();
+            let run = Run { offset: 0, stride: 0, length, count: 1 };
+            packed::emit((id, epoch + 1), &[run], &vec![0; length as usize], true, &mut message);
+            let most = Load::EARLY.bytes / length;
+            let hear = |from| core.state().heard(from, &message, &core.surroundings.registry);
+            (0..most).for_each(|_| hear(1));
+            (0..most).for_each(|_| hear(0));
+            assert_eq!(core.with(id, |side| (side.early.len(), side.cause.is_some())), (2 * most as usize, false));
+            hear(1);
+            assert_eq!(core.with(id, |side| (side.early.len(), side.cause.is_some())), (2 * most as usize, true));
+        });
     }
 }

@@ -45,11 +45,30 @@ impl Window {
     }
 
     /// Whether a message with bytes of an update belongs to the epoch after this one, which has not ended here: keep it
-    /// until it has. Only with [`Fence::Tagged`], and only while a fence goes on.
+    /// until it has, if [`keep_early`](Self::keep_early) agrees. Only with [`Fence::Tagged`], and only while a fence
+    /// goes on.
     #[must_use]
     pub fn is_early(&self, epoch: u32) -> bool {
         let is_next = epoch == self.epoch.wrapping_add(1) && self.is_fencing();
         is_next && self.kind == Fence::Tagged && self.step != Step::Close
+    }
+
+    /// A message of rank `from` with so many bytes of payload [is early](Self::is_early) and is to be kept.
+    ///
+    /// # Errors
+    /// With it the rank would have sent more than [`Load::EARLY`]: do not keep it. One that keeps to the protocol does
+    /// not do so.
+    pub fn keep_early(&mut self, from: usize, bytes: u32) -> Result<(), PeerError> {
+        self.known(from)?;
+        let parity = 1 - self.parity();
+        let early = &mut self.inbox[parity].early[from];
+        let mut all = *early;
+        all.add(Load::message(bytes));
+        if !all.is_within(Load::EARLY) {
+            return Err(PeerError::TooEarly(all));
+        }
+        *early = all;
+        Ok(())
     }
 
     /// Whether bytes of an update that rank `from` has sent as a message in an epoch that is open here may be placed:

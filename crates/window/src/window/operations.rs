@@ -79,19 +79,29 @@ impl Window {
         self.update(access, Update::Replace)
     }
 
-    /// Puts bytes that the layer below will bring as messages, as it may while an epoch is open: its target takes part
-    /// then. Under [`Fence::Tagged`] such puts may come before their epoch has begun there
-    /// ([`Window::is_early`](Self::is_early)); with the other fences this is a put.
+    /// Puts bytes that the layer below will bring as messages of this `load`, as it may while an epoch is open: its
+    /// target takes part then. Under [`Fence::Tagged`] such puts may come before their epoch has begun there
+    /// ([`Window::is_early`](Self::is_early)), so that those which would be more than [`Load::EARLY`] wait for the
+    /// fence, and it ends with a barrier; with the other fences this is a put.
     ///
     /// # Errors
     /// [`OperationError`]; nothing has happened then.
-    pub fn put_message(&mut self, access: Access) -> Result<Request, OperationError> {
+    pub fn put_message(&mut self, access: Access, load: Load) -> Result<Request, OperationError> {
         if self.kind != Fence::Tagged || self.step == Step::Closed {
             return self.put(access);
         }
         self.judge(access)?;
         let request = self.begin(false, access.rank)?;
-        self.targets[access.rank].updates += 1;
+        let target = &mut self.targets[access.rank];
+        target.updates += 1;
+        target.messages.add(load);
+        let is_much = !target.messages.is_within(Load::EARLY);
+        // Who sends so much will do it again: behind a barrier nothing is early.
+        self.has_moved |= is_much;
+        if is_much && self.defers() {
+            self.operations.deferred.push_back(Deferred::Update(request, access, Update::Replace));
+            return Ok(request);
+        }
         let (update, epoch, last) = (Update::Replace, self.epoch, None);
         self.actions.push_back(Action::Deliver { request, access, update, epoch, last });
         Ok(request)
@@ -117,7 +127,7 @@ impl Window {
             return Ok(request);
         }
         self.targets[access.rank].reads += 1;
-        self.has_moved = self.kind == Fence::Tagged;
+        self.has_moved |= self.kind == Fence::Tagged;
         if self.defers() {
             self.operations.deferred.push_back(Deferred::Read(request, access));
         } else {
@@ -139,7 +149,7 @@ impl Window {
             return Ok(request);
         }
         self.targets[access.rank].updates += 1;
-        self.has_moved = self.kind == Fence::Tagged;
+        self.has_moved |= self.kind == Fence::Tagged;
         if self.defers() {
             self.operations.deferred.push_back(Deferred::Update(request, access, update));
         } else {
@@ -158,7 +168,7 @@ impl Window {
         self.operations.deferred.iter().any(is)
     }
 
-    /// Whether what is begun now waits for the fence, unless it is a message.
+    /// Whether what is begun now waits for the fence, unless it is a message and there are not too many.
     #[must_use]
     pub fn defers(&self) -> bool {
         let is_open = self.step != Step::Closed;

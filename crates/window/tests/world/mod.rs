@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use weft_base::{Random, RegionId, Slice, Time};
 use weft_window::{
-    Access, Action, Asserts, Carrier, CreateError, Event, Fence, Message, Order, Part, Request, Settings, Shape, Window,
+    Access, Action, Asserts, Carrier, CreateError, Event, Fence, Load, Message, Order, Part, Request, Settings, Shape,
+    Window,
 };
 
 mod checker;
@@ -38,6 +39,10 @@ pub(crate) struct Scenario {
     pub flush_is_local: bool,
     pub barrier_is_empty: bool,
     pub keeps_nothing: bool,
+    /// Bytes that a message is said to have: some are so many that only a few may come early.
+    pub message_bytes: u32,
+    /// A rank's window does not know that it may not send more.
+    pub sends_too_much: bool,
     /// Every other world has a tree.
     pub shape: Shape,
 }
@@ -62,6 +67,12 @@ impl Scenario {
             flush_is_local,
             barrier_is_empty,
             keeps_nothing: false,
+            message_bytes: match Random::new(seed ^ 0xb17e5).below(3) {
+                0 => Load::EARLY.bytes / 2 + 1,
+                1 => Load::EARLY.bytes / 2,
+                _ => 8,
+            },
+            sends_too_much: false,
             shape: match Random::new(seed ^ 0x7ee).below(4) {
                 0 | 1 => Shape::Rounds,
                 2 => Shape::Tree { fan: 3 },
@@ -307,6 +318,7 @@ impl World<'_> {
                 match how {
                     How::Message(_) => self.windows[to].check(from, epoch, access.offset, length).map_err(wrong)?,
                     How::Tagged if self.windows[to].is_early(epoch) && !self.scenario.keeps_nothing => {
+                        self.windows[to].keep_early(from, self.scenario.message_bytes).map_err(wrong)?;
                         self.early[to].push((from, Thing::Place { access, epoch, how }));
                         return Ok(());
                     }
@@ -381,7 +393,8 @@ impl World<'_> {
         let window = &mut self.windows[rank];
         let done = match (is_get, is_message) {
             (true, _) => window.get(access),
-            (false, true) => window.put_message(access),
+            (false, true) if self.scenario.sends_too_much => window.put_message(access, Load::default()),
+            (false, true) => window.put_message(access, Load::message(self.scenario.message_bytes)),
             (false, false) => window.put(access),
         };
         done.map_err(|error| format!("rank {rank}: {error}"))?;
