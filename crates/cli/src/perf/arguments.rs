@@ -258,6 +258,8 @@ impl Arguments {
             peers: self.vs.as_deref(),
             runs: self.runs.unwrap_or(if self.quick { 1 } else { 3 }),
             iterations: self.iterations.unwrap_or(if self.quick { 50 } else { 500 }),
+            budget: self.iterations.is_none().then_some(Duration::from_millis(if self.quick { 100 } else { 1000 })),
+            is_quick: self.quick,
             warmup: self.warmup,
             limit_s: self.timeout,
             libraries: &self.library,

@@ -2,9 +2,11 @@
 
 use std::time::Instant;
 
+use weft::group::Group;
 use weft::window::{Asserts, Error, Layout, Shape, Team, Window, WindowOptions};
 
-use super::{Scale, Which, median};
+use super::series::Series;
+use super::{Scale, Which};
 
 /// Bytes of a cell.
 const CELL: u64 = 8;
@@ -95,16 +97,18 @@ fn grid(ranks: usize, dimensions: usize) -> [usize; 3] {
     grid
 }
 
-/// The median of the times of puts and fence at this rank, in microseconds.
+/// The median of the times of puts and fence at this rank, in microseconds, and of how many.
 pub(super) fn measure(
     team: &Team,
+    group: &mut Group,
     (which, shape): (Which, Shape),
     (dimensions, cells, is_strided): (u32, u32, bool),
     pack_below: Option<u32>,
     scale: &Scale<'_>,
-) -> Result<f64, Error> {
+) -> Result<(f64, u64), String> {
+    let said = |error: Error| error.to_string();
     let block = Block::new(dimensions as usize, cells, team.rank(), team.size());
-    let mut faces = block.faces()?;
+    let mut faces = block.faces().map_err(said)?;
     if !is_strided {
         pack(&mut faces);
     }
@@ -117,10 +121,9 @@ pub(super) fn measure(
         options.neighbours = neighbours;
     }
     let mut memory = vec![0; block.bytes()];
-    let mut window = team.allocate(block.bytes(), &options)?;
-    window.fence(Asserts::default())?;
-    let mut times = Vec::with_capacity(scale.iterations as usize);
-    for at in 0..scale.warmup() + scale.iterations {
+    let mut window = team.allocate(block.bytes(), &options).map_err(said)?;
+    window.fence(Asserts::default()).map_err(said)?;
+    let series = Series::measure(scale, group, |at| {
         for face in &faces {
             face.ends(face.from).into_iter().for_each(|place| {
                 memory[place as usize..][..CELL as usize].copy_from_slice(&at.to_ne_bytes());
@@ -131,13 +134,12 @@ pub(super) fn measure(
             window.put_layout(face.neighbour, face.to, &face.layout, &memory[face.from as usize..], &face.layout)?;
         }
         window.fence(Asserts::default())?;
-        if at >= scale.warmup() {
-            times.push(start.elapsed().as_secs_f64() * 1e6);
-        }
+        let took = start.elapsed();
         faces.iter().for_each(|face| face.check(&window, at));
-    }
-    window.free()?;
-    Ok(median(times).unwrap_or(0.0))
+        Ok::<f64, Error>(took.as_secs_f64() * 1e6)
+    })?;
+    window.free().map_err(said)?;
+    Ok((series.median_us, series.fences))
 }
 
 /// Faces in one piece each, one behind the other.

@@ -2,11 +2,15 @@
 //! a launcher has started, beside `MPI_Win_fence`.
 
 mod halo;
+mod limit;
 mod load;
 mod overlap;
 mod peers;
 mod ranks;
+mod series;
 mod simulated;
+
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -72,17 +76,16 @@ pub(super) struct Scale<'a> {
     pub(super) transport: Transport,
     pub(super) peers: Option<&'a [String]>,
     pub(super) runs: u32,
+    /// Fences of each load and run, at most.
     pub(super) iterations: u64,
+    /// How long those of one load may take together, but for a few; `None`: as many as `iterations` says.
+    pub(super) budget: Option<Duration>,
+    pub(super) is_quick: bool,
+    /// Fences before those that count; `None`: a tenth as many.
     pub(super) warmup: Option<u64>,
     pub(super) limit_s: u64,
     pub(super) libraries: &'a [Library],
     pub(super) folders: &'a [std::path::PathBuf],
-}
-
-impl Scale<'_> {
-    fn warmup(&self) -> u64 {
-        self.warmup.unwrap_or(self.iterations.div_ceil(10))
-    }
 }
 
 /// A kind of fence, or all.
@@ -199,6 +202,8 @@ struct Figure {
     who: String,
     load: String,
     value: f64,
+    /// How many fences it is of.
+    fences: u64,
 }
 
 /// The figures of all runs with so many ranks.
@@ -220,9 +225,12 @@ impl Case {
     }
 
     fn values(&self, who: &str, load: Load) -> Vec<f64> {
+        self.of(who, load).map(|figure| figure.value).collect()
+    }
+
+    fn of(&self, who: &str, load: Load) -> impl Iterator<Item = &Figure> {
         let load = load.to_string();
-        let of = |figure: &&Figure| figure.who == who && figure.load == load;
-        self.figures.iter().filter(of).map(|figure| figure.value).collect()
+        self.figures.iter().filter(move |figure| figure.who == who && figure.load == load)
     }
 }
 
@@ -331,12 +339,11 @@ fn table(arguments: &Fences, scale: &Scale<'_>, cases: &[Case], notes: &[String]
     if !arguments.simulate.is_empty() {
         return format!("{}\n\n{table}{best}", arguments.explain_simulation());
     }
-    format!(
-        "{}, median of {} fences, of {} runs\n\n{table}{best}{notes}{end}",
-        scale.test.explain(),
-        scale.iterations,
-        scale.runs
-    )
+    let fences = match scale.budget {
+        None => scale.iterations.to_string(),
+        Some(budget) => format!("as many fences as take {budget:?}, at most {},", scale.iterations),
+    };
+    format!("{}, median of {fences} fences, of {} runs\n\n{table}{best}{notes}{end}", scale.test.explain(), scale.runs)
 }
 
 /// What is best for each number of ranks and load, and how far auto is from it.
@@ -370,7 +377,7 @@ fn rows(arguments: &Fences, scale: &Scale<'_>, cases: &[Case]) -> Vec<serde_json
                 let Some(median) = median(values.clone()) else { continue };
                 let mut row = json!({
                     "ranks": case.ranks, "who": who, "metric": scale.test.metric(), "unit": scale.test.unit(),
-                    "median": median, "values": values,
+                    "median": median, "values": values, "fences": case.of(who, load).map(|figure| figure.fences).min(),
                 });
                 for (name, value) in load.describe().as_object().into_iter().flatten() {
                     row[name] = value.clone();

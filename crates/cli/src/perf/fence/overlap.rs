@@ -6,17 +6,18 @@ use weft::group::Group;
 use weft::window::{Asserts, Error, Team, Window, WindowOptions};
 
 use super::super::work::Work;
-use super::{Scale, Which, median};
+use super::series::{Series, slowest};
+use super::{Scale, Which};
 
 /// The part of the computation that was hidden at this rank, in percent: all ranks compute for as long as put and fence
-/// take at the slowest.
+/// take at the slowest. And of how many fences it is.
 pub(super) fn measure(
     team: &Team,
     group: &mut Group,
     which: Which,
     bytes: u32,
     scale: &Scale<'_>,
-) -> Result<f64, String> {
+) -> Result<(f64, u64), String> {
     let (rank, ranks) = (team.rank(), team.size());
     let mut options = WindowOptions::fence(which.fence());
     if which == Which::Neighbour {
@@ -29,28 +30,25 @@ pub(super) fn measure(
     let said = |error: Error| error.to_string();
     let mut window = team.allocate(bytes as usize, &options).map_err(said)?;
     window.fence(Asserts::default()).map_err(said)?;
-    let alone = times(&mut window, team, bytes, 0.0, &work, scale).map_err(said)?;
-    let all = group.all_gather(&alone.to_be_bytes()).map_err(|error| error.to_string())?;
-    let all = all.iter().filter_map(|bytes| bytes.as_slice().try_into().ok()).map(f64::from_be_bytes);
-    let alone = all.fold(0.001, f64::max);
-    let beside = times(&mut window, team, bytes, alone, &work, scale).map_err(said)?;
+    let alone = times(&mut window, (team, group), bytes, 0.0, &work, scale)?;
+    let alone = slowest(group, alone.median_us.max(0.001))?;
+    let beside = times(&mut window, (team, group), bytes, alone, &work, scale)?;
     window.free().map_err(said)?;
-    Ok(((2.0 * alone - beside) / alone * 100.0).clamp(0.0, 100.0))
+    Ok((((2.0 * alone - beside.median_us) / alone * 100.0).clamp(0.0, 100.0), beside.fences))
 }
 
-/// The median of the times of a put, computation for so long, and a fence.
+/// The times of a put, computation for so long, and a fence.
 fn times(
     window: &mut Window,
-    team: &Team,
+    (team, group): (&Team, &mut Group),
     bytes: u32,
     compute_us: f64,
     work: &Work,
     scale: &Scale<'_>,
-) -> Result<f64, Error> {
+) -> Result<Series, String> {
     let to = (team.rank() + 1) % team.size();
     let mut source = vec![0; bytes as usize];
-    let mut times = Vec::with_capacity(scale.iterations as usize);
-    for at in 0..scale.warmup() + scale.iterations {
+    Series::measure(scale, group, |at| {
         source[0] = at as u8;
         let start = Instant::now();
         if team.size() > 1 {
@@ -58,9 +56,6 @@ fn times(
         }
         work.compute(compute_us, || ());
         window.fence(Asserts::default())?;
-        if at >= scale.warmup() {
-            times.push(start.elapsed().as_secs_f64() * 1e6);
-        }
-    }
-    Ok(median(times).unwrap_or(0.0))
+        Ok::<f64, Error>(start.elapsed().as_secs_f64() * 1e6)
+    })
 }

@@ -2,7 +2,7 @@
 
 use super::super::mpi::{self, Carrier, Installation, Program};
 use super::super::provider::Provider;
-use super::{Figure, Load, Scale};
+use super::{Figure, Load, Scale, limit};
 use crate::failure::Failure;
 
 /// Below the library: `shm` is its own shared memory.
@@ -84,23 +84,27 @@ impl Peer {
     fn run(&self, loads: &[Load], scale: &Scale<'_>, ranks: usize) -> Result<Vec<Figure>, String> {
         let (carrier, provider) = (self.carrier.as_ref(), self.provider.as_ref());
         let mut command = mpi::command_here(&self.installation, carrier, provider, &self.program, ranks);
-        command.args([scale.iterations, scale.warmup(), scale.limit_s].map(|number| number.to_string()));
-        command.args(loads.iter().map(Load::to_string));
-        let output = command.output().map_err(|error| format!("{}: {error}", self.installation.mpiexec.display()))?;
-        let text = String::from_utf8_lossy(&output.stdout);
+        let budget_us = scale.budget.map_or(0, |budget| budget.as_micros());
+        let warmup = scale.warmup.map_or(-1, u64::cast_signed);
+        command.args([scale.iterations.to_string(), warmup.to_string(), budget_us.to_string()]);
+        command.arg(scale.limit_s.to_string()).args(loads.iter().map(Load::to_string));
+        let failed = |error| format!("{}: {error}", self.installation.mpiexec.display());
+        let output = limit::hear(&mut command.spawn().map_err(failed)?, limit::deadline(scale.limit_s))?;
+        let text = String::from_utf8_lossy(&output.output);
         let figures: Vec<Figure> = text.lines().filter_map(|line| self.figure(line)).collect();
         if output.status.success() && figures.len() == loads.len() {
             return Ok(figures);
         }
-        let complaint = String::from_utf8_lossy(&output.stderr).trim().lines().last().unwrap_or("no reason").to_owned();
+        let complaint = String::from_utf8_lossy(&output.errors).trim().lines().last().unwrap_or("no reason").to_owned();
         Err(format!("ended with {}: {complaint}", output.status))
     }
 
-    /// A line that the program prints: `weft-mpi load=puts:8 value=12.3`.
+    /// A line that the program prints: `weft-mpi load=puts:8 value=12.3 fences=500`.
     fn figure(&self, line: &str) -> Option<Figure> {
         let mut words = line.split_once("weft-mpi ")?.1.split_whitespace();
         let load = words.next()?.strip_prefix("load=")?.to_owned();
         let value = words.next()?.strip_prefix("value=")?.parse().ok()?;
-        Some(Figure { who: self.name.clone(), load, value })
+        let fences = words.next()?.strip_prefix("fences=")?.parse().ok()?;
+        Some(Figure { who: self.name.clone(), load, value, fences })
     }
 }

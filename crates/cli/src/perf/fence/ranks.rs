@@ -9,7 +9,8 @@ use weft::group::{Group, Launch};
 use weft::verbs::Context;
 use weft::window::{Asserts, Error, Fence, Shape, Team, Window, WindowOptions};
 
-use super::{Fences, Figure, Load, Scale, Which, halo, median, overlap};
+use super::series::Series;
+use super::{Fences, Figure, Load, Scale, Which, halo, limit, overlap};
 
 /// Bytes of a put.
 pub(super) const PUT_BYTES: usize = 8;
@@ -29,10 +30,10 @@ pub(super) fn start(arguments: &Fences, scale: &Scale<'_>, ranks: usize) -> Resu
     let mut words = vec![
         ("--puts", list(arguments.puts.iter().map(u16::to_string).collect())),
         ("--transport", transport.trim_matches('"').to_owned()),
-        ("--iterations", scale.iterations.to_string()),
-        ("--warmup", scale.warmup().max(1).to_string()),
         ("--cells", arguments.cells.to_string()),
     ];
+    words.extend(scale.budget.is_none().then(|| ("--iterations", scale.iterations.to_string())));
+    words.extend(scale.warmup.map(|warmup| ("--warmup", warmup.to_string())));
     if !arguments.auto_table {
         words.push(("--fence", list(arguments.kinds().iter().map(|which| which.name()).collect())));
     }
@@ -48,6 +49,7 @@ pub(super) fn start(arguments: &Fences, scale: &Scale<'_>, ranks: usize) -> Resu
         command.args(["perf", scale.test.name()]).env(RAW, "1").stdin(Stdio::null());
         command.args(words.iter().flat_map(|(name, value)| [*name, value]));
         command.args(arguments.auto_table.then_some("--auto-table"));
+        command.args(scale.is_quick.then_some("--quick"));
         command.stdout(if rank == 0 { Stdio::piped() } else { Stdio::null() });
         launch.command(rank, &mut command);
         match command.spawn() {
@@ -58,23 +60,24 @@ pub(super) fn start(arguments: &Fences, scale: &Scale<'_>, ranks: usize) -> Resu
             }
         }
     }
-    collect(children)
+    let told = collect(&mut children, limit::deadline(scale.limit_s));
+    stop(&mut children);
+    serde_json::from_slice(&told?).map_err(|error| format!("what rank 0 tells is no figures: {error}"))
 }
 
-fn collect(mut children: Vec<Child>) -> Result<Vec<Figure>, String> {
-    let first = children.remove(0);
-    let output = first.wait_with_output().map_err(|error| format!("rank 0: {error}"))?;
-    if !output.status.success() {
-        stop(&mut children);
-        return Err("a rank has failed".into());
-    }
-    for mut child in children {
-        let status = child.wait().map_err(|error| error.to_string())?;
-        if !status.success() {
-            return Err(format!("a rank has ended with {status}"));
+/// What rank 0 says, when all have ended well and in time.
+fn collect(children: &mut [Child], deadline: Instant) -> Result<Vec<u8>, String> {
+    let mut said = Vec::new();
+    for (rank, child) in children.iter_mut().enumerate() {
+        let spoken = limit::hear(child, deadline).map_err(|reason| format!("rank {rank}: {reason}"))?;
+        if !spoken.status.success() {
+            return Err(format!("rank {rank} has ended with {}", spoken.status));
+        }
+        if rank == 0 {
+            said = spoken.output;
         }
     }
-    serde_json::from_slice(&output.stdout).map_err(|error| format!("what rank 0 tells is no figures: {error}"))
+    Ok(said)
 }
 
 fn stop(children: &mut [Child]) {
@@ -97,33 +100,38 @@ pub(super) fn measure(arguments: &Fences, scale: &Scale<'_>, group: &mut Group) 
     for (which, shape, who) in arguments.candidates() {
         for load in arguments.loads(scale) {
             let measured = match load {
-                Load::Puts(puts) => one(&team, (which, shape), puts, scale).map_err(|error| error.to_string()),
+                Load::Puts(puts) => one(&team, group, (which, shape), puts, scale),
                 Load::Halo { dimensions, cells, is_strided } => {
                     let block = (dimensions, cells, is_strided);
-                    halo::measure(&team, (which, shape), block, arguments.pack_below, scale)
-                        .map_err(|error| error.to_string())
+                    halo::measure(&team, group, (which, shape), block, arguments.pack_below, scale)
                 }
                 Load::Overlap(bytes) => overlap::measure(&team, group, which, bytes, scale),
             };
-            let mine = measured.map_err(|error| format!("{}: {error}", which.name()))?;
+            let (mine, fences) = measured.map_err(|error| format!("{}: {error}", which.name()))?;
             let all = group.all_gather(&mine.to_be_bytes()).map_err(|error| error.to_string())?;
             let all = all.iter().filter_map(|bytes| bytes.as_slice().try_into().ok()).map(f64::from_be_bytes);
             let value = scale.test.worst(all);
-            figures.push(Figure { who: who.clone(), load: load.to_string(), value });
+            figures.push(Figure { who: who.clone(), load: load.to_string(), value, fences });
         }
     }
     Ok(figures)
 }
 
-/// The median of the times of puts and fence at this rank, in microseconds.
-fn one(team: &Team, (which, shape): (Which, Shape), puts: u16, scale: &Scale<'_>) -> Result<f64, Error> {
+/// The median of the times of puts and fence at this rank, in microseconds, and of how many.
+fn one(
+    team: &Team,
+    group: &mut Group,
+    (which, shape): (Which, Shape),
+    puts: u16,
+    scale: &Scale<'_>,
+) -> Result<(f64, u64), String> {
     let (rank, ranks, puts) = (team.rank(), team.size(), usize::from(puts));
     let options = WindowOptions { shape, ..options(which, rank, ranks, puts) };
     let place = |from: usize, put: usize| ((from * (puts + 1) + put) * PUT_BYTES) as u64;
-    let mut window = team.allocate(ranks * (puts + 1) * PUT_BYTES, &options)?;
-    window.fence(Asserts::default())?;
-    let mut times = Vec::with_capacity(scale.iterations as usize);
-    for at in 0..scale.warmup() + scale.iterations {
+    let said = |error: Error| error.to_string();
+    let mut window = team.allocate(ranks * (puts + 1) * PUT_BYTES, &options).map_err(said)?;
+    window.fence(Asserts::default()).map_err(said)?;
+    let series = Series::measure(scale, group, |at| {
         let start = Instant::now();
         for put in 0..puts {
             let to = (rank + 1 + put) % ranks;
@@ -133,13 +141,12 @@ fn one(team: &Team, (which, shape): (Which, Shape), puts: u16, scale: &Scale<'_>
             window.put(to, place(rank, put), &at.to_ne_bytes())?;
         }
         window.fence(Asserts::default())?;
-        if at >= scale.warmup() {
-            times.push(start.elapsed().as_secs_f64() * 1e6);
-        }
+        let took = start.elapsed();
         (0..puts).for_each(|put| check(&window, place((rank + ranks * (put + 1) - 1 - put) % ranks, put), at, which));
-    }
-    window.free()?;
-    Ok(median(times).unwrap_or(0.0))
+        Ok::<f64, Error>(took.as_secs_f64() * 1e6)
+    })?;
+    window.free().map_err(said)?;
+    Ok((series.median_us, series.fences))
 }
 
 /// A put that has not come with its fence would make the figure worthless. A faster rank may have put the next one.

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use weft::window::{Fence, Shape};
-use weft_simulate::{FenceScenario, LogGp, simulate_fences};
+use weft_simulate::{FENCE_EPOCHS, FenceScenario, LogGp, simulate_fences};
 
 use super::{Case, Fences, Figure, Load, Scale, Test, Which};
 use crate::failure::Failure;
@@ -61,7 +61,7 @@ pub(super) fn measure(arguments: &Fences, scale: &Scale<'_>) -> Result<Vec<Case>
                 let time = one((which, shape), ranks.into(), puts.into(), arguments.costs()).map_err(Failure::Usage)?;
                 let value = time.as_secs_f64() * 1e6;
                 let who = if arguments.auto_table { who.clone() } else { format!("simulated {}", which.name()) };
-                figures.push(Figure { who, load: Load::Puts(puts).to_string(), value });
+                figures.push(Figure { who, load: Load::Puts(puts).to_string(), value, fences: FENCE_EPOCHS.into() });
             }
         }
         cases.push(Case { ranks: ranks.into(), figures });

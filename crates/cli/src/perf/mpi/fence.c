@@ -1,9 +1,10 @@
-/* One rank of several that measure MPI_Win_fence: `fence ITERATIONS WARMUP SECONDS LOAD...`. What is between two fences is a load:
+/* One rank of several that measure MPI_Win_fence: `fence FENCES WARMUP MICROSECONDS SECONDS LOAD...`: of each load so many fences, or as many as take so long, whichever
+   are fewer (0 us: so many), behind a warm-up (-1: a tenth); after so many seconds it ends. What is between two fences is a load:
    puts:N                      8 bytes to each of the N next ranks
    halo:DIMENSIONS:CELLS:S     the faces of a block of cells of 8 bytes to all neighbours in a periodic grid; S: from and to where they lie
    overlap:BYTES               a put to the next rank, and computation for as long as put and fence take
-   The first rank prints a line for each: `weft-mpi load=LOAD value=MEDIAN`, in microseconds at the slowest rank, or for overlap the computation that was hidden at the
-   worst rank in percent. `weft perf` measures Weft's windows in the same way. */
+   The first rank prints a line for each: `weft-mpi load=LOAD value=MEDIAN fences=N`, in microseconds at the slowest rank, or for overlap the computation that was hidden
+   at the worst rank in percent. `weft perf` measures Weft's windows in the same way. */
 
 #include <signal.h>
 #include <stdio.h>
@@ -55,48 +56,97 @@ static double worst(double mine, int rank, int ranks, int largest)
     return most;
 }
 
-static void report(const char *load, double mine, int rank, int ranks, int largest)
+static int rank, ranks;
+
+static void report(const char *load, double mine, long fences, int largest)
 {
     double value = worst(mine, rank, ranks, largest);
-    if (rank == 0)
-        printf("weft-mpi load=%s value=%.3f\n", load, value);
+    if (rank == 0) {
+        printf("weft-mpi load=%s value=%.3f fences=%ld\n", load, value, fences);
+        fflush(stdout);
+    }
 }
 
-static void measure_puts(const char *word, long puts, long iterations, long warmup, int rank, int ranks)
+/* Fences before anything is known, and the fewest that are measured. */
+#define PROBES 3
+#define FEWEST 5
+
+static long most_fences, warmup_fences;
+static double budget_us;
+
+/* One turn: what is between two fences, and the second; it takes so many microseconds. Turns are counted. */
+typedef double turn_of(void *load, long at);
+
+/* The median of as many turns as were asked for, which all ranks agree on. */
+static double measure_turns(turn_of *turn, void *load, long *fences)
 {
-    long *memory = calloc(ranks * (puts + 1), sizeof *memory);
-    double *times = calloc(iterations, sizeof *times);
-    MPI_Win window;
-    if (!memory || !times)
+    long at = 0, count = most_fences;
+    if (budget_us > 0) {
+        double each = 1e12;
+        for (; at < PROBES; at++) {
+            double took = turn(load, at);
+            each = took < each ? took : each;
+        }
+        double fit = budget_us / (worst(each, rank, ranks, 1) + 1e-3);
+        count = fit < count ? (long)fit : count;
+        count = count < FEWEST ? FEWEST : count;
+    }
+    long warmup = warmup_fences < 0 ? (count + 9) / 10 : warmup_fences;
+    double *times = calloc(count, sizeof *times);
+    if (!times)
         MPI_Abort(MPI_COMM_WORLD, 1);
-    MPI_Win_create(memory, ranks * (puts + 1) * sizeof *memory, sizeof *memory, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
-    MPI_Win_fence(0, window);
-    for (long at = -warmup; at < iterations; at++) {
-        long value = at;
-        double start = now_us();
-        for (long put = 0; put < puts; put++)
-            MPI_Put(&value, sizeof value, MPI_BYTE, (rank + 1 + put) % ranks, rank * (puts + 1) + put, sizeof value, MPI_BYTE, window);
-        MPI_Win_fence(0, window);
-        if (at >= 0)
-            times[at] = now_us() - start;
-        for (long put = 0; put < puts; put++) {
-            long from = (((rank - 1 - put) % ranks) + ranks) % ranks;
-            /* A faster rank may have put the next value already. */
-            long there = ((volatile long *)memory)[from * (puts + 1) + put];
-            if (there != at && there != at + 1) {
-                fprintf(stderr, "weft-mpi: rank %d: after fence %ld a put has not come\n", rank, at);
-                MPI_Abort(MPI_COMM_WORLD, 1);
-            }
+    for (long end = at + warmup; at < end; at++)
+        turn(load, at);
+    for (long each = 0; each < count; each++, at++)
+        times[each] = turn(load, at);
+    double middle = median(times, count);
+    free(times);
+    *fences = count;
+    return middle;
+}
+
+struct puts {
+    long puts, *memory;
+    MPI_Win window;
+};
+
+static double turn_of_puts(void *load, long at)
+{
+    struct puts *of = load;
+    long value = at, puts = of->puts;
+    double start = now_us();
+    for (long put = 0; put < puts; put++)
+        MPI_Put(&value, sizeof value, MPI_BYTE, (rank + 1 + put) % ranks, rank * (puts + 1) + put, sizeof value, MPI_BYTE, of->window);
+    MPI_Win_fence(0, of->window);
+    double took = now_us() - start;
+    for (long put = 0; put < puts; put++) {
+        long from = (((rank - 1 - put) % ranks) + ranks) % ranks;
+        /* A faster rank may have put the next value already. */
+        long there = ((volatile long *)of->memory)[from * (puts + 1) + put];
+        if (there != at && there != at + 1) {
+            fprintf(stderr, "weft-mpi: rank %d: after fence %ld a put has not come\n", rank, at);
+            MPI_Abort(MPI_COMM_WORLD, 1);
         }
     }
-    report(word, median(times, iterations), rank, ranks, 1);
-    MPI_Win_free(&window);
-    free(memory);
-    free(times);
+    return took;
+}
+
+static void measure_puts(const char *word, long puts)
+{
+    struct puts of = {puts, calloc(ranks * (puts + 1), sizeof *of.memory)};
+    long fences;
+    if (!of.memory)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    MPI_Win_create(of.memory, ranks * (puts + 1) * sizeof *of.memory, sizeof *of.memory, MPI_INFO_NULL, MPI_COMM_WORLD, &of.window);
+    MPI_Win_fence(0, of.window);
+    double middle = measure_turns(turn_of_puts, &of, &fences);
+    report(word, middle, fences, 1);
+    MPI_Win_free(&of.window);
+    free(of.memory);
 }
 
 /* As even a grid as there is: the largest prime factors first, each to the smallest dimension. */
-static void make_grid(int ranks, int dimensions, int grid[3])
+static void make_grid(int dimensions, int grid[3])
 {
     int factors[32], count = 0, left = ranks;
     grid[0] = grid[1] = grid[2] = 1;
@@ -117,11 +167,11 @@ struct face {
     long from, to, extent;
 };
 
-static int make_faces(struct face *faces, int dimensions, long cells, int strided, int rank, int ranks)
+static int make_faces(struct face *faces, int dimensions, long cells, int strided)
 {
     int grid[3], count = 0;
     long packed = 0, step[3];
-    make_grid(ranks, dimensions, grid);
+    make_grid(dimensions, grid);
     for (int axis = dimensions - 1; axis >= 0; axis--)
         step[axis] = axis == dimensions - 1 ? 8 : step[axis + 1] * (cells + 2);
     for (int axis = 0; axis < dimensions; axis++) {
@@ -161,45 +211,55 @@ static int make_faces(struct face *faces, int dimensions, long cells, int stride
     return count;
 }
 
-static void measure_halo(const char *word, int dimensions, long cells, int strided, long iterations, long warmup, int rank, int ranks)
-{
+struct halo {
     struct face faces[6];
-    int count = make_faces(faces, dimensions, cells, strided, rank, ranks);
-    long bytes = 8;
+    int count;
+    char *memory, *source;
+    MPI_Win window;
+};
+
+static double turn_of_halo(void *load, long at)
+{
+    struct halo *of = load;
+    struct face *end = of->faces + of->count;
+    for (struct face *face = of->faces; face < end; face++) {
+        memcpy(of->source + face->from, &at, sizeof at);
+        memcpy(of->source + face->from + face->extent - 8, &at, sizeof at);
+    }
+    double start = now_us();
+    for (struct face *face = of->faces; face < end; face++)
+        MPI_Put(of->source + face->from, face->count, face->type, face->neighbour, face->to, face->count, face->type, of->window);
+    MPI_Win_fence(0, of->window);
+    double took = now_us() - start;
+    for (struct face *face = of->faces; face < end; face++)
+        for (int last = 0; last < 2; last++) {
+            long there = *(volatile long *)(of->memory + face->to + last * (face->extent - 8));
+            if (there != at && there != at + 1) {
+                fprintf(stderr, "weft-mpi: rank %d: after fence %ld a face has not come\n", rank, at);
+                MPI_Abort(MPI_COMM_WORLD, 1);
+            }
+        }
+    return took;
+}
+
+static void measure_halo(const char *word, int dimensions, long cells, int strided)
+{
+    struct halo of;
+    long bytes = 8, fences;
     for (int axis = 0; axis < dimensions; axis++)
         bytes *= cells + 2;
-    char *memory = calloc(bytes, 1), *source = calloc(bytes, 1);
-    double *times = calloc(iterations, sizeof *times);
-    MPI_Win window;
-    if (!memory || !source || !times)
+    of.count = make_faces(of.faces, dimensions, cells, strided);
+    of.memory = calloc(bytes, 1);
+    of.source = calloc(bytes, 1);
+    if (!of.memory || !of.source)
         MPI_Abort(MPI_COMM_WORLD, 1);
-    MPI_Win_create(memory, bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
-    MPI_Win_fence(0, window);
-    for (long at = -warmup; at < iterations; at++) {
-        for (struct face *face = faces; face < faces + count; face++) {
-            memcpy(source + face->from, &at, sizeof at);
-            memcpy(source + face->from + face->extent - 8, &at, sizeof at);
-        }
-        double start = now_us();
-        for (struct face *face = faces; face < faces + count; face++)
-            MPI_Put(source + face->from, face->count, face->type, face->neighbour, face->to, face->count, face->type, window);
-        MPI_Win_fence(0, window);
-        if (at >= 0)
-            times[at] = now_us() - start;
-        for (struct face *face = faces; face < faces + count; face++)
-            for (int end = 0; end < 2; end++) {
-                long there = *(volatile long *)(memory + face->to + end * (face->extent - 8));
-                if (there != at && there != at + 1) {
-                    fprintf(stderr, "weft-mpi: rank %d: after fence %ld a face has not come\n", rank, at);
-                    MPI_Abort(MPI_COMM_WORLD, 1);
-                }
-            }
-    }
-    report(word, median(times, iterations), rank, ranks, 1);
-    MPI_Win_free(&window);
-    free(memory);
-    free(source);
-    free(times);
+    MPI_Win_create(of.memory, bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &of.window);
+    MPI_Win_fence(0, of.window);
+    double middle = measure_turns(turn_of_halo, &of, &fences);
+    report(word, middle, fences, 1);
+    MPI_Win_free(&of.window);
+    free(of.memory);
+    free(of.source);
 }
 
 /* Real work, of which each step needs the one before. */
@@ -225,66 +285,73 @@ static double units_per_us(void)
     return 20000 / (fastest > 1e-3 ? fastest : 1e-3);
 }
 
-static double put_beside(char *source, long bytes, unsigned long units, long iterations, long warmup, double *times, int to, MPI_Win window)
-{
-    for (long at = -warmup; at < iterations; at++) {
-        source[0] = at;
-        double start = now_us();
-        MPI_Put(source, bytes, MPI_BYTE, to, 0, bytes, MPI_BYTE, window);
-        work(units);
-        MPI_Win_fence(0, window);
-        if (at >= 0)
-            times[at] = now_us() - start;
-    }
-    return median(times, iterations);
-}
-
-static void measure_overlap(const char *word, long bytes, long iterations, long warmup, int rank, int ranks)
-{
-    char *memory = calloc(bytes, 1), *source = calloc(bytes, 1);
-    double *times = calloc(iterations, sizeof *times), speed = units_per_us();
+struct overlap {
+    char *source;
+    long bytes;
+    unsigned long units;
+    int to;
     MPI_Win window;
-    if (!memory || !source || !times)
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    MPI_Win_create(memory, bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
-    MPI_Win_fence(0, window);
-    int to = (rank + 1) % ranks;
-    double alone = worst(put_beside(source, bytes, 0, iterations, warmup, times, to, window), rank, ranks, 1);
-    double beside = put_beside(source, bytes, alone * speed, iterations, warmup, times, to, window);
-    double hidden = (2 * alone - beside) / alone * 100;
-    report(word, hidden < 0 ? 0 : hidden > 100 ? 100 : hidden, rank, ranks, 0);
-    MPI_Win_free(&window);
-    free(memory);
-    free(source);
-    free(times);
+};
+
+static double turn_of_overlap(void *load, long at)
+{
+    struct overlap *of = load;
+    of->source[0] = at;
+    double start = now_us();
+    MPI_Put(of->source, of->bytes, MPI_BYTE, of->to, 0, of->bytes, MPI_BYTE, of->window);
+    work(of->units);
+    MPI_Win_fence(0, of->window);
+    return now_us() - start;
 }
 
-static void measure(const char *word, long iterations, long warmup, int rank, int ranks)
+static void measure_overlap(const char *word, long bytes)
+{
+    struct overlap of = {calloc(bytes, 1), bytes, 0, (rank + 1) % ranks};
+    char *memory = calloc(bytes, 1);
+    double speed = units_per_us();
+    long fences;
+    if (!memory || !of.source)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    MPI_Win_create(memory, bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &of.window);
+    MPI_Win_fence(0, of.window);
+    double alone = worst(measure_turns(turn_of_overlap, &of, &fences), rank, ranks, 1);
+    of.units = alone * speed;
+    double beside = measure_turns(turn_of_overlap, &of, &fences);
+    double hidden = (2 * alone - beside) / alone * 100;
+    report(word, hidden < 0 ? 0 : hidden > 100 ? 100 : hidden, fences, 0);
+    MPI_Win_free(&of.window);
+    free(memory);
+    free(of.source);
+}
+
+static void measure(const char *word)
 {
     long puts, cells, bytes;
     int dimensions, strided;
     if (sscanf(word, "puts:%ld", &puts) == 1)
-        measure_puts(word, puts, iterations, warmup, rank, ranks);
+        measure_puts(word, puts);
     else if (sscanf(word, "halo:%d:%ld:%d", &dimensions, &cells, &strided) == 3)
-        measure_halo(word, dimensions, cells, strided, iterations, warmup, rank, ranks);
+        measure_halo(word, dimensions, cells, strided);
     else if (sscanf(word, "overlap:%ld", &bytes) == 1)
-        measure_overlap(word, bytes, iterations, warmup, rank, ranks);
+        measure_overlap(word, bytes);
     else
         MPI_Abort(MPI_COMM_WORLD, 2);
 }
 
 int main(int count, char **words)
 {
-    int rank, ranks;
-    if (count < 5)
+    if (count < 6)
         return 2;
+    most_fences = atol(words[1]);
+    warmup_fences = atol(words[2]);
+    budget_us = atof(words[3]);
     signal(SIGALRM, SIG_DFL);
-    alarm(atol(words[3]));
+    alarm(atol(words[4]));
     MPI_Init(&count, &words);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    for (int word = 4; word < count; word++)
-        measure(words[word], atol(words[1]), atol(words[2]), rank, ranks);
+    for (int word = 5; word < count; word++)
+        measure(words[word]);
     MPI_Finalize();
     return 0;
 }
