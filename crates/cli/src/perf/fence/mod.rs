@@ -340,10 +340,10 @@ fn table(arguments: &Fences, scale: &Scale<'_>, cases: &[Case], notes: &[String]
         return format!("{}\n\n{table}{best}", arguments.explain_simulation());
     }
     let fences = match scale.budget {
-        None => scale.iterations.to_string(),
-        Some(budget) => format!("as many fences as take {budget:?}, at most {},", scale.iterations),
+        None => format!("{} fences", scale.iterations),
+        Some(budget) => format!("as many fences as take {budget:?}, at most {}", scale.iterations),
     };
-    format!("{}, median of {fences} fences, of {} runs\n\n{table}{best}{notes}{end}", scale.test.explain(), scale.runs)
+    format!("{}, median of {fences}, of {} runs\n\n{table}{best}{notes}{end}", scale.test.explain(), scale.runs)
 }
 
 /// What is best for each number of ranks and load, and how far auto is from it.
