@@ -72,12 +72,13 @@ impl<C: Clock> Common<C> {
         }
     }
 
-    /// A caller has looked in vain: others may have its core.
+    /// A caller has looked in vain, or has woken a thread: others may have its core.
     #[cold]
     pub(crate) fn give_way(&self) {
         let before = self.clock.now();
         std::thread::yield_now();
-        self.give_way.yielded(self.clock.now().since(before));
+        let now = self.clock.now();
+        self.give_way.yielded(now.since(before), now);
     }
 
     /// The spin policy of a NIC's thread. One that takes turns with callers does not spin: the caller computes, perhaps
@@ -172,10 +173,11 @@ impl<N: Carrier, C: Clock, U: Upper> Worker<N, C, U> {
         }
         self.wanted.forget();
         self.doorbell.ring(connection);
-        if self.doorbell.wake() && !self.common.settings.progress.caller_runs() {
+        let woken = self.doorbell.wake() && !self.common.settings.progress.caller_runs();
+        if woken && self.common.give_way.is_due_to_woken(self.common.clock.now()) {
             // The thread may be on this very processor, and the caller computes next: without this the work would wait
             // for a tick of the system's clock that finds the caller has had its turn.
-            std::thread::yield_now();
+            self.common.give_way();
         }
     }
 
