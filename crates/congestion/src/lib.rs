@@ -30,6 +30,6 @@ pub use ecn::{EcnCounts, EcnFault, EcnState, EcnValidation, TEST_PACKETS};
 pub use feedback::Feedback;
 pub use pacer::{MAX_WAIT, Pacer};
 pub use reordering::{MAX_PACKET_THRESHOLD, PACKET_THRESHOLD};
-pub use round_trip::{MAX_SAMPLE, RoundTrip, RoundTripSettings};
+pub use round_trip::{MAX_SAMPLE, RoundTrip, RoundTripSettings, share};
 pub use sent::{AckError, Fate, MAX_PROBE_INTERVAL, SendError, SentPackets, Timeout};
 pub use tolerant::Tolerant;

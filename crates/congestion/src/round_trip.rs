@@ -150,9 +150,12 @@ impl RoundTrip {
     }
 }
 
-/// Nanoseconds of a duration; what does not fit is as good as for ever.
-/// `amount` times `times` by `parts`, which is not 0.
-pub(crate) fn share(amount: u64, times: u64, parts: u64) -> u64 {
+/// `amount` times `times` by `parts`; what does not fit is as much as fits.
+///
+/// # Panics
+/// When `parts` is 0.
+#[must_use]
+pub fn share(amount: u64, times: u64, parts: u64) -> u64 {
     match amount.checked_mul(times) {
         Some(product) => product / parts,
         // Rarely: a division of 128 bits is a loop.
@@ -160,6 +163,7 @@ pub(crate) fn share(amount: u64, times: u64, parts: u64) -> u64 {
     }
 }
 
+/// Nanoseconds of a duration; what does not fit is as good as for ever.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -12,6 +12,8 @@ const MAX_RANGES: usize = MAX_MORE_RANGES + 1;
 const TELL: u8 = 4;
 /// A gap this far back is told at once (RFC 9002 section 6.1.1).
 const REORDERING: u64 = 3;
+/// Who sends so many packets without an acknowledgement has more to send.
+const BULK: u32 = 8;
 
 /// Room for the packed ranges of one acknowledgement.
 pub(crate) type Packed = ArrayVec<u8, { MAX_MORE_RANGES * RANGE_LENGTH }>;
@@ -43,6 +45,8 @@ pub(crate) struct Received {
     largest_at: Time,
     ecn: EcnCounts,
     unsaid: u32,
+    /// The acknowledgement before stood for so many packets.
+    said: u32,
     due: Option<Time>,
     /// The gap that was told at once.
     told_gap: u64,
@@ -126,6 +130,11 @@ impl Received {
         self.due
     }
 
+    /// Whether packets follow each other closely.
+    pub(crate) fn is_bulk(&self) -> bool {
+        self.said.max(self.unsaid) >= BULK
+    }
+
     /// Whether there is something that was not said.
     pub(crate) fn is_pending(&self) -> bool {
         self.unsaid > 0
@@ -134,7 +143,7 @@ impl Received {
     /// The acknowledgement that leaves now.
     pub(crate) fn say<'a>(&mut self, rail: u8, credit: u32, now: Time, packed: &'a mut Packed) -> Option<Ack<'a>> {
         let largest = *self.ranges.last()?;
-        (self.unsaid, self.due) = (0, None);
+        (self.said, self.unsaid, self.due) = (self.unsaid, 0, None);
         packed.clear();
         let mut low = first_low(&largest);
         for range in self.ranges.iter_mut().rev().filter(|range| range.tell > 0) {

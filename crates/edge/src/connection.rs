@@ -317,10 +317,12 @@ impl Connection {
         self.holds_acks = hold;
     }
 
-    /// Whether an acknowledgement is due, held or not.
+    /// Whether an acknowledgement is due, held or not, that an answer may soon take along: none of many packets, whose
+    /// sender has more to send and waits for it.
     #[must_use]
     pub fn owes_ack(&self, now: Time) -> bool {
-        self.rails.iter().any(|rail| rail.received.due().is_some_and(|due| due <= now))
+        let mut due = self.rails.iter().filter(|rail| rail.received.due().is_some_and(|due| due <= now)).peekable();
+        due.peek().is_some() && !due.any(|rail| rail.received.is_bulk())
     }
 
     /// Whether segments may be sent and taken.

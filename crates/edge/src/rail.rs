@@ -14,6 +14,10 @@ use crate::sent::Sent;
 use crate::settings::Settings;
 use crate::window::Window;
 
+/// In bulk one packet in so many is to be acknowledged at once: from, and to.
+const FEWEST_ASKED: u64 = 8;
+const MOST_ASKED: u64 = 32;
+
 /// A new address of the peer is challenged so often.
 const MAX_CHALLENGES: u8 = 5;
 
@@ -109,6 +113,8 @@ pub(crate) struct Rail {
     pub(crate) probes: u32,
     /// The window was the limit since the last acknowledgement.
     pub(crate) was_full: bool,
+    /// Bytes of packets that are to be acknowledged, since the last one that was to be at once.
+    pub(crate) unasked: u64,
     /// Something waits for the pacer.
     pub(crate) paced_until: Option<Time>,
     /// Whether packets are sent with ECT(0).
@@ -150,6 +156,7 @@ impl Rail {
             silence: None,
             probes: 0,
             was_full: false,
+            unasked: 0,
             paced_until: None,
             ecn: EcnValidation::default(),
             peer_largest: None,
@@ -182,6 +189,7 @@ impl Rail {
         self.mtu = Mtu::new(limit, settings.raise_after);
         self.ecn = EcnValidation::default();
         (self.backoff, self.silence, self.probes, self.was_full, self.paced_until) = (0, None, 0, false, None);
+        self.unasked = 0;
     }
 
     /// The congestion controller hears what an acknowledgement or the time has shown. A window that is larger than the
@@ -199,6 +207,18 @@ impl Rail {
     /// Whether a datagram with segments may leave as far as the window goes.
     pub(crate) fn window_is_open(&self) -> bool {
         self.probes > 0 || self.sent.in_flight() + self.mtu.current() as u64 <= self.limit()
+    }
+
+    /// A packet of `bytes` is to leave: whether it is to be acknowledged at once. `fills`: with it the window is full.
+    ///
+    /// Of a small window each packet that fills it is, for nothing else leaves before it is acknowledged. Of a larger
+    /// one it is enough that the peer acknowledges a sixteenth at a time, and what comes back then makes room for as
+    /// much: so an acknowledgement stands for 8 packets at least, as far as the window allows that, and for 32 at most.
+    pub(crate) fn asks(&mut self, bytes: u64, fills: bool) -> bool {
+        let (window, least) = (self.limit(), FEWEST_ASKED * self.mtu.current() as u64);
+        let every = (window / 16).clamp(least, MOST_ASKED / FEWEST_ASKED * least);
+        self.unasked += bytes;
+        self.unasked >= every || fills && (window < 4 * least || self.unasked >= every / 2)
     }
 
     /// When the peer is probed for want of an acknowledgement. `peer_delay`: how long it may put one off.

@@ -22,7 +22,8 @@ pub struct Settings {
     pub initial_window: u32,
     /// Bytes of datagrams that the peer may have under way: its share of the socket's buffer.
     pub credit: u32,
-    /// An acknowledgement is sent for each so many packets, if nothing else asks for it sooner.
+    /// An acknowledgement is sent for so many packets at most: mostly the peer asks for it sooner, by how large its
+    /// window is.
     pub ack_every: u32,
     /// How long one is put off at most; a quarter of a round trip, if that is less.
     pub max_ack_delay: Duration,
@@ -32,7 +33,8 @@ pub struct Settings {
     pub max_probe_interval: Duration,
     /// The round trip that is assumed before one was measured (RFC 9002 section 6.2.2: 333 ms).
     pub initial_round_trip: Duration,
-    /// What leaves at once is at most what the rail carries in this time.
+    /// What leaves at once is at most what the rail carries in this time, and, of more that waits, what it carries in
+    /// half of it.
     pub batch_time: Duration,
     /// How long a closed connection answers a peer that has not heard its last word.
     pub linger: Duration,
@@ -51,12 +53,12 @@ impl Default for Settings {
             max_datagram: 1472,
             initial_window: 10,
             credit: 128 << 10,
-            ack_every: 8,
+            ack_every: 32,
             max_ack_delay: Duration::from_millis(1),
             peer_timeout: Duration::from_secs(120),
             max_probe_interval: Duration::from_secs(1),
             initial_round_trip: Duration::from_millis(100),
-            batch_time: Duration::from_micros(250),
+            batch_time: Duration::from_micros(500),
             linger: Duration::from_secs(3),
             raise_after: Duration::from_secs(600),
         }

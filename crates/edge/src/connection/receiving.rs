@@ -54,8 +54,10 @@ impl Connection {
             rail.received.take(number, meta.ecn, now);
         }
         if outcome.eliciting && outcome.good {
-            let quarter = Duration::from_nanos(rail.trip.smoothed_ns() / 4);
-            let delay = quarter.max(LEAST_ACK_DELAY).min(self.settings.max_ack_delay);
+            // In bulk more comes soon, or the peer asks for it.
+            let quarter = Duration::from_nanos(rail.trip.smoothed_ns() / 4).max(LEAST_ACK_DELAY);
+            let delay = if rail.received.is_bulk() { Duration::MAX } else { quarter };
+            let delay = delay.min(self.settings.max_ack_delay);
             let at_once = packet.header.ack_now || meta.ecn & 3 == 3;
             // Well before the peer has used up its credit: it must not stop.
             let every = self.credit_of(index) / 4 / (datagram.len() as u32).max(1);

@@ -44,6 +44,8 @@ pub(super) struct Draft<'a> {
     gathered: usize,
     contents: Contents,
     eliciting: bool,
+    /// It is to be acknowledged at once.
+    asks: bool,
     is_empty: bool,
     to_end: bool,
 }
@@ -62,6 +64,7 @@ impl<'a> Draft<'a> {
             gathered: 0,
             contents: Contents::default(),
             eliciting: false,
+            asks: false,
             is_empty: true,
             to_end: false,
         }
@@ -76,6 +79,11 @@ impl<'a> Draft<'a> {
     fn control(&mut self, bit: u8, frame: &Frame<'_>) {
         self.frame(frame);
         self.contents.controls |= bit;
+    }
+
+    fn asks(&mut self) {
+        self.builder.ack_now();
+        self.asks = true;
     }
 
     pub(super) fn length(&self) -> usize {
@@ -109,8 +117,9 @@ impl Connection {
             self.challenge(index, now, out);
             self.respond(index, now, out);
         }
+        let mut run = None;
         while !out.is_full(self.datagram_size()) {
-            let turn = self.turn(now);
+            let turn = self.turn(&mut run, now);
             let goes_on = self.datagram(&turn, source, now, out) || turn.segments && self.overtake(turn.rail, now);
             if !goes_on {
                 if turn.segments {
@@ -212,12 +221,10 @@ impl Connection {
             rail.was_full = true;
             return false;
         }
-        let free_at = rail.pacer.free_at(self.settings.batch_time);
-        if rail.probes == 0 && free_at > now {
-            rail.paced_until = Some(free_at);
-            return false;
+        if rail.probes == 0 {
+            rail.paced_until = rail.pacer.stops_until(self.settings.batch_time, now);
         }
-        true
+        rail.paced_until.is_none()
     }
 
     /// Acknowledges the packets of a rail, which may be another than the one that the packet leaves on.
@@ -344,7 +351,7 @@ impl Connection {
         draft.builder.segment(sendable.position, counted, &sendable.options, &sendable.ddp);
         draft.payload(&sendable);
         if ack_now {
-            draft.builder.ack_now();
+            draft.asks();
         }
         draft.eliciting = true;
         draft.is_empty = false;
@@ -378,10 +385,16 @@ impl Connection {
         let in_flight = if draft.eliciting { length as u32 } else { 0 };
         let fills = rail.sent.in_flight() + u64::from(in_flight) + length as u64 > rail.limit();
         let is_probe = draft.eliciting && core::mem::take(&mut rail.probes) > 0;
-        if draft.eliciting && (fills || is_probe || draft.contents.controls & control::CLOSE != 0) {
-            draft.builder.ack_now();
-        }
         rail.was_full |= fills;
+        if draft.eliciting {
+            let closes = draft.contents.controls & control::CLOSE != 0;
+            if rail.asks(length as u64, fills) || is_probe || closes {
+                draft.asks();
+            }
+            if draft.asks {
+                rail.unasked = 0;
+            }
+        }
         draft.end_run();
         let Draft { builder, contents, eliciting, .. } = draft;
         builder.finish();
@@ -425,7 +438,7 @@ impl Connection {
         let mut draft = Draft::new(&mut out.bytes, &mut out.pieces, &header, place);
         draft.frame(&Frame::Ping);
         draft.builder.pad(size);
-        draft.builder.ack_now();
+        draft.asks();
         draft.contents.is_probe = true;
         draft.to_end = true;
         let probes = self.rails[index].probes;
