@@ -25,6 +25,10 @@ use crate::settings::Rails;
 pub(super) const COOL_AFTER_LOOKS: u32 = 1024;
 /// While some are looked at, the operating system is asked about the others in every so many turns.
 const ASK_EVERY_LOOKS: u32 = 8;
+/// With more ports that are looked at than these, so many looks in vain are enough; and who sends at a further one has
+/// it watched: to ask the operating system for all at once is cheaper than to look at each.
+const FEW_HOT: usize = 2;
+const COOL_MANY_AFTER_LOOKS: u32 = 4;
 /// Bytes of buffers to ask the operating system for; it gives what it may.
 const BUFFER_BYTES: u32 = 8 << 20;
 /// A peer may have so many bytes under way at least, however many share the port.
@@ -45,6 +49,8 @@ pub(super) struct Member<N: Carrier> {
     /// Connections that use it.
     connections: u32,
     pub(super) is_hot: bool,
+    /// The operating system tells when something comes.
+    is_watched: bool,
     idle_looks: u32,
     /// The names of connections that wait for room.
     pub(super) waiting: Vec<u64>,
@@ -193,6 +199,7 @@ impl<N: Carrier> Datagrams<N> {
             calls_from: None,
             connections: 0,
             is_hot: false,
+            is_watched: false,
             idle_looks: 0,
             waiting: Vec::new(),
             limits,
@@ -366,12 +373,18 @@ impl<N: Carrier> Datagrams<N> {
 
     /// Has the operating system watch those that are looked at.
     pub(super) fn watch(&mut self, network: &mut N, all: bool) {
+        let looks = if self.hot() > FEW_HOT { COOL_MANY_AFTER_LOOKS } else { COOL_AFTER_LOOKS };
         for member in self.members.values_mut() {
-            if member.is_hot && (all || member.idle_looks > COOL_AFTER_LOOKS) {
+            if member.is_hot && (all || member.idle_looks > looks) {
                 member.is_hot = false;
                 member.arm(network);
             }
         }
+    }
+
+    /// How many are looked at.
+    fn hot(&self) -> usize {
+        self.members.values().filter(|member| member.is_hot).count()
     }
 
     /// Receives at a port. Returns whether anything has come.
@@ -429,10 +442,9 @@ impl<N: Carrier> Member<N> {
         // Who serves it for this engine rings.
         let PortOf::Own(port) = &mut self.port else { return };
         let interest = weft_base::Interest { readable: true, writable: !self.waiting.is_empty(), least: 1 };
-        if network.arm_datagram(port, super::ports::token(self.token), interest).is_err() {
-            // The system can't watch it, so it is looked at instead.
-            self.is_hot = true;
-        }
+        self.is_watched = network.arm_datagram(port, super::ports::token(self.token), interest).is_ok();
+        // What the system can't watch is looked at instead.
+        self.is_hot |= !self.is_watched;
     }
 
     /// What somebody on the way says.
@@ -444,7 +456,7 @@ impl<N: Carrier> Member<N> {
     }
 
     pub(super) fn warm(&mut self) {
-        self.is_hot = true;
+        (self.is_hot, self.is_watched) = (true, false);
         self.idle_looks = 0;
     }
 }
@@ -456,9 +468,12 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
         batch: &DatagramBatch,
         pieces: &[Piece<'_>],
     ) -> Result<DatagramSent, PortError> {
+        let may_warm = self.members.len() <= FEW_HOT || self.hot() < FEW_HOT;
         let member = self.members.get_mut(port.0).ok_or(PortError::Reset)?;
         // An answer is likely.
-        member.warm();
+        if may_warm || !member.is_watched {
+            member.warm();
+        }
         match &mut member.port {
             PortOf::Own(port) => port.send(batch, pieces),
             PortOf::Served(lane) => send_to(lane, batch, pieces),
@@ -520,6 +535,8 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
             && !member.waiting.contains(&name)
         {
             member.waiting.push(name);
+            // It is watched for room as well before anybody sleeps.
+            member.warm();
         }
         if let Some(lane) = self.lane(port.0) {
             lane.want_room();
