@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use weft::verbs::{
-    Access, CompletionQueue, ConnectOptions, ConnectionError, ConnectionInfo, Context, Error, Extensions,
-    IncomingConnection, LinkSettings, ListenOptions, Listener, MarkerSpacing, MemoryRegion, MpaOffer, Offer, PostError,
-    ProtectionDomain, QueuePair, QueuePairOptions, Rails, RefusedStart, Settings, State, Status, StreamError,
-    WorkCompletion, WorkRequest,
+    Access, CompletionQueue, ConnectOptions, ConnectionError, ConnectionInfo, Context, Counters, Error, Extensions,
+    IncomingConnection, LinkSettings, ListenOptions, Listener, MarkerSpacing, MemoryRegion, MpaOffer, Offer,
+    OutOfOrder, PostError, ProtectionDomain, QueuePair, QueuePairOptions, Rails, RefusedStart, Settings, State, Status,
+    StreamError, WorkCompletion, WorkRequest,
 };
 
 use crate::division::{Progress, Split};
@@ -94,6 +94,9 @@ pub(crate) struct StreamOptions {
     /// How long a waiting thread looks before it sleeps, if not as the library says.
     #[arg(skip)]
     pub(crate) spin: Option<Duration>,
+    /// What becomes of what comes out of order over Edge.
+    #[arg(skip)]
+    pub(crate) out_of_order: OutOfOrder,
 }
 
 impl StreamOptions {
@@ -112,6 +115,7 @@ impl StreamOptions {
             link: None,
             rails: None,
             spin: None,
+            out_of_order: OutOfOrder::default(),
         }
     }
 
@@ -128,6 +132,7 @@ impl StreamOptions {
             engines: self.engines,
             rail_engines: self.engines,
             spin: self.spin.unwrap_or(usual.spin),
+            out_of_order: self.out_of_order,
             rails: self.rails.clone().unwrap_or(usual.rails),
             ..usual
         }
@@ -184,6 +189,11 @@ impl Endpoint {
         }?;
         let (options, interrupt) = (options.clone(), interrupt.clone());
         Ok(Self { context, options, depths, interrupt, refused: Arc::default() })
+    }
+
+    /// What its NIC has counted.
+    pub(crate) fn counters(&self) -> Counters {
+        self.context.counters()
     }
 
     /// Listens.

@@ -465,16 +465,23 @@ fn what_links_carry_is_measured_and_drawn_while_one_is_cut() {
     }
     let output = Command::new(env!("CARGO_BIN_EXE_weft"))
         .args(["perf", "links", "--links", "1,2", "--rate", "20M", "--vs", "tcp", "--runs", "1", "--seconds", "1.5"])
-        .args(["--cut-link", "carrier", "--json", "-"])
+        .args(["--cut-link", "carrier", "--receive", "place,copy", "--json", "-"])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows = result["rows"].as_array().unwrap();
-    let names: Vec<_> =
-        rows.iter().map(|row| (row["links"].as_u64().unwrap(), row["carrier"].as_str().unwrap())).collect();
-    assert_eq!(names, [(1, "edge"), (1, "tcp"), (2, "edge"), (2, "tcp")]);
-    assert!(rows[0]["runs"][0]["cut"].is_null() && rows[2]["runs"][0]["cut"]["pause_ms"].is_number(), "{result}");
+    let names: Vec<_> = rows
+        .iter()
+        .map(|row| (row["links"].as_u64().unwrap(), row["carrier"].as_str().unwrap(), row["receive"].as_str()))
+        .collect();
+    let (placed, copied) = (Some("place"), Some("copy"));
+    let cases = |links| [(links, "edge", placed), (links, "edge", copied), (links, "tcp", None)];
+    assert_eq!(names, [cases(1), cases(2)].concat());
+    assert!(rows[0]["runs"][0]["cut"].is_null() && rows[3]["runs"][0]["cut"]["pause_ms"].is_number(), "{result}");
+    let of = |row: usize, what: &str| rows[row]["runs"][0][what].as_f64().unwrap();
+    assert!(of(3, "early_share") > 0.0 && of(3, "kept_share") == 0.0, "{result}");
+    assert!(of(4, "early_share") == 0.0 && of(4, "kept_share") > 0.0 && of(4, "wake_ups_per_gb") > 0.0, "{result}");
     let page = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(page.contains("full after ms") && page.contains("^ cut"), "{page}");
 

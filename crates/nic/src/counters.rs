@@ -62,10 +62,11 @@ counters! {
     placed_direct,
     /// Payload bytes that the operating system wrote straight into their final place.
     placed_direct_bytes,
-    /// iWARP over Weft's own TCP: FPDUs that were placed before others that come before them.
+    /// Edge, and iWARP over Weft's own TCP: segments that were placed before others that come before them.
     early_frames,
-    /// iWARP over Weft's own TCP: bytes that had to be kept, of FPDUs of which a part was missing, or that could not be
-    /// placed before their turn.
+    /// Bytes that had to be kept before they could be placed. iWARP over Weft's own TCP: of FPDUs of which a part was
+    /// missing, or that could not be placed before their turn. Edge: of segments that came before their turn, where
+    /// they are not placed then ([`OutOfOrder::Copy`](crate::OutOfOrder::Copy)).
     kept_bytes,
     /// Connections established.
     connections,

@@ -61,7 +61,7 @@ pub use queues::queue_pair::{QueuePair, QueuePairAttributes};
 pub use queues::receive_queue::ReceiveQueue;
 pub use rail_report::{Out, RailReport, RailState};
 pub use settings::{
-    Coupling, FlowShare, Limits, NamedRails, ParseFlowShareError, ParseRailsError, Progress, Rails, Settings,
-    SettingsError, Split, Verify,
+    Coupling, FlowShare, Limits, NamedRails, OutOfOrder, ParseFlowShareError, ParseRailsError, Progress, Rails,
+    Settings, SettingsError, Split, Verify,
 };
 pub use stream::{Stream, StreamWait};

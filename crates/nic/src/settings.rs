@@ -87,6 +87,18 @@ pub enum Verify {
     LargeInPlace,
 }
 
+/// What becomes of a segment that comes before others that stand before it in the order of its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OutOfOrder {
+    /// It is placed at once.
+    #[default]
+    Place,
+    /// It is kept until all that stands before it is in place, and copied to its place then, which is one more copy of
+    /// it. For measurements: it is what a receiver has to do that cannot place what comes out of order. Up to 1024
+    /// segments of a connection are kept; what comes beyond that is left to come again. Edge only.
+    Copy,
+}
+
 /// Settings of a NIC.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -107,6 +119,8 @@ pub struct Settings {
     pub away: Duration,
     /// Placement before or after the CRC.
     pub verify: Verify,
+    /// Placement before or after what comes late.
+    pub out_of_order: OutOfOrder,
     /// Frames whose ULPDU is at least this long, in bytes, are read straight into their final place.
     pub direct_threshold: u32,
     /// Payloads of a segment at least this long, in bytes, are sent from where they are; shorter ones are copied next to their header.
@@ -145,6 +159,7 @@ impl Default for Settings {
             rail_engines: 1,
             away: Self::LONGEST_AWAY,
             verify: Verify::default(),
+            out_of_order: OutOfOrder::default(),
             direct_threshold: 32 * 1024,
             gather_threshold: 2 * 1024,
             spin: Duration::from_micros(50),

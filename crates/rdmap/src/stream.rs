@@ -114,6 +114,12 @@ impl Stream {
         }
     }
 
+    /// All that stands before this position in the stream below was placed, and has had its turn.
+    #[must_use]
+    pub fn next_position(&self) -> u64 {
+        self.order.next()
+    }
+
     /// Asks the peer for something. The memory that the request names is pinned already; the pin passes to the stream,
     /// which gives it back when the completion is polled (also where there is none to be seen: an unsignaled success).
     ///

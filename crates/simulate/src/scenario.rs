@@ -93,6 +93,8 @@ pub struct Report {
     pub rails: (u64, u64),
     /// Receives and sends of engines that serve rails of others' connections, at both ends.
     pub served: (u64, u64),
+    /// Bytes that were kept before they were placed, at both ends.
+    pub kept_bytes: u64,
 }
 
 impl Scenario {
@@ -183,7 +185,8 @@ impl Scenario {
         let add = |sum: (u64, u64), one: (u64, u64)| (sum.0 + one.0, sum.1 + one.1);
         let rails = counters.iter().map(rails::counted).fold((0, 0), add);
         let served = counters.iter().map(|one| (one.served_receives, one.served_sends)).fold((0, 0), add);
-        Ok(Report { succeeded, failed, elapsed_ns: world.now().as_nanos(), rails, served })
+        let kept_bytes = counters.iter().map(|one| one.kept_bytes).sum();
+        Ok(Report { succeeded, failed, elapsed_ns: world.now().as_nanos(), rails, served, kept_bytes })
     }
 
     fn falsify(&self, sides: &mut [Side; 2]) {

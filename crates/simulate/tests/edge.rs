@@ -18,7 +18,7 @@ use core::ops::Range;
 use core::time::Duration;
 
 use weft_base::{Edge, Time};
-use weft_nic::{Progress, Rails, Settings};
+use weft_nic::{OutOfOrder, Progress, Rails, Settings};
 use weft_simulate::{HelperThreads, MessageScenario, PacketBehaviour, Scenario};
 
 fn seeds(count: u64) -> Range<u64> {
@@ -123,6 +123,21 @@ fn everything_happens_while_rails_are_cut() {
         }
     }
     assert!(opened > 0 && (left > 0 || seeds(60).count() < 20), "{opened} rails opened, {left} left");
+}
+
+/// What comes out of order is kept until its turn, and copied to its place then.
+#[test]
+fn everything_happens_where_segments_are_kept_until_their_turn() {
+    let mut kept = 0;
+    for seed in seeds(60) {
+        let mut scenario = varied(seed);
+        scenario.options.networks = if seed % 3 == 0 { 0 } else { networks(seed) };
+        scenario.options.settings.out_of_order = OutOfOrder::Copy;
+        for packets in [PacketBehaviour::default(), PacketBehaviour::of_seed(seed)] {
+            kept += Scenario { packets, ..scenario.clone() }.run_over::<Edge>().unwrap().kept_bytes;
+        }
+    }
+    assert!(kept > 0, "nothing came out of order");
 }
 
 /// Hosts that one network joins, several flows over it: each is a rail, with all that may befall one.

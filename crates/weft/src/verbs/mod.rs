@@ -65,7 +65,7 @@ pub use weft_nic::offer::{
     ReadyKind, ReadyKinds, StartError, StartMisuse, StartReason, Transport,
 };
 pub use weft_nic::{
-    Arm, ConnectionError, ConnectionInfo, Counters, Coupling, Error, FlowShare, Limits, NamedRails, Out,
+    Arm, ConnectionError, ConnectionInfo, Counters, Coupling, Error, FlowShare, Limits, NamedRails, Out, OutOfOrder,
     ParseFlowShareError, ParseRailsError, PostError, PostFailure, Progress, QueuePairNumber, RailReport, RailState,
     Rails, RefusedStart, RequestInfo, Settings, SettingsError, Split, State, Verify, WorkCompletion,
 };

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use weft_lab::Plan;
 
-use super::side::{Account, Carrier, STEP};
+use super::side::{Account, Carrier, Counts, STEP};
 
 /// What is left out at the beginning: connections are made, windows grow.
 const WARM_UP_STEPS: u64 = 500;
@@ -37,6 +37,14 @@ pub(super) struct Summary {
     pub(super) possible_bytes_per_s: f64,
     /// Processor time of both sides.
     pub(super) cpu_s_per_gb: f64,
+    /// System calls of both sides that sent and that received something, and times that a thread was woken.
+    pub(super) sends_per_gb: f64,
+    pub(super) receives_per_gb: f64,
+    pub(super) wake_ups_per_gb: f64,
+    /// Of the segments that came, those that were placed before their turn.
+    pub(super) early_share: Option<f64>,
+    /// Bytes that were kept until their turn, of each byte that arrived.
+    pub(super) kept_share: f64,
     pub(super) cut: Option<CutSummary>,
     /// Bytes per second, in steps of 10 ms.
     pub(super) series: Vec<f64>,
@@ -65,10 +73,17 @@ pub(super) fn possible(plan: &Plan, carrier: Carrier) -> f64 {
     bits / 8.0 * (mtu - headers) / (mtu + ETHERNET)
 }
 
+/// What both sides together have taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Costs {
+    pub(super) cpu_s: f64,
+    pub(super) counts: Counts,
+}
+
 /// Sums up a run.
 pub(super) fn sum_up(
     arrivals: &Account,
-    cpu_s: f64,
+    Costs { cpu_s, counts }: &Costs,
     seconds: f64,
     possible_bytes_per_s: f64,
     moments: Option<Moments>,
@@ -76,11 +91,17 @@ pub(super) fn sum_up(
     let steps = (seconds / STEP.as_secs_f64()) as u64;
     let at = |step: u64| step.saturating_sub(arrivals.first_step);
     let all: u64 = arrivals.bytes.iter().sum();
+    let gb = all as f64 / 1e9;
     let series = arrivals.bytes.chunks(POINT_STEPS).map(mean).collect();
     Summary {
         bytes_per_s: mean(part(&arrivals.bytes, WARM_UP_STEPS, steps)),
         possible_bytes_per_s,
-        cpu_s_per_gb: cpu_s / (all as f64 / 1e9),
+        cpu_s_per_gb: cpu_s / gb,
+        sends_per_gb: counts.sends as f64 / gb,
+        receives_per_gb: counts.receives as f64 / gb,
+        wake_ups_per_gb: counts.wake_ups as f64 / gb,
+        early_share: (counts.segments > 0).then(|| counts.early_segments as f64 / counts.segments as f64),
+        kept_share: counts.kept_bytes as f64 / all as f64,
         cut: moments.map(|moments| cut(&arrivals.bytes, at(moments.cut), at(moments.mended))),
         series,
     }

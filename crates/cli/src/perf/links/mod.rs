@@ -12,7 +12,7 @@ use weft_lab::{BitsPerSecond, Plan, Way};
 
 use self::account::Summary;
 use self::run::{Case, Cut};
-use self::side::{Carrier, Wake};
+use self::side::{Carrier, Receive, Wake};
 pub(crate) use self::side::{Side, run as run_side};
 use super::destination::Destination;
 use super::machine::Watch;
@@ -50,6 +50,9 @@ pub(super) struct Links {
     /// links: how Edge's and iWARP's sides wait [default: as the library does: a short look, then asleep]
     #[arg(long, value_name = "HOW", value_enum)]
     wake: Option<Wake>,
+    /// links: what Edge's receiving side does with what comes out of order, each a case of its own
+    #[arg(long, value_name = "HOW,...", value_enum, value_delimiter = ',', default_value = "place")]
+    receive: Vec<Receive>,
     /// links: show on standard error what each link carries while it does
     #[arg(long)]
     watch: bool,
@@ -132,6 +135,7 @@ struct Row {
     links: usize,
     carrier: Carrier,
     engines: usize,
+    receive: Receive,
     /// Of each run.
     summaries: Vec<Summary>,
     /// Why there is none.
@@ -146,7 +150,9 @@ pub(super) fn run(arguments: &Links, wishes: &Wishes<'_>, json: Option<Destinati
     let (plans, interrupt, watch) = (plans?, Interrupt::watch()?, Watch::start());
     let mut rows = Vec::new();
     for plan in &plans {
-        for (carrier, engines) in carriers.iter().flat_map(|carrier| cases(*carrier, wishes.engines)) {
+        for (carrier, engines, receive) in
+            carriers.iter().flat_map(|carrier| cases(*carrier, wishes.engines, &arguments.receive))
+        {
             let cut =
                 arguments.cut_link.filter(|_| plan.links > 1).map(|way| Cut { rail: plan.links - 1, way: way.way() });
             let case = Case {
@@ -154,6 +160,7 @@ pub(super) fn run(arguments: &Links, wishes: &Wishes<'_>, json: Option<Destinati
                 carrier,
                 engines,
                 wake: arguments.wake,
+                receive,
                 seconds,
                 cut,
                 two_way: arguments.two_way,
@@ -187,15 +194,16 @@ pub(super) fn run(arguments: &Links, wishes: &Wishes<'_>, json: Option<Destinati
     }
 }
 
-/// A carrier with each number of engines, if it has any.
-fn cases(carrier: Carrier, engines: &[usize]) -> impl Iterator<Item = (Carrier, usize)> {
+/// A carrier with each number of engines and each way to receive, if it has any.
+fn cases(carrier: Carrier, engines: &[usize], receive: &[Receive]) -> impl Iterator<Item = (Carrier, usize, Receive)> {
     let numbers = if carrier.has_engines() { engines } else { &[1] };
-    numbers.iter().map(move |number| (carrier, *number))
+    let ways = if carrier == Carrier::Edge { receive } else { &[Receive::Place] };
+    numbers.iter().flat_map(move |number| ways.iter().map(move |way| (carrier, *number, *way)))
 }
 
 fn measure(case: &Case<'_>, runs: u32) -> Result<Row, Failure> {
-    let (links, carrier, engines) = (case.plan.links, case.carrier, case.engines);
-    let mut row = Row { links, carrier, engines, summaries: Vec::new(), missing: None };
+    let Case { plan: Plan { links, .. }, carrier, engines, receive, .. } = *case;
+    let mut row = Row { links: *links, carrier, engines, receive, summaries: Vec::new(), missing: None };
     for run in 1..=runs {
         complain(format_args!("{} over {links} links, run {run} of {runs}", row.name()));
         match case.run() {
@@ -244,17 +252,22 @@ impl Row {
             "links": self.links,
             "carrier": self.carrier,
             "engines": self.engines,
+            "receive": (self.carrier == Carrier::Edge).then_some(self.receive),
             "missing": self.missing,
             "runs": self.summaries,
         })
     }
 
-    /// The carrier, and its engines if they are several.
+    /// The carrier, its engines if they are several, and how it receives if it does not place.
     fn name(&self) -> String {
-        match self.engines {
-            1 => self.carrier.to_string(),
-            engines => format!("{}, {engines} engines", self.carrier),
+        let mut name = self.carrier.to_string();
+        if self.engines > 1 {
+            name += &format!(", {} engines", self.engines);
         }
+        if self.receive == Receive::Copy {
+            name += ", copied in order";
+        }
+        name
     }
 }
 

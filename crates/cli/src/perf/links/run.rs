@@ -8,8 +8,8 @@ use std::{env, fs, thread};
 use weft_lab::{Host, Lab, Link, Plan, Way};
 
 use super::SIDE_COMMAND;
-use super::account::{Moments, Summary, possible, sum_up};
-use super::side::{Account, Carrier, Wake, step_now};
+use super::account::{Costs, Moments, Summary, possible, sum_up};
+use super::side::{Account, Carrier, Counts, Receive, Wake, step_now};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::complain;
@@ -37,6 +37,7 @@ pub(super) struct Case<'a> {
     /// Of Weft, in each process.
     pub(super) engines: usize,
     pub(super) wake: Option<Wake>,
+    pub(super) receive: Receive,
     pub(super) seconds: f64,
     pub(super) cut: Option<Cut>,
     /// A second stream goes the other way.
@@ -122,14 +123,17 @@ impl Case<'_> {
             streams.push(self.start(&lab, 1, 0)?);
         }
         let moments = self.attend(&mut lab, &mut streams)?;
-        let (mut arrivals, mut cpu_s) = (Account::default(), 0.0);
+        let (mut arrivals, mut cpu_s, mut counts) = (Account::default(), 0.0, Counts::default());
         for Stream { receiver, sender } in &mut streams {
             let (sent, received) = (sender.account()?, receiver.account()?);
             cpu_s += sent.cpu_s + received.cpu_s;
+            counts += sent.counts;
+            counts += received.counts;
             arrivals = arrivals.beside(if self.is_plain() { received } else { sent });
         }
         let possible = possible(self.plan, self.carrier) * streams.len() as f64;
-        let summary = sum_up(&arrivals, cpu_s, self.seconds, possible, moments);
+        let costs = Costs { cpu_s, counts };
+        let summary = sum_up(&arrivals, &costs, self.seconds, possible, moments);
         lab.down().map_err(|error| Failure::Runtime(error.to_string()))?;
         Ok(summary)
     }
@@ -152,6 +156,8 @@ impl Case<'_> {
             let engines = self.engines.to_string();
             let mut all: Vec<_> = [role, &carrier, "--at", &at, "--seconds", &seconds, "--flows", &flows].into();
             all.extend(["--engines", &engines]);
+            let receive = self.receive.to_string();
+            all.extend(["--receive", &receive]);
             let wake = self.wake.map(|wake| wake.to_string());
             wake.iter().for_each(|wake| all.extend(["--wake", wake]));
             all.into_iter().map(str::to_owned).collect::<Vec<_>>()

@@ -1,5 +1,6 @@
 //! One side of a stream over all links, in one host of the lab: a process of its own, which says what has arrived when.
 
+use core::ops::AddAssign;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::str::FromStr;
@@ -14,7 +15,7 @@ use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
-use weft::verbs::{Access, Rails, RemoteMemory, WorkRequest};
+use weft::verbs::{Access, OutOfOrder, Rails, RemoteMemory, WorkRequest};
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -75,6 +76,31 @@ impl Wake {
     }
 }
 
+/// What the receiving side does with what comes out of order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Receive {
+    /// It is placed as it comes
+    Place,
+    /// It is kept until it is in order, and copied to its place then
+    Copy,
+}
+
+impl From<Receive> for OutOfOrder {
+    fn from(receive: Receive) -> Self {
+        match receive {
+            Receive::Place => Self::Place,
+            Receive::Copy => Self::Copy,
+        }
+    }
+}
+
+impl fmt::Display for Receive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value().map_or(Ok(()), |value| f.pad(value.get_name()))
+    }
+}
+
 impl fmt::Display for Wake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.to_possible_value().map_or(Ok(()), |value| f.pad(value.get_name()))
@@ -118,6 +144,9 @@ struct Ends {
     /// How it waits
     #[arg(long, value_enum)]
     wake: Option<Wake>,
+    /// What it does with what comes out of order
+    #[arg(long, value_enum, default_value_t = Receive::Place)]
+    receive: Receive,
 }
 
 /// What has arrived in each step of time, and what it has cost.
@@ -129,6 +158,48 @@ pub(super) struct Account {
     pub(super) bytes: Vec<u64>,
     /// Processor time of the process.
     pub(super) cpu_s: f64,
+    /// Of Weft's, what its NIC has counted.
+    pub(super) counts: Counts,
+}
+
+/// What a NIC has counted, of both sides together or of one.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Counts {
+    /// System calls that sent, and that received something.
+    pub(super) sends: u64,
+    pub(super) receives: u64,
+    /// Times that a thread slept, and was woken: one that calls, or the NIC's.
+    pub(super) wake_ups: u64,
+    /// Segments that came, and those that were placed before their turn.
+    pub(super) segments: u64,
+    pub(super) early_segments: u64,
+    /// Bytes that were kept until their turn.
+    pub(super) kept_bytes: u64,
+}
+
+impl Counts {
+    fn of(endpoint: &Endpoint) -> Self {
+        let counters = endpoint.counters();
+        Self {
+            sends: counters.sends + counters.served_sends,
+            receives: counters.receives + counters.served_receives,
+            wake_ups: counters.parks + counters.wake_ups,
+            segments: counters.received_frames,
+            early_segments: counters.early_frames,
+            kept_bytes: counters.kept_bytes,
+        }
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.sends += other.sends;
+        self.receives += other.receives;
+        self.wake_ups += other.wake_ups;
+        self.segments += other.segments;
+        self.early_segments += other.early_segments;
+        self.kept_bytes += other.kept_bytes;
+    }
 }
 
 impl Account {
@@ -142,6 +213,7 @@ impl Account {
         early.bytes.resize(early.bytes.len().max(ahead + late.bytes.len()), 0);
         early.bytes[ahead..].iter_mut().zip(&late.bytes).for_each(|(bytes, more)| *bytes += more);
         early.cpu_s += late.cpu_s;
+        early.counts += late.counts;
         early
     }
 }
@@ -179,7 +251,8 @@ impl Tally {
     fn account(&self) -> Account {
         let mut bytes: Vec<u64> = self.bytes.iter().map(|step| step.load(Ordering::Relaxed)).collect();
         bytes.truncate((step_now() - self.first_step) as usize + 1);
-        Account { first_step: self.first_step, bytes, cpu_s: cpu_s() - self.cpu_s }
+        let counts = Counts::default();
+        Account { first_step: self.first_step, bytes, cpu_s: cpu_s() - self.cpu_s, counts }
     }
 }
 
@@ -214,7 +287,8 @@ fn send(ends: &Ends) -> Result<Account, Failure> {
 
 fn endpoint(transport: Transport, ends: &Ends) -> Result<Endpoint, Failure> {
     let (rails, spin) = (Some(Rails::All { flows: ends.flows }), ends.wake.map(Wake::spin));
-    let options = StreamOptions { transport, rails, spin, engines: ends.engines, ..StreamOptions::usual() };
+    let (engines, out_of_order) = (ends.engines, ends.receive.into());
+    let options = StreamOptions { transport, rails, spin, engines, out_of_order, ..StreamOptions::usual() };
     Endpoint::open(&options, DEPTHS, &Interrupt::watch()?)
 }
 
@@ -246,7 +320,7 @@ fn receive_writes(transport: Transport, ends: &Ends, time: Duration) -> Result<A
         }
     }
     link.close().map_err(broken)?;
-    Ok(tally.account())
+    Ok(Account { counts: Counts::of(&endpoint), ..tally.account() })
 }
 
 fn send_writes(transport: Transport, ends: &Ends, time: Duration) -> Result<Account, Failure> {
@@ -279,7 +353,7 @@ fn send_writes(transport: Transport, ends: &Ends, time: Duration) -> Result<Acco
         link.finish().map_err(broken)?;
         finished += 1;
     }
-    let account = tally.account();
+    let account = Account { counts: Counts::of(&endpoint), ..tally.account() };
     link.close().map_err(broken)?;
     Ok(account)
 }

@@ -5,6 +5,7 @@
 //! out its datagrams, `outbox` brings them to the engine's port, `door` answers those that the port does not know.
 
 mod door;
+mod kept;
 mod no_stream;
 pub(crate) mod outbox;
 pub(crate) mod parcel;
@@ -28,6 +29,7 @@ use weft_wire::edge::Destination as For;
 use weft_wire::edge::setup::reset_token;
 
 use self::door::EdgeDoor;
+use self::kept::Kept;
 use self::no_stream::NoStream;
 use self::outbox::{Run, Told, Waiting};
 use self::parcel::Release;
@@ -124,6 +126,8 @@ struct Running {
     ends: VecDeque<u64>,
     /// Up to where they may complete.
     release: Release,
+    /// Segments that came before their turn, if they are kept.
+    kept: Option<Box<Kept>>,
     /// Where the next one starts.
     next: u64,
     fences: Fences,
@@ -191,6 +195,7 @@ impl Edge {
 
     /// Takes what has come for an established connection. Returns whether anything had.
     fn take<A: Above>(&mut self, mut above: Option<&mut A>, io: &mut Io<'_>) -> bool {
+        self.try_kept(above.as_deref_mut(), io);
         let inbox = core::mem::take(&mut io.inbox);
         if inbox.is_empty() {
             return false;
@@ -201,7 +206,7 @@ impl Edge {
         let rails = &self.rails;
         let ways = rails.ways((self.port, self.from));
         let Phase::Running(running) = &mut self.phase else { return false };
-        let Running { connection, answering, discards, took, .. } = &mut **running;
+        let Running { connection, answering, discards, took, kept, .. } = &mut **running;
         *took = true;
         let mut present = None;
         for datagram in inbox {
@@ -216,7 +221,8 @@ impl Edge {
                     match above.as_deref_mut() {
                         Some(above) if !*discards => {
                             let is_checked = datagram.is_checked;
-                            let mut uphill = Uphill { above, io, handed: &mut handed, is_checked };
+                            let kept = kept.as_deref_mut();
+                            let mut uphill = Uphill { above, io, handed: &mut handed, is_checked, kept };
                             connection.receive(datagram.bytes, &meta, &mut uphill);
                         }
                         _ => connection.receive(datagram.bytes, &meta, &mut Discard),
@@ -239,6 +245,17 @@ impl Edge {
         self.settle(handed, io.now);
         self.count(io.counters);
         true
+    }
+
+    /// Tries the first of the kept segments again, if its turn had come and it could not be taken.
+    fn try_kept<A: Above>(&mut self, above: Option<&mut A>, io: &mut Io<'_>) {
+        let Phase::Running(running) = &mut self.phase else { return };
+        let Some(kept) = running.kept.as_deref_mut().filter(|kept| kept.is_stuck && !running.discards) else { return };
+        let Some(above) = above else { return };
+        kept.is_stuck = false;
+        let (mut handed, now) = (Handed::default(), io.now);
+        Uphill { above, io, handed: &mut handed, is_checked: true, kept: Some(kept) }.hand_up_kept();
+        self.settle(handed, now);
     }
 
     /// Adds to the NIC's counters what the connection has counted since the last time.
@@ -393,7 +410,7 @@ impl<N: Network> Lower<N> for Edge {
             return Err(error.into());
         }
         if let Some(running) = self.running() {
-            // One that is not due yet is waited for by the time at which it is.
+            // One that is not due yet is waited for by the time at which it is, and nobody answers in the middle of bulk.
             let may_answer = core::mem::take(&mut running.took) && running.connection.owes_ack(io.now);
             running.held = match running.held {
                 // A turn may look several times.
@@ -420,7 +437,8 @@ impl<N: Network> Lower<N> for Edge {
         }
         // The end may have overtaken the word that all has arrived which was sent before.
         let is_heard = running.connection.acknowledged() == running.connection.next_position();
-        if running.peer_closed && is_heard || running.ended == Some(Ending::Closed) {
+        let is_whole = running.peer_closed && running.kept.as_ref().is_none_or(|kept| kept.is_empty());
+        if is_whole && is_heard || running.ended == Some(Ending::Closed) {
             return Ok(Got::End { whole: true });
         }
         if let Some(error) = failure {

@@ -12,6 +12,7 @@ use weft_rdmap::{LowerTraits, StreamConfig};
 use weft_wire::edge::setup::{MAX_PRIVATE_DATA, Message, Reject, Setup};
 
 use super::door::{fresh, setup_key};
+use super::kept::Kept;
 use super::parcel::Release;
 use super::sending::Fences;
 use super::{ANSWER_AGAIN_AFTER, ANSWERS, Calling, Deciding, Edge, Opening, Phase, REJECTED_FOR, Running};
@@ -20,14 +21,14 @@ use crate::lower::{Datagram, DatagramKey, Drained, Io, StartStep, Terms, Undecid
 use crate::offer::{
     ConnectionInfo, LowerInfo, LowerStartError, Offer, RequestInfo, Role, StartError, StartMisuse, StartReason,
 };
-use crate::settings::{FlowShare, Rails};
+use crate::settings::{FlowShare, OutOfOrder, Rails};
 
 /// A program may take as long as it likes to decide: who waits says how long.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// A hello is said again at the latest after this.
 const LONGEST_REPEAT: Duration = Duration::from_millis(400);
 /// Segments that a stream places before their turn.
-const REORDER_LIMIT: usize = 1024;
+pub(super) const REORDER_LIMIT: usize = 1024;
 /// Receive requests that a stream holds at a time.
 const RECEIVE_DEPTH: usize = 1024;
 /// The largest datagram that is tried, in bytes above UDP.
@@ -102,6 +103,7 @@ impl Running {
             answers: 1,
             ends: VecDeque::new(),
             release: Release::default(),
+            kept: (io.settings.out_of_order == OutOfOrder::Copy).then(Box::<Kept>::default),
             next: 0,
             fences: Fences::default(),
             peer_closed: false,
