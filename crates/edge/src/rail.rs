@@ -212,11 +212,11 @@ impl Rail {
     /// A packet of `bytes` is to leave: whether it is to be acknowledged at once. `fills`: with it the window is full.
     ///
     /// Of a small window each packet that fills it is, for nothing else leaves before it is acknowledged. Of a larger
-    /// one it is enough that the peer acknowledges a sixteenth at a time, and what comes back then makes room for as
+    /// one it is enough that the peer acknowledges an eighth at a time, and what comes back then makes room for as
     /// much: so an acknowledgement stands for 8 packets at least, as far as the window allows that, and for 32 at most.
     pub(crate) fn asks(&mut self, bytes: u64, fills: bool) -> bool {
         let (window, least) = (self.limit(), FEWEST_ASKED * self.mtu.current() as u64);
-        let every = (window / 16).clamp(least, MOST_ASKED / FEWEST_ASKED * least);
+        let every = (window / 8).clamp(least, MOST_ASKED / FEWEST_ASKED * least);
         self.unasked += bytes;
         self.unasked >= every || fills && (window < 4 * least || self.unasked >= every / 2)
     }
@@ -229,5 +229,37 @@ impl Rail {
         let wait = self.trip.probe_timeout_ns().saturating_add(nanos(peer_delay));
         let wait = wait.saturating_mul(1 << self.backoff.min(20)).min(nanos(most).max(wait));
         Some(Time::from_nanos(self.sent.last_sent().as_nanos().saturating_add(wait)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Packets of 1200 bytes until one is to be acknowledged at once.
+    fn until_asked(rail: &mut Rail) -> usize {
+        let count = 1 + (1..100).take_while(|_| !rail.asks(1200, false)).count();
+        rail.unasked = 0;
+        count
+    }
+
+    #[test]
+    fn acknowledgements_are_asked_for_by_the_window() {
+        for (datagrams, every) in [(10, 8), (64, 8), (128, 16), (256, 32), (3000, 32)] {
+            let settings = Settings { initial_window: datagrams, ..Settings::default() };
+            let mut rail = Rail::new(0, 1472, 16 << 20, &settings);
+            assert_eq!([until_asked(&mut rail), until_asked(&mut rail)], [every, every], "of {datagrams}");
+        }
+    }
+
+    #[test]
+    fn what_fills_a_small_window_is_acknowledged_at_once_and_of_a_large_one_now_and_then() {
+        let small = Settings::default();
+        let mut rail = Rail::new(0, 1472, 16 << 20, &small);
+        assert!(rail.asks(1200, true));
+        let large = Settings { initial_window: 512, ..small };
+        let mut rail = Rail::new(0, 1472, 16 << 20, &large);
+        let asked = (0..16).filter(|_| rail.asks(1200, true)).count();
+        assert_eq!(asked, 1, "the sixteenth");
     }
 }

@@ -73,6 +73,8 @@ pub(crate) struct Packet {
     pub(crate) was_left: bool,
     /// It was marked as able to carry congestion marks.
     pub(crate) ect: bool,
+    /// What it holds was sent again over a faster rail.
+    is_overtaken: bool,
     /// How much had been delivered when it was sent.
     pub(crate) stamp: Stamp,
     state: State,
@@ -95,8 +97,8 @@ pub(crate) struct Sent {
     orderly_from: u64,
     /// How far that is, next time.
     orderly_after: u64,
-    /// Packets below this number have been looked at for overtaking.
-    overtaken: u64,
+    /// Packets below these numbers have been looked at for overtaking: when nothing else was to be sent, and in bulk.
+    overtaken: [u64; 2],
 }
 
 impl Sent {
@@ -115,7 +117,7 @@ impl Sent {
             last_sent: Time::ZERO,
             orderly_from: 0,
             orderly_after: ORDERLY_AFTER,
-            overtaken: 0,
+            overtaken: [0; 2],
         }
     }
 
@@ -164,8 +166,19 @@ impl Sent {
         let Leaving { now, arrives, bytes, contents, ect, stamp } = *leaving;
         let state = if bytes == 0 { State::Done } else { State::Flying };
         let number = self.next_number();
-        let (was_lost, was_left) = (false, false);
-        let packet = Packet { number, sent: now, bytes, contents, arrives, was_lost, was_left, ect, stamp, state };
+        let packet = Packet {
+            number,
+            sent: now,
+            bytes,
+            contents,
+            arrives,
+            was_lost: false,
+            was_left: false,
+            ect,
+            is_overtaken: false,
+            stamp,
+            state,
+        };
         self.packets.push_back(packet);
         if bytes > 0 {
             self.flying += 1;
@@ -205,13 +218,15 @@ impl Sent {
     }
 
     /// What the oldest packet holds that is under way, has segments, and arrives later than `soon`. Each packet is
-    /// given once, and those before it never again.
-    pub(crate) fn overtaken(&mut self, soon: Time) -> Option<Contents> {
-        self.overtaken = self.overtaken.max(self.first);
-        let from = (self.overtaken - self.first) as usize;
-        for packet in self.packets.range(from..) {
-            self.overtaken = packet.number + 1;
-            if packet.state == State::Flying && packet.contents.count > 0 && packet.arrives > soon {
+    /// given once; those before it are not looked at again, but for once in bulk and once not.
+    pub(crate) fn overtaken(&mut self, soon: Time, in_bulk: bool) -> Option<Contents> {
+        let looked = &mut self.overtaken[usize::from(in_bulk)];
+        *looked = (*looked).max(self.first);
+        let from = (*looked - self.first) as usize;
+        for packet in self.packets.range_mut(from..) {
+            *looked = packet.number + 1;
+            let is_late = packet.state == State::Flying && packet.contents.count > 0 && packet.arrives > soon;
+            if is_late && !core::mem::replace(&mut packet.is_overtaken, true) {
                 return Some(packet.contents);
             }
         }
@@ -359,9 +374,10 @@ mod tests {
             sent.push(&Leaving { now: at(0), arrives, bytes: 100, contents, ..Leaving::default() });
         }
         sent.acknowledge(4, 4, &mut vec![]);
-        assert_eq!(sent.overtaken(at(11)), Some(contents(2)));
-        assert_eq!(sent.overtaken(at(11)), Some(contents(5)));
-        assert_eq!((sent.overtaken(at(0)), sent.overtaken(at(0))), (None, None));
+        assert_eq!(sent.overtaken(at(14), true), Some(contents(5)), "in bulk only what comes much later");
+        assert_eq!(sent.overtaken(at(11), false), Some(contents(2)));
+        assert_eq!(sent.overtaken(at(11), false), None, "each is given once");
+        assert_eq!((sent.overtaken(at(0), false), sent.overtaken(at(0), true)), (None, None));
     }
 
     #[test]

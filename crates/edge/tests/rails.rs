@@ -235,6 +235,27 @@ fn a_peer_that_stops_is_not_dead_rails() {
     assert_eq!(world.sides[0].connection.counters().rails_left, 0);
 }
 
+/// System calls and wake-ups are what bulk costs: packets leave together on a rail, and are acknowledged together. And
+/// nothing is sent twice: the end of the window is not the end of what there is to send.
+#[test]
+fn bulk_takes_few_calls_and_few_acknowledgements() {
+    let link = Link { queue: 1_000_000, ..Link::new(1000, 500) };
+    let mut world = joined(&[link; 4], &settings(), [0, 0], 1);
+    until_live(&mut world);
+    let before = world.sides.each_ref().map(|side| (side.connection.counters().packets_sent, side.calls));
+    world.sides[0].source.left = 700;
+    world.transmit(0);
+    world.run(1_000_000, World::all_acknowledged);
+    let after = world.sides.each_ref().map(|side| (side.connection.counters().packets_sent, side.calls));
+    let (packets, calls) = (after[0].0 - before[0].0, after[0].1 - before[0].1);
+    let acknowledgements = after[1].0 - before[1].0;
+    assert!(packets > 10_000 && packets > 10 * calls, "{packets} packets in {calls} calls");
+    assert!(packets > 12 * acknowledgements, "{acknowledgements} acknowledgements of {packets} packets");
+    let overtaken = world.sides[0].connection.counters().overtaken;
+    assert!(overtaken * 100 < packets, "{overtaken} of {packets} packets were sent twice over rails that are alike");
+    world.finish();
+}
+
 /// What the receiver must keep apart is never more than the segments that one side may have under way.
 #[test]
 fn the_reorder_window_has_a_limit() {

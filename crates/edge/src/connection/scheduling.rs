@@ -110,13 +110,18 @@ impl Connection {
 
     /// The source has nothing, or may give nothing: there is time to send again what is on its way over slower rails,
     /// as far as it would arrive sooner over this one. True when there is such a packet.
+    ///
+    /// In bulk, where the source may give nothing because enough is under way, what is sent again takes the place of
+    /// what is new a moment later. So only what takes more than twice as long is worth it: rails that are alike, of
+    /// which one or the other is a little ahead, send nothing twice.
     pub(super) fn overtake(&mut self, index: usize, now: Time) -> bool {
         if self.rails.len() == 1 || self.phase != Phase::Open {
             return false;
         }
-        let arrives = now + self.rails[index].arrival();
+        let in_bulk = !self.outgoing.has_room(self.rails[index].mtu.current() as u32);
+        let arrives = now + self.rails[index].arrival() * if in_bulk { 2 } else { 1 };
         for other in (0..self.rails.len()).filter(|other| *other != index) {
-            while let Some(contents) = self.rails[other].sent.overtaken(arrives) {
+            while let Some(contents) = self.rails[other].sent.overtaken(arrives, in_bulk) {
                 if self.outgoing.on_lost(&contents) {
                     self.counters.overtaken += 1;
                     return true;

@@ -298,6 +298,8 @@ pub(crate) struct Side {
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) events: Vec<Event>,
     pub(crate) largest_sent: usize,
+    /// Calls that its datagrams have taken: what leaves by one address in a batch is one.
+    pub(crate) calls: u64,
     /// The token that it shows when it has forgotten the connection.
     shows: [u8; 16],
     /// Its program does not run: nothing is taken or sent.
@@ -374,6 +376,7 @@ impl World {
             addresses: vec![address(side)],
             events: vec![],
             largest_sent: 0,
+            calls: 0,
             shows: both[1 - side].reset_token,
             stopped: false,
         };
@@ -439,6 +442,8 @@ impl World {
 
     fn carry_batch(&mut self, side: usize) {
         let capacity = self.batch.bytes.capacity();
+        let locals = self.batch.datagrams.iter().fold(0_u16, |locals, datagram| locals | 1 << datagram.local);
+        self.sides[side].calls += u64::from(locals.count_ones());
         let addresses = &self.sides[side].addresses;
         let datagrams: Vec<_> = self
             .batch

@@ -373,7 +373,8 @@ impl<N: Carrier> Datagrams<N> {
 
     /// Has the operating system watch those that are looked at.
     pub(super) fn watch(&mut self, network: &mut N, all: bool) {
-        let looks = if self.hot() > FEW_HOT { COOL_MANY_AFTER_LOOKS } else { COOL_AFTER_LOOKS };
+        let are_many = self.members.len() > FEW_HOT && self.hot() > FEW_HOT;
+        let looks = if are_many { COOL_MANY_AFTER_LOOKS } else { COOL_AFTER_LOOKS };
         for member in self.members.values_mut() {
             if member.is_hot && (all || member.idle_looks > looks) {
                 member.is_hot = false;
