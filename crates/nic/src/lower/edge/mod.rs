@@ -410,7 +410,7 @@ impl<N: Network> Lower<N> for Edge {
             return Err(error.into());
         }
         if let Some(running) = self.running() {
-            // One that is not due yet is waited for by the time at which it is, and nobody answers in the middle of bulk.
+            // One that is not due yet is waited for by the time at which it is. In the middle of bulk nobody answers.
             let may_answer = core::mem::take(&mut running.took) && running.connection.owes_ack(io.now);
             running.held = match running.held {
                 // A turn may look several times.
