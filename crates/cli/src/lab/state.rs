@@ -145,9 +145,9 @@ fn all_in(directory: &Path) -> Result<Vec<State>, Failure> {
     Ok(labs)
 }
 
-/// Removes what was written down of a lab, and its keeper's socket.
+/// Removes its keeper's socket and what was written down of a lab, in this order: who finds no lab finds nothing of it.
 pub(super) fn forget(path: &Path) -> Result<(), Failure> {
-    for path in [path, &socket(path)] {
+    for path in [&*socket(path), path] {
         fs::remove_file(path).or_else(gone).map_err(Failure::while_doing(path.display()))?;
     }
     Ok(())
