@@ -12,9 +12,9 @@ pub const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Lets packets go at an even rate, some of them together. It is the time at which all that has left would have left,
 /// had it gone evenly; so it costs nothing while nothing is sent.
 ///
-/// Once it has stopped somebody it goes on stopping until half a burst is saved up: a timer, a system call and a wake-up
-/// of the peer for each packet would cost more than the packet. The rate stays what it is, and so does the longest
-/// burst (RFC 9002 section 7.7; the kernel's fq has a quantum for the same reason).
+/// Once it has stopped somebody it goes on stopping until half a burst is saved up: a timer, a system call and a
+/// wake-up of the peer for each packet would cost more than the packet. The rate stays what it is, and so does the
+/// longest burst (RFC 9002 section 7.7; the kernel's fq has a quantum for the same reason).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pacer {
     due: Time,

@@ -66,14 +66,15 @@ pub(crate) fn unacknowledged(socket: &Socket) -> usize {
 }
 
 /// Bytes of the kernel's memory that what a socket has received takes: what was not read, and what of TCP waits for
-/// something before it (sock_diag(7), `SK_MEMINFO_RMEM_ALLOC`, by the option `SO_MEMINFO`). Each packet counts with what
-/// the kernel has around it. `None`: the system does not tell.
+/// something before it (sock_diag(7), `SK_MEMINFO_RMEM_ALLOC`, by the option `SO_MEMINFO`). Each packet counts with
+/// what the kernel has around it. `None`: the system does not tell.
 #[must_use]
 pub fn received_memory(socket: &impl AsFd) -> Option<u64> {
     let mut words = [0_u32; 16];
     let mut length = size_of_val(&words) as libc::socklen_t;
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: The descriptor is open as long as `socket` is borrowed; no more than `length` bytes are written, to `words`.
+    // SAFETY: The descriptor is open as long as `socket` is borrowed; no more than `length` bytes are written, to
+    // `words`.
     let done =
         unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, words.as_mut_ptr().cast(), &raw mut length) };
     (done == 0 && length >= 4).then(|| u64::from(words[0]))

@@ -5,8 +5,8 @@
 //! by `weft-tcp` or, as datagrams, in frames of their own, over packet sockets of the interface; all else by the kernel
 //! (`HostNetwork`). It needs the right CAP_NET_RAW.
 //!
-//! Segments of a stream leave many at a time: the interface cuts them and completes their checksums, or the kernel does.
-//! Frames longer than the MTU, which senders and devices make that do the same, are taken as they come.
+//! Segments of a stream leave many at a time: the interface cuts them and completes their checksums, or the kernel
+//! does. Frames longer than the MTU, which senders and devices make that do the same, are taken as they come.
 //!
 //! Datagrams have an EtherType of their own and no IP ([`RawPort`]), and stay on the link. Each port takes 4 MiB of the
 //! kernel's memory, and the right once more when it is made.

@@ -240,7 +240,9 @@ impl fmt::Display for ParseLinkError {
         f.write_str(
             "networks, as in eth0=10.0.0.9/24, eth0=fd00::9/64 or eth0=10.0.0.9/24,fd00::9/64, or ports of the ",
         )?;
-        f.write_str("host's own address, as in eth0=host:40000-40099; behind it perhaps a gateway to all else, as in ,via=10.0.0.1, ")?;
+        f.write_str(
+            "host's own address, as in eth0=host:40000-40099; behind it perhaps a gateway, as in ,via=10.0.0.1, ",
+        )?;
         f.write_str("and @/PATH, where a helper is")
     }
 }

@@ -240,7 +240,7 @@ impl fmt::Display for PostError {
                 write!(f, "{length} bytes from remote offset {offset:#x} on pass the end of the 64-bit offsets")
             }
             Self::NoFences => f.write_str(
-                "a request with a fence needs a connection that keeps it: Edge, shared memory, or iWARP without markers",
+                "a request with a fence needs a connection that keeps it: Edge, shared memory, iWARP without markers",
             ),
             Self::NoReads => f.write_str("the peer takes no reads and no atomic operations (its IRD is 0)"),
             Self::SharedReceiveQueue => {

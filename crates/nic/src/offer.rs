@@ -116,9 +116,10 @@ pub struct ConnectionInfo {
     pub peer_ord: u16,
     /// Whether atomic operations and immediate data (RFC 7306) can be used.
     pub atomics_and_immediates: bool,
-    /// Whether requests may have fences among their flags ([`weft_rdmap::RequestFlags`]): always over Edge between peers
-    /// of this version, over shared memory, and over iWARP as long as no markers are sent, for then bytes are placed in
-    /// the order in which they come. With markers the peer may place them as they come, and is not to be told otherwise.
+    /// Whether requests may have fences among their flags ([`weft_rdmap::RequestFlags`]): always over Edge between
+    /// peers of this version, over shared memory, and over iWARP as long as no markers are sent, for then bytes are
+    /// placed in the order in which they come. With markers the peer may place them as they come, and is not to be told
+    /// otherwise.
     pub fences: bool,
     /// The peer application's private data.
     pub private_data: Vec<u8>,

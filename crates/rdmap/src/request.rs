@@ -26,8 +26,8 @@ pub struct SendRequest {
 }
 
 /// What a request asks of the order in which Writes are placed at the peer, beyond what holds for all of them: that
-/// memory ends as if they had come in order, and that one of at most 8 bytes is seen no sooner than all that came before
-/// it. They are MultiEdge's. A request whose flags the lower layer keeps anyway is like one without.
+/// memory ends as if they had come in order, and that one of at most 8 bytes is seen no sooner than all that came
+/// before it. They are MultiEdge's. A request whose flags the lower layer keeps anyway is like one without.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestFlags(u8);
 

@@ -1,6 +1,6 @@
 //! What the whole of Edge gets out of links, in virtual time: a golden table over loss, delay, disorder and rails.
-//! Queue pairs, segments, packets, acknowledgements and controllers are the real ones. The numbers follow from the seed,
-//! and are the same on every machine.
+//! Queue pairs, segments, packets, acknowledgements and controllers are the real ones. The numbers follow from the
+//! seed, and are the same on every machine.
 
 use core::fmt::Write as _;
 use core::time::Duration;

@@ -109,8 +109,8 @@ pub struct FrameHead {
 /// Why no frame can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkError {
-    /// The hardware address of the peer, or of the gateway to it, is not known: send [`EthernetLink::question`], and try again when it is
-    /// answered.
+    /// The hardware address of the peer, or of the gateway to it, is not known: send [`EthernetLink::question`], and
+    /// try again when it is answered.
     Unknown(IpAddr),
     /// IP cannot carry the segment.
     Segment(SegmentError),
@@ -150,8 +150,8 @@ impl EthernetLink {
         self
     }
 
-    /// Who begins with the same bits as this address is on the link: whoever is in none of such networks is reached by a
-    /// gateway, if there is one ([`EthernetLink::with_gateway`]).
+    /// Who begins with the same bits as this address is on the link: whoever is in none of such networks is reached by
+    /// a gateway, if there is one ([`EthernetLink::with_gateway`]).
     #[must_use]
     pub fn with_network(mut self, address: impl Into<IpAddr>, bits: u8) -> Self {
         self.routes.add_network(address.into(), bits);

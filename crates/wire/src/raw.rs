@@ -217,7 +217,8 @@ mod tests {
             body: Vec<u8>,
             padding in 0usize..60,
         ) {
-            let ip = |bits: u128| if six { IpAddr::from(bits.to_be_bytes()) } else { (bits as u32).to_be_bytes().into() };
+            let of_four = |bits: u128| IpAddr::from((bits as u32).to_be_bytes());
+            let ip = |bits: u128| if six { bits.to_be_bytes().into() } else { of_four(bits) };
             let end = |(bits, port)| SocketAddr::new(ip(bits), port);
             let written = Header { source: end(source), destination: end(to), length: body.len() as u16 };
             let mut frame = emit(&written);

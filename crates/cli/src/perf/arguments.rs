@@ -65,9 +65,9 @@ Examples:
   weft perf bandwidth --connect edge://192.0.2.1?rails=eth0,eth1
 
 Contestants: iwarp, edge, shm (variants: settings, such as crc=off:markers=1K, of transport, crc, markers, verify,
-fpdu, progress, split, engines, away, short, raw, order), ring (shared memory without a NIC), sockets and mptcp, own-tcp and
-smoltcp (variants: batched, a write size, crc), libfabric (variant: the provider), ucx; messages (endpoints, over iwarp
-unless transport=edge or such says otherwise; variants: those that are not of a connection).
+fpdu, progress, split, engines, away, short, raw, order), ring (shared memory without a NIC), sockets and mptcp, own-tcp
+and smoltcp (variants: batched, a write size, crc), libfabric (variant: the provider), ucx; messages (endpoints, over
+iwarp unless transport=edge or such says otherwise; variants: those that are not of a connection).
 Ratios are the measured transport's median over the peer's: below 1 is ahead in times, above 1 in bandwidth and rate.
 The two-machine mode asks for no password: whoever reaches the port can make this machine run measurements.
 Exit codes: 0 measured, 1 a contestant that is installed failed, 2 the command line is wrong.";

@@ -157,7 +157,8 @@ fn table(base: &StreamScenario, cases: &[Case]) -> String {
     let kernel = if kernel { of_kernel() } else { String::new() };
     format!(
         "in virtual time: {} FPDUs with markers and CRC, one in a segment, over Weft's own TCP; a link of {} Gb/s,\n\
-         {} us each way; who is late is so by up to {} us; a middlebox cuts {} % of the segments in two\n{kernel}\n{table}",
+         {} us each way; who is late is so by up to {} us; a middlebox cuts {} % of the segments in \
+         two\n{kernel}\n{table}",
         base.fpdus,
         base.rate as f64 / 1e9,
         base.delay.as_micros(),

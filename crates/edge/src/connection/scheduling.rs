@@ -84,8 +84,8 @@ impl Connection {
     /// Datagrams go on leaving on a rail, of those that are open, while they arrive not much later than they would over
     /// the next best: what leaves on one rail together is one system call, and one packet to both hosts' kernels.
     ///
-    /// Not much is what the pacer lets go together, and an eighth of a round trip: where nothing waits in queues that is
-    /// a few datagrams, and short messages are spread as evenly as they can be.
+    /// Not much is what the pacer lets go together, and an eighth of a round trip: where nothing waits in queues that
+    /// is a few datagrams, and short messages are spread as evenly as they can be.
     fn run_on(&self, rail: usize, open: RailSet) -> Run {
         let next = self.soonest(open & !(1 << rail)).map(|next| self.rails[next].arrival());
         let slack = (self.rails[rail].trip.smoothed() / 8).min(self.settings.batch_time / 2);

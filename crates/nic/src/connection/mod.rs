@@ -345,8 +345,8 @@ impl<N: Carrier> Connection<N> {
         self.lose(error, cx);
     }
 
-    /// Sends a short request of this queue pair at once, past the queues: it is complete then, or completes when the lower
-    /// layer answers for it. `None`: something is to go before it, or it does not fit, and nothing was done.
+    /// Sends a short request of this queue pair at once, past the queues: it is complete then, or completes when the
+    /// lower layer answers for it. `None`: something is to go before it, or it does not fit, and nothing was done.
     ///
     /// # Errors
     /// It can't be taken.

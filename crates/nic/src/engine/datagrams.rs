@@ -169,8 +169,8 @@ impl<N: Carrier> Datagrams<N> {
     }
 
     /// Whether the operating system is to be asked in this turn about those that it watches, and that connections use.
-    /// Where others are looked at, not in each: at those nothing has come for long, and a system call in each look would
-    /// put off what comes at the others.
+    /// Where others are looked at, not in each: at those nothing has come for long, and a system call in each look
+    /// would put off what comes at the others.
     pub(super) fn is_to_be_asked(&self, turn: u32) -> bool {
         let is_used = |member: &Member<N>| member.connections > 0 || member.is_rail && !self.own.is_empty();
         let (mut any_hot, mut any_cold) = (false, false);

@@ -529,8 +529,8 @@ pub trait Lower<N: Network>: Sized {
         false
     }
 
-    /// Whether a request that passes completes later, when this layer answers for it: then [`Lower::pass_request`] hands
-    /// those whose completion is told to [`Stream::pass_owed`].
+    /// Whether a request that passes completes later, when this layer answers for it: then [`Lower::pass_request`]
+    /// hands those whose completion is told to [`Stream::pass_owed`].
     fn owes_completion(&self) -> bool {
         false
     }

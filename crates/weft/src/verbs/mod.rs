@@ -17,8 +17,8 @@
 //! of its receives. Every work request that was taken has exactly one completion, but for sends that are not signaled and succeed.
 //!
 //! # In which order writes are placed
-//! Memory at the peer ends as if all Writes had come in the order of posting, and one of at most 8 bytes, which may be a
-//! flag that is polled, is seen no sooner than all that was posted before it. Longer ones may be placed as they come,
+//! Memory at the peer ends as if all Writes had come in the order of posting, and one of at most 8 bytes, which may be
+//! a flag that is polled, is seen no sooner than all that was posted before it. Longer ones may be placed as they come,
 //! over Edge. A request may ask for more ([`WorkRequest::backward_fence`], [`WorkRequest::forward_fence`]), or for less
 //! ([`WorkRequest::unordered`]); and for an event at the peer ([`WorkRequest::notify`]).
 //!

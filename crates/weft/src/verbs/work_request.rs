@@ -153,11 +153,11 @@ impl WorkRequest {
     }
 
     /// A Write is not placed at the peer before everything that was posted before it is in place. Others wait for that
-    /// anyway. Where several pieces of a large Write are polled, no piece is seen before what was posted earlier. A Send
-    /// for which the peer has no receive holds it up.
+    /// anyway. Where several pieces of a large Write are polled, no piece is seen before what was posted earlier. A
+    /// Send for which the peer has no receive holds it up.
     ///
-    /// Over shared memory, and iWARP without markers, bytes are placed in the order of posting, so this changes nothing;
-    /// with markers the request is refused ([`PostError::NoFences`]).
+    /// Over shared memory, and iWARP without markers, bytes are placed in the order of posting, so this changes
+    /// nothing; with markers the request is refused ([`PostError::NoFences`]).
     pub const fn backward_fence(self) -> Self {
         self.flagged(RequestFlags::BACKWARD_FENCE)
     }
@@ -169,9 +169,9 @@ impl WorkRequest {
     }
 
     /// The peer is told when a Write is in place, by an event: as [`WorkRequest::with_immediate`] of 0 with
-    /// [`WorkRequest::solicited`], so it uses up a receive there, whose completion has the length of the Write. One with
-    /// immediate data keeps them. On a Send or immediate data it is [`WorkRequest::solicited`]; reads and atomics have
-    /// no event at the peer, and this is without effect on them.
+    /// [`WorkRequest::solicited`], so it uses up a receive there, whose completion has the length of the Write. One
+    /// with immediate data keeps them. On a Send or immediate data it is [`WorkRequest::solicited`]; reads and atomics
+    /// have no event at the peer, and this is without effect on them.
     pub fn notify(self) -> Self {
         match self.request.operation {
             Operation::Write { .. } => self.with_immediate(0).solicited(),

@@ -1,5 +1,6 @@
 //! What it costs to be ready for disorder when nothing is out of order: markers, and a TCP in user space that can show
-//! what comes early, beside the kernel's TCP and another one in user space; and the order of writes over Edge. On real packets of the link's MTU.
+//! what comes early, beside the kernel's TCP and another one in user space; and the order of writes over Edge. On real
+//! packets of the link's MTU.
 
 use super::super::job::Kind;
 use super::{Basis, Case, Design};
