@@ -109,7 +109,7 @@ impl Linux {
         }
     }
 
-    /// The longest time that this process was not let run when it wanted to, since what came true last.
+    /// The longest time that this process was not let run when it wanted to, since the script began.
     pub(crate) const fn stall(&self) -> Duration {
         self.stall
     }
@@ -209,7 +209,8 @@ impl Linux {
             self.look(due.saturating_duration_since(Instant::now()))?;
         }
         (self.done, self.passed) = (Instant::now(), Duration::ZERO);
-        self.stall = self.done - due;
+        // The kernel's timers have run on meanwhile: what comes of it may show many lines later.
+        self.stall = self.stall.max(self.done - due);
         if let Some(Ok((socket, _))) = self.listener.as_ref().filter(|_| self.socket.is_none()).map(Socket::accept) {
             socket.set_nonblocking(true).map_err(text)?;
             self.socket = Some(socket);
@@ -369,7 +370,6 @@ impl Subject for &mut Linux {
         }
         let Some((at, segment, payload)) = self.left.pop_front() else { return Ok(None) };
         self.is_open |= !segment.flags.syn && !segment.flags.rst;
-        self.stall = Duration::ZERO;
         if at < first {
             return Err(format!("it leaves {:?} too early", first - at));
         }
