@@ -36,6 +36,8 @@ fn seeds(count: u64) -> Range<u64> {
 fn varied(seed: u64) -> Scenario {
     let mut scenario = Scenario::new(seed);
     scenario.keeps_order = false;
+    // A burst of loss ends by chance with each packet: 14 of a caller in a row were lost once in 100 000 seeds.
+    scenario.options.settings.start_timeout = Duration::from_secs(60);
     let bit = |n: u64| seed >> n & 1 == 1;
     scenario.options.active.ord = if bit(0) { 1 } else { 16 };
     scenario.options.passive.ird = if bit(1) { 2 } else { 16 };
