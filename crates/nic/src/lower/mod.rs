@@ -20,19 +20,16 @@
 //! checks it need not check there ([`weft_base::Port::keeps_bytes`]).
 
 pub(crate) mod choice;
+mod datagrams;
 pub(crate) mod edge;
 pub(crate) mod mpa;
 
 use core::ops::{Deref, DerefMut};
 use core::time::Duration;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use slotmap::DefaultKey;
-use weft_base::{
-    DatagramBatch, DatagramLimits, DatagramSent, Ecn, Hint, Interest, LocalAddress, Network, Piece, PortError,
-    PortOptions, Random, Time, Token,
-};
+use weft_base::{Hint, Interest, Network, PortError, PortOptions, Random, Time, Token};
 use weft_lock::{Mutex, MutexGuard};
 use weft_memory::Registry;
 use weft_rdmap::{Arrival, Demand, Placement, SendRequest, Stream, StreamConfig, Verdict, Violation};
@@ -42,6 +39,10 @@ use crate::counters::Counters;
 use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::choice::Choice;
+pub(crate) use crate::lower::datagrams::InboxEntry;
+pub use crate::lower::datagrams::{
+    Datagram, DatagramKey, DatagramPorts, Destination, Inbox, Names, RailPort, ServedPorts, Stray,
+};
 use crate::lower::edge::Edge;
 use crate::lower::edge::outbox::Outbox;
 pub use crate::lower::edge::outbox::Told;
@@ -73,193 +74,6 @@ pub struct Io<'a> {
     pub random: &'a mut Random,
     /// The time of the present turn.
     pub now: Time,
-}
-
-/// A datagram port of an engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DatagramKey(pub(crate) DefaultKey);
-
-/// A datagram port at one address of this host, from which rails leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RailPort {
-    /// The port.
-    pub port: DatagramKey,
-    /// The address, and the interface that datagrams leave by.
-    pub from: LocalAddress,
-    /// The how-manieth flow from there.
-    pub flow: u8,
-    /// Where others find it.
-    pub address: SocketAddr,
-}
-
-/// The datagram ports of an engine. Many connections share one; the engine receives, and knows from
-/// [`Lower::destination`] for whom a datagram is.
-pub trait DatagramPorts: ServedPorts {
-    /// Sends, as [`weft_base::DatagramPort::send`].
-    ///
-    /// # Errors
-    /// As there; or the port is gone.
-    fn send(
-        &mut self,
-        port: DatagramKey,
-        batch: &DatagramBatch,
-        pieces: &[Piece<'_>],
-    ) -> Result<DatagramSent, PortError>;
-
-    /// What it takes at most.
-    fn limits(&self, port: DatagramKey) -> DatagramLimits;
-
-    /// Where it is bound.
-    fn local_address(&self, port: DatagramKey) -> Option<SocketAddr>;
-
-    /// Bytes that each peer may have under way to it, so that all together fit into its buffer.
-    fn credit(&self, port: DatagramKey) -> u32;
-
-    /// How many datagrams have found its buffer full.
-    fn overflowed(&self, port: DatagramKey) -> u64;
-
-    /// The ports from which further rails leave, one for each flow from each of this host's addresses that rails may use.
-    fn rails(&self) -> &[RailPort];
-
-    /// The name of the interface that has this address, where that is known.
-    fn interface_of(&self, address: IpAddr) -> Option<&str>;
-
-    /// This address of the host with its interface, if the peer is in its subnet. Of several interfaces in one subnet
-    /// the routes name one for all addresses.
-    fn beside(&self, own: IpAddr, peer: IpAddr) -> Option<LocalAddress>;
-
-    /// How often they, or the carriers of their interfaces, have changed.
-    fn rails_serial(&self) -> u32;
-
-    /// Has the connection with this name driven when there is room to send again.
-    fn wait_for_room(&mut self, port: DatagramKey, name: u64);
-
-    /// Bytes that nobody can guess, and that give nothing away about others.
-    fn secret_bytes(&mut self) -> [u8; 64];
-
-    /// From which a program that was started anew on this host makes the same codes: of the boot and the network
-    /// namespace, so no secret to those who know them.
-    fn host_key(&self) -> [u8; 32];
-}
-
-/// Ports of an engine that other engines of the NIC serve: they receive there, look whether payload is good, gather and
-/// send, on cores of their own.
-pub trait ServedPorts {
-    /// Whether any port is served by another engine of the NIC.
-    fn any_served(&self) -> bool;
-
-    /// Has the engine that serves the port send what `fill` puts into the parcel. False where that is this engine, or
-    /// the other one takes nothing now: then `fill` was not called.
-    fn post(&mut self, port: DatagramKey, fill: &mut dyn FnMut(&mut Parcel)) -> bool;
-
-    /// The number of the parcel that is posted next at this port. `None`: all others have left.
-    fn posted(&self, port: DatagramKey) -> Option<u64>;
-
-    /// Whether all parcels before this one have left, in so far as nobody looks at their memory any more. If not, the
-    /// connection with this name is driven when they have.
-    fn have_left(&mut self, port: DatagramKey, mark: u64, name: u64) -> bool;
-
-    /// Throws away the parcels of the connection with this name that wait at the port.
-    fn take_back(&mut self, port: DatagramKey, name: u64);
-}
-
-/// Datagrams that have come for one connection, the oldest first.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Inbox<'a> {
-    port: Option<DatagramKey>,
-    bytes: &'a [u8],
-    entries: &'a [InboxEntry],
-}
-
-/// Where a datagram lies, and what is known of it.
-#[derive(Clone, Debug)]
-pub(crate) struct InboxEntry {
-    pub(crate) range: core::ops::Range<usize>,
-    pub(crate) from: SocketAddr,
-    pub(crate) to: Option<LocalAddress>,
-    pub(crate) ecn: Ecn,
-    pub(crate) is_checked: bool,
-}
-
-/// A datagram that has come.
-#[derive(Clone, Copy, Debug)]
-pub struct Datagram<'a> {
-    /// Its bytes.
-    pub bytes: &'a [u8],
-    /// Who has sent it, as far as the IP header says.
-    pub from: SocketAddr,
-    /// Where it came to, if anybody can tell.
-    pub to: Option<LocalAddress>,
-    /// Its mark.
-    pub ecn: Ecn,
-    /// [`Lower::is_good`] has said so already, on another core.
-    pub is_checked: bool,
-}
-
-impl<'a> Inbox<'a> {
-    pub(crate) const fn new(port: DatagramKey, bytes: &'a [u8], entries: &'a [InboxEntry]) -> Self {
-        Self { port: Some(port), bytes, entries }
-    }
-
-    /// The port that they have come to.
-    #[must_use]
-    pub const fn port(&self) -> Option<DatagramKey> {
-        self.port
-    }
-
-    /// Whether nothing has come.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-}
-
-impl<'a> Iterator for Inbox<'a> {
-    type Item = Datagram<'a>;
-
-    fn next(&mut self) -> Option<Datagram<'a>> {
-        let (entry, rest) = self.entries.split_first()?;
-        self.entries = rest;
-        let bytes = self.bytes.get(entry.range.clone())?;
-        let InboxEntry { from, to, ecn, is_checked, .. } = *entry;
-        Some(Datagram { bytes, from, to, ecn, is_checked })
-    }
-}
-
-/// For whom a datagram is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Destination {
-    /// The connection that this end calls so.
-    Own(u64),
-    /// The connection that the sender calls so: it has just called, or knows nothing of it any more.
-    Peer(u64),
-    /// The connection that the sender called so, and knows nothing of any more. It may come from the address of any
-    /// rail.
-    Forgotten(u64),
-    /// Nobody can tell.
-    Nobody,
-}
-
-/// The names by which datagrams find a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Names {
-    /// What this end calls it.
-    pub own: u64,
-    /// Where the peer is and what it calls it, once that is known.
-    pub peer: Option<(SocketAddr, u64)>,
-}
-
-/// A datagram at a port that is for no connection there is.
-#[derive(Clone, Copy, Debug)]
-pub struct Stray<'a> {
-    /// The datagram.
-    pub datagram: Datagram<'a>,
-    /// Where it came to.
-    pub port: DatagramKey,
-    /// What who listens at the port offers. `None`: nobody listens, or there is no room for another call.
-    pub offer: Option<Offer>,
-    /// There are so many calls that an address is to be proved first.
-    pub is_crowded: bool,
 }
 
 /// From where to where a connection is opened.
