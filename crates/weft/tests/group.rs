@@ -50,6 +50,24 @@ fn processes_that_a_program_starts_exchange_bytes() {
     }
 }
 
+#[test]
+fn processes_that_a_script_starts_meet_at_the_address_of_rank_0() {
+    if env::var_os("WEFT_RANK").is_some() {
+        return exchange(&mut Group::from_environment().unwrap().unwrap());
+    }
+    let meeting = free_address();
+    let start = |rank: usize| {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args(["--exact", "processes_that_a_script_starts_meet_at_the_address_of_rank_0"]);
+        let rank = rank.to_string();
+        let environment = [("WEFT_RANK", rank), ("WEFT_SIZE", "3".into()), ("WEFT_MEETING", meeting.to_string())];
+        command.envs(environment).env_remove("WEFT_TOKEN").spawn().unwrap()
+    };
+    for mut child in [2, 0, 1].map(start) {
+        assert!(child.wait().unwrap().success());
+    }
+}
+
 fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

@@ -51,7 +51,7 @@ Examples:
   mpiexec -n 8 weft perf fence                        the same over the ranks that Hydra or Slurm has started
   weft perf fence --simulate 64,256,1024              the same in virtual time, where there are no such machines
   weft perf halo --ranks 8 --cells 32 --fence all     faces of a stencil, contiguous and strided
-  weft perf window-overlap --ranks 2 --size 16..256K  computation hidden between a put and its fence
+  weft perf window-overlap --size 16..256K            computation hidden between a put and its fence
   weft perf match --others 100000                     what it costs to match a message among many
   weft perf mpi --library mpich --test latency,rate   an MPI library over Weft, libfabric's tcp, and UCX
   weft perf mpi --test latency --vs libfabric-tcp,sockets   and what TCP takes on the same way without MPI
@@ -163,7 +163,7 @@ pub(crate) struct Arguments {
     /// Serve the passive side of measurements that another machine asks for, at this address
     #[arg(long, value_name = "ADDRESS[:PORT]", conflicts_with_all = ["test", "connect"])]
     pub(super) listen: Option<String>,
-    /// Run the two sides on two hosts of a fresh test network, with a link of this rate (`none`: without a limit); `off`: on loopback [default: off; overlap: 1G; mpi: none, but 1G for overlap]
+    /// Run the two sides on two hosts of a fresh test network, with a link of this rate (`none`: without a limit); `off`: on loopback [default: off; overlap and window-overlap: 1G; mpi: none, but 1G for overlap]
     #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "usual", conflicts_with_all = ["connect", "listen"])]
     lab: Option<LabWish>,
     /// TCP's congestion control in the hosts of the test network [default: cubic, or reno where the machine's root has not allowed that]
@@ -182,6 +182,25 @@ pub(crate) struct Arguments {
     /// CAP_NET_RAW); the first is used
     #[arg(long, value_name = "INTERFACE=ADDRESS/BITS,..[@/HELPER]")]
     pub(super) link: Option<LinkSettings>,
+}
+
+/// What a test wants of the network when nothing is said of it.
+struct Wants {
+    /// A test network: on loopback it tells little.
+    lab: bool,
+    /// One whose packets are no longer than its MTU. Without it the test tells nothing.
+    real_packets: bool,
+    /// The rate of its links.
+    usual_rate: Option<BitsPerSecond>,
+}
+
+impl Wants {
+    fn of(test: Test) -> Self {
+        let design = test.design();
+        let real_packets = design.needs_real_packets();
+        let usual_rate = if test == Test::Mpi || real_packets { None } else { usual_rate() };
+        Self { lab: design.wants_lab(), real_packets, usual_rate }
+    }
 }
 
 /// What can be asked for.
@@ -251,6 +270,11 @@ impl Arguments {
     /// Whether fences are measured, and how much.
     pub(super) fn scale_of_fences(&self) -> Result<Option<Scale<'_>>, Failure> {
         let Some(What::Windows(test)) = self.test else { return Ok(None) };
+        if self.connect.is_some() {
+            return Err(Failure::Usage(
+                "--connect: ranks of windows are on one machine, or where a launcher puts them".into(),
+            ));
+        }
         Ok(Some(Scale {
             test,
             sizes: self.size.as_ref(),
@@ -289,7 +313,7 @@ impl Arguments {
     pub(super) fn plan(&self) -> Result<Plan, Failure> {
         let Some(What::Measured(test)) = self.test else { return Err(Failure::Usage("name a test".into())) };
         let libraries = self.libraries(test)?;
-        let (place, note) = self.place(test)?;
+        let (place, note) = self.place(&Wants::of(test))?;
         let template = self.template(&place)?;
         let cases = test.design().cases(&Basis { template, arguments: self, libraries });
         let limited = self.limited_place(&place, &cases)?;
@@ -319,12 +343,17 @@ impl Arguments {
         mpi::find(&self.library, &self.mpi).map_err(Failure::Runtime)
     }
 
+    /// Where windows are measured, and what is to be known about that.
+    pub(super) fn place_of_windows(&self, test: WindowTest) -> Result<(Place, Option<String>), Failure> {
+        let hides = test == WindowTest::WindowOverlap;
+        self.place(&Wants { lab: hides, real_packets: false, usual_rate: usual_rate() })
+    }
+
     /// Where it is done, and what is to be known about that.
-    fn place(&self, test: Test) -> Result<(Place, Option<String>), Failure> {
+    fn place(&self, wants: &Wants) -> Result<(Place, Option<String>), Failure> {
         let congestion = self.congestion.as_deref();
-        let design = test.design();
-        let lab = |rate| Place::lab(&self.lab_plan(rate, design.needs_real_packets()));
-        let usual_rate = if test == Test::Mpi || design.needs_real_packets() { None } else { usual_rate() };
+        let lab = |rate| Place::lab(&self.lab_plan(rate, wants.real_packets));
+        let usual_rate = wants.usual_rate;
         let place = match (&self.connect, self.lab) {
             (Some(host), _) => {
                 let machine: Machine = host.parse().map_err(Failure::Usage)?;
@@ -336,8 +365,8 @@ impl Arguments {
             (None, Some(LabWish::Rate(rate))) => lab(Some(rate)),
             (None, Some(LabWish::Unlimited)) => lab(None),
             (None, Some(LabWish::Usual)) => lab(usual_rate),
-            (None, None) if design.needs_real_packets() => lab(usual_rate),
-            (None, None) if design.wants_lab() => match lab(usual_rate) {
+            (None, None) if wants.real_packets => lab(usual_rate),
+            (None, None) if wants.lab => match lab(usual_rate) {
                 Ok(place) => Ok(place),
                 Err(error) if congestion.is_some() => Err(error),
                 Err(error) => {

@@ -6,7 +6,7 @@
 //! | threads of one process | [`Group::threads`] |
 //! | processes that a program starts itself | [`Launch`] there, [`Group::from_environment`] in each |
 //! | processes of Hydra's or Slurm's (PMI-1) | [`Group::from_environment`] |
-//! | processes on hosts of a list | [`Group::join`], with the address of rank 0 |
+//! | processes on hosts of a list | [`Group::join`], or [`Group::from_environment`], with the address of rank 0 |
 //! | those of another library, which exchanges bytes for them | [`Group::over`] |
 //! | this process alone | [`Group::alone`] |
 //!
@@ -122,7 +122,8 @@ impl Group {
     }
 
     /// The group that whoever started this process has put it in: a [`Launch`] (`WEFT_RANK`, `WEFT_SIZE`,
-    /// `WEFT_MEETING`, `WEFT_TOKEN`), or a launcher that speaks PMI-1 (`PMI_RANK`, `PMI_SIZE`, `PMI_FD`). `None`:
+    /// `WEFT_MEETING`, `WEFT_TOKEN`), a script that starts ranks on hosts of its own (the same without `WEFT_TOKEN`:
+    /// [`Group::join`] at that address), or a launcher that speaks PMI-1 (`PMI_RANK`, `PMI_SIZE`, `PMI_FD`). `None`:
     /// nobody has. A process that is also an MPI program's must not ask: the launcher speaks with its MPI library.
     ///
     /// # Errors

@@ -115,7 +115,7 @@ fn ways(job: &Job, process: &str) -> Result<Ways, String> {
     }
     let near = job.local.clone().ok_or("this host has no address")?;
     let process = process.parse().map_err(|_| "no process from the other side")?;
-    Ok(Ways::Lab { near, far: job.host.clone(), process })
+    Ok(Ways::Lab { near, far: job.host.clone(), process, entry: None })
 }
 
 /// What a library said on its way down, in short: the last lines that are no frames.

@@ -21,6 +21,7 @@ use weft::window::{Fence, Shape};
 use super::destination::Destination;
 use super::machine::Watch;
 use super::mpi::Library;
+use super::place::Place;
 use super::size::Sizes;
 use super::stack::Transport;
 use crate::failure::Failure;
@@ -34,9 +35,8 @@ use simulated::Costs;
 /// What is varied.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Fences {
-    /// fence, halo, window-overlap: how many ranks, each number a case of its own
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,4,8",
-          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    /// fence, halo, window-overlap: how many ranks, each number a case of its own [default: 2,4,8; window-overlap: 2]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=1024))]
     ranks: Vec<u16>,
     /// fence, halo, window-overlap: which kinds of fence, or all
     #[arg(long, value_enum, value_name = "FENCE,...", value_delimiter = ',', default_value = "auto")]
@@ -143,6 +143,15 @@ impl Which {
 }
 
 impl Fences {
+    /// How many ranks, each number a case.
+    fn ranks(&self, test: Test) -> &[u16] {
+        match (self.ranks.is_empty(), test) {
+            (false, _) => &self.ranks,
+            (true, Test::WindowOverlap) => &[2],
+            (true, Test::Fence | Test::Halo) => &[2, 4, 8],
+        }
+    }
+
     /// What is measured, each a column.
     fn loads(&self, scale: &Scale<'_>) -> Vec<Load> {
         match scale.test {
@@ -192,6 +201,9 @@ const CANDIDATES: [(Which, Shape); 8] = [
     (Which::Tagged, Shape::Tree { fan: 16 }),
     (Which::Tagged, Shape::Tree { fan: 64 }),
 ];
+
+/// Where ranks are that a launcher has started.
+const PLACED: &str = "where the launcher has put the ranks";
 
 /// What is put beside computation, unless sizes are given.
 const OVERLAP_BYTES: [u32; 5] = [16, 256, 4096, 65_536, 262_144];
@@ -244,16 +256,21 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-/// Runs the test, or is one of its ranks.
-pub(super) fn run(arguments: &Fences, scale: &Scale<'_>, json: Option<Destination>) -> Result<(), Failure> {
+/// Runs the test in a `place`, or is one of its ranks.
+pub(super) fn run(
+    arguments: &Fences,
+    scale: &Scale<'_>,
+    json: Option<Destination>,
+    place: impl FnOnce() -> Result<(Place, Option<String>), Failure>,
+) -> Result<(), Failure> {
     if !arguments.simulate.is_empty() {
         let watch = Watch::start();
         let cases = simulated::measure(arguments, scale)?;
-        return publish(arguments, scale, &cases, &[], (watch, json));
+        return publish(arguments, scale, &cases, ("virtual time", &[]), (watch, json));
     }
     let group = Group::from_environment().map_err(|error| Failure::Runtime(error.to_string()))?;
     let watch = Watch::start();
-    let (cases, notes) = match group {
+    let (cases, place, notes) = match group {
         Some(mut group) => {
             let (rank, ranks) = (group.rank(), group.size());
             let figures = ranks::measure(arguments, scale, &mut group).map_err(Failure::Runtime)?;
@@ -263,11 +280,15 @@ pub(super) fn run(arguments: &Fences, scale: &Scale<'_>, json: Option<Destinatio
             if std::env::var_os(ranks::RAW).is_some() {
                 return print_line(serde_json::to_string(&figures).expect("plain values become JSON"));
             }
-            (vec![Case { ranks, figures }], Vec::new())
+            (vec![Case { ranks, figures }], PLACED.to_owned(), Vec::new())
         }
-        None => measure_all(arguments, scale)?,
+        None => {
+            let (place, note) = place()?;
+            let (cases, notes) = measure_all(arguments, scale, &place)?;
+            (cases, place.to_string(), note.into_iter().chain(notes).collect())
+        }
     };
-    publish(arguments, scale, &cases, &notes, (watch, json))
+    publish(arguments, scale, &cases, (&place, &notes), (watch, json))
 }
 
 /// Shows the figures.
@@ -275,16 +296,16 @@ fn publish(
     arguments: &Fences,
     scale: &Scale<'_>,
     cases: &[Case],
-    notes: &[String],
+    (place, notes): (&str, &[String]),
     (watch, json): (Watch, Option<Destination>),
 ) -> Result<(), Failure> {
     let machine = watch.stop();
-    let table = table(arguments, scale, cases, notes);
+    let table = table(arguments, scale, cases, (place, notes));
     let Some(json) = json else { return print(table) };
     let rows = rows(arguments, scale, cases);
     let values = json!({
         "test": scale.test.name(), "transport": scale.transport, "iterations": scale.iterations, "runs": scale.runs,
-        "put_bytes": ranks::PUT_BYTES, "cases": rows, "not_measured": notes, "machine": machine,
+        "place": place, "put_bytes": ranks::PUT_BYTES, "cases": rows, "not_measured": notes, "machine": machine,
     });
     let text = serde_json::to_string_pretty(&values).expect("plain values become JSON") + "\n";
     match json {
@@ -297,14 +318,14 @@ fn publish(
 }
 
 /// All numbers of ranks, all runs, Weft and its peers in turns.
-fn measure_all(arguments: &Fences, scale: &Scale<'_>) -> Result<(Vec<Case>, Vec<String>), Failure> {
-    let mut peers = Peers::find(scale)?;
+fn measure_all(arguments: &Fences, scale: &Scale<'_>, place: &Place) -> Result<(Vec<Case>, Vec<String>), Failure> {
+    let mut peers = Peers::find(scale, place)?;
     let mut cases = Vec::new();
-    for &ranks in &arguments.ranks {
+    for &ranks in arguments.ranks(scale.test) {
         let mut case = Case { ranks: ranks.into(), figures: Vec::new() };
         for run in 0..scale.runs {
             say(format_args!("{ranks} ranks, run {} of {}", run + 1, scale.runs));
-            case.figures.extend(ranks::start(arguments, scale, ranks.into()).map_err(Failure::Runtime)?);
+            case.figures.extend(ranks::start(arguments, scale, place, ranks.into()).map_err(Failure::Runtime)?);
             case.figures.extend(peers.measure(&arguments.loads(scale), scale, ranks.into()));
         }
         cases.push(case);
@@ -320,7 +341,7 @@ fn say(text: impl std::fmt::Display) {
     }
 }
 
-fn table(arguments: &Fences, scale: &Scale<'_>, cases: &[Case], notes: &[String]) -> String {
+fn table(arguments: &Fences, scale: &Scale<'_>, cases: &[Case], (place, notes): (&str, &[String])) -> String {
     let loads = arguments.loads(scale);
     let headings: Vec<String> = loads.iter().map(|load| load.heading()).collect();
     let mut columns = vec![("ranks", Align::Right), ("who", Align::Left)];
@@ -343,7 +364,8 @@ fn table(arguments: &Fences, scale: &Scale<'_>, cases: &[Case], notes: &[String]
         None => format!("{} fences", scale.iterations),
         Some(budget) => format!("as many fences as take {budget:?}, at most {}", scale.iterations),
     };
-    format!("{}, median of {fences}, of {} runs\n\n{table}{best}{notes}{end}", scale.test.explain(), scale.runs)
+    let explanation = scale.test.explain();
+    format!("{explanation}, median of {fences}, of {} runs; {place}\n\n{table}{best}{notes}{end}", scale.runs)
 }
 
 /// What is best for each number of ranks and load, and how far auto is from it.

@@ -1,12 +1,14 @@
 //! `MPI_Win_fence` of the MPI libraries that are there.
 
-use super::super::mpi::{self, Carrier, Installation, Program};
+use super::super::mpi::{self, Carrier, Installation, Program, Ways};
+use super::super::place::Place;
 use super::super::provider::Provider;
 use super::{Figure, Load, Scale, limit};
 use crate::failure::Failure;
 
 /// Below the library: `shm` is its own shared memory.
-const CARRIERS: [&str; 3] = ["libfabric-tcp", "weft", "shm"];
+const CARRIERS: [&str; 3] = ["libfabric-tcp", "weft", SHARED_MEMORY];
+const SHARED_MEMORY: &str = "shm";
 
 /// A library over something.
 struct Peer {
@@ -20,23 +22,30 @@ struct Peer {
 /// Those to measure beside Weft, and why others are not.
 pub(super) struct Peers {
     peers: Vec<Peer>,
+    ways: Ways,
     pub(super) notes: Vec<String>,
 }
 
 impl Peers {
     /// Those that were named, or all that can be measured.
-    pub(super) fn find(scale: &Scale<'_>) -> Result<Self, Failure> {
+    pub(super) fn find(scale: &Scale<'_>, place: &Place) -> Result<Self, Failure> {
         let named = scale.peers.is_some();
+        let ways = ways(place);
+        let shares_memory = ways.hosts() == 1;
         let carriers: Vec<&str> = match scale.peers {
-            None => CARRIERS.to_vec(),
-            Some([none]) if none == "none" => return Ok(Self { peers: Vec::new(), notes: Vec::new() }),
+            None => CARRIERS.into_iter().filter(|carrier| *carrier != SHARED_MEMORY || shares_memory).collect(),
+            Some([none]) if none == "none" => return Ok(Self { peers: Vec::new(), ways, notes: Vec::new() }),
             Some(names) => names.iter().map(String::as_str).collect(),
         };
+        if carriers.contains(&SHARED_MEMORY) && !shares_memory {
+            let words = "ranks on two hosts share no memory: --lab off has them on one";
+            return Err(Failure::Usage(format!("--vs {SHARED_MEMORY}: {words}")));
+        }
         if let Some(wrong) = carriers.iter().find(|name| !CARRIERS.contains(name)) {
             let all = CARRIERS.join(", ");
             return Err(Failure::Usage(format!("fences of MPI are measured over {all}, or none; not over {wrong}")));
         }
-        let mut this = Self { peers: Vec::new(), notes: Vec::new() };
+        let mut this = Self { peers: Vec::new(), ways, notes: Vec::new() };
         let libraries = match mpi::find(scale.libraries, scale.folders) {
             Ok(libraries) => libraries,
             Err(reason) if named || !scale.libraries.is_empty() => return Err(Failure::Runtime(reason)),
@@ -59,10 +68,10 @@ impl Peers {
     /// One run of each. Who fails is not asked again.
     pub(super) fn measure(&mut self, loads: &[Load], scale: &Scale<'_>, ranks: usize) -> Vec<Figure> {
         let mut figures = Vec::new();
-        let notes = &mut self.notes;
-        self.peers.retain(|peer| {
+        let Self { notes, ways, peers } = self;
+        peers.retain(|peer| {
             super::say(format_args!("  {}", peer.name));
-            let outcome = peer.run(loads, scale, ranks);
+            let outcome = peer.run(loads, scale, ways, ranks);
             let failed = |reason: &String| notes.push(format!("{} with {ranks} ranks: {reason}", peer.name));
             let outcome = outcome.inspect_err(failed);
             outcome.map(|more| figures.extend(more)).is_ok()
@@ -71,19 +80,26 @@ impl Peers {
     }
 }
 
+/// How ranks reach each other there.
+fn ways(place: &Place) -> Ways {
+    let Place::Lab(lab) = place else { return Ways::Here };
+    let [near, far] = [0, 1].map(|host| lab.host(host).address(0).to_string());
+    Ways::Lab { near, far, process: lab.host(1).holder().id, entry: Some(lab.host(0).clone()) }
+}
+
 impl Peer {
     fn make(installation: &Installation, carrier: &str) -> Result<Self, String> {
         Program::can_be_made()?;
         let name = format!("{}:{carrier}", installation.library);
-        let carrier = if carrier == "shm" { None } else { Some(Carrier::parse(Some(carrier))?) };
+        let carrier = if carrier == SHARED_MEMORY { None } else { Some(Carrier::parse(Some(carrier))?) };
         let provider = carrier.as_ref().is_some_and(Carrier::is_weft).then(Provider::open).transpose()?;
         let program = Program::make_fence(installation)?;
         Ok(Self { name, installation: installation.clone(), carrier, provider, program })
     }
 
-    fn run(&self, loads: &[Load], scale: &Scale<'_>, ranks: usize) -> Result<Vec<Figure>, String> {
+    fn run(&self, loads: &[Load], scale: &Scale<'_>, ways: &Ways, ranks: usize) -> Result<Vec<Figure>, String> {
         let (carrier, provider) = (self.carrier.as_ref(), self.provider.as_ref());
-        let mut command = mpi::command_here(&self.installation, carrier, provider, &self.program, ranks);
+        let mut command = mpi::command_of_ranks(&self.installation, carrier, provider, ways, &self.program, ranks);
         let budget_us = scale.budget.map_or(0, |budget| budget.as_micros());
         let warmup = scale.warmup.map_or(-1, u64::cast_signed);
         command.args([scale.iterations.to_string(), warmup.to_string(), budget_us.to_string()]);

@@ -9,6 +9,7 @@ use weft::group::{Group, Launch};
 use weft::verbs::Context;
 use weft::window::{Asserts, Error, Fence, Shape, Team, Window, WindowOptions};
 
+use super::super::place::Place;
 use super::series::Series;
 use super::{Fences, Figure, Load, Scale, Which, halo, limit, overlap};
 
@@ -21,10 +22,12 @@ pub(super) const RAW: &str = "WEFT_PERF_RAW";
 /// The address that ranks listen on, if they are on several hosts.
 const INTERFACE: &str = "WEFT_ADDRESS";
 
-/// Starts so many ranks on this machine, and returns what the first tells.
-pub(super) fn start(arguments: &Fences, scale: &Scale<'_>, ranks: usize) -> Result<Vec<Figure>, String> {
-    let launch = Launch::new(ranks).map_err(|error| error.to_string())?;
-    let program = env::current_exe().map_err(|error| format!("this program: {error}"))?;
+/// Where they meet then, at the first host of a network of their own.
+const MEETING_PORT: u16 = 7474;
+
+/// Starts so many ranks on this machine, or by turns in the hosts of a network, and returns what the first tells.
+pub(super) fn start(arguments: &Fences, scale: &Scale<'_>, place: &Place, ranks: usize) -> Result<Vec<Figure>, String> {
+    let launch = if place.is_lab() { None } else { Some(Launch::new(ranks).map_err(|error| error.to_string())?) };
     let list = |values: Vec<String>| values.join(",");
     let transport = serde_json::to_string(&scale.transport).unwrap_or_default();
     let mut words = vec![
@@ -45,13 +48,16 @@ pub(super) fn start(arguments: &Fences, scale: &Scale<'_>, ranks: usize) -> Resu
     words.extend(scale.sizes.map(|sizes| ("--size", list(sizes.0.iter().map(|size| size.0.to_string()).collect()))));
     let mut children = Vec::new();
     for rank in 0..ranks {
-        let mut command = Command::new(&program);
+        let mut command = place.command(rank).map_err(|error| format!("this program: {error}"))?;
         command.args(["perf", scale.test.name()]).env(RAW, "1").stdin(Stdio::null());
         command.args(words.iter().flat_map(|(name, value)| [*name, value]));
         command.args(arguments.auto_table.then_some("--auto-table"));
         command.args(scale.is_quick.then_some("--quick"));
         command.stdout(if rank == 0 { Stdio::piped() } else { Stdio::null() });
-        launch.command(rank, &mut command);
+        match &launch {
+            Some(launch) => drop(launch.command(rank, &mut command)),
+            None => meet(place, rank, ranks, &mut command),
+        }
         match command.spawn() {
             Ok(child) => children.push(child),
             Err(error) => {
@@ -63,6 +69,13 @@ pub(super) fn start(arguments: &Fences, scale: &Scale<'_>, ranks: usize) -> Resu
     let told = collect(&mut children, limit::deadline(scale.limit_s));
     stop(&mut children);
     serde_json::from_slice(&told?).map_err(|error| format!("what rank 0 tells is no figures: {error}"))
+}
+
+/// Tells a rank where it is and where all meet.
+fn meet(place: &Place, rank: usize, ranks: usize, command: &mut Command) {
+    command.env("WEFT_RANK", rank.to_string()).env("WEFT_SIZE", ranks.to_string()).env_remove("WEFT_TOKEN");
+    command.env("WEFT_MEETING", format!("{}:{MEETING_PORT}", place.host()));
+    command.envs(place.local(rank).map(|address| (INTERFACE, address)));
 }
 
 /// What rank 0 says, when all have ended well and in time.

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use weft_lab::Host;
+
 use super::super::job::Job;
 use super::super::provider::Provider;
 use super::installation::{Installation, Library};
@@ -63,6 +65,8 @@ pub(crate) enum Ways {
         far: String,
         /// A process there.
         process: u32,
+        /// The first rank's host, if this process is not in it.
+        entry: Option<Host>,
     },
 }
 
@@ -102,23 +106,24 @@ pub(crate) fn command(
     command
 }
 
-/// The command that starts so many ranks on this host; without a carrier they share memory as the library likes.
-pub(crate) fn command_here(
+/// The command that starts so many ranks; without a carrier they share memory as the library likes.
+pub(crate) fn command_of_ranks(
     installation: &Installation,
     carrier: Option<&Carrier>,
     provider: Option<&Provider>,
+    ways: &Ways,
     program: &Program,
     ranks: usize,
 ) -> Command {
-    let mut command = Command::new(&installation.mpiexec);
+    let mut command = start(ways, program, &installation.mpiexec);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if let Some(provider) = provider {
         command.env("FI_PROVIDER_PATH", provider.folder());
     }
     let is_open = installation.library.is_open_mpi();
     match carrier {
-        Some(carrier) if is_open => open_mpi(&mut command, carrier, provider, &Ways::Here, program),
-        Some(carrier) => hydra(&mut command, installation.library, carrier, &Ways::Here, program),
+        Some(carrier) if is_open => open_mpi(&mut command, carrier, provider, ways, program),
+        Some(carrier) => hydra(&mut command, installation.library, carrier, ways, program),
         None if is_open => {
             command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
             command.args(["--bind-to", "none", "--oversubscribe"]);
@@ -133,8 +138,9 @@ pub(crate) fn command_here(
 fn start(ways: &Ways, program: &Program, mpiexec: &Path) -> Command {
     match ways {
         Ways::Here => Command::new(mpiexec),
-        Ways::Lab { near, far, process } => {
-            let mut command = Command::new(program.agent());
+        Ways::Lab { near, far, process, entry } => {
+            let agent = program.agent();
+            let mut command = entry.as_ref().map_or_else(|| Command::new(&agent), |host| host.command(&agent));
             command
                 .env("WEFT_MPI_NEAR", near)
                 .env("WEFT_MPI_FAR", far)

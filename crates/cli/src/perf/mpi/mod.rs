@@ -9,5 +9,5 @@ mod launch;
 mod program;
 
 pub(crate) use installation::{Installation, Library, find};
-pub(crate) use launch::{Carrier, Ways, command, command_here};
+pub(crate) use launch::{Carrier, Ways, command, command_of_ranks};
 pub(crate) use program::Program;
