@@ -7,7 +7,7 @@ import tempfile
 import time
 
 from libraries import Start
-from processes import Job
+from processes import Job, Patience
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAMS = os.path.join(HERE, "programs")
@@ -120,7 +120,7 @@ class GroupRun:
             scratch.remove()
 
     def follow(self, job, cases):
-        outcome = Follower(job, self.group.limit_s).run(lambda case, seconds: self.tell("passed", case, seconds))
+        outcome = Follower(job, self.group).run(lambda case, seconds: self.tell("passed", case, seconds))
         done = [case for case in cases if case in outcome.passed]
         left = cases[len(done):]
         reason = outcome.reason or self.check_end(job, outcome)
@@ -155,8 +155,8 @@ class GroupRun:
 class Follower:
     """Reads what the ranks tell while they run."""
 
-    def __init__(self, job, limit_s):
-        self.job, self.limit_s = job, limit_s
+    def __init__(self, job, group):
+        self.job, self.limit_s, self.ranks = job, group.limit_s, group.ranks
         self.passed, self.begun, self.reason, self.code = {}, None, "", None
         self.proofs, self.proved, self.failure = [], set(), ""
         self.seconds, self.read = 0, 0
@@ -172,13 +172,15 @@ class Follower:
 
     def run(self, on_passed):
         began = last = time.monotonic()
+        patience = Patience(self.ranks)
         while self.code is None and not self.reason:
             self.code = self.job.wait(0.02)
             for line in self.new_lines():
                 last = time.monotonic()
+                patience.renew()
                 self.take(line, on_passed)
             limit_s = self.limit_s if self.begun else START_LIMIT_S
-            if self.code is None and time.monotonic() - last > limit_s:
+            if self.code is None and patience.seconds() > limit_s:
                 self.reason = f"hangs: nothing happened for {limit_s} s" if self.begun else f"did not begin in {limit_s} s"
                 show_stacks(self.job)
         if self.code is not None and not self.reason and (self.failure or self.code != 0 and self.begun not in self.passed):

@@ -10,11 +10,44 @@ import time
 LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LEFT_OVER_S = 10
+LOADAVG = "/proc/loadavg"
 
 
 def adopt_orphans():
     """Makes this process the parent of whatever loses its own among what it has started, so that nothing is out of sight."""
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+class Patience:
+    """How long has nothing happened, in seconds of a machine that is the job's alone?
+
+    While others want the processors too, a second counts for the share of it that one of the job's processes gets. What
+    the job itself keeps running, so many processes at most, counts in full: limits are made for that.
+    """
+
+    def __init__(self, processes):
+        self.processes, self.processors = processes, os.cpu_count() or 1
+        self.renew()
+
+    def renew(self):
+        """Something has happened."""
+        self.looked, self.waited = time.monotonic(), 0.0
+
+    def seconds(self):
+        now = time.monotonic()
+        self.waited += (now - self.looked) * self.share()
+        self.looked = now
+        return self.waited
+
+    def share(self):
+        try:
+            with open(LOADAVG, encoding="ascii") as file:
+                running = int(file.read().split()[3].partition("/")[0])
+        except (OSError, IndexError, ValueError):
+            return 1.0
+        # This one, which looks, runs too.
+        others = max(0, running - 1 - self.processes)
+        return min(1.0, self.processors / (others + 1))
 
 
 class Job:
