@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use weft::group::{Group, GroupError};
 use weft::verbs::Context;
 use weft::window::{Team, WindowOptions};
-use weft_fi::environment;
+use weft_fi::for_preload;
 use weft_memory::Buffer;
 
 use crate::abi::{Handle, abi};
@@ -31,7 +31,7 @@ fn nic() -> Result<Context, String> {
     let mut nic = NIC.lock().map_err(|_| "a thread has failed while it opened the NIC")?;
     match &*nic {
         Some(open) => Ok(open.clone()),
-        None => Ok(nic.insert(environment::open_nic()?).clone()),
+        None => Ok(nic.insert(for_preload::open_nic()?).clone()),
     }
 }
 
@@ -158,7 +158,7 @@ fn team(context: &Context, comm: Handle, size: usize) -> Result<Team, String> {
         let _ = told.send(());
         gather_any(comm, size, bytes)
     };
-    let attributes = environment::endpoint_attributes();
+    let attributes = for_preload::endpoint_attributes();
     let team = attributes.and_then(|attributes| {
         let mut group = Group::over(rank, size, exchange).map_err(|error| error.to_string())?;
         Team::new(context, &mut group, &attributes).map_err(|error| error.to_string())
