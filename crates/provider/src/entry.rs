@@ -5,7 +5,7 @@ use core::ptr;
 
 use weft_libfabric::abi::{NEWEST_VERSION, fi_context, fi_provider, fi_version};
 
-use crate::{fabric, host, info};
+use crate::{fabric, info, libfabric};
 
 /// This provider's own version, in one word.
 pub(crate) const VERSION: u32 = {
@@ -39,8 +39,8 @@ static PROVIDER: Provider = Provider(UnsafeCell::new(fi_provider {
 /// The provider's entry point: libfabric calls it when it has loaded the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
-    host::stay_loaded();
-    host::define_parameters();
+    libfabric::stay_loaded();
+    libfabric::define_parameters();
     provider()
 }
 

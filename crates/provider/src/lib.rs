@@ -13,13 +13,14 @@ mod entry;
 mod errno;
 mod fabric;
 pub mod for_preload;
-mod host;
 mod info;
 mod interfaces;
+mod libfabric;
 pub mod loaded;
 mod memory;
 mod parameters;
 mod queue;
 mod remote;
+mod stderr;
 
 pub use entry::fi_prov_ini;

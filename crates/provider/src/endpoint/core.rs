@@ -22,10 +22,10 @@ use crate::addresses::vector::AddressVector;
 use crate::border::Held;
 use crate::domain::Domain;
 use crate::errno::Errno;
-use crate::host;
 use crate::parameters;
 use crate::queue::{CompletionQueue, Completions, Counter, EventQueue, Sources, Tally};
 use crate::remote::RemoteTallies;
+use crate::stderr;
 
 /// The least bytes that are left in a receive of many messages before it ends, if the application does not say otherwise.
 const MIN_MULTI_RECEIVE: u64 = 64;
@@ -323,7 +323,7 @@ impl Drop for Core {
             counters.remove(active.endpoint.address().id);
         }
         if let Err(undelivered) = active.endpoint.close() {
-            host::complain_of_undelivered(&undelivered.to_string());
+            stderr::complain_of_undelivered(&undelivered.to_string());
         }
         if let Some(queue) = &active.report.receive {
             queue.detach(active.report.place.load(Ordering::Relaxed));

@@ -12,8 +12,8 @@ use weft_libfabric::abi::{
 use super::counter_order::{Class, CounterOrder};
 use super::many::Many;
 use super::op_flags::OpFlags;
-use crate::host;
 use crate::queue::{Completions, Entry, Failure, Source, Tally};
+use crate::stderr;
 
 /// Where an endpoint's completions go. Called by whoever runs the NIC.
 pub(super) struct Report {
@@ -97,7 +97,7 @@ impl Report {
             Ok(()) => self.push(queue, entry),
             Err(failure) => {
                 if matches!(failure, EndpointFailure::Unreachable(_)) {
-                    host::complain_of_first_unreachable_peer(&failure.to_string());
+                    stderr::complain_of_first_unreachable_peer(&failure.to_string());
                 }
                 if let Some(queue) = queue {
                     queue.push_failure(entry, Failure::from(failure));

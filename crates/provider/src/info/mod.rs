@@ -20,7 +20,7 @@ use crate::addresses::text;
 use crate::border::status;
 use crate::errno::Errno;
 use crate::parameters::Parameters;
-use crate::{host, interfaces, parameters};
+use crate::{interfaces, libfabric, parameters, stderr};
 
 /// `fi_getinfo`.
 ///
@@ -44,7 +44,7 @@ pub(crate) unsafe extern "C" fn getinfo(
         let list = match unsafe { find(version, node, service, flags, hints) } {
             Ok(list) => list,
             Err(Refused::Mismatch(mismatch)) => {
-                host::log(FI_LOG_INFO, &mismatch.to_string());
+                libfabric::log(FI_LOG_INFO, &mismatch.to_string());
                 return Err(Errno::NO_DATA);
             }
             Err(Refused::Code(code)) => return Err(code),
@@ -76,7 +76,7 @@ unsafe fn find(
     let wanted = wanted(node, service, flags, &mut hints)?;
     let machine = interfaces::usable();
     if machine.is_empty() {
-        host::complain_once(&interfaces::explain_none());
+        stderr::complain_once(&interfaces::explain_none());
     }
     for interface_offer in interface_offers(&wanted, machine) {
         list.push(&offer, &interface_offer, version, hints.handle)?;
@@ -87,7 +87,7 @@ unsafe fn find(
 /// What the user has set. A wrong value is said once, and then there is nothing: another provider may still be of use.
 fn settings() -> Result<&'static Parameters, Refused> {
     parameters::get().map_err(|wrong| {
-        host::complain_once(&wrong.to_string());
+        stderr::complain_once(&wrong.to_string());
         Errno::NO_DATA.into()
     })
 }

@@ -30,7 +30,7 @@ use weft_libfabric::abi::{
 
 use crate::border::{borrow, status};
 use crate::errno::Errno;
-use crate::host;
+use crate::stderr;
 
 /// `fi_trywait`: whether the application may sleep on the descriptors of these objects.
 pub(crate) unsafe extern "C" fn try_wait(_fabric: *mut fid_fabric, objects: *mut *mut fid, count: c_int) -> c_int {
@@ -87,7 +87,7 @@ impl From<NoWait> for Errno {
         match error {
             NoWait::Kind(_) => Self::NOT_HERE,
             NoWait::Asleep => {
-                host::complain_once(
+                stderr::complain_once(
                     "FI_WAIT_FD can't be had with FI_WEFT_PROGRESS=caller: nobody runs the NIC while the program sleeps on the descriptor, so it would never \
                      wake; set FI_WEFT_PROGRESS to hybrid or thread, or wait with calls (FI_WAIT_UNSPEC)",
                 );

@@ -1,0 +1,66 @@
+//! What is said on stderr, to people who see neither libfabric's log nor what `fi_cq_strerror` says.
+
+use std::io::Write as _;
+use std::sync::Once;
+
+/// Says on stderr what is wrong with this process's environment, once: else the user would only see that there is no
+/// such provider.
+pub(crate) fn complain_once(text: &str) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| complain(text));
+}
+
+/// Says on stderr which paths to a peer were tried in vain, for the first such peer of this process: few programs print
+/// what `fi_cq_strerror` says.
+pub(crate) fn complain_of_first_unreachable_peer(text: &str) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| complain(&format!("{}: {text}", own_name(|name| std::env::var(name).ok(), host_name()))));
+}
+
+/// Variables in which launchers tell a process its rank.
+const RANKS: [&str; 5] = ["PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK"];
+
+/// Who this process is, as far as it knows.
+fn own_name(variable: impl Fn(&str) -> Option<String>, host: Option<String>) -> String {
+    let is_number =
+        |text: &String| !text.is_empty() && text.len() < 12 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let rank = RANKS.iter().find_map(|name| variable(name).filter(is_number));
+    let host = host.unwrap_or_else(|| "this host".to_owned());
+    match rank {
+        Some(rank) => format!("rank {rank} on {host}"),
+        None => format!("process {} on {host}", std::process::id()),
+    }
+}
+
+fn host_name() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
+/// In one call, so that lines of several processes on one terminal do not mix.
+fn complain(text: &str) {
+    // Who has closed stderr does not want to know; and the NIC's thread must not panic for it.
+    let _ = std::io::stderr().write_all(format!("weft: {text}\n").as_bytes());
+}
+
+/// Says on stderr that an endpoint was closed before everything was delivered: nobody reads its completions any more.
+pub(crate) fn complain_of_undelivered(text: &str) {
+    drop(std::io::stderr().write_all(format!("weft: {text}\n").as_bytes()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_says_its_rank_and_host() {
+        let with = |set: &'static str, value: &'static str| {
+            own_name(|name| (name == set).then(|| value.to_owned()), Some("node7".to_owned()))
+        };
+        assert_eq!(with("PMI_RANK", "3"), "rank 3 on node7");
+        assert_eq!(with("PMIX_RANK", "12"), "rank 12 on node7");
+        let process = format!("process {} on node7", std::process::id());
+        assert_eq!(with("PMI_RANK", "no number"), process);
+        assert_eq!(with("NOTHING", "1"), process);
+    }
+}
