@@ -2,8 +2,8 @@
 
 pub(crate) mod passing;
 mod receiving;
-pub(crate) mod scheduling;
 mod sending;
+pub(crate) mod striping;
 
 use core::time::Duration;
 use std::collections::VecDeque;

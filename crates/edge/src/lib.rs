@@ -15,7 +15,7 @@ mod mtu;
 mod outgoing;
 mod pairing;
 mod rail;
-mod rails;
+mod rail_lifecycle;
 mod round_trip;
 mod sent;
 mod settings;
@@ -29,7 +29,7 @@ pub use counters::Counters;
 pub use life::{Ending, Event};
 pub use outgoing::{Options, Segment, Source};
 pub use pairing::RailAddress;
-pub use rails::{Out, RailInfo, RailState};
+pub use rail_lifecycle::{Out, RailInfo, RailState};
 pub use settings::Settings;
 
 /// Takes the segments that arrive.

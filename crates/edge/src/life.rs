@@ -9,7 +9,7 @@ use weft_base::Time;
 use weft_wire::edge::RESET_TOKEN_LENGTH;
 use weft_wire::edge::frame::MAX_REASON;
 
-use crate::connection::scheduling::has;
+use crate::connection::striping::has;
 use crate::connection::{Connection, control};
 use crate::rail::{Rail, Silence, Verdict};
 

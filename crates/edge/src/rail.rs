@@ -8,7 +8,7 @@ use weft_congestion::{EcnValidation, Pacer};
 
 use crate::acks::Received;
 use crate::mtu::Mtu;
-use crate::rails::Out;
+use crate::rail_lifecycle::Out;
 use crate::round_trip::{RoundTrip, nanos};
 use crate::sent::Sent;
 use crate::settings::Settings;

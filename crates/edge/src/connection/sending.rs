@@ -8,7 +8,7 @@ use weft_wire::edge::frame::{COUNTED_SEGMENT_OVERHEAD, Close, Frame, SEGMENT_OVE
 use weft_wire::edge::packet::{Builder, HEADER_LENGTH, Header};
 use weft_wire::edge::setup::RESET_LENGTH;
 
-use super::scheduling::{Turn, has};
+use super::striping::{Turn, has};
 use super::{Confirmation, Connection, control};
 use crate::acks::Packed;
 use crate::batch::{Batch, Datagram, Piece};

@@ -1,4 +1,5 @@
-//! Which rail the next datagram leaves on: the one over which it is likely to arrive first.
+//! Striping: which rail the next datagram leaves on, the one over which it is likely to arrive first; which rails are
+//! trusted with data and acknowledgements; and what is sent again over a faster rail before it was lost.
 
 use core::time::Duration;
 

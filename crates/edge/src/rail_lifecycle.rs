@@ -1,4 +1,6 @@
-//! The rails of a connection: how they are offered, opened, proved and closed, and what is known of them.
+//! The rails of a connection: how they are offered, opened, proved, left and closed, which of them share a socket's
+//! room or a congestion window's growth, and what is known of them. Which one a datagram takes is in
+//! `connection::striping`; whether a silent one is to be left, in `life`.
 
 use core::time::Duration;
 use std::net::SocketAddr;
