@@ -6,8 +6,8 @@
 //! Time comes in as [`weft_base::Time`].
 #![forbid(unsafe_code)]
 
-mod acks;
 mod batch;
+mod congestion;
 mod connection;
 mod counters;
 mod life;
@@ -16,11 +16,11 @@ mod outgoing;
 mod pairing;
 mod rail;
 mod rail_lifecycle;
+mod received;
 mod round_trip;
 mod sent;
 mod settings;
 pub mod setup;
-mod window;
 
 pub use batch::{Batch, Datagram, Piece};
 pub use connection::passing::MOST_PASSED;

@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 use weft_base::Time;
 use weft_congestion::{EcnValidation, Pacer};
 
-use crate::acks::Received;
+use crate::congestion::Window;
 use crate::mtu::Mtu;
 use crate::rail_lifecycle::Out;
+use crate::received::Received;
 use crate::round_trip::{RoundTrip, nanos};
 use crate::sent::Sent;
 use crate::settings::Settings;
-use crate::window::Window;
 
 /// In bulk one packet in so many is to be acknowledged at once: from, and to.
 const FEWEST_ASKED: u64 = 8;

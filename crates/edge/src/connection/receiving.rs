@@ -11,9 +11,9 @@ use weft_wire::edge::frame::{self, Close, Frame, NotReady, Segment};
 use weft_wire::edge::packet::Packet as Bytes;
 
 use super::{Confirmation, Connection, Meta, control};
-use crate::acks::Wish;
 use crate::life::{Ending, Event, Phase};
 use crate::rail::Place;
+use crate::received::Wish;
 use crate::sent::Packet;
 use crate::{Options, Sink, Verdict};
 

@@ -10,11 +10,11 @@ use weft_wire::edge::setup::RESET_LENGTH;
 
 use super::striping::{Turn, has};
 use super::{Confirmation, Connection, control};
-use crate::acks::Packed;
 use crate::batch::{Batch, Datagram, Piece};
 use crate::life::Phase;
 use crate::outgoing::{MOST_IN_PACKET, Sendable, Source};
 use crate::rail::Place;
+use crate::received::Packed;
 use crate::sent::{Contents, Leaving};
 
 /// With less room than this no further segment is put into a packet, so that bulk is not cut small.
