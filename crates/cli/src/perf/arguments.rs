@@ -11,6 +11,7 @@ use weft_lab::{BitsPerSecond, MTU};
 
 use super::campaign::Plan;
 use super::contestant::Entry;
+use super::designs::{Basis, Case, Part, Test};
 use super::disorder::Disorder;
 use super::fence::{Fences, Scale, Test as WindowTest};
 use super::job::{
@@ -22,7 +23,6 @@ use super::place::{LabWish, Place};
 use super::remote::Target as Machine;
 use super::size::Sizes;
 use super::stack::{Stack, Transport};
-use super::tests::{Basis, Case, Part, Test};
 use crate::failure::Failure;
 
 const EXAMPLES: &str = "\

@@ -6,6 +6,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::contestant::Entry;
+use super::designs::{Case, Test};
 use super::distance;
 use super::job::{Job, Kind, Switch};
 use super::measure::median;
@@ -13,7 +14,6 @@ use super::metric::metrics;
 use super::place::Place;
 use super::session::{self, Run};
 use super::spread::Spread;
-use super::tests::{Case, Test};
 use crate::failure::Failure;
 
 /// All that is to be done.

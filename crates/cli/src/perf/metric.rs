@@ -1,9 +1,9 @@
 //! The figures of each kind of run: what they are called, and where they are found.
 
+use super::designs::Test;
 use super::job::{Job, Kind, Operation};
 use super::measure::Figure;
 use super::session::Run;
-use super::tests::Test;
 
 /// A figure that is taken from each run.
 pub(crate) struct Metric {

@@ -1,13 +1,14 @@
 //! `weft perf`: how fast, and beside whom.
 //!
-//! A test ([`tests`]) is a list of cases; each case is measured in several runs of each contestant, which take turns ([`campaign`]). Each
-//! run is two or more fresh processes ([`peer`]), all driven by this one over a line of JSON at a time ([`session`]). Figures
-//! ([`metric`]) are medians over the runs ([`report`]).
+//! A test is a list of cases ([`designs`]); each case is measured in several runs of each contestant, which take turns
+//! ([`campaign`]). Each run is two or more fresh processes ([`peer`]), all driven by this one over a line of JSON at a
+//! time ([`session`]). Figures ([`metric`]) are medians over the runs ([`report`]).
 
 mod arguments;
 mod campaign;
 mod contestant;
 mod contestants;
+mod designs;
 mod destination;
 mod disorder;
 mod distance;
@@ -29,7 +30,6 @@ mod session;
 mod size;
 mod spread;
 mod stack;
-mod tests;
 mod work;
 
 pub(crate) use arguments::Arguments;

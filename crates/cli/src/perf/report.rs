@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::campaign::{Plan, Results};
+use super::designs::{Case, Test, text};
 use super::destination::Destination;
 use super::distance::describe;
 use super::machine::Machine;
@@ -14,7 +15,6 @@ use super::measure::median;
 use super::metric::{Column, Metric, metrics, title};
 use super::session::Run;
 use super::spread::Spread;
-use super::tests::{Case, Test, text};
 use crate::failure::Failure;
 use crate::output::{complain, print};
 use crate::table::{Align, Table};
