@@ -164,7 +164,7 @@ impl Default for Settings {
             gather_threshold: 2 * 1024,
             spin: Duration::from_micros(50),
             start_timeout: Duration::from_secs(10),
-            close_timeout: Duration::from_secs(10),
+            close_timeout: Duration::from_secs(5),
             decision_timeout: Duration::from_secs(30),
             peer_timeout: Some(Duration::from_secs(60)),
             rails: Rails::ALL,
