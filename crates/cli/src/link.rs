@@ -353,14 +353,9 @@ impl Link {
         })
     }
 
-    /// Sends a message of at most [`weft::verbs::MAX_INLINE`] bytes.
+    /// Sends a message of at most [`weft::verbs::MAX_INLINE`] bytes, once there is room: the peer may have got what was
+    /// sent, and answered, while word of that was lost. For whoever waits for no completion of what was posted before.
     pub(crate) fn send(&self, message: &[u8]) -> Result<(), LinkError> {
-        self.post(WorkRequest::send_inline(message)?.unsignaled())
-    }
-
-    /// The same, once there is room: the peer may have got what was sent, and answered, while word of that was lost.
-    /// For a side that waits for no completion of what it has sent.
-    pub(crate) fn send_in_time(&self, message: &[u8]) -> Result<(), LinkError> {
         let (request, began) = (WorkRequest::send_inline(message)?.unsignaled(), Instant::now());
         loop {
             match self.queue_pair.post(request.clone()) {

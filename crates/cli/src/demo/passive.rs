@@ -92,7 +92,7 @@ impl Passive {
         let mut ping = [0; PING];
         loop {
             let length = self.link.receive_spinning(&mut ping)?;
-            self.link.send_in_time(&ping[..length])?;
+            self.link.send(&ping[..length])?;
             if ping == [0; PING] {
                 return Ok(());
             }
