@@ -25,7 +25,8 @@ pub(crate) fn define_parameters() {
     for variable in &VARIABLES {
         let name = variable.name.to_ascii_lowercase();
         let (Ok(name), Ok(help)) = (CString::new(name), CString::new(variable.help)) else { continue };
-        // SAFETY: The provider is a static; libfabric copies both texts. The help is the argument of a format with one place for a string.
+        // SAFETY: The provider is a static; libfabric copies both texts. The help is the argument of a format with one
+        // place for a string.
         unsafe { (libfabric.define)(provider(), name.as_ptr(), FI_PARAM_STRING, c"%s".as_ptr(), help.as_ptr()) };
     }
 }
@@ -44,7 +45,8 @@ pub(crate) fn log(level: fi_log_level, text: &str) {
     }
 }
 
-/// Sees to it that this library is never unloaded, as libfabric does at its end: threads of a NIC that is still open run in it.
+/// Sees to it that this library is never unloaded, as libfabric does at its end: threads of a NIC that is still open
+/// run in it.
 pub(crate) fn stay_loaded() {
     let mut about = libc::Dl_info {
         dli_fname: ptr::null(),
@@ -58,7 +60,8 @@ pub(crate) fn stay_loaded() {
     if unsafe { libc::dladdr(here.cast(), &raw mut about) } == 0 || about.dli_fname.is_null() {
         return;
     }
-    // SAFETY: The name is that of a loaded object. Where this is linked into a program, it is the program's, and nothing happens.
+    // SAFETY: The name is that of a loaded object. Where this is linked into a program, it is the program's, and
+    // nothing happens.
     let _ = unsafe { libc::dlopen(about.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
 }
 

@@ -45,7 +45,7 @@ fn complain(text: &str) {
 
 /// Says on stderr that an endpoint was closed before everything was delivered: nobody reads its completions any more.
 pub(crate) fn complain_of_undelivered(text: &str) {
-    drop(std::io::stderr().write_all(format!("weft: {text}\n").as_bytes()));
+    complain(text);
 }
 
 #[cfg(test)]

@@ -52,7 +52,8 @@ pub trait DatagramPorts: ServedPorts {
     /// How many datagrams have found its buffer full.
     fn overflowed(&self, port: DatagramKey) -> u64;
 
-    /// The ports from which further rails leave, one for each flow from each of this host's addresses that rails may use.
+    /// The ports from which further rails leave, one for each flow from each of this host's addresses that rails may
+    /// use.
     fn rails(&self) -> &[RailPort];
 
     /// The name of the interface that has this address, where that is known.
