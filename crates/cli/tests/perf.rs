@@ -341,7 +341,18 @@ fn halos_and_overlap_of_windows_are_measured() {
         let expected = if place == "off" { "loopback" } else { "two hosts of a test network, one link of 1 Gb/s" };
         assert_eq!(report["place"], expected);
     }
+    let report = report_where_there_is_a_lab("window-overlap", &["--size", "16", "--transport", "shm"]).unwrap();
+    assert_eq!(report["place"], "loopback", "hosts share no memory");
     refused(&["window-overlap", "--lab", "--vs", "shm"], "share no memory");
+    refused(&["fence", "--lab", "--transport", "shm"], "share no memory");
+    refused(&["fence", "--lab", "--simulate", "4"], "--simulate");
+    let mut ranked = Command::new(env!("CARGO_BIN_EXE_weft"));
+    let meeting = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let environment = [("WEFT_RANK", "0"), ("WEFT_SIZE", "1"), ("WEFT_MEETING", &*meeting)];
+    ranked.args(["perf", "fence", "--lab"]).envs(environment).env_remove("WEFT_TOKEN");
+    let output = ranked.output().unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && complaint.contains("where the launcher has put them"), "{complaint}");
     refused(&["fence", "--connect", "10.0.0.1"], "--connect");
 }
 

@@ -19,7 +19,7 @@ use super::job::{
 };
 use super::links::{Links, Wishes};
 use super::mpi::{self, Installation, Library};
-use super::place::{LabWish, Place};
+use super::place::{LabWish, NOTHING_SHARED, Place};
 use super::remote::Target as Machine;
 use super::size::Sizes;
 use super::stack::{Stack, Transport};
@@ -163,7 +163,8 @@ pub(crate) struct Arguments {
     /// Serve the passive side of measurements that another machine asks for, at this address
     #[arg(long, value_name = "ADDRESS[:PORT]", conflicts_with_all = ["test", "connect"])]
     pub(super) listen: Option<String>,
-    /// Run the two sides on two hosts of a fresh test network, with a link of this rate (`none`: without a limit); `off`: on loopback [default: off; overlap and window-overlap: 1G; mpi: none, but 1G for overlap]
+    /// Run the two sides on two hosts of a fresh test network, with a link of this rate (`none`: without a limit);
+    /// `off`: on loopback [default: off; overlap and window-overlap: 1G; mpi: none, but 1G for overlap]
     #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "usual", conflicts_with_all = ["connect", "listen"])]
     lab: Option<LabWish>,
     /// TCP's congestion control in the hosts of the test network [default: cubic, or reno where the machine's root has not allowed that]
@@ -275,10 +276,16 @@ impl Arguments {
                 "--connect: ranks of windows are on one machine, or where a launcher puts them".into(),
             ));
         }
+        let transport = self.transport_of_windows()?;
+        let asks_for_lab = !matches!(self.lab, None | Some(LabWish::Off));
+        if asks_for_lab && transport == Transport::Shm {
+            return Err(Failure::Usage(format!("--lab, --transport shm: {NOTHING_SHARED}")));
+        }
         Ok(Some(Scale {
             test,
             sizes: self.size.as_ref(),
-            transport: self.transport_of_windows()?,
+            transport,
+            asks_for_lab,
             peers: self.vs.as_deref(),
             runs: self.runs.unwrap_or(if self.quick { 1 } else { 3 }),
             iterations: self.iterations.unwrap_or(if self.quick { 50 } else { 500 }),
@@ -344,8 +351,8 @@ impl Arguments {
     }
 
     /// Where windows are measured, and what is to be known about that.
-    pub(super) fn place_of_windows(&self, test: WindowTest) -> Result<(Place, Option<String>), Failure> {
-        let hides = test == WindowTest::WindowOverlap;
+    pub(super) fn place_of_windows(&self, scale: &Scale<'_>) -> Result<(Place, Option<String>), Failure> {
+        let hides = scale.test == WindowTest::WindowOverlap && scale.transport != Transport::Shm;
         self.place(&Wants { lab: hides, real_packets: false, usual_rate: usual_rate() })
     }
 

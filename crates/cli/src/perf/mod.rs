@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     if let Some(scale) = arguments.scale_of_fences()? {
         let json = arguments.json.as_deref().map(Destination::open).transpose()?;
-        return fence::run(&arguments.fence, &scale, json, || arguments.place_of_windows(scale.test));
+        return fence::run(&arguments.fence, &scale, json, || arguments.place_of_windows(&scale));
     }
     if let Some(wishes) = arguments.links_wishes() {
         let json = arguments.json.as_deref().map(Destination::open).transpose()?;

@@ -10,6 +10,9 @@ use weft_lab::{BitsPerSecond, Host, Lab, LabError, Plan};
 use super::remote::{RAILS_VARIABLE, Target};
 use super::session::Process;
 
+/// Why nothing goes through shared memory in a network of their own.
+pub(crate) const NOTHING_SHARED: &str = "ranks on two hosts share no memory: --lab off has them on one";
+
 /// How long a link may take to run.
 const LINK_PATIENCE: Duration = Duration::from_secs(5);
 

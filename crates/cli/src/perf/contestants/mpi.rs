@@ -11,6 +11,7 @@ use super::super::contestant::{Contestant, Side, other};
 use super::super::job::{Job, Kind, Role};
 use super::super::measure::{Figure, Measured};
 use super::super::mpi::{Carrier, Installation, Program, Ways, command};
+use super::super::place::NOTHING_SHARED;
 use super::super::provider::Provider;
 
 pub(crate) struct Mpi;
@@ -87,7 +88,7 @@ impl Side for Starter {
     fn run(&mut self, job: &Job, addresses: &[String]) -> Result<Measured, String> {
         let ways = ways(job, other(job, addresses))?;
         if self.carrier == Carrier::SharedMemory && ways.hosts() > 1 {
-            return Err("ranks on two hosts share no memory: --lab off has them on one".into());
+            return Err(NOTHING_SHARED.into());
         }
         let mut command = command(&self.installation, &self.carrier, self.provider.as_ref(), &ways, &self.program, job);
         let output = command.output().map_err(|error| format!("{}: {error}", self.installation.mpiexec.display()))?;

@@ -54,7 +54,8 @@ pub(super) struct Fences {
           value_parser = clap::value_parser!(u16).range(0..=1024))]
     puts: Vec<u16>,
     /// fence: simulate so many ranks, each number a case, instead of measuring: in virtual time, all kinds of fence
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', conflicts_with = "lab",
+          value_parser = clap::value_parser!(u16).range(1..=4096))]
     simulate: Vec<u16>,
     /// fence: what a message costs in a simulation: latency, overhead, and overhead of 1024 bytes, in us [default: as on the loopback]
     #[arg(long, value_name = "L,o,G", requires = "simulate")]
@@ -74,6 +75,8 @@ pub(super) struct Scale<'a> {
     /// Sizes of the puts of [`Test::WindowOverlap`].
     pub(super) sizes: Option<&'a Sizes>,
     pub(super) transport: Transport,
+    /// Whether ranks are to be on hosts of a network of their own.
+    pub(super) asks_for_lab: bool,
     pub(super) peers: Option<&'a [String]>,
     pub(super) runs: u32,
     /// Fences of each load and run, at most.
@@ -271,6 +274,10 @@ pub(super) fn run(
     let group = Group::from_environment().map_err(|error| Failure::Runtime(error.to_string()))?;
     let watch = Watch::start();
     let (cases, place, notes) = match group {
+        Some(_) if scale.asks_for_lab => {
+            let words = "--lab: the ranks are where the launcher has put them: leave it out, or start weft without one";
+            return Err(Failure::Usage(words.into()));
+        }
         Some(mut group) => {
             let (rank, ranks) = (group.rank(), group.size());
             let figures = ranks::measure(arguments, scale, &mut group).map_err(Failure::Runtime)?;

@@ -1,7 +1,7 @@
 //! `MPI_Win_fence` of the MPI libraries that are there.
 
 use super::super::mpi::{self, Carrier, Installation, Program, Ways};
-use super::super::place::Place;
+use super::super::place::{NOTHING_SHARED, Place};
 use super::super::provider::Provider;
 use super::{Figure, Load, Scale, limit};
 use crate::failure::Failure;
@@ -38,8 +38,7 @@ impl Peers {
             Some(names) => names.iter().map(String::as_str).collect(),
         };
         if carriers.contains(&SHARED_MEMORY) && !shares_memory {
-            let words = "ranks on two hosts share no memory: --lab off has them on one";
-            return Err(Failure::Usage(format!("--vs {SHARED_MEMORY}: {words}")));
+            return Err(Failure::Usage(format!("--vs {SHARED_MEMORY}: {NOTHING_SHARED}")));
         }
         if let Some(wrong) = carriers.iter().find(|name| !CARRIERS.contains(name)) {
             let all = CARRIERS.join(", ");

@@ -75,6 +75,7 @@ mod tests {
             test: Test::Halo,
             sizes: None,
             transport: Transport::Shm,
+            asks_for_lab: false,
             peers: None,
             runs: 1,
             iterations,
