@@ -16,6 +16,9 @@ use crate::lower::{Carrier, Lower as _};
 const COOL_AFTER_LOOKS: u32 = 4;
 /// So many connections are cheaper to look at one by one than to ask the operating system about.
 const FEW_HOT: usize = 2;
+/// And so many of which one load tells that nothing has come, as through shared memory: who is watched costs a mark, a
+/// signal, and the calls that send it and take it.
+const FEW_STILL: usize = 64;
 
 impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     pub(super) fn look_at_hot(&mut self) -> bool {
@@ -27,13 +30,14 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
                 at += 1;
                 continue;
             }
-            if !connection.is_some_and(Connection::is_still) {
+            let is_still = connection.is_some_and(Connection::is_still);
+            if !is_still {
                 progress |= self.drive(key);
             }
             if self.hot.get(at) != Some(&key) {
                 continue;
             }
-            if self.is_cold(key) {
+            if self.is_cold(key, is_still) {
                 self.hot.swap_remove(at);
                 self.cool(key, 1);
             } else {
@@ -43,8 +47,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         progress
     }
 
-    fn is_cold(&self, key: DefaultKey) -> bool {
-        if self.hot.len() <= FEW_HOT {
+    fn is_cold(&self, key: DefaultKey, is_still: bool) -> bool {
+        if self.hot.len() <= if is_still { FEW_STILL } else { FEW_HOT } {
             return false;
         }
         self.connection(key).is_none_or(|connection| connection.idle_looks > COOL_AFTER_LOOKS)
