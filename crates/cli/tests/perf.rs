@@ -214,8 +214,8 @@ fn everybody_sends_to_everybody() {
     assert!(throughput.iter().all(|row| row["median"].as_f64().unwrap() > 0.0));
     assert_eq!(rows(&report, "quiet_cpu").len(), 4);
     assert!(text.contains("5 processes reach"), "{text}");
-    refused(&["all-to-all", "--processes", "1"], "number of processes 1");
-    refused(&["all-to-all", "--processes", "1000"], "number of processes 1000");
+    refused(&["all-to-all", "--processes", "1"], "1 is not in 2..=256");
+    refused(&["all-to-all", "--processes", "1000"], "1000 is not in 2..=256");
 }
 
 #[test]

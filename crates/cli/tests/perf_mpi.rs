@@ -55,6 +55,19 @@ fn each_part_has_its_figures() {
 }
 
 #[test]
+fn many_ranks_share_this_host() {
+    let many = ["--test", "allreduce,start", "--processes", "3,4", "--transport", "libfabric-tcp", "--vs", "none"];
+    let Some((report, text)) = report_of(&many) else { return };
+    for metric in ["collective_time", "start_to_end"] {
+        let rows = rows(&report, metric);
+        assert!(rows.iter().any(|row| row["ranks"] == 3) && rows.iter().any(|row| row["ranks"] == 4), "{text}");
+        assert!(rows.iter().all(|row| row["median"].as_f64().unwrap() > 0.0), "{text}");
+    }
+    assert_eq!(report["settings"]["place"], "loopback", "none of them needs a network: {text}");
+    assert_eq!(perf(&["--test", "start", "--processes", "1"]).status.code(), Some(2));
+}
+
+#[test]
 fn weft_carries_messages_where_its_provider_is() {
     let output = perf(&["--lab", "off", "--test", "latency,overlap", "--size", "8", "--vs", "libfabric-tcp"]);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -15,7 +15,8 @@ use super::designs::{Basis, Case, Part, Test};
 use super::disorder::Disorder;
 use super::fence::{Fences, Scale, Test as WindowTest};
 use super::job::{
-    Cache, Job, Kind, LARGEST_CROWD, LARGEST_WINDOW, MOST_CONNECTIONS, MOST_MESSAGES, Operation, Switch, Target, Wait,
+    Cache, Job, Kind, LARGEST_CROWD, LARGEST_WINDOW, MOST_CONNECTIONS, MOST_MESSAGES, MOST_RANKS, Operation, Switch,
+    Target, Wait,
 };
 use super::links::{Links, Wishes};
 use super::mpi::{self, Installation, Library};
@@ -124,8 +125,9 @@ pub(crate) struct Arguments {
     /// idle: for how long nothing happens [default: 3]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) seconds: Option<f64>,
-    /// all-to-all: how many processes, each number a case of its own
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "8,64")]
+    /// all-to-all, mpi's allreduce and start: how many processes, each number a case of its own [default: 8,64; allreduce:
+    /// 16; start: 64]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(2..=MOST_RANKS as u64))]
     pub(super) processes: Vec<usize>,
     /// match: how many receives are posted, or messages unexpected, beside the one that is looked for
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1000,100000", value_parser = clap::value_parser!(u32).range(1..=i64::from(LARGEST_CROWD)))]
@@ -320,7 +322,9 @@ impl Arguments {
     pub(super) fn plan(&self) -> Result<Plan, Failure> {
         let Some(What::Measured(test)) = self.test else { return Err(Failure::Usage("name a test".into())) };
         let libraries = self.libraries(test)?;
-        let (place, note) = self.place(&Wants::of(test))?;
+        let is_here = !self.part.is_empty() && self.part.iter().all(|part| part.is_of_many());
+        let wants = Wants::of(test);
+        let (place, note) = self.place(&Wants { lab: wants.lab && !is_here, ..wants })?;
         let template = self.template(&place)?;
         let cases = test.design().cases(&Basis { template, arguments: self, libraries });
         let limited = self.limited_place(&place, &cases)?;
@@ -468,6 +472,7 @@ impl Arguments {
             target: Target::Polling,
             computation_us: 0,
             both_ways: false,
+            mpi_ranks: 2,
             connections: 1,
             quiet_ms: 1,
             settle_ms: 0,

@@ -46,13 +46,20 @@ impl Plan {
 
     /// Where a case is done.
     fn place_of(&self, case: &Case) -> &Place {
-        self.limited.as_ref().filter(|_| case.job.kind == Kind::Hiding).unwrap_or(&self.place)
+        match case.job.kind {
+            // Many ranks share one host.
+            Kind::Collective | Kind::Start => &Place::Here,
+            Kind::Hiding => self.limited.as_ref().unwrap_or(&self.place),
+            _ => &self.place,
+        }
     }
 
     /// All places, as a person reads them.
     pub(crate) fn places(&self) -> String {
         let limited = self.limited.as_ref().map_or_else(String::new, |place| format!("; beside computation: {place}"));
-        format!("{}{limited}", self.place)
+        let has_many = self.cases.iter().any(|case| matches!(case.job.kind, Kind::Collective | Kind::Start));
+        let many = if has_many && self.place.is_lab() { "; many ranks: loopback" } else { "" };
+        format!("{}{limited}{many}", self.place)
     }
 
     /// The cores of the passive and the active side, when they are told to stay on some.

@@ -33,6 +33,10 @@ pub(crate) enum Kind {
     AllToAll,
     /// What it costs to find the receive of a message, among many.
     Matching,
+    /// A collective operation of many ranks.
+    Collective,
+    /// From the start of many ranks to the end of the last.
+    Start,
 }
 
 /// The RDMA operation that carries the payload, for contestants that have more than one.
@@ -199,6 +203,8 @@ pub(crate) struct Job {
     pub(crate) computation_us: u32,
     /// Beside the computation of MPI programs both ranks send a message; else one does, and the other receives it.
     pub(crate) both_ways: bool,
+    /// Ranks of an MPI program: two sides start them, whatever their number.
+    pub(crate) mpi_ranks: usize,
     /// Connections that are kept quiet.
     pub(crate) connections: usize,
     /// For how long nothing happens, in milliseconds.
@@ -259,6 +265,7 @@ impl Job {
         within("warmup", self.warmup, 1, MOST_MESSAGES)?;
         let least_ranks = if self.kind == Kind::Matching { 1 } else { 2 };
         within("number of processes", self.ranks as u64, least_ranks, MOST_RANKS as u64)?;
+        within("number of MPI ranks", self.mpi_ranks as u64, 2, MOST_RANKS as u64)?;
         within("number of others", self.crowd.map_or(0, |crowd| crowd.others).into(), 0, LARGEST_CROWD.into())?;
         within("rank", self.rank as u64, 0, self.ranks as u64 - 1)?;
         within("number of connections", self.connections as u64, 1, MOST_CONNECTIONS as u64)?;
@@ -301,6 +308,8 @@ impl Job {
             Kind::Matching => 100_000,
             Kind::Idle => 1,
             Kind::AllToAll => 100,
+            Kind::Collective => 2000,
+            Kind::Start => 1,
         }
     }
 }
@@ -329,6 +338,7 @@ pub(crate) mod tests {
             target: Target::Silent,
             computation_us: 0,
             both_ways: false,
+            mpi_ranks: 2,
             connections: 1,
             quiet_ms: 1,
             settle_ms: 0,
@@ -353,6 +363,7 @@ pub(crate) mod tests {
         assert!(Job { warmup: 0, ..job() }.check().is_err());
         assert!(Job { ranks: 0, ..job() }.check().is_err());
         assert!(Job { rank: 2, ..job() }.check().is_err());
+        assert!(Job { mpi_ranks: MOST_RANKS + 1, ..job() }.check().is_err());
         assert!(Job { connections: usize::MAX, ..job() }.check().is_err());
         assert!(Job { quiet_ms: u64::MAX, ..job() }.check().is_err());
         assert!(Job { computation_us: u32::MAX, ..job() }.check().is_err());

@@ -77,6 +77,8 @@ pub(crate) fn metrics(test: Test, job: &Job) -> Vec<Metric> {
             all.into_iter().chain(shares).collect()
         }
         Kind::Rate => vec![main("message_rate", "1/s")],
+        Kind::Collective => vec![main("collective_time", "us")],
+        Kind::Start => vec![Metric::new("start_to_end", "s", Column::Plain("s"), Run::value)],
         Kind::PingPing => vec![main("exchange_time", "us")],
         Kind::Duplex => vec![Metric::new("duplex_throughput", "GB/s", Column::Plain("both ways"), Run::value)],
         Kind::Overlap => overlap(),
@@ -179,6 +181,10 @@ pub(crate) fn title(job: &Job) -> &'static str {
         Kind::Matching => "Processor time of matching one message with its receive, less is better",
         Kind::Hiding => "Messages beside computation: the share of them that is hidden, more is better",
         Kind::Idle => "Quiet connections, less is better",
+        Kind::Collective => "Time of a collective operation of all ranks in us, less is better",
+        Kind::Start => {
+            "From the start of all ranks, through an all-to-all, to the end of the last, in s, less is better"
+        }
         Kind::AllToAll => "Throughput of all processes together in MB/s, more is better",
     }
 }

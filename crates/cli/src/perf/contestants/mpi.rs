@@ -2,10 +2,12 @@
 //!
 //! The active side has the library's own starter run the two ranks, the first on its own host, the second on that of the passive side,
 //! which does nothing but be there. The program is `mpi/measure.c`: a ping-pong of blocking sends and receives; a stream with a window
-//! (non-blocking, the oldest is waited for); a message, or one each way, beside computation.
+//! (non-blocking, the oldest is waited for); a message, or one each way, beside computation; an allreduce of many ranks; and an
+//! all-to-all, of which all is timed, from the start of the starter to its end.
 
 use std::fs;
 use std::process::Output;
+use std::time::Instant;
 
 use super::super::contestant::{Contestant, Side, other};
 use super::super::job::{Job, Kind, Role};
@@ -13,6 +15,7 @@ use super::super::measure::{Figure, Measured};
 use super::super::mpi::{Carrier, Installation, Program, Ways, command};
 use super::super::place::NOTHING_SHARED;
 use super::super::provider::Provider;
+use super::super::stack::Transport;
 
 pub(crate) struct Mpi;
 
@@ -40,9 +43,10 @@ impl Contestant for Mpi {
     fn supports(&self, job: &Job) -> Result<(), String> {
         let carrier = Carrier::parse(job.variant.as_deref())?;
         match (&job.mpi, job.kind) {
-            (Some(installation), Kind::Latency | Kind::Bandwidth | Kind::Rate | Kind::Hiding) => {
-                carrier.fits(installation)
-            }
+            (
+                Some(installation),
+                Kind::Latency | Kind::Bandwidth | Kind::Rate | Kind::Hiding | Kind::Collective | Kind::Start,
+            ) => carrier.fits(installation),
             _ => Err("MPI is measured by: weft perf mpi".into()),
         }
     }
@@ -87,11 +91,13 @@ impl Side for Starter {
 
     fn run(&mut self, job: &Job, addresses: &[String]) -> Result<Measured, String> {
         let ways = ways(job, other(job, addresses))?;
-        if self.carrier == Carrier::SharedMemory && ways.hosts() > 1 {
+        if matches!(self.carrier, Carrier::SharedMemory | Carrier::Weft(Some(Transport::Shm))) && ways.hosts() > 1 {
             return Err(NOTHING_SHARED.into());
         }
         let mut command = command(&self.installation, &self.carrier, self.provider.as_ref(), &ways, &self.program, job);
+        let began = Instant::now();
         let output = command.output().map_err(|error| format!("{}: {error}", self.installation.mpiexec.display()))?;
+        let took = began.elapsed();
         let text = String::from_utf8_lossy(&output.stdout);
         if !output.status.success() {
             return Err(format!("{} ended with {}: {}", self.installation.library, output.status, complaint(&output)));
@@ -101,6 +107,12 @@ impl Side for Starter {
         if figures.get("hosts") != Some(ways.hosts().into()) {
             // What it measured is not what it was asked for.
             return Err(format!("{} started its ranks on the wrong hosts", self.installation.library));
+        }
+        if job.kind == Kind::Start {
+            let is_whole = figures.get("ranks") == Some(job.mpi_ranks as f64);
+            return is_whole
+                .then(|| Measured { value: Some(took.as_secs_f64()), ..Measured::default() })
+                .ok_or_else(silent);
         }
         figures.measured(job).ok_or_else(silent)
     }
@@ -149,6 +161,9 @@ impl<'a> Figures<'a> {
         let plain = Measured::default();
         Some(match job.kind {
             Kind::Latency => Measured { value: Some(self.get("half_us")?), p99: self.get("half_p99_us"), ..plain },
+            Kind::Collective => {
+                Measured { value: Some(self.get("collective_us")?), p99: self.get("collective_p99_us"), ..plain }
+            }
             Kind::Rate => Measured { value: Some(self.get("messages_per_s")?), figures: cpu()?.into(), ..plain },
             Kind::Bandwidth => {
                 let value = self.get("messages_per_s")? * job.size as f64 / 1e9;

@@ -19,9 +19,8 @@ impl Design for AllToAll {
         let mut cases = Vec::new();
         for size in basis.sizes("4K") {
             for wait in [Wait::Block, Wait::Spin] {
-                for &ranks in &basis.arguments.processes {
-                    let others = ranks.max(2) as u64 - 1;
-                    let rounds = (messages / (ranks.max(2) as u64 * others)).max(5);
+                for ranks in basis.processes(&[8, 64]) {
+                    let rounds = (messages / (ranks * (ranks - 1)) as u64).max(5);
                     let case = basis.case_of(Kind::AllToAll, size, rounds).with(|job| {
                         (job.ranks, job.wait, job.quiet_ms) = (ranks, wait, if basis.quick() { 300 } else { 1000 });
                     });

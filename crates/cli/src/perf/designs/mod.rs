@@ -51,7 +51,8 @@ pub(crate) enum Test {
     AllToAll,
     /// What it costs to match a message with its receive, among many of them
     Match,
-    /// MPI programs over Weft, and over what else carries their messages: latency, bandwidth, message rate, overlap
+    /// MPI programs over Weft, and over what else carries their messages: latency, bandwidth, message rate, overlap; of
+    /// many ranks allreduce and start
     Mpi,
 }
 
@@ -153,6 +154,12 @@ impl Basis<'_> {
             .clone()
             .unwrap_or_else(|| otherwise.parse::<Sizes>().expect("the defaults are well formed"))
             .0
+    }
+
+    /// The numbers of processes that were asked for, or these.
+    fn processes(&self, otherwise: &[usize]) -> Vec<usize> {
+        let asked = &self.arguments.processes;
+        if asked.is_empty() { otherwise } else { asked }.to_vec()
     }
 
     /// Whether only a glance is wanted.

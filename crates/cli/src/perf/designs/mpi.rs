@@ -1,4 +1,5 @@
-//! MPI programs: latency, bandwidth, message rate and overlap, over Weft beside what else carries their messages.
+//! MPI programs: latency, bandwidth, message rate and overlap of two ranks, collectives and the start of many, over Weft beside
+//! what else carries their messages.
 
 use clap::ValueEnum;
 
@@ -21,7 +22,14 @@ pub(crate) enum Part {
     Rate,
     /// A message beside computation, one way and both ways at once
     Overlap,
+    /// An allreduce of many ranks on this host; when asked for
+    Allreduce,
+    /// Many ranks start on this host, do an all-to-all, and end; when asked for
+    Start,
 }
+
+/// What two ranks do, which is what is measured when nothing is said.
+const USUAL: [Part; 4] = [Part::Latency, Part::Bandwidth, Part::Rate, Part::Overlap];
 
 impl Part {
     fn kind(self) -> Kind {
@@ -30,13 +38,29 @@ impl Part {
             Self::Bandwidth => Kind::Bandwidth,
             Self::Rate => Kind::Rate,
             Self::Overlap => Kind::Hiding,
+            Self::Allreduce => Kind::Collective,
+            Self::Start => Kind::Start,
+        }
+    }
+
+    /// Whether many ranks take part, all on this host.
+    pub(in super::super) fn is_of_many(self) -> bool {
+        self.ranks().is_some()
+    }
+
+    /// How many ranks, each number a case; `None`: two, which need no word.
+    fn ranks(self) -> Option<&'static [usize]> {
+        match self {
+            Self::Allreduce => Some(&[16]),
+            Self::Start => Some(&[64]),
+            Self::Latency | Self::Bandwidth | Self::Rate | Self::Overlap => None,
         }
     }
 
     fn sizes(self, quick: bool) -> &'static str {
         match (self, quick) {
             (Self::Latency, false) => "8,512,4K",
-            (Self::Latency | Self::Rate, _) => "8",
+            (Self::Latency | Self::Rate | Self::Allreduce | Self::Start, _) => "8",
             (Self::Bandwidth, false) => "64K,1M",
             (Self::Bandwidth, true) => "64K",
             (Self::Overlap, _) => "1M",
@@ -85,8 +109,8 @@ impl Design for MpiPrograms {
     }
 
     fn cases(&self, basis: &Basis<'_>) -> Vec<Case> {
-        let parts = match &basis.arguments.part {
-            parts if parts.is_empty() => Part::value_variants(),
+        let parts: &[Part] = match &basis.arguments.part {
+            parts if parts.is_empty() => &USUAL,
             parts => parts,
         };
         let mut cases = Vec::new();
@@ -95,10 +119,16 @@ impl Design for MpiPrograms {
                 for installation in &basis.libraries {
                     let case = basis.case(part.kind(), size, 1.0).with(|job| job.mpi = Some(installation.clone()));
                     let case = case.label_with("library", installation.library.name());
-                    if *part == Part::Overlap {
-                        cases.extend(DIRECTIONS.map(|direction| beside_computation(basis, case.clone(), direction)));
-                    } else {
-                        cases.push(case);
+                    match part.ranks() {
+                        _ if *part == Part::Overlap => {
+                            cases
+                                .extend(DIRECTIONS.map(|direction| beside_computation(basis, case.clone(), direction)));
+                        }
+                        Some(usual) => cases.extend(basis.processes(usual).into_iter().map(|ranks| {
+                            let job = |job: &mut Job| job.mpi_ranks = ranks;
+                            case.clone().with(job).label_with("ranks", ranks)
+                        })),
+                        None => cases.push(case),
                     }
                 }
             }

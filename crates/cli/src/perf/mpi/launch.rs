@@ -3,17 +3,24 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use clap::ValueEnum;
 use weft_lab::Host;
 
 use super::super::job::Job;
 use super::super::provider::Provider;
+use super::super::stack::Transport;
 use super::installation::{Installation, Library};
 use super::program::Program;
+
+/// Which transport Weft's provider takes.
+const TRANSPORT: &str = "FI_WEFT_TRANSPORT";
 
 /// What is below the MPI library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Carrier {
-    /// A provider of libfabric: `weft`, or another.
+    /// Weft's provider of libfabric, over this transport (`None`: as its settings say).
+    Weft(Option<Transport>),
+    /// Another one.
     Libfabric(String),
     /// UCX over TCP.
     Ucx,
@@ -22,25 +29,49 @@ pub(crate) enum Carrier {
 }
 
 impl Carrier {
-    /// Which one a variant names: `weft`, `libfabric-tcp`, `ucx`, `shm`.
+    /// Which one a variant names: `weft`, `weft-edge`, `libfabric-tcp`, `ucx`, `shm`.
     pub(crate) fn parse(variant: Option<&str>) -> Result<Self, String> {
-        match variant {
-            None | Some(Provider::NAME) => Ok(Self::Libfabric(Provider::NAME.into())),
-            Some("ucx") => Ok(Self::Ucx),
-            Some("shm") => Ok(Self::SharedMemory),
-            Some(other) => match other.strip_prefix("libfabric-") {
-                Some(provider) if !provider.is_empty() => Ok(Self::Libfabric(provider.into())),
-                _ => Err(format!(
-                    "{other:?} carries no MPI; there are weft, libfabric-PROVIDER (libfabric-tcp), ucx, shm (the \
-                     library's own)"
-                )),
+        let Some(name) = variant else { return Ok(Self::Weft(None)) };
+        let found = match name.split_once('-') {
+            None => match name {
+                Provider::NAME => Some(Self::Weft(None)),
+                "ucx" => Some(Self::Ucx),
+                "shm" => Some(Self::SharedMemory),
+                _ => None,
             },
-        }
+            Some((Provider::NAME, transport)) => Transport::from_str(transport, false).ok().map(Some).map(Self::Weft),
+            Some(("libfabric", Provider::NAME)) => Some(Self::Weft(None)),
+            Some(("libfabric", provider)) if !provider.is_empty() => Some(Self::Libfabric(provider.into())),
+            Some(_) => None,
+        };
+        found.ok_or_else(|| {
+            format!(
+                "{name:?} carries no MPI; there are weft, weft-TRANSPORT (weft-edge, weft-shm), libfabric-PROVIDER \
+                 (libfabric-tcp), ucx, shm (the library's own)"
+            )
+        })
     }
 
     /// Whether it is Weft.
     pub(crate) fn is_weft(&self) -> bool {
-        matches!(self, Self::Libfabric(provider) if provider == Provider::NAME)
+        matches!(self, Self::Weft(_))
+    }
+
+    /// The provider of libfabric that is asked for.
+    fn provider(&self) -> Option<&str> {
+        match self {
+            Self::Weft(_) => Some(Provider::NAME),
+            Self::Libfabric(provider) => Some(provider),
+            Self::Ucx | Self::SharedMemory => None,
+        }
+    }
+
+    /// What all ranks must find in their environment.
+    fn environment(&self) -> Option<(&'static str, String)> {
+        match self {
+            Self::Weft(Some(transport)) => Some((TRANSPORT, transport.to_possible_value()?.get_name().to_owned())),
+            _ => None,
+        }
     }
 
     /// Whether a library can use it.
@@ -94,6 +125,7 @@ pub(crate) fn command(
     if let Some(provider) = provider {
         command.env("FI_PROVIDER_PATH", provider.folder());
     }
+    command.envs(carrier.environment());
     if *carrier == Carrier::Ucx {
         command.env("UCX_TLS", "tcp,self").env("UCX_WARN_UNUSED_ENV_VARS", "n");
     }
@@ -102,7 +134,7 @@ pub(crate) fn command(
     } else {
         hydra(&mut command, installation.library, carrier, ways, program);
     }
-    command.args(["-n", "2"]).arg(program.executable()).args(Program::arguments(job));
+    command.args(["-n", &job.mpi_ranks.to_string()]).arg(program.executable()).args(Program::arguments(job));
     command
 }
 
@@ -120,6 +152,7 @@ pub(crate) fn command_of_ranks(
     if let Some(provider) = provider {
         command.env("FI_PROVIDER_PATH", provider.folder());
     }
+    command.envs(carrier.and_then(Carrier::environment));
     let is_open = installation.library.is_open_mpi();
     match carrier {
         Some(carrier) if is_open => open_mpi(&mut command, carrier, provider, ways, program),
@@ -153,18 +186,18 @@ fn start(ways: &Ways, program: &Program, mpiexec: &Path) -> Command {
 
 /// MPICH's and Intel MPI's starter.
 fn hydra(command: &mut Command, library: Library, carrier: &Carrier, ways: &Ways, program: &Program) {
-    match (library, carrier) {
-        (Library::Intel, Carrier::Libfabric(provider)) => {
+    match (library, carrier.provider()) {
+        (Library::Intel, Some(provider)) => {
             command.env("I_MPI_FABRICS", "ofi").env("I_MPI_OFI_PROVIDER", provider);
         }
-        (_, Carrier::Libfabric(provider)) => {
+        (_, Some(provider)) => {
             command.env("MPIR_CVAR_CH4_NETMOD", "ofi").env("FI_PROVIDER", provider);
         }
-        (_, Carrier::Ucx) => {
+        (_, None) if *carrier == Carrier::Ucx => {
             command.env("MPIR_CVAR_CH4_NETMOD", "ucx");
         }
-        // It takes that by itself.
-        (_, Carrier::SharedMemory) => {}
+        // It takes its shared memory by itself.
+        (_, None) => {}
     }
     match ways {
         Ways::Here if *carrier == Carrier::SharedMemory => {}
@@ -184,10 +217,14 @@ fn open_mpi(command: &mut Command, carrier: &Carrier, provider: Option<&Provider
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command.args(["--bind-to", "none"]);
     match carrier {
-        Carrier::Libfabric(name) => {
+        Carrier::Weft(_) | Carrier::Libfabric(_) => {
+            let name = carrier.provider().unwrap_or_default();
             command.args(["--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include", name]);
             if provider.is_some() {
                 command.args(["-x", "FI_PROVIDER_PATH"]);
+            }
+            if carrier.environment().is_some() {
+                command.args(["-x", TRANSPORT]);
             }
         }
         Carrier::Ucx => {
@@ -214,10 +251,15 @@ mod tests {
     fn carriers_have_names() {
         let weft = Carrier::parse(None).unwrap();
         assert!(weft.is_weft() && Carrier::parse(Some("weft")).unwrap() == weft);
+        assert_eq!(Carrier::parse(Some("libfabric-weft")).unwrap(), weft);
+        let edge = Carrier::parse(Some("weft-edge")).unwrap();
+        assert!(edge.is_weft());
+        assert_eq!(edge.environment(), Some((TRANSPORT, "edge".into())));
+        assert_eq!(weft.environment(), None, "the provider's settings say it");
         assert_eq!(Carrier::parse(Some("libfabric-tcp")), Ok(Carrier::Libfabric("tcp".into())));
         assert_eq!(Carrier::parse(Some("ucx")), Ok(Carrier::Ucx));
         assert_eq!(Carrier::parse(Some("shm")), Ok(Carrier::SharedMemory));
-        for wrong in ["tcp", "libfabric-", "UCX"] {
+        for wrong in ["tcp", "libfabric-", "UCX", "weft-", "weft-tcp", "shm-weft"] {
             assert!(Carrier::parse(Some(wrong)).unwrap_err().contains("libfabric-tcp"), "{wrong}");
         }
     }

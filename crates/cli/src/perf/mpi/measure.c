@@ -1,4 +1,4 @@
-/* One rank of two that measure an MPI library: `measure TEST SIZE ITERATIONS WARMUP WINDOW SECONDS`. The same program whatever carries the messages.
+/* One rank of those that measure an MPI library: two, but for what all of them do together: `measure TEST SIZE ITERATIONS WARMUP WINDOW SECONDS`. The same program whatever carries the messages.
    The first rank prints one line: `weft-mpi NAME=VALUE ...`. */
 
 #include <signal.h>
@@ -278,6 +278,42 @@ static void overlap(int both_ways)
     report("both_us", NULL, rounds(both));
 }
 
+/* A collective operation; the first rank holds the watch. */
+static void allreduce(void)
+{
+    double *times = room(iterations * sizeof *times);
+    memset(in, 0, size);
+    double last = now_us();
+    for (long at = -warmup; at < iterations; at++) {
+        MPI_Allreduce(out, in, size, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD);
+        double now = now_us();
+        if (at >= 0)
+            times[at] = now - last;
+        last = now;
+    }
+    check(in);
+    double middle = median(times, iterations);
+    if (rank == 0)
+        printf(" collective_us=%.6f collective_p99_us=%.6f", middle, percentile(times, iterations, 0.99));
+}
+
+/* What all ranks have done once nobody can have connections still to open. Whoever has started them holds the watch. */
+static void alltoall(int ranks)
+{
+    char *from = room((size_t)ranks * size), *to = room((size_t)ranks * size);
+    for (int other = 0; other < ranks; other++)
+        memset(from + (size_t)other * size, rank ^ other, size);
+    for (long at = 0; at < iterations; at++) {
+        memset(to, 0x5a, (size_t)ranks * size);
+        MPI_Alltoall(from, size, MPI_BYTE, to, size, MPI_BYTE, MPI_COMM_WORLD);
+        for (size_t byte = 0; byte < (size_t)ranks * size; byte++)
+            if (to[byte] != (char)(rank ^ (int)(byte / size)))
+                fail("an all-to-all brought other bytes than were sent");
+    }
+    if (rank == 0)
+        printf(" ranks=%d", ranks);
+}
+
 /* On how many hosts the two ranks are. */
 static int hosts(void)
 {
@@ -304,9 +340,10 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (ranks != 2)
+    int together = strncmp(test, "all", 3) == 0;
+    if (ranks != 2 && !together)
         fail("there must be two ranks");
-    int count = hosts();
+    int count = together ? 1 : hosts();
     if (rank == 0)
         printf("weft-mpi hosts=%d", count);
     long posted = BYTES_POSTED / size > LEAST_POSTED ? BYTES_POSTED / size : LEAST_POSTED;
@@ -317,6 +354,10 @@ int main(int argc, char **argv)
         latency();
     else if (strcmp(test, "stream") == 0)
         stream(posted);
+    else if (strcmp(test, "allreduce") == 0)
+        allreduce();
+    else if (strcmp(test, "alltoall") == 0)
+        alltoall(ranks);
     else
         overlap(strcmp(test, "exchange") == 0);
     if (rank == 0)

@@ -77,6 +77,8 @@ impl Program {
         let test = match job.kind {
             Kind::Latency => "latency",
             Kind::Bandwidth | Kind::Rate => "stream",
+            Kind::Collective => "allreduce",
+            Kind::Start => "alltoall",
             _ if job.both_ways => "exchange",
             _ => "overlap",
         };
