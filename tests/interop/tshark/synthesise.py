@@ -88,7 +88,7 @@ def messages():
 
 def connection(with_crc=True, with_markers=False, fault=None):
     """The bytes of a capture. `fault`: None, `bad-crc`, `truncated`, `missing`, `garbage`,
-    `unknown-opcode`, `no-start`."""
+    `unknown-opcode`, `no-start`; or what is none: `sent again`, `sent again with the next`, `sent again in part`."""
     capture = Capture()
     flags = iwarp.ENHANCED | (iwarp.CRC if with_crc else 0) | (iwarp.MARKERS if with_markers else 0)
     if fault != "no-start":
@@ -112,6 +112,17 @@ def connection(with_crc=True, with_markers=False, fault=None):
             capture.next[INITIATOR] += len(frame)
             continue
         capture.data(INITIATOR, frame)
+        if fault == "sent again" and number == 4:
+            capture.next[INITIATOR] -= len(frame)
+            capture.data(INITIATOR, frame)
+        if fault == "sent again with the next" and number == 4:
+            capture.next[INITIATOR] -= len(frame)
+            capture.data(INITIATOR, frame + frames[number + 1])
+            capture.next[INITIATOR] -= len(frames[number + 1])
+        if fault == "sent again in part" and number == 4:
+            capture.next[INITIATOR] -= len(frame) - 8
+            capture.data(INITIATOR, frame[8:] + frames[number + 1][:12])
+            capture.next[INITIATOR] -= 12
     answer = messages()[:1]
     capture.data(RESPONDER, fpdus_with_markers(answer)[0] if with_markers else iwarp.fpdu(answer[0], with_crc))
     capture.packet(INITIATOR, FIN | ACK)
