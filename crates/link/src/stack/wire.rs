@@ -218,3 +218,37 @@ impl AsFd for Wire {
         self.ring.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel itself refuses: what it is told of this frame cannot be.
+    #[test]
+    fn a_wire_that_is_refused_a_long_frame_asks_for_none_again() {
+        let [.., one, two] = std::process::id().to_be_bytes();
+        let settings: LinkSettings = format!("lo=10.{one}.{two}.51/24").parse().unwrap();
+        let ring = match open(&settings) {
+            Ok((ring, _)) => ring,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return,
+            Err(error) => panic!("{error}"),
+        };
+        let mut wire = Wire::new(ring, &settings);
+        assert!(wire.cuts() && wire.flush());
+        let offload = Offload { transport_at: 34, headers: 60_000, cut: 1000, is_ipv6: false };
+        let frame = [0; 2000];
+        let refused = wire.ring.send_parts(&offload, [&frame, &[], &[]]);
+        assert_eq!(refused.as_ref().map_err(io::Error::kind), Err(io::ErrorKind::InvalidInput));
+        assert!(!wire.is_full(refused), "the frame is lost: TCP sends its bytes again");
+        assert!(!wire.cuts(), "from now on each segment leaves by itself, with its checksum");
+        // One that waits for room when that is found out is lost as well, and nothing behind it waits.
+        (wire.waiting, wire.offload) = (frame.len(), offload);
+        assert!(wire.flush() && wire.waiting == 0);
+        assert!(!wire.is_full(Err(io::ErrorKind::NetworkDown.into())));
+        let mut other = Wire { offloads: true, ..wire };
+        assert!(
+            !other.is_full(Err(io::ErrorKind::NetworkDown.into())) && other.cuts(),
+            "that says nothing of long frames"
+        );
+    }
+}
