@@ -1,7 +1,7 @@
 //! Laying out the FPDUs of a stream, one after the other.
 
 use weft_base::StreamPosition;
-use weft_wire::mpa::{MAX_MULPDU, MarkerSpacing, max_ulpdu};
+use weft_wire::mpa::{MAX_MULPDU, MIN_MULPDU, MarkerSpacing, max_ulpdu};
 
 use crate::Layout;
 use crate::shape::Grid;
@@ -58,6 +58,23 @@ impl Framer {
         if large { Self::LARGEST_ULPDU } else { max_ulpdu(emss, self.marker_spacing()) }
     }
 
+    /// The longest ULPDU to send next, in bytes: as [`Framer::max_ulpdu`], but with the markers that its FPDU has where
+    /// it begins, not with the most that one can have. So each FPDU of a stream fills its packet, and all of them are
+    /// equally long, as whoever cuts many of them from one frame wants them; but one at whose end a marker would stand,
+    /// which is four bytes shorter.
+    #[inline]
+    #[must_use]
+    pub const fn next_ulpdu(&self, emss: u32, large: bool) -> u32 {
+        if large || !self.markers() {
+            return self.max_ulpdu(emss, large);
+        }
+        match (emss & !3).saturating_sub(self.grid.marker_bytes(self.next, emss & !3) + 6) {
+            ..MIN_MULPDU => MIN_MULPDU,
+            ulpdu @ MIN_MULPDU..=MAX_MULPDU => ulpdu,
+            _ => MAX_MULPDU,
+        }
+    }
+
     /// Lays out the next FPDU for a ULPDU of this many bytes.
     ///
     /// # Panics
@@ -94,6 +111,30 @@ mod tests {
             prop_assert!(framer.frame(ulpdu).length() <= emss as usize, "ULPDU of {}", ulpdu);
             // Not wasteful either: the most that alignment and markers can leave.
             prop_assert!(ulpdu == Framer::LARGEST_ULPDU || ulpdu + 6 + 7 + most_markers(markers, emss) >= emss);
+        }
+    }
+
+    proptest! {
+        /// All of them fill their packets, whatever came before.
+        #[test]
+        fn fpdus_of_the_next_ulpdu_are_equally_long(
+            emss in 160..64_000u32,
+            markers in prop::sample::select(&MARKERS),
+            before in 0..8000u32,
+        ) {
+            let mut framer = Framer::new(markers, true);
+            framer.frame(before);
+            let full = emss as usize / 4 * 4;
+            let mut short = 0;
+            for _ in 0..64 {
+                let ulpdu = framer.next_ulpdu(emss, false);
+                prop_assert!(ulpdu >= framer.max_ulpdu(emss, false));
+                let length = framer.frame(ulpdu).length();
+                prop_assert!(length == full || length + 4 == full, "{} of {}", length, full);
+                short += usize::from(length < full);
+            }
+            prop_assert!(markers.is_some() || short == 0);
+            prop_assert!(short <= 64 / 2, "{} of 64 are short", short);
         }
     }
 

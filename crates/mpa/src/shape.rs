@@ -38,6 +38,13 @@ impl Grid {
         self.markers
     }
 
+    /// Bytes of the markers among `length` bytes of the stream, a multiple of four, from `start` on.
+    pub(crate) const fn marker_bytes(self, start: StreamPosition, length: u32) -> u32 {
+        let Some(spacing) = self.markers else { return 0 };
+        let spacing = spacing.bytes();
+        MARKER * length.saturating_sub(until_marker(start, spacing)).div_ceil(spacing)
+    }
+
     /// The FPDU that begins at `start` and carries `ulpdu_length` bytes.
     pub(crate) const fn shape(self, start: StreamPosition, ulpdu_length: u32) -> Shape {
         let bare = LENGTH + ulpdu_length + pad_length(ulpdu_length) + CRC;

@@ -13,8 +13,12 @@ pub(super) struct HeldGather {
 
 impl HeldGather {
     pub(super) fn new(gather: &Gather, registry: &Registry) -> Result<Self, MemoryError> {
-        let slices = gather.slices().iter().map(|slice| registry.resolve(slice)).collect::<Result<_, _>>()?;
-        Ok(Self { slices, at: 0, offset: 0 })
+        // Each into its place: collected as one result, all of them would be moved twice for each frame.
+        let mut this = Self { slices: ArrayVec::new(), at: 0, offset: 0 };
+        for slice in gather.slices() {
+            this.slices.push(registry.resolve(slice)?);
+        }
+        Ok(this)
     }
 
     /// Copies the next bytes into memory.

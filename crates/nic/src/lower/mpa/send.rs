@@ -21,6 +21,9 @@ const ASK_PATH_EVERY_FRAMES: u32 = 4096;
 /// How long FPDUs may be: what fits a packet of the path, which may change (RFC 5044 section 4.5).
 pub(super) struct PathSize {
     large_fpdus: bool,
+    /// Bytes of payload in a packet of the path.
+    segment_size: u32,
+    /// What a ULPDU may always have, wherever markers stand.
     pub(super) max_ulpdu: u32,
     /// Frames laid out since the path was last asked for its packet size.
     frames_since_asked: u32,
@@ -28,7 +31,14 @@ pub(super) struct PathSize {
 
 impl PathSize {
     pub(super) fn new(framer: &Framer, large_fpdus: bool, segment_size: u32) -> Self {
-        Self { large_fpdus, max_ulpdu: framer.max_ulpdu(segment_size, large_fpdus), frames_since_asked: 0 }
+        let max_ulpdu = framer.max_ulpdu(segment_size, large_fpdus);
+        Self { large_fpdus, segment_size, max_ulpdu, frames_since_asked: 0 }
+    }
+
+    /// The longest ULPDU that may come next.
+    #[inline]
+    pub(super) const fn next_ulpdu(&self, framer: &Framer) -> u32 {
+        framer.next_ulpdu(self.segment_size, self.large_fpdus)
     }
 
     /// One more frame is laid out.
@@ -41,7 +51,8 @@ impl PathSize {
     pub(super) fn follow<P: Port>(&mut self, framer: &Framer, port: &P) {
         if self.frames_since_asked >= ASK_PATH_EVERY_FRAMES {
             self.frames_since_asked = 0;
-            self.max_ulpdu = framer.max_ulpdu(port.segment_size(), self.large_fpdus);
+            self.segment_size = port.segment_size();
+            self.max_ulpdu = framer.max_ulpdu(self.segment_size, self.large_fpdus);
         }
     }
 }
@@ -100,7 +111,7 @@ impl Sender {
     #[inline]
     fn lay_out(&mut self, stream: &mut Stream, outgoing: &mut Outgoing, io: &mut Io<'_>) {
         while outgoing.has_room(self.largest_copied(stream, io)) {
-            let Some(segment) = stream.poll_transmit(self.path.max_ulpdu) else { break };
+            let Some(segment) = stream.poll_transmit(self.path.next_ulpdu(&self.framer)) else { break };
             let (framer, mark) = (self.framer.clone(), outgoing.mark());
             let layout = self.framer.frame(segment.length);
             let frame = FrameWriter { registry: io.registry, pool: io.pool, outgoing, crc: self.framer.crc() };
@@ -130,7 +141,8 @@ impl Sender {
     fn largest_copied(&self, stream: &Stream, io: &Io<'_>) -> usize {
         let ulpdu = self.path.max_ulpdu as usize;
         if self.framer.markers() {
-            ulpdu + ulpdu / 127 + 2 * FRAME_OVERHEAD
+            // One has a marker less than the most, at best.
+            ulpdu + ulpdu / 127 + 3 * FRAME_OVERHEAD
         } else if stream.has_answers() {
             // Memory that its owner may change is copied, however much it is.
             ulpdu + FRAME_OVERHEAD

@@ -40,7 +40,7 @@ impl Stage {
         if let Some(job) = self.job.take() {
             return Some(job);
         }
-        let segment = stream.poll_transmit(self.path.max_ulpdu)?;
+        let segment = stream.poll_transmit(self.path.next_ulpdu(&self.framer))?;
         self.path.count_frame();
         Some(Job::new(&segment, &mut self.framer))
     }
