@@ -499,10 +499,45 @@ fn what_links_carry_is_measured_and_drawn_while_one_is_cut() {
     for (wrong, complaint) in [
         (&["--links", "2", "--rate", "1G,2G,3G"][..], "--rate names 3 rates, for 2 links"),
         (&["--links", "9"], "9 is not in 1..=8"),
+        (&["--vs", "edge:bbr"], "TCP alone has a congestion control"),
+        (&["--emulate", "lose=1"], "\"lose\" is nothing that is done to frames"),
+        (&["--emulate", "delay=20s"], "a delay of 20s is out of range"),
         (&["--vs", "quic"], "links has no \"quic\" to measure; it has edge, iwarp, tcp, mptcp"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_weft")).args(["perf", "links"]).args(wrong).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         assert!(said(&output).contains(complaint), "{}", said(&output));
     }
+}
+
+#[test]
+fn streams_are_measured_over_links_that_lose_and_beside_others() {
+    let runtime = Runtime::new("emulate");
+    if !runtime.up(&["--switch"]) {
+        return;
+    }
+    let measure = |arguments: &[&str]| -> Value {
+        let output = Command::new(env!("CARGO_BIN_EXE_weft"))
+            .args(["perf", "links", "--links", "1", "--rate", "20M", "--runs", "1", "--seconds", "1.2", "--json", "-"])
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("% of the first"));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let result =
+        measure(&["--emulate", "delay=1ms", "--emulate", "delay=1ms,loss=2", "--vs", "tcp:reno,tcp:none-such"]);
+    let rows = result["rows"].as_array().unwrap();
+    let cases: Vec<_> =
+        rows.iter().map(|row| (row["carrier"].as_str().unwrap(), row["shape"]["loss_millionths"].as_u64())).collect();
+    let both = |name| [(name, Some(0)), (name, Some(20_000))];
+    assert_eq!(cases, [both("edge"), both("tcp:reno"), both("tcp:none-such")].concat());
+    assert!(rows[4]["missing"].as_str().unwrap().contains("none-such"), "{result}");
+    assert!(rows[..4].iter().all(|row| row["runs"][0]["bytes_per_s"].as_f64().unwrap() > 0.0), "{result}");
+    let result = measure(&["--emulate", "delay=1ms,queue=66000", "--vs", "none", "--beside", "tcp:reno"]);
+    let row = &result["rows"][0];
+    assert_eq!(row["beside"], "tcp:reno");
+    let share = row["runs"][0]["share"].as_f64().unwrap();
+    assert!((0.0..=1.0).contains(&share), "{result}");
 }

@@ -135,7 +135,7 @@ fn obey(lab: &mut Lab, request: &Request) -> Result<(), LabError> {
 }
 
 /// This program, as the bridge.
-fn bridge_program() -> Result<BridgeProgram, LabError> {
+pub(crate) fn bridge_program() -> Result<BridgeProgram, LabError> {
     let program = env::current_exe().map_err(|error| LabError::Bridge(format!("cannot find weft: {error}")))?;
     let arguments = ["lab", super::BRIDGE_COMMAND].map(Into::into).to_vec();
     Ok(BridgeProgram { program, arguments, environment: Vec::new() })

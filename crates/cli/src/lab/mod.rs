@@ -20,6 +20,9 @@ use weft_lab::{LabError, Link, Way};
 use crate::failure::Failure;
 use state::Name;
 
+pub(crate) use control::bridge_program;
+pub(crate) use shape::of_word as shape_of_word;
+
 const EXAMPLES: &str = "\
 Examples:
   weft lab up                               two hosts, one link of 1 Gb/s

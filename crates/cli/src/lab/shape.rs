@@ -110,6 +110,35 @@ impl Arguments {
     }
 }
 
+/// The shape that a word like `delay=2ms,loss=1,reorder=5` names: the options of the command without their dashes.
+pub(crate) fn of_word(word: &str) -> Result<Shape, String> {
+    let mut shape = Shape::default();
+    let mut reorder_by = None;
+    for part in word.split(',') {
+        let (name, value) = part.split_once('=').ok_or_else(|| format!("{part:?} is no NAME=VALUE"))?;
+        let time = || value.parse::<Time>().map(|time| time.0);
+        let share = || value.parse::<Percent>().map(|share| share.0);
+        match name {
+            "delay" => shape.delay = time()?,
+            "jitter" => shape.jitter = time()?,
+            "loss" => shape.loss_millionths = share()?,
+            "burst" => shape.burst = Some(value.parse().map_err(|_| format!("{value:?} is no number of frames"))?),
+            "reorder" => shape.reorder_millionths = share()?,
+            "reorder-by" => reorder_by = Some(time()?),
+            "duplicate" => shape.duplicate_millionths = share()?,
+            "queue" => shape.queue_bytes = Some(value.parse().map_err(|_| format!("{value:?} is no number of bytes"))?),
+            _ => {
+                let words = "there are delay, jitter, loss, burst, reorder, reorder-by, duplicate, queue";
+                return Err(format!("{name:?} is nothing that is done to frames; {words}"));
+            }
+        }
+    }
+    if shape.reorder_millionths > 0 {
+        shape.reorder_by = reorder_by.unwrap_or(Duration::from_millis(1));
+    }
+    Ok(shape)
+}
+
 /// Runs the command.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Arguments { lab: Lab { name }, link, off, .. } = arguments;
@@ -141,6 +170,18 @@ mod tests {
         }
         for text in ["", "10", "ms", "-1ms", "1e3s", "nans", "infs", "1h", "1.2.3s", "99999999999999999999s"] {
             assert!(text.parse::<Time>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_word_is_a_shape() {
+        let shape = of_word("delay=2ms,loss=1%,reorder=5").unwrap();
+        let (delay, reorder_by) = (Duration::from_millis(2), Duration::from_millis(1));
+        let wanted =
+            Shape { delay, loss_millionths: 10_000, reorder_millionths: 50_000, reorder_by, ..Shape::default() };
+        assert_eq!(shape, wanted);
+        for wrong in ["", "delay", "delay=2", "lose=1", "loss=101", "queue=much"] {
+            assert!(of_word(wrong).is_err(), "{wrong:?}");
         }
     }
 

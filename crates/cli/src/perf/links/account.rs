@@ -45,6 +45,8 @@ pub(super) struct Summary {
     pub(super) early_share: Option<f64>,
     /// Bytes that were kept until their turn, of each byte that arrived.
     pub(super) kept_share: f64,
+    /// Of what this and the stream beside it have brought, if there is one.
+    pub(super) share: Option<f64>,
     pub(super) cut: Option<CutSummary>,
     /// Bytes per second, in steps of 10 ms.
     pub(super) series: Vec<f64>,
@@ -88,13 +90,12 @@ pub(super) fn sum_up(
     possible_bytes_per_s: f64,
     moments: Option<Moments>,
 ) -> Summary {
-    let steps = (seconds / STEP.as_secs_f64()) as u64;
     let at = |step: u64| step.saturating_sub(arrivals.first_step);
     let all: u64 = arrivals.bytes.iter().sum();
     let gb = all as f64 / 1e9;
     let series = arrivals.bytes.chunks(POINT_STEPS).map(mean).collect();
     Summary {
-        bytes_per_s: mean(part(&arrivals.bytes, WARM_UP_STEPS, steps)),
+        bytes_per_s: speed(arrivals, seconds),
         possible_bytes_per_s,
         cpu_s_per_gb: cpu_s / gb,
         sends_per_gb: counts.sends as f64 / gb,
@@ -102,9 +103,16 @@ pub(super) fn sum_up(
         wake_ups_per_gb: counts.wake_ups as f64 / gb,
         early_share: (counts.segments > 0).then(|| counts.early_segments as f64 / counts.segments as f64),
         kept_share: counts.kept_bytes as f64 / all as f64,
+        share: None,
         cut: moments.map(|moments| cut(&arrivals.bytes, at(moments.cut), at(moments.mended))),
         series,
     }
+}
+
+/// Bytes per second, without the beginning.
+pub(super) fn speed(arrivals: &Account, seconds: f64) -> f64 {
+    let steps = (seconds / STEP.as_secs_f64()) as u64;
+    mean(part(&arrivals.bytes, WARM_UP_STEPS, steps))
 }
 
 fn cut(bytes: &[u64], cut: u64, mended: u64) -> CutSummary {

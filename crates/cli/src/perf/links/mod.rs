@@ -2,15 +2,17 @@
 //! case has a lab of its own.
 
 mod account;
+mod contestant;
 mod picture;
 mod run;
 mod side;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use weft_lab::{BitsPerSecond, Plan, Way};
+use weft_lab::{BitsPerSecond, Plan, Shape, Way};
 
 use self::account::Summary;
+use self::contestant::Contestant;
 use self::run::{Case, Cut};
 use self::side::{Carrier, Receive, Wake};
 pub(crate) use self::side::{Side, run as run_side};
@@ -18,6 +20,7 @@ use super::destination::Destination;
 use super::machine::Watch;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::lab::shape_of_word;
 use crate::output::{complain, print};
 use crate::table::{Align, Table};
 
@@ -53,6 +56,15 @@ pub(super) struct Links {
     /// links: what Edge's receiving side does with what comes out of order, each a case of its own
     #[arg(long, value_name = "HOW,...", value_enum, value_delimiter = ',', default_value = "place")]
     receive: Vec<Receive>,
+    /// links: what a switch in user space does to the frames of each link, in each direction, such as
+    /// delay=2ms,loss=1,reorder=5: as the options of `weft lab shape`; each a case of its own, and the first what the
+    /// others are compared with
+    #[arg(long, value_name = "SHAPE", value_parser = shape_of_word)]
+    emulate: Vec<Shape>,
+    /// links: a stream of this one goes over the same links at the same time (tcp:cubic, edge), and what each has of
+    /// both is shown
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["two_way", "cut_link"])]
+    beside: Option<Contestant>,
     /// links: show on standard error what each link carries while it does
     #[arg(long)]
     watch: bool,
@@ -98,19 +110,14 @@ pub(super) struct Wishes<'a> {
     pub(super) engines: &'a [usize],
 }
 
-fn carrier(name: &str) -> Result<Carrier, Failure> {
-    let names: Vec<_> = Carrier::value_variants().iter().map(ToString::to_string).collect();
-    Carrier::from_str(name, true)
-        .map_err(|_| Failure::Usage(format!("links has no {name:?} to measure; it has {}", names.join(", "))))
-}
-
-fn carriers(wishes: &Wishes<'_>) -> Result<Vec<Carrier>, Failure> {
-    let mut all = vec![carrier(wishes.transport.unwrap_or("edge"))?];
+fn contestants(wishes: &Wishes<'_>) -> Result<Vec<Contestant>, Failure> {
+    let contestant = |name: &str| name.parse::<Contestant>().map_err(Failure::Usage);
+    let mut all = vec![contestant(wishes.transport.unwrap_or("edge"))?];
     match wishes.vs {
-        None => all.extend([Carrier::Tcp, Carrier::Mptcp]),
+        None => all.extend([Carrier::Tcp, Carrier::Mptcp].map(Contestant::of)),
         Some(names) => {
             for name in names.iter().filter(|name| *name != "none") {
-                all.push(carrier(name)?);
+                all.push(contestant(name)?);
             }
         }
     }
@@ -130,10 +137,26 @@ fn plan(arguments: &Links, links: usize) -> Result<Plan, Failure> {
     plan.check().map(|()| plan).map_err(|error| Failure::Usage(error.to_string()))
 }
 
+/// What the switch does to frames, in the cases that were asked for: nothing, if nothing was said.
+fn shapes(arguments: &Links) -> Result<Vec<Option<Shape>>, Failure> {
+    if arguments.emulate.is_empty() {
+        return Ok(vec![None]);
+    }
+    let [rate] = arguments.rate[..] else {
+        return Err(Failure::Usage("--emulate: the links are alike, and --rate names one rate".into()));
+    };
+    let whole = |shape: &Shape| Shape { rate: Some(rate), ..shape.clone() };
+    let shapes: Vec<_> = arguments.emulate.iter().map(whole).collect();
+    shapes.iter().try_for_each(Shape::check).map_err(|error| Failure::Usage(format!("--emulate: {error}")))?;
+    Ok(shapes.into_iter().map(Some).collect())
+}
+
 /// One row of the table.
 struct Row {
     links: usize,
-    carrier: Carrier,
+    contestant: Contestant,
+    shape: Option<Shape>,
+    beside: Option<Contestant>,
     engines: usize,
     receive: Receive,
     /// Of each run.
@@ -144,20 +167,24 @@ struct Row {
 
 /// Runs the test.
 pub(super) fn run(arguments: &Links, wishes: &Wishes<'_>, json: Option<Destination>) -> Result<(), Failure> {
-    let carriers = carriers(wishes)?;
+    let (contestants, shapes) = (contestants(wishes)?, shapes(arguments)?);
     let seconds = wishes.seconds.unwrap_or(if arguments.cut_link.is_some() { SECONDS_WITH_CUT } else { SECONDS });
     let plans: Result<Vec<_>, _> = arguments.links.iter().map(|links| plan(arguments, usize::from(*links))).collect();
     let (plans, interrupt, watch) = (plans?, Interrupt::watch()?, Watch::start());
     let mut rows = Vec::new();
     for plan in &plans {
-        for (carrier, engines, receive) in
-            carriers.iter().flat_map(|carrier| cases(*carrier, wishes.engines, &arguments.receive))
+        let of_one = |one| cases(one, wishes.engines, &arguments.receive);
+        let all = contestants.iter().flat_map(of_one);
+        for ((contestant, engines, receive), shape) in
+            all.flat_map(|case| shapes.iter().map(move |shape| (case, shape)))
         {
             let cut =
                 arguments.cut_link.filter(|_| plan.links > 1).map(|way| Cut { rail: plan.links - 1, way: way.way() });
             let case = Case {
                 plan,
-                carrier,
+                contestant,
+                shape: shape.as_ref(),
+                beside: arguments.beside.as_ref(),
                 engines,
                 wake: arguments.wake,
                 receive,
@@ -194,22 +221,29 @@ pub(super) fn run(arguments: &Links, wishes: &Wishes<'_>, json: Option<Destinati
     }
 }
 
-/// A carrier with each number of engines and each way to receive, if it has any.
-fn cases(carrier: Carrier, engines: &[usize], receive: &[Receive]) -> impl Iterator<Item = (Carrier, usize, Receive)> {
-    let numbers = if carrier.has_engines() { engines } else { &[1] };
-    let ways = if carrier == Carrier::Edge { receive } else { &[Receive::Place] };
-    numbers.iter().flat_map(move |number| ways.iter().map(move |way| (carrier, *number, *way)))
+/// Somebody with each number of engines and each way to receive, if it has any.
+fn cases<'a>(
+    contestant: &'a Contestant,
+    engines: &'a [usize],
+    receive: &'a [Receive],
+) -> impl Iterator<Item = (&'a Contestant, usize, Receive)> {
+    let numbers = if contestant.carrier.has_engines() { engines } else { &[1] };
+    let ways = if contestant.carrier == Carrier::Edge { receive } else { &[Receive::Place] };
+    numbers.iter().flat_map(move |number| ways.iter().map(move |way| (contestant, *number, *way)))
 }
 
 fn measure(case: &Case<'_>, runs: u32) -> Result<Row, Failure> {
-    let Case { plan: Plan { links, .. }, carrier, engines, receive, .. } = *case;
-    let mut row = Row { links: *links, carrier, engines, receive, summaries: Vec::new(), missing: None };
+    let Case { plan: Plan { links, .. }, engines, receive, .. } = *case;
+    let (contestant, shape, beside) = (case.contestant.clone(), case.shape.cloned(), case.beside.cloned());
+    let mut row =
+        Row { links: *links, contestant, shape, beside, engines, receive, summaries: Vec::new(), missing: None };
     for run in 1..=runs {
-        complain(format_args!("{} over {links} links, run {run} of {runs}", row.name()));
+        let shape = row.shape.as_ref().map_or_else(String::new, |shape| format!(" ({shape})"));
+        complain(format_args!("{} over {links} links{shape}, run {run} of {runs}", row.name()));
         match case.run() {
             Ok(summary) => row.summaries.push(summary),
-            // A kernel may have no multipath TCP: the others are measured all the same.
-            Err(Failure::Runtime(why)) if case.carrier == Carrier::Mptcp => {
+            // A kernel may have no multipath TCP, or not this congestion control: the others are measured all the same.
+            Err(Failure::Runtime(why)) if case.contestant.may_be_missing() => {
                 row.missing = Some(why);
                 break;
             }
@@ -226,7 +260,14 @@ impl Row {
         values.get(values.len() / 2).copied()
     }
 
-    fn cells(&self, with_cut: bool) -> Vec<String> {
+    /// Bytes per second, of what the other one carried with the first shape.
+    fn of(&self, first: &Self) -> Option<f64> {
+        let speed = |row: &Self| row.median(|one| Some(one.bytes_per_s));
+        Some(speed(self)? / speed(first)?)
+    }
+
+    /// `first`: the same with the first shape, if links are shaped.
+    fn cells(&self, with_cut: bool, first: Option<&Self>) -> Vec<String> {
         let text =
             |value: Option<f64>, digits: usize| value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"));
         let of_links = self.median(|one| Some(one.bytes_per_s / one.possible_bytes_per_s * 100.0));
@@ -237,6 +278,13 @@ impl Row {
             text(of_links, 1),
             text(self.median(|one| Some(one.cpu_s_per_gb)), 2),
         ];
+        if let Some(first) = first {
+            cells.insert(2, self.shape.as_ref().map_or_else(|| "-".into(), ToString::to_string));
+            cells.push(text(self.of(first).map(|share| share * 100.0), 1));
+        }
+        if self.beside.is_some() {
+            cells.push(text(self.median(|one| Some(one.share? * 100.0)), 1));
+        }
         if with_cut {
             let cut = |of: fn(&account::CutSummary) -> Option<f64>| self.median(|one| one.cut.as_ref().and_then(of));
             cells.push(text(cut(|cut| Some(cut.pause_ms)), 0));
@@ -250,9 +298,11 @@ impl Row {
     fn json(&self) -> serde_json::Value {
         json!({
             "links": self.links,
-            "carrier": self.carrier,
+            "carrier": self.contestant,
+            "shape": self.shape,
+            "beside": self.beside,
             "engines": self.engines,
-            "receive": (self.carrier == Carrier::Edge).then_some(self.receive),
+            "receive": (self.contestant.carrier == Carrier::Edge).then_some(self.receive),
             "missing": self.missing,
             "runs": self.summaries,
         })
@@ -260,13 +310,14 @@ impl Row {
 
     /// The carrier, its engines if they are several, and how it receives if it does not place.
     fn name(&self) -> String {
-        let mut name = self.carrier.to_string();
+        let mut name = self.contestant.to_string();
         if self.engines > 1 {
             name += &format!(", {} engines", self.engines);
         }
         if self.receive == Receive::Copy {
             name += ", copied in order";
         }
+        self.beside.iter().for_each(|other| name += &format!(", beside {other}"));
         name
     }
 }
@@ -277,11 +328,22 @@ fn page(rows: &[Row], seconds: f64, arguments: &Links) -> String {
     let right = Align::Right;
     let mut columns =
         vec![("links", right), ("", Align::Left), ("GB/s", right), ("% of links", right), ("CPU s/GB", right)];
+    let is_shaped = !arguments.emulate.is_empty();
+    if is_shaped {
+        columns.insert(2, ("each link", Align::Left));
+        columns.push(("% of the first", right));
+    }
+    if arguments.beside.is_some() {
+        columns.push(("% of both", right));
+    }
     if with_cut {
         columns.extend([("pause ms", right), ("before", right), ("while cut", right), ("full after ms", right)]);
     }
     let mut table = Table::new(&columns);
-    rows.iter().for_each(|row| table.row(row.cells(with_cut)));
+    for row in rows {
+        let is_like = |other: &&Row| (other.links, other.name()) == (row.links, row.name());
+        table.row(row.cells(with_cut, rows.iter().find(is_like).filter(|_| is_shaped)));
+    }
     let mut text = format!(
         "Payload in {ways}, medians of runs of {seconds} s; % of what the carrier's own headers leave of the \
          links\n\n{table}"

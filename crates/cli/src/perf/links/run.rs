@@ -5,13 +5,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use weft_lab::{Host, Lab, Link, Plan, Way};
+use weft_lab::{Host, Lab, Link, Plan, Shape, Way};
 
 use super::SIDE_COMMAND;
-use super::account::{Costs, Moments, Summary, possible, sum_up};
+use super::account::{Costs, Moments, Summary, possible, speed, sum_up};
+use super::contestant::Contestant;
 use super::side::{Account, Carrier, Counts, Receive, Wake, step_now};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::lab::bridge_program;
 use crate::output::complain;
 
 /// How often it is shown what the links carry.
@@ -22,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LINE_LIMIT: u64 = 4 << 20;
 /// The port on which plain streams are listened for, in hosts where nobody else does.
 const PORT: u16 = 7475;
+/// And for those that go beside others.
+const PORT_BESIDE: u16 = 7476;
 
 /// A link that is cut in the second third of the time.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +37,11 @@ pub(super) struct Cut {
 /// What is run.
 pub(super) struct Case<'a> {
     pub(super) plan: &'a Plan,
-    pub(super) carrier: Carrier,
+    pub(super) contestant: &'a Contestant,
+    /// What a switch does to the frames of each link. Its rate is that of the plan.
+    pub(super) shape: Option<&'a Shape>,
+    /// Whose stream goes over the same links.
+    pub(super) beside: Option<&'a Contestant>,
     /// Of Weft, in each process.
     pub(super) engines: usize,
     pub(super) wake: Option<Wake>,
@@ -114,50 +122,72 @@ struct Stream {
 impl Case<'_> {
     /// Runs it once.
     pub(super) fn run(&self) -> Result<Summary, Failure> {
-        let mut lab = Lab::up(self.plan).map_err(|error| Failure::Runtime(error.to_string()))?;
-        if self.carrier == Carrier::Mptcp {
+        let failed = |error: weft_lab::LabError| Failure::Runtime(error.to_string());
+        let mut lab = match self.shape {
+            None => Lab::up(self.plan).map_err(failed)?,
+            Some(shape) => self.shaped_lab(shape).map_err(failed)?,
+        };
+        if self.contestant.carrier == Carrier::Mptcp {
             lab.hosts().iter().try_for_each(|host| prepare_mptcp(host, self.two_way))?;
         }
-        let mut streams = vec![self.start(&lab, 0, 1)?];
+        let mut streams = vec![self.start(&lab, self.contestant, 0, 1, PORT)?];
         if self.two_way {
-            streams.push(self.start(&lab, 1, 0)?);
+            streams.push(self.start(&lab, self.contestant, 1, 0, PORT)?);
+        }
+        if let Some(beside) = self.beside {
+            streams.push(self.start(&lab, beside, 0, 1, PORT_BESIDE)?);
         }
         let moments = self.attend(&mut lab, &mut streams)?;
+        let beside = match self.beside {
+            Some(contestant) => streams.pop().map(|mut stream| stream.arrivals(contestant)).transpose()?,
+            None => None,
+        };
         let (mut arrivals, mut cpu_s, mut counts) = (Account::default(), 0.0, Counts::default());
         for Stream { receiver, sender } in &mut streams {
             let (sent, received) = (sender.account()?, receiver.account()?);
             cpu_s += sent.cpu_s + received.cpu_s;
             counts += sent.counts;
             counts += received.counts;
-            arrivals = arrivals.beside(if self.is_plain() { received } else { sent });
+            arrivals = arrivals.beside(if is_plain(self.contestant.carrier) { received } else { sent });
         }
-        let possible = possible(self.plan, self.carrier) * streams.len() as f64;
+        let possible = possible(self.plan, self.contestant.carrier) * streams.len() as f64;
         let costs = Costs { cpu_s, counts };
-        let summary = sum_up(&arrivals, &costs, self.seconds, possible, moments);
+        let mut summary = sum_up(&arrivals, &costs, self.seconds, possible, moments);
+        summary.share = beside.map(|other| {
+            let other = speed(&other, self.seconds);
+            summary.bytes_per_s / (summary.bytes_per_s + other)
+        });
         lab.down().map_err(|error| Failure::Runtime(error.to_string()))?;
         Ok(summary)
     }
 
-    fn is_plain(&self) -> bool {
-        matches!(self.carrier, Carrier::Tcp | Carrier::Mptcp)
+    /// The bottleneck is in the switch, and no host knows of it.
+    fn shaped_lab(&self, shape: &Shape) -> Result<Lab, weft_lab::LabError> {
+        let plan = Plan { rate: None, rates: Vec::new(), switch: true, ..self.plan.clone() };
+        let (mut lab, program) = (Lab::up(&plan)?, bridge_program()?);
+        for rail in 0..plan.links {
+            lab.shape(Link { host: None, rail }, shape, &program)?;
+        }
+        Ok(lab)
     }
 
-    /// Starts a stream from one host to another.
-    fn start(&self, lab: &Lab, from: usize, to: usize) -> Result<Stream, Failure> {
-        let streams = if self.carrier == Carrier::Tcp { self.plan.links } else { 1 };
-        let port = if self.is_plain() { PORT } else { 0 };
+    /// Starts a stream from one host to another; one of plain TCP is listened for on this port.
+    fn start(&self, lab: &Lab, contestant: &Contestant, from: usize, to: usize, port: u16) -> Result<Stream, Failure> {
+        let carrier = contestant.carrier;
+        let streams = if carrier == Carrier::Tcp { self.plan.links } else { 1 };
+        let port = if is_plain(carrier) { port } else { 0 };
         let addresses = |ports: &[String]| {
             let one = |rail: usize| format!("{}:{}", lab.host(to).address(rail), ports[rail.min(ports.len() - 1)]);
             (0..streams).map(one).collect::<Vec<_>>().join(",")
         };
         let arguments = |role: &str, at: String| {
-            let (carrier, seconds, flows) =
-                (self.carrier.to_string(), self.seconds.to_string(), self.flows.to_string());
+            let (carrier, seconds, flows) = (carrier.to_string(), self.seconds.to_string(), self.flows.to_string());
             let engines = self.engines.to_string();
             let mut all: Vec<_> = [role, &carrier, "--at", &at, "--seconds", &seconds, "--flows", &flows].into();
             all.extend(["--engines", &engines]);
             let receive = self.receive.to_string();
             all.extend(["--receive", &receive]);
+            contestant.congestion.iter().for_each(|name| all.extend(["--congestion", name]));
             let wake = self.wake.map(|wake| wake.to_string());
             wake.iter().for_each(|wake| all.extend(["--wake", wake]));
             all.into_iter().map(str::to_owned).collect::<Vec<_>>()
@@ -180,7 +210,7 @@ impl Case<'_> {
                 return Err(Failure::Interrupted);
             }
             if began.elapsed() > Duration::from_secs_f64(self.seconds) + PATIENCE {
-                return Err(Failure::Runtime(format!("{} does not come to an end", self.carrier)));
+                return Err(Failure::Runtime(format!("{} does not come to an end", self.contestant)));
             }
             if let Some(Cut { rail, way }) = self.cut {
                 let link = Link { host: matches!(way, Way::Send | Way::Receive).then_some(0), rail };
@@ -202,6 +232,18 @@ impl Case<'_> {
         }
         Ok(cut.zip(mended).map(|(cut, mended)| Moments { cut, mended }))
     }
+}
+
+impl Stream {
+    /// What arrived when, known at the end where it is said.
+    fn arrivals(&mut self, contestant: &Contestant) -> Result<Account, Failure> {
+        let (sent, received) = (self.sender.account()?, self.receiver.account()?);
+        Ok(if is_plain(contestant.carrier) { received } else { sent })
+    }
+}
+
+fn is_plain(carrier: Carrier) -> bool {
+    matches!(carrier, Carrier::Tcp | Carrier::Mptcp)
 }
 
 /// What the links to a host have carried.

@@ -144,6 +144,9 @@ struct Ends {
     /// How it waits
     #[arg(long, value_enum)]
     wake: Option<Wake>,
+    /// TCP's congestion control
+    #[arg(long)]
+    congestion: Option<String>,
     /// What it does with what comes out of order
     #[arg(long, value_enum, default_value_t = Receive::Place)]
     receive: Receive,
@@ -360,16 +363,22 @@ fn send_writes(transport: Transport, ends: &Ends, time: Duration) -> Result<Acco
 
 // --- plain streams
 
-fn socket(carrier: Carrier, at: SocketAddr) -> io::Result<Socket> {
-    let protocol = if carrier == Carrier::Mptcp { Protocol::MPTCP } else { Protocol::TCP };
-    Socket::new(Domain::for_address(at), Type::STREAM, Some(protocol))
+fn socket(ends: &Ends, at: SocketAddr) -> Result<Socket, Failure> {
+    let protocol = if ends.carrier == Carrier::Mptcp { Protocol::MPTCP } else { Protocol::TCP };
+    let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(protocol))
+        .map_err(Failure::while_doing("cannot make a socket"))?;
+    if let Some(name) = &ends.congestion {
+        let cannot = Failure::while_doing(format!("congestion control {name}"));
+        socket.set_tcp_congestion(name.as_bytes()).map_err(cannot)?;
+    }
+    Ok(socket)
 }
 
 fn receive_streams(ends: &Ends, time: Duration) -> Result<Account, Failure> {
     let cannot = || Failure::while_doing("cannot listen");
     let mut listeners = Vec::new();
     for at in &ends.at {
-        let socket = socket(ends.carrier, *at).map_err(cannot())?;
+        let socket = socket(ends, *at)?;
         // Bound to one address, a listener of multipath TCP would never accept a second path.
         let any = IpAddr::from_str("0.0.0.0").expect("an address");
         let bound = if ends.carrier == Carrier::Mptcp { SocketAddr::new(any, at.port()) } else { *at };
@@ -415,7 +424,7 @@ fn send_streams(ends: &Ends, time: Duration) -> Result<Account, Failure> {
     let end = tally.first_step + (time.as_micros() / STEP.as_micros()) as u64;
     let mut writers = Vec::new();
     for at in &ends.at {
-        let socket = socket(ends.carrier, *at).map_err(Failure::while_doing("cannot make a socket"))?;
+        let socket = socket(ends, *at)?;
         socket.connect(&(*at).into()).map_err(Failure::while_doing(format!("cannot connect to {at}")))?;
         writers.push(thread::spawn(move || pour(socket.into(), end)));
     }
