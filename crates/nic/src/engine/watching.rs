@@ -16,9 +16,10 @@ use crate::lower::{Carrier, Lower as _};
 const COOL_AFTER_LOOKS: u32 = 4;
 /// So many connections are cheaper to look at one by one than to ask the operating system about.
 const FEW_HOT: usize = 2;
-/// And so many of which one load tells that nothing has come, as through shared memory: who is watched costs a mark, a
-/// signal, and the calls that send it and take it.
+/// And so many of which one load tells that nothing has come, as through shared memory, each for so many looks: who is
+/// watched costs a mark, a signal, and the calls that send it and take it.
 const FEW_STILL: usize = 64;
+const COOL_AFTER_STILL: u32 = 250;
 
 impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     pub(super) fn look_at_hot(&mut self) -> bool {
@@ -48,10 +49,9 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     }
 
     fn is_cold(&self, key: DefaultKey, is_still: bool) -> bool {
-        if self.hot.len() <= if is_still { FEW_STILL } else { FEW_HOT } {
-            return false;
-        }
-        self.connection(key).is_none_or(|connection| connection.idle_looks > COOL_AFTER_LOOKS)
+        let count = self.hot.len();
+        let looks = if is_still && count <= FEW_STILL { COOL_AFTER_STILL } else { COOL_AFTER_LOOKS };
+        count > FEW_HOT && self.connection(key).is_none_or(|connection| connection.idle_looks > looks)
     }
 
     pub(super) fn warm(&mut self, key: DefaultKey) {
