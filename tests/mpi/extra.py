@@ -7,7 +7,7 @@ import time
 
 from harness import LINES_SHOWN, PROGRAMS, Scratch
 from libraries import Provider, Start
-from processes import Job
+from processes import Job, Patience
 
 RANKS = 3
 DEATH_LIMIT_S = 60
@@ -30,7 +30,7 @@ def killed(runner, library, what):
     job = runner.start(library, start, [os.path.join(PROGRAMS, "killed.py"), what], scratch)
 
     def watch():
-        reason = judge_death(job, job.wait(DEATH_LIMIT_S), what, scratch)
+        reason = judge_death(job, job.finish(DEATH_LIMIT_S, RANKS), what, scratch)
         if reason:
             raise Failure(f"{reason}\n{job.shown()}\n{job.text()}")
 
@@ -136,7 +136,7 @@ def fi_pingpong(runner, name, program, mode):
         await_listener(jobs[0], int(port))
         jobs.append(Job([*command, "-P", port, "127.0.0.1"], environment))
         for job, who in (jobs[1], "client"), (jobs[0], "server"):
-            check_code(job, job.wait(PING_PONG_LIMIT_S), who)
+            check_code(job, job.finish(PING_PONG_LIMIT_S), who)
         if len(re.findall(r"^\d+[km]?\s+20\s", jobs[1].text(), re.M)) < LEAST_SIZES:
             raise Failure(f"the client shows too few results\n{jobs[1].shown()}\n{jobs[1].text()}")
 
@@ -162,7 +162,7 @@ def finish(command, environment):
     """The output of a program that ends well."""
     job = Job(command, environment)
     try:
-        check_code(job, job.wait(PROGRAM_LIMIT_S), os.path.basename(command[0]))
+        check_code(job, job.finish(PROGRAM_LIMIT_S), os.path.basename(command[0]))
         return job.text()
     finally:
         job.end()
@@ -175,9 +175,9 @@ def check_code(job, code, who):
 
 
 def await_listener(job, port):
-    deadline = time.monotonic() + PROGRAM_LIMIT_S
+    patience = Patience(1)
     while not is_listening(port):
-        if job.process.poll() is not None or time.monotonic() > deadline:
+        if job.process.poll() is not None or patience.seconds() > PROGRAM_LIMIT_S:
             check_code(job, job.process.poll(), "server")
         time.sleep(0.02)
 

@@ -78,6 +78,13 @@ class Job:
         except subprocess.TimeoutExpired:
             return None
 
+    def finish(self, limit_s, processes=2):
+        """The same, but a second counts as `Patience` has it: for programs of so many processes."""
+        patience = Patience(processes)
+        while (code := self.wait(0.1)) is None and patience.seconds() < limit_s:
+            pass
+        return code
+
     def left_over(self):
         """What the job has started and still runs some time after its end."""
         deadline = time.monotonic() + LEFT_OVER_S
