@@ -127,7 +127,7 @@ impl Case<'_> {
             None => Lab::up(self.plan).map_err(failed)?,
             Some(shape) => self.shaped_lab(shape).map_err(failed)?,
         };
-        if self.contestant.carrier == Carrier::Mptcp {
+        if [Some(self.contestant), self.beside].into_iter().flatten().any(|one| one.carrier == Carrier::Mptcp) {
             lab.hosts().iter().try_for_each(|host| prepare_mptcp(host, self.two_way))?;
         }
         let mut streams = vec![self.start(&lab, self.contestant, 0, 1, PORT)?];
