@@ -197,6 +197,7 @@ impl<H: Host> Machine<H> {
         }
         self.keep(arrival, key);
         self.allocate(key, host);
+        self.note_staying(key);
         Ok(())
     }
 

@@ -11,7 +11,7 @@ mod receiving;
 mod streaming;
 mod transfer;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use slotmap::SlotMap;
 use weft_base::{PeerId, Time};
@@ -104,6 +104,8 @@ pub struct Machine<H: Host> {
     packets: SlotMap<PacketKey, Held>,
     called: SlotMap<AnswerKey, Called>,
     outgoing: SlotMap<SendKey, Outgoing<H::Send>>,
+    /// Messages that stay with their senders because memory was scarce, the oldest first, and such that are no more.
+    staying: VecDeque<IncomingKey>,
     calls: SlotMap<CallKey, Call>,
     /// Counts sends.
     order: u64,
@@ -126,6 +128,7 @@ impl<H: Host> Machine<H> {
             packets: SlotMap::with_key(),
             called: SlotMap::with_key(),
             outgoing: SlotMap::with_key(),
+            staying: VecDeque::new(),
             calls: SlotMap::with_key(),
             order: 0,
             budget: Budget::new(settings.unexpected_bytes, settings.unexpected_messages as usize),

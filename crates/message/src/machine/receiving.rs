@@ -157,6 +157,11 @@ impl Incoming {
         !self.packets.is_empty()
     }
 
+    /// Whether it stays with its sender until this side says where to write it, and nobody waits for it.
+    pub(super) const fn stays(&self) -> bool {
+        matches!(self.body, Body::Asked { .. }) && self.destination.is_none() && !self.is_discarded
+    }
+
     pub(super) const fn waits_for_budget(&self) -> bool {
         self.is_held() || self.beyond > 0
     }
@@ -265,6 +270,7 @@ impl<H: Host> Machine<H> {
     /// A message is in its receive's memory, or never will be. It is gone, and the sender is told if it wants to know.
     pub(super) fn finish(&mut self, key: IncomingKey, outcome: Result<(), Failure>, host: &mut H) {
         let Some(incoming) = self.forget(key, host) else { return };
+        self.fetch_ahead(host);
         if let Some(id) = incoming.acknowledge {
             let outcome = if outcome.is_ok() { Outcome::Done } else { Outcome::Refused };
             self.peers.answer_in_place(incoming.peer, Record::Taken { id, outcome }, incoming.has_place);

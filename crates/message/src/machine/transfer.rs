@@ -7,12 +7,16 @@ use slotmap::{Key, KeyData};
 
 use super::outgoing::id;
 use super::peer::SendKey;
-use super::receiving::{Body, Destination, IncomingKey};
+use super::receiving::{Body, Destination, Incoming, IncomingKey};
 use super::{Machine, Violation};
 use crate::host::{Failure, Host, Ticket};
 
 /// Set in tickets of writes. The lower half of a key is an index, which never grows so far.
 const WRITE: u64 = 1 << 31;
+
+/// So many entries of messages that are gone may stand in the queue of those that stay with their senders, and twice as
+/// many as there are messages.
+const MANY_STAYING: usize = 64;
 
 /// A buffer has whole pages, so that is what it costs.
 const BUFFER_UNIT: u64 = 4096;
@@ -53,6 +57,37 @@ impl<H: Host> Machine<H> {
         incoming.body = Body::Buffer { buffer, is_written: false };
         let peer = incoming.peer;
         self.clear(peer, key, peers_id, [sink].into_iter().collect());
+    }
+
+    /// A message that could not be taken in when it was announced may be later.
+    pub(super) fn note_staying(&mut self, key: IncomingKey) {
+        let incoming = &self.incoming[key];
+        if !incoming.stays() || incoming.length > self.settings.eager_bytes {
+            return;
+        }
+        if self.staying.len() > MANY_STAYING + 2 * self.incoming.len() {
+            let incoming = &self.incoming;
+            self.staying.retain(|key| incoming.get(*key).is_some_and(Incoming::stays));
+        }
+        self.staying.push_back(key);
+    }
+
+    /// Memory was given back: messages that stay with their senders are taken in, the oldest first, until it is scarce
+    /// again. So who receives many of them one by one need not wait a round trip for each.
+    pub(super) fn fetch_ahead(&mut self, host: &mut H) {
+        while !self.budget.is_scarce()
+            && let Some(key) = self.staying.front().copied()
+        {
+            let from = self.incoming.get(key).filter(|incoming| incoming.stays()).map(|incoming| incoming.peer);
+            // While a connection is being lost, some of its messages are still to learn of it.
+            if from.is_some_and(|peer| self.peers.at(peer).is_connected()) {
+                self.allocate(key, host);
+                if self.incoming[key].stays() {
+                    return;
+                }
+            }
+            self.staying.pop_front();
+        }
     }
 
     fn clear(&mut self, peer: PeerId, key: IncomingKey, peers_id: u64, sink: Parts) {

@@ -55,6 +55,30 @@ fn what_is_waited_for_passes_12_000_messages_that_are_not() {
 }
 
 #[test]
+fn what_stays_with_its_sender_is_fetched_before_it_is_received() {
+    let mut world = World::pair(&small());
+    let many: Vec<_> = (0..200).map(|_| world.send(0, 1, Some(1), 4000, false)).collect();
+    world.settle();
+    let staying = |world: &World| world.nodes[1].machine.staying.len();
+    assert!(staying(&world) > 190, "{} stay", staying(&world));
+    let mut ready = 0;
+    for number in many {
+        let posted = world.receive(1, Some(0), tag(1), 4000, None);
+        // Is it told at once, without a word to the sender and back?
+        let mut told = world.told(1);
+        ready += usize::from(!told.is_empty());
+        world.settle();
+        told.extend(world.told(1));
+        assert_eq!(told, [got(posted, number, 1, 4000)]);
+        let budget = &world.nodes[1].machine.budget;
+        assert!(budget.used() <= 20_000 && budget.beyond() <= 20_000);
+    }
+    assert!(ready > 190, "{ready} were there");
+    let machine = &world.nodes[1].machine;
+    assert!(machine.staying.is_empty() && machine.budget.used() == 0 && !machine.budget.is_scarce());
+}
+
+#[test]
 fn long_messages_that_cannot_be_exposed_now_are_asked_for() {
     let mut world = World::pair(&small());
     world.nodes[0].host.most_sources = Some(20);
