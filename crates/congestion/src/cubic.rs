@@ -107,6 +107,11 @@ impl Cubic {
         self.coupling = coupling;
     }
 
+    /// Whether it grows with other flows.
+    pub(crate) const fn is_coupled(&self) -> bool {
+        self.coupling.is_some()
+    }
+
     /// Takes in what has happened. `full`: the window was what held the sender back; it does not grow otherwise.
     pub fn on_feedback(&mut self, feedback: &Feedback, full: bool) {
         self.react(feedback, full, 0);

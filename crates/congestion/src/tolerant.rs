@@ -3,8 +3,8 @@
 //! Loss alone says little: radio, bad cables and small queues in between lose packets of flows that harm nobody. So
 //! a loss cuts the window only when something else speaks for congestion: a standing queue (a whole round of round
 //! trips above the least one), a router's mark, or more loss than a path has that is merely bad. And where there was
-//! little loss the cut leaves what the path has carried, as rate times least round trip, which empties the queue and no
-//! more than that (the idea of TCP Westwood). All else is CUBIC's, so that beside a CUBIC flow it takes its part of a
+//! little loss the cut leaves what the path has carried, as rate times least round trip, and a quarter more: that nearly
+//! empties the queue and no more than that (the idea of TCP Westwood). All else is CUBIC's, so that beside a CUBIC flow it takes its part of a
 //! queue that fills: then the same loss cuts both.
 //!
 //! What it cannot tell from bad luck is a queue shorter than an eighth of a round trip.
@@ -38,6 +38,9 @@ const LEAST_WINDOW: Duration = Duration::from_secs(10);
 const QUEUE_DIVISOR: u64 = 8;
 /// A round with less samples says nothing of its least one (RFC 9406 section 4.3, `N_RTT_SAMPLE`).
 const LEAST_SAMPLES: u32 = 8;
+/// What a cut leaves beyond what the path holds, as a part of it: acknowledgements come some at a time, and a window of
+/// just as much leaves the path idle while they are held.
+const MARGIN_DIVISOR: u64 = 4;
 /// A queue is answered once in so many round trips.
 const CUT_ROUNDS: u32 = 2;
 /// Slow start ends after so many rounds in which the rate has not grown by a quarter (BBR's full pipe).
@@ -230,7 +233,15 @@ impl Tolerant {
             self.cut_at = Some(feedback.now);
         }
         self.for_losses |= loses_much;
-        (self.is_cut, if is_marked || loses_much { 0 } else { self.model.product() })
+        (self.is_cut, if is_marked || loses_much { 0 } else { self.floor() })
+    }
+
+    /// What a cut leaves where there was little loss. Flows that are to take the part of one would take four times the
+    /// margin.
+    fn floor(&self) -> u64 {
+        let product = self.model.product();
+        let margin = if self.cubic.is_coupled() { 0 } else { product / MARGIN_DIVISOR };
+        product.saturating_add(margin)
     }
 
     /// Whether the last cut was made so lately that it cannot show yet.

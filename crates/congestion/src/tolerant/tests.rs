@@ -68,9 +68,9 @@ fn a_loss_beside_a_queue_leaves_what_the_path_holds() {
     let mut flow = Flow::new();
     flow.tolerant.cubic = Cubic::new(ControllerSettings { initial_window: 130_000, ..ControllerSettings::default() });
     flow.round(13 * MS, 0);
-    assert_eq!(flow.lose(1), 100_000, "10 MB/s times 10 ms");
+    assert_eq!(flow.lose(1), 125_000, "10 MB/s times 10 ms, and a quarter more");
     flow.round(13 * MS, 0);
-    assert_eq!(flow.lose(1), 100_000, "that is its floor");
+    assert_eq!(flow.lose(1), 125_000, "that is its floor");
     flow.tolerant.cubic = Cubic::new(ControllerSettings { initial_window: 200_000, ..ControllerSettings::default() });
     assert_eq!(flow.lose(1), 200_000, "the cut before cannot show yet");
     flow.round(13 * MS, 0);
