@@ -3,8 +3,8 @@
 //! Loss alone says little: radio, bad cables and small queues in between lose packets of flows that harm nobody. So
 //! a loss cuts the window only when something else speaks for congestion: a standing queue (a whole round of round
 //! trips above the least one), a router's mark, or more loss than a path has that is merely bad. And where there was
-//! little loss the cut leaves what the path has carried, as rate times least round trip, and a quarter more: that nearly
-//! empties the queue and no more than that (the idea of TCP Westwood). All else is CUBIC's, so that beside a CUBIC flow it takes its part of a
+//! little loss the cut leaves what the path has carried, as rate times least round trip (the idea of TCP Westwood), and
+//! a quarter more, which stays in the queue. All else is CUBIC's, so that beside a CUBIC flow it takes its part of a
 //! queue that fills: then the same loss cuts both.
 //!
 //! What it cannot tell from bad luck is a queue shorter than an eighth of a round trip.
@@ -236,8 +236,8 @@ impl Tolerant {
         (self.is_cut, if is_marked || loses_much { 0 } else { self.floor() })
     }
 
-    /// What a cut leaves where there was little loss. Flows that are to take the part of one would take four times the
-    /// margin.
+    /// What a cut leaves where there was little loss. Coupled flows take no margin: each of them would, where all
+    /// together are to take the part of one.
     fn floor(&self) -> u64 {
         let product = self.model.product();
         let margin = if self.cubic.is_coupled() { 0 } else { product / MARGIN_DIVISOR };

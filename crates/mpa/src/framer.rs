@@ -1,7 +1,7 @@
 //! Laying out the FPDUs of a stream, one after the other.
 
 use weft_base::StreamPosition;
-use weft_wire::mpa::{MAX_MULPDU, MIN_MULPDU, MarkerSpacing, max_ulpdu};
+use weft_wire::mpa::{MAX_MULPDU, MarkerSpacing, fitting_ulpdu, max_ulpdu};
 
 use crate::Layout;
 use crate::shape::Grid;
@@ -68,11 +68,7 @@ impl Framer {
         if large || !self.markers() {
             return self.max_ulpdu(emss, large);
         }
-        match (emss & !3).saturating_sub(self.grid.marker_bytes(self.next, emss & !3) + 6) {
-            ..MIN_MULPDU => MIN_MULPDU,
-            ulpdu @ MIN_MULPDU..=MAX_MULPDU => ulpdu,
-            _ => MAX_MULPDU,
-        }
+        fitting_ulpdu(emss, self.grid.marker_bytes(self.next, emss & !3))
     }
 
     /// Lays out the next FPDU for a ULPDU of this many bytes.

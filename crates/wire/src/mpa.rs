@@ -261,7 +261,14 @@ pub const fn max_ulpdu(emss: u32, markers: Option<MarkerSpacing>) -> u32 {
         Some(spacing) => emss.div_ceil(spacing.bytes()),
         None => 0,
     };
-    let overhead = 6 + 4 * most_markers + emss % 4;
+    fitting_ulpdu(emss, 4 * most_markers)
+}
+
+/// The largest ULPDU whose FPDU fits a packet with `emss` payload bytes, so many of them markers; never outside
+/// [`MIN_MULPDU`] and [`MAX_MULPDU`].
+#[must_use]
+pub const fn fitting_ulpdu(emss: u32, marker_bytes: u32) -> u32 {
+    let overhead = 6 + marker_bytes + emss % 4;
     match emss.saturating_sub(overhead) {
         ..MIN_MULPDU => MIN_MULPDU,
         ulpdu @ MIN_MULPDU..=MAX_MULPDU => ulpdu,

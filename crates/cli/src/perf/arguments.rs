@@ -125,9 +125,10 @@ pub(crate) struct Arguments {
     /// idle: for how long nothing happens [default: 3]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) seconds: Option<f64>,
-    /// all-to-all, mpi's allreduce and start: how many processes, each number a case of its own [default: 8,64; allreduce:
-    /// 16; start: 64]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(2..=MOST_RANKS as u64))]
+    /// all-to-all, mpi's allreduce and start: how many processes, each number a case of its own [default: 8,64;
+    /// allreduce: 16; start: 64]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    #[arg(value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(2..=MOST_RANKS as u64))]
     pub(super) processes: Vec<usize>,
     /// match: how many receives are posted, or messages unexpected, beside the one that is looked for
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1000,100000", value_parser = clap::value_parser!(u32).range(1..=i64::from(LARGEST_CROWD)))]

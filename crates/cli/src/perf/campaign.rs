@@ -47,8 +47,7 @@ impl Plan {
     /// Where a case is done.
     fn place_of(&self, case: &Case) -> &Place {
         match case.job.kind {
-            // Many ranks share one host.
-            Kind::Collective | Kind::Start => &Place::Here,
+            kind if kind.is_of_many() => &Place::Here,
             Kind::Hiding => self.limited.as_ref().unwrap_or(&self.place),
             _ => &self.place,
         }
@@ -57,7 +56,7 @@ impl Plan {
     /// All places, as a person reads them.
     pub(crate) fn places(&self) -> String {
         let limited = self.limited.as_ref().map_or_else(String::new, |place| format!("; beside computation: {place}"));
-        let has_many = self.cases.iter().any(|case| matches!(case.job.kind, Kind::Collective | Kind::Start));
+        let has_many = self.cases.iter().any(|case| case.job.kind.is_of_many());
         let many = if has_many && self.place.is_lab() { "; many ranks: loopback" } else { "" };
         format!("{}{limited}{many}", self.place)
     }

@@ -39,6 +39,13 @@ pub(crate) enum Kind {
     Start,
 }
 
+impl Kind {
+    /// Whether many ranks of an MPI program take part, all on this host.
+    pub(crate) fn is_of_many(self) -> bool {
+        matches!(self, Self::Collective | Self::Start)
+    }
+}
+
 /// The RDMA operation that carries the payload, for contestants that have more than one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -1,5 +1,5 @@
-/* One rank of those that measure an MPI library: two, but for what all of them do together: `measure TEST SIZE ITERATIONS WARMUP WINDOW SECONDS`. The same program whatever carries the messages.
-   The first rank prints one line: `weft-mpi NAME=VALUE ...`. */
+/* One rank of those that measure an MPI library: `measure TEST SIZE ITERATIONS WARMUP WINDOW SECONDS`. There are two, or
+   any number for `allreduce` and `alltoall`. The same program whatever carries the messages. The first rank prints one line: `weft-mpi NAME=VALUE ...`. */
 
 #include <signal.h>
 #include <stdio.h>
@@ -297,7 +297,7 @@ static void allreduce(void)
         printf(" collective_us=%.6f collective_p99_us=%.6f", middle, percentile(times, iterations, 0.99));
 }
 
-/* What all ranks have done once nobody can have connections still to open. Whoever has started them holds the watch. */
+/* All ranks talk to all others, and what comes is checked. It is timed from outside, with the start and the end of all. */
 static void alltoall(int ranks)
 {
     char *from = room((size_t)ranks * size), *to = room((size_t)ranks * size);
