@@ -129,6 +129,12 @@ impl End {
         self.inbox.read(0, &mut text).unwrap();
         text
     }
+
+    /// Closes when all is acknowledged: who ends without that takes back what the link has lost or put behind. The peer may
+    /// have everything, and be gone.
+    fn close(&self) {
+        let _ = self.queue_pair.disconnect(PATIENCE);
+    }
 }
 
 /// Echoes that many streams, and one message by RDMA if that is wanted. Ends without waiting for its peers.
@@ -150,8 +156,7 @@ fn serve(address: IpAddr, calls: usize, is_beside_rdma: bool) {
             rdma.accept(PATIENCE).unwrap().accept(&end.queue_pair, &[]).unwrap();
             let text = end.receive();
             end.send(&text);
-            // Until the caller closes.
-            let _ = end.completions.wait(PATIENCE);
+            end.close();
         }
     });
 }
@@ -179,6 +184,7 @@ fn call(remote: SocketAddr) {
         end.queue_pair.wait_connected(PATIENCE).unwrap();
         end.send(b"beside streams");
         assert_eq!(end.receive(), b"beside streams");
+        end.close();
     }
 }
 
