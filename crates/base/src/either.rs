@@ -82,6 +82,46 @@ macro_rules! either_port {
                 }
             }
 
+            fn begin_borrowing(&mut self) -> bool {
+                match self {
+                    $(Self::$kind(port) => $crate::Port::begin_borrowing(port),)+
+                }
+            }
+
+            fn can_lend(&mut self) -> bool {
+                match self {
+                    $(Self::$kind(port) => $crate::Port::can_lend(port),)+
+                }
+            }
+
+            fn lend(&mut self, slices: &[$crate::Slice], lent: &mut [$crate::Lent]) -> Result<(), $crate::PortError> {
+                match self {
+                    $(Self::$kind(port) => $crate::Port::lend(port, slices, lent),)+
+                }
+            }
+
+            fn take_returned(&mut self) -> Result<usize, $crate::PortError> {
+                match self {
+                    $(Self::$kind(port) => $crate::Port::take_returned(port),)+
+                }
+            }
+
+            fn revoke(&mut self) {
+                match self {
+                    $(Self::$kind(port) => $crate::Port::revoke(port),)+
+                }
+            }
+
+            fn borrow_into(
+                &mut self,
+                lent: &[$crate::Lent],
+                into: &[$crate::Slice],
+            ) -> Result<(), $crate::PortError> {
+                match self {
+                    $(Self::$kind(port) => $crate::Port::borrow_into(port, lent, into),)+
+                }
+            }
+
             fn local_address(&self) -> Result<::std::net::SocketAddr, $crate::PortError> {
                 match self {
                     $(Self::$kind(port) => $crate::Port::local_address(port),)+

@@ -21,8 +21,8 @@ pub use datagram::{
 pub use digest::{Digest, NoDigest};
 pub use ids::{DomainId, HostId, PeerId, RegionId, Stag, Token};
 pub use network::{
-    Backlog, Edge, HostAddress, Interest, Iwarp, IwarpOrEdge, Listener, Network, Piece, Port, PortError, PortOptions,
-    Readiness, ReceivePiece, Received, Waker, Watch,
+    Backlog, Edge, HostAddress, Interest, Iwarp, IwarpOrEdge, Lent, Listener, Network, Piece, Port, PortError,
+    PortOptions, Readiness, ReceivePiece, Received, Waker, Watch,
 };
 pub use random::Random;
 pub use sequence::{MessageNumber, StreamPosition};

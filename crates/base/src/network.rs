@@ -40,6 +40,15 @@ impl ReceivePiece<'_> {
     }
 }
 
+/// Bytes that one end of a stream lends to the other: they stay where they are, in the memory of its process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lent {
+    /// Where they are, as the process that lends them addresses them.
+    pub address: u64,
+    /// How many they are.
+    pub length: u32,
+}
+
 /// What a receive brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
@@ -130,6 +139,49 @@ pub trait Port {
         false
     }
 
+    /// From now on this end borrows: the other may lend what it has to send ([`Port::lend`]). Returns whether this
+    /// process can read the other's memory; where it can't, all bytes go through the stream.
+    fn begin_borrowing(&mut self) -> bool {
+        false
+    }
+
+    /// Whether the other end borrows.
+    fn can_lend(&mut self) -> bool {
+        false
+    }
+
+    /// Lends one run of bytes, of [`crate::MAX_GATHER`] slices at most, and says in `lent` where each lies. Bytes of
+    /// the stream are to tell the other end, which reads them by [`Port::borrow_into`]. They stay as they are until
+    /// [`Port::take_returned`] counts the run, or [`Port::revoke`].
+    ///
+    /// # Errors
+    /// A slice can't be touched (any more). Nothing is lent then.
+    fn lend(&mut self, slices: &[Slice], _lent: &mut [Lent]) -> Result<(), PortError> {
+        Err(PortError::Memory(slices.first().map_or(RegionId { index: 0, generation: 0 }, |slice| slice.region)))
+    }
+
+    /// How many of the runs that were lent, in their order, the other end has given back since the last call. Once
+    /// [`Interest::writable`] has been asked for, the return of one of them is told.
+    ///
+    /// # Errors
+    /// The other end gives back what it never had.
+    fn take_returned(&mut self) -> Result<usize, PortError> {
+        Ok(0)
+    }
+
+    /// What is lent may not be read any more: the other end finds its stream broken if it does.
+    fn revoke(&mut self) {}
+
+    /// Copies the next run that the other end lends into place, from where it has said, and gives it back. Both lists
+    /// have equally many bytes.
+    ///
+    /// # Errors
+    /// The stream is broken, by this too, where the other end has not lent so much, or not there, or not any more; or a
+    /// slice can't be touched (any more).
+    fn borrow_into(&mut self, _lent: &[Lent], _into: &[Slice]) -> Result<(), PortError> {
+        Err(PortError::Reset)
+    }
+
     /// The address of this end.
     ///
     /// # Errors
@@ -192,7 +244,8 @@ pub struct PortOptions {
 pub struct Interest {
     /// Bytes, an end, an error, or a new stream.
     pub readable: bool,
-    /// Room to send, or the end of a connect.
+    /// Room to send, or the end of a connect. While something is lent ([`Port::lend`]), its return; room then only
+    /// where the last send had found too little.
     pub writable: bool,
     /// Fewer bytes than this need not be told, unless no more can come: the stream has ended, or its buffer is full. At least 1; more is a hint, and
     /// what is there can be received at any time.

@@ -17,8 +17,9 @@ union Control {
     bytes: [u8; 64],
 }
 
-/// As which user the process at the other end ran when it made its socket, or connected.
-pub(crate) fn peer_user(socket: &Socket) -> Option<u32> {
+/// The process at the other end, and as which user it ran, when it made its socket, or connected. A process that this
+/// one has no number for is 0.
+pub(crate) fn peer(socket: &Socket) -> Option<libc::ucred> {
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = size_of_val(&credentials) as libc::socklen_t;
     // SAFETY: No more than `length` bytes are written, during the call alone.
@@ -31,13 +32,13 @@ pub(crate) fn peer_user(socket: &Socket) -> Option<u32> {
             &raw mut length,
         )
     };
-    (done == 0).then_some(credentials.uid)
+    (done == 0).then_some(credentials)
 }
 
 /// Whether that is this process's user.
 pub(crate) fn is_own_user(socket: &Socket) -> bool {
     // SAFETY: Reads a number.
-    peer_user(socket) == Some(unsafe { libc::geteuid() })
+    peer(socket).is_some_and(|peer| peer.uid == unsafe { libc::geteuid() })
 }
 
 /// Sends a message with a descriptor.

@@ -48,6 +48,8 @@ counters! {
     sent_copied_bytes,
     /// Payload bytes that were sent from where they are.
     sent_gathered_bytes,
+    /// Payload bytes that stayed where they are, for the peer's process to copy: through shared memory.
+    sent_lent_bytes,
     /// System calls that received something.
     receives,
     /// Bytes of the wire that were received.
@@ -62,6 +64,10 @@ counters! {
     placed_direct,
     /// Payload bytes that the operating system wrote straight into their final place.
     placed_direct_bytes,
+    /// Placements: segments whose payload was copied from the memory of the peer's process straight into its place.
+    placed_borrowed,
+    /// Payload bytes that were copied so.
+    placed_borrowed_bytes,
     /// Edge, and iWARP over Weft's own TCP: segments that were placed before others that come before them.
     early_frames,
     /// Bytes that had to be kept before they could be placed. iWARP over Weft's own TCP: of FPDUs of which a part was
@@ -74,6 +80,9 @@ counters! {
     edge_connections,
     /// Of these, through shared memory.
     shared_memory_connections,
+    /// Of these, those whose peer may lend what it sends, for this process can read its memory: through shared memory,
+    /// where the system permits that (ptrace(2), "access mode"). On others long messages go through the ring.
+    borrowing_connections,
     /// Of these, over iWARP because Edge did not answer, or not in time.
     fallbacks,
     /// Edge: datagrams that are held to be lost.

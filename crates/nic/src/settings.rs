@@ -125,6 +125,10 @@ pub struct Settings {
     pub direct_threshold: u32,
     /// Payloads of a segment at least this long, in bytes, are sent from where they are; shorter ones are copied next to their header.
     pub gather_threshold: u32,
+    /// Through shared memory, payloads of a segment at least this long, in bytes, are lent where that is possible: the
+    /// peer's engine copies them from this process's memory to their place. Shorter ones go through the ring.
+    /// [`u32::MAX`]: all do.
+    pub lend_threshold: u32,
     /// How long a waiting thread spins before it sleeps.
     pub spin: Duration,
     /// How long a connection may take from the first packet to the end of MPA's start-up, before it fails.
@@ -162,6 +166,7 @@ impl Default for Settings {
             out_of_order: OutOfOrder::default(),
             direct_threshold: 32 * 1024,
             gather_threshold: 2 * 1024,
+            lend_threshold: 32 * 1024,
             spin: Duration::from_micros(50),
             start_timeout: Duration::from_secs(10),
             close_timeout: Duration::from_secs(5),

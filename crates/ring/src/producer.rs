@@ -58,6 +58,16 @@ impl<W: Words> Producer<W> {
         (self.produced - self.consumed) as usize
     }
 
+    /// Bytes that the other side has not read, as it says now.
+    ///
+    /// # Errors
+    /// As [`Producer::room`].
+    #[inline]
+    pub fn ask_unread(&mut self) -> Result<usize, Violation> {
+        self.look()?;
+        Ok(self.unread())
+    }
+
     /// Where the next `bytes` bytes go.
     ///
     /// # Panics
@@ -122,14 +132,28 @@ impl<W: Words> Producer<W> {
     pub fn sleep(&mut self, least: usize) -> Result<bool, Violation> {
         let least = least.clamp(1, self.capacity.half());
         // Where the other side is when so many fit. It is ahead of all that is known, unless they fit now.
-        let mark = (self.produced + least as u64).saturating_sub(self.capacity.wide());
+        self.await_position((self.produced + least as u64).saturating_sub(self.capacity.wide()))
+    }
+
+    /// Asks to be woken when the other side has read anything that is unread as far as is known
+    /// ([`Producer::unread`]). Returns whether there is something to wait for; if not, something is read already, or
+    /// nothing was unread. For who needs what it has written until it is read: never while the other end may wait for
+    /// bytes that are not written yet.
+    ///
+    /// # Errors
+    /// As [`Producer::room`].
+    pub fn sleep_until_read(&mut self) -> Result<bool, Violation> {
+        self.await_position(if self.unread() == 0 { 0 } else { self.consumed + 1 })
+    }
+
+    fn await_position(&mut self, mark: u64) -> Result<bool, Violation> {
         if self.ended != 0 || mark <= self.consumed {
             return Ok(false);
         }
         self.words.store(Word::ProducerAwaits, mark);
         self.words.fence();
         let outcome = self.look();
-        let waits = outcome.is_ok() && self.known_room() < least;
+        let waits = outcome.is_ok() && self.consumed < mark;
         if !waits {
             self.rise();
         }

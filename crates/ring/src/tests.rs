@@ -162,3 +162,25 @@ fn more_than_is_there_is_a_bug_of_the_caller() {
     let block = Block::default();
     let _ = ends(&block).1.consume(1);
 }
+
+#[test]
+fn who_waits_until_something_is_read_is_woken_by_the_first_byte() {
+    let block = Block::default();
+    let (mut producer, mut consumer) = ends(&block);
+    assert_eq!(producer.sleep_until_read(), Ok(false), "nothing was written");
+    assert!(!producer.publish(3));
+    assert_eq!(producer.sleep_until_read(), Ok(true));
+    consumer.look().unwrap();
+    assert!(consumer.consume(1));
+    assert_eq!(producer.ask_unread(), Ok(2));
+    assert_eq!(producer.sleep_until_read(), Ok(true));
+    producer.rise();
+    assert!(!consumer.consume(1), "who is awake is not woken");
+    assert_eq!(producer.unread(), 2);
+    assert_eq!(producer.sleep_until_read(), Ok(false), "it is read already");
+    assert_eq!(producer.unread(), 1);
+    block.store(Word::Consumed, 4);
+    assert_eq!(producer.ask_unread(), Err(Violation::Consumed { said: 4, least: 2, most: 3 }));
+    assert!(producer.sleep_until_read().is_err());
+    assert_eq!(block.load(Word::ProducerAwaits), 0);
+}

@@ -156,3 +156,40 @@ fn a_producer_that_sleeps_is_woken() {
     // Half of the ring each time: the third has no room until the first is read.
     check(3, 2);
 }
+
+#[test]
+fn a_producer_that_waits_for_what_it_has_written_is_woken() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let memory = Memory::new();
+        let theirs = Arc::clone(&memory);
+        let other = thread::spawn(move || {
+            let mut producer = Producer::new(Side(Arc::clone(&theirs)), capacity());
+            for _ in 0..2 {
+                if producer.publish(1) {
+                    theirs.to_consumer.set();
+                }
+            }
+            while producer.ask_unread().unwrap() > 0 {
+                theirs.to_producer.drain();
+                if producer.sleep_until_read().unwrap() {
+                    theirs.to_producer.wait();
+                }
+            }
+        });
+        let mut consumer = Consumer::new(Side(Arc::clone(&memory)), capacity());
+        for _ in 0..2 {
+            while consumer.look().unwrap().bytes == 0 {
+                memory.to_consumer.drain();
+                if consumer.sleep(1).unwrap() {
+                    memory.to_consumer.wait();
+                }
+            }
+            if consumer.consume(1) {
+                memory.to_producer.set();
+            }
+        }
+        other.join().unwrap();
+    });
+}

@@ -278,6 +278,7 @@ impl Drop for SimulatedListener {
 }
 
 /// A simulated stream.
+#[expect(clippy::large_enum_variant, reason = "there are few of them, and each is moved once")]
 pub enum SimulatedPort {
     /// Over a network.
     Pipe(PipePort),

@@ -4,15 +4,16 @@
 //! What an end does to the ring is there at once. What takes time is the signal that ends a sleep, and one that is lost
 //! is seen: nobody looks at a port that sleeps.
 
+use core::mem;
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use weft_base::{Interest, NoDigest, Piece, Port, PortError, Random, ReceivePiece, Received, Time};
+use weft_base::{Interest, Lent, NoDigest, Piece, Port, PortError, Random, ReceivePiece, Received, Slice, Time};
 use weft_memory::Registry;
-use weft_ring::{BROKEN, Block, Capacity, Consumer, END, Producer, Rest, Spans, Violation, Word, Words};
+use weft_ring::{Available, BROKEN, Block, Capacity, Consumer, END, Producer, Rest, Spans, Violation, Word, Words};
 
 use crate::network::{gather, gone};
 use crate::world::World;
@@ -92,10 +93,24 @@ struct Socket {
     gone: [Option<Time>; 2],
 }
 
+/// What the process at one end lends to the other: the memory that its addresses name.
+#[derive(Debug, Default)]
+struct Loans {
+    /// By address, which is any number.
+    slices: HashMap<u64, (Registry, Slice)>,
+    next: u64,
+    is_revoked: bool,
+    /// The other end borrows.
+    is_wanted: bool,
+}
+
 /// A stream through shared memory, as the world knows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     ways: [Shared; 2],
+    /// The runs that are lent each way: a ring without bytes.
+    runs: [Shared; 2],
+    loans: [Arc<Mutex<Loans>>; 2],
     socket: Arc<Mutex<Socket>>,
 }
 
@@ -111,7 +126,12 @@ impl Line {
         let dies = now + Duration::from_micros(20 + random.below(life_us));
         let dies = (behaviour.scribbles_one_in > 0).then_some(dies);
         let socket = Socket { behaviour, random, signals: Default::default(), gone: [None, dies] };
-        Self { ways: [way(), way()], socket: Arc::new(Mutex::new(socket)) }
+        Self {
+            ways: [way(), way()],
+            runs: [way(), way()],
+            loans: Default::default(),
+            socket: Arc::new(Mutex::new(socket)),
+        }
     }
 
     fn socket(&self) -> MutexGuard<'_, Socket> {
@@ -154,10 +174,16 @@ pub struct RingPort {
     pub(crate) side: usize,
     producer: Producer<Shared>,
     consumer: Consumer<Shared>,
+    lent: Producer<Shared>,
+    /// Runs that were lent and not counted as returned.
+    out: usize,
+    borrowed: Consumer<Shared>,
     local: SocketAddr,
     remote: SocketAddr,
     broken: Option<PortError>,
     is_gone: bool,
+    /// The last send found too little room.
+    was_short: bool,
 }
 
 impl RingPort {
@@ -171,7 +197,24 @@ impl RingPort {
         let capacity = line.ways[0].0.capacity;
         let producer = Producer::new(line.ways[side].clone(), capacity);
         let consumer = Consumer::new(line.ways[1 - side].clone(), capacity);
-        Self { world, registry, line, side, producer, consumer, local, remote, broken: None, is_gone: false }
+        let lent = Producer::new(line.runs[side].clone(), capacity);
+        let borrowed = Consumer::new(line.runs[1 - side].clone(), capacity);
+        Self {
+            world,
+            registry,
+            line,
+            side,
+            producer,
+            consumer,
+            lent,
+            out: 0,
+            borrowed,
+            local,
+            remote,
+            broken: None,
+            is_gone: false,
+            was_short: false,
+        }
     }
 
     /// A connect to where nobody shares memory.
@@ -215,12 +258,15 @@ impl RingPort {
             Ok(true)
         };
         let room = self.line.ways[0].0.capacity.bytes() / 4;
-        let writes = if interest.writable {
-            self.producer.sleep(room)
-        } else {
-            self.producer.rise();
-            Ok(true)
-        };
+        self.producer.rise();
+        self.lent.rise();
+        let mut writes = Ok(true);
+        if interest.writable && self.out > 0 {
+            writes = if self.out == self.lent.unread() { self.lent.sleep_until_read() } else { Ok(false) };
+        }
+        if interest.writable && writes == Ok(true) && (self.out == 0 || self.was_short) {
+            writes = self.producer.sleep(room);
+        }
         self.wake(wakes);
         reads.unwrap_or(false) && writes.unwrap_or(false)
     }
@@ -263,7 +309,8 @@ impl RingPort {
             return;
         }
         let random = &mut socket.random;
-        let way = &self.line.ways[random.below(2) as usize];
+        let lines = if random.one_in(4) { &self.line.runs } else { &self.line.ways };
+        let way = &lines[random.below(2) as usize];
         let capacity = way.0.capacity.bytes() as u64;
         if !random.one_in(4) {
             // What lies in the ring: lengths, headers, payload.
@@ -300,6 +347,7 @@ impl Port for RingPort {
         let bytes = gather(&self.registry, pieces)?;
         let room = self.producer.room(bytes.len());
         let count = room.map_err(|violation| self.caught(violation))?.min(bytes.len());
+        self.was_short = count < bytes.len();
         if count > 0 {
             self.line.ways[self.side].write(self.producer.spans(count), &bytes[..count]);
             let due = self.producer.publish(count);
@@ -342,7 +390,7 @@ impl Port for RingPort {
 
     fn is_still(&mut self) -> bool {
         self.drain();
-        self.broken.is_none() && !self.is_gone && self.consumer.is_still()
+        self.broken.is_none() && !self.is_gone && self.out == 0 && self.consumer.is_still()
     }
 
     fn poll_connected(&mut self) -> Result<bool, PortError> {
@@ -355,6 +403,93 @@ impl Port for RingPort {
 
     fn keeps_bytes(&self) -> bool {
         true
+    }
+
+    fn begin_borrowing(&mut self) -> bool {
+        self.line.loans[1 - self.side].lock().is_wanted = true;
+        true
+    }
+
+    fn can_lend(&mut self) -> bool {
+        self.line.loans[self.side].lock().is_wanted
+    }
+
+    fn lend(&mut self, slices: &[Slice], lent: &mut [Lent]) -> Result<(), PortError> {
+        if self.lent.room(1).map_err(|violation| self.caught(violation))? == 0 {
+            return Err(PortError::Exhausted);
+        }
+        let mut loans = self.line.loans[self.side].lock();
+        for (slice, lent) in slices.iter().zip(lent) {
+            self.registry.resolve(slice).map_err(gone(slice.region))?;
+            loans.next += 1;
+            let address = loans.next;
+            loans.slices.insert(address, (self.registry.clone(), *slice));
+            *lent = Lent { address, length: slice.length };
+        }
+        drop(loans);
+        let _ = self.lent.publish(1);
+        self.out += 1;
+        Ok(())
+    }
+
+    fn take_returned(&mut self) -> Result<usize, PortError> {
+        self.be_scribbled_on();
+        if self.out == 0 {
+            return Ok(0);
+        }
+        let out = self.lent.ask_unread().map_err(|violation| self.caught(violation))?;
+        let returned = mem::replace(&mut self.out, out) - out;
+        if returned == 0 {
+            self.drain();
+            if self.is_gone {
+                return Err(self.fail(PortError::Reset));
+            }
+        }
+        Ok(returned)
+    }
+
+    fn revoke(&mut self) {
+        if self.out > 0 {
+            let mut loans = self.line.loans[self.side].lock();
+            loans.is_revoked = true;
+            loans.slices.clear();
+        }
+    }
+
+    fn borrow_into(&mut self, lent: &[Lent], into: &[Slice]) -> Result<(), PortError> {
+        self.be_scribbled_on();
+        if let Some(error) = self.broken {
+            return Err(error);
+        }
+        let Ok(Available { bytes: 1.., .. }) = self.borrowed.look() else {
+            return Err(self.fail(PortError::System(71)));
+        };
+        let loans = Arc::clone(&self.line.loans[1 - self.side]);
+        let loans = loans.lock();
+        let mut bytes = Vec::new();
+        for Lent { address, length } in lent {
+            let Some((registry, slice)) = loans.slices.get(address).filter(|(_, slice)| slice.length >= *length) else {
+                return Err(self.fail(PortError::System(14)));
+            };
+            let start = bytes.len();
+            bytes.resize(start + *length as usize, 0);
+            let copied = registry.copy_out(&slice.part(0, *length), &mut bytes[start..], &mut NoDigest);
+            // Its owner lets go of it only after it has come back, or was revoked; unless somebody lies about that.
+            let is_honest = self.line.socket().behaviour.scribbles_one_in == 0;
+            assert!(copied.is_ok() || !is_honest, "what is lent is there");
+        }
+        if loans.is_revoked {
+            return Err(self.fail(PortError::Reset));
+        }
+        let mut rest = &bytes[..];
+        for slice in into {
+            let (now, later) = rest.split_at(slice.length as usize);
+            self.registry.copy_in(slice, now, &mut NoDigest).map_err(gone(slice.region))?;
+            rest = later;
+        }
+        let due = self.borrowed.consume(1);
+        self.wake(due);
+        Ok(())
     }
 
     fn local_address(&self) -> Result<SocketAddr, PortError> {
@@ -371,6 +506,7 @@ impl Port for RingPort {
     }
 
     fn abort(&mut self) {
+        self.revoke();
         // Closing the socket wakes.
         let _ = self.producer.abort();
         self.line.hang_up(self.side, self.world.now());
@@ -380,6 +516,7 @@ impl Port for RingPort {
 
 impl Drop for RingPort {
     fn drop(&mut self) {
+        self.revoke();
         if self.broken.is_none() {
             self.close_send();
         }

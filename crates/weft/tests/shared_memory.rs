@@ -8,8 +8,8 @@ use std::sync::Arc;
 use common::{Kind, PATIENCE, Pair, pattern};
 use weft::endpoint::{Endpoint, EndpointAttributes, EventQueue, Match, ReceivePost, SendPost};
 use weft::verbs::{
-    CompletionKind, ConnectOptions, ConnectionError, Error, ListenOptions, LowerInfo, MAX_INLINE, MarkerSpacing,
-    PortError, Progress, QueuePairOptions, Transport, WorkRequest,
+    CompletionKind, ConnectOptions, ConnectionError, Context, Error, ListenOptions, LowerInfo, MAX_INLINE,
+    MarkerSpacing, PortError, Progress, QueuePairOptions, Settings, Transport, WorkRequest,
 };
 
 /// Nothing, inline, gathered, a whole ring, and many of them.
@@ -121,5 +121,37 @@ fn endpoints_send_through_shared_memory() {
                 }
             }
         }
+    }
+}
+
+/// What is long stays where it is until the peer has it: one copy, and few frames. What is short, or where that is not
+/// wanted, goes through the ring.
+#[test]
+fn long_payloads_are_lent() {
+    let kind = Kind::plain(Progress::Hybrid);
+    let size = 3_000_003;
+    for threshold in [Settings::default().lend_threshold, u32::MAX] {
+        let settings = Settings { lend_threshold: threshold, ..Settings::default() };
+        let context = Context::with_settings(settings).unwrap();
+        let (mut connect, mut listen) = (ConnectOptions::default(), ListenOptions::default());
+        connect.offer.transport = Transport::SharedMemory;
+        listen.offer.transport = Transport::SharedMemory;
+        let pair = Pair::with(context.clone(), kind, &connect, &listen);
+        let (from, to, back) = (pair.filled(size), pair.empty(size), pair.empty(size));
+        let queue_pair = &pair.active.queue_pair;
+        queue_pair.post(WorkRequest::write(from.slice(..).unwrap(), to.remote(0)).id(3)).unwrap();
+        queue_pair.post(WorkRequest::read(back.slice(..).unwrap(), to.remote(0)).id(4)).unwrap();
+        queue_pair.post(WorkRequest::write(from.slice(..100).unwrap(), to.remote(0)).id(5)).unwrap();
+        for id in 3..=5 {
+            pair.active.done(id);
+        }
+        assert!(to.to_vec() == pattern(size) && back.to_vec() == pattern(size));
+        let counters = context.counters();
+        let (long, is_lent) = (2 * size as u64, threshold < u32::MAX);
+        assert_eq!(counters.borrowing_connections, 2, "this process can read its own memory");
+        let lent = [counters.sent_lent_bytes, counters.placed_borrowed_bytes];
+        assert_eq!(lent, [if is_lent { long } else { 0 }; 2]);
+        assert_eq!(counters.placed_borrowed, if is_lent { 2 * size.div_ceil(1 << 20) as u64 } else { 0 });
+        assert_eq!(counters.sent_copied_bytes + counters.sent_gathered_bytes + lent[0], long + 100);
     }
 }

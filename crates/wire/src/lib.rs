@@ -10,6 +10,7 @@ mod bytes;
 mod crc;
 pub mod ddp;
 pub mod edge;
+pub mod lent;
 pub mod message;
 pub mod mpa;
 pub mod raw;

@@ -91,7 +91,7 @@ impl PacketHelper {
             Err(error) => return Err(error),
         };
         client.set_nonblocking(true)?;
-        let Some(user) = passing::peer_user(&client) else { return Ok(Some(Served::Gone)) };
+        let Some(user) = passing::peer(&client).map(|peer| peer.uid) else { return Ok(Some(Served::Gone)) };
         if !self.trusted.contains(&user) {
             refuse(&client, &format!("user {user} is not one that it trusts (--uid)"));
             return Ok(Some(Served::Refused(user)));

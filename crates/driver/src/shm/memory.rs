@@ -8,17 +8,23 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use weft_base::PortError;
 use weft_ring::{BLOCK_BYTES, Block, Capacity, Span};
 
+use super::lending::Door;
 use crate::error::{from_number, last_error};
 use crate::fork;
 
 /// As `weft stat` and `/proc` show it.
 const NAME: &CStr = c"weft-shm";
-/// The blocks of both rings, on a page of their own; the rings follow, that of who connects first.
+/// The blocks of both rings, those of the runs that are lent, and what stands beside these, on a page of their own; the
+/// rings follow, that of who connects first.
 const HEAD_BYTES: usize = 4096;
+/// Where the blocks of the runs that are lent begin.
+const RUNS_AT: usize = 2 * BLOCK_BYTES;
+/// Where the doors begin.
+const DOORS_AT: usize = RUNS_AT + 2 * BLOCK_BYTES;
 /// What the memory may never become: smaller, for then a touch would kill (SIGBUS), or larger, which nobody needs.
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
-const _: () = assert!(2 * BLOCK_BYTES <= HEAD_BYTES);
+const _: () = assert!(DOORS_AT + 2 * size_of::<Door>() <= HEAD_BYTES && DOORS_AT.is_multiple_of(align_of::<Door>()));
 
 /// Makes memory for two empty rings that cannot shrink any more.
 pub(super) fn make(capacity: Capacity) -> Result<OwnedFd, PortError> {
@@ -118,6 +124,20 @@ impl Mapping {
         // all bytes are good and which others may change at any time, in this process or another. It stays as long as
         // `self`.
         unsafe { self.start.add(way as usize * BLOCK_BYTES).cast::<Block>().as_ref() }
+    }
+
+    /// The shared words of the runs that are lent.
+    #[inline]
+    pub(super) fn runs(&self, way: Way) -> &Block {
+        // SAFETY: As in `block`.
+        unsafe { self.start.add(RUNS_AT + way as usize * BLOCK_BYTES).cast::<Block>().as_ref() }
+    }
+
+    /// What stands beside these.
+    #[inline]
+    pub(super) fn door(&self, way: Way) -> &Door {
+        // SAFETY: As in `block`; a door consists of atomics too.
+        unsafe { self.start.add(DOORS_AT + way as usize * size_of::<Door>()).cast::<Door>().as_ref() }
     }
 
     #[inline]

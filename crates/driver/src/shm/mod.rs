@@ -12,6 +12,7 @@
 //! by fork(2) hold neither the socket nor the mapping.
 
 mod hello;
+mod lending;
 mod listener;
 mod memory;
 mod name;

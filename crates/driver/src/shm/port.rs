@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use socket2::Socket;
-use weft_base::{Interest, Piece, Port, PortError, ReceivePiece, Received, Time};
+use weft_base::{Interest, Lent, Piece, Port, PortError, ReceivePiece, Received, Slice, Time};
 use weft_memory::Registry;
 use weft_ring::{Capacity, Rest, Violation};
 
@@ -47,6 +47,8 @@ pub struct ShmPort {
     is_gone: bool,
     /// Receives that found nothing, one after the other.
     empty: u32,
+    /// The last send found too little room.
+    was_short: bool,
 }
 
 impl ShmPort {
@@ -80,7 +82,7 @@ impl ShmPort {
     }
 
     fn new(socket: Option<Held>, registry: Registry, stage: Stage, local: SocketAddr, remote: SocketAddr) -> Self {
-        Self { socket, registry, stage, local, remote, broken: None, is_gone: false, empty: 0 }
+        Self { socket, registry, stage, local, remote, broken: None, is_gone: false, empty: 0, was_short: false }
     }
 
     /// The descriptor that becomes readable when this side is woken.
@@ -114,7 +116,9 @@ impl ShmPort {
         let Stage::Standing(rings) = &mut self.stage else { return true };
         let wakes = rings.settle();
         let least = interest.readable.then_some(interest.least as usize);
-        let waits = rings.sleep_to_read(least).and_then(|reads| Ok(reads & rings.sleep_to_write(interest.writable)?));
+        let waits = rings
+            .sleep_to_read(least)
+            .and_then(|reads| Ok(reads & rings.sleep_to_write(interest.writable, self.was_short)?));
         // The next call finds the violation again, and tells.
         self.empty = LOOK_AFTER;
         self.wake(wakes);
@@ -253,13 +257,16 @@ impl Port for ShmPort {
             let written = rings.write_bytes(bytes);
             let moved = written.map_err(|violation| self.caught(violation))?;
             self.wake(moved.wakes);
+            self.was_short = moved.bytes < bytes.len();
             return if moved.bytes == 0 { self.find_room_in_vain() } else { Ok(moved.bytes) };
         }
         let mut sent = 0;
+        self.was_short = false;
         for some in pieces.chunks(PIECES) {
             match self.send_some(some) {
                 Ok((taken, bytes)) => {
                     sent += taken;
+                    self.was_short = taken < bytes;
                     if taken < bytes {
                         break;
                     }
@@ -336,6 +343,73 @@ impl Port for ShmPort {
         true
     }
 
+    fn begin_borrowing(&mut self) -> bool {
+        let Some(process) = self.socket.as_ref().and_then(|socket| passing::peer(socket)) else { return false };
+        match &mut self.stage {
+            Stage::Standing(rings) => rings.borrower.begin(process.pid),
+            Stage::Accepting => false,
+        }
+    }
+
+    fn can_lend(&mut self) -> bool {
+        match &mut self.stage {
+            Stage::Standing(rings) => rings.lender.is_wanted(),
+            Stage::Accepting => false,
+        }
+    }
+
+    fn lend(&mut self, slices: &[Slice], lent: &mut [Lent]) -> Result<(), PortError> {
+        match (&mut self.stage, self.broken) {
+            (_, Some(error)) => Err(error),
+            (Stage::Standing(rings), None) => match rings.lender.lend(&self.registry, slices, lent) {
+                Err(error) if !matches!(error, PortError::Memory(_)) => Err(self.fail(error)),
+                lent => lent,
+            },
+            (Stage::Accepting, None) => Err(PortError::Reset),
+        }
+    }
+
+    fn take_returned(&mut self) -> Result<usize, PortError> {
+        for is_last_look in [false, true] {
+            let Stage::Standing(rings) = &mut self.stage else { return Ok(0) };
+            let returned = rings.lender.take_returned();
+            let has_lent = rings.lender.has_lent();
+            match returned.map_err(|violation| self.caught(violation))? {
+                0 if !has_lent => return Ok(0),
+                0 if is_last_look => return Err(self.fail(PortError::Reset)),
+                0 if self.check_gone() => {}
+                returned => return Ok(returned),
+            }
+        }
+        Ok(0)
+    }
+
+    fn revoke(&mut self) {
+        if self.has_rings()
+            && let Stage::Standing(rings) = &mut self.stage
+        {
+            rings.lender.revoke();
+        }
+    }
+
+    fn borrow_into(&mut self, lent: &[Lent], into: &[Slice]) -> Result<(), PortError> {
+        if let Some(error) = self.broken {
+            return Err(error);
+        }
+        let Stage::Standing(rings) = &mut self.stage else { return Err(PortError::Reset) };
+        let copied = match rings.borrower.copy(&self.registry, lent, into) {
+            // This side's memory: the stream is as it was.
+            Err(error @ PortError::Memory(_)) => return Err(error),
+            // Its number may be another process's by now, unless it is still there.
+            Ok(()) if self.socket.as_ref().is_none_or(|socket| passing::has_hung_up(socket)) => Err(PortError::Reset),
+            Ok(()) => rings.borrower.give_back(),
+            Err(error) => Err(error),
+        };
+        let wakes = copied.map_err(|error| self.fail(error))?;
+        self.wake(wakes);
+        Ok(())
+    }
+
     fn local_address(&self) -> Result<SocketAddr, PortError> {
         self.socket().map(|_| self.local)
     }
@@ -355,6 +429,7 @@ impl Port for ShmPort {
         if self.has_rings()
             && let Stage::Standing(rings) = &mut self.stage
         {
+            rings.lender.revoke();
             // Closing the socket wakes.
             let _ = rings.abort();
         }
@@ -365,6 +440,7 @@ impl Port for ShmPort {
 
 impl Drop for ShmPort {
     fn drop(&mut self) {
+        self.revoke();
         if self.broken.is_none() && self.has_rings() {
             self.close_send();
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use weft_ring::{Block, Consumer, Producer, Rest, Span, Spans, Violation, Word, Words};
 
+use super::lending::{Borrower, Lender};
 use super::memory::{Mapping, Way};
 use crate::vectors::Vectors;
 
@@ -12,15 +13,26 @@ pub(super) const CHUNK_BYTES: usize = 16 << 10;
 
 /// The shared words of one ring, and what keeps them mapped.
 #[derive(Debug)]
-struct Shared {
+pub(super) struct Shared {
     mapping: Arc<Mapping>,
     way: Way,
+    /// That of the runs that are lent.
+    is_runs: bool,
 }
 
 impl Shared {
+    fn bytes(mapping: &Arc<Mapping>, way: Way) -> Self {
+        Self { mapping: Arc::clone(mapping), way, is_runs: false }
+    }
+
+    /// Those of the runs that are lent.
+    pub(super) fn runs(mapping: &Arc<Mapping>, way: Way) -> Self {
+        Self { mapping: Arc::clone(mapping), way, is_runs: true }
+    }
+
     #[inline]
     fn block(&self) -> &Block {
-        self.mapping.block(self.way)
+        if self.is_runs { self.mapping.runs(self.way) } else { self.mapping.block(self.way) }
     }
 }
 
@@ -64,6 +76,8 @@ pub(super) struct Rings {
     inward: Way,
     producer: Producer<Shared>,
     consumer: Consumer<Shared>,
+    pub(super) lender: Lender,
+    pub(super) borrower: Borrower,
 }
 
 impl Rings {
@@ -74,10 +88,11 @@ impl Rings {
         };
         let mapping = Arc::new(mapping);
         let capacity = mapping.capacity();
-        let shared = |way| Shared { mapping: Arc::clone(&mapping), way };
         Self {
-            producer: Producer::new(shared(outward), capacity),
-            consumer: Consumer::new(shared(inward), capacity),
+            producer: Producer::new(Shared::bytes(&mapping, outward), capacity),
+            consumer: Consumer::new(Shared::bytes(&mapping, inward), capacity),
+            lender: Lender::new(&mapping, outward),
+            borrower: Borrower::new(&mapping, inward),
             outward,
             inward,
             mapping,
@@ -143,7 +158,7 @@ impl Rings {
     /// Whether there is nothing to be read, and nothing new to be seen.
     #[inline]
     pub(super) fn is_still(&self) -> bool {
-        self.consumer.is_still()
+        !self.lender.has_lent() && self.consumer.is_still()
     }
 
     /// What is there, and what comes after it.
@@ -197,13 +212,23 @@ impl Rings {
         }
     }
 
-    /// Asks to be woken when a quarter of the ring is free. Returns whether there is something to wait for.
-    pub(super) fn sleep_to_write(&mut self, wanted: bool) -> Result<bool, Violation> {
-        if wanted {
-            return self.producer.sleep(self.mapping.capacity().bytes() / 4);
-        }
+    /// Asks to be woken when a quarter of the ring is free, and where something is lent, when that comes back; then
+    /// room counts only if the last write found too little (`was_short`): else there is nothing to be written. Returns
+    /// whether there is something to wait for.
+    pub(super) fn sleep_to_write(&mut self, wanted: bool, was_short: bool) -> Result<bool, Violation> {
         self.producer.rise();
-        Ok(true)
+        self.lender.rise();
+        if !wanted {
+            return Ok(true);
+        }
+        let has_lent = self.lender.has_lent();
+        if has_lent && !self.lender.sleep()? {
+            return Ok(false);
+        }
+        if has_lent && !was_short {
+            return Ok(true);
+        }
+        self.producer.sleep(self.mapping.capacity().bytes() / 4)
     }
 }
 

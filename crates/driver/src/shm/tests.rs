@@ -20,6 +20,8 @@ use crate::fork::{Sleeper, in_child};
 use crate::passing;
 use crate::{HostListener, HostNetwork, HostPort};
 
+mod lending;
+
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(120));
 const READ: Interest = Interest { readable: true, writable: false, least: 1 };
 const WRITE: Interest = Interest { readable: false, writable: true, least: 1 };

@@ -128,6 +128,7 @@ impl<N: Carrier> Connection<N> {
             Transport::SharedMemory => cx.io.counters.shared_memory_connections += 1,
             Transport::Iwarp | Transport::Auto => {}
         }
+        cx.io.counters.borrowing_connections += u64::from(self.lower.borrows());
         queue_pair.establish(terms.info);
     }
 

@@ -407,6 +407,10 @@ impl<N: Network> Lower<N> for Choice<N> {
         each!(self, lower => Lower::<N>::transport(lower), trying _ => Transport::Auto)
     }
 
+    fn borrows(&self) -> bool {
+        each!(self, lower => Lower::<N>::borrows(lower), trying _ => false)
+    }
+
     fn report_rails(&self, ports: &dyn DatagramPorts, now: Time, reports: &mut Vec<RailReport>) {
         each!(self, lower => Lower::<N>::report_rails(lower, ports, now, reports), trying _ => {});
     }

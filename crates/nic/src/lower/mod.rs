@@ -413,6 +413,11 @@ pub trait Lower<N: Network>: Sized {
     /// What carries it, as far as that is decided.
     fn transport(&self) -> Transport;
 
+    /// Whether the peer may lend the payload of its segments ([`weft_base::Port::begin_borrowing`]).
+    fn borrows(&self) -> bool {
+        false
+    }
+
     /// Adds what others are told of its rails, if it has any.
     fn report_rails(&self, ports: &dyn DatagramPorts, now: Time, reports: &mut Vec<RailReport>) {
         let _ = (ports, now, reports);

@@ -255,10 +255,7 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
             let sender = Sender::new(framing.framer, framing.large_fpdus, segment_size);
             let receiver = match EarlyReceiver::begin(&mut self.bytes, &framing.deframer) {
                 Some(receiver) => Inbound::AsTheyCome(Box::new(receiver)),
-                None => {
-                    let is_short_way = self.bytes.port.keeps_bytes();
-                    Inbound::InOrder(Receiver::new(framing.deframer, framing.crc, is_short_way))
-                }
+                None => Inbound::InOrder(Receiver::new(framing.deframer, framing.crc, &mut self.bytes.port)),
             };
             self.layer = Layer::Plain(Box::new(Plain { sender, receiver }));
             return StreamCell::Own(Box::new(stream));
@@ -320,10 +317,11 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
 
     fn has_unsent(&self) -> bool {
         let staged = matches!(&self.layer, Layer::Staged(staged) if !staged.is_empty());
-        staged || !self.bytes.outgoing.is_empty()
+        staged || !self.bytes.outgoing.is_empty() || self.bytes.outgoing.lent() > 0
     }
 
     fn clear_unsent(&mut self, io: &mut Io<'_>) {
+        self.bytes.port.revoke();
         self.bytes.outgoing.clear(io.pool);
         if let Layer::Staged(staged) = &mut self.layer {
             staged.clear();
@@ -355,6 +353,8 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
 
     fn drain(&mut self, io: &mut Io<'_>) -> Drained {
         self.layer = Layer::Draining;
+        // The stream has let go of all memory.
+        self.bytes.port.revoke();
         let Ok(sent) = self.bytes.flush(io) else { return Drained::Over };
         let all_sent = self.bytes.outgoing.is_empty();
         if all_sent {
@@ -388,6 +388,11 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
 
     fn transport(&self) -> Transport {
         if self.bytes.port.keeps_bytes() { Transport::SharedMemory } else { Transport::Iwarp }
+    }
+
+    fn borrows(&self) -> bool {
+        let Layer::Plain(plain) = &self.layer else { return false };
+        matches!(&plain.receiver, Inbound::InOrder(receiver) if receiver.borrows)
     }
 
     fn arm(&mut self, network: &mut N, _: usize, token: Token, interest: Interest) -> Result<(), PortError> {

@@ -51,12 +51,20 @@ pub(crate) struct Mark {
     last: Option<Queued>,
 }
 
+/// A frame that has not gone out whole.
+#[derive(Clone, Copy, Debug)]
+struct Unsent {
+    /// Bytes of it that are left.
+    left: u32,
+    /// Its payload is lent ([`Port::lend`]).
+    is_lent: bool,
+}
+
 /// What is kept of frames in a buffer. With room for all that may wait, these come from the pool as the buffer does.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     pieces: VecDeque<Queued>,
-    /// Bytes left of each frame that has not gone out whole.
-    frames: VecDeque<u32>,
+    frames: VecDeque<Unsent>,
 }
 
 impl Lists {
@@ -77,6 +85,11 @@ pub(crate) struct Outgoing {
     waiting_bytes: usize,
     /// Bytes before the first frame that belong to none.
     others: usize,
+    /// Frames with a lent payload that are queued, or out and not returned.
+    lent: usize,
+    /// Frames that have gone out whole, from the oldest on whose payload is still lent: for each of these, it and how
+    /// many went after it before the next. They count when it is returned, for frames are counted in their order.
+    kept: VecDeque<usize>,
 }
 
 impl Outgoing {
@@ -91,6 +104,12 @@ impl Outgoing {
             && self.lists.frames.len() < ENOUGH_FRAMES
             && self.waiting_bytes < ENOUGH_BYTES
             && self.used + copied <= BUFFER_BYTES
+    }
+
+    /// Frames with a lent payload that are not returned.
+    #[inline]
+    pub(crate) const fn lent(&self) -> usize {
+        self.lent
     }
 
     /// Writes up to `most` bytes with `write`, which says how many there were, and queues them.
@@ -159,10 +178,27 @@ impl Outgoing {
     /// What was queued since the last call is a frame of `length` bytes.
     pub(crate) fn end_frame(&mut self, length: usize) {
         // A frame has at most 2^16 bytes and what MPA adds.
-        self.lists.frames.push_back(length as u32);
+        self.lists.frames.push_back(Unsent { left: length as u32, is_lent: false });
     }
 
-    /// Sends as much as the port takes in one call. Returns the bytes taken and how many frames have now gone out whole.
+    /// The same, of a frame whose payload is lent.
+    pub(crate) fn end_lent_frame(&mut self, length: usize) {
+        self.lists.frames.push_back(Unsent { left: length as u32, is_lent: true });
+        self.lent += 1;
+    }
+
+    /// The oldest `runs` lent payloads have been returned. Returns how many frames are over by this; `None`: not so
+    /// many have gone out.
+    pub(crate) fn take_returned(&mut self, runs: usize) -> Option<usize> {
+        if runs > self.kept.len() {
+            return None;
+        }
+        self.lent -= runs;
+        Some(self.kept.drain(..runs).sum())
+    }
+
+    /// Sends as much as the port takes in one call. Returns the bytes taken and how many frames
+    /// are over by this: gone out whole, with those before them.
     pub(crate) fn send<P: Port>(&mut self, port: &mut P, pool: &mut Pool) -> Result<(usize, usize), PortError> {
         let mut list = ArrayVec::<Piece<'_>, PIECES_PER_SEND>::new();
         let buffer = self.buffer.as_deref().unwrap_or(&[]);
@@ -173,7 +209,8 @@ impl Outgoing {
             });
         }
         let others = u32::try_from(self.others).ok().filter(|others| *others > 0);
-        let taken = port.send_units(&list, &mut others.into_iter().chain(self.lists.frames.iter().copied()))?;
+        let taken =
+            port.send_units(&list, &mut others.into_iter().chain(self.lists.frames.iter().map(|frame| frame.left)))?;
         drop(list);
         self.forget(taken);
         let frames = self.count_frames(taken);
@@ -188,6 +225,8 @@ impl Outgoing {
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
         self.lists.pieces.clear();
         self.lists.frames.clear();
+        self.kept.clear();
+        self.lent = 0;
         self.others = 0;
         self.waiting_bytes = 0;
         self.used = 0;
@@ -223,14 +262,19 @@ impl Outgoing {
         self.others -= others;
         taken -= others;
         let mut whole = 0;
-        while let Some(left) = self.lists.frames.front_mut() {
-            if *left as usize > taken {
-                *left -= taken as u32;
+        while let Some(frame) = self.lists.frames.front_mut() {
+            if frame.left as usize > taken {
+                frame.left -= taken as u32;
                 break;
             }
-            taken -= *left as usize;
+            taken -= frame.left as usize;
+            let is_lent = frame.is_lent;
             self.lists.frames.pop_front();
-            whole += 1;
+            match self.kept.back_mut() {
+                _ if is_lent => self.kept.push_back(1),
+                Some(after) => *after += 1,
+                None => whole += 1,
+            }
         }
         whole
     }
@@ -325,6 +369,30 @@ mod tests {
             assert_eq!(ends.len(), 2);
             assert!((10..10 + room).contains(&ends[0]) && ends[1] == 12, "{ends:?}");
         }
+    }
+
+    #[test]
+    fn frames_behind_a_lent_payload_count_when_it_is_returned() {
+        let (mut outgoing, mut pool) = (Outgoing::default(), Pool::default());
+        let mut taker = Taker { room: 100, taken: Vec::new() };
+        for (byte, is_lent) in [(1, false), (2, true), (3, false), (4, false), (5, true), (6, false)] {
+            queue(&mut outgoing, &mut pool, &[byte]);
+            if is_lent { outgoing.end_lent_frame(1) } else { outgoing.end_frame(1) }
+        }
+        assert_eq!(outgoing.lent(), 2);
+        assert_eq!(outgoing.take_returned(1), None, "it has not gone out");
+        assert_eq!(outgoing.send(&mut taker, &mut pool), Ok((6, 1)));
+        assert!(outgoing.is_empty());
+        assert_eq!(outgoing.take_returned(0), Some(0));
+        assert_eq!(outgoing.take_returned(3), None);
+        assert_eq!((outgoing.take_returned(1), outgoing.lent()), (Some(3), 1));
+        queue(&mut outgoing, &mut pool, &[7]);
+        outgoing.end_frame(1);
+        assert_eq!(outgoing.send(&mut taker, &mut pool), Ok((1, 0)));
+        assert_eq!((outgoing.take_returned(1), outgoing.lent()), (Some(3), 0));
+        queue(&mut outgoing, &mut pool, &[8]);
+        outgoing.end_frame(1);
+        assert_eq!(outgoing.send(&mut taker, &mut pool), Ok((1, 1)));
     }
 
     #[test]

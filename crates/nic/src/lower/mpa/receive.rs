@@ -11,6 +11,7 @@ use weft_memory::{MemoryError, Registry};
 use weft_mpa::{Deframer, Frame, FrameError, FrameHead, Peek, check_tail};
 use weft_rdmap::{Arrival, Demand, HEAD_LENGTH, Placement, Verdict};
 use weft_wire::Crc32c;
+use weft_wire::lent::{self, LentSegment};
 use weft_wire::terminate::TerminateCode;
 
 use super::Bytes;
@@ -123,14 +124,17 @@ pub(super) struct Receiver {
     verdict_pending: bool,
     /// Where short frames are read to past the staging, where nothing is to be checked in them.
     short: Option<Box<[u8; SHORT_BYTES]>>,
+    /// The peer may lend ([`Port::begin_borrowing`]).
+    pub(super) borrows: bool,
 }
 
 impl Receiver {
-    /// `is_short_way`: a read of the port costs next to nothing, so that few bytes may be read at a time.
-    pub(super) fn new(deframer: Deframer, crc: bool, is_short_way: bool) -> Self {
-        let has_checks = crc || deframer.markers();
-        let short = (is_short_way && !has_checks).then(|| Box::new([0; SHORT_BYTES]));
-        Self { frames: FrameReader::new(deframer), crc, direct: None, verdict_pending: false, short }
+    pub(super) fn new<P: Port>(deframer: Deframer, crc: bool, port: &mut P) -> Self {
+        // Where bytes stay in memory a read costs next to nothing, so few may be read at a time.
+        let is_bare = port.keeps_bytes() && !crc && !deframer.markers();
+        let short = is_bare.then(|| Box::new([0; SHORT_BYTES]));
+        let borrows = is_bare && port.begin_borrowing();
+        Self { frames: FrameReader::new(deframer), crc, direct: None, verdict_pending: false, short, borrows }
     }
 
     pub(super) fn is_verdict_pending(&self) -> bool {
@@ -165,7 +169,7 @@ impl Receiver {
             return got;
         }
         match self.read(bytes, above, io)? {
-            Received::Bytes(_) => self.process(&mut bytes.staging, above, io),
+            Received::Bytes(_) => self.process(bytes, above, io),
             Received::Nothing => Ok(Got::Nothing),
             // In the middle of a frame that is an error.
             Received::End => Ok(Got::End { whole: bytes.staging.filled().is_empty() && self.direct.is_none() }),
@@ -192,7 +196,7 @@ impl Receiver {
             && let Some(frame) = self.frames.deframer.frame(&head, rest)
         {
             self.frames.note(self.is_read_alone(&head, io));
-            self.place(&head, &frame, rest, above, io)?;
+            self.place(&head, &frame, rest, &mut bytes.port, above, io)?;
             self.frames.deframer.advance(&head);
             rest = &rest[head.wire_length..];
             io.counters.received_frames += 1;
@@ -205,7 +209,7 @@ impl Receiver {
             return Ok(Got::Progress);
         }
         bytes.staging.push(rest, io.pool);
-        self.process(&mut bytes.staging, above, io)
+        self.process(bytes, above, io)
     }
 
     fn read<P: Port, A: Above>(
@@ -226,12 +230,13 @@ impl Receiver {
     }
 
     /// Handles what has been staged, frame by frame.
-    fn process<A: Above>(
+    fn process<P: Port, A: Above>(
         &mut self,
-        staging: &mut Staging,
+        bytes: &mut Bytes<P>,
         above: &mut A,
         io: &mut Io<'_>,
     ) -> Result<Got, ReceiveError> {
+        let Bytes { port, staging, .. } = bytes;
         if self.direct.is_some() && !self.finish_direct(staging, above, io)? {
             return Ok(Got::Progress);
         }
@@ -246,7 +251,7 @@ impl Receiver {
                 return Ok(Got::Progress);
             };
             self.frames.note(self.is_read_alone(&head, io));
-            self.place(&head, &frame, bytes, above, io)?;
+            self.place(&head, &frame, bytes, port, above, io)?;
             self.frames.deframer.advance(&head);
             staging.consume(head.wire_length);
             io.counters.received_frames += 1;
@@ -258,14 +263,20 @@ impl Receiver {
     }
 
     /// A whole frame is staged: check it, copy it to its place, count it.
-    fn place<A: Above>(
+    fn place<P: Port, A: Above>(
         &mut self,
         head: &FrameHead,
         frame: &Frame<'_>,
         bytes: &[u8],
+        port: &mut P,
         above: &mut A,
         io: &mut Io<'_>,
     ) -> Result<(), ReceiveError> {
+        if self.borrows
+            && let Some(ulpdu) = frame.contiguous().filter(|ulpdu| lent::is_lent(ulpdu))
+        {
+            return borrow(head, ulpdu, port, above, io);
+        }
         // Markers cut its payload, so it can't be read straight into place; all else is as if it were.
         let in_one_pass = io.settings.verify == Verify::LargeInPlace
             && head.ulpdu_length >= io.settings.direct_threshold
@@ -418,6 +429,33 @@ impl Direct {
         io.counters.placed_direct_bytes += u64::from(placed);
         Ok(())
     }
+}
+
+/// A segment is here but its payload, which the peer lends: brings that to its place.
+fn borrow<P: Port, A: Above>(
+    head: &FrameHead,
+    ulpdu: &[u8],
+    port: &mut P,
+    above: &mut A,
+    io: &mut Io<'_>,
+) -> Result<(), ReceiveError> {
+    let broken = ReceiveError::Broken(TerminateCode::LocalCatastrophic);
+    let segment = LentSegment::parse(ulpdu).ok_or(broken)?;
+    let length = segment.payload + segment.header.len() as u32;
+    let start = &segment.header[..HEAD_LENGTH.min(segment.header.len())];
+    let verdict = above.locate(arrival_of(head), Demand::default(), length, start);
+    let placement = place_in(&verdict)?;
+    if placement.header_length as usize != segment.header.len() || placement.sink.length() != segment.payload {
+        return Err(broken);
+    }
+    match port.borrow_into(segment.runs(), placement.sink.slices()) {
+        Ok(()) => {}
+        Err(PortError::Memory(_)) => return Err(blame(above, placement)),
+        Err(error) => return Err(ReceiveError::Port(error)),
+    }
+    io.counters.placed_borrowed += 1;
+    io.counters.placed_borrowed_bytes += u64::from(segment.payload);
+    count(placement, above, io)
 }
 
 fn arrival_of(head: &FrameHead) -> Arrival {

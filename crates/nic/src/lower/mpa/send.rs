@@ -1,11 +1,12 @@
 //! The way out: segments become FPDUs, FPDUs go to the port.
 
-use weft_base::{Digest, Gather, Port};
+use arrayvec::ArrayVec;
+use weft_base::{Digest, Gather, Lent, MAX_GATHER, Port, PortError};
 use weft_memory::{MemoryError, Registry};
 use weft_mpa::{Framer, Layout, Source};
-use weft_rdmap::{Segment, SegmentPayload, Stream};
-use weft_wire::Crc32c;
+use weft_rdmap::{HEAD_LENGTH, Segment, SegmentPayload, Stream};
 use weft_wire::terminate::TerminateCode;
+use weft_wire::{Crc32c, lent};
 
 use super::Bytes;
 use super::held::HeldGather;
@@ -17,6 +18,12 @@ use crate::lower::{Above, Io, SendError, Sent};
 pub(super) const FRAME_OVERHEAD: usize = 16;
 /// Asking costs a system call, and paths change rarely.
 const ASK_PATH_EVERY_FRAMES: u32 = 4096;
+
+/// The most payload of a segment that is lent: what the peer's engine copies in one go, before it looks at its other
+/// connections.
+const MOST_LENT_BYTES: u32 = 1 << 20;
+/// So many lent segments may be under way. The peer has the next one when it is through with one.
+const MOST_LENT: usize = 4;
 
 /// How long FPDUs may be: what fits a packet of the path, which may change (RFC 5044 section 4.5).
 pub(super) struct PathSize {
@@ -61,12 +68,34 @@ impl PathSize {
 pub(super) struct Sender {
     pub(super) framer: Framer,
     pub(super) path: PathSize,
+    /// The peer borrows ([`Port::can_lend`]).
+    lends: bool,
 }
 
 impl Sender {
     pub(super) fn new(framer: Framer, large_fpdus: bool, segment_size: u32) -> Self {
         let path = PathSize::new(&framer, large_fpdus, segment_size);
-        Self { framer, path }
+        Self { framer, path, lends: false }
+    }
+
+    /// Whether payload may be lent: nothing is added to it on the way, and the peer takes it so.
+    fn may_lend<P: Port>(&mut self, port: &mut P, io: &Io<'_>) -> bool {
+        let is_bare = !self.framer.markers() && !self.framer.crc() && io.settings.lend_threshold < u32::MAX;
+        self.lends = self.lends || (is_bare && port.can_lend());
+        self.lends
+    }
+
+    /// Counts the frames whose payload the peer has returned. Returns whether there were any.
+    fn take_returned<P: Port>(&self, bytes: &mut Bytes<P>, stream: &mut Stream) -> Result<bool, SendError> {
+        if bytes.outgoing.lent() == 0 {
+            return Ok(false);
+        }
+        let returned = bytes.port.take_returned()?;
+        let frames = bytes.outgoing.take_returned(returned).ok_or(SendError::Port(PortError::Reset))?;
+        if frames > 0 {
+            stream.handle_sent(frames);
+        }
+        Ok(frames > 0)
     }
 
     /// Lays out frames and sends them until the port takes no more, nothing is left, or `most` bytes were sent.
@@ -80,13 +109,15 @@ impl Sender {
         let mut sent = Sent::default();
         let mut count = 0;
         let mut stream = above.stream();
+        sent.progress = self.take_returned(bytes, &mut stream)?;
+        self.may_lend(&mut bytes.port, io);
         loop {
             sent.cut_short = count >= most;
             if sent.cut_short {
                 return Ok(sent);
             }
             self.path.follow(&self.framer, &bytes.port);
-            self.lay_out(&mut stream, &mut bytes.outgoing, io);
+            self.lay_out(&mut stream, bytes, io);
             if bytes.outgoing.is_empty() {
                 return Ok(sent);
             }
@@ -109,20 +140,38 @@ impl Sender {
 
     /// Turns segments into frames while there is room.
     #[inline]
-    fn lay_out(&mut self, stream: &mut Stream, outgoing: &mut Outgoing, io: &mut Io<'_>) {
-        while outgoing.has_room(self.largest_copied(stream, io)) {
-            let Some(segment) = stream.poll_transmit(self.path.next_ulpdu(&self.framer)) else { break };
-            let (framer, mark) = (self.framer.clone(), outgoing.mark());
-            let layout = self.framer.frame(segment.length);
-            let frame = FrameWriter { registry: io.registry, pool: io.pool, outgoing, crc: self.framer.crc() };
-            let gathered = frame.write(&layout, &segment, io.settings.gather_threshold, self.framer.markers());
+    fn lay_out<P: Port>(&mut self, stream: &mut Stream, bytes: &mut Bytes<P>, io: &mut Io<'_>) {
+        let Bytes { port, outgoing, .. } = bytes;
+        while outgoing.has_room(self.largest_copied(stream, io)) && outgoing.lent() < MOST_LENT {
+            let fitting = self.path.next_ulpdu(&self.framer);
+            let Some(segment) = stream.poll_transmit(if self.lends { MOST_LENT_BYTES } else { fitting }) else { break };
             let payload = u64::from(segment.length) - segment.header.len() as u64;
+            let (framer, mark) = (self.framer.clone(), outgoing.mark());
+            let laid_out = match &segment.payload {
+                SegmentPayload::Gather(gather) | SegmentPayload::Exposed(gather)
+                    if self.lends && gather.length() >= io.settings.lend_threshold.min(fitting / 2) =>
+                {
+                    // It is pinned until it is counted, also where the peer's right to it is revoked meanwhile.
+                    let gather = io.registry.as_pinned(gather);
+                    lend(&mut self.framer, &segment, &gather, port, outgoing, io.pool)
+                        .map(|()| Passage::Lent)
+                        .map_err(drop)
+                }
+                _ => {
+                    let layout = self.framer.frame(segment.length);
+                    let crc = self.framer.crc();
+                    let frame = FrameWriter { registry: io.registry, pool: io.pool, outgoing, crc };
+                    let passage = frame.write(&layout, &segment, io.settings.gather_threshold, self.framer.markers());
+                    passage.inspect(|_| outgoing.end_frame(layout.length())).map_err(drop)
+                }
+            };
             io.counters.sent_frames += 1;
             self.path.count_frame();
-            match gathered {
-                Ok(true) => io.counters.sent_gathered_bytes += payload,
-                Ok(false) => io.counters.sent_copied_bytes += payload,
-                Err(_) => {
+            match laid_out {
+                Ok(Passage::Lent) => io.counters.sent_lent_bytes += payload,
+                Ok(Passage::Gathered) => io.counters.sent_gathered_bytes += payload,
+                Ok(Passage::Copied) => io.counters.sent_copied_bytes += payload,
+                Err(()) => {
                     // Remote access to the source of a read response has just been ended by another thread. What a
                     // request of our own names is pinned and can't be gone. The frame is as if it had never been; the
                     // Terminate takes its place.
@@ -130,10 +179,8 @@ impl Sender {
                     outgoing.take_back(mark);
                     outgoing.end_frame(0);
                     stream.fail(TerminateCode::ProtectionInvalidStag);
-                    continue;
                 }
             }
-            outgoing.end_frame(layout.length());
         }
     }
 
@@ -152,6 +199,44 @@ impl Sender {
     }
 }
 
+/// How a payload leaves.
+#[derive(Clone, Copy)]
+enum Passage {
+    /// Copied next to its header.
+    Copied,
+    /// From where it is, by the port.
+    Gathered,
+    /// It stays, and the peer fetches it.
+    Lent,
+}
+
+/// Lends the payload of a segment, and queues the frame that says where it is.
+fn lend<P: Port>(
+    framer: &mut Framer,
+    segment: &Segment<'_>,
+    payload: &Gather,
+    port: &mut P,
+    outgoing: &mut Outgoing,
+    pool: &mut Pool,
+) -> Result<(), PortError> {
+    let slices = payload.slices();
+    let mut runs = [Lent::default(); MAX_GATHER];
+    let runs = &mut runs[..slices.len()];
+    port.lend(slices, runs)?;
+    let mut ulpdu = ArrayVec::<u8, { lent::MOST_BEFORE + HEAD_LENGTH }>::new();
+    let mut before = [0; lent::MOST_BEFORE];
+    lent::emit(runs, &mut before);
+    ulpdu.extend(before[..lent::before(runs.len())].iter().chain(segment.header).copied());
+    let layout = framer.frame(ulpdu.len() as u32);
+    outgoing.write(layout.length(), pool, |out| {
+        // There is nothing behind what is copied from a slice, which can't fail.
+        let _ = layout.write(&ulpdu, &mut &[][..], out);
+        layout.length()
+    });
+    outgoing.end_lent_frame(layout.length());
+    Ok(())
+}
+
 struct FrameWriter<'a> {
     registry: &'a Registry,
     pool: &'a mut Pool,
@@ -160,42 +245,42 @@ struct FrameWriter<'a> {
 }
 
 impl FrameWriter<'_> {
-    /// Queues one frame. Returns whether its payload goes by reference.
+    /// Queues one frame.
     fn write(
         self,
         layout: &Layout,
         segment: &Segment<'_>,
         gather_threshold: u32,
         markers: bool,
-    ) -> Result<bool, MemoryError> {
+    ) -> Result<Passage, MemoryError> {
         match &segment.payload {
             SegmentPayload::Gather(gather) if !markers && gather.length() >= gather_threshold => {
-                self.gather(layout, segment.header, gather).map(|()| true)
+                self.gather(layout, segment.header, gather).map(|()| Passage::Gathered)
             }
             // Without a CRC, bytes that change meanwhile are torn and nothing else.
             SegmentPayload::Exposed(gather) if !markers && !self.crc && gather.length() >= gather_threshold => {
-                self.gather(layout, segment.header, gather).map(|()| true)
+                self.gather(layout, segment.header, gather).map(|()| Passage::Gathered)
             }
             SegmentPayload::Gather(gather) | SegmentPayload::Exposed(gather) if markers => {
                 let mut source = HeldSource(HeldGather::new(gather, self.registry)?);
                 // What is held can be copied.
                 let _ = self.copy(layout, segment.header, &mut source);
-                Ok(false)
+                Ok(Passage::Copied)
             }
             SegmentPayload::Gather(gather) | SegmentPayload::Exposed(gather) => {
                 let mut source = MemorySource { registry: self.registry, gather: *gather };
-                self.copy(layout, segment.header, &mut source).map(|()| false)
+                self.copy(layout, segment.header, &mut source).map(|()| Passage::Copied)
             }
             SegmentPayload::Inline(bytes) => {
                 let mut source: &[u8] = bytes;
                 // Copying from a slice can't fail.
                 let _ = self.copy(layout, segment.header, &mut source);
-                Ok(false)
+                Ok(Passage::Copied)
             }
             SegmentPayload::None => {
                 let mut source: &[u8] = &[];
                 let _ = self.copy(layout, segment.header, &mut source);
-                Ok(false)
+                Ok(Passage::Copied)
             }
         }
     }

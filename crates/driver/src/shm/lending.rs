@@ -1,0 +1,238 @@
+//! Bytes that stay where they are: one process reads them out of the other's memory (process_vm_readv(2)).
+//!
+//! Who lends says by the stream where its bytes lie, and counts what it has lent in a ring without bytes, whose
+//! positions are runs; who borrows copies them and moves on in that ring, which gives the run back. So what is lent,
+//! given back and waited for is judged, and sleeps and wakes, as bytes of a ring do.
+//!
+//! Whether one process can read the other's memory is tried, not asked: each says in the memory that both share where
+//! it has a number, and which. Who finds it there has the right process, and may.
+
+use core::mem;
+use core::sync::atomic::{AtomicU64, Ordering, fence};
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use weft_base::{Lent, MAX_GATHER, PortError, Slice};
+use weft_memory::{RawSlice, Registry};
+use weft_ring::{Capacity, Consumer, Producer, Violation};
+
+use super::memory::{Mapping, Way};
+use super::rings::Shared;
+use crate::vectors::uninterrupted;
+
+/// Runs that can be lent at a time.
+const RUNS: Capacity = match Capacity::new(Capacity::LEAST) {
+    Some(runs) => runs,
+    None => unreachable!(),
+};
+
+/// What stands beside the ring of runs of one way. All zero is what nobody has said anything in.
+#[repr(C, align(128))]
+#[derive(Debug, Default)]
+pub(super) struct Door {
+    /// Where who lends has the number that proves it, and which number.
+    pub(super) address: AtomicU64,
+    pub(super) number: AtomicU64,
+    /// Not 0: what was lent may not be read any more.
+    pub(super) revoked: AtomicU64,
+    /// Not 0: the other side has found the number, and borrows. It alone writes this.
+    pub(super) borrows: AtomicU64,
+}
+
+/// What this side lends to the other.
+#[derive(Debug)]
+pub(super) struct Lender {
+    mapping: Arc<Mapping>,
+    way: Way,
+    runs: Producer<Shared>,
+    /// Runs that were lent and not counted as returned.
+    out: usize,
+    /// The other side borrows.
+    is_wanted: bool,
+    /// What the other side looks for. It has a place of its own, which is read by the kernel while this lives.
+    _number: Box<u64>,
+}
+
+impl Lender {
+    pub(super) fn new(mapping: &Arc<Mapping>, way: Way) -> Self {
+        let number = Box::new(RandomState::new().hash_one(way as u8) | 1);
+        let door = mapping.door(way);
+        door.number.store(*number, Ordering::Relaxed);
+        door.address.store(&raw const *number as u64, Ordering::Release);
+        let runs = Producer::new(Shared::runs(mapping, way), RUNS);
+        Self { mapping: Arc::clone(mapping), way, runs, out: 0, is_wanted: false, _number: number }
+    }
+
+    /// Whether the other side borrows.
+    pub(super) fn is_wanted(&mut self) -> bool {
+        // Once known it costs no look at what is shared.
+        self.is_wanted = self.is_wanted || self.mapping.door(self.way).borrows.load(Ordering::Acquire) != 0;
+        self.is_wanted
+    }
+
+    /// Whether anything is lent.
+    #[inline]
+    pub(super) const fn has_lent(&self) -> bool {
+        self.out > 0
+    }
+
+    /// Counts one more run, whose slices lie at `lent` then.
+    pub(super) fn lend(&mut self, registry: &Registry, slices: &[Slice], lent: &mut [Lent]) -> Result<(), PortError> {
+        if self.runs.room(1).map_err(broken)? == 0 {
+            return Err(PortError::Exhausted);
+        }
+        for (slice, lent) in slices.iter().zip(lent) {
+            // Whoever lends keeps it in place: a slice that can be touched now stays.
+            let held = registry.resolve(slice).map_err(|_| PortError::Memory(slice.region))?;
+            *lent = Lent { address: held.pointer().as_ptr() as u64, length: slice.length };
+        }
+        // The other side looks at its count only when the stream has told it of a run: it is not to be woken.
+        let _ = self.runs.publish(1);
+        self.out += 1;
+        Ok(())
+    }
+
+    /// Runs that came back since the last call.
+    #[inline]
+    pub(super) fn take_returned(&mut self) -> Result<usize, Violation> {
+        if self.out == 0 {
+            return Ok(0);
+        }
+        let out = self.runs.ask_unread()?;
+        Ok(mem::replace(&mut self.out, out) - out)
+    }
+
+    /// Asks to be woken when a run comes back. Returns whether there is something to wait for.
+    pub(super) fn sleep(&mut self) -> Result<bool, Violation> {
+        Ok(self.out == self.runs.unread() && self.runs.sleep_until_read()?)
+    }
+
+    /// Need not be woken.
+    pub(super) fn rise(&mut self) {
+        self.runs.rise();
+    }
+
+    pub(super) fn revoke(&mut self) {
+        if self.has_lent() {
+            self.mapping.door(self.way).revoked.store(1, Ordering::SeqCst);
+            // Before whatever is now written to that memory.
+            fence(Ordering::SeqCst);
+        }
+    }
+}
+
+/// What this side borrows from the other.
+#[derive(Debug)]
+pub(super) struct Borrower {
+    mapping: Arc<Mapping>,
+    way: Way,
+    runs: Consumer<Shared>,
+    /// The other side's process. `None`: its memory can't be read.
+    process: Option<libc::pid_t>,
+}
+
+impl Borrower {
+    pub(super) fn new(mapping: &Arc<Mapping>, way: Way) -> Self {
+        let runs = Consumer::new(Shared::runs(mapping, way), RUNS);
+        Self { mapping: Arc::clone(mapping), way, runs, process: None }
+    }
+
+    /// Tries to read the memory of a process, and tells the other side if it is its own.
+    pub(super) fn begin(&mut self, process: libc::pid_t) -> bool {
+        let door = self.mapping.door(self.way);
+        let address = door.address.load(Ordering::Acquire);
+        let number = door.number.load(Ordering::Relaxed);
+        if process <= 0 || number == 0 {
+            return false;
+        }
+        let mut found = [0u8; 8];
+        let into = libc::iovec { iov_base: found.as_mut_ptr().cast(), iov_len: found.len() };
+        let from = libc::iovec { iov_base: address as *mut _, iov_len: found.len() };
+        // SAFETY: Eight bytes are written to an array of this length, if any; the other address is not of this process.
+        let read = unsafe { read(process, &[into], &[from]) };
+        if read != Ok(found.len()) || u64::from_ne_bytes(found) != number {
+            return false;
+        }
+        self.process = Some(process);
+        door.borrows.store(1, Ordering::Release);
+        true
+    }
+
+    /// Copies the next run to its place. What was copied does not count before [`Borrower::give_back`].
+    pub(super) fn copy(&mut self, registry: &Registry, lent: &[Lent], into: &[Slice]) -> Result<(), PortError> {
+        let process = self.process.ok_or(PortError::System(libc::EPROTO))?;
+        if self.runs.look().map_err(broken)?.bytes == 0 {
+            // The stream tells of a run that was never counted.
+            return Err(PortError::System(libc::EPROTO));
+        }
+        let mut held = ArrayVec::<RawSlice, MAX_GATHER>::new();
+        let mut places = ArrayVec::<libc::iovec, MAX_GATHER>::new();
+        for slice in into {
+            let place = registry.resolve(slice).map_err(|_| PortError::Memory(slice.region))?;
+            places.push(libc::iovec { iov_base: place.pointer().as_ptr().cast(), iov_len: place.length() });
+            held.push(place);
+        }
+        let mut sources: ArrayVec<libc::iovec, MAX_GATHER> = lent
+            .iter()
+            .map(|lent| libc::iovec { iov_base: lent.address as *mut _, iov_len: lent.length as usize })
+            .collect();
+        loop {
+            // SAFETY: The places are valid for writes while they are held, and others may touch them meanwhile: no
+            // references to them exist. The sources are addresses of another process.
+            match unsafe { read(process, &places, &sources) } {
+                Ok(0) => return Err(PortError::System(libc::EFAULT)),
+                Ok(bytes) => {
+                    pass(&mut places, bytes);
+                    pass(&mut sources, bytes);
+                    if places.is_empty() {
+                        return Ok(());
+                    }
+                }
+                // It has ended.
+                Err(libc::ESRCH) => return Err(PortError::Reset),
+                Err(number) => return Err(PortError::System(number)),
+            }
+        }
+    }
+
+    /// Gives back what was copied. Returns whether the other side is to be woken, or that it had been revoked: what was
+    /// copied may be anything.
+    pub(super) fn give_back(&mut self) -> Result<bool, PortError> {
+        // After whatever was read of that memory.
+        fence(Ordering::SeqCst);
+        if self.mapping.door(self.way).revoked.load(Ordering::SeqCst) != 0 {
+            return Err(PortError::Reset);
+        }
+        Ok(self.runs.consume(1))
+    }
+}
+
+fn broken(_: Violation) -> PortError {
+    PortError::System(libc::EPROTO)
+}
+
+/// process_vm_readv(2).
+///
+/// # Safety
+/// The places are valid for writes of as many bytes until this returns.
+unsafe fn read(process: libc::pid_t, places: &[libc::iovec], sources: &[libc::iovec]) -> Result<usize, i32> {
+    let (into, from) = (places.as_ptr(), sources.as_ptr());
+    let (into_count, from_count) = (places.len() as libc::c_ulong, sources.len() as libc::c_ulong);
+    // SAFETY: The caller's promise; the lists are read during the call alone.
+    uninterrupted(|| unsafe { libc::process_vm_readv(process, into, into_count, from, from_count, 0) as libc::c_long })
+}
+
+/// Goes past the first `bytes` bytes.
+fn pass(vectors: &mut ArrayVec<libc::iovec, MAX_GATHER>, mut bytes: usize) {
+    while let Some(first) = vectors.first_mut() {
+        if bytes < first.iov_len {
+            first.iov_base = first.iov_base.cast::<u8>().wrapping_add(bytes).cast();
+            first.iov_len -= bytes;
+            return;
+        }
+        bytes -= first.iov_len;
+        vectors.remove(0);
+    }
+}

@@ -1,0 +1,209 @@
+//! Bytes that stay where they are until the other end has copied them.
+
+use core::sync::atomic::Ordering;
+
+use weft_base::{Lent, NoDigest, Slice};
+use weft_memory::Region;
+use weft_ring::BLOCK_BYTES;
+
+use super::*;
+
+const BYTES: usize = 300_000;
+/// A page that no process has.
+const NOWHERE: u64 = 8;
+
+/// A pair of ports of which each borrows from the other.
+fn borrowing(bench: &mut Bench) -> (HostPort, HostPort) {
+    let (mut active, mut passive) = bench.pair();
+    assert!(!active.can_lend() && !passive.can_lend());
+    assert!(passive.begin_borrowing());
+    assert!(active.can_lend() && !passive.can_lend(), "each direction is agreed by itself");
+    assert!(active.begin_borrowing() && passive.can_lend());
+    (active, passive)
+}
+
+fn region(bench: &Bench, bytes: Vec<u8>, access: Access) -> Region {
+    bench.registry.register(bench.domain, bytes, access, 0).unwrap()
+}
+
+fn contents(bench: &Bench, slice: Slice) -> Vec<u8> {
+    let mut bytes = vec![0; slice.length as usize];
+    bench.registry.copy_out(&slice, &mut bytes, &mut NoDigest).unwrap();
+    bytes
+}
+
+fn broken(number: i32) -> PortError {
+    PortError::System(number)
+}
+
+#[test]
+fn what_is_lent_is_copied_and_comes_back_in_order() {
+    let mut bench = Bench::new();
+    let (mut active, mut passive) = borrowing(&mut bench);
+    let bytes = noise(BYTES);
+    let from = region(&bench, bytes.clone(), Access::LOCAL_READ);
+    let to = region(&bench, vec![0; BYTES], Access::LOCAL_WRITE | Access::LOCAL_READ);
+    // The pieces of one side are not those of the other.
+    let (out, back) = (from.slice(..).unwrap(), to.slice(..).unwrap());
+    for _ in 0..100 {
+        let mut lent = [Lent::default(); 3];
+        let pieces = [out.part(200_000, 100_000), out.part(0, 1), out.part(1, 199_999)];
+        active.lend(&pieces, &mut lent).unwrap();
+        let mut second = [Lent::default()];
+        active.lend(&[out.part(7, 13)], &mut second).unwrap();
+        assert_eq!(active.take_returned(), Ok(0));
+        passive.borrow_into(&lent, &[back.part(0, 123_456), back.part(123_456, 176_544)]).unwrap();
+        assert_eq!(contents(&bench, back), [&bytes[200_000..], &bytes[..200_000]].concat());
+        assert_eq!(active.take_returned(), Ok(1));
+        passive.borrow_into(&second, &[back.part(50, 13)]).unwrap();
+        assert_eq!(contents(&bench, back.part(50, 13)), bytes[7..20]);
+        assert_eq!((active.take_returned(), active.take_returned()), (Ok(1), Ok(0)));
+    }
+}
+
+#[test]
+fn who_sleeps_is_woken_when_it_comes_back() {
+    let mut bench = Bench::new();
+    let (mut active, mut passive) = borrowing(&mut bench);
+    let from = region(&bench, noise(BYTES), Access::LOCAL_READ);
+    let to = region(&bench, vec![0; BYTES], Access::LOCAL_WRITE);
+    let (out, back) = (from.slice(..).unwrap(), to.slice(..).unwrap());
+    let (mut one, mut other) = ([Lent::default()], [Lent::default()]);
+    active.lend(&[out], &mut one).unwrap();
+    active.lend(&[out], &mut other).unwrap();
+    for lent in [one, other] {
+        bench.network.arm_port(&mut active, Token(4), WRITE).unwrap();
+        assert_eq!(bench.look(), [], "there is room, but that is not what is waited for");
+        passive.borrow_into(&lent, &[back]).unwrap();
+        assert!(bench.wait().iter().any(|ready| ready.token == Token(4)));
+        assert_eq!(active.take_returned(), Ok(1));
+    }
+    bench.network.arm_port(&mut active, Token(5), WRITE).unwrap();
+    assert!(bench.wait().iter().any(|ready| ready.token == Token(5)), "now it is room again");
+    active.lend(&[out], &mut one).unwrap();
+    passive.borrow_into(&one, &[back]).unwrap();
+    bench.network.arm_port(&mut active, Token(6), WRITE).unwrap();
+    assert!(bench.wait().iter().any(|ready| ready.token == Token(6)), "what is back already is told at once");
+}
+
+#[test]
+fn what_is_revoked_breaks_the_stream_of_who_copies_it() {
+    let mut bench = Bench::new();
+    for ends in [Port::revoke, Port::abort, |port: &mut HostPort| *port = HostPort::Shared(nobodys_port())] {
+        let (mut active, mut passive) = borrowing(&mut bench);
+        let from = region(&bench, noise(BYTES), Access::LOCAL_READ);
+        let to = region(&bench, vec![0; BYTES], Access::LOCAL_WRITE);
+        let mut lent = [Lent::default()];
+        active.lend(&[from.slice(..).unwrap()], &mut lent).unwrap();
+        ends(&mut active);
+        assert_eq!(passive.borrow_into(&lent, &[to.slice(..).unwrap()]), Err(PortError::Reset));
+        assert_eq!(passive.send(&[Piece::Bytes(b"x")]), Err(PortError::Reset));
+    }
+}
+
+/// One that is put in the place of another, which is dropped.
+fn nobodys_port() -> crate::ShmPort {
+    crate::ShmPort::refused(Registry::new(1, Limits::default()), "127.0.0.1:1".parse().unwrap())
+}
+
+#[test]
+fn memory_of_this_side_that_is_gone_is_no_fault_of_the_stream() {
+    let mut bench = Bench::new();
+    let (mut active, mut passive) = borrowing(&mut bench);
+    let bytes = noise(BYTES);
+    let from = region(&bench, bytes.clone(), Access::LOCAL_READ);
+    let to = region(&bench, vec![0; BYTES], Access::LOCAL_WRITE | Access::LOCAL_READ);
+    let (out, mut lent) = (from.slice(..).unwrap(), [Lent::default()]);
+    let gone = region(&bench, vec![0; BYTES], Access::LOCAL_WRITE | Access::LOCAL_READ).slice(..).unwrap();
+    assert_eq!(active.lend(&[gone], &mut lent), Err(PortError::Memory(gone.region)));
+    active.lend(&[out], &mut lent).unwrap();
+    assert_eq!(passive.borrow_into(&lent, &[gone]), Err(PortError::Memory(gone.region)));
+    assert_eq!(active.take_returned(), Ok(0));
+    passive.borrow_into(&lent, &[to.slice(..).unwrap()]).unwrap();
+    assert_eq!(contents(&bench, to.slice(..).unwrap()), bytes);
+    assert_eq!(active.take_returned(), Ok(1));
+}
+
+/// A stranger that the port may read the memory of.
+fn lending_stranger(bench: &mut Bench) -> (Stranger, HostPort, Box<u64>) {
+    let (stranger, mut port) = Stranger::connect(bench);
+    assert!(!port.begin_borrowing(), "nothing that proves it is there");
+    let number = Box::new(4711);
+    let door = stranger.mapping.door(Way::There);
+    for (address, said, good) in [(NOWHERE, 4711, false), (&raw const *number as u64, 4712, false)] {
+        door.address.store(address, Ordering::SeqCst);
+        door.number.store(said, Ordering::SeqCst);
+        assert_eq!(port.begin_borrowing(), good);
+        assert_eq!(door.borrows.load(Ordering::SeqCst), 0);
+    }
+    door.number.store(4711, Ordering::SeqCst);
+    assert!(port.begin_borrowing());
+    (stranger, port, number)
+}
+
+/// Four bytes before a page that can't be read. It stays until the process ends.
+fn before_nothing() -> u64 {
+    let (size, kind) = (8192, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: A fresh mapping, wherever the system likes.
+    let start = unsafe { libc::mmap(core::ptr::null_mut(), size, libc::PROT_READ, kind, -1, 0) };
+    assert_ne!(start, libc::MAP_FAILED);
+    // SAFETY: Its second page, which nobody uses.
+    assert_eq!(unsafe { libc::mprotect(start.cast::<u8>().add(4096).cast(), 4096, libc::PROT_NONE) }, 0);
+    start as u64 + 4092
+}
+
+#[test]
+fn what_a_stranger_says_of_its_loans_is_judged() {
+    let mut bench = Bench::new();
+    let to = region(&bench, vec![0; 16], Access::LOCAL_WRITE);
+    let back = [to.slice(..8).unwrap()];
+    // A run that was never counted.
+    let (_stranger, mut port, number) = lending_stranger(&mut bench);
+    let at = |address| [Lent { address, length: 8 }];
+    let here = &raw const *number as u64;
+    assert_eq!(port.borrow_into(&at(here), &back), Err(broken(libc::EPROTO)));
+    // One that is nowhere; and one of which the end is nowhere.
+    let (stranger, mut port, _number) = lending_stranger(&mut bench);
+    stranger.mapping.runs(Way::There).store(Word::Produced, 1);
+    assert_eq!(port.borrow_into(&at(NOWHERE), &back), Err(broken(libc::EFAULT)));
+    let (stranger, mut port, _number) = lending_stranger(&mut bench);
+    stranger.mapping.runs(Way::There).store(Word::Produced, 1);
+    let end = before_nothing();
+    assert_eq!(port.borrow_into(&at(end), &back), Err(broken(libc::EFAULT)));
+    // More runs than there can be.
+    let (stranger, mut port, number) = lending_stranger(&mut bench);
+    stranger.mapping.runs(Way::There).store(Word::Produced, 65);
+    assert_eq!(port.borrow_into(&at(&raw const *number as u64), &back), Err(broken(libc::EPROTO)));
+    // Gone: its number may be another's.
+    let (stranger, mut port, number) = lending_stranger(&mut bench);
+    stranger.mapping.runs(Way::There).store(Word::Produced, 1);
+    drop(stranger);
+    assert_eq!(port.borrow_into(&at(&raw const *number as u64), &back), Err(PortError::Reset));
+    // It gives back what it never had.
+    let (stranger, mut port, _number) = lending_stranger(&mut bench);
+    stranger.mapping.door(Way::Back).borrows.store(1, Ordering::SeqCst);
+    assert!(port.can_lend());
+    port.lend(&back, &mut [Lent::default()]).unwrap();
+    stranger.mapping.runs(Way::Back).store(Word::Consumed, 2);
+    assert_eq!(port.take_returned(), Err(broken(libc::EPROTO)));
+    // It is gone, and gives nothing back.
+    let (stranger, mut port, _number) = lending_stranger(&mut bench);
+    stranger.mapping.door(Way::Back).borrows.store(1, Ordering::SeqCst);
+    port.lend(&back, &mut [Lent::default()]).unwrap();
+    assert_eq!(port.take_returned(), Ok(0));
+    drop(stranger);
+    assert_eq!((0..1000).find_map(|_| port.take_returned().err()), Some(PortError::Reset));
+    assert_eq!(2 * BLOCK_BYTES, 1024, "the runs stand behind the rings' words");
+}
+
+#[test]
+fn no_more_is_lent_than_can_be_counted() {
+    let mut bench = Bench::new();
+    let (mut active, _passive) = borrowing(&mut bench);
+    let from = region(&bench, noise(64), Access::LOCAL_READ);
+    let lent = &mut [Lent::default()];
+    for _ in 0..64 {
+        active.lend(&[from.slice(..).unwrap()], lent).unwrap();
+    }
+    assert_eq!(active.lend(&[from.slice(..).unwrap()], lent), Err(PortError::Exhausted));
+}
