@@ -40,7 +40,7 @@ counters! {
     received_messages,
     /// System calls that sent.
     sends,
-    /// Bytes of the wire that were sent.
+    /// Bytes of the wire that were sent, and those that were lent.
     sent_wire_bytes,
     /// FPDUs that were laid out for sending.
     sent_frames,
@@ -52,7 +52,7 @@ counters! {
     sent_lent_bytes,
     /// System calls that received something.
     receives,
-    /// Bytes of the wire that were received.
+    /// Bytes of the wire that were received, and those that were borrowed.
     received_wire_bytes,
     /// FPDUs that were received and found good.
     received_frames,

@@ -35,6 +35,7 @@ pub(super) const GROUPS: &[Group] = &[
         counters: &[
             ("edge_connections", "over Edge"),
             ("shared_memory_connections", "through shared memory"),
+            ("borrowing_connections", "of these, reading the peer's"),
             ("fallbacks", "over iWARP, for Edge did not answer"),
         ],
         share: None,
@@ -79,6 +80,7 @@ pub(super) const GROUPS: &[Group] = &[
             ("received_frames", "received"),
             ("sent_copied_bytes", "payload sent by copy"),
             ("sent_gathered_bytes", "payload sent from its place"),
+            ("sent_lent_bytes", "payload fetched by the peer"),
         ],
         share: None,
     },
@@ -87,8 +89,10 @@ pub(super) const GROUPS: &[Group] = &[
         counters: &[
             ("placed_copied", "segments copied"),
             ("placed_direct", "segments direct"),
+            ("placed_borrowed", "segments fetched from the peer"),
             ("placed_copied_bytes", "payload copied"),
             ("placed_direct_bytes", "payload direct"),
+            ("placed_borrowed_bytes", "payload fetched"),
             ("early_frames", "frames placed early"),
             ("kept_bytes", "bytes kept for others"),
         ],

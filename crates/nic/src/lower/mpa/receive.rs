@@ -455,6 +455,7 @@ fn borrow<P: Port, A: Above>(
     }
     io.counters.placed_borrowed += 1;
     io.counters.placed_borrowed_bytes += u64::from(segment.payload);
+    io.counters.received_wire_bytes += u64::from(segment.payload);
     count(placement, above, io)
 }
 

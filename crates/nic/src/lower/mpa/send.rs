@@ -168,7 +168,10 @@ impl Sender {
             io.counters.sent_frames += 1;
             self.path.count_frame();
             match laid_out {
-                Ok(Passage::Lent) => io.counters.sent_lent_bytes += payload,
+                Ok(Passage::Lent) => {
+                    io.counters.sent_lent_bytes += payload;
+                    io.counters.sent_wire_bytes += payload;
+                }
                 Ok(Passage::Gathered) => io.counters.sent_gathered_bytes += payload,
                 Ok(Passage::Copied) => io.counters.sent_copied_bytes += payload,
                 Err(()) => {
