@@ -480,6 +480,8 @@ pub enum PortError {
     Exhausted,
     /// A slice names a region that is no longer registered, or reaches outside it.
     Memory(RegionId),
+    /// What the peer lends ([`Port::lend`]) can't be read where it says, by the operating system's error number.
+    Unreadable(i32),
     /// Anything else, with the operating system's error number.
     System(i32),
 }
@@ -506,6 +508,12 @@ impl fmt::Display for PortError {
             Self::Memory(region) => {
                 write!(f, "memory region {}.{} is no longer registered", region.index, region.generation)
             }
+            Self::Unreadable(number) => write!(
+                f,
+                "the peer's memory can't be read where it lends it ({}): it belongs to a device, or its process permits \
+                 that no more; a peer with FI_WEFT_LEND=off (Settings::lend_threshold) lends nothing",
+                std::io::Error::from_raw_os_error(*number)
+            ),
             Self::System(number) => write!(f, "{}", std::io::Error::from_raw_os_error(*number)),
         }
     }

@@ -130,8 +130,8 @@ impl End {
         text
     }
 
-    /// Closes when all is acknowledged: who ends without that takes back what the link has lost or put behind. The peer may
-    /// have everything, and be gone.
+    /// Closes when all is acknowledged: who ends without that takes back what the link has lost or put behind. The peer
+    /// may have everything, and be gone.
     fn close(&self) {
         let _ = self.queue_pair.disconnect(PATIENCE);
     }

@@ -143,7 +143,7 @@ fn of_port(error: &PortError) -> c_int {
         PortError::NotPermitted => FI_EACCES,
         PortError::Exhausted => FI_EMFILE,
         PortError::Memory(_) => FI_EINVAL,
-        PortError::System(number) => *number,
+        PortError::Unreadable(number) | PortError::System(number) => *number,
     }
 }
 

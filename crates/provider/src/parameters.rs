@@ -68,7 +68,7 @@ pub(crate) struct Variable {
 }
 
 /// What can be set.
-pub(crate) static VARIABLES: [Variable; 21] = [
+pub(crate) static VARIABLES: [Variable; 22] = [
     Variable {
         name: "TRANSPORT",
         possible: "auto, iwarp, edge or shm",
@@ -151,6 +151,17 @@ pub(crate) static VARIABLES: [Variable; 21] = [
             let key = JobKey::new(text.as_bytes()).ok()?;
             parameters.nic.key = Some(key.clone());
             parameters.key = Some(key);
+            Some(())
+        },
+    },
+    Variable {
+        name: "LEND",
+        possible: "a number of bytes, or off",
+        help: "Through shared memory, payloads from so many bytes on are copied by the peer out of this process's memory; off: all go through the ring, also \
+               those from memory of devices (default 32K)",
+        set: |parameters, text| {
+            let is_off = text.eq_ignore_ascii_case("off");
+            parameters.nic.lend_threshold = if is_off { u32::MAX } else { u32::try_from(bytes(text)?).ok()? };
             Some(())
         },
     },
@@ -396,6 +407,7 @@ mod tests {
             ("PORT", "5000-5009"),
             ("STREAM", "100k"),
             ("ALONE", "50k"),
+            ("LEND", "Off"),
             ("EAGER", "1MiB"),
             ("UNEXPECTED", "1g"),
             ("UNEXPECTED_MESSAGES", "2000"),
@@ -408,6 +420,7 @@ mod tests {
         assert_eq!(parameters.ports, Some(5000..=5009));
         assert_eq!(parameters.endpoint.messages.stream_bytes, 100 * 1024);
         assert_eq!(parameters.endpoint.messages.alone_bytes, 50 * 1024);
+        assert_eq!(parameters.nic.lend_threshold, u32::MAX);
         assert_eq!(parameters.endpoint.messages.eager_bytes, 1 << 20);
         assert_eq!(parameters.endpoint.messages.unexpected_bytes, 1 << 30);
         assert_eq!(parameters.endpoint.messages.unexpected_messages, 2000);

@@ -469,7 +469,7 @@ impl Port for RingPort {
         let mut bytes = Vec::new();
         for Lent { address, length } in lent {
             let Some((registry, slice)) = loans.slices.get(address).filter(|(_, slice)| slice.length >= *length) else {
-                return Err(self.fail(PortError::System(14)));
+                return Err(self.fail(PortError::Unreadable(14)));
             };
             let start = bytes.len();
             bytes.resize(start + *length as usize, 0);

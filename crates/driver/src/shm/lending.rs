@@ -49,8 +49,6 @@ pub(super) struct Lender {
     runs: Producer<Shared>,
     /// Runs that were lent and not counted as returned.
     out: usize,
-    /// The other side borrows.
-    is_wanted: bool,
     /// What the other side looks for. It has a place of its own, which is read by the kernel while this lives.
     _number: Box<u64>,
 }
@@ -62,14 +60,12 @@ impl Lender {
         door.number.store(*number, Ordering::Relaxed);
         door.address.store(&raw const *number as u64, Ordering::Release);
         let runs = Producer::new(Shared::runs(mapping, way), RUNS);
-        Self { mapping: Arc::clone(mapping), way, runs, out: 0, is_wanted: false, _number: number }
+        Self { mapping: Arc::clone(mapping), way, runs, out: 0, _number: number }
     }
 
     /// Whether the other side borrows.
-    pub(super) fn is_wanted(&mut self) -> bool {
-        // Once known it costs no look at what is shared.
-        self.is_wanted = self.is_wanted || self.mapping.door(self.way).borrows.load(Ordering::Acquire) != 0;
-        self.is_wanted
+    pub(super) fn is_wanted(&self) -> bool {
+        self.mapping.door(self.way).borrows.load(Ordering::Acquire) != 0
     }
 
     /// Whether anything is lent.
@@ -114,7 +110,8 @@ impl Lender {
         self.runs.rise();
     }
 
-    pub(super) fn revoke(&mut self) {
+    /// What is lent may not be read any more.
+    pub(super) fn revoke(&self) {
         if self.has_lent() {
             self.mapping.door(self.way).revoked.store(1, Ordering::SeqCst);
             // Before whatever is now written to that memory.
@@ -182,7 +179,7 @@ impl Borrower {
             // SAFETY: The places are valid for writes while they are held, and others may touch them meanwhile: no
             // references to them exist. The sources are addresses of another process.
             match unsafe { read(process, &places, &sources) } {
-                Ok(0) => return Err(PortError::System(libc::EFAULT)),
+                Ok(0) => return Err(PortError::Unreadable(libc::EFAULT)),
                 Ok(bytes) => {
                     pass(&mut places, bytes);
                     pass(&mut sources, bytes);
@@ -192,13 +189,15 @@ impl Borrower {
                 }
                 // It has ended.
                 Err(libc::ESRCH) => return Err(PortError::Reset),
-                Err(number) => return Err(PortError::System(number)),
+                Err(number) => return Err(PortError::Unreadable(number)),
             }
         }
     }
 
-    /// Gives back what was copied. Returns whether the other side is to be woken, or that it had been revoked: what was
-    /// copied may be anything.
+    /// Gives back what was copied. Returns whether the other side is to be woken.
+    ///
+    /// # Errors
+    /// It was revoked: what was copied may be anything.
     pub(super) fn give_back(&mut self) -> Result<bool, PortError> {
         // After whatever was read of that memory.
         fence(Ordering::SeqCst);

@@ -352,10 +352,7 @@ impl Port for ShmPort {
     }
 
     fn can_lend(&mut self) -> bool {
-        match &mut self.stage {
-            Stage::Standing(rings) => rings.lender.is_wanted(),
-            Stage::Accepting => false,
-        }
+        matches!(&self.stage, Stage::Standing(rings) if rings.lender.is_wanted())
     }
 
     fn lend(&mut self, slices: &[Slice], lent: &mut [Lent]) -> Result<(), PortError> {
@@ -386,7 +383,7 @@ impl Port for ShmPort {
 
     fn revoke(&mut self) {
         if self.has_rings()
-            && let Stage::Standing(rings) = &mut self.stage
+            && let Stage::Standing(rings) = &self.stage
         {
             rings.lender.revoke();
         }

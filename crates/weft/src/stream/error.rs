@@ -30,7 +30,7 @@ fn of_port(error: PortError) -> ErrorKind {
         PortError::AddressNotLocal => ErrorKind::AddrNotAvailable,
         PortError::NotPermitted => ErrorKind::PermissionDenied,
         PortError::Exhausted => ErrorKind::QuotaExceeded,
-        PortError::Memory(_) | PortError::System(_) => ErrorKind::Other,
+        PortError::Memory(_) | PortError::Unreadable(_) | PortError::System(_) => ErrorKind::Other,
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The active side has the library's own starter run the two ranks, the first on its own host, the second on that of the passive side,
 //! which does nothing but be there. The program is `mpi/measure.c`: a ping-pong of blocking sends and receives; a stream with a window
-//! (non-blocking, the oldest is waited for); a message, or one each way, beside computation; an allreduce of many ranks;
-//! and an all-to-all of many, for which the starter itself is timed, from its start to its end.
+//! (non-blocking, the oldest is waited for); a message, or one each way, beside computation; an allreduce of many
+//! ranks; and an all-to-all of many, for which the starter itself is timed, from its start to its end.
 
 use std::fs;
 use std::process::Output;
