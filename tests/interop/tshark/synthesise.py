@@ -88,7 +88,8 @@ def messages():
 
 def connection(with_crc=True, with_markers=False, fault=None):
     """The bytes of a capture. `fault`: None, `bad-crc`, `truncated`, `missing`, `garbage`,
-    `unknown-opcode`, `no-start`; or what is none: `sent again`, `sent again with the next`, `sent again in part`."""
+    `unknown-opcode`, `no-start`; or what is none: `sent again`, `sent again with the next`, `sent again in part`,
+    `acknowledged before`."""
     capture = Capture()
     flags = iwarp.ENHANCED | (iwarp.CRC if with_crc else 0) | (iwarp.MARKERS if with_markers else 0)
     if fault != "no-start":
@@ -119,6 +120,9 @@ def connection(with_crc=True, with_markers=False, fault=None):
             capture.next[INITIATOR] -= len(frame)
             capture.data(INITIATOR, frame + frames[number + 1])
             capture.next[INITIATOR] -= len(frames[number + 1])
+        if fault == "acknowledged before" and number == 4:
+            capture.packet(RESPONDER, ACK)
+            capture.packets[-2:] = capture.packets[:-3:-1]
         if fault == "sent again in part" and number == 4:
             capture.next[INITIATOR] -= len(frame) - 8
             capture.data(INITIATOR, frame[8:] + frames[number + 1][:12])
