@@ -25,6 +25,8 @@ pub(crate) struct Window {
     /// Packets of the episode that are given up and did not arrive; none when it is not to be undone.
     missing: Option<u32>,
     feedback: Feedback,
+    /// There is something in it.
+    is_told: bool,
     /// Bytes per second that the path delivers, smoothed.
     rate: u64,
 }
@@ -40,6 +42,7 @@ impl Window {
             recovery: None,
             missing: None,
             feedback: Feedback::default(),
+            is_told: false,
             rate: 0,
         }
     }
@@ -86,12 +89,14 @@ impl Window {
 
     /// A round trip was measured.
     pub(crate) const fn on_sample(&mut self, sample: Duration) {
+        self.is_told = true;
         self.feedback.rtt = Some(sample);
         self.round_trip = sample;
     }
 
     /// A packet is acknowledged.
     pub(crate) fn on_acked(&mut self, packet: &Packet, now: Time) {
+        self.is_told = true;
         self.delivery.on_acked(packet.stamp, u64::from(packet.bytes), packet.sent, now);
         self.feedback.acked_bytes += u64::from(packet.bytes);
         self.feedback.acked_packets += 1;
@@ -101,6 +106,7 @@ impl Window {
 
     /// A packet is lost.
     pub(crate) fn on_lost(&mut self, packet: &Packet, now: Time) {
+        self.is_told = true;
         self.feedback.lost_bytes += u64::from(packet.bytes);
         self.feedback.lost_packets += 1;
         let before = self.recovery;
@@ -114,6 +120,7 @@ impl Window {
 
     /// The path has marked `ce` packets more, up to one that was sent at `sent`. It means what it says: no undoing.
     pub(crate) fn on_marked(&mut self, ce: u32, sent: Time, now: Time) {
+        self.is_told = true;
         self.feedback.ce += u64::from(ce);
         self.begins(sent, now);
         self.missing = None;
@@ -131,6 +138,7 @@ impl Window {
 
     /// A packet that was held to be lost has arrived after all. When all of them have, the cut was for nothing.
     pub(crate) fn on_spurious(&mut self, sent: Time) {
+        self.is_told = true;
         self.feedback.late_packets += 1;
         if self.recovery.is_none_or(|recovery| sent > recovery) {
             return;
@@ -144,7 +152,7 @@ impl Window {
 
     /// Nothing arrives any more: it begins anew.
     pub(crate) fn collapse(&mut self, now: Time) {
-        (self.recovery, self.missing) = (Some(now), None);
+        (self.recovery, self.missing, self.is_told) = (Some(now), None, false);
         let feedback = Feedback { now, persistent: true, ..core::mem::take(&mut self.feedback) };
         self.controller.on_feedback(&feedback, false);
     }
@@ -155,14 +163,16 @@ impl Window {
         if core::mem::replace(&mut self.datagram, datagram) != datagram {
             self.controller.set_datagram(datagram);
         }
-        let mut feedback = Feedback { now, ..core::mem::take(&mut self.feedback) };
-        (feedback.rate, feedback.round) = self.delivery.finish(least.unwrap_or_default());
-        if let Some(sample) = feedback.rate {
+        if !core::mem::take(&mut self.is_told) {
+            return;
+        }
+        (self.feedback.rate, self.feedback.round) = self.delivery.finish(least.unwrap_or_default());
+        if let Some(sample) = self.feedback.rate {
             self.on_rate(sample);
         }
-        if feedback != (Feedback { now, ..Feedback::default() }) {
-            self.controller.on_feedback(&feedback, full);
-        }
+        self.feedback.now = now;
+        self.controller.on_feedback(&self.feedback, full);
+        self.feedback = Feedback::default();
     }
 }
 

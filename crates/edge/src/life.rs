@@ -194,6 +194,31 @@ impl Connection {
         }
     }
 
+    /// Whether [`Connection::next_timeout`] may be earlier than `at`. Mostly it is not, and that is soon seen: this is
+    /// asked after each packet.
+    #[must_use]
+    pub fn may_time_out_before(&self, at: Time) -> bool {
+        let may = self.may_have_timer_before(at);
+        debug_assert!(may || self.next_timeout().is_none_or(|next| next >= at), "a timer was overlooked");
+        may
+    }
+
+    fn may_have_timer_before(&self, at: Time) -> bool {
+        let ([rail], Phase::Open) = (&self.rails[..], self.phase) else { return true };
+        let is_before = |time: Option<Time>| time.is_some_and(|time| time < at);
+        let may_probe = rail.sent.is_flying() && rail.sent.last_sent() + rail.trip.probe_timeout() < at;
+        is_before(rail.received.due())
+            || is_before(rail.sent.loss_at())
+            || is_before(rail.paced_until)
+            || is_before(rail.mtu.timeout())
+            || may_probe
+            || is_before(self.pairing.look_at())
+            || rail.candidate.is_some()
+            || rail.silence.is_some()
+            // Sooner than the peer is given up.
+            || self.last_heard + self.keep_alive < at
+    }
+
     /// The longest time between two probes of a rail: short while others answer, so that it is soon known to live.
     fn longest_probe_interval(&self) -> Duration {
         let others_answer = self.rails.len() > 1 && self.rails.iter().any(Rail::answers);

@@ -12,8 +12,8 @@ const MAX_RANGES: usize = MAX_MORE_RANGES + 1;
 const TELL: u8 = 4;
 /// A gap this far back is told at once (RFC 9002 section 6.1.1).
 const REORDERING: u64 = 3;
-/// Who sends so many packets without an acknowledgement has more to send, and waits for it: one that was held for an
-/// answer let small buffers overflow (`incast` of the simulator).
+/// Who sends so many packets without an acknowledgement or an answer has more to send, and waits for it: one that was
+/// held for an answer let small buffers overflow (`incast` of the simulator).
 const BULK: u32 = 2;
 
 /// Room for the packed ranges of one acknowledgement.
@@ -46,8 +46,10 @@ pub(crate) struct Received {
     largest_at: Time,
     ecn: EcnCounts,
     unsaid: u32,
-    /// The acknowledgement before stood for so many packets.
-    said: u32,
+    /// Packets since something was said or answered last.
+    row: u32,
+    /// And so many before that.
+    last_row: u32,
     due: Option<Time>,
     /// The gap that was told at once.
     told_gap: u64,
@@ -108,6 +110,7 @@ impl Received {
     /// The sender wants to hear of packet `number`.
     pub(crate) fn wish(&mut self, number: u64, wish: Wish, now: Time) {
         self.unsaid += 1;
+        self.row = self.row.saturating_add(1);
         let late = number + 1 < self.next;
         if wish.at_once || late || self.unsaid >= wish.every || self.sees_gap() {
             self.due = Some(now);
@@ -133,7 +136,14 @@ impl Received {
 
     /// Whether packets follow each other closely.
     pub(crate) fn is_bulk(&self) -> bool {
-        self.said.max(self.unsaid) >= BULK
+        self.last_row.max(self.row) >= BULK
+    }
+
+    /// Segments leave, which may be the answer to what has come.
+    pub(crate) fn answer(&mut self) {
+        if self.row > 0 {
+            (self.last_row, self.row) = (self.row, 0);
+        }
     }
 
     /// Whether there is something that was not said.
@@ -144,7 +154,7 @@ impl Received {
     /// The acknowledgement that leaves now.
     pub(crate) fn say<'a>(&mut self, rail: u8, credit: u32, now: Time, packed: &'a mut Packed) -> Option<Ack<'a>> {
         let largest = *self.ranges.last()?;
-        (self.said, self.unsaid, self.due) = (self.unsaid, 0, None);
+        (self.last_row, self.row, self.unsaid, self.due) = (self.row, 0, 0, None);
         packed.clear();
         let mut low = first_low(&largest);
         for range in self.ranges.iter_mut().rev().filter(|range| range.tell > 0) {

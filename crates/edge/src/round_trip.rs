@@ -86,9 +86,11 @@ impl RoundTrip {
     }
 
     /// How much later than a younger one a packet may arrive before it counts as lost (RFC 9002 section 6.1.2).
-    pub(crate) fn loss_delay(&self) -> Duration {
+    /// `patience`: so many eighths of a round trip more.
+    pub(crate) fn loss_delay(&self, patience: u32) -> Duration {
         let base = self.smoothed.max(self.latest);
-        Duration::from_nanos((base + base / 8).max(GRANULARITY))
+        let delay = (base + base / 8).max(GRANULARITY);
+        Duration::from_nanos(delay.saturating_add(self.smoothed.saturating_mul(u64::from(patience)) / 8))
     }
 }
 

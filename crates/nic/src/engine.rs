@@ -575,7 +575,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let at = match &mut entry.member {
             // This is asked after each look at a connection. Mostly what stands in the queue is early enough.
             Member::Connection(connection) => {
-                if !connection.may_wake_earlier() && entry.queued.is_some() {
+                if entry.queued.at().is_some_and(|at| !connection.may_wake_before(at)) {
                     return;
                 }
                 connection.wake_at()

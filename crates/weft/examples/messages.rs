@@ -1,7 +1,8 @@
 //! Both ends of a stream of tagged messages in one thread: how many instructions does a message take?
 //!
 //! `valgrind --tool=callgrind target/release/examples/messages 10000 64 8 edge://127.0.0.1` (messages, window, bytes,
-//! and what carries them: iWARP, if nothing is said); a window of 1 is a ping without the pong.
+//! and what carries them: iWARP, if nothing is said); a window of 1 is a ping without the pong. With a fifth argument,
+//! `pong`, the two take turns.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (messages, window, length) = (number(100_000)?, number(64)?, number(8)? as usize);
     let address: PeerAddress = arguments.next().as_deref().unwrap_or("127.0.0.1").parse()?;
     let transport = address.transport.unwrap_or(Transport::Iwarp);
+    let takes_turns = arguments.next().as_deref() == Some("pong");
     let context = Context::with_settings(Settings { progress: Progress::Caller, ..Settings::default() })?;
     let domain = context.allocate_protection_domain()?;
     let usual = EndpointAttributes::at(address.resolve(0)?);
@@ -24,8 +26,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let events = EventQueue::new(&context)?;
         Ok((Endpoint::open(&domain, &here, Arc::new(events.clone()))?, events))
     };
-    let ((sender, sent), (receiver, received)) = (end()?, end()?);
-    let peer = sender.peer(&receiver.address())?;
+    let ((mut sender, mut sent), (mut receiver, mut received)) = (end()?, end()?);
+    let (mut peer, mut other) = (sender.peer(&receiver.address())?, receiver.peer(&sender.address())?);
     let start = Instant::now();
     let mut buffers: Vec<Vec<u8>> = (0..2 * window).map(|_| vec![0; length]).collect();
     let mut spare = || buffers.pop().unwrap_or_else(|| vec![0; length]);
@@ -48,6 +50,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         }
         done += window;
+        if takes_turns {
+            (sender, receiver, sent, received, peer, other) = (receiver, sender, received, sent, other, peer);
+        }
     }
     let each = start.elapsed() / done as u32;
     println!("{done} messages of {length} bytes, {each:?} each");

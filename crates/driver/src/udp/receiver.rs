@@ -25,6 +25,9 @@ pub(crate) struct Receiver {
     overflowed: u32,
     /// Runs to ask for: as many as have come lately. A call for one costs less.
     wanted: usize,
+    /// One has come, and nothing was sent since: if the next call brings one too, more than one is asked for. Who
+    /// answers each before the next comes is not asked for two.
+    one_came: bool,
 }
 
 /// What the kernel said of one run.
@@ -37,7 +40,12 @@ struct Filled {
 
 impl Receiver {
     pub(crate) fn new() -> Self {
-        Self { places: Box::new([(Name::EMPTY, Control::EMPTY); RECEIVED]), overflowed: 0, wanted: 1 }
+        Self { places: Box::new([(Name::EMPTY, Control::EMPTY); RECEIVED]), overflowed: 0, wanted: 1, one_came: false }
+    }
+
+    /// Something is sent.
+    pub(super) fn sends(&mut self) {
+        self.one_came = false;
     }
 
     /// recvmsg(2) into the buffer.
@@ -76,7 +84,9 @@ impl Receiver {
         } else {
             self.call(fd, buffer, (part, wanted), filled)
         };
+        let one_came = core::mem::replace(&mut self.one_came, count == Ok(1));
         self.wanted = match count {
+            Ok(1) if wanted == 1 && !one_came => 1,
             Ok(count) if count == wanted => (2 * wanted).min(RECEIVED),
             Ok(count) => count.max(1),
             Err(_) => 1,

@@ -84,6 +84,7 @@ impl UdpPort {
         mut head: Head,
         pieces: &[Piece<'_>],
     ) -> Result<DatagramSent, PortError> {
+        self.receiver.sends();
         let segment = batch.segment_size.max(1) as usize;
         if let [Piece::Bytes(bytes)] = pieces
             && bytes.len() <= segment

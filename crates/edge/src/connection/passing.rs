@@ -37,7 +37,7 @@ impl Connection {
             && rail.pacer.free_at(self.settings.batch_time) <= now
     }
 
-    /// Writes a datagram with this segment, and the acknowledgement that is owed if there is one, to the empty batch
+    /// Writes a datagram with this segment, and the acknowledgement that is due, or soon will be, if there is one, to the empty batch
     /// `out`, in one piece. Only after [`Connection::can_pass`]. At most [`MOST_PASSED`] bytes, and none that are to be
     /// gathered.
     ///
@@ -52,7 +52,7 @@ impl Connection {
         let header = self.header(0);
         let Batch { bytes, pieces, .. } = out;
         let mut draft = Draft::new(bytes, pieces, &header, place);
-        if self.rails[0].received.is_pending() {
+        if self.takes_ack_along(0, now) {
             self.acknowledge(0, &mut draft, now);
         }
         let serial = self.outgoing.end_serial();

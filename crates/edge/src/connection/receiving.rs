@@ -260,7 +260,7 @@ impl Connection {
         let mut lost = core::mem::take(&mut self.scratch);
         lost.clear();
         let rail = &mut self.rails[index];
-        let delay = rail.trip.loss_delay() + rail.trip.smoothed() * rail.sent.patience() / 8;
+        let delay = rail.trip.loss_delay(rail.sent.patience());
         rail.sent.detect(now, delay, &mut lost);
         for packet in &lost {
             self.on_lost(index, packet, now);

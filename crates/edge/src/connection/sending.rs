@@ -175,7 +175,7 @@ impl Connection {
             draft.control(control::PING, &Frame::Ping);
         }
         // What leaves anyway takes the acknowledgement with it, if there is room.
-        let pending = self.rails[index].received.is_pending() && self.refusals.is_empty();
+        let pending = self.takes_ack_along(index, now) && self.refusals.is_empty();
         let pending = pending && turn.acknowledges(index);
         if pending && !draft.is_empty && !draft.to_end && draft.length() + MOST_ACK <= size {
             self.acknowledge(index, &mut draft, now);
@@ -225,6 +225,15 @@ impl Connection {
             rail.paced_until = rail.pacer.stops_until(self.settings.batch_time, now);
         }
         rail.paced_until.is_none()
+    }
+
+    /// Whether an acknowledgement is pending that is to go with a packet that leaves now. Where packets follow each other
+    /// so closely that one more leaves before it is due, it waits for that: then it stands for several, and each side
+    /// has less to say and to read. In bulk the peer waits for each.
+    pub(super) fn takes_ack_along(&self, index: usize, now: Time) -> bool {
+        let rail = &self.rails[index];
+        let next = now + 2 * now.since(rail.sent.last_sent());
+        rail.received.is_pending() && (rail.received.is_bulk() || rail.received.due().is_none_or(|due| due <= next))
     }
 
     /// Acknowledges the packets of a rail, which may be another than the one that the packet leaves on.
@@ -399,6 +408,9 @@ impl Connection {
         let Draft { builder, contents, eliciting, .. } = draft;
         builder.finish();
         let marked = eliciting && rail.ecn.marks();
+        if contents.count > 0 {
+            rail.received.answer();
+        }
         let stamp = if eliciting { rail.window.on_sent(rail.sent.in_flight(), now) } else { Stamp::default() };
         // No other rail could overtake it.
         let arrives = if is_alone { now } else { now + rail.arrival() };

@@ -192,10 +192,10 @@ impl<N: Carrier> Connection<N> {
         first
     }
 
-    /// Whether [`Connection::wake_at`] may be earlier than when this was asked last.
+    /// Whether [`Connection::wake_at`] may be earlier than `at`, if it was not when this was asked last.
     #[inline]
-    pub(crate) fn may_wake_earlier(&mut self) -> bool {
-        core::mem::take(&mut self.waits_anew) || self.lower.keeps_time()
+    pub(crate) fn may_wake_before(&mut self, at: Time) -> bool {
+        core::mem::take(&mut self.waits_anew) || self.lower.may_time_out_before(at)
     }
 
     /// Gives up on what is waited for at this time.

@@ -371,14 +371,19 @@ impl<N: Carrier> Datagrams<N> {
 
     // --- looking
 
-    /// Has the operating system watch those that are looked at.
-    pub(super) fn watch(&mut self, network: &mut N, all: bool) {
-        let are_many = self.members.len() > FEW_HOT && self.hot() > FEW_HOT;
-        let looks = if are_many { COOL_MANY_AFTER_LOOKS } else { COOL_AFTER_LOOKS };
-        for member in self.members.values_mut() {
-            if member.is_hot && (all || member.idle_looks > looks) {
-                member.is_hot = false;
-                member.arm(network);
+    /// Has the operating system watch all that are looked at.
+    pub(super) fn watch_all(&mut self, network: &mut N) {
+        for member in self.members.values_mut().filter(|member| member.is_hot) {
+            member.cool(network);
+        }
+    }
+
+    /// Has the operating system watch those of these ports at which nothing has come for long: all that are looked at.
+    pub(super) fn watch_idle(&mut self, network: &mut N, hot: &[DefaultKey]) {
+        let looks = if hot.len() > FEW_HOT { COOL_MANY_AFTER_LOOKS } else { COOL_AFTER_LOOKS };
+        for key in hot {
+            if let Some(member) = self.members.get_mut(*key).filter(|member| member.idle_looks > looks) {
+                member.cool(network);
             }
         }
     }
@@ -446,6 +451,12 @@ impl<N: Carrier> Member<N> {
         self.is_watched = network.arm_datagram(port, super::ports::token(self.token), interest).is_ok();
         // What the system can't watch is looked at instead.
         self.is_hot |= !self.is_watched;
+    }
+
+    /// It is watched, and not looked at.
+    fn cool(&mut self, network: &mut N) {
+        self.is_hot = false;
+        self.arm(network);
     }
 
     /// What somebody on the way says.

@@ -158,8 +158,8 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         for key in &hot {
             progress |= self.receive_datagrams(*key);
         }
+        self.datagrams.watch_idle(&mut self.network, &hot);
         self.datagrams.room.ports = hot;
-        self.datagrams.watch(&mut self.network, false);
         progress
     }
 

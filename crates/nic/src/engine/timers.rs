@@ -59,10 +59,10 @@ impl Timers {
 }
 
 impl Queued {
-    /// Whether something stands in the queue.
+    /// The time at which something stands in the queue.
     #[inline]
-    pub(super) fn is_some(&self) -> bool {
-        self.0.is_some()
+    pub(super) fn at(&self) -> Option<Time> {
+        self.0
     }
 
     /// The entry with this time has come up. Returns whether it is the one that counts: then nothing stands in the queue

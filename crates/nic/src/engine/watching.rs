@@ -92,7 +92,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     }
 
     fn cool_each(&mut self, least: impl Fn(&mut Connection<N>) -> u32) {
-        self.datagrams.watch(&mut self.network, true);
+        self.datagrams.watch_all(&mut self.network);
         self.serving.watch(&mut self.network, true);
         let mut hot = take(&mut self.hot);
         for key in hot.drain(..) {

@@ -429,6 +429,15 @@ impl<N: Network> Lower<N> for Choice<N> {
     }
 
     #[inline]
+    fn may_time_out_before(&self, at: Time) -> bool {
+        match self {
+            Self::Mpa(_) => false,
+            Self::Edge(lower) => Lower::<N>::may_time_out_before(lower, at),
+            Self::Trying(_) => true,
+        }
+    }
+
+    #[inline]
     fn keeps_time(&self) -> bool {
         !matches!(self, Self::Mpa(_))
     }

@@ -440,6 +440,12 @@ pub trait Lower<N: Network>: Sized {
         None
     }
 
+    /// Whether [`Lower::next_timeout`] may be earlier than `at`.
+    #[inline]
+    fn may_time_out_before(&self, _at: Time) -> bool {
+        self.keeps_time()
+    }
+
     /// Whether [`Lower::next_timeout`] may say anything.
     #[inline]
     fn keeps_time(&self) -> bool {

@@ -4,7 +4,7 @@ use core::ops::RangeInclusive;
 
 use super::EdgeError;
 use super::reader::Reader;
-use crate::bytes::{read_u32, write_u32};
+use crate::bytes::{read_u32, read_u64, write_u32, write_u64};
 
 /// The most ranges beside the first one.
 pub const MAX_MORE_RANGES: usize = 31;
@@ -97,17 +97,20 @@ impl<'a> Ack<'a> {
     }
 
     pub(super) fn parse(reader: &mut Reader<'a>) -> Result<Self, EdgeError> {
+        // All but the kind: read at once, for this is looked at in nearly every packet.
+        let fixed: &[u8; ACK_LENGTH - 1] = reader.chunk()?;
+        let word = |index: usize| read_u32(fixed, 9 + 4 * index);
         let mut ack = Self {
-            rail: reader.u8()?,
-            largest: reader.u64()?,
-            first: reader.u32()?,
-            delay_us: reader.u32()?,
-            ecn: EcnCounts { ect0: reader.u32()?, ect1: reader.u32()?, ce: reader.u32()? },
-            credit: reader.u32()?,
-            overflows: reader.u32()?,
+            rail: fixed[0],
+            largest: read_u64(fixed, 1),
+            first: word(0),
+            delay_us: word(1),
+            ecn: EcnCounts { ect0: word(2), ect1: word(3), ce: word(4) },
+            credit: word(5),
+            overflows: word(6),
             more: MoreRanges::default(),
         };
-        let count = usize::from(reader.u8()?);
+        let count = usize::from(fixed[ACK_LENGTH - 2]);
         if count > MAX_MORE_RANGES {
             return Err(EdgeError::Value("the number of ranges"));
         }
@@ -127,13 +130,15 @@ impl<'a> Ack<'a> {
     }
 
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
-        out.push(self.rail);
-        out.extend_from_slice(&self.largest.to_be_bytes());
-        for word in [self.first, self.delay_us, self.ecn.ect0, self.ecn.ect1, self.ecn.ce, self.credit, self.overflows]
-        {
-            out.extend_from_slice(&word.to_be_bytes());
+        let mut fixed = [0; ACK_LENGTH - 1];
+        fixed[0] = self.rail;
+        write_u64(&mut fixed, 1, self.largest);
+        let Self { first, delay_us, ecn, credit, overflows, .. } = *self;
+        for (index, word) in [first, delay_us, ecn.ect0, ecn.ect1, ecn.ce, credit, overflows].into_iter().enumerate() {
+            write_u32(&mut fixed, 9 + 4 * index, word);
         }
-        out.push(self.more.count());
+        fixed[ACK_LENGTH - 2] = self.more.count();
+        out.extend_from_slice(&fixed);
         out.extend_from_slice(self.more.0);
     }
 }

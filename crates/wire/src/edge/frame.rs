@@ -194,6 +194,7 @@ pub(super) const fn expand(low: u64, near: u64, bits: u32) -> u64 {
 pub(super) type Split<'a> = (Frame<'a>, &'a [u8], &'a [u8]);
 
 /// Splits off the first frame.
+#[inline]
 pub(super) fn split(bytes: &[u8]) -> Result<Split<'_>, EdgeError> {
     let mut reader = Reader(bytes);
     let frame = parse(&mut reader)?;
@@ -206,6 +207,7 @@ pub(super) fn split(bytes: &[u8]) -> Result<Split<'_>, EdgeError> {
     Ok((frame, &bytes[..length - uncovered], reader.0))
 }
 
+#[inline]
 fn parse<'a>(reader: &mut Reader<'a>) -> Result<Frame<'a>, EdgeError> {
     Ok(match reader.u8()? {
         kind::PADDING => {

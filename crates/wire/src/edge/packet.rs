@@ -1,5 +1,7 @@
 //! The packet of an established connection: a header, a check of everything in it but payload, and frames.
 
+use core::ops::Range;
+
 use weft_base::Digest;
 
 use super::frame::{self, CRC_LENGTH, Frame, SegmentOptions, kind};
@@ -92,9 +94,8 @@ impl<'a> Packet<'a> {
             }
             rest = after;
         }
-        check.update(run);
         let stands = &self.bytes[CHECK..HEADER_LENGTH];
-        if end_check(check, self.header.number, before_check(self.bytes)) == *stands {
+        if end_check(check, run, self.header.number, before_check(self.bytes)) == *stands {
             Ok(self)
         } else {
             Err(EdgeError::Check)
@@ -112,15 +113,15 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The header comes last, since whether the acknowledgement is waited for is known last. The whole number is covered,
+/// The check of what is in `check` and `run`, and of the header. That comes last, since whether the acknowledgement is waited for is known last. The whole number is covered,
 /// so that a
 /// packet is not taken for one that is 2^32 older.
-fn end_check(mut check: Crc32c, number: u64, header: &[u8; CHECK]) -> [u8; CRC_LENGTH] {
+fn end_check(mut check: Crc32c, run: &[u8], number: u64, header: &[u8; CHECK]) -> [u8; CRC_LENGTH] {
     let mut last = [0; NUMBER_LENGTH + CHECK];
     let (whole_number, rest) = last.split_at_mut(NUMBER_LENGTH);
     whole_number.copy_from_slice(&number.to_be_bytes());
     rest.copy_from_slice(header);
-    check.update(&last);
+    check.update_both(run, &last);
     check.value().to_be_bytes()
 }
 
@@ -139,7 +140,7 @@ pub fn reseal(packet: &mut [u8], number: u64) {
         check.update(covered);
         rest = after;
     }
-    let check = end_check(check, number, before_check(packet));
+    let check = end_check(check, &[], number, before_check(packet));
     packet[CHECK..HEADER_LENGTH].copy_from_slice(&check);
 }
 
@@ -150,8 +151,10 @@ pub struct Builder<'a> {
     start: usize,
     number: u64,
     check: Crc32c,
-    /// Where bytes begin that the check is to cover and does not yet.
+    /// Where bytes begin that the check is to cover, and whose end is not known yet.
     uncovered: Option<usize>,
+    /// Bytes that the check is to cover and does not yet.
+    run: Range<usize>,
 }
 
 impl<'a> Builder<'a> {
@@ -167,7 +170,7 @@ impl<'a> Builder<'a> {
         out.extend_from_slice(&header.destination.0.to_be_bytes());
         out.extend_from_slice(&(header.number as u32).to_be_bytes());
         out.extend_from_slice(&[0; HEADER_LENGTH - CHECK]);
-        Self { out, start, number: header.number, check: Crc32c::new(), uncovered: None }
+        Self { out, start, number: header.number, check: Crc32c::new(), uncovered: None, run: 0..0 }
     }
 
     /// Writes any frame but a segment.
@@ -241,14 +244,18 @@ impl<'a> Builder<'a> {
     pub fn finish(mut self) {
         self.cover();
         let at = self.start + CHECK;
-        let check = end_check(self.check, self.number, before_check(&self.out[self.start..]));
+        let run = &self.out[self.run];
+        let check = end_check(self.check, run, self.number, before_check(&self.out[self.start..]));
         self.out[at..at + CRC_LENGTH].copy_from_slice(&check);
     }
 
     /// What was written of frames up to here is covered.
     fn cover(&mut self) {
         if let Some(from) = self.uncovered.take() {
-            self.check.update(&self.out[from..]);
+            let before = core::mem::replace(&mut self.run, from..self.out.len());
+            if !before.is_empty() {
+                self.check.update(&self.out[before]);
+            }
         }
     }
 }

@@ -297,8 +297,12 @@ impl Edge {
         if now < running.idle_until.get() {
             return;
         }
-        if running.connection.next_timeout().is_some_and(|at| at <= now) {
+        let at = running.connection.next_timeout();
+        if at.is_some_and(|at| at <= now) {
             running.connection.handle_timeout(now);
+        } else if running.starved_until.is_none() && running.answering.is_none() {
+            // Nothing that comes before can make it earlier without asking anew.
+            running.idle_until.set(at.unwrap_or(Time::ZERO));
         }
         if let Some(above) = above
             && running.starved_until.is_some_and(|at| at <= now)
@@ -626,6 +630,13 @@ impl<N: Network> Lower<N> for Edge {
             Phase::Deciding(_) | Phase::Over => None,
         };
         if self.waiting.is_empty() { at } else { at.map(|at| at.max(self.blocked_at + ROOM_AFTER)) }
+    }
+
+    #[inline(never)]
+    fn may_time_out_before(&self, at: Time) -> bool {
+        let Phase::Running(running) = &self.phase else { return true };
+        let waits = running.answering.is_some() || running.starved_until.is_some() || running.held.is_some();
+        waits || running.release.is_held() || running.connection.may_time_out_before(at)
     }
 
     fn why_late(&self) -> Option<StartError> {

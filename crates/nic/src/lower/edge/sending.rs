@@ -231,15 +231,20 @@ impl Edge {
     pub(super) fn tell_sent<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> bool {
         let ways = self.rails.ways((self.port, self.from));
         let Phase::Running(running) = &mut self.phase else { return false };
-        let (acknowledged, name) = (running.connection.acknowledged(), running.connection.id().0);
-        let released = running.release.ask(acknowledged, ways, name, io.datagrams, io.now);
-        let gone = running.ends.iter().take_while(|end| **end <= released).count();
-        if gone == 0 {
+        if running.ends.is_empty() && !running.release.is_held() {
             return false;
         }
-        running.ends.drain(..gone);
-        above.stream().handle_sent(gone);
-        true
+        let (acknowledged, name) = (running.connection.acknowledged(), running.connection.id().0);
+        let released = running.release.ask(acknowledged, ways, name, io.datagrams, io.now);
+        let mut gone = 0;
+        while running.ends.front().is_some_and(|end| *end <= released) {
+            running.ends.pop_front();
+            gone += 1;
+        }
+        if gone > 0 {
+            above.stream().handle_sent(gone);
+        }
+        gone > 0
     }
 
     /// What waits at other engines' ports is not sent any more.
