@@ -94,6 +94,9 @@ impl core::fmt::Debug for Crc32c {
 
 impl Digest for Crc32c {
     fn update(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
         if let Some(register) = after_short(self.0, [bytes]) {
             self.0 = register;
             return;

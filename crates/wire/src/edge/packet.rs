@@ -84,18 +84,23 @@ impl<'a> Packet<'a> {
         self.header.number = frame::expand(self.header.number, expected, NUMBER_BITS);
         let mut check = Crc32c::new();
         let mut rest = &self.bytes[HEADER_LENGTH..];
-        // What is covered of frames in a row is summed up at once.
-        let mut run = rest;
+        // What is covered of frames in a row is summed up at once, and the last of that with the header.
+        let (mut run, mut last) = (rest, &[][..]);
         while !rest.is_empty() {
             let (_, covered, after) = frame::split(rest)?;
             if covered.len() + after.len() < rest.len() {
-                check.update(&run[..run.len() - rest.len() + covered.len()]);
+                check.update(last);
+                last = &run[..run.len() - rest.len() + covered.len()];
                 run = after;
             }
             rest = after;
         }
+        if !run.is_empty() {
+            check.update(last);
+            last = run;
+        }
         let stands = &self.bytes[CHECK..HEADER_LENGTH];
-        if end_check(check, run, self.header.number, before_check(self.bytes)) == *stands {
+        if end_check(check, last, self.header.number, before_check(self.bytes)) == *stands {
             Ok(self)
         } else {
             Err(EdgeError::Check)

@@ -436,6 +436,8 @@ impl<N: Network> Lower<N> for Edge {
         progress |= self.tell_sent(above, io);
         let failure = self.failure();
         let Some(running) = self.running() else { return Ok(Got::Nothing) };
+        // Nobody need look whether an answer takes along what is not owed.
+        running.took &= running.connection.owes_ack(io.now);
         if let Some(error) = running.error.take() {
             return Err(error);
         }

@@ -231,10 +231,10 @@ impl Edge {
     pub(super) fn tell_sent<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> bool {
         let ways = self.rails.ways((self.port, self.from));
         let Phase::Running(running) = &mut self.phase else { return false };
-        if running.ends.is_empty() && !running.release.is_held() {
+        let (acknowledged, name) = (running.connection.acknowledged(), running.connection.id().0);
+        if running.ends.front().is_none_or(|end| *end > acknowledged) && !running.release.is_held() {
             return false;
         }
-        let (acknowledged, name) = (running.connection.acknowledged(), running.connection.id().0);
         let released = running.release.ask(acknowledged, ways, name, io.datagrams, io.now);
         let mut gone = 0;
         while running.ends.front().is_some_and(|end| *end <= released) {
