@@ -1,15 +1,21 @@
 //! Connections through memory that two processes share: that they come about, and carry what others carry.
 
 mod common;
+#[path = "common/process.rs"]
+mod process;
 
-use std::net::TcpListener;
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use common::{Kind, PATIENCE, Pair, pattern};
+use common::{ALL, End, Kind, PATIENCE, Pair, pattern};
+use process::Process;
 use weft::endpoint::{Endpoint, EndpointAttributes, EventQueue, Match, ReceivePost, SendPost};
 use weft::verbs::{
     CompletionKind, ConnectOptions, ConnectionError, Context, Error, ListenOptions, LowerInfo, MAX_INLINE,
-    MarkerSpacing, PortError, Progress, QueuePairOptions, Settings, Transport, WorkRequest,
+    MarkerSpacing, MemoryRegion, PortError, Progress, QueuePairOptions, RemoteMemory, Settings, Stag, Status,
+    Transport, WorkRequest,
 };
 
 /// Nothing, inline, gathered, a whole ring, and many of them.
@@ -153,5 +159,129 @@ fn long_payloads_are_lent() {
         assert_eq!(lent, [if is_lent { long } else { 0 }; 2]);
         assert_eq!(counters.placed_borrowed, if is_lent { 2 * size.div_ceil(1 << 20) as u64 } else { 0 });
         assert_eq!(counters.sent_copied_bytes + counters.sent_gathered_bytes + lent[0], long + 100);
+    }
+}
+
+/// What is lent in a test in which the lender is killed: some segments.
+const LENT: usize = 2_500_001;
+/// Bytes on both sides of it that nobody may touch.
+const GUARD: usize = 4096;
+
+/// A process that lends, and reads what its peer lends, until it is killed at any time: each request of its peer
+/// completes once, what was received is whole, nothing else is touched, and nothing is left behind.
+/// `WEFT_KILLS=1000` kills so many.
+#[test]
+fn whoever_lends_may_be_killed_at_any_time() {
+    if process::role().is_some() {
+        return lender();
+    }
+    let kills: u64 = std::env::var("WEFT_KILLS").map_or(12, |text| text.parse().expect("WEFT_KILLS is a number"));
+    let context = Kind::plain(Progress::Hybrid).context();
+    let mut listen = ListenOptions::default();
+    listen.offer.transport = Transport::SharedMemory;
+    let listener = context.listen("127.0.0.1:0".parse().unwrap(), &listen).unwrap();
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = descriptors();
+    for round in 0..kills {
+        // Spread over the time that some requests take.
+        let life = Duration::from_micros(round * 7919 % 20_000);
+        kill_one(&context, &listener, life);
+    }
+    wait_until(|| descriptors() <= before);
+    let counters = context.counters();
+    assert!(counters.sent_lent_bytes > 0 && counters.placed_borrowed_bytes > 0, "both sides lend");
+}
+
+/// What the NIC's thread does comes about.
+fn wait_until(done: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(Some(start.elapsed()) < PATIENCE, "waited in vain");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The process that is killed: sends, writes, and reads, all of it long.
+fn lender() {
+    let address: SocketAddr = process::hear().parse().unwrap();
+    let context = Kind::plain(Progress::Hybrid).context();
+    let domain = context.allocate_protection_domain().unwrap();
+    let end = End::new(&context, &domain, &QueuePairOptions::default());
+    let mut connect = ConnectOptions { timeout: PATIENCE, ..ConnectOptions::default() };
+    connect.offer.transport = Transport::SharedMemory;
+    end.queue_pair.connect(address, &connect).unwrap();
+    let (own, back) = (domain.register(pattern(LENT), ALL).unwrap(), domain.allocate(LENT, ALL).unwrap());
+    process::say(&spoken(own.remote(0)));
+    let theirs = heard(&process::hear());
+    let slice = || own.slice(..).unwrap();
+    loop {
+        let read = WorkRequest::read(back.slice(..).unwrap(), theirs);
+        let requests = [WorkRequest::send(slice()), WorkRequest::write(slice(), theirs), read];
+        end.queue_pair.post_list(requests).unwrap();
+        (0..3).for_each(|_| assert_eq!(end.next().status, Status::Success));
+        assert!(back.to_vec() == pattern(LENT));
+    }
+}
+
+fn spoken(memory: RemoteMemory) -> String {
+    format!("{} {}", memory.stag.0, memory.offset)
+}
+
+fn heard(line: &str) -> RemoteMemory {
+    let (stag, offset) = line.split_once(' ').unwrap();
+    RemoteMemory { stag: Stag(stag.parse().unwrap()), offset: offset.parse().unwrap() }
+}
+
+fn kill_one(context: &Context, listener: &weft::verbs::Listener, life: Duration) {
+    let domain = context.allocate_protection_domain().unwrap();
+    let end = End::new(context, &domain, &QueuePairOptions::default());
+    let mut lender = Process::start("whoever_lends_may_be_killed_at_any_time", "lender");
+    lender.tell(&listener.local_address().to_string());
+    listener.accept(PATIENCE).unwrap().accept(&end.queue_pair, &[]).unwrap();
+    // It writes to the first, and sends to the others.
+    let guarded = |inner: &[u8]| [&[0xee; GUARD][..], inner, &[0xee; GUARD]].concat();
+    let (empty, full) = (guarded(&vec![0; LENT]), guarded(&pattern(LENT)));
+    // What is written from is not empty.
+    let memory = |index: usize| if index == 0 { full.clone() } else { empty.clone() };
+    let places: Vec<MemoryRegion> = (0..4).map(|index| domain.register(memory(index), ALL).unwrap()).collect();
+    let place = |index: usize| places[index].slice(GUARD as u64..(GUARD + LENT) as u64).unwrap();
+    let theirs = heard(&lender.ask());
+    let mut open = BTreeMap::new();
+    let mut next = 0_u64;
+    let mut post = |index: usize, open: &mut BTreeMap<u64, usize>| {
+        let (id, queue_pair) = (next, &end.queue_pair);
+        let posted = match index {
+            0 => queue_pair.post(WorkRequest::write(place(0), theirs).id(id)),
+            1 => queue_pair.post(WorkRequest::read(place(1), theirs).id(id)),
+            _ => queue_pair.post_receive(id, &[place(index)]),
+        };
+        // It may have died meanwhile.
+        if posted.is_ok() {
+            open.insert(id, index);
+            next += 1;
+        }
+    };
+    (0..places.len()).for_each(|index| post(index, &mut open));
+    lender.tell(&spoken(places[0].remote(GUARD as u64)));
+    let until = Instant::now() + life;
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        let Some(completion) = end.completions.wait(Some(left)) else { break };
+        assert_eq!(completion.status, Status::Success, "it lives: {completion:?}");
+        let index = open.remove(&completion.id).expect("each completes once");
+        assert!(places[index].to_vec() == full, "it is whole");
+        post(index, &mut open);
+    }
+    lender.kill();
+    while !open.is_empty() {
+        let completion = end.next();
+        open.remove(&completion.id).expect("each completes once");
+    }
+    // All may have been done before.
+    wait_until(|| end.queue_pair.state().has_ended());
+    assert!(end.completions.poll().is_none() && end.queue_pair.error().is_some());
+    for place in places {
+        let bytes = place.deregister().map_err(|(_, error)| error).unwrap();
+        let is_right = bytes.iter().zip(&full).all(|(byte, right)| byte == right || *byte == 0);
+        assert!(is_right && bytes.len() == full.len(), "nothing but what was sent is there");
     }
 }

@@ -72,6 +72,12 @@ impl Process {
         self.lines.recv_timeout(PATIENCE).expect("a line from the other process")
     }
 
+    /// Kills it.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Waits for its end.
     pub(crate) fn end(&mut self) -> ExitStatus {
         let start = Instant::now();
