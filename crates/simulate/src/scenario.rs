@@ -95,6 +95,8 @@ pub struct Report {
     pub served: (u64, u64),
     /// Bytes that were kept before they were placed, at both ends.
     pub kept_bytes: u64,
+    /// Bytes that peers copied from where they were written, at both ends.
+    pub borrowed_bytes: u64,
 }
 
 impl Scenario {
@@ -186,7 +188,9 @@ impl Scenario {
         let rails = counters.iter().map(rails::counted).fold((0, 0), add);
         let served = counters.iter().map(|one| (one.served_receives, one.served_sends)).fold((0, 0), add);
         let kept_bytes = counters.iter().map(|one| one.kept_bytes).sum();
-        Ok(Report { succeeded, failed, elapsed_ns: world.now().as_nanos(), rails, served, kept_bytes })
+        let borrowed_bytes = counters.iter().map(|one| one.placed_borrowed_bytes).sum();
+        let elapsed_ns = world.now().as_nanos();
+        Ok(Report { succeeded, failed, elapsed_ns, rails, served, kept_bytes, borrowed_bytes })
     }
 
     fn falsify(&self, sides: &mut [Side; 2]) {

@@ -274,7 +274,8 @@ fn kill_one(context: &Context, listener: &weft::verbs::Listener, life: Duration)
     lender.kill();
     while !open.is_empty() {
         let completion = end.next();
-        open.remove(&completion.id).expect("each completes once");
+        let index = open.remove(&completion.id).expect("each completes once");
+        assert!(completion.status != Status::Success || places[index].to_vec() == full, "it is whole");
     }
     // All may have been done before.
     wait_until(|| end.queue_pair.state().has_ended());
