@@ -37,8 +37,8 @@ impl Connection {
             && rail.pacer.free_at(self.settings.batch_time) <= now
     }
 
-    /// Writes a datagram with this segment, and the acknowledgement that is due, or soon will be, if there is one, to the empty batch
-    /// `out`, in one piece. Only after [`Connection::can_pass`]. At most [`MOST_PASSED`] bytes, and none that are to be
+    /// Writes a datagram with this segment to the empty batch `out`, in one piece, with the acknowledgement that is due,
+    /// or will be before another packet leaves. Only after [`Connection::can_pass`]. At most [`MOST_PASSED`] bytes, and none that are to be
     /// gathered.
     ///
     /// # Panics
