@@ -38,8 +38,8 @@ impl Connection {
     }
 
     /// Writes a datagram with this segment to the empty batch `out`, in one piece, with the acknowledgement that is due,
-    /// or will be before another packet leaves. Only after [`Connection::can_pass`]. At most [`MOST_PASSED`] bytes, and none that are to be
-    /// gathered.
+    /// or will be before another packet leaves. Only after [`Connection::can_pass`]. At most [`MOST_PASSED`] bytes, and
+    /// none that are to be gathered.
     ///
     /// # Panics
     /// When it is longer.
