@@ -444,7 +444,10 @@ impl<N: Network> Lower<N> for Edge {
         // The end may have overtaken the word that all has arrived which was sent before.
         let is_heard = running.connection.acknowledged() == running.connection.next_position();
         let is_whole = running.peer_closed && running.kept.as_ref().is_none_or(|kept| kept.is_empty());
-        if is_whole && is_heard || running.ended == Some(Ending::Closed) {
+        // What is acknowledged, but perhaps still in the hands of an engine that serves a port, is not told yet: to the
+        // stream its requests would have failed.
+        let is_told = !running.release.is_held();
+        if is_told && (is_whole && is_heard || running.ended == Some(Ending::Closed)) {
             return Ok(Got::End { whole: true });
         }
         if let Some(error) = failure {
