@@ -231,6 +231,37 @@ mod tests {
     }
 
     #[test]
+    fn packets_in_a_row_are_bulk_and_answered_ones_are_not() {
+        let wish = Wish { at_once: false, every: 100, delay: Duration::from_millis(1) };
+        let mut received = Received::default();
+        let mut number = 0;
+        let mut come = |received: &mut Received| {
+            received.see(number);
+            received.take(number, 0, Time::ZERO);
+            received.wish(number, wish, Time::ZERO);
+            number += 1;
+        };
+        for _ in 0..5 {
+            come(&mut received);
+            assert!(!received.is_bulk());
+            received.answer();
+        }
+        come(&mut received);
+        come(&mut received);
+        assert!(received.is_bulk());
+        received.answer();
+        come(&mut received);
+        assert!(received.is_bulk(), "it was until just now");
+        received.answer();
+        come(&mut received);
+        assert!(!received.is_bulk());
+        come(&mut received);
+        said(&mut received);
+        come(&mut received);
+        assert!(received.is_bulk(), "an acknowledgement is no answer");
+    }
+
+    #[test]
     fn at_once_for_a_gap_else_later() {
         let mut received = Received::default();
         let wish = Wish { at_once: false, every: 8, delay: Duration::from_millis(1) };

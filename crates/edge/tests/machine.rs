@@ -4,12 +4,14 @@ mod world;
 
 use core::time::Duration;
 
-use weft_base::Random;
-use weft_edge::{Ending, Event, Settings};
+use weft_base::{Gather, Random, Time};
+use weft_edge::{
+    Batch, Confirmation, Connection, Ending, Established, Event, Meta, Options, Segment, Settings, Sink, Verdict,
+};
 use weft_wire::edge::ConnectionId;
 use weft_wire::edge::frame::Frame;
-use weft_wire::edge::packet::{Builder, Header};
-use world::{Faults, World, address};
+use weft_wire::edge::packet::{Builder, Header, Packet};
+use world::{Faults, World, address, established};
 
 fn settings(random: &mut Random) -> Settings {
     Settings {
@@ -103,6 +105,60 @@ fn what_passes_the_queue_takes_the_acknowledgement_along_and_comes_again_when_it
         let counters = world.sides[0].connection.counters();
         assert_eq!(lose > 0, counters.segments_repeated > 0, "{counters:?}");
     }
+}
+
+struct Takes;
+
+impl Sink for Takes {
+    fn segment(&mut self, _: u64, _: &[u8], _: u32, _: Options) -> Verdict {
+        Verdict::Placed
+    }
+}
+
+/// Two sides that take turns, each packet so long after the other side's. Returns how many of 200 had an
+/// acknowledgement. None is ever due before the next packet leaves.
+fn acknowledgements_of_answers(after: Duration) -> usize {
+    let settings = Settings::default();
+    let mut now = Time::from_nanos(1_000_000_000);
+    let mut sides = [0, 1].map(|side| {
+        let established = Established { confirmation: Confirmation::Done, ..established(side, &settings) };
+        Connection::new(&established, &settings, now)
+    });
+    let mut batch = Batch::new(8, 1 << 17);
+    // A Send of eight bytes, as far as this layer looks at it.
+    let header = &[[0x41, 0x43].as_slice(), &[0; 16]].concat();
+    let send = Segment {
+        header,
+        bytes: &[7; 8],
+        gather: Gather::empty(),
+        is_steady: false,
+        ack_now: false,
+        options: Options::default(),
+    };
+    let mut count = 0;
+    for turn in 0..200 {
+        now = now + after;
+        let side = turn % 2;
+        assert!(sides[side].next_timeout().is_some_and(|at| at >= now), "turn {turn}: something was due before");
+        batch.clear();
+        assert!(sides[side].can_pass(now));
+        sides[side].pass(&send, now, &mut batch);
+        let frames = Packet::parse(&batch.bytes).unwrap().frames().collect::<Vec<_>>();
+        count += frames.iter().filter(|frame| matches!(frame, Frame::Ack(_))).count();
+        let meta = Meta { from: address(side), local: 0, ecn: 0, now };
+        sides[1 - side].receive(&batch.bytes, &meta, &mut Takes);
+    }
+    let acknowledged = sides.each_ref().map(|side| side.next_position() - side.acknowledged());
+    assert!(acknowledged.iter().all(|left| *left < 20 * 9), "{acknowledged:?} of 900 are not acknowledged");
+    count
+}
+
+/// An answer that comes soon enough for another one takes nothing along that the next may take.
+#[test]
+fn an_acknowledgement_waits_for_the_last_answer_before_it_is_due() {
+    assert!((20..=40).contains(&acknowledgements_of_answers(Duration::from_micros(5))), "one in so many");
+    let each = 200 - 1;
+    assert_eq!(acknowledgements_of_answers(Duration::from_micros(60)), each, "the next would come too late");
 }
 
 #[test]

@@ -157,8 +157,8 @@ pub(crate) static VARIABLES: [Variable; 22] = [
     Variable {
         name: "LEND",
         possible: "a number of bytes, or off",
-        help: "Through shared memory, payloads from so many bytes on are copied by the peer out of this process's memory; off: all go through the ring, also \
-               those from memory of devices (default 32K)",
+        help: "Through shared memory, payloads from so many bytes on are copied by the peer out of this process's \
+               memory; off: all go through the ring, also those from memory of devices (default 32K)",
         set: |parameters, text| {
             let is_off = text.eq_ignore_ascii_case("off");
             parameters.nic.lend_threshold = if is_off { u32::MAX } else { u32::try_from(bytes(text)?).ok()? };

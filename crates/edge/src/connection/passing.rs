@@ -37,9 +37,9 @@ impl Connection {
             && rail.pacer.free_at(self.settings.batch_time) <= now
     }
 
-    /// Writes a datagram with this segment to the empty batch `out`, in one piece, with the acknowledgement that is due,
-    /// or will be before another packet leaves. Only after [`Connection::can_pass`]. At most [`MOST_PASSED`] bytes, and
-    /// none that are to be gathered.
+    /// Writes a datagram with this segment to the empty batch `out`, in one piece, with the acknowledgement that is
+    /// due, or will be before another packet leaves. Only after [`Connection::can_pass`]. At most [`MOST_PASSED`]
+    /// bytes, and none that are to be gathered.
     ///
     /// # Panics
     /// When it is longer.

@@ -227,13 +227,15 @@ impl Connection {
         rail.paced_until.is_none()
     }
 
-    /// Whether an acknowledgement is pending that is to go with a packet that leaves now. Where packets follow each other
-    /// so closely that one more leaves before it is due, it waits for that: then it stands for several, and each side
-    /// has less to say and to read. In bulk the peer waits for each.
+    /// Whether an acknowledgement is pending that is to go with a packet that leaves now. Where packets follow each
+    /// other so closely that one more leaves before it is due, it waits for that: then it stands for several, and each
+    /// side has less to say and to read. In bulk the peer waits for each.
     pub(super) fn takes_ack_along(&self, index: usize, now: Time) -> bool {
         let rail = &self.rails[index];
         let next = now + 2 * now.since(rail.sent.last_sent());
-        rail.received.is_pending() && (rail.received.is_bulk() || rail.received.due().is_none_or(|due| due <= next))
+        // Who waits for its first round trip to be measured is not kept waiting: the peer may be such a one as well.
+        let waits = rail.trip.is_known() && !rail.received.is_bulk();
+        rail.received.is_pending() && !(waits && rail.received.due().is_some_and(|due| due > next))
     }
 
     /// Acknowledges the packets of a rail, which may be another than the one that the packet leaves on.

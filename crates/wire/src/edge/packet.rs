@@ -118,9 +118,8 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The check of what is in `check` and `run`, and of the header. That comes last, since whether the acknowledgement is waited for is known last. The whole number is covered,
-/// so that a
-/// packet is not taken for one that is 2^32 older.
+/// The check of what is in `check` and `run`, and of the header. That comes last, since whether the acknowledgement is
+/// waited for is known last. The whole number is covered, so that a packet is not taken for one that is 2^32 older.
 fn end_check(mut check: Crc32c, run: &[u8], number: u64, header: &[u8; CHECK]) -> [u8; CRC_LENGTH] {
     let mut last = [0; NUMBER_LENGTH + CHECK];
     let (whole_number, rest) = last.split_at_mut(NUMBER_LENGTH);
