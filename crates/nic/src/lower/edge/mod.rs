@@ -23,10 +23,8 @@ use std::net::SocketAddr;
 
 use weft_base::{Hint, HintKind, Interest, LocalAddress, Network, PortError, PortOptions, Time, Token};
 use weft_edge::setup::{Answering, Caller};
-use weft_edge::{Connection, Ending, Event, Meta};
+use weft_edge::{Connection, Ending, Event};
 use weft_rdmap::{SendRequest, Stream};
-use weft_wire::edge::Destination as For;
-use weft_wire::edge::setup::reset_token;
 
 use self::door::EdgeDoor;
 use self::kept::Kept;
@@ -34,7 +32,7 @@ use self::no_stream::NoStream;
 use self::outbox::{Run, Told, Waiting};
 use self::parcel::Release;
 use self::rails::Places;
-use self::receiving::{Discard, Handed, Uphill};
+use self::receiving::Handed;
 use self::sending::Fences;
 use crate::counters::Counters;
 use crate::error::ConnectionError;
@@ -191,71 +189,6 @@ impl Edge {
             Phase::Running(running) => Some(running),
             _ => None,
         }
-    }
-
-    /// Takes what has come for an established connection. Returns whether anything had.
-    fn take<A: Above>(&mut self, mut above: Option<&mut A>, io: &mut Io<'_>) -> bool {
-        self.try_kept(above.as_deref_mut(), io);
-        let inbox = core::mem::take(&mut io.inbox);
-        if inbox.is_empty() {
-            return false;
-        }
-        (self.refusals, self.heard_at) = (0, io.now);
-        let port = inbox.port();
-        let mut handed = Handed::default();
-        let rails = &self.rails;
-        let ways = rails.ways((self.port, self.from));
-        let Phase::Running(running) = &mut self.phase else { return false };
-        let Running { connection, answering, discards, took, kept, .. } = &mut **running;
-        *took = true;
-        let mut present = None;
-        for datagram in inbox {
-            let local = rails.local_of(port, datagram.to);
-            if present.replace(local) != Some(local) {
-                ways.get(local).into_iter().for_each(|way| rails::tell_socket(connection, local, way, io));
-            }
-            io.counters.received_wire_bytes += datagram.bytes.len() as u64;
-            match weft_wire::edge::destination(datagram.bytes) {
-                Ok(For::Connection(_)) => {
-                    let meta = Meta { from: datagram.from, local, ecn: datagram.ecn.bits(), now: io.now };
-                    match above.as_deref_mut() {
-                        Some(above) if !*discards => {
-                            let is_checked = datagram.is_checked;
-                            let kept = kept.as_deref_mut();
-                            let mut uphill = Uphill { above, io, handed: &mut handed, is_checked, kept };
-                            connection.receive(datagram.bytes, &meta, &mut uphill);
-                        }
-                        _ => connection.receive(datagram.bytes, &meta, &mut Discard),
-                    }
-                }
-                Ok(For::Reset { .. }) => {
-                    if let Ok(token) = reset_token(datagram.bytes) {
-                        connection.receive_reset(&token, io.now);
-                    }
-                }
-                // A hello that comes again.
-                Ok(For::Setup { .. }) => {
-                    if let Some(answering) = answering {
-                        startup::repeat(answering, &datagram, ways.first, io);
-                    }
-                }
-                Err(_) => {}
-            }
-        }
-        self.settle(handed, io.now);
-        self.count(io.counters);
-        true
-    }
-
-    /// Tries the first of the kept segments again, if its turn had come and it could not be taken.
-    fn try_kept<A: Above>(&mut self, above: Option<&mut A>, io: &mut Io<'_>) {
-        let Phase::Running(running) = &mut self.phase else { return };
-        let Some(kept) = running.kept.as_deref_mut().filter(|kept| kept.is_stuck && !running.discards) else { return };
-        let Some(above) = above else { return };
-        kept.is_stuck = false;
-        let (mut handed, now) = (Handed::default(), io.now);
-        Uphill { above, io, handed: &mut handed, is_checked: true, kept: Some(kept) }.hand_up_kept();
-        self.settle(handed, now);
     }
 
     /// Adds to the NIC's counters what the connection has counted since the last time.

@@ -1,13 +1,16 @@
-//! What a connection hands up: segments, each in its place before it is acknowledged.
+//! What comes for a connection, and what that hands up: segments, each in its place before it is acknowledged.
 
 use weft_base::NoDigest;
-use weft_edge::{Options, Sink, Verdict};
+use weft_edge::{Meta, Options, Sink, Verdict};
 use weft_memory::MemoryError;
 use weft_rdmap::{Arrival, Demand, HEAD_LENGTH, Later, Placement, Verdict as Judgement, Violation};
 use weft_wire::Crc32c;
 use weft_wire::ddp::Header;
+use weft_wire::edge::Destination as For;
+use weft_wire::edge::setup::reset_token;
 
 use super::kept::Kept;
+use super::{Edge, Phase, Running, rails, startup};
 use crate::lower::{Above, Io, ReceiveError};
 
 /// What handing up has come to.
@@ -21,18 +24,85 @@ pub(super) struct Handed {
 }
 
 /// Hands segments up to a stream.
-pub(super) struct Uphill<'a, 'b, A> {
-    pub(super) above: &'a mut A,
-    pub(super) io: &'a mut Io<'b>,
-    pub(super) handed: &'a mut Handed,
+struct Uphill<'a, 'b, A> {
+    above: &'a mut A,
+    io: &'a mut Io<'b>,
+    handed: &'a mut Handed,
     /// The engine that serves the port has seen that the payload is good.
-    pub(super) is_checked: bool,
+    is_checked: bool,
     /// What comes before its turn is kept here, if it is not to be placed.
-    pub(super) kept: Option<&'a mut Kept>,
+    kept: Option<&'a mut Kept>,
+}
+
+impl Edge {
+    /// Takes what has come for an established connection. Returns whether anything had.
+    pub(super) fn take<A: Above>(&mut self, mut above: Option<&mut A>, io: &mut Io<'_>) -> bool {
+        self.try_kept(above.as_deref_mut(), io);
+        let inbox = core::mem::take(&mut io.inbox);
+        if inbox.is_empty() {
+            return false;
+        }
+        (self.refusals, self.heard_at) = (0, io.now);
+        let port = inbox.port();
+        let mut handed = Handed::default();
+        let rails = &self.rails;
+        let ways = rails.ways((self.port, self.from));
+        let Phase::Running(running) = &mut self.phase else { return false };
+        let Running { connection, answering, discards, took, kept, .. } = &mut **running;
+        *took = true;
+        let mut present = None;
+        for datagram in inbox {
+            let local = rails.local_of(port, datagram.to);
+            if present.replace(local) != Some(local) {
+                ways.get(local).into_iter().for_each(|way| rails::tell_socket(connection, local, way, io));
+            }
+            io.counters.received_wire_bytes += datagram.bytes.len() as u64;
+            match weft_wire::edge::destination(datagram.bytes) {
+                Ok(For::Connection(_)) => {
+                    let meta = Meta { from: datagram.from, local, ecn: datagram.ecn.bits(), now: io.now };
+                    match above.as_deref_mut() {
+                        Some(above) if !*discards => {
+                            let is_checked = datagram.is_checked;
+                            let kept = kept.as_deref_mut();
+                            let mut uphill = Uphill { above, io, handed: &mut handed, is_checked, kept };
+                            connection.receive(datagram.bytes, &meta, &mut uphill);
+                        }
+                        _ => connection.receive(datagram.bytes, &meta, &mut Discard),
+                    }
+                }
+                Ok(For::Reset { .. }) => {
+                    if let Ok(token) = reset_token(datagram.bytes) {
+                        connection.receive_reset(&token, io.now);
+                    }
+                }
+                // A hello that comes again.
+                Ok(For::Setup { .. }) => {
+                    if let Some(answering) = answering {
+                        startup::repeat(answering, &datagram, ways.first, io);
+                    }
+                }
+                Err(_) => {}
+            }
+        }
+        self.settle(handed, io.now);
+        self.count(io.counters);
+        true
+    }
+
+    /// Tries the first of the kept segments again, if its turn had come and it could not be taken.
+    fn try_kept<A: Above>(&mut self, above: Option<&mut A>, io: &mut Io<'_>) {
+        let Phase::Running(running) = &mut self.phase else { return };
+        let Some(kept) = running.kept.as_deref_mut().filter(|kept| kept.is_stuck && !running.discards) else { return };
+        let Some(above) = above else { return };
+        kept.is_stuck = false;
+        let (mut handed, now) = (Handed::default(), io.now);
+        Uphill { above, io, handed: &mut handed, is_checked: true, kept: Some(kept) }.hand_up_kept();
+        self.settle(handed, now);
+    }
 }
 
 /// Takes segments of which nobody wants to know any more.
-pub(super) struct Discard;
+struct Discard;
 
 impl Sink for Discard {
     fn segment(&mut self, _: u64, _: &[u8], _: u32, _: Options) -> Verdict {
@@ -94,7 +164,7 @@ impl<A: Above> Uphill<'_, '_, A> {
     }
 
     /// Hands up those kept segments whose turn has come.
-    pub(super) fn hand_up_kept(&mut self) {
+    fn hand_up_kept(&mut self) {
         while !self.handed.is_over && self.handed.error.is_none() {
             let next = self.above.stream().next_position();
             let Some(segment) = self.kept.as_deref_mut().and_then(|kept| kept.take(next)) else { return };
