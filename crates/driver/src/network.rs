@@ -110,7 +110,8 @@ impl Network for TcpNetwork {
     }
 
     fn arm_datagram(&mut self, port: &mut UdpPort, token: Token, interest: Interest) -> Result<(), PortError> {
-        self.arm(port.descriptor(), token, interest)
+        let mut sockets = port.watched(interest);
+        sockets.try_for_each(|(socket, interest)| self.arm(socket, token, interest))
     }
 
     fn looks_after_peers(&self) -> bool {

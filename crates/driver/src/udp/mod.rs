@@ -1,6 +1,7 @@
-//! One UDP socket.
+//! A UDP port: one socket, and a second one for the peer that most goes to.
 
 mod address;
+mod connected;
 mod control;
 mod hints;
 mod receiver;
@@ -14,17 +15,18 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use weft_base::{
-    DatagramBatch, DatagramCounters, DatagramLimits, DatagramOptions, DatagramPort, DatagramSent, Ecn, Hint, Piece,
-    PortAddress, PortError, ReceivedDatagrams,
+    DatagramBatch, DatagramCounters, DatagramLimits, DatagramOptions, DatagramPort, DatagramSent, Ecn, Hint, Interest,
+    LocalAddress, Piece, PortAddress, PortError, ReceivedDatagrams,
 };
 use weft_memory::Registry;
 
 use crate::error::port_error;
 use crate::held::Held;
 use crate::socket::plain_address;
+use connected::{Connected, Course, Row, Way};
 use hints::Hints;
 use receiver::{RECEIVED, Receiver};
-use sender::{Head, PIECES};
+use sender::PIECES;
 
 /// Datagrams that the kernel takes as one (`UDP_MAX_SEGMENTS`, 128 since Linux 6.9).
 const BATCH_DATAGRAMS: u32 = 64;
@@ -33,19 +35,43 @@ const BATCH_BYTES: u32 = 65_535 - 48;
 /// What it brings as one has no more bytes than this.
 const RECEIVE_BYTES: u32 = 65_536;
 
-/// One UDP socket. One on `[::]` carries IPv4 as well; such addresses are given, and shown, as IPv4.
+/// A UDP port. One on `[::]` carries IPv4 as well; such addresses are given, and shown, as IPv4.
 pub struct UdpPort {
-    socket: Held,
+    socket: PortSocket,
+    connected: Option<Connected>,
+    row: Row,
     registry: Registry,
     local: SocketAddr,
+    options: DatagramOptions,
     /// Whether the kernel takes many datagrams as one. It may say so and refuse when the interface can't compute
     /// checksums.
     takes_many: bool,
+    /// Which socket had no room last.
+    full: Way,
     limits: DatagramLimits,
     hints: Hints,
     counters: DatagramCounters,
+}
+
+/// A socket, and what is known of it.
+struct PortSocket {
+    held: Held,
+    /// The only address that something comes to.
+    only: Option<LocalAddress>,
     receiver: Receiver,
     usual_ecn: UsualEcn,
+}
+
+impl PortSocket {
+    fn new(held: Held, only: Option<LocalAddress>) -> Self {
+        Self { held, only, receiver: Receiver::new(), usual_ecn: UsualEcn::default() }
+    }
+}
+
+impl AsFd for PortSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.held.as_fd()
+    }
 }
 
 /// The mark that the socket gives to datagrams of which nothing else is said. To say it with each costs a quarter of a
@@ -85,44 +111,63 @@ impl UdpPort {
         let local = address.as_socket().ok_or(PortError::System(libc::EAFNOSUPPORT))?;
         let local = if local.ip().is_unspecified() { Some(local) } else { plain_address(&address) }.unwrap_or(local);
         let limits = limits(&socket);
+        let ip = local.ip();
+        let only = (!ip.is_unspecified()).then_some(LocalAddress { ip, interface: 0 });
         Ok(Self {
-            socket,
+            socket: PortSocket::new(socket, only),
+            connected: None,
+            row: Row::new(),
             registry,
             local,
+            options: *options,
             takes_many: made.takes_many,
+            full: Way::Any,
             limits,
             hints: Hints::new(),
             counters: DatagramCounters::default(),
-            receiver: Receiver::new(),
-            usual_ecn: UsualEcn::default(),
         })
     }
 
-    /// The descriptor, to ask the kernel things that this type does not.
-    #[must_use]
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-
-    fn is_ipv6(&self) -> bool {
-        self.local.is_ipv6()
+    /// Its descriptors, with what each is to be watched for. Whatever is told of either, both are looked at next.
+    pub(crate) fn watched(&mut self, interest: Interest) -> impl Iterator<Item = (BorrowedFd<'_>, Interest)> {
+        let full = if self.connected.is_some() { self.full } else { Way::Any };
+        if let Some(connected) = &mut self.connected {
+            connected.look_at_both();
+        }
+        // The one that had room has it still.
+        let of = move |way| Interest { writable: interest.writable && way == full, ..interest };
+        let connected = self.connected.as_ref().map(|second| (second.socket.as_fd(), of(Way::Connected)));
+        core::iter::once((self.socket.as_fd(), of(Way::Any))).chain(connected)
     }
 }
 
 impl DatagramPort for UdpPort {
     fn send(&mut self, batch: &DatagramBatch, pieces: &[Piece<'_>]) -> Result<DatagramSent, PortError> {
         let to = batch.to.ip().ok_or(PortError::Unreachable)?;
-        self.usual_ecn.learn(batch.ecn, self.socket.as_fd(), self.local.is_ipv6());
-        let head = Head::new(batch, to, self.is_ipv6(), self.usual_ecn.ecn);
-        self.send_pieces(batch, head, pieces)
+        let Self { socket, connected, row, options, local, .. } = self;
+        let way = connected::way_of(connected, row, Course::of(to, batch.from, local.ip()), &socket.held, options);
+        match self.send_by(way, batch, to, pieces) {
+            // The address may have left this host, or its interface. Who takes any source says what is wrong.
+            Err(_) if way == Way::Connected => {
+                self.connected = None;
+                self.send_by(Way::Any, batch, to, pieces)
+            }
+            sent => sent,
+        }
     }
 
     fn receive(&mut self, buffer: &mut [u8], received: &mut Vec<ReceivedDatagrams>) -> Result<usize, PortError> {
-        self.receive_into(buffer, received)
+        let Some(connected) = &mut self.connected else { return self.receive_by(Way::Any, buffer, received) };
+        let (first, both) = connected.look();
+        let count = self.look_by(first, buffer, received)?;
+        if count > 0 || !both {
+            return Ok(count);
+        }
+        self.look_by(if first == Way::Any { Way::Connected } else { Way::Any }, buffer, received)
     }
 
     fn poll_hint(&mut self) -> Option<Hint> {
-        self.hints.poll(self.socket.as_fd())
+        self.hints.poll(self.socket.as_fd()).or_else(|| self.hints.poll(self.connected.as_ref()?.socket.as_fd()))
     }
 
     fn limits(&self) -> DatagramLimits {

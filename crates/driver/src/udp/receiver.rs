@@ -4,12 +4,13 @@
 use core::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use weft_base::{LocalAddress, PortError, ReceivedDatagrams};
+use weft_base::{DatagramCounters, PortError, ReceivedDatagrams};
 
 use super::address::Name;
+use super::connected::Way;
 use super::control::{Arrival, Control};
 use super::hints::is_of_icmp;
-use super::{RECEIVE_BYTES, UdpPort};
+use super::{PortSocket, RECEIVE_BYTES, UdpPort};
 use crate::error::{from_number, would_block};
 use crate::vectors::uninterrupted;
 
@@ -137,8 +138,26 @@ impl Receiver {
 }
 
 impl UdpPort {
-    pub(crate) fn receive_into(
+    /// Looks at one of two sockets.
+    pub(super) fn look_by(
         &mut self,
+        way: Way,
+        buffer: &mut [u8],
+        received: &mut Vec<ReceivedDatagrams>,
+    ) -> Result<usize, PortError> {
+        let count = self.receive_by(way, buffer, received);
+        if let Some(connected) = &mut self.connected {
+            connected.note(way, count != Ok(0));
+            if way == Way::Connected && connected.is_left && count == Ok(0) {
+                self.connected = None;
+            }
+        }
+        count
+    }
+
+    pub(super) fn receive_by(
+        &mut self,
+        way: Way,
         buffer: &mut [u8],
         received: &mut Vec<ReceivedDatagrams>,
     ) -> Result<usize, PortError> {
@@ -147,50 +166,57 @@ impl UdpPort {
         if parts == 0 {
             return Ok(0);
         }
+        let Self { socket, connected, hints, counters, .. } = self;
+        let socket = match connected {
+            Some(connected) if way == Way::Connected => &mut connected.socket,
+            _ => socket,
+        };
         let mut filled = [Filled { bytes: 0, control: 0, is_cut: false }; RECEIVED];
         for _ in 0..TRIES {
-            match self.receiver.fill(self.socket.as_fd(), buffer, (part, parts), &mut filled) {
+            match socket.receiver.fill(socket.held.as_fd(), buffer, (part, parts), &mut filled) {
                 Ok(count) => {
                     let before = received.len();
                     for (index, filled) in filled[..count].iter().enumerate() {
-                        received.extend(self.read(index, *filled, index * part));
+                        received.extend(socket.read(counters, index, *filled, index * part));
                     }
                     return Ok(received.len() - before);
                 }
                 Err(number) if would_block(number) => return Ok(0),
                 // What waits in the queue of errors takes room from what is to be received.
                 Err(number) if is_of_icmp(number) => {
-                    self.hints.drain(self.socket.as_fd());
+                    hints.drain(socket.as_fd());
                 }
                 Err(number) => return Err(from_number(number)),
             }
         }
         Ok(0)
     }
+}
 
-    /// The address of a socket that has but one.
-    fn only_address(&self) -> Option<LocalAddress> {
-        let ip = self.local.ip();
-        (!ip.is_unspecified()).then_some(LocalAddress { ip, interface: 0 })
-    }
-
-    fn read(&mut self, index: usize, filled: Filled, start: usize) -> Option<ReceivedDatagrams> {
+impl PortSocket {
+    fn read(
+        &mut self,
+        counters: &mut DatagramCounters,
+        index: usize,
+        filled: Filled,
+        start: usize,
+    ) -> Option<ReceivedDatagrams> {
         let (name, control) = &self.receiver.places[index];
         let arrival = Arrival::read(control.messages(filled.control));
         if let Some(count) = arrival.overflowed {
             // The kernel's counter has 32 bits and goes round.
-            self.counters.overflowed += u64::from(count.wrapping_sub(self.receiver.overflowed));
+            counters.overflowed += u64::from(count.wrapping_sub(self.receiver.overflowed));
             self.receiver.overflowed = count;
         }
         if filled.is_cut {
-            self.counters.cut += 1;
+            counters.cut += 1;
             return None;
         }
         Some(ReceivedDatagrams {
             range: start..start + filled.bytes,
             segment_size: arrival.segment_size.unwrap_or(filled.bytes as u32).max(1),
             from: name.address()?.into(),
-            to: arrival.to.or(self.only_address()),
+            to: arrival.to.or(self.only),
             ecn: arrival.ecn,
         })
     }

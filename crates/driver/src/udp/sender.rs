@@ -7,9 +7,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use weft_base::{DatagramBatch, DatagramSent, Ecn, Piece, PortError};
 
 use super::address::Name;
+use super::connected::Way;
 use super::control::{Control, Writer};
 use super::hints::is_of_icmp;
-use super::{BATCH_BYTES, BATCH_DATAGRAMS, UdpPort};
+use super::{BATCH_BYTES, BATCH_DATAGRAMS, PortSocket, UdpPort};
 use crate::error::{from_number, would_block};
 use crate::vectors::{Vectors, uninterrupted};
 
@@ -22,7 +23,8 @@ const TRIES: u32 = 8;
 
 /// What goes with each datagram of a batch beside its bytes.
 pub(crate) struct Head {
-    name: Name,
+    /// Of a connected socket no address is said.
+    name: Option<Name>,
     control: Control,
     length: usize,
     /// The kernel may refuse the address to send from.
@@ -31,17 +33,20 @@ pub(crate) struct Head {
 
 impl Head {
     /// `usual`: the mark that datagrams have of which nothing is said.
-    pub(crate) fn new(batch: &DatagramBatch, to: SocketAddr, is_ipv6_socket: bool, usual: Ecn) -> Self {
+    fn new(batch: &DatagramBatch, to: SocketAddr, is_ipv6_socket: bool, way: Way, usual: Ecn) -> Self {
+        let is_any = way == Way::Any;
+        let from = batch.from.filter(|_| is_any);
         let mut control = Control::EMPTY;
         let mut writer = Writer::new(&mut control);
         if batch.ecn != usual {
             writer.ecn(batch.ecn, to.is_ipv6() && to.ip().to_canonical().is_ipv6());
         }
-        if let Some(from) = batch.from {
+        if let Some(from) = from {
             writer.from(from, is_ipv6_socket);
         }
         let length = writer.length();
-        Self { name: Name::new(to, is_ipv6_socket), control, length, has_source: batch.from.is_some() }
+        let name = is_any.then(|| Name::new(to, is_ipv6_socket));
+        Self { name, control, length, has_source: from.is_some() }
     }
 
     /// The header of a message of these bytes, which is one datagram or is cut into many. Valid as long as all of them
@@ -55,8 +60,10 @@ impl Head {
         }
         // SAFETY: All zero is a message header with no name, no vectors and no control data.
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
-        message.msg_name = self.name.pointer();
-        message.msg_namelen = self.name.length();
+        if let Some(name) = &mut self.name {
+            message.msg_name = name.pointer();
+            message.msg_namelen = name.length();
+        }
         message.msg_iov = list.as_mut_ptr();
         message.msg_iovlen = list.len() as _;
         if length > 0 {
@@ -78,18 +85,31 @@ enum Outcome {
 }
 
 impl UdpPort {
-    pub(crate) fn send_pieces(
+    /// One of the two sockets, the only one if there is no other.
+    fn socket_of(&mut self, way: Way) -> &mut PortSocket {
+        match &mut self.connected {
+            Some(connected) if way == Way::Connected => &mut connected.socket,
+            _ => &mut self.socket,
+        }
+    }
+
+    pub(super) fn send_by(
         &mut self,
+        way: Way,
         batch: &DatagramBatch,
-        mut head: Head,
+        to: SocketAddr,
         pieces: &[Piece<'_>],
     ) -> Result<DatagramSent, PortError> {
-        self.receiver.sends();
+        let is_ipv6 = self.local.is_ipv6();
+        let socket = self.socket_of(way);
+        socket.receiver.sends();
+        socket.usual_ecn.learn(batch.ecn, socket.held.as_fd(), is_ipv6);
+        let mut head = Head::new(batch, to, is_ipv6, way, socket.usual_ecn.ecn);
         let segment = batch.segment_size.max(1) as usize;
         if let [Piece::Bytes(bytes)] = pieces
             && bytes.len() <= segment
         {
-            return self.send_one(head, bytes);
+            return self.send_one(way, head, bytes);
         }
         let most = (segment * BATCH_DATAGRAMS as usize).min(BATCH_BYTES as usize).max(segment);
         let mut vectors: Vectors<'_, PIECES> = Vectors::new();
@@ -97,7 +117,7 @@ impl UdpPort {
         let count = vectors.bytes().div_ceil(segment);
         if count > 1 && self.takes_many {
             let message = head.message(vectors.list(), u16::try_from(segment).ok());
-            match self.attempt(&message) {
+            match self.attempt(way, &message) {
                 Outcome::Sent => return Ok(DatagramSent::Taken(count as u32)),
                 Outcome::Dropped => {
                     self.counters.dropped += count as u64;
@@ -105,9 +125,9 @@ impl UdpPort {
                 }
                 Outcome::NoRoom => return Ok(DatagramSent::Taken(0)),
                 // Too large in a batch is one or the other, and not always says how much passes.
-                Outcome::TooLarge(_) => return self.send_one_by_one(&vectors, head, segment),
+                Outcome::TooLarge(_) => return self.send_one_by_one(way, &vectors, head, segment),
                 Outcome::Failed(libc::EINVAL | libc::EIO) => {
-                    let sent = self.send_one_by_one(&vectors, head, segment)?;
+                    let sent = self.send_one_by_one(way, &vectors, head, segment)?;
                     // A datagram alone passes, so it was the batch that the kernel would not have.
                     self.takes_many &= !matches!(sent, DatagramSent::Taken(1..));
                     return Ok(sent);
@@ -115,14 +135,14 @@ impl UdpPort {
                 Outcome::Failed(number) => return Err(failure(number, &head)),
             }
         }
-        self.send_one_by_one(&vectors, head, segment)
+        self.send_one_by_one(way, &vectors, head, segment)
     }
 
     /// One datagram that is in one piece.
-    fn send_one(&mut self, mut head: Head, bytes: &[u8]) -> Result<DatagramSent, PortError> {
+    fn send_one(&mut self, way: Way, mut head: Head, bytes: &[u8]) -> Result<DatagramSent, PortError> {
         let mut list = [libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }];
         let message = head.message(&mut list, None);
-        match self.attempt(&message) {
+        match self.attempt(way, &message) {
             Outcome::Sent => Ok(DatagramSent::Taken(1)),
             Outcome::Dropped => {
                 self.counters.dropped += 1;
@@ -136,6 +156,7 @@ impl UdpPort {
 
     fn send_one_by_one(
         &mut self,
+        way: Way,
         vectors: &Vectors<'_, PIECES>,
         mut head: Head,
         segment: usize,
@@ -144,7 +165,7 @@ impl UdpPort {
         for start in (0..vectors.bytes()).step_by(segment) {
             let mut list = vectors.part(start, segment);
             let message = head.message(&mut list, None);
-            match self.attempt(&message) {
+            match self.attempt(way, &message) {
                 Outcome::Sent => {}
                 Outcome::Dropped => self.counters.dropped += 1,
                 Outcome::NoRoom => break,
@@ -159,8 +180,8 @@ impl UdpPort {
     }
 
     /// Sends a message whose header names what is valid for reads during the call.
-    fn attempt(&mut self, message: &libc::msghdr) -> Outcome {
-        let fd = self.descriptor().as_raw_fd();
+    fn attempt(&mut self, way: Way, message: &libc::msghdr) -> Outcome {
+        let fd = self.socket_of(way).held.as_raw_fd();
         let mut number = 0;
         for _ in 0..TRIES {
             let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
@@ -168,12 +189,17 @@ impl UdpPort {
             // SAFETY: The header names a name, control data and vectors that live as long as it is borrowed.
             number = match uninterrupted(|| unsafe { libc::syscall(libc::SYS_sendmsg, fd, pointer, flags) }) {
                 Ok(_) => return Outcome::Sent,
-                Err(number) if would_block(number) => return Outcome::NoRoom,
+                Err(number) if would_block(number) => {
+                    self.full = way;
+                    return Outcome::NoRoom;
+                }
                 // Only who reads the queue of errors is told so (udp(7)).
                 Err(libc::ENOBUFS) => return Outcome::Dropped,
                 Err(number) => number,
             };
-            match self.hints.drain(self.socket.as_fd()) {
+            let Self { hints, socket, connected, .. } = self;
+            let socket = connected.as_ref().filter(|_| way == Way::Connected).map_or(&*socket, |there| &there.socket);
+            match hints.drain(socket.as_fd()) {
                 Some(largest) if number == libc::EMSGSIZE => return Outcome::TooLarge(Some(largest)),
                 _ if is_of_icmp(number) => {}
                 _ => return Outcome::Failed(number),

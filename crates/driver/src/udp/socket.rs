@@ -1,11 +1,12 @@
 //! Making UDP sockets, with the settings that all of them have.
 
+use core::num::NonZeroU32;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
-use weft_base::{DatagramOptions, Ecn, PortError};
+use weft_base::{DatagramOptions, Ecn, LocalAddress, PortError};
 
 use crate::error::{last_error, port_error};
 use crate::held::Held;
@@ -21,7 +22,41 @@ pub(crate) fn bind(local: SocketAddr, options: &DatagramOptions) -> Result<Made,
     make(local, options).map_err(|error| port_error(&error))
 }
 
+/// Another one with the number of `port`, from this address and to this peer alone: of what comes, it gets that. Until
+/// it is connected it may get what is for the other one.
+pub(super) fn connect(port: &Held, from: LocalAddress, to: SocketAddr, options: &DatagramOptions) -> io::Result<Held> {
+    let local = port.local_addr()?.as_socket().ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
+    let from_there = in_family(SocketAddr::new(from.ip, local.port()), local.is_ipv6());
+    let socket = new(from_there, options)?;
+    // By this interface alone (since Linux 5.7 nobody needs a right for that).
+    socket.bind_device_by_index_v4(NonZeroU32::new(from.interface))?;
+    // Only who belongs to the same user shares the number, and only meanwhile (socket(7), SO_REUSEPORT).
+    socket.set_reuse_port(true)?;
+    port.set_reuse_port(true)?;
+    let bound = socket.bind(&from_there.into());
+    port.set_reuse_port(false)?;
+    bound?;
+    socket.connect(&in_family(to, local.is_ipv6()).into())?;
+    Ok(socket)
+}
+
+/// The address for a socket of this family: one for IPv6 takes IPv4 mapped.
+fn in_family(address: SocketAddr, is_ipv6: bool) -> SocketAddr {
+    match address {
+        SocketAddr::V4(v4) if is_ipv6 => SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()),
+        address => address,
+    }
+}
+
 fn make(local: SocketAddr, options: &DatagramOptions) -> io::Result<Made> {
+    let socket = new(local, options)?;
+    let takes_many = options.offload && set(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
+    socket.bind(&local.into())?;
+    Ok(Made { socket, takes_many })
+}
+
+/// One that is bound to nothing yet.
+fn new(local: SocketAddr, options: &DatagramOptions) -> io::Result<Held> {
     let kind = Type::DGRAM.nonblocking().cloexec();
     let socket = Held::make(|| Socket::new_raw(Domain::for_address(local), kind, Some(Protocol::UDP)))?;
     if let Some(bytes) = options.buffer_bytes {
@@ -35,13 +70,11 @@ fn make(local: SocketAddr, options: &DatagramOptions) -> io::Result<Made> {
     }
     // Without it, what the kernel drops stays unknown, which is no harm.
     let _ = set(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
-    let takes_many = options.offload && set(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
     if options.offload {
         // Many datagrams may come as one (Linux 5.0). A system that has none of it brings them one by one.
         let _ = set(&socket, libc::SOL_UDP, libc::UDP_GRO, 1);
     }
-    socket.bind(&local.into())?;
-    Ok(Made { socket, takes_many })
+    Ok(socket)
 }
 
 /// Sets the mark that datagrams get of which nothing else is said; an IPv6 socket carries IPv4 too. False when the
@@ -70,8 +103,8 @@ fn set_ipv4(socket: &Socket, local: SocketAddr) -> io::Result<()> {
 
 fn set_ipv6(socket: &Socket, local: SocketAddr) -> io::Result<()> {
     let set = |option, value| set(socket, libc::IPPROTO_IPV6, option, value);
-    // `[::]` takes IPv4 too, as mapped addresses; others can't.
-    socket.set_only_v6(!local.ip().is_unspecified())?;
+    // `[::]` takes IPv4 too, as mapped addresses; others can't, but who has such an address itself.
+    socket.set_only_v6(!local.ip().is_unspecified() && local.ip().to_canonical().is_ipv6())?;
     set(libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
     set(libc::IPV6_DONTFRAG, 1)?;
     set(libc::IPV6_RECVPKTINFO, 1)?;

@@ -155,7 +155,7 @@ fn a_kernel_that_refuses_batches_gets_none() {
     let mut bench = Bench::new();
     let (mut a, mut b) = (bench.bind("127.0.0.1:0"), bench.bind("127.0.0.1:0"));
     // Batches must have checksums (udp_send_skb in the kernel), so without them it refuses.
-    let (fd, one) = (a.descriptor().as_raw_fd(), 1i32);
+    let (fd, one) = (a.socket.as_fd().as_raw_fd(), 1i32);
     // SAFETY: The descriptor is open; the value is read during the call alone, and as long as said.
     let done = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, (&raw const one).cast(), 4) };
     assert_eq!(done, 0);
@@ -247,6 +247,92 @@ fn an_answer_comes_from_where_the_question_went() {
     }
 }
 
+/// As many sends as make a second socket, taken one by one.
+fn make_second(bench: &mut Bench, a: &mut UdpPort, b: &mut UdpPort, batch: &DatagramBatch) {
+    for _ in 0..64 {
+        assert_eq!(a.send(batch, &[Piece::Bytes(b"ping")]), Ok(DatagramSent::Taken(1)));
+        assert_eq!(bench.datagrams(b, 1).0, [b"ping"]);
+    }
+    assert!(a.connected.is_some());
+}
+
+#[test]
+fn the_peer_that_most_goes_to_has_a_socket_of_its_own() {
+    let mut bench = Bench::new();
+    let mut ways: Vec<_> = families().into_iter().map(|local| (local, local.trim_end_matches(":0"))).collect();
+    ways.push(("0.0.0.0:0", "127.0.0.1"));
+    if has_ipv6() {
+        ways.extend([("[::]:0", "127.0.0.1"), ("[::]:0", "[::1]")]);
+    }
+    for (local, ip) in ways {
+        let ip = ip.trim_matches(['[', ']']);
+        let (mut a, mut b, mut other) = (bench.bind(local), bench.bind(local), bench.bind(local));
+        let from = Some(LocalAddress { ip: ip.parse().unwrap(), interface: 0 });
+        let [at_a, at_b, at_other] = [&a, &b, &other].map(|port| loopback(port, ip));
+        let to = |to| DatagramBatch { from, ..batch(to, 8) };
+        make_second(&mut bench, &mut a, &mut b, &to(at_b));
+        make_second(&mut bench, &mut b, &mut a, &to(at_a));
+        for _ in 0..200 {
+            for (sender, to) in [(&mut b, at_a), (&mut other, at_a)] {
+                let sent = sender
+                    .send(&DatagramBatch { from, ecn: Ecn::Capable0, ..batch(to, 3) }, &[Piece::Bytes(b"oneten")]);
+                assert_eq!(sent, Ok(DatagramSent::Taken(2)), "{local} {ip}");
+            }
+            let mut count = [0; 2];
+            while count != [2, 2] {
+                for run in bench.receive(&mut a) {
+                    let sender = [at_b, at_other].iter().position(|sender| *sender == run.from).unwrap();
+                    assert_eq!((run.to.unwrap().ip.to_string(), run.ecn), (ip.to_owned(), Ecn::Capable0));
+                    count[sender] += run.range.len() / 3;
+                }
+            }
+        }
+        assert_eq!(b.counters().overflowed + a.counters().overflowed, 0);
+        let number = a.local_address().ip().unwrap();
+        assert_eq!(bench.network.bind(number, PLAIN).map(drop), Err(PortError::AddressInUse), "it is no one else's");
+    }
+}
+
+#[test]
+fn who_is_sent_nothing_any_more_has_no_socket_of_its_own() {
+    let mut bench = Bench::new();
+    let [mut a, mut b, mut other] = [(); 3].map(|()| bench.bind("127.0.0.1:0"));
+    let (at_b, at_other) = (b.local_address(), other.local_address());
+    make_second(&mut bench, &mut a, &mut b, &batch(at_b, 4));
+    let to_a = batch(a.local_address(), 4);
+    for round in 0..64 {
+        assert_eq!(b.send(&to_a, &[Piece::Bytes(b"left")]), Ok(DatagramSent::Taken(1)));
+        assert_eq!(a.send(&batch(at_other, 4), &[Piece::Bytes(b"ping")]), Ok(DatagramSent::Taken(1)));
+        assert_eq!(a.connected.as_ref().unwrap().is_left, round == 63);
+    }
+    assert_eq!(bench.datagrams(&mut a, 64).0, vec![b"left"; 64], "nothing is lost with it");
+    assert_eq!(bench.datagrams(&mut other, 64).0.len(), 64);
+    while a.connected.is_some() {
+        assert_eq!(a.receive(&mut bench.buffer, &mut Vec::new()), Ok(0));
+    }
+    assert_eq!(b.send(&to_a, &[Piece::Bytes(b"more")]), Ok(DatagramSent::Taken(1)));
+    assert_eq!(bench.datagrams(&mut a, 1).0, [b"more"]);
+    // Sends that change all the time make no sockets.
+    for round in 0..200 {
+        let to = if round % 100 < 50 { at_b } else { at_other };
+        assert_eq!(a.send(&batch(to, 4), &[Piece::Bytes(b"turn")]), Ok(DatagramSent::Taken(1)));
+        assert!(a.connected.is_none());
+    }
+}
+
+#[test]
+fn a_socket_of_its_own_that_sends_no_more_is_given_up() {
+    let mut bench = Bench::new();
+    let (mut a, mut b) = (bench.bind("127.0.0.1:0"), bench.bind("127.0.0.1:0"));
+    let to = batch(b.local_address(), 4);
+    make_second(&mut bench, &mut a, &mut b, &to);
+    // SAFETY: A socket that nobody else uses; the call reads and writes no memory.
+    unsafe { libc::shutdown(a.connected.as_ref().unwrap().socket.as_fd().as_raw_fd(), libc::SHUT_WR) };
+    assert_eq!(a.send(&to, &[Piece::Bytes(b"last")]), Ok(DatagramSent::Taken(1)));
+    assert_eq!(bench.datagrams(&mut b, 1).0, [b"last"]);
+    assert!(a.connected.is_none());
+}
+
 #[test]
 fn what_is_too_large_is_told_with_what_passes() {
     let mut bench = Bench::new();
@@ -321,6 +407,13 @@ fn that_nobody_is_there_is_a_hint() {
         let by = to.ip().map(|address| address.ip());
         assert_eq!(bench.hint(&mut a), Hint { to, by, what: HintKind::Refused });
         assert_eq!(a.poll_hint(), None);
+        // Nor over a socket of its own, which sends make.
+        for _ in 0..100 {
+            assert_eq!(a.send(&batch(to, 9), &[Piece::Bytes(b"hello")]), Ok(DatagramSent::Taken(1)));
+        }
+        assert!(a.connected.is_some());
+        assert_eq!(bench.hint(&mut a), Hint { to, by, what: HintKind::Refused });
+        while a.poll_hint().is_some() {}
         // Unread, it fails nothing that is sent to others.
         let mut b = bench.bind(local);
         for round in 0..3 {

@@ -242,6 +242,8 @@ impl Connection {
     fn on_receiver_state(&mut self, index: usize, ack: &Ack<'_>, settled: &[Packet], now: Time) {
         let rail = &mut self.rails[index];
         rail.peer_largest = Some(ack.largest);
+        // Of what is acknowledged already nothing is to be asked.
+        rail.unasked = rail.unasked.min(rail.sent.in_flight());
         rail.credit = u64::from(ack.credit);
         let dropped = ack.overflows.wrapping_sub(rail.peer_overflows);
         rail.peer_overflows = ack.overflows;

@@ -6,7 +6,7 @@ use super::super::provider::Provider;
 use super::{Figure, Load, Scale, limit};
 use crate::failure::Failure;
 
-/// Below the library: `shm` is its own shared memory.
+/// Below the library unless others are named: `shm` is its own shared memory.
 const CARRIERS: [&str; 3] = ["libfabric-tcp", "weft", SHARED_MEMORY];
 const SHARED_MEMORY: &str = "shm";
 
@@ -40,9 +40,8 @@ impl Peers {
         if carriers.contains(&SHARED_MEMORY) && !shares_memory {
             return Err(Failure::Usage(format!("--vs {SHARED_MEMORY}: {NOTHING_SHARED}")));
         }
-        if let Some(wrong) = carriers.iter().find(|name| !CARRIERS.contains(name)) {
-            let all = CARRIERS.join(", ");
-            return Err(Failure::Usage(format!("fences of MPI are measured over {all}, or none; not over {wrong}")));
+        for name in &carriers {
+            Carrier::parse(Some(name)).map_err(Failure::Usage)?;
         }
         let mut this = Self { peers: Vec::new(), ways, notes: Vec::new() };
         let libraries = match mpi::find(scale.libraries, scale.folders) {

@@ -120,21 +120,8 @@ pub(crate) fn command(
     program: &Program,
     job: &Job,
 ) -> Command {
-    let mut command = start(ways, program, &installation.mpiexec);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    if let Some(provider) = provider {
-        command.env("FI_PROVIDER_PATH", provider.folder());
-    }
-    command.envs(carrier.environment());
-    if *carrier == Carrier::Ucx {
-        command.env("UCX_TLS", "tcp,self").env("UCX_WARN_UNUSED_ENV_VARS", "n");
-    }
-    if installation.library.is_open_mpi() {
-        open_mpi(&mut command, carrier, provider, ways, program);
-    } else {
-        hydra(&mut command, installation.library, carrier, ways, program);
-    }
-    command.args(["-n", &job.mpi_ranks.to_string()]).arg(program.executable()).args(Program::arguments(job));
+    let mut command = command_of_ranks(installation, Some(carrier), provider, ways, program, job.mpi_ranks);
+    command.args(Program::arguments(job));
     command
 }
 
@@ -153,6 +140,9 @@ pub(crate) fn command_of_ranks(
         command.env("FI_PROVIDER_PATH", provider.folder());
     }
     command.envs(carrier.and_then(Carrier::environment));
+    if carrier == Some(&Carrier::Ucx) {
+        command.env("UCX_TLS", "tcp,self").env("UCX_WARN_UNUSED_ENV_VARS", "n");
+    }
     let is_open = installation.library.is_open_mpi();
     match carrier {
         Some(carrier) if is_open => open_mpi(&mut command, carrier, provider, ways, program),
