@@ -25,7 +25,7 @@ pub struct Settings {
     /// An acknowledgement is sent for so many packets at most: mostly the peer asks for it sooner, by how large its
     /// window is.
     pub ack_every: u32,
-    /// How long one is put off at most; a quarter of a round trip, if that is less.
+    /// How long one is put off that nobody asks for.
     pub max_ack_delay: Duration,
     /// A peer without a word for so long is gone.
     pub peer_timeout: Duration,

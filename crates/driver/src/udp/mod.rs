@@ -79,17 +79,17 @@ impl AsFd for PortSocket {
 #[derive(Default)]
 struct UsualEcn {
     ecn: Ecn,
-    /// Sends in a row with this other mark.
+    /// Sends with this other mark, less those with the usual one.
     other: (Ecn, u8),
 }
 
-/// After so many sends in a row with another mark that becomes the usual one.
+/// After so many more sends with another mark that becomes the usual one.
 const SENDS_TO_LEARN: u8 = 8;
 
 impl UsualEcn {
     fn learn(&mut self, ecn: Ecn, socket: BorrowedFd<'_>, is_ipv6: bool) {
         if ecn == self.ecn {
-            self.other.1 = 0;
+            self.other.1 = self.other.1.saturating_sub(1);
             return;
         }
         self.other = if self.other.0 == ecn { (ecn, self.other.1 + 1) } else { (ecn, 1) };

@@ -17,10 +17,6 @@ use crate::received::Wish;
 use crate::sent::Packet;
 use crate::{Options, Sink, Verdict};
 
-/// An acknowledgement that may be put off is put off for this time at least: timers are not finer, and an answer, which
-/// takes it along, may take longer than a quarter of a short round trip.
-const LEAST_ACK_DELAY: Duration = Duration::from_micros(100);
-
 /// What came of a packet's frames.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
@@ -54,10 +50,8 @@ impl Connection {
             rail.received.take(number, meta.ecn, now);
         }
         if outcome.eliciting && outcome.good {
-            // In bulk more comes soon, or the peer asks for it.
-            let quarter = Duration::from_nanos(rail.trip.smoothed_ns() / 4).max(LEAST_ACK_DELAY);
-            let delay = if rail.received.is_bulk() { Duration::MAX } else { quarter };
-            let delay = delay.min(self.settings.max_ack_delay);
+            // Who waits for it asks for it. Else an answer is likely to take it along, or more comes.
+            let delay = self.settings.max_ack_delay;
             let at_once = packet.header.ack_now || meta.ecn & 3 == 3;
             // Well before the peer has used up its credit: it must not stop.
             let every = self.credit_of(index) / 4 / (datagram.len() as u32).max(1);

@@ -16,6 +16,10 @@ use crate::lower::{Above, Io, SendError, Sent, StreamGuard};
 /// The longest segment: a datagram's, with room for what stands before it.
 const MOST: u32 = 60 * 1024;
 
+/// Where nothing is on the way yet so few datagrams leave first, then twice as many: the peer takes them while more are
+/// made.
+const FIRST: usize = 24;
+
 /// Nothing to send.
 struct Nothing;
 
@@ -162,11 +166,17 @@ impl Edge {
         let ways = self.rails.ways((self.port, self.from));
         let mut above = above;
         let mut bytes = 0;
+        let is_quiet = matches!(&self.phase, Phase::Running(on) if on.next == on.connection.acknowledged());
+        let mut few = is_quiet.then_some(FIRST);
         // One way that is full does not hold up the others.
         while self.waiting.blocked().count_ones() < ways.count() as u32 && bytes < most {
             let Phase::Running(running) = &mut self.phase else { break };
             running.connection.set_blocked(self.waiting.blocked());
             let batch = io.outbox.batch(&io.datagrams.limits(port), running.connection.datagram_size());
+            if let Some(few) = &mut few {
+                batch.set_most(*few);
+                *few *= 2;
+            }
             let more = match above.as_deref_mut() {
                 Some(above) => {
                     let Running { connection, ends, next, fences, .. } = &mut **running;
