@@ -19,7 +19,7 @@ interop: ## Run Weft against Linux siw in a virtual machine, with all its splits
 	@scripts/test packages build siw_splits tshark_splits
 
 test-mpi: ## Run all MPI programs with all MPI libraries over Weft's provider, not only what is essential
-	@scripts/test packages build mpi_all mpi_loss mpi_no_udp
+	@scripts/test packages build mpi_all mpi_iwarp mpi_loss mpi_no_udp
 
 test-mpi4py: ## Run the tests of mpi4py with MPICH over Weft and over libfabric's tcp, and compare
 	@scripts/test packages build mpi4py

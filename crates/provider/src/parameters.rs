@@ -71,10 +71,10 @@ pub(crate) struct Variable {
 pub(crate) static VARIABLES: [Variable; 22] = [
     Variable {
         name: "TRANSPORT",
-        possible: "auto, iwarp, edge or shm",
-        help: "What carries connections: iwarp (default): over TCP; edge: over UDP; shm: through memory that processes \
-               of one host share; auto: shm where it can be, else edge, and iwarp beside it where there is no answer \
-               within 250 ms. All processes of a job must have the same",
+        possible: "auto, iwarp, edge, shm or shm+iwarp",
+        help: "What carries connections: iwarp: over TCP; edge: over UDP; shm: through memory that processes of one host \
+               share; shm+iwarp (default): shm where it can be, else iwarp; auto: shm where it can be, else edge, and \
+               iwarp beside it where there is no answer within 250 ms. All processes of a job must have the same",
         set: |parameters, text| {
             parameters.endpoint.transport = transport(text)?;
             Some(())
@@ -302,6 +302,7 @@ pub(crate) fn get() -> Result<&'static Parameters, &'static Wrong> {
 /// What a source of values says, for each variable that has one.
 fn read(value: impl Fn(&str) -> Option<String>) -> Result<Parameters, Wrong> {
     let mut parameters = Parameters::default();
+    parameters.endpoint.transport = Transport::SharedMemoryOrIwarp;
     for variable in &VARIABLES {
         let Some(text) = value(variable.name).filter(|text| !text.trim().is_empty()) else { continue };
         let wrong = || Wrong { name: variable.name, value: text.clone(), possible: variable.possible };
@@ -340,6 +341,7 @@ fn transport(text: &str) -> Option<Transport> {
         "iwarp" => Some(Transport::Iwarp),
         "edge" => Some(Transport::Edge),
         "shm" => Some(Transport::SharedMemory),
+        "shm+iwarp" => Some(Transport::SharedMemoryOrIwarp),
         _ => None,
     }
 }
@@ -396,7 +398,8 @@ mod tests {
     #[test]
     fn nothing_set_is_the_defaults() {
         let parameters = with(&[("PROGRESS", " ")]).unwrap();
-        assert_eq!(parameters.endpoint, EndpointSettings::default());
+        let transport = Transport::SharedMemoryOrIwarp;
+        assert_eq!(parameters.endpoint, EndpointSettings { transport, ..EndpointSettings::default() });
         assert_eq!((parameters.nic.progress, parameters.ports), (Progress::Hybrid, None));
     }
 

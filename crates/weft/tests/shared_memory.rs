@@ -71,7 +71,7 @@ fn every_operation_goes_through_shared_memory() {
 
 #[test]
 fn shared_memory_is_chosen_where_both_sides_have_it() {
-    use Transport::{Auto, Iwarp, SharedMemory};
+    use Transport::{Auto, Iwarp, SharedMemory, SharedMemoryOrIwarp};
     let kind = Kind::plain(Progress::Hybrid);
     for (connects, listens, shares) in [
         (Auto, Auto, true),
@@ -80,6 +80,11 @@ fn shared_memory_is_chosen_where_both_sides_have_it() {
         (Auto, Iwarp, false),
         (Iwarp, SharedMemory, false),
         (Iwarp, Auto, false),
+        (SharedMemoryOrIwarp, SharedMemoryOrIwarp, true),
+        (SharedMemoryOrIwarp, Auto, true),
+        (Auto, SharedMemoryOrIwarp, true),
+        (SharedMemoryOrIwarp, Iwarp, false),
+        (Iwarp, SharedMemoryOrIwarp, false),
     ] {
         let (mut connect, mut listen) = (ConnectOptions::default(), ListenOptions::default());
         (connect.offer.transport, listen.offer.transport) = (connects, listens);

@@ -427,6 +427,7 @@ impl Arguments {
             Transport::Iwarp => "iwarp".to_owned(),
             Transport::Edge => "edge".into(),
             Transport::Shm => "shm".into(),
+            Transport::ShmOrIwarp => "iwarp:transport=shm+iwarp".into(),
             Transport::Auto => "iwarp:transport=auto".into(),
         });
         if let (Some(named), Some(transport)) = (&named, &self.transport) {

@@ -65,6 +65,10 @@ pub(crate) enum Transport {
     Edge,
     /// iWARP through shared memory, between processes of one user on one host
     Shm,
+    /// Shared memory where there is any; else iWARP over TCP
+    #[value(name = "shm+iwarp")]
+    #[serde(rename = "shm+iwarp")]
+    ShmOrIwarp,
     /// Shared memory where there is any; else Edge, and iWARP if that has no answer
     Auto,
 }
@@ -76,6 +80,7 @@ impl Transport {
             weft::verbs::Transport::Iwarp => Self::Iwarp,
             weft::verbs::Transport::Edge => Self::Edge,
             weft::verbs::Transport::SharedMemory => Self::Shm,
+            weft::verbs::Transport::SharedMemoryOrIwarp => Self::ShmOrIwarp,
             weft::verbs::Transport::Auto => Self::Auto,
         }
     }
@@ -87,6 +92,7 @@ impl From<Transport> for weft::verbs::Transport {
             Transport::Iwarp => Self::Iwarp,
             Transport::Edge => Self::Edge,
             Transport::Shm => Self::SharedMemory,
+            Transport::ShmOrIwarp => Self::SharedMemoryOrIwarp,
             Transport::Auto => Self::Auto,
         }
     }

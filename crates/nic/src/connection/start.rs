@@ -126,7 +126,7 @@ impl<N: Carrier> Connection<N> {
         match self.lower.transport() {
             Transport::Edge => cx.io.counters.edge_connections += 1,
             Transport::SharedMemory => cx.io.counters.shared_memory_connections += 1,
-            Transport::Iwarp | Transport::Auto => {}
+            Transport::Iwarp | Transport::SharedMemoryOrIwarp | Transport::Auto => {}
         }
         cx.io.counters.borrowing_connections += u64::from(self.lower.borrows());
         queue_pair.establish(terms.info);

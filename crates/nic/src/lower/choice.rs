@@ -56,6 +56,8 @@ pub enum Opening<E, M> {
     Mpa(M),
     /// iWARP, through shared memory.
     Shared(M),
+    /// The same where there is any; else over TCP.
+    SharedOr { shared: M, mpa: M },
     /// Shared memory, where there is any; then Edge first, and iWARP.
     Any { shared: M, edge: E, mpa: M },
 }
@@ -168,6 +170,7 @@ impl<N: Network> Lower<N> for Choice<N> {
             Transport::Iwarp => Opening::Mpa(mpa()?),
             Transport::Edge => Opening::Edge(edge()?),
             Transport::SharedMemory => Opening::Shared(shared()?),
+            Transport::SharedMemoryOrIwarp => Opening::SharedOr { shared: shared()?, mpa: mpa()? },
             Transport::Auto => Opening::Any { shared: shared()?, edge: edge()?, mpa: mpa()? },
         })
     }
@@ -177,10 +180,10 @@ impl<N: Network> Lower<N> for Choice<N> {
     }
 
     fn listens_at(offer: &Offer) -> ListensAt {
-        use Transport::{Auto, Edge, Iwarp, SharedMemory};
+        use Transport::{Auto, Edge, SharedMemory, SharedMemoryOrIwarp};
         ListensAt {
-            streams: matches!(offer.transport, Iwarp | SharedMemory | Auto),
-            shared_memory: matches!(offer.transport, SharedMemory | Auto),
+            streams: offer.transport != Edge,
+            shared_memory: matches!(offer.transport, SharedMemory | SharedMemoryOrIwarp | Auto),
             datagrams: matches!(offer.transport, Edge | Auto),
         }
     }
@@ -199,6 +202,10 @@ impl<N: Network> Lower<N> for Choice<N> {
                 Self::Edge(Lower::<N>::connect(network, remote, options, opening, datagrams, io)?)
             }
             Opening::Shared(opening) => Self::Mpa(Mpa::begin(network, remote, sharing(options), opening)?),
+            Opening::SharedOr { shared, mpa } => match Self::connect_shared(network, remote, options, shared) {
+                Some(shared) => shared,
+                None => Self::Mpa(Lower::<N>::connect(network, remote, options, mpa, None, io)?),
+            },
             Opening::Any { shared, edge, mpa } => {
                 if let Some(shared) = Self::connect_shared(network, remote, options, shared) {
                     return Ok(shared);

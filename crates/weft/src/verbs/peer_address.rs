@@ -9,17 +9,18 @@ use weft_driver::interface_names;
 use weft_nic::{NamedRails, ParseRailsError, Rails, Settings, Transport};
 
 /// The names of transports, as schemes.
-const SCHEMES: [(&str, Transport); 4] = [
+const SCHEMES: [(&str, Transport); 5] = [
     ("iwarp", Transport::Iwarp),
     ("edge", Transport::Edge),
     ("shm", Transport::SharedMemory),
+    ("shm+iwarp", Transport::SharedMemoryOrIwarp),
     ("auto", Transport::Auto),
 ];
 
 /// Where a peer is, what carries the connection, and over which interfaces of this host it goes:
 /// `edge://192.0.2.1:7470?rails=eth0,eth1`.
 ///
-/// Before `://` stands `iwarp`, `edge`, `shm` or `auto` ([`Transport`]); behind it a name or an address, those of IPv6
+/// Before `://` stands `iwarp`, `edge`, `shm`, `shm+iwarp` or `auto` ([`Transport`]); behind it a name or an address, those of IPv6
 /// in brackets if a port follows; `rails` is what [`Rails`] reads (`eth0*4`: four flows over it), for `edge` and `auto`. All but the host may be
 /// missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +80,7 @@ impl FromStr for PeerAddress {
             }
             rails = Some(value.parse().map_err(ParseAddressError::Rails)?);
         }
-        if rails.is_some() && matches!(transport, Some(Transport::Iwarp | Transport::SharedMemory)) {
+        if rails.is_some() && transport.is_some_and(|transport| !matches!(transport, Transport::Edge | Transport::Auto)) {
             return Err(ParseAddressError::NoRails(text.to_owned()));
         }
         Ok(Self { transport, host: host.to_owned(), port, rails })
