@@ -15,6 +15,8 @@ PING_PONG_LIMIT_S = 60
 PROGRAM_LIMIT_S = 30
 # Lines of onesided.c.
 RESULTS = 11
+# What heat.c is given, and the checksum of the plate that comes out, which crates/weft/tests/halo.rs computes as well.
+HEAT_RANKS, HEAT, PLATE = 4, ("64", "50"), "ef8bbf1794fa5b0b"
 # So many sizes fi_pingpong tries at least.
 LEAST_SIZES = 20
 
@@ -71,25 +73,20 @@ WRONG = {
 def preloaded(runner, library, what, directory):
     """A program in C gives the same with its windows served by Weft and by its MPI library."""
     name, (ranks, argument) = f"{library.name}/preloaded/{what}", PRELOADED[what]
-    built = [path for path in (os.path.join(directory, file) for file in PRELOAD_FILES) if os.path.exists(path)]
-    if not built or not library.compiler:
-        lacks = "it has no compiler, or no headers" if built else f"no {PRELOAD_FILES[1]} in {directory}"
-        runner.report.add("skipped", name, 0, lacks)
+    preload = to_preload(runner, library, name, directory)
+    if not preload:
         return
-    preload = built[0]
     # There a long message goes on only while its sender calls the library.
     provider = Provider("tcp") if what == "tcp" else runner.provider
     scratch = Scratch()
 
     def play():
-        program = os.path.join(scratch.path, "onesided")
-        finish([library.compiler, "-O1", "-o", program, os.path.join(PROGRAMS, "onesided.c")],
-               {"PATH": f"{os.path.dirname(library.compiler)}:{os.environ['PATH']}"})
+        program = compile_program(library, scratch, "onesided")
         # The launcher itself is none of Weft's business.
         command = [*library.command(provider, Start(ranks, one_sided=True)), "env"]
         environment = {**library.environment(provider), **library.compiled, "WEFT_BOARDS": scratch.boards}
         rest = [program, *argument.split()]
-        served = finish([*command, f"LD_PRELOAD={os.path.abspath(preload)}", "WEFT_MPI_REPORT=1", *rest], environment)
+        served = finish([*command, f"LD_PRELOAD={preload}", "WEFT_MPI_REPORT=1", *rest], environment)
         ranks_told = [tuple(map(int, found)) for found in WINDOWS_OF_WEFT.findall(served)]
         if len(ranks_told) != ranks or any(not weft or left for weft, left, _ in ranks_told):
             raise Failure(f"not all windows were Weft's:\n{served}")
@@ -105,6 +102,47 @@ def preloaded(runner, library, what, directory):
 
     report(runner, name, play)
     scratch.remove()
+
+
+def heat(runner, library, directory):
+    """A stencil computes the bits of examples/halo.rs, with MPI's windows over the provider, and with Weft's."""
+    name = f"{library.name}/heat"
+    preload = to_preload(runner, library, name, directory)
+    if not preload:
+        return
+    scratch = Scratch()
+
+    def play():
+        program = compile_program(library, scratch, "heat")
+        command = [*library.command(runner.provider, Start(HEAT_RANKS, one_sided=True)), "env"]
+        environment = {**library.environment(runner.provider), **library.compiled, "WEFT_BOARDS": scratch.boards}
+        for words in [], [f"LD_PRELOAD={preload}", "WEFT_MPI_REPORT=1"]:
+            told = finish([*command, *words, program, *HEAT], environment)
+            if f"plate {PLATE}\n" not in told:
+                raise Failure(f"not the plate {PLATE}, {' '.join(words)}:\n{told}")
+            served = [tuple(map(int, found)) for found in WINDOWS_OF_WEFT.findall(told)]
+            if words and (len(served) != HEAT_RANKS or any(left or not puts for _, left, puts in served)):
+                raise Failure(f"not all windows were Weft's:\n{told}")
+
+    report(runner, name, play)
+    scratch.remove()
+
+
+def to_preload(runner, library, name, directory):
+    """The library to preload. Without it, or without a compiler, the case is skipped."""
+    built = [path for path in (os.path.join(directory, file) for file in PRELOAD_FILES) if os.path.exists(path)]
+    if built and library.compiler:
+        return os.path.abspath(built[0])
+    lacks = "it has no compiler, or no headers" if built else f"no {PRELOAD_FILES[1]} in {directory}"
+    runner.report.add("skipped", name, 0, lacks)
+    return None
+
+
+def compile_program(library, scratch, name):
+    program = os.path.join(scratch.path, name)
+    finish([library.compiler, "-O1", "-o", program, os.path.join(PROGRAMS, f"{name}.c")],
+           {"PATH": f"{os.path.dirname(library.compiler)}:{os.environ['PATH']}"})
+    return program
 
 
 def results(text):

@@ -299,7 +299,7 @@ fn gather(team: &Team, part: &Part, size: usize) -> Outcome<Option<Vec<f64>>> {
 }
 
 /// What one rank alone computes.
-fn alone(settings: &Settings) -> Vec<f64> {
+pub(crate) fn alone(settings: &Settings) -> Vec<f64> {
     let mut part = Part::new(settings.size, (0, 1), (0, 1));
     for _ in 0..settings.steps {
         part.step_inside();
@@ -307,6 +307,12 @@ fn alone(settings: &Settings) -> Vec<f64> {
     }
     let row = |row: usize| part.at(row + 1, 1)..part.at(row + 1, 1) + settings.size;
     (0..settings.size).flat_map(|number| part.now[row(number)].to_vec()).collect()
+}
+
+/// FNV-1a of the plate's bytes: the same for the same bits. `tests/mpi/programs/heat.c` prints it too.
+pub(crate) fn checksum(plate: &[f64]) -> u64 {
+    let add = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    plate.iter().flat_map(|heat| heat.to_ne_bytes()).fold(0xcbf2_9ce4_8422_2325, add)
 }
 
 /// From blue over black to red and yellow.
@@ -335,6 +341,9 @@ fn rank(mut group: Group, settings: &Settings) -> Outcome<bool> {
         let verdict = if same { "the same as by one rank" } else { "WRONG" };
         println!("{name:18} {:8.1} us a step, {verdict}", taken.as_secs_f64() * 1e6 / settings.steps.max(1) as f64);
         all_same &= same;
+    }
+    if let Some(plate) = &expected {
+        println!("plate {:x}", checksum(plate));
     }
     if let (Some(path), Some(plate)) = (&settings.picture, &expected) {
         std::fs::write(path, picture(plate, settings.size)).map_err(|error| format!("{path}: {error}"))?;

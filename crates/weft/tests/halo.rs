@@ -18,6 +18,13 @@ fn all_fences_give_the_bits_of_one_rank_alone() {
     }
 }
 
+/// That of `tests/mpi/programs/heat.c` for the same plate, which the MPI suite looks at (`HEAT` in `extra.py`).
+#[test]
+fn the_plate_is_the_one_that_mpi_computes() {
+    let settings = Settings { size: 64, steps: 50, picture: None, ..Settings::default() };
+    assert_eq!(format!("{:x}", halo::checksum(&halo::alone(&settings))), "ef8bbf1794fa5b0b");
+}
+
 #[test]
 fn a_plate_that_is_too_small_is_refused() {
     let error = halo::run(&Settings { ranks: 8, size: 7, picture: None, ..Settings::default() }).unwrap_err();
