@@ -80,7 +80,7 @@ impl FromStr for PeerAddress {
             }
             rails = Some(value.parse().map_err(ParseAddressError::Rails)?);
         }
-        if rails.is_some() && transport.is_some_and(|transport| !matches!(transport, Transport::Edge | Transport::Auto)) {
+        if rails.is_some() && !matches!(transport, None | Some(Transport::Edge | Transport::Auto)) {
             return Err(ParseAddressError::NoRails(text.to_owned()));
         }
         Ok(Self { transport, host: host.to_owned(), port, rails })
