@@ -1,6 +1,6 @@
-//! The NIC as the layers above hold it: they make queue pairs, connect and listen, post, and lend their thread to the event loop.
+//! The NIC as the layers above hold it: they make queue pairs, connect and listen, post, and run the event loop.
 
-mod lending;
+mod calling;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::net::SocketAddr;
@@ -496,7 +496,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
 
     /// The engine that the calling thread runs: threads are spread over them.
     fn home(&self) -> usize {
-        if self.shared.workers.len() == 1 { 0 } else { lending::thread_number() % self.shared.workers.len() }
+        if self.shared.workers.len() == 1 { 0 } else { calling::thread_number() % self.shared.workers.len() }
     }
 
     /// Where listeners and the start-ups at them are.

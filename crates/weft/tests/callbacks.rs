@@ -81,7 +81,7 @@ impl Station {
     /// Tries all other calls of its NIC, in a callback.
     fn probe_nic(&self) {
         let Self { kind, context, queue_pair, .. } = self;
-        assert!(!context.progress() && !context.lend() && !context.wait_until(None, || false));
+        assert!(!context.progress() && !context.progress_as_caller() && !context.wait_until(None, || false));
         context.nudge();
         context.watch();
         assert!(context.counters() == Counters::default());

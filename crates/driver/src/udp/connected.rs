@@ -20,6 +20,8 @@ const GROWTH: u32 = 4;
 const MOST_SENDS: u32 = 1 << 24;
 /// While nothing comes to the unconnected socket it is looked at in every so many looks.
 const REST_EVERY: u32 = 8;
+/// Looks after the second socket was made in which the first one goes first.
+const LOOKS_BEHIND: u32 = 16;
 /// It is looked at in each until so many have brought nothing.
 const REST_LOOKS: u32 = 64;
 
@@ -129,18 +131,20 @@ struct Order {
     looks: u32,
     /// Looks in which nothing came to the unconnected one.
     idle: u32,
-    /// What came before there were two has been taken: until then it goes first.
-    is_behind: bool,
+    /// Looks in which the unconnected one goes first: until what came before there were two has been taken, or so much
+    /// has that others must be busy there.
+    behind: u32,
 }
 
 impl Order {
     const fn new() -> Self {
-        Self { looks: 0, idle: 0, is_behind: true }
+        Self { looks: 0, idle: 0, behind: LOOKS_BEHIND }
     }
 
     fn look(&mut self) -> (Way, bool) {
         self.looks = self.looks.wrapping_add(1);
-        if self.is_behind {
+        if self.behind > 0 {
+            self.behind -= 1;
             return (Way::Any, true);
         }
         let (both, turn) = (self.idle < REST_LOOKS, self.looks.is_multiple_of(REST_EVERY));
@@ -151,7 +155,7 @@ impl Order {
     fn note(&mut self, way: Way, any: bool) {
         if way == Way::Any {
             self.idle = if any { 0 } else { self.idle.saturating_add(1) };
-            self.is_behind &= any;
+            self.behind = if any { self.behind } else { 0 };
         }
     }
 }
@@ -174,4 +178,65 @@ pub(super) fn way_of(
         return if connected.is_some() { Way::Connected } else { Way::Any };
     }
     Way::Any
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looks(order: &mut Order, any_brings: bool, count: usize) -> Vec<(Way, bool)> {
+        let look = |order: &mut Order| {
+            let (first, both) = order.look();
+            if both || first == Way::Any {
+                order.note(Way::Any, any_brings);
+            }
+            (first, both)
+        };
+        (0..count).map(|_| look(order)).collect()
+    }
+
+    #[test]
+    fn what_came_before_goes_first_but_keeps_nobody_waiting_for_ever() {
+        let mut order = Order::new();
+        assert_eq!(looks(&mut order, true, LOOKS_BEHIND as usize), [(Way::Any, true); LOOKS_BEHIND as usize]);
+        let then = looks(&mut order, true, 16);
+        let first = |way| then.iter().filter(|(first, _)| *first == way).count();
+        assert!(first(Way::Connected) >= 8 - 2 && first(Way::Any) >= 8, "{then:?}");
+        let mut order = Order::new();
+        assert_eq!(looks(&mut order, false, 2)[0], (Way::Any, true));
+        assert_eq!(order.behind, 0, "nothing had come before");
+    }
+
+    #[test]
+    fn at_which_nothing_comes_is_looked_at_now_and_then() {
+        let mut order = Order::new();
+        looks(&mut order, false, 200);
+        let then = looks(&mut order, false, 80);
+        assert_eq!(then.iter().filter(|(first, _)| *first == Way::Any).count(), 10);
+        assert!(then.iter().all(|(first, both)| *both == (*first == Way::Any)));
+        order.idle = 0;
+        assert!(looks(&mut order, false, REST_LOOKS as usize).iter().all(|(_, both)| *both), "both are looked at");
+    }
+
+    #[test]
+    fn a_row_of_sends_to_one_makes_it_and_each_next_one_takes_longer() {
+        let from = LocalAddress { ip: "10.0.0.1".parse().unwrap(), interface: 0 };
+        let [one, other] = [1, 2].map(|port| Course { to: SocketAddr::from(([10, 0, 0, 2], port)), from });
+        let mut row = Row::new();
+        let sends = |row: &mut Row, course| 1 + (1..10_000).take_while(|_| !row.count(course)).count() as u32;
+        assert_eq!([sends(&mut row, one), sends(&mut row, other)], [SENDS, SENDS * GROWTH]);
+        (0..SENDS * GROWTH * GROWTH - 1).for_each(|_| assert!(!row.count(one)));
+        assert!(!row.count(other) && !row.count(one), "they are not in a row any more");
+    }
+
+    #[test]
+    fn where_the_source_is_for_the_routes_to_say_there_is_no_course() {
+        let to: SocketAddr = "10.0.0.2:7".parse().unwrap();
+        let [any, own] = ["0.0.0.0", "10.0.0.1"].map(|ip| ip.parse::<IpAddr>().unwrap());
+        let from = LocalAddress { ip: own, interface: 3 };
+        assert_eq!(Course::of(to, None, any), None);
+        assert_eq!(Course::of(to, None, own), Some(Course { to, from: LocalAddress { interface: 0, ..from } }));
+        assert_eq!(Course::of(to, Some(from), any), Some(Course { to, from }));
+        assert_eq!(Course::of("224.0.0.1:7".parse().unwrap(), Some(from), any), None);
+    }
 }

@@ -22,6 +22,8 @@ const TRIES: u32 = 8;
 /// Where the kernel writes what goes with each run.
 pub(crate) struct Receiver {
     places: Box<[(Name, Control); RECEIVED]>,
+    /// What it said of the runs that came last.
+    filled: [Filled; RECEIVED],
     /// What the socket said last of datagrams that found its buffer full.
     overflowed: u32,
     /// Runs to ask for: as many as have come lately. A call for one costs less.
@@ -41,7 +43,9 @@ struct Filled {
 
 impl Receiver {
     pub(crate) fn new() -> Self {
-        Self { places: Box::new([(Name::EMPTY, Control::EMPTY); RECEIVED]), overflowed: 0, wanted: 1, one_came: false }
+        let places = Box::new([(Name::EMPTY, Control::EMPTY); RECEIVED]);
+        let filled = [Filled { bytes: 0, control: 0, is_cut: false }; RECEIVED];
+        Self { places, filled, overflowed: 0, wanted: 1, one_came: false }
     }
 
     /// Something is sent.
@@ -69,21 +73,15 @@ impl Receiver {
     }
 
     /// As many runs as have come lately, into parts of the buffer. Returns how many were filled.
-    fn fill(
-        &mut self,
-        fd: BorrowedFd<'_>,
-        buffer: &mut [u8],
-        (part, parts): (usize, usize),
-        filled: &mut [Filled; RECEIVED],
-    ) -> Result<usize, i32> {
+    fn fill(&mut self, fd: BorrowedFd<'_>, buffer: &mut [u8], (part, parts): (usize, usize)) -> Result<usize, i32> {
         let wanted = self.wanted.min(parts);
         let count = if wanted == 1 {
             self.call_for_one(fd, &mut buffer[..part]).map(|one| {
-                filled[0] = one;
+                self.filled[0] = one;
                 1
             })
         } else {
-            self.call(fd, buffer, (part, wanted), filled)
+            self.call(fd, buffer, (part, wanted))
         };
         let one_came = core::mem::replace(&mut self.one_came, count == Ok(1));
         self.wanted = match count {
@@ -97,13 +95,7 @@ impl Receiver {
 
     /// recvmmsg(2) into parts of `part` bytes of the buffer, of which there are at least `parts`. Returns how many were
     /// filled.
-    fn call(
-        &mut self,
-        fd: BorrowedFd<'_>,
-        buffer: &mut [u8],
-        (part, parts): (usize, usize),
-        filled: &mut [Filled; RECEIVED],
-    ) -> Result<usize, i32> {
+    fn call(&mut self, fd: BorrowedFd<'_>, buffer: &mut [u8], (part, parts): (usize, usize)) -> Result<usize, i32> {
         // SAFETY: All zero is a message header, or vector, of nothing.
         let mut messages: [libc::mmsghdr; RECEIVED] = unsafe { mem::zeroed() };
         // SAFETY: As above.
@@ -126,7 +118,7 @@ impl Receiver {
         // as said.
         let count =
             uninterrupted(|| unsafe { libc::syscall(libc::SYS_recvmmsg, fd, pointer, parts, flags, no_timeout) })?;
-        for (filled, message) in filled.iter_mut().zip(&messages[..count]) {
+        for (filled, message) in self.filled.iter_mut().zip(&messages[..count]) {
             *filled = Filled {
                 bytes: message.msg_len as usize,
                 control: message.msg_hdr.msg_controllen,
@@ -171,13 +163,12 @@ impl UdpPort {
             Some(connected) if way == Way::Connected => &mut connected.socket,
             _ => socket,
         };
-        let mut filled = [Filled { bytes: 0, control: 0, is_cut: false }; RECEIVED];
         for _ in 0..TRIES {
-            match socket.receiver.fill(socket.held.as_fd(), buffer, (part, parts), &mut filled) {
+            match socket.receiver.fill(socket.held.as_fd(), buffer, (part, parts)) {
                 Ok(count) => {
                     let before = received.len();
-                    for (index, filled) in filled[..count].iter().enumerate() {
-                        received.extend(socket.read(counters, index, *filled, index * part));
+                    for index in 0..count {
+                        received.extend(socket.read(counters, index, index * part));
                     }
                     return Ok(received.len() - before);
                 }
@@ -194,13 +185,8 @@ impl UdpPort {
 }
 
 impl PortSocket {
-    fn read(
-        &mut self,
-        counters: &mut DatagramCounters,
-        index: usize,
-        filled: Filled,
-        start: usize,
-    ) -> Option<ReceivedDatagrams> {
+    fn read(&mut self, counters: &mut DatagramCounters, index: usize, start: usize) -> Option<ReceivedDatagrams> {
+        let filled = self.receiver.filled[index];
         let (name, control) = &self.receiver.places[index];
         let arrival = Arrival::read(control.messages(filled.control));
         if let Some(count) = arrival.overflowed {

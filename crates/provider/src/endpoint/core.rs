@@ -282,7 +282,7 @@ impl Core {
 
     #[cold]
     fn again(&self) -> Errno {
-        self.domain.context().lend();
+        self.domain.context().progress_as_caller();
         Errno::AGAIN
     }
 

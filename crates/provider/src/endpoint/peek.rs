@@ -45,7 +45,7 @@ impl Core {
         };
         let mut found = look()?;
         if found.is_none() {
-            self.domain.context().lend();
+            self.domain.context().progress_as_caller();
             found = look()?;
         }
         show(active, context, found);

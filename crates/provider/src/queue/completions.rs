@@ -80,7 +80,7 @@ impl Completions {
         self.wait.raise();
     }
 
-    /// Takes up to `count` completions, or lends the thread to the NIC if there are none.
+    /// Takes up to `count` completions, or runs the NIC if there are none.
     ///
     /// # Errors
     /// There are none; the next one has failed.
@@ -101,7 +101,7 @@ impl Completions {
         // SAFETY: The caller promises the room.
         match unsafe { self.take(buffer, count, sources) } {
             Taken::Nothing => {
-                context.lend();
+                context.progress_as_caller();
                 // SAFETY: As above.
                 unsafe { self.take(buffer, count, sources) }.into()
             }

@@ -65,9 +65,9 @@ impl Counter {
         self.tally.count.get()
     }
 
-    /// Lends the calling thread to the NIC.
+    /// Runs the NIC for a turn, where callers run it.
     pub(super) fn progress(&self) {
-        self.domain.context().lend();
+        self.domain.context().progress_as_caller();
     }
 
     /// Whether the application may sleep on the descriptor now, if it knows that so many have completed.

@@ -93,7 +93,7 @@ pub(crate) unsafe fn class(object: *mut fid) -> Result<usize, Errno> {
 
 impl PollSet {
     fn poll(&self, contexts: &mut [*mut c_void]) -> usize {
-        self.domain.context().lend();
+        self.domain.context().progress_as_caller();
         let mut members = self.members.lock();
         let news = members.iter_mut().filter_map(Member::news);
         // A member beyond the last place is not asked, so that its news stays news.

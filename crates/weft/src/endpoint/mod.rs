@@ -201,9 +201,9 @@ impl Endpoint {
         self.endpoint.cancel(context)
     }
 
-    /// Lends the calling thread to the NIC for one turn, where callers run it. Returns whether anything was done.
+    /// Runs the NIC for one turn, where callers run it. Returns whether anything was done.
     pub fn progress(&self) -> bool {
-        self.opened().nic.lend()
+        self.opened().nic.progress_as_caller()
     }
 
     /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the NIC meanwhile if nobody else does. Returns whether `done`, which is asked

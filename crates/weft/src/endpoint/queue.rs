@@ -46,13 +46,13 @@ impl EventQueue {
         Ok(Self { inner: Arc::new(Inner { events, armed: AtomicBool::new(false), event, descriptor, opened }) })
     }
 
-    /// Takes the oldest completion, if there is one, and lends the calling thread to the NIC for a turn if there is none.
+    /// Takes the oldest completion, if there is one, and runs the NIC for a turn if there is none.
     #[must_use]
     pub fn poll(&self) -> Option<Event> {
         if let Some(event) = self.take() {
             return Some(event);
         }
-        self.inner.opened.nic.lend();
+        self.inner.opened.nic.progress_as_caller();
         self.take()
     }
 

@@ -54,12 +54,12 @@ impl CompletionQueue {
         self.queue.is_empty()
     }
 
-    /// Takes the oldest completion, if there is one, and lends the calling thread to the NIC for a turn if there is none.
+    /// Takes the oldest completion, if there is one, and runs the NIC for a turn if there is none.
     pub fn poll(&self) -> Option<WorkCompletion> {
         if let Some(completion) = self.take() {
             return Some(completion);
         }
-        self.lend();
+        self.progress();
         self.take()
     }
 
@@ -72,7 +72,7 @@ impl CompletionQueue {
         if count > 0 {
             return count;
         }
-        self.lend();
+        self.progress();
         self.queue.take_into(out, most)
     }
 
@@ -133,8 +133,8 @@ impl CompletionQueue {
         if self.opened.nic.is_owner_process() { self.queue.take() } else { None }
     }
 
-    fn lend(&self) {
-        self.opened.nic.lend();
+    fn progress(&self) {
+        self.opened.nic.progress_as_caller();
     }
 }
 

@@ -173,7 +173,7 @@ impl Context {
         Ok(Listener::new(Arc::clone(&self.opened), listener))
     }
 
-    /// Lends the calling thread to the NIC for one turn. Only needed by programs that neither poll nor wait, with [`Progress::Caller`] or
+    /// Runs the NIC for one turn, if nobody else does. Only needed by programs that neither poll nor wait, with [`Progress::Caller`] or
     /// [`Progress::Summon`].
     /// Returns whether anything was done.
     pub fn progress(&self) -> bool {
@@ -183,8 +183,8 @@ impl Context {
     /// Called when a poll was empty: runs one turn of the NIC, or the caller's stage with [`Split::Assist`]. Returns
     /// whether anything was done. Cheaper than [`Context::progress`] where
     /// threads of the NIC do everything.
-    pub fn lend(&self) -> bool {
-        self.nic().lend()
+    pub fn progress_as_caller(&self) -> bool {
+        self.nic().progress_as_caller()
     }
 
     /// Waits until `done`, at most for `timeout` (`None`: for ever), and runs the NIC meanwhile if nobody else does. Returns whether `done`, which is

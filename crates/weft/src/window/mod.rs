@@ -261,8 +261,8 @@ impl Window {
         self.place.core.begin(self.place.id, rank, offset, Operation::Fetch { element, combine, operands, compare })
     }
 
-    /// Whether a request is over: what it has put may be anywhere, what it gets is here. Lends the calling thread to
-    /// the NIC for a moment.
+    /// Whether a request is over: what it has put may be anywhere, what it gets is here. Runs the NIC for a
+    /// turn.
     pub fn test(&mut self, request: Request) -> bool {
         self.place.core.drain();
         self.place.core.with(self.place.id, |side| side.machine.is_complete(request))

@@ -75,7 +75,7 @@ impl Link {
         self.summons.0.load(Ordering::Relaxed) && self.summons.0.swap(false, Ordering::Acquire)
     }
 
-    /// Lends the thread to the NIC until it has nothing to do.
+    /// Runs the NIC until it has nothing to do.
     pub(super) fn answer_summons(&mut self) -> Outcome<()> {
         while self.context.progress() {}
         self.poll()

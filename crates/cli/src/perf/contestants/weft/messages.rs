@@ -275,7 +275,7 @@ impl Link {
         Ok(())
     }
 
-    /// Takes the completions that are there, and lends this thread to the NIC when there are none.
+    /// Takes the completions that are there, and runs the NIC when there are none.
     fn poll(&mut self) -> Outcome<()> {
         let Some(event) = self.events.poll() else { return Ok(()) };
         event.outcome.map_err(|failure: EndpointFailure| failure.to_string())?;

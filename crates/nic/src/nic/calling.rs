@@ -1,4 +1,4 @@
-//! How calling threads lend themselves to the event loop, and wait.
+//! How calling threads run the event loop, and wait.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
@@ -25,7 +25,7 @@ const TURNS_BEFORE_SLEEP: u32 = 16;
 impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
     /// Called when a poll was empty: runs one turn, or the caller's stage with [`Split::Assist`]. Returns whether
     /// anything was done.
-    pub fn lend(&self) -> bool {
+    pub fn progress_as_caller(&self) -> bool {
         if !self.is_callable() {
             return false;
         }
@@ -51,7 +51,7 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         true
     }
 
-    /// Lends the calling thread to the event loop for one turn, if nobody else runs it. Returns whether anything
+    /// Runs the event loop for one turn, if nobody else does. Returns whether anything
     /// was done: nothing is in a callback.
     pub fn progress(&self) -> bool {
         if !self.is_callable() {
