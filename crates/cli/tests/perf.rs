@@ -263,7 +263,7 @@ fn fences_of_all_kinds_are_measured_by_ranks_that_the_command_starts() {
     let cases = report["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 2 * FENCES * 3);
     assert!(cases.iter().all(|case| case["median"].as_f64().unwrap() > 0.0), "{report}");
-    refused(&["fence", "--vs", "sockets"], "libfabric-tcp, weft, shm");
+    refused(&["fence", "--vs", "sockets"], "weft-TRANSPORT (weft-edge");
     refused(&["fence", "--ranks", "0"], "0");
 }
 

@@ -47,16 +47,16 @@ fn lab() -> Option<Lab> {
         }
         Err(error) => panic!("{error}"),
     };
-    let shape = Shape {
-        loss_millionths: 5000,
-        reorder_millionths: 20_000,
-        reorder_by: Duration::from_millis(1),
-        ..Shape::default()
-    };
+    let loss_millionths = 5000;
+    let (reorder_millionths, reorder_by) = (20_000, Duration::from_millis(1));
+    shape(&mut lab, &Shape { loss_millionths, reorder_millionths, reorder_by, ..Shape::default() });
+    Some(lab)
+}
+
+fn shape(lab: &mut Lab, shape: &Shape) {
     let arguments = ["lab", "bridge"].map(Into::into).to_vec();
     let program = BridgeProgram { program: env!("CARGO_BIN_EXE_weft").into(), arguments, environment: Vec::new() };
-    lab.shape(Link { host: None, rail: 0 }, &shape, &program).unwrap();
-    Some(lab)
+    lab.shape(Link { host: None, rail: 0 }, shape, &program).unwrap();
 }
 
 /// This program again, in a host.
@@ -234,11 +234,13 @@ fn ends_well(running: Running) {
 
 #[test]
 fn streams_go_by_weft_s_own_tcp_to_itself_and_to_the_kernel_s() {
-    let Some(lab) = lab() else { return };
+    let Some(mut lab) = lab() else { return };
     let kernels = [Some(lab.host(0).address(0)), lab.host(0).address_v6(0)];
-    for (own, kernel) in SERVER.into_iter().zip(kernels.into_iter().flatten()) {
-        go(&lab, own.parse().unwrap(), kernel);
-    }
+    let servers = || SERVER.map(|own| own.parse().unwrap()).into_iter().zip(kernels.into_iter().flatten());
+    servers().for_each(|(own, kernel)| go(&lab, own, kernel));
+    // A reset is said once: where it is lost, who waits for more never hears of it.
+    shape(&mut lab, &Shape::default());
+    servers().for_each(|(own, kernel)| fail_with(&lab, own, kernel));
     lab.down().unwrap();
 }
 
@@ -252,6 +254,11 @@ fn go(lab: &Lab, own: IpAddr, kernel: IpAddr) {
         ends_well(start(lab.host(1), &format!("{calls} {}", at(address, &server))));
         ends_well(server);
     }
+}
+
+/// The same servers, called by who fails and breaks off.
+fn fail_with(lab: &Lab, own: IpAddr, kernel: IpAddr) {
+    let at = |address, server: &Running| SocketAddr::new(address, server.port().parse().unwrap());
     for (serves, address) in [("serves", own), ("kernel-serves", kernel)] {
         let server = start(lab.host(0), &format!("{serves} {address} 1"));
         let closed = SocketAddr::new(address, 1);

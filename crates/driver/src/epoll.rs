@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Instant;
 
-use weft_base::PortError;
+use weft_base::{Interest, PortError};
 
 use crate::error::{from_number, last_error};
 
@@ -36,6 +36,17 @@ impl Events {
     }
 }
 
+const fn event_bits(interest: Interest) -> u32 {
+    let mut bits = 0;
+    if interest.readable {
+        bits |= libc::EPOLLIN;
+    }
+    if interest.writable {
+        bits |= libc::EPOLLOUT;
+    }
+    bits as u32
+}
+
 impl Epoll {
     pub(crate) fn new() -> Result<Self, PortError> {
         // SAFETY: Takes a flag, returns a descriptor or -1.
@@ -55,6 +66,15 @@ impl Epoll {
             done => done,
         }
         .map_err(from_number)
+    }
+
+    /// Watches `fd` for `interest` until it has reported `key` once, in place of what it was watched for before.
+    pub(crate) fn watch_once(&self, fd: BorrowedFd<'_>, key: u64, interest: Interest) -> Result<(), PortError> {
+        match event_bits(interest) {
+            // The kernel reports ends and errors even to who asks for nothing.
+            0 => self.forget(fd),
+            bits => self.watch(fd, key, bits | libc::EPOLLONESHOT as u32),
+        }
     }
 
     /// Watches `fd` no more.

@@ -77,11 +77,7 @@ impl TcpNetwork {
     }
 
     fn arm(&self, fd: BorrowedFd<'_>, token: Token, interest: Interest) -> Result<(), PortError> {
-        match event_bits(interest) {
-            // The kernel reports ends and errors even to who asks for nothing.
-            0 => self.epoll.forget(fd),
-            bits => self.epoll.watch(fd, token.0, bits | libc::EPOLLONESHOT as u32),
-        }
+        self.epoll.watch_once(fd, token.0, interest)
     }
 }
 
@@ -110,8 +106,7 @@ impl Network for TcpNetwork {
     }
 
     fn arm_datagram(&mut self, port: &mut UdpPort, token: Token, interest: Interest) -> Result<(), PortError> {
-        let mut sockets = port.watched(interest);
-        sockets.try_for_each(|(socket, interest)| self.arm(socket, token, interest))
+        port.watch(&self.epoll, token.0, interest)
     }
 
     fn looks_after_peers(&self) -> bool {
@@ -147,17 +142,6 @@ impl fmt::Debug for TcpNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TcpNetwork").finish_non_exhaustive()
     }
-}
-
-const fn event_bits(interest: Interest) -> u32 {
-    let mut bits = 0;
-    if interest.readable {
-        bits |= libc::EPOLLIN;
-    }
-    if interest.writable {
-        bits |= libc::EPOLLOUT;
-    }
-    bits as u32
 }
 
 /// Both ends and errors are for the next receive and the next send to find out about.

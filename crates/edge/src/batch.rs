@@ -80,6 +80,11 @@ impl Batch {
         self.most = most.clamp(1, self.datagrams.capacity());
     }
 
+    /// Has it take no more than this, of what it takes already.
+    pub fn limit(&mut self, most: usize) {
+        self.most = self.most.min(most.max(1));
+    }
+
     /// Takes all datagrams out.
     pub fn clear(&mut self) {
         self.bytes.clear();

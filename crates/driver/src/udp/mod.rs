@@ -13,6 +13,7 @@ mod tests;
 use core::fmt;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use weft_base::{
     DatagramBatch, DatagramCounters, DatagramLimits, DatagramOptions, DatagramPort, DatagramSent, Ecn, Hint, Interest,
@@ -20,6 +21,7 @@ use weft_base::{
 };
 use weft_memory::Registry;
 
+use crate::epoll::Epoll;
 use crate::error::port_error;
 use crate::held::Held;
 use crate::socket::plain_address;
@@ -46,8 +48,8 @@ pub struct UdpPort {
     /// Whether the kernel takes many datagrams as one. It may say so and refuse when the interface can't compute
     /// checksums.
     takes_many: bool,
-    /// Which socket had no room last.
-    full: Way,
+    /// How both are watched, since it was last said.
+    watched: Option<(Arc<Epoll>, u64, Interest)>,
     limits: DatagramLimits,
     hints: Hints,
     counters: DatagramCounters,
@@ -60,11 +62,19 @@ struct PortSocket {
     only: Option<LocalAddress>,
     receiver: Receiver,
     usual_ecn: UsualEcn,
+    /// The last send found no room.
+    is_full: bool,
 }
 
 impl PortSocket {
     fn new(held: Held, only: Option<LocalAddress>) -> Self {
-        Self { held, only, receiver: Receiver::new(), usual_ecn: UsualEcn::default() }
+        Self { held, only, receiver: Receiver::new(), usual_ecn: UsualEcn::default(), is_full: false }
+    }
+
+    /// Has it reported once. Room is waited for where there was none; `is_first`: or nowhere else.
+    fn watch(&self, (epoll, key, interest): &(Arc<Epoll>, u64, Interest), is_first: bool) -> Result<(), PortError> {
+        let writable = interest.writable && (is_first || self.is_full);
+        epoll.watch_once(self.as_fd(), *key, Interest { writable, ..*interest })
     }
 }
 
@@ -121,38 +131,51 @@ impl UdpPort {
             local,
             options: *options,
             takes_many: made.takes_many,
-            full: Way::Any,
+            watched: None,
             limits,
             hints: Hints::new(),
             counters: DatagramCounters::default(),
         })
     }
 
-    /// Its descriptors, with what each is to be watched for. Whatever is told of either, both are looked at next.
-    pub(crate) fn watched(&mut self, interest: Interest) -> impl Iterator<Item = (BorrowedFd<'_>, Interest)> {
-        let full = if self.connected.is_some() { self.full } else { Way::Any };
-        if let Some(connected) = &mut self.connected {
-            connected.look_at_both();
+    /// Has the kernel report `key` once. Whatever is told of either socket, both are looked at next.
+    pub(crate) fn watch(&mut self, epoll: &Arc<Epoll>, key: u64, interest: Interest) -> Result<(), PortError> {
+        let watched = self.watched.insert((Arc::clone(epoll), key, interest));
+        let Some(connected) = &mut self.connected else { return self.socket.watch(watched, true) };
+        connected.look_at_both();
+        connected.socket.watch(watched, false)?;
+        self.socket.watch(watched, !connected.socket.is_full)
+    }
+
+    /// By which socket a datagram leaves.
+    fn way_to(&mut self, to: SocketAddr, from: Option<LocalAddress>) -> Way {
+        let had_one = self.connected.is_some();
+        let Self { socket, connected, row, options, local, watched, .. } = self;
+        let way = connected::way_of(connected, row, Course::of(to, from, local.ip()), &socket.held, options);
+        // Somebody may sleep until something comes to the port: from now on it may come here.
+        if let (Some(connected), Some(watched), false) = (&*connected, watched, had_one)
+            && connected.socket.watch(watched, false).is_err()
+        {
+            self.connected = None;
+            return Way::Any;
         }
-        // The one that had room has it still.
-        let of = move |way| Interest { writable: interest.writable && way == full, ..interest };
-        let connected = self.connected.as_ref().map(|second| (second.socket.as_fd(), of(Way::Connected)));
-        core::iter::once((self.socket.as_fd(), of(Way::Any))).chain(connected)
+        way
     }
 }
 
 impl DatagramPort for UdpPort {
     fn send(&mut self, batch: &DatagramBatch, pieces: &[Piece<'_>]) -> Result<DatagramSent, PortError> {
         let to = batch.to.ip().ok_or(PortError::Unreachable)?;
-        let Self { socket, connected, row, options, local, .. } = self;
-        let way = connected::way_of(connected, row, Course::of(to, batch.from, local.ip()), &socket.held, options);
-        match self.send_by(way, batch, to, pieces) {
+        let way = self.way_to(to, batch.from);
+        let sent = self.send_by(way, batch, to, pieces);
+        match (sent, &mut self.connected) {
+            (sent @ Err(PortError::Memory(_)), _) => sent,
             // The address may have left this host, or its interface. Who takes any source says what is wrong.
-            Err(_) if way == Way::Connected => {
-                self.connected = None;
+            (Err(_), Some(connected)) if way == Way::Connected => {
+                connected.is_left = true;
                 self.send_by(Way::Any, batch, to, pieces)
             }
-            sent => sent,
+            (sent, _) => sent,
         }
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct Receiver {
     /// One has come, and nothing was sent since: if the next call brings one too, more than one is asked for. Who
     /// answers each before the next comes is not asked for two.
     one_came: bool,
+    /// The last call found nothing.
+    is_dry: bool,
 }
 
 /// What the kernel said of one run.
@@ -45,7 +47,7 @@ impl Receiver {
     pub(crate) fn new() -> Self {
         let places = Box::new([(Name::EMPTY, Control::EMPTY); RECEIVED]);
         let filled = [Filled { bytes: 0, control: 0, is_cut: false }; RECEIVED];
-        Self { places, filled, overflowed: 0, wanted: 1, one_came: false }
+        Self { places, filled, overflowed: 0, wanted: 1, one_came: false, is_dry: false }
     }
 
     /// Something is sent.
@@ -90,6 +92,7 @@ impl Receiver {
             Ok(count) => count.max(1),
             Err(_) => 1,
         };
+        self.is_dry = count.is_err_and(would_block);
         count
     }
 
@@ -140,7 +143,8 @@ impl UdpPort {
         let count = self.receive_by(way, buffer, received);
         if let Some(connected) = &mut self.connected {
             connected.note(way, count != Ok(0));
-            if way == Way::Connected && connected.is_left && count == Ok(0) {
+            // What comes before it is closed is lost, as on the way.
+            if way == Way::Connected && connected.is_left && connected.socket.receiver.is_dry {
                 self.connected = None;
             }
         }

@@ -188,9 +188,12 @@ impl UdpPort {
             let pointer: *const libc::msghdr = message;
             // SAFETY: The header names a name, control data and vectors that live as long as it is borrowed.
             number = match uninterrupted(|| unsafe { libc::syscall(libc::SYS_sendmsg, fd, pointer, flags) }) {
-                Ok(_) => return Outcome::Sent,
+                Ok(_) => {
+                    self.socket_of(way).is_full = false;
+                    return Outcome::Sent;
+                }
                 Err(number) if would_block(number) => {
-                    self.full = way;
+                    self.socket_of(way).is_full = true;
                     return Outcome::NoRoom;
                 }
                 // Only who reads the queue of errors is told so (udp(7)).

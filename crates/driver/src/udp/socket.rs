@@ -36,6 +36,7 @@ pub(super) fn connect(port: &Held, from: LocalAddress, to: SocketAddr, options: 
     let bound = socket.bind(&from_there.into());
     port.set_reuse_port(false)?;
     bound?;
+    socket.set_reuse_port(false)?;
     socket.connect(&in_family(to, local.is_ipv6()).into())?;
     Ok(socket)
 }

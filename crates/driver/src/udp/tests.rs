@@ -290,7 +290,33 @@ fn the_peer_that_most_goes_to_has_a_socket_of_its_own() {
         assert_eq!(b.counters().overflowed + a.counters().overflowed, 0);
         let number = a.local_address().ip().unwrap();
         assert_eq!(bench.network.bind(number, PLAIN).map(drop), Err(PortError::AddressInUse), "it is no one else's");
+        let sharing = socket2::Socket::new(socket2::Domain::for_address(number), socket2::Type::DGRAM, None).unwrap();
+        sharing.set_reuse_port(true).unwrap();
+        let taken = sharing.bind(&number.into()).unwrap_err();
+        assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse, "nor is it who would share it");
     }
+}
+
+#[test]
+fn what_comes_to_a_socket_that_was_made_meanwhile_ends_a_wait() {
+    let mut bench = Bench::new();
+    let (mut a, mut b) = (bench.bind("127.0.0.1:0"), bench.bind("127.0.0.1:0"));
+    bench.network.arm_datagram(&mut a, Token(8), READ).unwrap();
+    let to_b = batch(b.local_address(), 4);
+    make_second(&mut bench, &mut a, &mut b, &to_b);
+    let to_a = batch(a.local_address(), 4);
+    for round in 0..3 {
+        assert_eq!(b.send(&to_a, &[Piece::Bytes(b"here")]), Ok(DatagramSent::Taken(1)));
+        let ready = bench.wait(PATIENCE);
+        assert_eq!(ready, [Readiness { token: Token(8), readable: true, writable: false }], "round {round}");
+        assert_eq!(bench.datagrams(&mut a, 1).0, [b"here"]);
+        bench.network.arm_datagram(&mut a, Token(8), READ).unwrap();
+    }
+    // The other socket is watched as well.
+    let mut other = bench.bind("127.0.0.1:0");
+    assert_eq!(other.send(&to_a, &[Piece::Bytes(b"more")]), Ok(DatagramSent::Taken(1)));
+    assert_eq!(bench.wait(PATIENCE).len(), 1);
+    assert_eq!(bench.datagrams(&mut a, 1).0, [b"more"]);
 }
 
 #[test]
@@ -328,9 +354,16 @@ fn a_socket_of_its_own_that_sends_no_more_is_given_up() {
     make_second(&mut bench, &mut a, &mut b, &to);
     // SAFETY: A socket that nobody else uses; the call reads and writes no memory.
     unsafe { libc::shutdown(a.connected.as_ref().unwrap().socket.as_fd().as_raw_fd(), libc::SHUT_WR) };
-    assert_eq!(a.send(&to, &[Piece::Bytes(b"last")]), Ok(DatagramSent::Taken(1)));
-    assert_eq!(bench.datagrams(&mut b, 1).0, [b"last"]);
-    assert!(a.connected.is_none());
+    assert_eq!(b.send(&batch(a.local_address(), 4), &[Piece::Bytes(b"kept")]), Ok(DatagramSent::Taken(1)));
+    for _ in 0..2 {
+        assert_eq!(a.send(&to, &[Piece::Bytes(b"last")]), Ok(DatagramSent::Taken(1)));
+        assert_eq!(bench.datagrams(&mut b, 1).0, [b"last"]);
+    }
+    assert!(a.connected.is_some(), "something has come by it");
+    assert_eq!(bench.datagrams(&mut a, 1).0, [b"kept"]);
+    while a.connected.is_some() {
+        assert_eq!(a.receive(&mut bench.buffer, &mut Vec::new()), Ok(0));
+    }
 }
 
 #[test]

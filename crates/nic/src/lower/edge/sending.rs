@@ -174,8 +174,8 @@ impl Edge {
             running.connection.set_blocked(self.waiting.blocked());
             let batch = io.outbox.batch(&io.datagrams.limits(port), running.connection.datagram_size());
             if let Some(few) = &mut few {
-                batch.set_most(*few);
-                *few *= 2;
+                batch.limit(*few);
+                *few = few.saturating_mul(2);
             }
             let more = match above.as_deref_mut() {
                 Some(above) => {
