@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn each_fault_is_named() {
         for (text, words) in [
-            ("rdma://a", "there is no rdma://; an address begins with one of iwarp://, edge://, shm://, auto://"),
+            ("rdma://a", "there is no rdma://; an address begins with one of iwarp://, edge://, shm://, shm+iwarp://, "),
             ("edge://", "\"\" names no host"),
             ("edge://:80", "\":80\" names no host"),
             ("a:70000", "\"70000\" is no port"),
@@ -194,6 +194,7 @@ mod tests {
             ("edge://a?rails=x,,y", "names no interface"),
             ("iwarp://a?rails=eth0", "rails, which are for edge://"),
             ("shm://a?rails=eth0", "rails, which are for edge://"),
+            ("shm+iwarp://a?rails=eth0", "rails, which are for edge://"),
         ] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(words), "{text}: {error}");
