@@ -183,7 +183,10 @@ mod tests {
     #[test]
     fn each_fault_is_named() {
         for (text, words) in [
-            ("rdma://a", "there is no rdma://; an address begins with one of iwarp://, edge://, shm://, shm+iwarp://, "),
+            (
+                "rdma://a",
+                "there is no rdma://; an address begins with one of iwarp://, edge://, shm://, shm+iwarp://, ",
+            ),
             ("edge://", "\"\" names no host"),
             ("edge://:80", "\":80\" names no host"),
             ("a:70000", "\"70000\" is no port"),
