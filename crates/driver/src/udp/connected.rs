@@ -162,7 +162,7 @@ impl Order {
 
 /// The socket by which a datagram on this course leaves. Makes the second one when the first has sent enough on it.
 pub(super) fn way_of(
-    connected: &mut Option<Connected>,
+    connected: &mut Option<Box<Connected>>,
     row: &mut Row,
     course: Option<Course>,
     port: &Held,
@@ -174,7 +174,7 @@ pub(super) fn way_of(
     if let Some(course) = course
         && row.count(course)
     {
-        *connected = Connected::new(port, course, options);
+        *connected = Connected::new(port, course, options).map(Box::new);
         return if connected.is_some() { Way::Connected } else { Way::Any };
     }
     Way::Any

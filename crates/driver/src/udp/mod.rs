@@ -40,7 +40,7 @@ const RECEIVE_BYTES: u32 = 65_536;
 /// A UDP port. One on `[::]` carries IPv4 as well; such addresses are given, and shown, as IPv4.
 pub struct UdpPort {
     socket: PortSocket,
-    connected: Option<Connected>,
+    connected: Option<Box<Connected>>,
     row: Row,
     registry: Registry,
     local: SocketAddr,

@@ -23,7 +23,7 @@ const TRIES: u32 = 8;
 pub(crate) struct Receiver {
     places: Box<[(Name, Control); RECEIVED]>,
     /// What it said of the runs that came last.
-    filled: [Filled; RECEIVED],
+    filled: Box<[Filled; RECEIVED]>,
     /// What the socket said last of datagrams that found its buffer full.
     overflowed: u32,
     /// Runs to ask for: as many as have come lately. A call for one costs less.
@@ -46,7 +46,7 @@ struct Filled {
 impl Receiver {
     pub(crate) fn new() -> Self {
         let places = Box::new([(Name::EMPTY, Control::EMPTY); RECEIVED]);
-        let filled = [Filled { bytes: 0, control: 0, is_cut: false }; RECEIVED];
+        let filled = Box::new([Filled { bytes: 0, control: 0, is_cut: false }; RECEIVED]);
         Self { places, filled, overflowed: 0, wanted: 1, one_came: false, is_dry: false }
     }
 
