@@ -298,8 +298,13 @@ impl Hub {
             bytes.extend_from_slice(&(given.len() as u32).to_be_bytes());
             bytes.extend_from_slice(&given);
         }
+        self.say(&bytes);
+    }
+
+    /// Rank 0 comes last: the meeting place may be in its process, which may end as soon as it has its answer.
+    fn say(&mut self, bytes: &[u8]) {
         // Who is gone is missed in the next round.
-        self.streams.iter_mut().flatten().for_each(|stream| drop(stream.write_all(&bytes)));
+        self.streams.iter_mut().rev().flatten().for_each(|stream| drop(stream.write_all(bytes)));
     }
 
     fn missing(&self, what: &str, is_there: impl Fn(usize) -> bool) -> String {
@@ -310,8 +315,7 @@ impl Hub {
     }
 
     fn tell(&mut self, text: &str) {
-        let bytes = complaint(text);
-        self.streams.iter_mut().flatten().for_each(|stream| drop(stream.write_all(&bytes)));
+        self.say(&complaint(text));
     }
 }
 
@@ -365,4 +369,31 @@ fn drain(mut stream: TcpStream, limit: Duration) {
     let (start, mut bytes) = (Instant::now(), [0; 1024]);
     let _ = stream.set_read_timeout(Some(limit));
     while start.elapsed() < limit && matches!(stream.read(&mut bytes), Ok(1..)) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What no socket's buffers hold.
+    const LONG: usize = 16 << 20;
+
+    #[test]
+    fn the_rank_whose_process_may_end_then_is_answered_last() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let pair = |_| (TcpStream::connect(listener.local_addr().unwrap()).unwrap(), listener.accept().unwrap().0);
+        let [(mut first, its), (mut last, others)] = [0, 1].map(pair);
+        let (limit, streams) = (Duration::from_secs(60), vec![Some(its), Some(others)]);
+        let mut hub = Hub { size: 2, limit, news: channel().1, streams, given: vec![None; 2] };
+        let says = thread::spawn(move || hub.say(&vec![7; LONG]));
+        // The last rank takes nothing yet, so nobody else is told anything.
+        first.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        let waits = first.peek(&mut [0]).unwrap_err().kind();
+        assert!(matches!(waits, io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{waits:?}");
+        first.set_read_timeout(Some(limit)).unwrap();
+        for stream in [&mut last, &mut first] {
+            stream.read_exact(&mut vec![0; LONG]).unwrap();
+        }
+        says.join().unwrap();
+    }
 }
