@@ -276,7 +276,10 @@ fn windows_are_measured_over_the_transport_that_is_named() {
         assert_eq!(report["transport"], transport, "{report}");
     }
     for test in ["fence", "halo", "window-overlap"] {
-        refused(&[test, "--transport", "own-tcp"], "own-tcp: windows are carried by iwarp, edge, shm or auto");
+        refused(
+            &[test, "--transport", "own-tcp"],
+            "own-tcp: windows are carried by iwarp, edge, shm, shm+iwarp or auto",
+        );
     }
 }
 

@@ -16,7 +16,7 @@
 //! | region gate, then memory table | `weft-memory` says how | nothing of the NIC |
 //! | leaves | completion queue, doorbell, lane, a queue pair's info and error, listener, event count, ... | nothing |
 //!
-//! Calling threads try the engine's lock where they can do without it (to run the loop, to start what they have posted), and
+//! Calling threads try the engine's lock where they can do without it (to run the loop, to start what they posted), and
 //! wait for it to give a command. Code of the application that runs under it can't: a flag of the thread sees to that
 //! (`callback`).
 #![forbid(unsafe_code)]

@@ -304,8 +304,9 @@ impl Arguments {
     /// What carries the windows: not a contestant, as with other tests, but one of the library's own.
     fn transport_of_windows(&self) -> Result<Transport, Failure> {
         let Some(name) = &self.transport else { return Ok(self.stack.transport) };
-        Transport::from_str(name, true)
-            .map_err(|_| Failure::Usage(format!("--transport {name}: windows are carried by iwarp, edge, shm or auto")))
+        Transport::from_str(name, true).map_err(|_| {
+            Failure::Usage(format!("--transport {name}: windows are carried by iwarp, edge, shm, shm+iwarp or auto"))
+        })
     }
 
     /// What was said for the test of several links, if it is that one.

@@ -1,8 +1,8 @@
 //! A second socket of a port, connected to the peer that most datagrams go to.
 //!
 //! For each datagram that an unconnected socket sends, the kernel looks for the route, reads whom it is for and checks
-//! the source; a connected one has all that (udp(7), connect(2)). On the loopback it takes a sixth less for a round
-//! trip. One peer of a port has such a socket at most: each is one more to look at.
+//! the source; a connected one has all that (udp(7), connect(2)): a round trip over the loopback takes a fifth less in
+//! the kernel. One peer of a port has such a socket at most: each is one more to look at.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,16 +14,14 @@ use crate::held::Held;
 
 /// So many sends in a row to one peer, and it gets a socket of its own.
 const SENDS: u32 = 64;
-/// After each further change so many times as many are wanted, until there are no more changes: to make a socket takes
-/// as long as some ten datagrams.
+/// After each further change so many times as many are wanted: to make a socket takes several system calls.
 const GROWTH: u32 = 4;
 const MOST_SENDS: u32 = 1 << 24;
-/// While nothing comes to the unconnected socket it is looked at in every so many looks.
-const REST_EVERY: u32 = 8;
-/// Looks after the second socket was made in which the first one goes first.
+/// Looks after the second socket was made in which the unconnected one goes first, at most.
 const LOOKS_BEHIND: u32 = 16;
-/// It is looked at in each until so many have brought nothing.
+/// The unconnected one is looked at in each look until so many have brought nothing, then in every so many.
 const REST_LOOKS: u32 = 64;
+const REST_EVERY: u32 = 8;
 
 /// Which socket of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +34,12 @@ pub(super) enum Way {
 
 /// A peer, and from where datagrams to it leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Course {
+pub(super) struct Path {
     pub(super) to: SocketAddr,
     pub(super) from: LocalAddress,
 }
 
-impl Course {
+impl Path {
     /// That of a datagram that leaves from a port bound there. `None`: the routes say where it leaves from, and may say
     /// something else of the next.
     pub(super) fn of(to: SocketAddr, from: Option<LocalAddress>, bound: IpAddr) -> Option<Self> {
@@ -54,21 +52,21 @@ impl Course {
 
 /// To whom the last sends went.
 #[derive(Debug)]
-pub(super) struct Row {
-    course: Option<Course>,
+pub(super) struct Streak {
+    path: Option<Path>,
     sends: u32,
     wanted: u32,
 }
 
-impl Row {
+impl Streak {
     pub(super) const fn new() -> Self {
-        Self { course: None, sends: 0, wanted: SENDS }
+        Self { path: None, sends: 0, wanted: SENDS }
     }
 
     /// One more. Returns whether that was enough in a row.
-    fn count(&mut self, course: Course) -> bool {
-        if self.course != Some(course) {
-            (self.course, self.sends) = (Some(course), 0);
+    pub(super) fn count(&mut self, path: Path) -> bool {
+        if self.path != Some(path) {
+            (self.path, self.sends) = (Some(path), 0);
         }
         self.sends += 1;
         if self.sends < self.wanted {
@@ -83,7 +81,7 @@ impl Row {
 /// The second socket.
 pub(super) struct Connected {
     pub(super) socket: PortSocket,
-    course: Course,
+    path: Path,
     /// Sends in a row to others.
     others: u32,
     /// It gets no more to send, and goes when nothing is left in it.
@@ -92,15 +90,16 @@ pub(super) struct Connected {
 }
 
 impl Connected {
-    fn new(port: &Held, course: Course, options: &DatagramOptions) -> Option<Self> {
-        let socket = socket::connect(port, course.from, course.to, options).ok()?;
-        let socket = PortSocket::new(socket, Some(course.from));
-        Some(Self { socket, course, others: 0, is_left: false, order: Order::new() })
+    /// `None`: the system makes none.
+    pub(super) fn new(port: &Held, path: Path, options: &DatagramOptions) -> Option<Self> {
+        let socket = socket::connect(port, path.from, path.to, options).ok()?;
+        let socket = PortSocket::new(socket, Some(path.from));
+        Some(Self { socket, path, others: 0, is_left: false, order: Order::new() })
     }
 
     /// Which socket a datagram leaves by.
-    fn way_of(&mut self, course: Option<Course>) -> Way {
-        if !self.is_left && course == Some(self.course) {
+    pub(super) fn way_of(&mut self, path: Option<Path>) -> Way {
+        if !self.is_left && path == Some(self.path) {
             self.others = 0;
             return Way::Connected;
         }
@@ -160,26 +159,6 @@ impl Order {
     }
 }
 
-/// The socket by which a datagram on this course leaves. Makes the second one when the first has sent enough on it.
-pub(super) fn way_of(
-    connected: &mut Option<Box<Connected>>,
-    row: &mut Row,
-    course: Option<Course>,
-    port: &Held,
-    options: &DatagramOptions,
-) -> Way {
-    if let Some(connected) = connected {
-        return connected.way_of(course);
-    }
-    if let Some(course) = course
-        && row.count(course)
-    {
-        *connected = Connected::new(port, course, options).map(Box::new);
-        return if connected.is_some() { Way::Connected } else { Way::Any };
-    }
-    Way::Any
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,7 +180,7 @@ mod tests {
         assert_eq!(looks(&mut order, true, LOOKS_BEHIND as usize), [(Way::Any, true); LOOKS_BEHIND as usize]);
         let then = looks(&mut order, true, 16);
         let first = |way| then.iter().filter(|(first, _)| *first == way).count();
-        assert!(first(Way::Connected) >= 8 - 2 && first(Way::Any) >= 8, "{then:?}");
+        assert_eq!([first(Way::Connected), first(Way::Any)], [8, 8], "{then:?}");
         let mut order = Order::new();
         assert_eq!(looks(&mut order, false, 2)[0], (Way::Any, true));
         assert_eq!(order.behind, 0, "nothing had come before");
@@ -221,22 +200,22 @@ mod tests {
     #[test]
     fn a_row_of_sends_to_one_makes_it_and_each_next_one_takes_longer() {
         let from = LocalAddress { ip: "10.0.0.1".parse().unwrap(), interface: 0 };
-        let [one, other] = [1, 2].map(|port| Course { to: SocketAddr::from(([10, 0, 0, 2], port)), from });
-        let mut row = Row::new();
-        let sends = |row: &mut Row, course| 1 + (1..10_000).take_while(|_| !row.count(course)).count() as u32;
-        assert_eq!([sends(&mut row, one), sends(&mut row, other)], [SENDS, SENDS * GROWTH]);
-        (0..SENDS * GROWTH * GROWTH - 1).for_each(|_| assert!(!row.count(one)));
-        assert!(!row.count(other) && !row.count(one), "they are not in a row any more");
+        let [one, other] = [1, 2].map(|port| Path { to: SocketAddr::from(([10, 0, 0, 2], port)), from });
+        let mut streak = Streak::new();
+        let sends = |streak: &mut Streak, path| 1 + (1..10_000).take_while(|_| !streak.count(path)).count() as u32;
+        assert_eq!([sends(&mut streak, one), sends(&mut streak, other)], [SENDS, SENDS * GROWTH]);
+        (0..SENDS * GROWTH * GROWTH - 1).for_each(|_| assert!(!streak.count(one)));
+        assert!(!streak.count(other) && !streak.count(one), "they are not in a row any more");
     }
 
     #[test]
-    fn where_the_source_is_for_the_routes_to_say_there_is_no_course() {
+    fn where_the_source_is_for_the_routes_to_say_there_is_no_path() {
         let to: SocketAddr = "10.0.0.2:7".parse().unwrap();
         let [any, own] = ["0.0.0.0", "10.0.0.1"].map(|ip| ip.parse::<IpAddr>().unwrap());
         let from = LocalAddress { ip: own, interface: 3 };
-        assert_eq!(Course::of(to, None, any), None);
-        assert_eq!(Course::of(to, None, own), Some(Course { to, from: LocalAddress { interface: 0, ..from } }));
-        assert_eq!(Course::of(to, Some(from), any), Some(Course { to, from }));
-        assert_eq!(Course::of("224.0.0.1:7".parse().unwrap(), Some(from), any), None);
+        assert_eq!(Path::of(to, None, any), None);
+        assert_eq!(Path::of(to, None, own), Some(Path { to, from: LocalAddress { interface: 0, ..from } }));
+        assert_eq!(Path::of(to, Some(from), any), Some(Path { to, from }));
+        assert_eq!(Path::of("224.0.0.1:7".parse().unwrap(), Some(from), any), None);
     }
 }

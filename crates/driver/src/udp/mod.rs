@@ -25,7 +25,7 @@ use crate::epoll::Epoll;
 use crate::error::port_error;
 use crate::held::Held;
 use crate::socket::plain_address;
-use connected::{Connected, Course, Row, Way};
+use connected::{Connected, Path, Streak, Way};
 use hints::Hints;
 use receiver::{RECEIVED, Receiver};
 use sender::PIECES;
@@ -41,7 +41,7 @@ const RECEIVE_BYTES: u32 = 65_536;
 pub struct UdpPort {
     socket: PortSocket,
     connected: Option<Box<Connected>>,
-    row: Row,
+    streak: Streak,
     registry: Registry,
     local: SocketAddr,
     options: DatagramOptions,
@@ -126,7 +126,7 @@ impl UdpPort {
         Ok(Self {
             socket: PortSocket::new(socket, only),
             connected: None,
-            row: Row::new(),
+            streak: Streak::new(),
             registry,
             local,
             options: *options,
@@ -147,19 +147,20 @@ impl UdpPort {
         self.socket.watch(watched, !connected.socket.is_full)
     }
 
-    /// By which socket a datagram leaves.
+    /// By which socket a datagram leaves. Makes the second one when the first has sent enough on one path.
     fn way_to(&mut self, to: SocketAddr, from: Option<LocalAddress>) -> Way {
-        let had_one = self.connected.is_some();
-        let Self { socket, connected, row, options, local, watched, .. } = self;
-        let way = connected::way_of(connected, row, Course::of(to, from, local.ip()), &socket.held, options);
+        let path = Path::of(to, from, self.local.ip());
+        if let Some(connected) = &mut self.connected {
+            return connected.way_of(path);
+        }
+        let Some(path) = path.filter(|path| self.streak.count(*path)) else { return Way::Any };
+        let Some(connected) = Connected::new(&self.socket.held, path, &self.options) else { return Way::Any };
         // Somebody may sleep until something comes to the port: from now on it may come here.
-        if let (Some(connected), Some(watched), false) = (&*connected, watched, had_one)
-            && connected.socket.watch(watched, false).is_err()
-        {
-            self.connected = None;
+        if self.watched.as_ref().is_some_and(|watched| connected.socket.watch(watched, false).is_err()) {
             return Way::Any;
         }
-        way
+        self.connected = Some(Box::new(connected));
+        Way::Connected
     }
 }
 

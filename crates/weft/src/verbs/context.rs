@@ -173,8 +173,8 @@ impl Context {
         Ok(Listener::new(Arc::clone(&self.opened), listener))
     }
 
-    /// Runs the NIC for one turn, if nobody else does. Only needed by programs that neither poll nor wait, with [`Progress::Caller`] or
-    /// [`Progress::Summon`].
+    /// Runs the NIC for one turn, if nobody else does. Only needed by programs that neither poll nor wait, with
+    /// [`Progress::Caller`] or [`Progress::Summon`].
     /// Returns whether anything was done.
     pub fn progress(&self) -> bool {
         self.nic().progress()

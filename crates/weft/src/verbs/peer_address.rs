@@ -20,9 +20,9 @@ const SCHEMES: [(&str, Transport); 5] = [
 /// Where a peer is, what carries the connection, and over which interfaces of this host it goes:
 /// `edge://192.0.2.1:7470?rails=eth0,eth1`.
 ///
-/// Before `://` stands `iwarp`, `edge`, `shm`, `shm+iwarp` or `auto` ([`Transport`]); behind it a name or an address, those of IPv6
-/// in brackets if a port follows; `rails` is what [`Rails`] reads (`eth0*4`: four flows over it), for `edge` and `auto`. All but the host may be
-/// missing.
+/// Before `://` stands `iwarp`, `edge`, `shm`, `shm+iwarp` or `auto` ([`Transport`]); behind it a name or an address,
+/// those of IPv6 in brackets if a port follows; `rails` is what [`Rails`] reads (`eth0*4`: four flows over it), for
+/// `edge` and `auto`. All but the host may be missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerAddress {
     /// What carries the connection, if the address says.
