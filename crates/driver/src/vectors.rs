@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 use core::mem;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use arrayvec::ArrayVec;
 use weft_base::{Piece, PortError, ReceivePiece, Slice};
@@ -111,16 +111,10 @@ impl<'a, const N: usize> Vectors<'a, N> {
     /// send(2), or sendmsg(2) for more than one vector. After [`Vectors::gather`].
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>) -> Result<usize, i32> {
         let fd = socket.as_raw_fd();
-        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-        if let [one] = self.list[..] {
-            // SAFETY: The vector's bytes are valid for reads while this lives: borrowed from the caller, or held in the registry.
-            return uninterrupted(|| unsafe {
-                libc::syscall(libc::SYS_sendto, fd, one.iov_base, one.iov_len, flags, NOBODY, 0)
-            });
-        }
         let message = self.message();
-        // SAFETY: As above, for all vectors; the message has nothing else.
-        uninterrupted(|| unsafe { libc::syscall(libc::SYS_sendmsg, fd, &raw const message, flags) })
+        // SAFETY: The vectors' bytes are valid for reads while this lives: borrowed from the caller, or held in the
+        // registry. The message has nothing else.
+        unsafe { send_message(fd, &message) }
     }
 
     /// What to fill: at most `N` of them.
@@ -171,6 +165,25 @@ impl<'a, const N: usize> Vectors<'a, N> {
         message.msg_iovlen = self.list.len();
         message
     }
+}
+
+/// sendmsg(2), or send(2) where one vector is all there is: the kernel has less to fetch then.
+///
+/// # Safety
+/// The name, control data and vectors that the message names are valid for reads during the call.
+pub(crate) unsafe fn send_message(fd: RawFd, message: &libc::msghdr) -> Result<usize, i32> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    if message.msg_iovlen == 1 && message.msg_namelen == 0 && message.msg_controllen == 0 {
+        // SAFETY: There is one vector.
+        let one = unsafe { *message.msg_iov };
+        // SAFETY: Its bytes are valid for reads.
+        return uninterrupted(|| unsafe {
+            libc::syscall(libc::SYS_sendto, fd, one.iov_base, one.iov_len, flags, NOBODY, 0)
+        });
+    }
+    let pointer: *const libc::msghdr = message;
+    // SAFETY: What the message names is valid.
+    uninterrupted(|| unsafe { libc::syscall(libc::SYS_sendmsg, fd, pointer, flags) })
 }
 
 /// Calls without what the C library puts around send(2) and recv(2), so that threads can be canceled in them: two exchanges of a shared word each, and many a call brings nothing.

@@ -13,12 +13,15 @@ use super::filter::{self, FrameTest};
 use super::ring::Ring;
 use super::{PacketSocket, set_option};
 use crate::error::{from_number, would_block};
-use crate::vectors::{Vectors, uninterrupted};
+use crate::vectors::{Vectors, send_message, uninterrupted};
 
 /// Frames of one call.
 pub const FRAMES: usize = 64;
 /// Pieces of one call.
 pub const FRAME_PIECES: usize = 256;
+
+/// A frame of at most so many bytes is copied behind its head: the kernel has more to do for two vectors.
+const SHORT: usize = 2048;
 
 /// A packet socket for the frames of one EtherType that pass a filter. What comes is read where the kernel has put it.
 #[derive(Debug)]
@@ -133,6 +136,16 @@ impl FramePort {
         segment: usize,
         head: impl Fn(usize) -> [u8; HEAD],
     ) -> Result<DatagramSent, PortError> {
+        if let [Piece::Bytes(bytes)] = pieces
+            && bytes.len() <= segment
+            && HEAD + bytes.len() <= SHORT
+        {
+            let mut frame = ArrayVec::<u8, SHORT>::new();
+            // There is room for both.
+            let _ = frame.try_extend_from_slice(&head(bytes.len()));
+            let _ = frame.try_extend_from_slice(bytes);
+            return self.send_all(&mut [message(&mut [vector(&frame)])]);
+        }
         let most = segment * FRAMES;
         let mut vectors: Vectors<'_, FRAME_PIECES> = Vectors::new();
         vectors.gather_segments(registry, pieces, segment, most)?;
@@ -191,9 +204,8 @@ impl FramePort {
         let fd = self.socket.fd.as_raw_fd();
         let sent = match messages {
             [one] => {
-                let header: *const libc::msghdr = &raw const one.msg_hdr;
                 // SAFETY: The header names vectors that live as long as it is borrowed.
-                uninterrupted(|| unsafe { libc::syscall(libc::SYS_sendmsg, fd, header, libc::MSG_DONTWAIT) }).map(|_| 1)
+                unsafe { send_message(fd, &one.msg_hdr) }.map(|_| 1)
             }
             many => {
                 let (first, count) = (many.as_mut_ptr(), many.len());

@@ -6,9 +6,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use socket2::Domain;
 use weft_base::{DatagramOptions, LocalAddress};
 
 use super::PortSocket;
+use super::address::Name;
 use super::socket;
 use crate::held::Held;
 
@@ -93,7 +95,10 @@ impl Connected {
     /// `None`: the system makes none.
     pub(super) fn new(port: &Held, path: Path, options: &DatagramOptions) -> Option<Self> {
         let socket = socket::connect(port, path.from, path.to, options).ok()?;
-        let socket = PortSocket::new(socket, Some(path.from));
+        let is_ipv6 = socket.domain().is_ok_and(|domain| domain == Domain::IPV6);
+        // As the kernel would say it.
+        let peer = Name::new(path.to, is_ipv6).address();
+        let socket = PortSocket::new(socket, Some(path.from), peer);
         Some(Self { socket, path, others: 0, is_left: false, order: Order::new() })
     }
 

@@ -67,8 +67,8 @@ struct PortSocket {
 }
 
 impl PortSocket {
-    fn new(held: Held, only: Option<LocalAddress>) -> Self {
-        Self { held, only, receiver: Receiver::new(), usual_ecn: UsualEcn::default(), is_full: false }
+    fn new(held: Held, only: Option<LocalAddress>, peer: Option<SocketAddr>) -> Self {
+        Self { held, only, receiver: Receiver::new(peer), usual_ecn: UsualEcn::default(), is_full: false }
     }
 
     /// Has it reported once. Room is waited for where there was none; `is_first`: or nowhere else.
@@ -124,7 +124,7 @@ impl UdpPort {
         let ip = local.ip();
         let only = (!ip.is_unspecified()).then_some(LocalAddress { ip, interface: 0 });
         Ok(Self {
-            socket: PortSocket::new(socket, only),
+            socket: PortSocket::new(socket, only, None),
             connected: None,
             streak: Streak::new(),
             registry,

@@ -2,6 +2,7 @@
 //! has merged (udp(7), UDP_GRO).
 
 use core::mem;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use weft_base::{DatagramCounters, PortError, ReceivedDatagrams};
@@ -33,6 +34,11 @@ pub(crate) struct Receiver {
     one_came: bool,
     /// The last call found nothing.
     is_dry: bool,
+    /// The peer that a socket is connected to.
+    peer: Option<SocketAddr>,
+    /// What was there before the socket was connected has been taken: the rest is from the peer, and nobody asks from
+    /// whom.
+    is_from_peer: bool,
 }
 
 /// What the kernel said of one run.
@@ -44,10 +50,10 @@ struct Filled {
 }
 
 impl Receiver {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(peer: Option<SocketAddr>) -> Self {
         let places = Box::new([(Name::EMPTY, Control::EMPTY); RECEIVED]);
         let filled = Box::new([Filled { bytes: 0, control: 0, is_cut: false }; RECEIVED]);
-        Self { places, filled, overflowed: 0, wanted: 1, one_came: false, is_dry: false }
+        Self { places, filled, overflowed: 0, wanted: 1, one_came: false, is_dry: false, peer, is_from_peer: false }
     }
 
     /// Something is sent.
@@ -61,8 +67,9 @@ impl Receiver {
         let place = &mut self.places[0];
         // SAFETY: All zero is a message header of nothing.
         let mut header: libc::msghdr = unsafe { mem::zeroed() };
-        header.msg_name = place.0.pointer();
-        header.msg_namelen = Name::room();
+        if !self.is_from_peer {
+            (header.msg_name, header.msg_namelen) = (place.0.pointer(), Name::room());
+        }
         header.msg_iov = &raw mut vector;
         header.msg_iovlen = 1;
         header.msg_control = place.1.pointer();
@@ -75,7 +82,12 @@ impl Receiver {
     }
 
     /// As many runs as have come lately, into parts of the buffer. Returns how many were filled.
-    fn fill(&mut self, fd: BorrowedFd<'_>, buffer: &mut [u8], (part, parts): (usize, usize)) -> Result<usize, i32> {
+    pub(super) fn fill(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        buffer: &mut [u8],
+        (part, parts): (usize, usize),
+    ) -> Result<usize, i32> {
         let wanted = self.wanted.min(parts);
         let count = if wanted == 1 {
             self.call_for_one(fd, &mut buffer[..part]).map(|one| {
@@ -93,6 +105,7 @@ impl Receiver {
             Err(_) => 1,
         };
         self.is_dry = count.is_err_and(would_block);
+        self.is_from_peer |= self.is_dry && self.peer.is_some();
         count
     }
 
@@ -108,8 +121,9 @@ impl Receiver {
         {
             *vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
             let header = &mut message.msg_hdr;
-            header.msg_name = place.0.pointer();
-            header.msg_namelen = Name::room();
+            if !self.is_from_peer {
+                (header.msg_name, header.msg_namelen) = (place.0.pointer(), Name::room());
+            }
             header.msg_iov = vector;
             header.msg_iovlen = 1;
             header.msg_control = place.1.pointer();
@@ -189,7 +203,12 @@ impl UdpPort {
 }
 
 impl PortSocket {
-    fn read(&mut self, counters: &mut DatagramCounters, index: usize, start: usize) -> Option<ReceivedDatagrams> {
+    pub(super) fn read(
+        &mut self,
+        counters: &mut DatagramCounters,
+        index: usize,
+        start: usize,
+    ) -> Option<ReceivedDatagrams> {
         let filled = self.receiver.filled[index];
         let (name, control) = &self.receiver.places[index];
         let arrival = Arrival::read(control.messages(filled.control));
@@ -205,7 +224,7 @@ impl PortSocket {
         Some(ReceivedDatagrams {
             range: start..start + filled.bytes,
             segment_size: arrival.segment_size.unwrap_or(filled.bytes as u32).max(1),
-            from: name.address()?.into(),
+            from: if self.receiver.is_from_peer { self.receiver.peer } else { name.address() }?.into(),
             to: arrival.to.or(self.only),
             ecn: arrival.ecn,
         })

@@ -12,7 +12,7 @@ use super::control::{Control, Writer};
 use super::hints::is_of_icmp;
 use super::{BATCH_BYTES, BATCH_DATAGRAMS, PortSocket, UdpPort};
 use crate::error::{from_number, would_block};
-use crate::vectors::{Vectors, uninterrupted};
+use crate::vectors::{Vectors, send_message};
 
 /// Pieces of one system call: a header and up to three runs of payload for each datagram of a full batch. The kernel
 /// takes up to 1024.
@@ -184,10 +184,8 @@ impl UdpPort {
         let fd = self.socket_of(way).held.as_raw_fd();
         let mut number = 0;
         for _ in 0..TRIES {
-            let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-            let pointer: *const libc::msghdr = message;
             // SAFETY: The header names a name, control data and vectors that live as long as it is borrowed.
-            number = match uninterrupted(|| unsafe { libc::syscall(libc::SYS_sendmsg, fd, pointer, flags) }) {
+            number = match unsafe { send_message(fd, message) } {
                 Ok(_) => {
                     self.socket_of(way).is_full = false;
                     return Outcome::Sent;

@@ -297,6 +297,28 @@ fn the_peer_that_most_goes_to_has_a_socket_of_its_own() {
     }
 }
 
+/// Before a second socket is connected it may get what is for the first one.
+#[test]
+fn what_came_before_a_socket_was_connected_keeps_its_sender() {
+    let [peer, stranger] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    let own = UdpSocket::bind("127.0.0.1:0").unwrap();
+    own.set_nonblocking(true).unwrap();
+    let (at, peer_at) = (own.local_addr().unwrap(), peer.local_addr().unwrap());
+    stranger.send_to(b"before", at).unwrap();
+    own.connect(peer_at).unwrap();
+    peer.send_to(b"behind", at).unwrap();
+    let held = Held::make(|| Ok(own.try_clone()?.into())).unwrap();
+    let mut port = PortSocket::new(held, None, Some(peer_at));
+    let (mut buffer, mut counters) = ([0; 64], DatagramCounters::default());
+    let mut sender = || {
+        port.receiver.fill(port.held.as_fd(), &mut buffer, (64, 1)).ok()?;
+        port.read(&mut counters, 0, 0)?.from.ip()
+    };
+    assert_eq!([sender(), sender(), sender()], [stranger.local_addr().ok(), Some(peer_at), None]);
+    peer.send_to(b"again", at).unwrap();
+    assert_eq!([sender(), sender()], [Some(peer_at), None]);
+}
+
 #[test]
 fn what_comes_to_a_socket_that_was_made_meanwhile_ends_a_wait() {
     let mut bench = Bench::new();
