@@ -252,6 +252,11 @@ pub struct Interest {
     pub least: u32,
 }
 
+impl Interest {
+    /// Nothing is to be reported any more.
+    pub const NOTHING: Self = Self { readable: false, writable: false, least: 1 };
+}
+
 /// A port or listener that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readiness {

@@ -28,6 +28,7 @@ mod serving;
 mod showing;
 pub(crate) mod streams;
 mod timers;
+mod vain_watch;
 mod watching;
 
 use core::time::Duration;

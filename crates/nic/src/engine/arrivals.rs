@@ -128,10 +128,9 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         let Entry { member: Member::Connection(mut connection), ports, names, .. } = self.entries.remove(key)? else {
             return None;
         };
-        let nothing = Interest { readable: false, writable: false, least: 1 };
         for (index, port) in ports.iter().enumerate() {
             // Whatever is still reported for it has a token that means nothing any more.
-            let _ = connection.lower.arm(&mut self.network, index, token(*port), nothing);
+            let _ = connection.lower.arm(&mut self.network, index, token(*port), Interest::NOTHING);
         }
         self.ports.remove(&ports);
         if let Some((port, names)) = names {

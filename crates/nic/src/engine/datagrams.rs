@@ -9,12 +9,13 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use slotmap::{DefaultKey, SlotMap};
 use weft_base::{
-    DatagramBatch, DatagramLimits, DatagramOptions, DatagramPort, DatagramSent, Hint, HostAddress, HostId,
+    DatagramBatch, DatagramLimits, DatagramOptions, DatagramPort, DatagramSent, Hint, HostAddress, HostId, Interest,
     LocalAddress, Piece, PortError, Random, ReceivedDatagrams,
 };
 
 use super::doorbell::Doorbell;
 use super::lanes::{Brought, Desk, Lane, ServingEnd};
+use super::vain_watch::VainWatch;
 use crate::key::JobKey;
 use crate::lower::{
     Carrier, DatagramKey, DatagramPorts, Destination, InboxEntry, Lower, Names, Parcel, RailPort, ServedPorts,
@@ -51,6 +52,7 @@ pub(super) struct Member<N: Carrier> {
     pub(super) is_hot: bool,
     /// The operating system tells when something comes.
     is_watched: bool,
+    vain_watch: VainWatch,
     idle_looks: u32,
     /// The names of connections that wait for room.
     pub(super) waiting: Vec<u64>,
@@ -200,6 +202,7 @@ impl<N: Carrier> Datagrams<N> {
             connections: 0,
             is_hot: false,
             is_watched: false,
+            vain_watch: VainWatch::default(),
             idle_looks: 0,
             waiting: Vec::new(),
             limits,
@@ -394,14 +397,22 @@ impl<N: Carrier> Datagrams<N> {
     }
 
     /// Receives at a port. Returns whether anything has come.
-    pub(super) fn receive(&mut self, key: DefaultKey, room: &mut Room) -> bool {
+    pub(super) fn receive(&mut self, network: &mut N, key: DefaultKey, room: &mut Room) -> bool {
         let Some(member) = self.members.get_mut(key) else { return false };
         room.received.clear();
         let PortOf::Own(port) = &mut member.port else { return false };
         // A broken port is one at which nothing comes.
         let count = port.receive(&mut room.bytes, &mut room.received).unwrap_or(0);
-        member.idle_looks = if count > 0 { 0 } else { member.idle_looks.saturating_add(1) };
-        count > 0
+        if count == 0 {
+            member.idle_looks = member.idle_looks.saturating_add(1);
+            return false;
+        }
+        member.idle_looks = 0;
+        if member.is_hot && member.vain_watch.ends() {
+            // Where it fails, it is watched in vain.
+            let _ = network.arm_datagram(port, super::ports::token(member.token), Interest::NOTHING);
+        }
+        true
     }
 
     // --- ports that other engines serve
@@ -447,7 +458,8 @@ impl<N: Carrier> Member<N> {
     pub(super) fn arm(&mut self, network: &mut N) {
         // Who serves it for this engine rings.
         let PortOf::Own(port) = &mut self.port else { return };
-        let interest = weft_base::Interest { readable: true, writable: !self.waiting.is_empty(), least: 1 };
+        let interest = Interest { readable: true, writable: !self.waiting.is_empty(), least: 1 };
+        self.vain_watch.begin();
         self.is_watched = network.arm_datagram(port, super::ports::token(self.token), interest).is_ok();
         // What the system can't watch is looked at instead.
         self.is_hot |= !self.is_watched;

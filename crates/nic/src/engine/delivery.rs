@@ -189,7 +189,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             return self.receive_served(key, &lane);
         }
         let mut room = take(&mut self.datagrams.room);
-        let any = self.datagrams.receive(key, &mut room);
+        let any = self.datagrams.receive(&mut self.network, key, &mut room);
         if any {
             self.counters.receives += 1;
             // Whoever measures how long an answer takes is not to count how long we have looked elsewhere.

@@ -11,6 +11,7 @@ use super::datagrams::COOL_AFTER_LOOKS;
 use super::delivery::{MOST_HINTS, MOST_HOT};
 use super::lanes::{Brought, Bundle, Desk, Lane, ServingEnd};
 use super::ports::{Owner, token};
+use super::vain_watch::VainWatch;
 use super::{Engine, Upper};
 use crate::lower::{Carrier, Leaving, Lower};
 
@@ -35,6 +36,7 @@ struct Served<N: Network> {
     limits: DatagramLimits,
     leaving: Leaving,
     is_hot: bool,
+    vain_watch: VainWatch,
     idle_looks: u32,
 }
 
@@ -72,6 +74,7 @@ impl<N: Network> Serving<N> {
 
 impl<N: Network> Served<N> {
     fn arm(&mut self, network: &mut N) {
+        self.vain_watch.begin();
         let interest = Interest { readable: true, writable: !self.leaving.is_empty(), least: 1 };
         if network.arm_datagram(&mut self.port, token(self.token), interest).is_err() {
             // The system can't watch it, so it is looked at instead.
@@ -92,7 +95,16 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             let token = self.ports.add(Owner::Served(DefaultKey::default()));
             let limits = port.limits();
             let (leaving, idle_looks) = (Leaving::default(), 0);
-            let served = Served { port, lane, token, limits, leaving, is_hot: true, idle_looks };
+            let served = Served {
+                port,
+                lane,
+                token,
+                limits,
+                leaving,
+                is_hot: true,
+                vain_watch: VainWatch::default(),
+                idle_looks,
+            };
             let key = self.serving.served.insert(served);
             self.ports.set_served(token, key);
         }
@@ -142,6 +154,10 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     fn serve(&mut self, key: DefaultKey) -> bool {
         let Some(served) = self.serving.served.get_mut(key) else { return false };
         let received = served.receive::<N::Lower>();
+        if received && served.is_hot && served.vain_watch.ends() {
+            // Where it fails, it is watched in vain.
+            let _ = self.network.arm_datagram(&mut served.port, token(served.token), Interest::NOTHING);
+        }
         self.counters.receives += u64::from(received);
         self.counters.served_receives += u64::from(received);
         let (mut sent, mut bytes, mut calls) = (false, 0, 0);
