@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::{ALL, End, Kind, PATIENCE, Pair, pattern};
 use process::Process;
+use socket2::{Domain, SockAddr, Socket, Type};
 use weft::endpoint::{Endpoint, EndpointAttributes, EventQueue, Match, ReceivePost, SendPost};
 use weft::verbs::{
     CompletionKind, ConnectOptions, ConnectionError, Context, Error, ListenOptions, LowerInfo, MAX_INLINE,
@@ -106,6 +107,41 @@ fn nobody_shares_memory() {
     let failed = end.queue_pair.connect(address, &options).unwrap_err();
     let refused = ConnectionError::Connect { remote: address, error: PortError::NotShared };
     assert!(matches!(&failed, Error::Connection(error) if *error == refused), "{failed:?}");
+}
+
+/// A listener's process may have no memory left for what is passed to it, or be of a version that passes it otherwise.
+#[test]
+fn who_is_declined_goes_by_iwarp() {
+    use Transport::{Auto, SharedMemory, SharedMemoryOrIwarp};
+    let kind = Kind::plain(Progress::Hybrid);
+    let context = kind.context();
+    let domain = context.allocate_protection_domain().unwrap();
+    let listener = context.listen(kind.any(), &ListenOptions::default()).unwrap();
+    let address = listener.local_address();
+    // SAFETY: Reads a number.
+    let user = unsafe { nix::libc::geteuid() };
+    let declining = Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();
+    declining.bind(&SockAddr::unix(format!("\0weft-shm-{user}-{address}")).unwrap()).unwrap();
+    declining.listen(4).unwrap();
+    for transport in [SharedMemoryOrIwarp, Auto, SharedMemory] {
+        let [active, passive] = [(); 2].map(|()| End::new(&context, &domain, &QueuePairOptions::default()));
+        let mut options = ConnectOptions::default();
+        options.offer.transport = transport;
+        active.queue_pair.start_connect(address, &options).unwrap();
+        let (socket, _) = declining.accept().unwrap();
+        assert_eq!(socket.send(&[1]).unwrap(), 1);
+        drop(socket);
+        if transport == SharedMemory {
+            let failed = active.queue_pair.wait_connected(PATIENCE).unwrap_err();
+            assert!(failed.to_string().contains("memory"), "{failed}");
+            break;
+        }
+        listener.accept(PATIENCE).unwrap().accept(&passive.queue_pair, &[]).unwrap();
+        active.queue_pair.wait_connected(PATIENCE).unwrap();
+        let info = active.queue_pair.info().unwrap();
+        assert!(matches!(&info.lower, LowerInfo::Mpa(mpa) if mpa.crc), "{transport:?}: {info:?}");
+    }
+    assert_eq!(context.counters().fallbacks, 2);
 }
 
 #[test]

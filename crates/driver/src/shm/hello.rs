@@ -9,6 +9,8 @@ use weft_ring::Capacity;
 const MAGIC: [u8; 8] = *b"WeftShm1";
 /// Bytes of a hello.
 pub(super) const HELLO_BYTES: usize = 8 + 4 + 2 * ADDRESS_BYTES;
+/// What who has listened answers before it ends the stream, if it can't take what was passed to it. A wake-up is 0.
+pub(super) const DECLINED: u8 = 1;
 /// An IPv6 address, or an IPv4 one mapped into it, and a port number.
 const ADDRESS_BYTES: usize = 16 + 2;
 

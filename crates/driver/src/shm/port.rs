@@ -9,7 +9,7 @@ use weft_base::{Interest, Lent, Piece, Port, PortError, ReceivePiece, Received, 
 use weft_memory::Registry;
 use weft_ring::{Capacity, Rest, Violation};
 
-use super::hello::{HELLO_BYTES, Hello};
+use super::hello::{DECLINED, HELLO_BYTES, Hello};
 use super::memory::{self, Mapping};
 use super::name::is_of_this_host;
 use super::rings::{CHUNK_BYTES, Rings, Side};
@@ -45,6 +45,8 @@ pub struct ShmPort {
     broken: Option<PortError>,
     /// The other side's end of the socket is closed: what it has written is in the ring already.
     is_gone: bool,
+    /// It has said that it can't take the memory.
+    is_declined: bool,
     /// Receives that found nothing, one after the other.
     empty: u32,
     /// The last send found too little room.
@@ -82,7 +84,18 @@ impl ShmPort {
     }
 
     fn new(socket: Option<Held>, registry: Registry, stage: Stage, local: SocketAddr, remote: SocketAddr) -> Self {
-        Self { socket, registry, stage, local, remote, broken: None, is_gone: false, empty: 0, was_short: false }
+        Self {
+            socket,
+            registry,
+            stage,
+            local,
+            remote,
+            broken: None,
+            is_gone: false,
+            is_declined: false,
+            empty: 0,
+            was_short: false,
+        }
     }
 
     /// The descriptor that becomes readable when this side is woken.
@@ -130,13 +143,19 @@ impl ShmPort {
             return;
         }
         let Some(socket) = &self.socket else { return };
+        let mut has_failed = false;
         for _ in 0..MOST_SIGNALS {
-            match passing::receive(socket, &mut [0; 8]) {
-                Ok(0) => self.is_gone = true,
-                Ok(_) => continue,
-                Err(number) => self.is_gone |= !would_block(number),
+            let mut signal = [0; 8];
+            match passing::receive(socket, &mut signal) {
+                Ok(0) => {
+                    self.is_gone = true;
+                    return;
+                }
+                Ok(_) => self.is_declined |= signal[0] == DECLINED,
+                Err(number) if would_block(number) || has_failed => return,
+                // It has closed its end and had not read all; what it has said stands behind the error.
+                Err(_) => (self.is_gone, has_failed) = (true, true),
             }
-            return;
         }
     }
 
@@ -159,7 +178,13 @@ impl ShmPort {
         match outcome {
             Ok(stage) => self.stage = stage,
             Err(number) if would_block(number) => return Ok(false),
-            Err(number) => return Err(self.fail(from_number(number))),
+            Err(number) => {
+                if let Some(socket) = &self.socket {
+                    // Who has connected may have another way.
+                    let _ = passing::send(socket, &[DECLINED]);
+                }
+                return Err(self.fail(from_number(number)));
+            }
         }
         Ok(true)
     }
@@ -192,10 +217,16 @@ impl ShmPort {
             let Stage::Standing(rings) = &mut self.stage else { return Ok((0, Rest::Open)) };
             found = rings.look();
             if found == Ok((0, Rest::Open)) {
-                return Err(self.fail(PortError::Reset));
+                self.drain();
+                return Err(self.fail(self.why_gone()));
             }
         }
         found.map_err(|violation| self.caught(violation))
+    }
+
+    /// Why the other side is gone, as far as it has said so.
+    const fn why_gone(&self) -> PortError {
+        if self.is_declined { PortError::NotShared } else { PortError::Reset }
     }
 
     /// Whether the other side is gone, which is looked after now and then.
@@ -211,7 +242,7 @@ impl ShmPort {
     /// Nothing was taken: perhaps nobody will ever make room. Who is only waiting to send may not receive any more.
     #[cold]
     fn find_room_in_vain(&mut self) -> Result<usize, PortError> {
-        if self.check_gone() { Err(PortError::Reset) } else { Ok(0) }
+        if self.check_gone() { Err(self.why_gone()) } else { Ok(0) }
     }
 
     fn send_some(&mut self, pieces: &[Piece<'_>]) -> Result<(usize, usize), PortError> {
@@ -249,7 +280,7 @@ impl Port for ShmPort {
         }
         if self.is_gone {
             // What it has written can still be received.
-            return Err(PortError::Reset);
+            return Err(self.why_gone());
         }
         if let ([Piece::Bytes(bytes)], Stage::Standing(rings)) = (pieces, &mut self.stage)
             && bytes.len() <= CHUNK_BYTES

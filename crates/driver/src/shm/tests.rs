@@ -13,7 +13,7 @@ use weft_base::{
 use weft_memory::{Access, Limits, LocalRight, Registry};
 use weft_ring::{BROKEN, Capacity, END, Word, Words};
 
-use super::hello::Hello;
+use super::hello::{DECLINED, Hello};
 use super::memory::{self, Mapping, Way};
 use super::name::name_of;
 use crate::fork::{Sleeper, in_child};
@@ -476,7 +476,38 @@ fn first_words_that_are_none_are_refused() {
         assert_eq!(port.send(&[Piece::Bytes(b"early")]), Ok(0), "{what}");
         say(&socket).unwrap();
         assert!(bench.end(&mut port).is_err(), "{what}");
+        drop(port);
+        let mut answer = [0; 8];
+        let answered = passing::receive(&socket, &mut answer).map(|length| answer[..length].to_vec());
+        let declined = if what == "nothing" { vec![] } else { vec![DECLINED] };
+        assert_eq!(answered, Ok(declined), "{what}");
     }
+}
+
+#[test]
+fn who_is_declined_knows_it() {
+    let mut bench = Bench::new();
+    // Somebody who takes nothing, under the name of an address that is free.
+    let at = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let declining = Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();
+    declining.bind(&SockAddr::unix(name_of(at)).unwrap()).unwrap();
+    declining.listen(4).unwrap();
+    let mut decline = |signals: usize| {
+        let port = bench.connect(at);
+        let (socket, _) = declining.accept().unwrap();
+        (0..signals).for_each(|_| passing::send(&socket, &[0]).unwrap());
+        passing::send(&socket, &[DECLINED]).unwrap();
+        port
+    };
+    let nothing = &mut [0; 8];
+    for signals in [0, 3] {
+        let mut port = decline(signals);
+        let polled = (0..1000).find_map(|_| port.receive(&mut [ReceivePiece::Staging(nothing)]).err());
+        assert_eq!(polled, Some(PortError::NotShared));
+        assert_eq!(port.send(&[Piece::Bytes(b"x")]), Err(PortError::NotShared));
+    }
+    let mut port = decline(1);
+    assert_eq!(bench.end(&mut port), Err(PortError::NotShared), "who sleeps");
 }
 
 #[test]

@@ -29,23 +29,29 @@ pub enum Choice<N: Network> {
     Mpa(Mpa<N::Port>),
     /// Edge.
     Edge(Edge),
-    /// It is called by Edge, and by iWARP when there is no answer.
+    /// More than one way is tried.
     Trying(Box<Trying<N>>),
 }
 
-/// Both, until one of them stands.
+/// Edge, and iWARP when there is no answer; or shared memory, and iWARP when the peer declines that. Until one stands.
 pub struct Trying<N: Network> {
     edge: Option<Edge>,
+    /// Shared memory, as long as iWARP is not begun; then that.
     mpa: Option<Mpa<N::Port>>,
-    /// What iWARP is begun with, until it is.
+    /// iWARP, until it is begun.
     beside: Option<Beside<N>>,
     remote: SocketAddr,
     /// Why iWARP has failed, which tells more than that Edge has.
     error: Option<ConnectionError>,
 }
 
-/// What iWARP is begun with, and when.
-type Beside<N> = (<Mpa<<N as Network>::Port> as Lower<N>>::Opening, PortOptions, Time);
+/// How iWARP is begun beside another way.
+struct Beside<N: Network> {
+    opening: <Mpa<N::Port> as Lower<N>>::Opening,
+    options: PortOptions,
+    /// When. `None`: when the other way turns out to be none.
+    at: Option<Time>,
+}
 
 /// What a connection is begun with.
 #[derive(Debug)]
@@ -60,6 +66,11 @@ pub enum Opening<E, M> {
     SharedOr { shared: M, mpa: M },
     /// Shared memory, where there is any; then Edge first, and iWARP.
     Any { shared: M, edge: E, mpa: M },
+}
+
+/// Whether who listens for shared memory can't take it.
+const fn is_declined(failure: &ConnectionError) -> bool {
+    matches!(failure, ConnectionError::Port(PortError::NotShared))
 }
 
 const fn sharing(options: PortOptions) -> PortOptions {
@@ -98,7 +109,7 @@ impl<N: Network> Trying<N> {
         let step = Self::drive_one(&mut self.edge, io);
         let Err(failure) = step else { return step };
         match &mut self.beside {
-            Some((_, _, at)) => *at = io.now,
+            Some(beside) => beside.at = Some(io.now),
             None if self.mpa.is_some() => {}
             None => return Err(self.error.take().unwrap_or(failure)),
         }
@@ -113,6 +124,10 @@ impl<N: Network> Trying<N> {
             None => Self::drive_one(&mut self.mpa, io),
         };
         let Err(failure) = step else { return step };
+        if let Some(beside) = self.beside.as_mut().filter(|_| is_declined(&failure)) {
+            beside.at = Some(io.now);
+            return Ok(StartStep::Progress);
+        }
         if self.edge.is_none() {
             return Err(failure);
         }
@@ -122,18 +137,24 @@ impl<N: Network> Trying<N> {
 }
 
 impl<N: Network> Choice<N> {
-    /// Through shared memory, if somebody listens for that.
+    /// Through shared memory, if somebody listens for that; by iWARP, which is begun with `other`, if it is declined.
+    /// Returns the latter where nobody listens.
     fn connect_shared(
         network: &mut N,
         remote: SocketAddr,
         options: PortOptions,
         opening: <Mpa<N::Port> as Lower<N>>::Opening,
-    ) -> Option<Self> {
+        other: <Mpa<N::Port> as Lower<N>>::Opening,
+    ) -> Result<Self, <Mpa<N::Port> as Lower<N>>::Opening> {
         if !network.shares_memory() {
-            return None;
+            return Err(other);
         }
-        let mut mpa = Mpa::begin(network, remote, sharing(options), opening).ok()?;
-        (!mpa.is_refused()).then_some(Self::Mpa(mpa))
+        let Ok(mut mpa) = Mpa::begin(network, remote, sharing(options), opening) else { return Err(other) };
+        if mpa.is_refused() {
+            return Err(other);
+        }
+        let beside = Some(Beside { opening: other, options, at: None });
+        Ok(Self::Trying(Box::new(Trying { edge: None, mpa: Some(mpa), beside, remote, error: None })))
     }
 
     fn drive_both(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
@@ -148,8 +169,8 @@ impl<N: Network> Choice<N> {
         }
         let other = trying.drive_mpa(io)?;
         if let Some(mpa) = trying.mpa.take_if(|_| matches!(other, StartStep::Ready(_))) {
+            io.counters.fallbacks += u64::from(trying.beside.is_none());
             *self = Self::Mpa(mpa);
-            io.counters.fallbacks += 1;
             return Ok(other);
         }
         let idle = matches!((&step, &other), (StartStep::Idle, StartStep::Idle));
@@ -202,28 +223,26 @@ impl<N: Network> Lower<N> for Choice<N> {
                 Self::Edge(Lower::<N>::connect(network, remote, options, opening, datagrams, io)?)
             }
             Opening::Shared(opening) => Self::Mpa(Mpa::begin(network, remote, sharing(options), opening)?),
-            Opening::SharedOr { shared, mpa } => match Self::connect_shared(network, remote, options, shared) {
-                Some(shared) => shared,
-                None => Self::Mpa(Lower::<N>::connect(network, remote, options, mpa, None, io)?),
+            Opening::SharedOr { shared, mpa } => match Self::connect_shared(network, remote, options, shared, mpa) {
+                Ok(shared) => shared,
+                Err(mpa) => Self::Mpa(Lower::<N>::connect(network, remote, options, mpa, None, io)?),
             },
-            Opening::Any { shared, edge, mpa } => {
-                if let Some(shared) = Self::connect_shared(network, remote, options, shared) {
-                    return Ok(shared);
+            Opening::Any { shared, edge, mpa } => match Self::connect_shared(network, remote, options, shared, mpa) {
+                Ok(shared) => shared,
+                Err(opening) => {
+                    let edge = Lower::<N>::connect(network, remote, options, edge, datagrams, io)?;
+                    let beside = Some(Beside { opening, options, at: Some(io.now + BESIDE_AFTER) });
+                    Self::Trying(Box::new(Trying { edge: Some(edge), mpa: None, beside, remote, error: None }))
                 }
-                let edge = Lower::<N>::connect(network, remote, options, edge, datagrams, io)?;
-                let beside = Some((mpa, options, io.now + BESIDE_AFTER));
-                Self::Trying(Box::new(Trying { edge: Some(edge), mpa: None, beside, remote, error: None }))
-            }
+            },
         })
     }
 
     fn try_another(&mut self, network: &mut N, now: Time) {
         let Self::Trying(trying) = self else { return };
         let is_heard = trying.edge.as_ref().is_some_and(|edge| !Lower::<N>::is_connecting(edge));
-        if is_heard || trying.beside.as_ref().is_none_or(|(_, _, at)| *at > now) {
-            return;
-        }
-        let Some((opening, options, _)) = trying.beside.take() else { return };
+        let is_due = |beside: &mut Beside<N>| !is_heard && beside.at.is_some_and(|at| at <= now);
+        let Some(Beside { opening, options, .. }) = trying.beside.take_if(is_due) else { return };
         match Mpa::begin(network, trying.remote, options, opening) {
             Ok(mpa) => trying.mpa = Some(mpa),
             Err(error) => trying.error = Some(ConnectionError::Connect { remote: trying.remote, error }),
@@ -401,8 +420,9 @@ impl<N: Network> Lower<N> for Choice<N> {
     }
 
     fn local_address(&self) -> Option<SocketAddr> {
-        each!(self, lower => Lower::<N>::local_address(lower), trying trying => {
-            trying.edge.as_ref().and_then(|edge| Lower::<N>::local_address(edge))
+        each!(self, lower => Lower::<N>::local_address(lower), trying trying => match (&trying.edge, &trying.mpa) {
+            (Some(edge), _) => Lower::<N>::local_address(edge),
+            (None, mpa) => mpa.as_ref().and_then(|mpa| Lower::<N>::local_address(mpa)),
         })
     }
 
@@ -425,11 +445,12 @@ impl<N: Network> Lower<N> for Choice<N> {
     fn arm(&mut self, network: &mut N, index: usize, token: Token, interest: Interest) -> Result<(), PortError> {
         each!(self, lower => Lower::<N>::arm(lower, network, index, token, interest), trying trying => {
             match &mut trying.mpa {
-                Some(mpa) => {
+                Some(mpa) if interest != Interest::NOTHING => {
                     let is_connecting = Lower::<N>::is_connecting(mpa);
                     let interest = Interest { readable: !is_connecting, writable: is_connecting, ..interest };
                     Lower::<N>::arm(mpa, network, index, token, interest)
                 }
+                Some(mpa) => Lower::<N>::arm(mpa, network, index, token, interest),
                 None => Ok(()),
             }
         })
@@ -454,7 +475,7 @@ impl<N: Network> Lower<N> for Choice<N> {
         each!(self, lower => Lower::<N>::next_timeout(lower), trying trying => {
             let edge = trying.edge.as_ref();
             let is_heard = edge.is_some_and(|edge| !Lower::<N>::is_connecting(edge));
-            let beside = trying.beside.as_ref().map(|(_, _, at)| *at).filter(|_| !is_heard);
+            let beside = trying.beside.as_ref().and_then(|beside| beside.at).filter(|_| !is_heard);
             [edge.and_then(|edge| Lower::<N>::next_timeout(edge)), beside].into_iter().flatten().min()
         })
     }
