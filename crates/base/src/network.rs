@@ -469,6 +469,8 @@ pub enum PortError {
     Refused,
     /// Nobody shares memory at that address ([`PortOptions::shared_memory`]).
     NotShared,
+    /// Who listens there can't take the memory that is to be shared.
+    Declined,
     /// The peer, or the network on the way, did not answer in time.
     TimedOut,
     /// No way to that address is known.
@@ -499,6 +501,10 @@ impl fmt::Display for PortError {
             Self::NotShared => f.write_str(
                 "nobody shares memory there: that takes a process of the same user, on this host and in this network \
                  namespace, which listens for it (transport shm or auto)",
+            ),
+            Self::Declined => f.write_str(
+                "the process that listens there can't take shared memory: it is short of memory or descriptors, or of \
+                 another version of Weft; connect by transport iwarp",
             ),
             Self::TimedOut => f.write_str("timed out: the peer or the network on the way did not answer"),
             Self::Unreachable => f.write_str("no route to that address"),

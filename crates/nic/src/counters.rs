@@ -83,7 +83,7 @@ counters! {
     /// Of these, those whose peer may lend what it sends, for this process can read its memory: through shared memory,
     /// where the system permits that (ptrace(2), "access mode"). On others long messages go through the ring.
     borrowing_connections,
-    /// Of these, over iWARP because Edge did not answer, or not in time, or the peer declined shared memory.
+    /// Connections over iWARP because Edge did not answer, or not in time, or the peer declined shared memory.
     fallbacks,
     /// Edge: datagrams that are held to be lost.
     lost_datagrams,

@@ -304,11 +304,13 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         true
     }
 
-    /// Time until something has to happen by itself. Connections that are hot when everybody sleeps are those that the operating system can't watch.
+    /// Time until something has to happen by itself. Connections and ports that are hot when everybody sleeps are those
+    /// that the operating system can't watch.
     pub(crate) fn until_deadline(&self) -> Option<Duration> {
         let deadline = self.timers.next().map(|at| at.since(self.now));
         let doze = if self.dozing.is_empty() { None } else { Some(self.dozing_until.since(self.now)) };
-        let doze = if self.hot.is_empty() { doze } else { Some(LONGEST_DOZE) };
+        let is_watched = self.hot.is_empty() && !self.datagrams.any_hot() && !self.serving.any_hot();
+        let doze = if is_watched { doze } else { Some(LONGEST_DOZE) };
         let shows = self.showing.at().map(|at| at.since(self.now));
         [deadline, doze, shows].into_iter().flatten().min()
     }

@@ -22,10 +22,12 @@ pub enum Transport {
     /// Memory that two processes of one user share, on the same host and in the same network namespace: iWARP's
     /// segments in a ring each way, without CRC and markers. To listen: TCP as well.
     SharedMemory,
-    /// To connect: shared memory where somebody listens for that; else iWARP. To listen: both, at the same port number.
+    /// To connect: shared memory where somebody listens for that and can take it; else iWARP. To listen: both, at the
+    /// same port number.
     SharedMemoryOrIwarp,
     /// To connect: shared memory where somebody listens for that; else Edge, and iWARP beside it if there is no
-    /// answer within 250 ms; the first that stands is kept. To listen: all of them, at the same port number.
+    /// answer within 250 ms; the first that stands is kept. Where shared memory is declined, iWARP follows. To listen:
+    /// all of them, at the same port number.
     Auto,
 }
 

@@ -135,7 +135,7 @@ fn of_connection(error: &ConnectionError) -> c_int {
 fn of_port(error: &PortError) -> c_int {
     match error {
         PortError::Reset => FI_ECONNRESET,
-        PortError::Refused | PortError::NotShared => FI_ECONNREFUSED,
+        PortError::Refused | PortError::NotShared | PortError::Declined => FI_ECONNREFUSED,
         PortError::TimedOut => FI_ETIMEDOUT,
         PortError::Unreachable | PortError::NoGateway => FI_EHOSTUNREACH,
         PortError::AddressInUse => FI_EADDRINUSE,

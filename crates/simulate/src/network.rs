@@ -91,6 +91,10 @@ impl<T> Network for SimulatedNetwork<T> {
             let listening = state.listeners.get_mut(&remote).filter(|listening| listening.shares_memory);
             let (world, registry, ends) = (self.world.clone(), self.registry.clone(), (local, remote));
             return Ok(SimulatedPort::Ring(match listening {
+                Some(_) if let Some(after) = behaviour.declines_after => {
+                    line.hang_up(1, state.now + after);
+                    RingPort::new(world, registry, line, 0, ends)
+                }
                 Some(listening) if listening.waiting.len() < listening.backlog => {
                     listening.waiting.push_back((Caller::Ring(line.clone()), local));
                     RingPort::new(world, registry, line, 0, ends)

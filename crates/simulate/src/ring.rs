@@ -33,11 +33,19 @@ pub struct RingBehaviour {
     pub scribbles_one_in: u64,
     /// One signal in so many is lost, which the checkers must see. 0: none.
     pub loses_one_in: u64,
+    /// Who listens can't take the memory, and says so after this time.
+    pub declines_after: Option<Duration>,
 }
 
 impl Default for RingBehaviour {
     fn default() -> Self {
-        Self { capacity: 16 << 10, signal_delay: Duration::from_micros(20), scribbles_one_in: 0, loses_one_in: 0 }
+        Self {
+            capacity: 16 << 10,
+            signal_delay: Duration::from_micros(20),
+            scribbles_one_in: 0,
+            loses_one_in: 0,
+            declines_after: None,
+        }
     }
 }
 
@@ -287,7 +295,8 @@ impl RingPort {
         if found == (0, Rest::Open) && self.is_gone {
             found = self.look_once()?;
             if found == (0, Rest::Open) {
-                return Err(self.fail(PortError::Reset));
+                let is_declined = self.line.socket().behaviour.declines_after.is_some();
+                return Err(self.fail(if is_declined { PortError::Declined } else { PortError::Reset }));
             }
         }
         Ok(found)

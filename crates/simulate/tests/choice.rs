@@ -2,10 +2,10 @@
 
 use core::time::Duration;
 
-use weft_base::{IwarpOrEdge, Time};
+use weft_base::{IwarpOrEdge, PortError, Time};
 use weft_emulate::{Chance, Loss, Settings};
-use weft_nic::{LowerInfo, Offer, Transport};
-use weft_simulate::{Behaviour, PacketBehaviour, Pair, PairOptions, World};
+use weft_nic::{ConnectionError, LowerInfo, Offer, Transport};
+use weft_simulate::{Behaviour, PacketBehaviour, Pair, PairOptions, RingBehaviour, World};
 
 /// Connects with [`Transport::Auto`]. Returns what carries the connection, and when it stood.
 fn connect(packets: PacketBehaviour, listens: Transport) -> (LowerInfo, Duration) {
@@ -64,4 +64,34 @@ fn edge_where_the_answer_takes_most_of_that_time() {
     let late = with(Settings { delay: Duration::from_millis(100), ..links });
     let (lower, took) = connect(late, Transport::Auto);
     assert!(matches!(lower, LowerInfo::Edge) && took < Duration::from_millis(500), "{lower:?} after {took:?}");
+}
+
+/// A pair that goes through shared memory as long as the listening side has said nothing.
+fn declined(transport: Transport) -> (World, PairOptions, Pair<IwarpOrEdge>) {
+    let ring = Some(RingBehaviour { declines_after: Some(SOON), ..RingBehaviour::default() });
+    let world = World::new(3, Behaviour { ring, ..Behaviour::default() });
+    let mut options = PairOptions::default();
+    options.active = Offer { transport, ..options.active };
+    options.passive = Offer { transport: Transport::Auto, ..options.passive };
+    let pair = Pair::unconnected(&world, &options);
+    (world, options, pair)
+}
+
+#[test]
+fn iwarp_where_shared_memory_is_declined() {
+    for transport in [Transport::SharedMemoryOrIwarp, Transport::Auto] {
+        let (world, options, pair) = declined(transport);
+        assert!(pair.connect(&options), "{:?}", pair.active.queue_pair.error());
+        let took = world.now().since(Time::ZERO);
+        let lower = pair.active.queue_pair.info().unwrap().lower.clone();
+        let is_checked = matches!(&lower, LowerInfo::Mpa(mpa) if mpa.crc);
+        assert!(is_checked && (SOON..2 * SOON).contains(&took), "{transport:?}: {lower:?} after {took:?}");
+        let counters = pair.active.nic.counters();
+        assert_eq!((counters.shared_memory_connections, counters.fallbacks), (0, 1));
+    }
+    let (_, options, pair) = declined(Transport::SharedMemory);
+    assert!(!pair.connect(&options));
+    let error = pair.active.queue_pair.error();
+    let is_said = matches!(&error, Some(ConnectionError::Connect { error: PortError::Declined, .. }));
+    assert!(is_said, "{error:?}");
 }

@@ -36,7 +36,7 @@ pub(super) const GROUPS: &[Group] = &[
             ("edge_connections", "over Edge"),
             ("shared_memory_connections", "through shared memory"),
             ("borrowing_connections", "of these, reading the peer's"),
-            ("fallbacks", "over iWARP, for no other way was there"),
+            ("fallbacks", "over iWARP, for another way failed"),
         ],
         share: None,
     },

@@ -151,7 +151,8 @@ impl ShmPort {
                     self.is_gone = true;
                     return;
                 }
-                Ok(_) => self.is_declined |= signal[0] == DECLINED,
+                Ok(_) if signal[0] == DECLINED => (self.is_declined, self.is_gone) = (true, true),
+                Ok(_) => {}
                 Err(number) if would_block(number) || has_failed => return,
                 // It has closed its end and had not read all; what it has said stands behind the error.
                 Err(_) => (self.is_gone, has_failed) = (true, true),
@@ -226,7 +227,7 @@ impl ShmPort {
 
     /// Why the other side is gone, as far as it has said so.
     const fn why_gone(&self) -> PortError {
-        if self.is_declined { PortError::NotShared } else { PortError::Reset }
+        if self.is_declined { PortError::Declined } else { PortError::Reset }
     }
 
     /// Whether the other side is gone, which is looked after now and then.

@@ -503,11 +503,11 @@ fn who_is_declined_knows_it() {
     for signals in [0, 3] {
         let mut port = decline(signals);
         let polled = (0..1000).find_map(|_| port.receive(&mut [ReceivePiece::Staging(nothing)]).err());
-        assert_eq!(polled, Some(PortError::NotShared));
-        assert_eq!(port.send(&[Piece::Bytes(b"x")]), Err(PortError::NotShared));
+        assert_eq!(polled, Some(PortError::Declined));
+        assert_eq!(port.send(&[Piece::Bytes(b"x")]), Err(PortError::Declined));
     }
     let mut port = decline(1);
-    assert_eq!(bench.end(&mut port), Err(PortError::NotShared), "who sleeps");
+    assert_eq!(bench.end(&mut port), Err(PortError::Declined), "who sleeps");
 }
 
 #[test]

@@ -142,7 +142,9 @@ impl UdpPort {
     pub(crate) fn watch(&mut self, epoll: &Arc<Epoll>, key: u64, interest: Interest) -> Result<(), PortError> {
         let watched = self.watched.insert((Arc::clone(epoll), key, interest));
         let Some(connected) = &mut self.connected else { return self.socket.watch(watched, true) };
-        connected.look_at_both();
+        if interest != Interest::NOTHING {
+            connected.look_at_both();
+        }
         connected.socket.watch(watched, false)?;
         self.socket.watch(watched, !connected.socket.is_full)
     }

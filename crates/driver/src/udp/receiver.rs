@@ -37,7 +37,8 @@ pub(crate) struct Receiver {
     /// The peer that a socket is connected to.
     peer: Option<SocketAddr>,
     /// What was there before the socket was connected has been taken: the rest is from the peer, and nobody asks from
-    /// whom.
+    /// whom. (What the kernel had on its way to the socket when that was connected may come later still. Whom it is for
+    /// is said in the datagram; a call that is answered at a wrong address is as one that was lost.)
     is_from_peer: bool,
 }
 

@@ -9,6 +9,7 @@ mod nudge;
 mod placement;
 mod start;
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use slotmap::DefaultKey;
@@ -79,8 +80,8 @@ pub(crate) struct Connection<N: Carrier> {
     nudges: Option<Nudges>,
     /// One of these was set since the engine has asked for them.
     waits_anew: bool,
-    /// While it is set up, the deadline is for the peer's host alone.
-    waits_for_program: bool,
+    /// While it is set up, the deadline is for the peer's host alone, which has so long each time that it is called.
+    host_patience: Option<Duration>,
     /// Looks in vain since the last time something came.
     pub(crate) idle_looks: u32,
     /// The engine looks at it in every turn.
@@ -130,7 +131,7 @@ impl<N: Carrier> Connection<N> {
             peer_look: None,
             nudges: None,
             waits_anew: true,
-            waits_for_program: false,
+            host_patience: None,
             idle_looks: 0,
             is_hot: false,
             is_dozing: false,

@@ -1,5 +1,6 @@
 //! How a connection comes about: who connects, who answers, and how long they may take.
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use slotmap::DefaultKey;
@@ -27,8 +28,8 @@ impl<N: Carrier> Connection<N> {
 
     /// The deadline is for the peer's host alone. When that has taken the connection its program may take as long as it
     /// likes: the lower layer tells when the host answers no more ([`Lower::check_peer`]).
-    pub(crate) fn waiting_for_program(self) -> Self {
-        Self { waits_for_program: true, ..self }
+    pub(crate) fn waiting_for_program(self, host_patience: Duration) -> Self {
+        Self { host_patience: Some(host_patience), ..self }
     }
 
     /// A connection that a peer has begun.
@@ -45,8 +46,11 @@ impl<N: Carrier> Connection<N> {
         match self.lower.drive_start(&mut cx.io) {
             Ok(StartStep::Idle) => Outcome::Idle,
             Ok(StartStep::Progress) => {
-                if self.waits_for_program && !self.lower.is_connecting() {
-                    self.deadline = None;
+                match (self.host_patience, self.lower.is_connecting()) {
+                    (Some(_), false) => self.deadline = None,
+                    // Another way is tried.
+                    (Some(patience), true) if self.deadline.is_none() => self.wait_until(cx.io.now + patience),
+                    _ => {}
                 }
                 Outcome::Progress
             }

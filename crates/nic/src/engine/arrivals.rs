@@ -77,12 +77,13 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     ) -> Result<Option<SocketAddr>, Error> {
         let options = self.port_options(route.local);
         let mut local = None;
+        let timeout = patience.timeout.unwrap_or(self.settings.start_timeout);
         let datagrams = N::Lower::calls_by_datagrams(&opening).then(|| self.calling_port(route)).transpose()?;
-        let key = self.add_connection(patience.timeout, |network, io, deadline| {
+        let key = self.add_connection(Some(timeout), |network, io, deadline| {
             let lower = N::Lower::connect(network, route.remote, options, opening, datagrams, io)?;
             local = lower.local_address();
             let connection = Connection::initiate(lower, Arc::clone(queue_pair), deadline);
-            Ok(if patience.for_program { connection.waiting_for_program() } else { connection })
+            Ok(if patience.for_program { connection.waiting_for_program(timeout) } else { connection })
         })?;
         queue_pair.begin(ConnectionHandle { worker: self.index, key });
         self.start_connection(key);

@@ -391,6 +391,11 @@ impl<N: Carrier> Datagrams<N> {
         }
     }
 
+    /// Whether one is looked at.
+    pub(super) fn any_hot(&self) -> bool {
+        self.members.values().any(|member| member.is_hot)
+    }
+
     /// How many are looked at.
     fn hot(&self) -> usize {
         self.members.values().filter(|member| member.is_hot).count()
@@ -408,7 +413,8 @@ impl<N: Carrier> Datagrams<N> {
             return false;
         }
         member.idle_looks = 0;
-        if member.is_hot && member.vain_watch.ends() {
+        // Of room it is told only while it is watched.
+        if member.is_hot && member.waiting.is_empty() && member.vain_watch.ends() {
             // Where it fails, it is watched in vain.
             let _ = network.arm_datagram(port, super::ports::token(member.token), Interest::NOTHING);
         }

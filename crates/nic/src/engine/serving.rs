@@ -61,6 +61,11 @@ impl<N: Network> Serving<N> {
         self.served.values().any(|served| !served.is_hot)
     }
 
+    /// Whether one is looked at.
+    pub(super) fn any_hot(&self) -> bool {
+        self.served.values().any(|served| served.is_hot)
+    }
+
     /// Has the operating system watch those that are looked at.
     pub(super) fn watch(&mut self, network: &mut N, all: bool) {
         for served in self.served.values_mut() {

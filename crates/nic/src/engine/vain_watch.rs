@@ -2,7 +2,7 @@
 
 /// When something has come at so many looks and nobody has slept meanwhile, the operating system is told to watch the
 /// port no more: it takes a wake-up for each datagram that comes and for each that has left, whether somebody waits or
-/// not. To watch it again is one system call more.
+/// not. To watch it again takes two or three system calls.
 const LOOKS: u32 = 64;
 
 /// Whether the operating system watches a port that is looked at.

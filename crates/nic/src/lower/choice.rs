@@ -29,7 +29,7 @@ pub enum Choice<N: Network> {
     Mpa(Mpa<N::Port>),
     /// Edge.
     Edge(Edge),
-    /// More than one way is tried.
+    /// A way is tried that another one may follow.
     Trying(Box<Trying<N>>),
 }
 
@@ -70,7 +70,7 @@ pub enum Opening<E, M> {
 
 /// Whether who listens for shared memory can't take it.
 const fn is_declined(failure: &ConnectionError) -> bool {
-    matches!(failure, ConnectionError::Port(PortError::NotShared))
+    matches!(failure, ConnectionError::Connect { error: PortError::Declined, .. })
 }
 
 const fn sharing(options: PortOptions) -> PortOptions {
@@ -116,7 +116,7 @@ impl<N: Network> Trying<N> {
         Ok(StartStep::Progress)
     }
 
-    /// Drives iWARP. As long as Edge is left, its failure is kept.
+    /// Drives shared memory, or iWARP, which follows where that is declined. As long as Edge is left, its failure is kept.
     fn drive_mpa(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
         let step = match self.error.take_if(|_| self.mpa.is_none()) {
             // It could not even begin.

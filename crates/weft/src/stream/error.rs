@@ -23,7 +23,7 @@ pub(super) fn of_nic(error: Error) -> IoError {
 fn of_port(error: PortError) -> ErrorKind {
     match error {
         PortError::Reset => ErrorKind::ConnectionReset,
-        PortError::Refused | PortError::NotShared => ErrorKind::ConnectionRefused,
+        PortError::Refused | PortError::NotShared | PortError::Declined => ErrorKind::ConnectionRefused,
         PortError::TimedOut => ErrorKind::TimedOut,
         PortError::Unreachable | PortError::NoGateway => ErrorKind::HostUnreachable,
         PortError::AddressInUse => ErrorKind::AddrInUse,

@@ -88,6 +88,9 @@ impl<P: Port> Mpa<P> {
             Ok((_, Received::Bytes(_))) => self.advance(),
             // Who does not know what to make of the request may break the stream as well.
             Ok((_, Received::End)) | Err(PortError::Reset) => Err(StartFailure::ClosedEarly.into()),
+            Err(error @ PortError::Declined) => {
+                Err(ConnectionError::Connect { remote: self.bytes.port.remote_address(), error })
+            }
             Err(error) => Err(ConnectionError::Port(error)),
         }
     }
