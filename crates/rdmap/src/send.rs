@@ -29,8 +29,10 @@ pub(crate) struct Entry {
 impl Entry {
     fn is_done(&self) -> bool {
         // RFC 5040 section 5.5, rule 14: complete when DDP says so, which is when the stream below answers for it (RFC
-        // 5041 section 5.4); rule 19: a read when its response was delivered.
-        self.out == 0 && (self.status != Status::Success || (self.given && self.answered))
+        // 5041 section 5.4); rule 19: a read when its response was delivered. That shows that the request has arrived,
+        // which has no payload: a stream below that waits for acknowledgements may still have it.
+        let is_let_go = self.out == 0 || self.answered && self.request.operation.is_answered();
+        is_let_go && (self.status != Status::Success || (self.given && self.answered))
     }
 
     fn completion(&self) -> Completion {
