@@ -99,7 +99,7 @@ impl Edge {
                 io.counters.sent_messages += 1;
                 io.counters.passed_packets_sent += 1;
                 io.counters.sent_copied_bytes += u64::from(bytes);
-                Passed::Yes
+                Passed::Apart
             }
         }
     }
