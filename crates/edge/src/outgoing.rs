@@ -219,6 +219,16 @@ impl Outgoing {
         self.waiting > 0 || self.held_from.is_some()
     }
 
+    /// Whether nothing is to be sent but the last segment, which is at hand, asks for nothing, has no more than `most`
+    /// bytes and was not sent before.
+    pub(crate) fn has_one_to_pass(&self, most: usize) -> bool {
+        let passes = |last: &Stored| {
+            let is_new = last.waiting != 0 && !last.cut && !last.was_sent;
+            is_new && last.gather.is_empty() && last.options == Options::default() && last.length() <= most
+        };
+        self.waiting == 1 && self.held_from.is_none() && self.ring.back().is_some_and(passes)
+    }
+
     /// Keeps segments that are to be sent, of one untagged message whose payload is written straight to where it is
     /// kept: at most `most` bytes; `write` says how many, or that there is no message. `head` gives the DDP header of
     /// the whole, and each segment has up to `room` bytes of payload. None when there is no room, before `write` is
@@ -516,5 +526,30 @@ mod tests {
         assert!(!outgoing.sendable(0, None).in_place, "it may have been damaged because its memory had changed");
         outgoing.cut(0);
         assert!(!outgoing.sendable(0, Some(3)).in_place);
+    }
+
+    #[test]
+    fn one_passes_that_is_short_and_new_and_alone() {
+        let write = |outgoing: &mut Outgoing, length: usize| {
+            let written = outgoing.write((4096, 1000), |_| Some(length), || &[0x40; 18]);
+            assert_eq!(written, Some(Some(length as u32)));
+        };
+        let mut outgoing = Outgoing::new(8, 64 << 10);
+        assert!(!outgoing.has_one_to_pass(118), "nothing is there");
+        write(&mut outgoing, 101);
+        assert!(!outgoing.has_one_to_pass(118), "a byte too long");
+        assert!(outgoing.has_one_to_pass(119));
+        outgoing.hold(0);
+        assert!(!outgoing.has_one_to_pass(119), "the peer has no receive for it");
+        outgoing.release();
+        assert!(outgoing.has_one_to_pass(119));
+        write(&mut outgoing, 8);
+        assert!(!outgoing.has_one_to_pass(119), "two are to be sent");
+        outgoing.on_sent(0, None);
+        assert!(outgoing.has_one_to_pass(119));
+        outgoing.on_sent(1, None);
+        assert!(!outgoing.has_one_to_pass(119), "both were sent");
+        assert!(outgoing.on_lost(&Contents { first: 1, count: 1, ..Contents::default() }));
+        assert!(!outgoing.has_one_to_pass(119), "it was sent before");
     }
 }

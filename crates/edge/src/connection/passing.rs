@@ -21,6 +21,18 @@ impl Connection {
     /// an acknowledgement is to be said. Only where there is one rail.
     #[must_use]
     pub fn can_pass(&self, now: Time) -> bool {
+        self.is_clear(now) && !self.outgoing.is_held() && self.outgoing.has_room(MOST_PASSED as u32)
+    }
+
+    /// Whether all that is to be sent is one short segment of a message that [`Connection::write_message`] has kept,
+    /// and it could leave at once.
+    #[must_use]
+    pub fn can_pass_kept(&self, now: Time) -> bool {
+        self.outgoing.has_one_to_pass(MOST_PASSED) && self.is_clear(now)
+    }
+
+    /// Whether a segment may leave on the only rail, and nothing but an acknowledgement is to be said.
+    fn is_clear(&self, now: Time) -> bool {
         let [rail] = &self.rails[..] else { return false };
         let is_open = self.phase == Phase::Open && !self.closing.wanted && self.blocked == 0;
         let is_proved = matches!(self.confirmation, Confirmation::Done) && rail.candidate.is_none();
@@ -30,8 +42,6 @@ impl Connection {
             && is_silent
             && rail.place.is_some()
             && rail.response.is_none()
-            && !self.outgoing.is_held()
-            && self.outgoing.has_room(MOST_PASSED as u32)
             && rail.sent.has_room(true)
             && rail.window_is_open()
             && rail.pacer.free_at(self.settings.batch_time) <= now
@@ -47,6 +57,17 @@ impl Connection {
         debug_assert!(self.can_pass(now), "a segment that passes others by");
         let length = segment.header.len() + segment.bytes.len();
         assert!(length <= MOST_PASSED && segment.gather.is_empty(), "a segment of {length} bytes does not pass");
+        self.outgoing.push(segment);
+        self.pass_last(now, out);
+    }
+
+    /// The same for the segment that is kept. Only after [`Connection::can_pass_kept`].
+    pub fn pass_kept(&mut self, now: Time, out: &mut Batch) {
+        debug_assert!(self.can_pass_kept(now), "a segment that passes others by");
+        self.pass_last(now, out);
+    }
+
+    fn pass_last(&mut self, now: Time, out: &mut Batch) {
         let place = self.rails[0].place.expect("a segment passes only where the peer is");
         let size = self.rails[0].mtu.current();
         let header = self.header(0);
@@ -55,8 +76,7 @@ impl Connection {
         if self.takes_ack_along(0, now) {
             self.acknowledge(0, &mut draft, now);
         }
-        let serial = self.outgoing.end_serial();
-        self.outgoing.push(segment);
+        let serial = self.outgoing.end_serial() - 1;
         let room = size - draft.length();
         let is_in = self.put_segment(serial, None, &mut draft, room);
         debug_assert!(is_in, "a short segment fits");

@@ -359,6 +359,9 @@ impl<N: Network> Lower<N> for Edge {
         if !self.is_due(io) && !above.stream().can_transmit() {
             return Ok(Sent { progress, cut_short: false });
         }
+        if self.pass_kept(above, io) {
+            return Ok(Sent { progress: true, cut_short: false });
+        }
         let sent = self.flush(Some(above), most, io)?;
         Ok(Sent { progress: progress | sent.progress, ..sent })
     }

@@ -50,11 +50,24 @@ impl Edge {
             stream.pass(operation, false);
         }
         running.has_passed();
-        // The acknowledgement has gone along.
-        running.held = None;
-        running.connection.hold_acks(false);
+        running.has_taken_ack_along();
         io.counters.sent_frames += 1;
         io.counters.sent_copied_bytes += u64::from(length);
+        self.send_whole(io);
+        true
+    }
+
+    /// Sends a short packet that was written before, if there is nothing else to send.
+    pub(super) fn pass_kept<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> bool {
+        let is_settled = self.waiting.is_empty() && !self.has_other_rails(io);
+        let Phase::Running(running) = &mut self.phase else { return false };
+        let is_alone = is_settled && running.answering.is_none() && running.connection.can_pass_kept(io.now);
+        if !is_alone || above.stream().can_transmit() {
+            return false;
+        }
+        let batch = io.outbox.batch(&io.datagrams.limits(self.port), MOST_IN_DATAGRAM);
+        running.connection.pass_kept(io.now, batch);
+        running.has_taken_ack_along();
         self.send_whole(io);
         true
     }
@@ -119,5 +132,11 @@ impl Running {
     fn has_passed(&mut self) {
         self.next = self.connection.next_position();
         self.ends.push_back(self.next);
+    }
+
+    /// A datagram has left that takes the acknowledgement along that was held for it.
+    fn has_taken_ack_along(&mut self) {
+        self.held = None;
+        self.connection.hold_acks(false);
     }
 }
