@@ -179,7 +179,7 @@ pub const MOST_PASSED: u32 = 128;
 pub enum Passed {
     /// It is laid out, and goes with what is sent next.
     Yes,
-    /// It is laid out. If it is long it is best sent before more is: the peer takes it meanwhile.
+    /// It is laid out, and best sent before more is: the peer takes it meanwhile.
     Apart,
     /// There was none.
     Nothing,

@@ -12,9 +12,6 @@ use super::transfer::{Transfer, Work};
 use crate::ids::LinkKey;
 use crate::lower::{Carrier, Passed};
 
-/// A packet that is longer may be sent before another one is written.
-const LONG: usize = 8 << 10;
-
 impl Core {
     /// Posts what is to be posted, and has the engine send it.
     pub(super) fn flush<N: Carrier, C: Clock>(&mut self, engine: &mut Engine<N, C>) -> bool {
@@ -278,22 +275,17 @@ impl Core {
         }
         let (machine, host) = (&mut self.machine, &mut self.host);
         let place = link.queue_pair.connection();
-        let mut length = 0;
         let passed = place.map_or(Passed::Not, |place| {
             let most = link.slot_bytes as usize;
-            engine.pass_packet(place.key, most, |packet| {
-                let written = machine.poll_packet(peer, packet, now, host);
-                length = written.unwrap_or(0);
-                written
-            })
+            engine.pass_packet(place.key, most, |packet| machine.poll_packet(peer, packet, now, host))
         });
         match passed {
-            Passed::Apart if length > LONG => {
+            Passed::Yes => link.is_rung = true,
+            Passed::Apart => {
                 if let Some(place) = place {
                     engine.send_posted(place.key);
                 }
             }
-            Passed::Yes | Passed::Apart => link.is_rung = true,
             Passed::Nothing => return false,
             Passed::Not if !link.has_room() => {
                 return self.stall(peer);

@@ -14,6 +14,11 @@ const _: () = assert!(
     "what may pass the queues fits into every datagram"
 );
 
+/// A packet that takes so many datagrams keeps both sides busy for longer than the system call takes that it costs to
+/// send it before the next one is written. (Of 64 KiB on a link of 1500 bytes a fifth is saved; on the loopback, where
+/// all is one datagram, it costs as much.)
+const APART_DATAGRAMS: usize = 4;
+
 impl Edge {
     /// Sends a short request in a datagram of its own, with the acknowledgement that is due. The payload is copied;
     /// what is not acknowledged is sent again from the copy. A request whose completion is told completes when it is
@@ -112,7 +117,8 @@ impl Edge {
                 io.counters.sent_messages += 1;
                 io.counters.passed_packets_sent += 1;
                 io.counters.sent_copied_bytes += u64::from(bytes);
-                Passed::Apart
+                let is_long = bytes as usize >= APART_DATAGRAMS * running.connection.datagram_size();
+                if is_long { Passed::Apart } else { Passed::Yes }
             }
         }
     }
