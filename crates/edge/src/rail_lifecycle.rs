@@ -88,6 +88,12 @@ impl Connection {
         self.rails.iter().map(Rail::info)
     }
 
+    /// Whether no other rail was opened than the first.
+    #[must_use]
+    pub const fn has_one_rail(&self) -> bool {
+        self.rails.len() == 1
+    }
+
     /// Where this side is found: up to 16 addresses, that of rail 0 among them if it may serve further rails. They take
     /// the place of those before: rails that leave by others are closed, but for rail 0.
     ///

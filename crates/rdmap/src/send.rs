@@ -100,6 +100,14 @@ impl SendQueue {
         self.ring.get(self.next).map(|entry| (self.first + self.next as u64, entry))
     }
 
+    /// Whether the request before the one that is given out next is complete when the stream below is done with it, and
+    /// nobody waits for that: what comes behind it completes no sooner.
+    pub(crate) fn follows_unasked(&self) -> bool {
+        let before = self.next.checked_sub(1).and_then(|before| self.ring.get(before));
+        let is_unasked = |entry: &Entry| !entry.request.signaled && !entry.request.operation.is_answered();
+        before.is_some_and(|entry| entry.out > 0 && is_unasked(entry))
+    }
+
     pub(crate) fn next_mut(&mut self) -> Option<(u64, &mut Entry)> {
         let sequence = self.first + self.next as u64;
         self.ring.get_mut(self.next).map(|entry| (sequence, entry))

@@ -42,6 +42,11 @@ impl InFlight {
         self.runs.len() >= self.limit
     }
 
+    /// Whether it will soon be so.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.runs.len() >= self.limit / 2
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }

@@ -407,8 +407,19 @@ fn what_somebody_waits_for_says_so_with_its_last_segment() {
         assert!(!awaited.contains(&true), "only the end of a message is awaited");
     }
     // A read completes with its answer, not with its request.
-    side.post(2, Operation::Read { source: target(Stag(1), 0), sink: memory.whole().into() });
+    let read = || Operation::Read { source: target(Stag(1), 0), sink: memory.slice(0, 8).into() };
+    side.post(2, read());
     assert!(!side.stream.poll_transmit(128).expect("a request").is_awaited);
+    // But no sooner than what goes before it, of which its answer says nothing.
+    let unasked = SendRequest { id: 3, operation: write(), signaled: false, fence: false, flags: RequestFlags::NONE };
+    side.try_post(unasked).unwrap();
+    side.post(4, read());
+    side.post(5, read());
+    let mut awaited = Vec::new();
+    while let Some(segment) = side.stream.poll_transmit(1500) {
+        awaited.push(segment.is_awaited);
+    }
+    assert_eq!(awaited, [false, true, false]);
 }
 
 #[test]

@@ -61,10 +61,15 @@ impl Connection {
         self.pass_last(now, out);
     }
 
-    /// The same for the segment that is kept. Only after [`Connection::can_pass_kept`].
-    pub fn pass_kept(&mut self, now: Time, out: &mut Batch) {
+    /// The same for the segment that is kept. Only after [`Connection::can_pass_kept`]. False: it has to wait all the
+    /// same.
+    pub fn pass_kept(&mut self, now: Time, out: &mut Batch) -> bool {
         debug_assert!(self.can_pass_kept(now), "a segment that passes others by");
-        self.pass_last(now, out);
+        let may = self.may_send_segments(0, now);
+        if may {
+            self.pass_last(now, out);
+        }
+        may
     }
 
     fn pass_last(&mut self, now: Time, out: &mut Batch) {

@@ -258,6 +258,7 @@ impl Stream {
     }
 
     fn form_request(&mut self, max_ulpdu: u32) -> Option<Formed> {
+        let follows_unasked = self.sends.follows_unasked() || self.in_flight.is_half_full();
         let (sequence, entry) = self.sends.next_mut()?;
         let start = entry.formed;
         let is_first = start == 0 && !entry.write_formed;
@@ -268,7 +269,9 @@ impl Stream {
             Some(Payload::Inline(_)) if take > 0 => FormedPayload::Inline { sequence, start, length: take },
             _ => FormedPayload::None,
         };
-        let is_awaited = whole && entry.request.signaled && !entry.request.operation.is_answered();
+        let is_answered = entry.request.operation.is_answered();
+        // An answer says that the request has arrived, but nothing of what went before it.
+        let is_awaited = whole && if is_answered { follows_unasked } else { entry.request.signaled };
         let is_write = match entry.request.operation {
             Operation::Write { .. } => true,
             // What has no payload of its own ends it: the immediate data.

@@ -71,7 +71,9 @@ impl Edge {
             return false;
         }
         let batch = io.outbox.batch(&io.datagrams.limits(self.port), MOST_IN_DATAGRAM);
-        running.connection.pass_kept(io.now, batch);
+        if !running.connection.pass_kept(io.now, batch) {
+            return false;
+        }
         running.has_taken_ack_along();
         self.send_whole(io);
         true
@@ -108,6 +110,8 @@ impl Edge {
         if running.discards || !stream.can_send_whole() {
             return Passed::Not;
         }
+        // What is sent now sends all else with it, and is taken for all that there is.
+        let may_go_apart = self.waiting.is_empty() && running.connection.has_one_rail() && !stream.has_answers();
         match running.connection.write_message(most, write, || stream.send_whole()) {
             None => Passed::Not,
             Some(None) => Passed::Nothing,
@@ -118,7 +122,7 @@ impl Edge {
                 io.counters.passed_packets_sent += 1;
                 io.counters.sent_copied_bytes += u64::from(bytes);
                 let is_long = bytes as usize >= APART_DATAGRAMS * running.connection.datagram_size();
-                if is_long { Passed::Apart } else { Passed::Yes }
+                if is_long && may_go_apart { Passed::Apart } else { Passed::Yes }
             }
         }
     }
