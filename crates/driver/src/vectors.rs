@@ -13,6 +13,7 @@ use crate::error::last_error;
 /// How many pieces go into one system call (the kernel takes up to 1024). More take another call.
 pub(crate) const PIECES: usize = 64;
 
+const FLAGS: libc::c_int = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
 /// No address: the socket is connected.
 const NOBODY: *const libc::c_void = core::ptr::null();
 
@@ -111,9 +112,13 @@ impl<'a, const N: usize> Vectors<'a, N> {
     /// send(2), or sendmsg(2) for more than one vector. After [`Vectors::gather`].
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>) -> Result<usize, i32> {
         let fd = socket.as_raw_fd();
+        if let [one] = self.list[..] {
+            // SAFETY: The vector's bytes are valid for reads while this lives: borrowed from the caller, or held in the
+            // registry.
+            return unsafe { send_one(fd, one) };
+        }
         let message = self.message();
-        // SAFETY: The vectors' bytes are valid for reads while this lives: borrowed from the caller, or held in the
-        // registry. The message has nothing else.
+        // SAFETY: As above, for all vectors; the message has nothing else.
         unsafe { send_message(fd, &message) }
     }
 
@@ -172,18 +177,22 @@ impl<'a, const N: usize> Vectors<'a, N> {
 /// # Safety
 /// The name, control data and vectors that the message names are valid for reads during the call.
 pub(crate) unsafe fn send_message(fd: RawFd, message: &libc::msghdr) -> Result<usize, i32> {
-    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     if message.msg_iovlen == 1 && message.msg_namelen == 0 && message.msg_controllen == 0 {
-        // SAFETY: There is one vector.
-        let one = unsafe { *message.msg_iov };
-        // SAFETY: Its bytes are valid for reads.
-        return uninterrupted(|| unsafe {
-            libc::syscall(libc::SYS_sendto, fd, one.iov_base, one.iov_len, flags, NOBODY, 0)
-        });
+        // SAFETY: There is one vector, of bytes that are valid for reads.
+        return unsafe { send_one(fd, *message.msg_iov) };
     }
     let pointer: *const libc::msghdr = message;
     // SAFETY: What the message names is valid.
-    uninterrupted(|| unsafe { libc::syscall(libc::SYS_sendmsg, fd, pointer, flags) })
+    uninterrupted(|| unsafe { libc::syscall(libc::SYS_sendmsg, fd, pointer, FLAGS) })
+}
+
+/// send(2).
+///
+/// # Safety
+/// The vector's bytes are valid for reads during the call.
+unsafe fn send_one(fd: RawFd, one: libc::iovec) -> Result<usize, i32> {
+    // SAFETY: The bytes are valid for reads; there is no address.
+    uninterrupted(|| unsafe { libc::syscall(libc::SYS_sendto, fd, one.iov_base, one.iov_len, FLAGS, NOBODY, 0) })
 }
 
 /// Calls without what the C library puts around send(2) and recv(2), so that threads can be canceled in them: two exchanges of a shared word each, and many a call brings nothing.

@@ -73,8 +73,8 @@ pub(crate) static VARIABLES: [Variable; 22] = [
         name: "TRANSPORT",
         possible: "auto, iwarp, edge, shm or shm+iwarp",
         help: "What carries connections: iwarp: over TCP; edge: over UDP; shm: through memory that processes of one \
-               host share; shm+iwarp (default): shm where it can be, else iwarp; auto: shm where it can be, else edge, and \
-               iwarp beside it where there is no answer within 250 ms. All processes of a job must have the same",
+               host share; shm+iwarp (default): shm where it can be, else iwarp; auto: shm where it can be, else edge, \
+               and iwarp beside it where there is no answer within 250 ms. All processes of a job must have the same",
         set: |parameters, text| {
             parameters.endpoint.transport = transport(text)?;
             Some(())

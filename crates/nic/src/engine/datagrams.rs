@@ -52,6 +52,7 @@ pub(super) struct Member<N: Carrier> {
     pub(super) is_hot: bool,
     /// The operating system tells when something comes.
     is_watched: bool,
+    /// Whether it does so while the port is hot.
     vain_watch: VainWatch,
     idle_looks: u32,
     /// The names of connections that wait for room.

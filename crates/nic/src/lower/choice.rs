@@ -116,7 +116,8 @@ impl<N: Network> Trying<N> {
         Ok(StartStep::Progress)
     }
 
-    /// Drives shared memory, or iWARP, which follows where that is declined. As long as Edge is left, its failure is kept.
+    /// Drives shared memory, or iWARP, which follows where that is declined. As long as Edge is left, its failure is
+    /// kept.
     fn drive_mpa(&mut self, io: &mut Io<'_>) -> Result<StartStep, ConnectionError> {
         let step = match self.error.take_if(|_| self.mpa.is_none()) {
             // It could not even begin.
