@@ -42,7 +42,7 @@ impl InFlight {
         self.runs.len() >= self.limit
     }
 
-    /// Whether it will soon be so.
+    /// Whether it may soon be full: who waits for it asks in time.
     pub(crate) fn is_half_full(&self) -> bool {
         self.runs.len() >= self.limit / 2
     }

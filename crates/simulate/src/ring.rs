@@ -295,11 +295,16 @@ impl RingPort {
         if found == (0, Rest::Open) && self.is_gone {
             found = self.look_once()?;
             if found == (0, Rest::Open) {
-                let is_declined = self.line.socket().behaviour.declines_after.is_some();
-                return Err(self.fail(if is_declined { PortError::Declined } else { PortError::Reset }));
+                return Err(self.fail(self.why_gone()));
             }
         }
         Ok(found)
+    }
+
+    /// Why the other side is gone.
+    fn why_gone(&self) -> PortError {
+        let is_declined = self.line.socket().behaviour.declines_after.is_some();
+        if is_declined { PortError::Declined } else { PortError::Reset }
     }
 
     fn look_once(&mut self) -> Result<(usize, Rest), PortError> {
@@ -351,7 +356,7 @@ impl Port for RingPort {
             return Err(error);
         }
         if self.is_gone {
-            return Err(PortError::Reset);
+            return Err(self.why_gone());
         }
         let bytes = gather(&self.registry, pieces)?;
         let room = self.producer.room(bytes.len());
@@ -364,7 +369,7 @@ impl Port for RingPort {
             return Ok(count);
         }
         self.drain();
-        if self.is_gone && !bytes.is_empty() { Err(PortError::Reset) } else { Ok(0) }
+        if self.is_gone && !bytes.is_empty() { Err(self.why_gone()) } else { Ok(0) }
     }
 
     fn receive(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<Received, PortError> {

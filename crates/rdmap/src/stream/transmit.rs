@@ -59,6 +59,8 @@ impl Stream {
             }
         };
         let Formed { length, is_awaited, request, .. } = formed;
+        // When it is full nothing more is given out, not even an answer.
+        let is_awaited = is_awaited || self.in_flight.is_half_full();
         Some(Segment { header: self.outgoing.writer.bytes(), payload, length, is_awaited, request })
     }
 
@@ -258,7 +260,7 @@ impl Stream {
     }
 
     fn form_request(&mut self, max_ulpdu: u32) -> Option<Formed> {
-        let follows_unasked = self.sends.follows_unasked() || self.in_flight.is_half_full();
+        let follows_unasked = self.sends.follows_unasked();
         let (sequence, entry) = self.sends.next_mut()?;
         let start = entry.formed;
         let is_first = start == 0 && !entry.write_formed;
