@@ -21,7 +21,8 @@ pub struct Segment<'a> {
     pub payload: SegmentPayload<'a>,
     /// Bytes of both together.
     pub length: u32,
-    /// It ends a message whose completion somebody wants to see: the sooner it is known to be in place the better.
+    /// It ends a message whose completion somebody wants to see, or much is under way: the sooner it is known to be in
+    /// place the better.
     pub is_awaited: bool,
     /// What its request asks of the order of placement.
     pub request: SegmentOf,
