@@ -44,9 +44,13 @@ impl Default for RemoteCounters {
 }
 
 impl RemoteCounters {
-    /// From now on this endpoint counts.
-    pub(crate) fn add(&self, endpoint: u64, tallies: RemoteTallies) {
-        self.0.write().push((endpoint, tallies));
+    /// From now on this endpoint counts with these, in place of those it had.
+    pub(crate) fn set(&self, endpoint: u64, tallies: RemoteTallies) {
+        let mut all = self.0.write();
+        match all.iter_mut().find(|(other, _)| *other == endpoint) {
+            Some((_, present)) => *present = tallies,
+            None => all.push((endpoint, tallies)),
+        }
     }
 
     /// It does no more.

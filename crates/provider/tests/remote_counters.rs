@@ -84,6 +84,43 @@ fn atomic(node: &Node, datatype: fi_datatype, address: u64, key: u64) {
     node.next();
 }
 
+/// Sandia OpenSHMEM binds its counters of puts and gets after `fi_enable`, as the tcp, sockets and verbs providers permit.
+#[test]
+fn counters_are_bound_before_and_after_an_endpoint_is_enabled() {
+    let (mut one, mut two) = (Node::new(wishes()), Node::disabled(wishes()));
+    let counters = [counter(&two), counter(&two)];
+    assert_eq!(control!(two.endpoint, bind, counters[0].cast(), FI_REMOTE_READ), 0);
+    enable(&two);
+    assert_eq!(control!(two.endpoint, bind, counters[1].cast(), FI_REMOTE_WRITE), 0);
+    assert_eq!(control!(two.endpoint, bind, counters[1].cast(), FI_REMOTE_WRITE), -FI_EINVAL, "it counts already");
+    let own = [counter(&one), counter(&one)];
+    for (counter, flag) in own.into_iter().zip([FI_SEND | FI_WRITE, FI_READ | FI_RECV]) {
+        assert_eq!(control!(one.endpoint, bind, counter.cast(), flag), 0);
+    }
+    one.know(&two);
+    two.know(&one);
+
+    let mut memory = Aligned([0; 64]);
+    let region = two.register(&mut memory.0, ALL);
+    // SAFETY: A region that is open.
+    let (address, key) = (memory.0.as_ptr().addr() as u64, unsafe { (*region).key });
+    for written in 1..=3 {
+        write(&one, &[7; 8], address, key);
+        assert_eq!(wait(counters[1], written), written);
+        assert_eq!(wait(own[0], written), written);
+    }
+    let mut read = [0u8; 8];
+    let (into, none) = (read.as_mut_ptr().cast(), ptr::null_mut());
+    assert_eq!(call!(one.endpoint, rma, read, into, 8, none, one.peer, address, key, at(1)), 0);
+    one.next();
+    assert_eq!(wait(own[1], 1), 1);
+    assert_eq!((wait(counters[0], 1), read), (1, [7; 8]));
+
+    end(one, own);
+    close(&[region.cast()]);
+    end(two, counters);
+}
+
 #[test]
 fn each_operation_of_a_peer_counts_once() {
     let (one, two, [reads, writes]) = watched();

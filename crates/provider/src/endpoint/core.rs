@@ -105,12 +105,17 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    fn tallies(&self) -> Tallies {
-        Tallies {
-            send: tally(&self.send),
-            receive: tally(&self.receive),
-            read: tally(&self.read),
-            write: tally(&self.write),
+    /// Counts with those of these counters that count nothing there yet.
+    fn fill(&self, tallies: &Tallies) {
+        for (counter, tally) in [
+            (&self.send, &tallies.send),
+            (&self.receive, &tallies.receive),
+            (&self.read, &tallies.read),
+            (&self.write, &tallies.write),
+        ] {
+            if let Some(counter) = counter {
+                tally.get_or_init(|| Arc::clone(counter.tally()));
+            }
         }
     }
 
@@ -182,17 +187,13 @@ impl Core {
             transmit: queue(&bindings.transmit),
             receive: queue(&bindings.receive),
             place: AtomicU32::new(u32::MAX),
-            tallies: bindings.counters.tallies(),
+            tallies: Tallies::default(),
             turns: CounterOrder::default(),
             many: Many::default(),
             context: self.context,
             closed: AtomicBool::new(false),
         });
         let endpoint = Arc::new(self.open(&report)?);
-        let remote = bindings.counters.remote();
-        if let Some(counters) = self.domain.remote().filter(|_| !remote.is_empty()) {
-            counters.add(endpoint.address().id, remote);
-        }
         let tell = self.capabilities.receive & FI_SOURCE != 0;
         let peers = Arc::new(Peers::new(Arc::clone(&endpoint), vector, tell));
         if let Some(queue) = &report.receive {
@@ -208,7 +209,17 @@ impl Core {
             directed: self.capabilities.receive & FI_DIRECTED_RECV != 0,
             directed_tagged: self.capabilities.receive & (FI_DIRECTED_RECV | self.directed_tagged_capability()) != 0,
         };
+        self.count_with(&active, &bindings.counters);
         self.active.set(active).map_err(|_| Errno(FI_EOPBADSTATE))
+    }
+
+    /// From now on the endpoint counts with all counters that are bound to it.
+    pub(super) fn count_with(&self, active: &Active, counters: &Counters) {
+        counters.fill(&active.report.tallies);
+        let remote = counters.remote();
+        if let Some(counters) = self.domain.remote().filter(|_| !remote.is_empty()) {
+            counters.set(active.endpoint.address().id, remote);
+        }
     }
 
     /// The bit has another meaning for applications of the first version.

@@ -45,7 +45,7 @@ impl Core {
     pub(super) fn inject(&self, send: Send, flags: u64) -> Result<usize, Errno> {
         let (active, peer) = self.transmit_to(send.to)?;
         let mut how = Transmit::injected(flags);
-        if active.report.tallies.send.is_none() {
+        if active.report.tallies.send.get().is_none() {
             // Nobody sees when it ends, so the peer need not say: MPICH asks for delivery-complete with everything, for its one-sided operations' sake.
             how.level = Level::TransmitComplete;
         }

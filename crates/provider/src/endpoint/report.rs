@@ -1,7 +1,7 @@
 //! What the NIC reports, as completions and counts.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use weft::endpoint::{Completed, Completions as Reports, EndpointFailure, Event};
 use weft_libfabric::abi::{
@@ -32,13 +32,13 @@ pub(super) struct Report {
     pub(super) closed: AtomicBool,
 }
 
-/// Counters, by what they count.
-#[derive(Clone, Default)]
+/// Counters, by what they count. A counter is bound once, before or after the endpoint is enabled.
+#[derive(Default)]
 pub(super) struct Tallies {
-    pub(super) send: Option<Arc<Tally>>,
-    pub(super) receive: Option<Arc<Tally>>,
-    pub(super) read: Option<Arc<Tally>>,
-    pub(super) write: Option<Arc<Tally>>,
+    pub(super) send: OnceLock<Arc<Tally>>,
+    pub(super) receive: OnceLock<Arc<Tally>>,
+    pub(super) read: OnceLock<Arc<Tally>>,
+    pub(super) write: OnceLock<Arc<Tally>>,
 }
 
 impl Reports for Report {
@@ -135,7 +135,7 @@ impl Report {
     /// The flags of a one-sided operation that begins now, with its turn to be counted if anybody counts.
     #[inline]
     pub(super) fn begin(&self, op_flags: OpFlags) -> OpFlags {
-        let counted = self.tallies.read.is_some() || self.tallies.write.is_some();
+        let counted = self.tallies.read.get().is_some() || self.tallies.write.get().is_some();
         if counted { self.turns.begin(op_flags) } else { op_flags }
     }
 
@@ -147,8 +147,8 @@ impl Report {
 }
 
 #[inline]
-fn complete(tally: &Option<Arc<Tally>>, succeeded: bool) {
-    if let Some(tally) = tally {
+fn complete(tally: &OnceLock<Arc<Tally>>, succeeded: bool) {
+    if let Some(tally) = tally.get() {
         tally.complete(succeeded);
     }
 }
