@@ -35,6 +35,12 @@ impl Access {
         self.0 & rights.0 == rights.0
     }
 
+    /// Whether a peer may change the bytes.
+    #[must_use]
+    pub const fn is_remotely_writable(self) -> bool {
+        self.0 & (Self::REMOTE_WRITE.0 | Self::REMOTE_ATOMIC.0) != 0
+    }
+
     /// Whether a peer may do anything at all.
     #[must_use]
     pub const fn is_remote(self) -> bool {

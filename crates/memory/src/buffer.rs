@@ -7,7 +7,7 @@ use core::ptr::NonNull;
 use core::slice;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 
-use crate::MemoryError;
+use crate::{MemoryError, guard};
 
 /// Bytes that can be registered and come back from [`Region::deregister`](crate::Region::deregister): what the application gave
 /// (`Vec<u8>`, `Box<[u8]>`), or pages of their own ([`Buffer::zeroed`]). To use it, it is a `[u8]`.
@@ -72,8 +72,29 @@ impl Buffer {
         Self { pointer, length, origin: Origin::Foreign }
     }
 
+    /// As [`Buffer::foreign`], if the memory is there now, and can be written if that is wanted: what registration with an
+    /// adapter checks, too (ibv_reg_mr(3)). Starts to catch the faults of memory that goes in spite of the promise
+    /// ([`watch_faults`](crate::watch_faults)).
+    ///
+    /// # Errors
+    /// [`MemoryError::Unusable`].
+    ///
+    /// # Safety
+    /// As for [`Buffer::foreign`]; but if the memory goes while work uses it, that work fails, and nothing else happens.
+    pub unsafe fn foreign_checked(pointer: NonNull<u8>, length: usize, writable: bool) -> Result<Self, MemoryError> {
+        guard::watch_faults();
+        guard::check(pointer, length, writable)?;
+        // SAFETY: The caller's promise.
+        Ok(unsafe { Self::foreign(pointer, length) })
+    }
+
     pub(crate) const fn pointer(&self) -> NonNull<u8> {
         self.pointer
+    }
+
+    /// Whether somebody else owns it, who may unmap it at any time.
+    pub(crate) const fn is_foreign(&self) -> bool {
+        matches!(self.origin, Origin::Foreign)
     }
 }
 

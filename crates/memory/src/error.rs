@@ -1,6 +1,7 @@
 //! What can go wrong: by the caller's fault ([`MemoryError`]) or by a peer's ([`RemoteFault`]).
 
 use core::fmt;
+use core::ptr::NonNull;
 
 use weft_base::{DomainId, RegionId, Stag};
 
@@ -60,6 +61,22 @@ pub enum MemoryError {
         /// The size of the access, in bytes.
         size: u64,
     },
+    /// Memory to be registered is not mapped, or peers are to write it and nobody may.
+    Unusable {
+        /// Its first byte.
+        address: u64,
+        /// Bytes.
+        length: u64,
+        /// It was to be written.
+        writable: bool,
+    },
+    /// The memory behind a slice has gone while work used it: it was unmapped, or its file was truncated.
+    Fault {
+        /// The first byte that was to be touched.
+        address: u64,
+        /// Bytes.
+        length: u64,
+    },
     /// An operation that elements of this type do not have.
     Inapplicable {
         /// The type.
@@ -106,6 +123,12 @@ pub enum MemoryError {
     NoRandomness,
 }
 
+impl MemoryError {
+    pub(crate) fn fault(at: NonNull<u8>, length: usize) -> Self {
+        Self::Fault { address: at.addr().get() as u64, length: length as u64 }
+    }
+}
+
 impl fmt::Display for MemoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -135,6 +158,16 @@ impl fmt::Display for MemoryError {
             Self::Misaligned { offset, size } => {
                 write!(f, "the address at offset {offset} is not a multiple of {size}, as an atomic access needs")
             }
+            Self::Unusable { address, length, writable } => write!(
+                f,
+                "the {length} bytes at {address:#x} are not all mapped with the right to {} them; map them so, or ask for less",
+                if *writable { "write" } else { "read" }
+            ),
+            Self::Fault { address, length } => write!(
+                f,
+                "some of the {length} bytes at {address:#x} are not there any more: they were unmapped, or their file was \
+                 truncated, before the work that uses them was complete"
+            ),
             Self::Inapplicable { element, operation } => {
                 write!(f, "{element:?} does not have the operation {operation:?}")
             }

@@ -10,8 +10,8 @@ use parking_lot::RwLockReadGuard;
 use weft_base::Digest;
 use weft_lock::{Entered, Rank};
 
-use crate::bytes;
 use crate::memory::Memory;
+use crate::{MemoryError, bytes};
 
 /// A [`Slice`](weft_base::Slice) as an address, for a system call that must not block: until this is dropped the memory is alive, and whoever ends
 /// an access to it (invalidate, deregister, drop, view, edit) waits.
@@ -56,32 +56,53 @@ impl RawSlice {
     ///
     /// # Panics
     /// When they reach past the end: that is a bug of the caller, never of a peer.
+    ///
+    /// # Errors
+    /// [`MemoryError::Fault`].
     #[inline]
-    pub fn copy_in<D: Digest>(&self, offset: usize, bytes: &[u8], digest: &mut D) {
+    pub fn copy_in<D: Digest>(&self, offset: usize, bytes: &[u8], digest: &mut D) -> Result<(), MemoryError> {
         let to = self.at(offset, bytes.len());
-        // SAFETY: `at` has checked that so many bytes are within, and they are valid while this lives.
-        unsafe { bytes::copy_in(to, bytes, digest) };
+        // SAFETY: `at` has checked that these bytes are within, and they are valid while this lives; a copy may stop anywhere.
+        unsafe { self.touch(to, bytes.len(), || bytes::copy_in(to.as_ptr(), bytes, digest)) }
     }
 
     /// Copies from byte `offset` on into `out` and feeds what arrived there to `digest`, in one pass.
     ///
     /// # Panics
     /// When `out` reaches past the end.
+    ///
+    /// # Errors
+    /// [`MemoryError::Fault`].
     #[inline]
-    pub fn copy_out<D: Digest>(&self, offset: usize, out: &mut [u8], digest: &mut D) {
+    pub fn copy_out<D: Digest>(&self, offset: usize, out: &mut [u8], digest: &mut D) -> Result<(), MemoryError> {
         let from = self.at(offset, out.len());
-        // SAFETY: `at` has checked that so many bytes are within, and they are valid while this lives.
-        unsafe { bytes::copy_out(from, out, digest) };
+        // SAFETY: `at` has checked that these bytes are within, and they are valid while this lives; a copy may stop anywhere.
+        unsafe { self.touch(from, out.len(), || bytes::copy_out(from.as_ptr(), out, digest)) }
     }
 
-    fn at(&self, offset: usize, length: usize) -> *mut u8 {
+    /// Runs `work`, which touches `length` bytes from `at` on, inside of the slice.
+    ///
+    /// # Safety
+    /// As for [`guard::touch`](crate::guard::touch).
+    #[inline]
+    pub(crate) unsafe fn touch<R>(
+        &self,
+        at: NonNull<u8>,
+        length: usize,
+        work: impl FnOnce() -> R,
+    ) -> Result<R, MemoryError> {
+        // SAFETY: The caller's promise.
+        unsafe { self.memory.touch(at, length, work) }
+    }
+
+    fn at(&self, offset: usize, length: usize) -> NonNull<u8> {
         assert!(
             offset.checked_add(length).is_some_and(|end| end <= self.length),
             "{length} bytes at {offset} of a slice of {}",
             self.length
         );
         // SAFETY: It is inside the memory, which is one allocation, or right behind its last byte.
-        unsafe { self.pointer.as_ptr().add(offset) }
+        unsafe { self.pointer.add(offset) }
     }
 }
 

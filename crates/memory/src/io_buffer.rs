@@ -7,7 +7,7 @@ use core::ptr::NonNull;
 use arrayvec::ArrayVec;
 use weft_base::{Digest, DomainId, MAX_GATHER};
 
-use crate::{Access, Buffer, MemoryError, Region, Registry, bytes};
+use crate::{Access, Buffer, MemoryError, Region, Registry, bytes, guard};
 
 /// Memory lent for one operation: of Rust's own, which comes back with the completion ([`IoBuffer::into_buffer`]), or of somebody who promises that it stays
 /// ([`IoBuffer::foreign`]). Bytes are copied out of it and into it; for one-sided transfers it is registered for as long ([`IoBuffer::register`]).
@@ -106,30 +106,57 @@ impl IoBuffer {
     ///
     /// # Panics
     /// When `out` reaches past the end: that is a bug of the caller, never of a peer.
+    ///
+    /// # Errors
+    /// [`MemoryError::Fault`]: the lender has unmapped it.
     #[inline]
-    pub fn copy_out<D: Digest>(&self, offset: usize, out: &mut [u8], digest: &mut D) {
+    pub fn copy_out<D: Digest>(&self, offset: usize, out: &mut [u8], digest: &mut D) -> Result<(), MemoryError> {
         let mut out = out;
+        let mut copied = Ok(());
         self.each(offset, out.len(), |pointer, length| {
             let (now, rest) = core::mem::take(&mut out).split_at_mut(length);
-            // SAFETY: `each` gives pieces that lie inside, and whoever lent them promised that they can be read.
-            unsafe { bytes::copy_out(pointer, now, digest) };
+            // SAFETY: `each` gives pieces that lie inside, and whoever lent them promised that they can be read. A copy may stop
+            // anywhere.
+            copied =
+                copied.and(unsafe { self.touch(pointer, length, || bytes::copy_out(pointer.as_ptr(), now, digest)) });
             out = rest;
         });
+        copied
     }
 
     /// Copies `bytes` to byte `offset` on.
     ///
     /// # Panics
     /// When they reach past the end: that is a bug of the caller, never of a peer.
+    ///
+    /// # Errors
+    /// [`MemoryError::Fault`]: the lender has unmapped it.
     #[inline]
-    pub fn copy_in<D: Digest>(&mut self, offset: usize, bytes: &[u8], digest: &mut D) {
+    pub fn copy_in<D: Digest>(&mut self, offset: usize, bytes: &[u8], digest: &mut D) -> Result<(), MemoryError> {
         let mut rest = bytes;
+        let mut copied = Ok(());
         self.each(offset, bytes.len(), |pointer, length| {
             let (now, others) = rest.split_at(length);
-            // SAFETY: `each` gives pieces that lie inside, and whoever lent them promised that they can be written.
-            unsafe { bytes::copy_in(pointer, now, digest) };
+            // SAFETY: `each` gives pieces that lie inside, and whoever lent them promised that they can be written. A copy may
+            // stop anywhere.
+            copied =
+                copied.and(unsafe { self.touch(pointer, length, || bytes::copy_in(pointer.as_ptr(), now, digest)) });
             rest = others;
         });
+        copied
+    }
+
+    /// Runs `work`, which touches a piece of this memory.
+    ///
+    /// # Safety
+    /// As for [`guard::touch`].
+    #[inline]
+    unsafe fn touch<R>(&self, at: NonNull<u8>, length: usize, work: impl FnOnce() -> R) -> Result<R, MemoryError> {
+        if self.is_owned() {
+            return Ok(work());
+        }
+        // SAFETY: The caller's promise.
+        unsafe { guard::touch(at, length, work) }.map_err(|_| MemoryError::fault(at, length))
     }
 
     /// Registers each piece that is not empty, in order: what a peer, or a work request of our own, may use until [`IoBuffer::unregister`] or the I/O buffer's end.
@@ -184,7 +211,9 @@ impl IoBuffer {
         let mut regions = Regions::new();
         let mut failure = None;
         self.each(offset, length, |pointer, length| {
-            let Some(pointer) = NonNull::new(pointer).filter(|_| length > 0 && failure.is_none()) else { return };
+            if length == 0 || failure.is_some() {
+                return;
+            }
             // SAFETY: `each` gives pieces that lie inside. Whoever lent them promised as much, for regions made of it too; and what is Rust's own is kept until nothing uses them.
             let memory = unsafe { Buffer::foreign(pointer, length) };
             match registry.register(domain, memory, access, 0) {
@@ -237,7 +266,7 @@ impl IoBuffer {
 
     /// Calls `work` with the address and length of each piece of a range.
     #[inline]
-    fn each(&self, mut offset: usize, mut length: usize, mut work: impl FnMut(*mut u8, usize)) {
+    fn each(&self, mut offset: usize, mut length: usize, mut work: impl FnMut(NonNull<u8>, usize)) {
         for part in self.parts() {
             if length == 0 {
                 return;
@@ -248,7 +277,7 @@ impl IoBuffer {
             }
             let now = length.min(part.length - offset);
             // SAFETY: Inside the piece, which is one allocation.
-            work(unsafe { part.pointer.as_ptr().add(offset) }, now);
+            work(unsafe { part.pointer.add(offset) }, now);
             offset = 0;
             length -= now;
         }
@@ -326,9 +355,9 @@ mod tests {
         let mut io_buffer = unsafe { IoBuffer::foreign_parts(pieces) }.unwrap();
         assert_eq!(io_buffer.length(), 5);
         let mut out = [0; 3];
-        io_buffer.copy_out(1, &mut out, &mut NoDigest);
+        io_buffer.copy_out(1, &mut out, &mut NoDigest).unwrap();
         assert_eq!(out, [2, 3, 4]);
-        io_buffer.copy_in(2, &[9, 8, 7], &mut NoDigest);
+        io_buffer.copy_in(2, &[9, 8, 7], &mut NoDigest).unwrap();
         drop(io_buffer);
         assert_eq!((first, second), (vec![1, 2, 9], vec![8, 7]));
     }
@@ -337,7 +366,7 @@ mod tests {
     fn a_buffer_comes_back() {
         let mut io_buffer = IoBuffer::from(vec![0; 4]);
         assert!(io_buffer.is_owned() && !IoBuffer::empty().is_owned());
-        io_buffer.copy_in(0, b"weft", &mut NoDigest);
+        io_buffer.copy_in(0, b"weft", &mut NoDigest).unwrap();
         assert_eq!(&*io_buffer.into_buffer().unwrap(), b"weft");
         assert!(IoBuffer::empty().into_buffer().is_none());
     }
@@ -345,7 +374,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "past the end")]
     fn past_the_end_is_a_bug() {
-        IoBuffer::from(vec![0; 4]).copy_out(2, &mut [0; 3], &mut NoDigest);
+        IoBuffer::from(vec![0; 4]).copy_out(2, &mut [0; 3], &mut NoDigest).unwrap();
     }
 
     #[test]
@@ -371,7 +400,7 @@ mod tests {
         let place = registry.check_remote(domain, stags[1], 4, 2, RemoteRight::Write).unwrap();
         registry.copy_in(&place, &[9, 9], &mut NoDigest).unwrap();
         let mut seen = [0; 3];
-        io_buffer.copy_out(8 + 3, &mut seen, &mut NoDigest);
+        io_buffer.copy_out(8 + 3, &mut seen, &mut NoDigest).unwrap();
         assert_eq!(seen, [2, 9, 9]);
         drop(io_buffer);
         assert!(stags.iter().all(|stag| registry.check_remote(domain, *stag, 0, 1, RemoteRight::Read).is_err()));

@@ -10,7 +10,7 @@ use weft_lock::{Mutex, Rank};
 
 use crate::borrows::Borrows;
 use crate::standing::Standing;
-use crate::{Access, Buffer, MemoryError, RemoteRight};
+use crate::{Access, Buffer, MemoryError, RemoteRight, guard};
 
 /// One registered buffer.
 pub(crate) struct Memory {
@@ -24,6 +24,8 @@ pub(crate) struct Memory {
     pub(crate) base: u64,
     pub(crate) length: u64,
     pointer: NonNull<u8>,
+    /// Somebody else owns the bytes, and may unmap them at any time.
+    is_foreign: bool,
     /// Taken by deregistration, else freed with this.
     buffer: Mutex<Option<Buffer>>,
     pub(crate) standing: Standing,
@@ -88,6 +90,7 @@ impl Memory {
             base: grant.attributes.base,
             length: buffer.len() as u64,
             pointer: buffer.pointer(),
+            is_foreign: buffer.is_foreign(),
             buffer: Mutex::new(Rank::RegionBuffer, Some(buffer)),
             standing: Standing::new(),
             borrows: Borrows::new(AtomicU32::new(0)),
@@ -104,6 +107,27 @@ impl Memory {
         }
         // SAFETY: `offset` is at most the buffer's length, so the result lies inside the allocation or just behind it.
         Ok(unsafe { self.pointer.add(offset as usize) })
+    }
+
+    /// Runs `work`, which touches `length` bytes from `at` on, as [`Memory::locate`] has found them.
+    ///
+    /// # Errors
+    /// They are not there any more.
+    ///
+    /// # Safety
+    /// As for [`guard::touch`].
+    #[inline]
+    pub(crate) unsafe fn touch<R>(
+        &self,
+        at: NonNull<u8>,
+        length: usize,
+        work: impl FnOnce() -> R,
+    ) -> Result<R, MemoryError> {
+        if !self.is_foreign {
+            return Ok(work());
+        }
+        // SAFETY: The caller's promise.
+        unsafe { guard::touch(at, length, work) }.map_err(|_| MemoryError::fault(at, length))
     }
 
     /// Whether any peer may touch bytes now.

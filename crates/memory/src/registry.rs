@@ -212,10 +212,8 @@ impl Registry {
     #[inline]
     pub fn copy_in<D: Digest>(&self, slice: &Slice, bytes: &[u8], digest: &mut D) -> Result<(), MemoryError> {
         same_length(slice.length, bytes.len())?;
-        self.touch(slice, |pointer| {
-            // SAFETY: `touch` vouches for as many bytes as the slice has.
-            unsafe { bytes::copy_in(pointer.as_ptr(), bytes, digest) };
-        })
+        // SAFETY: `touch` vouches for as many bytes as the slice has. A copy and a checksum may stop anywhere.
+        unsafe { self.touch(slice, |pointer| bytes::copy_in(pointer.as_ptr(), bytes, digest)) }
     }
 
     /// Copies a slice into `out`, which has the same length, and feeds what arrived there to `digest`, in one pass.
@@ -225,10 +223,8 @@ impl Registry {
     #[inline]
     pub fn copy_out<D: Digest>(&self, slice: &Slice, out: &mut [u8], digest: &mut D) -> Result<(), MemoryError> {
         same_length(slice.length, out.len())?;
-        self.touch(slice, |pointer| {
-            // SAFETY: `touch` vouches for as many bytes as the slice has.
-            unsafe { bytes::copy_out(pointer.as_ptr(), out, digest) };
-        })
+        // SAFETY: `touch` vouches for as many bytes as the slice has. A copy and a checksum may stop anywhere.
+        unsafe { self.touch(slice, |pointer| bytes::copy_out(pointer.as_ptr(), out, digest)) }
     }
 
     /// Feeds a slice to `digest` without a copy. Bytes that are written meanwhile make the checksum wrong.
@@ -237,10 +233,8 @@ impl Registry {
     /// The slice can't be touched (any more).
     #[inline]
     pub fn digest<D: Digest>(&self, slice: &Slice, digest: &mut D) -> Result<(), MemoryError> {
-        self.touch(slice, |pointer| {
-            // SAFETY: `touch` vouches for as many bytes as the slice has.
-            unsafe { bytes::digest(pointer.as_ptr(), slice.length as usize, digest) };
-        })
+        // SAFETY: `touch` vouches for as many bytes as the slice has. A checksum may stop anywhere.
+        unsafe { self.touch(slice, |pointer| bytes::digest(pointer.as_ptr(), slice.length as usize, digest)) }
     }
 
     /// Copies `bytes` into a gather list, from byte `skip` of it on.
@@ -273,9 +267,12 @@ impl Registry {
             return self.fill_pinned_parts(gather, bytes);
         }
         let table = self.table.read();
-        let pointer = table.reach(slice.region)?.locate(slice.offset, bytes.len() as u64)?;
-        // SAFETY: The region is held by the table's lock, and has as many bytes there.
-        unsafe { bytes::copy_in(pointer.as_ptr(), bytes, &mut NoDigest) };
+        let memory = table.reach(slice.region)?;
+        let pointer = memory.locate(slice.offset, bytes.len() as u64)?;
+        // SAFETY: The region is held by the table's lock, and has as many bytes there; a copy may stop anywhere.
+        unsafe {
+            memory.touch(pointer, bytes.len(), || bytes::copy_in(pointer.as_ptr(), bytes, &mut NoDigest))?;
+        }
         let leftover = table.unpin(slice);
         drop(table);
         if leftover {
@@ -339,13 +336,15 @@ impl Registry {
     /// (RFC 7306 section 5.1.1 and 5.1.2).
     pub fn atomic(&self, slice: &Slice, operation: AtomicOperation) -> Result<u64, MemoryError> {
         same_length(slice.length, 8)?;
-        self.touch(slice, |pointer| {
+        let work = |pointer: NonNull<u8>| {
             if !pointer.addr().get().is_multiple_of(8) {
                 return Err(MemoryError::Misaligned { offset: slice.offset, size: 8 });
             }
             // SAFETY: `touch` vouches for 8 bytes, and they are aligned.
             Ok(unsafe { bytes::operate(pointer.as_ptr(), operation) })
-        })?
+        };
+        // SAFETY: An atomic operation has been done, or not.
+        unsafe { self.touch(slice, work) }?
     }
 
     /// Does an operation on each element of a slice. `operand` has as many elements ([`Combine::has_operand`]; else it is empty),
@@ -376,7 +375,7 @@ impl Registry {
         same_length(if operation.has_operand() { slice.length } else { 0 }, operand.len())?;
         same_length(if operation.compares() { slice.length } else { 0 }, compare.len())?;
         same_length(if result.is_empty() { 0 } else { slice.length }, result.len())?;
-        self.touch(slice, |pointer| {
+        let work = |pointer: NonNull<u8>| {
             if !pointer.addr().get().is_multiple_of(element.alignment()) {
                 return Err(MemoryError::Misaligned { offset: slice.offset, size: element.alignment() as u64 });
             }
@@ -384,7 +383,9 @@ impl Registry {
             // SAFETY: `touch` vouches for as many bytes as the slice has, and they are aligned.
             unsafe { combine_all(pointer.as_ptr(), count, element, operation, operands) };
             Ok(())
-        })?
+        };
+        // SAFETY: Elements have been changed, or not; `combine_all` leaves its locks when it is abandoned.
+        unsafe { self.touch(slice, work) }?
     }
 
     /// The address of a slice, for a system call.
@@ -410,14 +411,22 @@ impl Registry {
     }
 
     /// Calls `work` with the address of a slice, which is valid for its length for so long.
+    ///
+    /// # Safety
+    /// As for [`guard::touch`](crate::guard::touch).
     #[inline]
-    fn touch<R>(&self, slice: &Slice, work: impl FnOnce(NonNull<u8>) -> R) -> Result<R, MemoryError> {
+    unsafe fn touch<R>(&self, slice: &Slice, work: impl FnOnce(NonNull<u8>) -> R) -> Result<R, MemoryError> {
         if slice.length > SHORT {
-            return Ok(work(self.resolve(slice)?.pointer()));
+            let raw = self.resolve(slice)?;
+            let pointer = raw.pointer();
+            // SAFETY: The caller's promise.
+            return unsafe { raw.touch(pointer, raw.length(), || work(pointer)) };
         }
         let table = self.table.read();
-        let pointer = table.reach(slice.region)?.locate(slice.offset, u64::from(slice.length))?;
-        Ok(work(pointer))
+        let memory = table.reach(slice.region)?;
+        let pointer = memory.locate(slice.offset, u64::from(slice.length))?;
+        // SAFETY: The caller's promise.
+        unsafe { memory.touch(pointer, slice.length as usize, || work(pointer)) }
     }
 
     /// The owner's handle goes: remote access ends, and the memory with the last pin.

@@ -71,6 +71,7 @@ pub(crate) fn of_failure(failure: &EndpointFailure) -> c_int {
         EndpointFailure::Access => FI_EACCES,
         EndpointFailure::Operation => FI_EOPNOTSUPP,
         EndpointFailure::NoMemory => FI_ENOMEM,
+        EndpointFailure::Fault => libc::EFAULT,
         EndpointFailure::Refused => FI_EREMOTEIO,
         EndpointFailure::InCallback => FI_EOPBADSTATE,
     }
@@ -154,6 +155,7 @@ fn of_memory(error: &MemoryError) -> c_int {
         MemoryError::OutOfMemory { .. } | MemoryError::NoRandomness => FI_ENOMEM,
         MemoryError::InFlight { .. } | MemoryError::Borrowed(_) | MemoryError::DomainInUse { .. } => FI_EBUSY,
         MemoryError::NotPermitted { .. } => FI_EACCES,
+        MemoryError::Unusable { .. } | MemoryError::Fault { .. } => libc::EFAULT,
         MemoryError::WrongDomain { .. } | MemoryError::UnknownDomain(_) => FI_EDOMAIN,
         MemoryError::TooLong { .. } => FI_EMSGSIZE,
         _ => FI_EINVAL,

@@ -126,8 +126,9 @@ impl Request {
         if registration.by_address {
             attributes.base = start.expose_provenance().get() as u64;
         }
+        let writable = attributes.access.is_remotely_writable();
         // SAFETY: The caller promises that it stays. What peers write there is read by who knows that they have (fi_mr(3)).
-        let memory = unsafe { weft::endpoint::Buffer::foreign(start, self.length) };
+        let memory = unsafe { weft::endpoint::Buffer::foreign_checked(start, self.length, writable) }?;
         let region = domain.protection().register_with(memory, &attributes)?;
         let key = u64::from(region.stag().0);
         let header = fid_mr { fid: head::<Region>(self.context, &OPS), mem_desc: ptr::null_mut(), key };

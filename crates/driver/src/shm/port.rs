@@ -12,7 +12,7 @@ use weft_ring::{Capacity, Rest, Violation};
 use super::hello::{DECLINED, HELLO_BYTES, Hello};
 use super::memory::{self, Mapping};
 use super::name::is_of_this_host;
-use super::rings::{CHUNK_BYTES, Rings, Side};
+use super::rings::{CHUNK_BYTES, Rings, Side, Stop};
 use crate::error::{from_number, would_block};
 use crate::held::Held;
 use crate::passing;
@@ -255,17 +255,30 @@ impl ShmPort {
                 self.wake(moved.wakes);
                 Ok((moved.bytes, outgoing.bytes()))
             }
-            Err(violation) => Err(self.caught(violation)),
+            Err(stop) => Err(self.stopped(stop)),
         }
+    }
+
+    /// As a socket answers when memory is not there: EFAULT.
+    #[cold]
+    fn stopped(&mut self, stop: Stop) -> PortError {
+        self.fail(PortError::System(match stop {
+            Stop::Violation => libc::EPROTO,
+            Stop::Fault => libc::EFAULT,
+        }))
     }
 
     fn receive_some(&mut self, pieces: &mut [ReceivePiece<'_>]) -> Result<(usize, usize), PortError> {
         let mut incoming: Vectors<'_> = Vectors::new();
         incoming.scatter(&self.registry, pieces)?;
         let Stage::Standing(rings) = &mut self.stage else { return Ok((0, incoming.bytes())) };
-        let moved = rings.read(&incoming);
-        self.wake(moved.wakes);
-        Ok((moved.bytes, incoming.bytes()))
+        match rings.read(&incoming) {
+            Ok(moved) => {
+                self.wake(moved.wakes);
+                Ok((moved.bytes, incoming.bytes()))
+            }
+            Err(stop) => Err(self.stopped(stop)),
+        }
     }
 
     /// Whether this process has the rings: a child by fork(2) has not.

@@ -1,7 +1,9 @@
 //! The two rings of a connection, over mapped memory.
 
+use core::ptr::NonNull;
 use std::sync::Arc;
 
+use weft_memory::{Fault, touch_foreign};
 use weft_ring::{Block, Consumer, Producer, Rest, Span, Spans, Violation, Word, Words};
 
 use super::lending::{Borrower, Lender};
@@ -68,6 +70,27 @@ pub(super) struct Moved {
     pub(super) wakes: bool,
 }
 
+/// Why a step can't go on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stop {
+    /// The other side breaks the rules.
+    Violation,
+    /// This side's memory is not there any more.
+    Fault,
+}
+
+impl From<Violation> for Stop {
+    fn from(_: Violation) -> Self {
+        Self::Violation
+    }
+}
+
+impl From<Fault> for Stop {
+    fn from(_: Fault) -> Self {
+        Self::Fault
+    }
+}
+
 /// Both rings, from one side.
 #[derive(Debug)]
 pub(super) struct Rings {
@@ -105,16 +128,19 @@ impl Rings {
     }
 
     /// Writes what fits.
-    pub(super) fn write<const N: usize>(&mut self, vectors: &Vectors<'_, N>) -> Result<Moved, Violation> {
+    ///
+    /// # Errors
+    /// The other side breaks the rules, or the memory of the vectors has gone. What was written before stays.
+    pub(super) fn write<const N: usize>(&mut self, vectors: &Vectors<'_, N>) -> Result<Moved, Stop> {
         let bytes = vectors.bytes().min(self.producer.room(vectors.bytes())?);
         let mut from = Cursor::new(vectors.addresses());
         let mut moved = Moved::default();
         while moved.bytes < bytes {
             let chunk = CHUNK_BYTES.min(bytes - moved.bytes);
             from.meet(self.producer.spans(chunk), |span, from| {
-                // SAFETY: The vectors hold so many bytes at this address in place, for as long as they are borrowed.
-                unsafe { self.mapping.copy_in(self.outward, span, from) };
-            });
+                // SAFETY: The vectors hold these bytes in place, for as long as they are borrowed. A copy may stop anywhere.
+                unsafe { touch_foreign(from, span.length, || self.mapping.copy_in(self.outward, span, from.as_ptr())) }
+            })?;
             moved.bytes += chunk;
             moved.wakes |= self.producer.publish(chunk);
         }
@@ -169,7 +195,10 @@ impl Rings {
     }
 
     /// Reads what is there, as far as there is room. After [`Rings::look`].
-    pub(super) fn read<const N: usize>(&mut self, vectors: &Vectors<'_, N>) -> Moved {
+    ///
+    /// # Errors
+    /// The memory of the vectors has gone.
+    pub(super) fn read<const N: usize>(&mut self, vectors: &Vectors<'_, N>) -> Result<Moved, Stop> {
         let bytes = vectors.bytes().min(self.consumer.known().bytes);
         let mut to = Cursor::new(vectors.addresses());
         let mut moved = Moved::default();
@@ -177,12 +206,12 @@ impl Rings {
             let chunk = CHUNK_BYTES.min(bytes - moved.bytes);
             to.meet(self.consumer.spans(chunk), |span, to| {
                 // SAFETY: As in `write`; these vectors are there to be written.
-                unsafe { self.mapping.copy_out(self.inward, span, to) };
-            });
+                unsafe { touch_foreign(to, span.length, || self.mapping.copy_out(self.inward, span, to.as_ptr())) }
+            })?;
             moved.bytes += chunk;
             moved.wakes |= self.consumer.consume_quietly(chunk);
         }
-        moved
+        Ok(moved)
     }
 
     /// Nothing more will be written. Returns whether the other side is to be woken.
@@ -245,7 +274,11 @@ impl<I: Iterator<Item = (*mut u8, usize)>> Cursor<I> {
     }
 
     /// Goes on along spans of the ring and vectors side by side: `copy` has parts that lie whole in both.
-    fn meet(&mut self, spans: Spans, mut copy: impl FnMut(Span, *mut u8)) {
+    fn meet(
+        &mut self,
+        spans: Spans,
+        mut copy: impl FnMut(Span, NonNull<u8>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         for mut span in spans.0 {
             while span.length > 0 {
                 if self.left == 0 {
@@ -253,10 +286,11 @@ impl<I: Iterator<Item = (*mut u8, usize)>> Cursor<I> {
                     assert!(self.left > 0, "the vectors have fewer bytes than were counted");
                 }
                 let length = span.length.min(self.left);
-                copy(Span { length, ..span }, self.at);
+                copy(Span { length, ..span }, NonNull::new(self.at).ok_or(Fault)?)?;
                 (self.at, self.left) = (self.at.wrapping_add(length), self.left - length);
                 span = Span { offset: span.offset + length, length: span.length - length };
             }
         }
+        Ok(())
     }
 }

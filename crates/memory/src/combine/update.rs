@@ -1,11 +1,13 @@
 //! Read-modify-write of elements in memory that others use at the same time.
 
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use weft_lock::{Mutex, Rank};
 
 use super::value::{Complex, Value};
 use super::{Combine, Element};
+use crate::guard;
 
 /// What goes with an operation, element by element, in the machine's byte order: each either empty or as long as the elements.
 pub(crate) struct Operands<'a> {
@@ -150,12 +152,24 @@ macro_rules! pairs {
                 let halves = unsafe {
                     [<$atomic>::from_ptr(at.cast()), <$atomic>::from_ptr(at.add(size_of::<$half>()).cast())]
                 };
-                let _alone = lock_of(at).lock();
-                let before = halves.map(|half| half.load(Ordering::Acquire));
-                if let Some(after) = change(before) {
-                    halves.iter().zip(after).for_each(|(half, after)| half.store(after, Ordering::Release));
+                let update = || {
+                    let before = halves.map(|half| half.load(Ordering::Acquire));
+                    if let Some(after) = change(before) {
+                        halves.iter().zip(after).for_each(|(half, after)| half.store(after, Ordering::Release));
+                    }
+                    before
+                };
+                loop {
+                    let alone = lock_of(at).lock();
+                    // SAFETY: Loads and stores may stop anywhere. A fault ends here first, so that it does not take the lock along.
+                    let updated = NonNull::new(at).and_then(|at| unsafe { guard::touch(at, size_of::<Self>(), update) }.ok());
+                    drop(alone);
+                    if let Some(before) = updated {
+                        return before;
+                    }
+                    // Without the lock it goes to whoever guards the whole operation.
+                    halves[0].load(Ordering::Acquire);
                 }
-                before
             }
         }
     )* };

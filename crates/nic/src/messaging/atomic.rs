@@ -138,7 +138,7 @@ impl Core {
     }
 
     /// An atomic work request has completed.
-    pub(super) fn finish_native_atomic(&mut self, number: u32, outcome: Result<(), EndpointFailure>) {
+    pub(super) fn finish_native_atomic(&mut self, number: u32, mut outcome: Result<(), EndpointFailure>) {
         if let Some(Transfer::Atomic(atomic)) = self.host.transfers.get_mut(number)
             && let UserAtomic { cell: Some(cell), post } = &mut **atomic
         {
@@ -147,7 +147,7 @@ impl Core {
             let _ = self.cells.region.read(u64::from(*cell) * CELL, &mut bytes);
             self.cells.free.push(*cell);
             if let (Some(result), Ok(())) = (&mut post.result, &outcome) {
-                result.copy_in(0, &bytes, &mut NoDigest);
+                outcome = result.copy_in(0, &bytes, &mut NoDigest).map_err(|_| EndpointFailure::Fault);
             }
         }
         self.finish_atomic(number, outcome);
@@ -224,8 +224,7 @@ fn take_answer(post: &mut AtomicPost, answer: &[u8]) -> Result<(), EndpointFailu
     }
     match &mut post.result {
         Some(memory) if memory.length() == result.len() => {
-            memory.copy_in(0, result, &mut NoDigest);
-            Ok(())
+            memory.copy_in(0, result, &mut NoDigest).map_err(|_| EndpointFailure::Fault)
         }
         Some(_) => Err(EndpointFailure::Refused),
         None => Ok(()),

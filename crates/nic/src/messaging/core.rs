@@ -13,7 +13,7 @@ use weft_rdmap::{CompletionKind, Status, StreamError};
 
 use super::Engine;
 use super::connect::Doubted;
-use super::host::{NicHost, copy_of, injected_bytes, receive_of, send_of};
+use super::host::{NicHost, copied, injected_bytes, receive_of, send_of};
 use super::link::{Link, Purpose};
 use super::peers::Peers;
 use super::request::{
@@ -485,8 +485,8 @@ impl Core {
         let Some(known) = self.host.peers.get_mut(peer) else { return Ok(()) };
         let waits = known.work.iter().any(Work::is_user) || (post.fence && known.under_way > 0);
         if waits {
-            if post.inject && !post.memory.is_owned() {
-                post.memory = copy_of(&post.memory);
+            if post.inject {
+                post.memory = copied(post.memory);
             }
             self.host.add_work(peer, Work::Send(Box::new(post)));
         } else {
@@ -574,7 +574,7 @@ impl Core {
         }
         self.admit(post.peer)?;
         if post.inject {
-            post.memory = copy_of(&post.memory);
+            post.memory = copied(post.memory);
         }
         self.host.counts.endpoint_transfers += 1;
         self.host.counts.endpoint_transfer_bytes += post.memory.length() as u64;

@@ -1,5 +1,6 @@
 //! The NIC as the messages' protocols see it.
 
+use core::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -35,6 +36,8 @@ pub(super) struct Outbound {
     /// It waits for the peer's application.
     is_announced: bool,
     is_exposed: bool,
+    /// Its memory was not there when it was needed.
+    has_faulted: Cell<bool>,
     memory: Outgoing,
 }
 
@@ -53,12 +56,13 @@ impl Outbound {
             Outgoing::Lent(post.memory)
         } else if length <= SMALL {
             let mut bytes = [0; SMALL];
-            post.memory.copy_out(0, &mut bytes[..length], &mut NoDigest);
-            Outgoing::Small { bytes, length: length as u8 }
-        } else if post.memory.is_owned() {
-            Outgoing::Lent(post.memory)
+            match post.memory.copy_out(0, &mut bytes[..length], &mut NoDigest) {
+                Ok(()) => Outgoing::Small { bytes, length: length as u8 },
+                // Fetching it will fail again, and with that the send.
+                Err(_) => Outgoing::Lent(post.memory),
+            }
         } else {
-            Outgoing::Lent(copy_of(&post.memory))
+            Outgoing::Lent(copied(post.memory))
         };
         Self {
             peer: post.peer,
@@ -68,6 +72,7 @@ impl Outbound {
             injected: if post.inject { injected_bytes(length) } else { 0 },
             is_announced: false,
             is_exposed: false,
+            has_faulted: Cell::new(false),
             memory,
         }
     }
@@ -106,11 +111,17 @@ pub(super) const fn injected_bytes(length: usize) -> u64 {
     if length <= SMALL { 0 } else { length as u64 }
 }
 
-/// A copy of lent memory, for the lender wants it back at once.
-pub(super) fn copy_of(memory: &IoBuffer) -> IoBuffer {
+/// A copy of lent memory, for the lender wants it back at once. Memory that is not there stays what it is: the work that needs
+/// it fails then.
+pub(super) fn copied(memory: IoBuffer) -> IoBuffer {
+    if memory.is_owned() {
+        return memory;
+    }
     let mut bytes = vec![0; memory.length()];
-    memory.copy_out(0, &mut bytes, &mut NoDigest);
-    bytes.into()
+    match memory.copy_out(0, &mut bytes, &mut NoDigest) {
+        Ok(()) => bytes.into(),
+        Err(_) => memory,
+    }
 }
 
 /// A receive.
@@ -121,6 +132,8 @@ pub(super) struct Inbound {
     tagged: bool,
     /// The only peer that it takes messages from.
     source: Option<PeerId>,
+    /// Its memory was not there when bytes came.
+    has_faulted: bool,
     memory: IoBuffer,
 }
 
@@ -131,8 +144,13 @@ impl Inbound {
             op_flags: post.op_flags,
             tagged: post.matching.is_some(),
             source: post.source,
+            has_faulted: false,
             memory: post.memory,
         }
+    }
+
+    fn place(&mut self, offset: u64, bytes: &[u8]) {
+        self.has_faulted |= self.memory.copy_in(offset as usize, bytes, &mut NoDigest).is_err();
     }
 }
 
@@ -337,12 +355,17 @@ impl Host for NicHost {
         let offset = offset as usize;
         match &send.memory {
             Outgoing::Small { bytes, .. } => out.copy_from_slice(&bytes[offset..offset + out.len()]),
-            Outgoing::Lent(memory) => memory.copy_out(offset, out, &mut NoDigest),
+            Outgoing::Lent(memory) => {
+                if memory.copy_out(offset, out, &mut NoDigest).is_err() && !send.has_faulted.replace(true) {
+                    // The message was begun, or is to be, and can't be completed: the peer learns of it by the connection's end.
+                    self.to_break.push(send.peer);
+                }
+            }
         }
     }
 
     fn place(&mut self, receive: &mut Inbound, offset: u64, bytes: &[u8]) {
-        receive.memory.copy_in(offset as usize, bytes, &mut NoDigest);
+        receive.place(offset, bytes);
     }
 
     fn expose_source(&mut self, _: PeerId, send: &mut Outbound) -> Result<Parts, Failure> {
@@ -428,7 +451,7 @@ impl Host for NicHost {
             let now = (length - done).min(chunk.len() as u64) as usize;
             // Inside of the region, which is this endpoint's own.
             let _ = region.read(done, &mut chunk[..now]);
-            receive.memory.copy_in((offset + done) as usize, &chunk[..now], &mut NoDigest);
+            receive.place(offset + done, &chunk[..now]);
             done += now as u64;
         }
     }
@@ -452,6 +475,7 @@ impl Host for NicHost {
         self.injected_bytes -= injected;
         let length = send.length();
         let outcome = outcome.map_err(|failure| self.explain(failure, Some(peer), 0));
+        let outcome = if send.has_faulted.get() { Err(EndpointFailure::Fault) } else { outcome };
         let completed = Completed::Send;
         let mut event = Event {
             completed,
@@ -481,6 +505,7 @@ impl Host for NicHost {
         let room = receive.memory.length() as u64;
         let peer = what.map(|what| what.source).or(receive.source);
         let outcome = outcome.map_err(|failure| self.explain(failure, peer, room));
+        let outcome = if receive.has_faulted { outcome.and(Err(EndpointFailure::Fault)) } else { outcome };
         if let Some(what) = what {
             self.counts.endpoint_receives += 1;
             self.counts.endpoint_received_bytes += what.length;

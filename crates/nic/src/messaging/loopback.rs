@@ -111,12 +111,9 @@ fn copy_loan(registry: &Registry, memory: &mut IoBuffer, offset: usize, there: &
         let part = there.part(done, now);
         let at = offset + done as usize;
         let copied = if reads {
-            let copied = registry.copy_out(&part, bytes, &mut NoDigest);
-            memory.copy_in(at, bytes, &mut NoDigest);
-            copied
+            registry.copy_out(&part, bytes, &mut NoDigest).and_then(|()| memory.copy_in(at, bytes, &mut NoDigest))
         } else {
-            memory.copy_out(at, bytes, &mut NoDigest);
-            registry.copy_in(&part, bytes, &mut NoDigest)
+            memory.copy_out(at, bytes, &mut NoDigest).and_then(|()| registry.copy_in(&part, bytes, &mut NoDigest))
         };
         if copied.is_err() {
             return false;

@@ -168,7 +168,7 @@ impl UserTransfer {
         let Some(mut bytes) = inline else {
             return Ok(Payload::Gather(self.gather(registry, domain, length)?));
         };
-        self.memory.copy_out(0, &mut bytes, &mut NoDigest);
+        self.memory.copy_out(0, &mut bytes, &mut NoDigest).map_err(|_| EndpointFailure::Fault)?;
         Ok(Payload::Inline(bytes))
     }
 

@@ -174,6 +174,8 @@ impl Core {
     pub(super) fn enable(&self) -> Result<(), Errno> {
         let _alone = self.enabling.lock();
         self.check_inactive()?;
+        // Operations lend memory of the program's, which it may unmap.
+        weft::endpoint::watch_faults();
         let bindings = self.bindings.lock();
         let vector = bindings.vector.clone().ok_or(Errno(FI_ENOAV))?;
         let counts_receives = bindings.counters.receive.is_some();

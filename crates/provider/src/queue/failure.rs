@@ -35,10 +35,11 @@ pub(crate) enum Kind {
     Closed = 9,
     NoMessage = 10,
     Overrun = 11,
+    Fault = 12,
 }
 
 impl Kind {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Truncated,
         Self::Canceled,
         Self::Unreachable,
@@ -50,6 +51,7 @@ impl Kind {
         Self::Closed,
         Self::NoMessage,
         Self::Overrun,
+        Self::Fault,
     ];
 
     /// What is known when only the number is.
@@ -66,6 +68,7 @@ impl Kind {
             Self::Closed => c"the endpoint was closed",
             Self::NoMessage => c"no message that matches has come",
             Self::Overrun => c"completions were lost, because the queue was not read",
+            Self::Fault => c"the memory was unmapped, or its file truncated, before the operation completed",
         }
     }
 
@@ -106,6 +109,7 @@ impl From<&EndpointFailure> for Failure {
             EndpointFailure::Access => Kind::Access,
             EndpointFailure::Operation => Kind::Operation,
             EndpointFailure::NoMemory => Kind::NoMemory,
+            EndpointFailure::Fault => Kind::Fault,
             EndpointFailure::Refused => Kind::Refused,
             // No request fails with the latter: only a close does.
             EndpointFailure::Closed | EndpointFailure::InCallback => Kind::Closed,

@@ -46,7 +46,7 @@ use std::sync::Arc;
 
 pub use queue::{EventError, EventQueue};
 pub use weft_base::{PeerId, Stag};
-pub use weft_memory::{Buffer, Combine, Element, IoBuffer};
+pub use weft_memory::{Buffer, Combine, Element, IoBuffer, watch_faults};
 pub use weft_message::Settings as MessageSettings;
 use weft_nic::MessageEndpoint;
 pub use weft_nic::{

@@ -110,14 +110,15 @@ impl Ulpdu<'_> {
         let mut skip = placement.header_length as usize;
         let mut left = placement.sink.length() as usize;
         let mut held = HeldGather::new(&placement.sink, registry)?;
+        let mut copied = Ok(());
         self.for_each(|piece| {
             let (before, piece) = piece.split_at(skip.min(piece.len()));
             skip -= before.len();
             let now = &piece[..left.min(piece.len())];
             left -= now.len();
-            held.copy_in(now, &mut NoDigest);
+            copied = copied.and_then(|()| held.copy_in(now, &mut NoDigest));
         });
-        Ok(())
+        copied
     }
 }
 

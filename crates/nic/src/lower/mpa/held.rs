@@ -22,25 +22,33 @@ impl HeldGather {
     }
 
     /// Copies the next bytes into memory.
-    pub(super) fn copy_in<D: Digest>(&mut self, mut bytes: &[u8], digest: &mut D) {
+    ///
+    /// # Errors
+    /// They are not there any more.
+    pub(super) fn copy_in<D: Digest>(&mut self, mut bytes: &[u8], digest: &mut D) -> Result<(), MemoryError> {
         while !bytes.is_empty() {
             let count = self.next(bytes.len());
             let (now, later) = bytes.split_at(count);
-            self.slices[self.at].copy_in(self.offset, now, digest);
+            self.slices[self.at].copy_in(self.offset, now, digest)?;
             self.offset += count;
             bytes = later;
         }
+        Ok(())
     }
 
     /// Copies the next bytes out of memory.
-    pub(super) fn copy_out<D: Digest>(&mut self, mut out: &mut [u8], digest: &mut D) {
+    ///
+    /// # Errors
+    /// They are not there any more.
+    pub(super) fn copy_out<D: Digest>(&mut self, mut out: &mut [u8], digest: &mut D) -> Result<(), MemoryError> {
         while !out.is_empty() {
             let count = self.next(out.len());
             let (now, later) = out.split_at_mut(count);
-            self.slices[self.at].copy_out(self.offset, now, digest);
+            self.slices[self.at].copy_out(self.offset, now, digest)?;
             self.offset += count;
             out = later;
         }
+        Ok(())
     }
 
     /// How many of the next `wanted` bytes lie in one slice, which is the present one afterwards.

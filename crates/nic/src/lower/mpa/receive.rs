@@ -518,8 +518,7 @@ pub(super) fn copy_frame(frame: &Frame<'_>, placement: &Placement, registry: &Re
         return place(&placement.sink, &ulpdu[header..], registry, &mut NoDigest);
     }
     let mut held = HeldGather::new(&placement.sink, registry)?;
-    frame.ulpdu().for_each(|piece| held.copy_in(behind(&mut header, piece), &mut NoDigest));
-    Ok(())
+    frame.ulpdu().try_for_each(|piece| held.copy_in(behind(&mut header, piece), &mut NoDigest))
 }
 
 /// The same in one pass with the check of CRC and markers, which comes first in what is returned.
@@ -536,7 +535,12 @@ fn copy_and_verify(
         Ok(held) => held,
         Err(gone) => return frame.verify().map(|()| Err(gone)),
     };
-    frame.strip_markers(|piece| held.copy_in(behind(&mut header, piece), &mut NoDigest)).map(Ok)
+    let mut copied = Ok(());
+    frame.strip_markers(|piece| {
+        let piece = behind(&mut header, piece);
+        copied = copied.and_then(|()| held.copy_in(piece, &mut NoDigest));
+    })?;
+    Ok(copied)
 }
 
 /// What of the next piece of a ULPDU is payload.

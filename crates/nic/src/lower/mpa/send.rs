@@ -326,11 +326,10 @@ impl FrameWriter<'_> {
 struct HeldSource(HeldGather);
 
 impl Source for HeldSource {
-    type Error = core::convert::Infallible;
+    type Error = MemoryError;
 
-    fn copy<D: Digest>(&mut self, out: &mut [u8], digest: &mut D) -> Result<(), Self::Error> {
-        self.0.copy_out(out, digest);
-        Ok(())
+    fn copy<D: Digest>(&mut self, out: &mut [u8], digest: &mut D) -> Result<(), MemoryError> {
+        self.0.copy_out(out, digest)
     }
 }
 

@@ -94,7 +94,7 @@ impl Job {
                 let left = gather.length() - *fetched as u32;
                 let now = gather.part(*fetched as u32, left.min(wanted as u32));
                 let mut source = Held { gather: HeldGather::new(&now, registry)?, copied: 0 };
-                let Ok(count) = marker_inserter.insert_markers(header, &mut source, out);
+                let count = marker_inserter.insert_markers(header, &mut source, out)?;
                 *fetched += source.copied;
                 Ok(count)
             }
@@ -134,10 +134,10 @@ struct Held {
 }
 
 impl Source for Held {
-    type Error = core::convert::Infallible;
+    type Error = MemoryError;
 
-    fn copy<D: Digest>(&mut self, out: &mut [u8], digest: &mut D) -> Result<(), Self::Error> {
-        self.gather.copy_out(out, digest);
+    fn copy<D: Digest>(&mut self, out: &mut [u8], digest: &mut D) -> Result<(), MemoryError> {
+        self.gather.copy_out(out, digest)?;
         self.copied += out.len();
         Ok(())
     }
