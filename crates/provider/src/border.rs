@@ -219,7 +219,35 @@ pub(crate) fn value<T>(otherwise: T, work: impl FnOnce() -> Result<T, Errno>) ->
 /// Does something that may panic. A panic is a bug of ours: its message is on stderr, and C gets `FI_EOTHER`.
 #[inline]
 fn guard<T>(work: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    let _whole = Uncanceled::begin();
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Errno(FI_EOTHER)))
+}
+
+/// A thread that is canceled (pthread_cancel(3)) inside of a call ends when the call has returned. Many system calls are
+/// cancellation points, and cancellation unwinds the stack in a way that Rust code ends the process for.
+struct Uncanceled(c_int);
+
+unsafe extern "C" {
+    /// POSIX. Sets the state of the calling thread, and gives the one before.
+    safe fn pthread_setcancelstate(state: c_int, before: &mut c_int) -> c_int;
+}
+
+impl Uncanceled {
+    #[inline]
+    fn begin() -> Self {
+        /// `PTHREAD_CANCEL_DISABLE` of glibc and musl.
+        const DISABLE: c_int = 1;
+        let mut before = 0;
+        pthread_setcancelstate(DISABLE, &mut before);
+        Self(before)
+    }
+}
+
+impl Drop for Uncanceled {
+    #[inline]
+    fn drop(&mut self) {
+        pthread_setcancelstate(self.0, &mut 0);
+    }
 }
 
 /// The content of a slot whose function this provider does not have: one that answers `-FI_ENOSYS`. No slot may be NULL, for the inline functions of the headers do not check.

@@ -3,7 +3,7 @@
 #[macro_use]
 mod support;
 
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::mem::zeroed;
 use core::ptr;
 
@@ -219,4 +219,48 @@ fn what_is_under_way_is_dropped_with_the_endpoint() {
     }
     drop(two);
     drop(one);
+}
+
+/// The thread ends where it may: behind the call, with its completion read.
+#[test]
+fn a_thread_that_is_canceled_inside_a_call_ends_behind_it() {
+    type Start = extern "C" fn(*mut c_void) -> *mut c_void;
+    unsafe extern "C-unwind" {
+        fn pthread_cancel(thread: libc::pthread_t) -> c_int;
+        fn pthread_testcancel();
+    }
+    /// What the canceled thread does: it waits for a message, reads it, and is canceled behind that.
+    extern "C-unwind" fn wait(node: *mut c_void) -> *mut c_void {
+        // SAFETY: The test keeps the node until this thread has ended.
+        let node = unsafe { &*node.cast::<Node>() };
+        // SAFETY: A plain C structure.
+        let mut entry: fi_cq_tagged_entry = unsafe { zeroed() };
+        let read = call!(node.queue, ops, sread, (&raw mut entry).cast(), 1, ptr::null(), -1);
+        if read != 1 {
+            return at(1);
+        }
+        // SAFETY: Nothing on this thread's stack has to be dropped.
+        unsafe { pthread_testcancel() };
+        at(2)
+    }
+    let (one, two) = pair(Wishes::default());
+    let mut received = [0; 4];
+    assert_eq!(two.receive(&mut received, 2), 0);
+    let mut thread = 0;
+    let mut ended = ptr::null_mut();
+    // SAFETY: The node outlives the thread, which is joined.
+    unsafe {
+        // Cancellation may unwind it, which the type that libc has for it does not say.
+        let start: Start = core::mem::transmute(wait as extern "C-unwind" fn(*mut c_void) -> *mut c_void);
+        assert_eq!(libc::pthread_create(&raw mut thread, ptr::null(), start, (&raw const two).cast_mut().cast()), 0);
+        // Perhaps it waits by now, perhaps not: it is canceled in the call or right behind it.
+        std::thread::sleep(core::time::Duration::from_millis(20));
+        assert_eq!(pthread_cancel(thread), 0);
+        assert_eq!(one.send(b"last", 1), 0);
+        one.next();
+        assert_eq!(libc::pthread_join(thread, &raw mut ended), 0);
+    }
+    const CANCELED: usize = usize::MAX;
+    assert_eq!(ended.addr(), CANCELED);
+    assert_eq!(&received, b"last");
 }
