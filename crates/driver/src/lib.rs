@@ -38,6 +38,7 @@ mod socket;
 mod time_slice;
 mod timer;
 mod udp;
+mod user;
 mod vectors;
 mod wait_set;
 mod waker;

@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use socket2::Socket;
 
+use crate::user;
 use crate::vectors::uninterrupted;
 
 /// What never blocks, and never raises a signal.
@@ -35,10 +36,15 @@ pub(crate) fn peer(socket: &Socket) -> Option<libc::ucred> {
     (done == 0).then_some(credentials)
 }
 
+/// As which user that process ran. `None`: it is gone, or the kernel gives it the number of all users that this user
+/// namespace does not map, which says nothing.
+pub(crate) fn peer_user(socket: &Socket) -> Option<u32> {
+    peer(socket).map(|peer| peer.uid).filter(|uid| user::is_unambiguous(*uid))
+}
+
 /// Whether that is this process's user.
 pub(crate) fn is_own_user(socket: &Socket) -> bool {
-    // SAFETY: Reads a number.
-    peer(socket).is_some_and(|peer| peer.uid == unsafe { libc::geteuid() })
+    peer_user(socket) == Some(user::own())
 }
 
 /// Sends a message with a descriptor.
@@ -118,4 +124,44 @@ fn message(vector: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
     message.msg_iovlen = 1;
     message.msg_control = (&raw mut *control).cast();
     message
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::{Domain, Type};
+
+    use super::*;
+    use crate::fork::in_child;
+
+    /// Whether two ends of one process are the same user's, in a child that has first done `before`.
+    fn is_own_user_after(before: impl FnOnce() -> bool) -> Option<bool> {
+        let outcome = in_child(|| {
+            if !before() {
+                return 2;
+            }
+            let (one, _other) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None).unwrap();
+            i32::from(is_own_user(&one))
+        });
+        (outcome != 2).then_some(outcome == 1)
+    }
+
+    #[test]
+    fn who_has_no_number_is_not_taken_for_the_same_user() {
+        assert_eq!(is_own_user_after(|| true), Some(true));
+        // SAFETY: A call without memory.
+        match is_own_user_after(|| unsafe { libc::unshare(libc::CLONE_NEWUSER) } == 0) {
+            Some(is_own) => assert!(!is_own, "without a map every user reads as the overflow number"),
+            None => eprintln!("skipped: this system allows no user namespaces"),
+        }
+    }
+
+    #[test]
+    fn nobody_is_a_user_like_others_where_all_users_are_mapped() {
+        let is_first_namespace = std::fs::read_to_string("/proc/self/uid_map").unwrap().contains("4294967295");
+        // SAFETY: A call without memory.
+        match is_own_user_after(|| unsafe { libc::setresuid(65_534, 65_534, 65_534) } == 0) {
+            Some(is_own) => assert_eq!(is_own, is_first_namespace),
+            None => eprintln!("skipped: only root can be another user"),
+        }
+    }
 }

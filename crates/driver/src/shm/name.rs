@@ -3,11 +3,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
+use crate::user;
+
 /// The name under which this user listens at an address. Others can take the name as well; who connects checks whom it
 /// has reached.
 pub(super) fn name_of(address: SocketAddr) -> String {
-    // SAFETY: Reads a number.
-    let user = unsafe { libc::geteuid() };
+    let user = user::own();
     // Without a zero byte in front a name would be a path.
     format!("\0weft-shm-{user}-{address}")
 }
