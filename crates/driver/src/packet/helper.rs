@@ -9,14 +9,16 @@ use core::time::Duration;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::PacketSocket;
 use super::filter::FrameTest;
+use super::folder;
 use crate::passing;
+use crate::user;
 use crate::wait_set::WaitSet;
 
 /// What comes before the name of the link that is passed, and before the reason why none is.
@@ -65,18 +67,19 @@ impl PacketHelper {
     /// left there is put away.
     ///
     /// # Errors
-    /// Another helper listens there, or something else than a socket is there, or the folder cannot be written to.
+    /// Another helper listens there, or something else than a socket is there, or the folder cannot be written to, or
+    /// others than root and this process's user could replace the socket in it.
     pub fn listen(path: &Path, trusted: &[u32]) -> io::Result<Self> {
-        put_away(path)?;
+        let (folder, path) = folder::folder_of(path)?;
+        folder::check_own(&folder)?;
+        put_away(&path)?;
         let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None)?;
         socket.set_nonblocking(true)?;
-        socket.bind(&SockAddr::unix(path)?)?;
-        // Who may have a socket is decided by what the kernel says of who comes.
-        fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
+        bind_for_all(&socket, &SockAddr::unix(&path)?)?;
         socket.listen(BACKLOG)?;
         let waiting = WaitSet::new().map_err(io::Error::other)?;
         waiting.add(&socket, 0).map_err(io::Error::other)?;
-        Ok(Self { socket, waiting, path: path.to_owned(), trusted: trusted.to_vec() })
+        Ok(Self { socket, waiting, path, trusted: trusted.to_vec() })
     }
 
     /// Waits for a client, at most for `timeout`, and serves it. `None`: nobody came.
@@ -92,6 +95,10 @@ impl PacketHelper {
         };
         client.set_nonblocking(true)?;
         let Some(user) = passing::peer(&client).map(|peer| peer.uid) else { return Ok(Some(Served::Gone)) };
+        if !user::is_unambiguous(user) {
+            refuse(&client, "its user namespace does not map this user, who could be anybody");
+            return Ok(Some(Served::Refused(user)));
+        }
         if !self.trusted.contains(&user) {
             refuse(&client, &format!("user {user} is not one that it trusts (--uid)"));
             return Ok(Some(Served::Refused(user)));
@@ -115,6 +122,26 @@ impl Drop for PacketHelper {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// Gives the socket its place, where all users may write to it: who may have a packet socket is decided by what the
+/// kernel says of who comes. Its mode is right from the start (0777 without the umask, unix(7)): a change by name later
+/// would reach whatever had been put there meanwhile.
+fn bind_for_all(socket: &Socket, at: &SockAddr) -> io::Result<()> {
+    let bind = || {
+        // SAFETY: Calls without memory.
+        let before = unsafe {
+            // The umask is that of all threads (umask(2)). This one leaves them, except where a container forbids
+            // unshare(2): then theirs is another one too, for the time of one call.
+            libc::unshare(libc::CLONE_FS);
+            libc::umask(0o111)
+        };
+        let bound = socket.bind(at);
+        // SAFETY: As above.
+        unsafe { libc::umask(before) };
+        bound
+    };
+    std::thread::scope(|scope| scope.spawn(bind).join()).unwrap_or_else(|_| Err(io::Error::other("bind panicked")))
 }
 
 fn is_nobody(error: &io::Error) -> bool {
@@ -157,6 +184,7 @@ pub(super) fn ask(path: &Path, name: &str) -> io::Result<OwnedFd> {
         io::Error::new(error.kind(), format!("the helper at {}: {error}; {advice}", path.display()))
     };
     let socket = connect(path).map_err(|error| explain(&error))?;
+    check_helper(&socket, path)?;
     let waiting = WaitSet::new().map_err(io::Error::other)?;
     waiting.add(&socket, 0).map_err(io::Error::other)?;
     waiting.wait(Some(PATIENCE), &mut Vec::new()).map_err(io::Error::other)?;
@@ -165,6 +193,21 @@ pub(super) fn ask(path: &Path, name: &str) -> io::Result<OwnedFd> {
         passing::receive_with(&socket, &mut bytes).map_err(|number| explain(&io::Error::from_raw_os_error(number)))?;
     understand(&bytes[..length], fd, name)
         .map_err(|error| io::Error::new(error.kind(), format!("the helper at {}: {error}", path.display())))
+}
+
+/// Refuses a helper that anybody could have started: frames would go through its hands.
+fn check_helper(socket: &Socket, path: &Path) -> io::Result<()> {
+    let (folder, _) = folder::folder_of(path)?;
+    let refuse = |who: &str| {
+        let rule = "one is believed that runs as root, as this process's user, or as the only user who can write to its folder";
+        let message = format!("the helper at {}: {who}; {rule}", path.display());
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
+    };
+    match passing::peer_user(socket) {
+        None => refuse("its user has no number in this user namespace"),
+        Some(user) if !folder::is_trustworthy(user, &folder)? => refuse(&format!("it runs as user {user}")),
+        Some(_) => Ok(()),
+    }
 }
 
 /// What a helper has said.
@@ -187,15 +230,60 @@ fn understand(message: &[u8], fd: Option<OwnedFd>, name: &str) -> io::Result<Own
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+    use crate::fork::in_child;
 
     fn path(name: &str) -> PathBuf {
         std::env::temp_dir().join(format!("weft-helper-{name}-{}", std::process::id()))
     }
 
     fn user() -> u32 {
-        // SAFETY: Reads a number.
-        unsafe { libc::geteuid() }
+        user::own()
+    }
+
+    /// A folder of this test's own.
+    fn own_folder(name: &str, mode: u32) -> PathBuf {
+        let folder = path(name);
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+        folder
+    }
+
+    /// From now on this thread, and those that it starts, cannot change a mode by a name.
+    fn forbid_chmod() {
+        const NUMBERS: [libc::c_long; 2] = [
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_chmod,
+            #[cfg(not(target_arch = "x86_64"))]
+            libc::SYS_fchmodat,
+            libc::SYS_fchmodat,
+        ];
+        let step = |code: u32, jump_true, jump_false, k| libc::sock_filter {
+            code: code as u16,
+            jt: jump_true,
+            jf: jump_false,
+            k,
+        };
+        let is = |number: libc::c_long, jump| step(libc::BPF_JMP | libc::BPF_JEQ, jump, 0, number as u32);
+        let mut program = [
+            // The number of the call is the first word (seccomp(2)).
+            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+            is(NUMBERS[0], 2),
+            is(NUMBERS[1], 1),
+            step(libc::BPF_RET, 0, 0, libc::SECCOMP_RET_ALLOW),
+            step(libc::BPF_RET, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        ];
+        let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+        // SAFETY: The program is read during the second call alone; both are about this thread.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter), 0);
+        }
+        let denied = fs::set_permissions("/no/such/file", fs::Permissions::from_mode(0o600)).unwrap_err();
+        assert_eq!(denied.kind(), io::ErrorKind::PermissionDenied);
     }
 
     fn offer() -> PacketOffer {
@@ -264,6 +352,76 @@ mod tests {
         assert!(path.exists());
         drop(PacketHelper::listen(&path, &[]).unwrap());
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn any_user_may_come_and_no_mode_is_changed_by_a_name() {
+        let path = path("mode");
+        let listens = || {
+            forbid_chmod();
+            PacketHelper::listen(&path, &[])
+        };
+        let helper = std::thread::scope(|scope| scope.spawn(listens).join()).unwrap().unwrap();
+        assert_eq!(fs::symlink_metadata(&path).unwrap().permissions().mode() & 0o777, 0o666);
+        drop(helper);
+    }
+
+    #[test]
+    fn a_folder_in_which_others_can_replace_the_socket_is_refused() {
+        let folder = own_folder("folder", 0o777);
+        let listen = |folder: &Path| PacketHelper::listen(&folder.join("socket"), &[]).map(drop);
+        let refused = |at: &Path, whose: &Path| {
+            let error = listen(at).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+            let named = fs::canonicalize(whose).unwrap().display().to_string();
+            assert!(error.to_string().starts_with(&named), "{error}");
+        };
+        refused(&folder, &folder);
+        let inner = folder.join("inner");
+        fs::create_dir(&inner).unwrap();
+        refused(&inner, &folder);
+        // By a link that leads there.
+        let link = path("folder-link");
+        std::os::unix::fs::symlink(&folder, &link).unwrap();
+        refused(&link, &folder);
+        fs::remove_file(link).unwrap();
+        for good in [0o1777, 0o755] {
+            fs::set_permissions(&folder, fs::Permissions::from_mode(good)).unwrap();
+            listen(&folder).unwrap();
+            listen(&inner).unwrap();
+        }
+        if std::os::unix::fs::chown(&inner, Some(4711), None).is_ok() {
+            let error = listen(&inner).unwrap_err().to_string();
+            assert!(error.contains("belongs to user 4711"), "{error}");
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_stranger_s_helper_is_not_believed() {
+        let folder = own_folder("stranger", 0o755);
+        let path = folder.join("socket");
+        if std::os::unix::fs::chown(&folder, Some(65_533), None).is_err() {
+            fs::remove_dir_all(folder).unwrap();
+            return eprintln!("skipped: only root can be another user");
+        }
+        let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();
+        let at = SockAddr::unix(&path).unwrap();
+        let outcome = in_child(|| {
+            // SAFETY: Calls that are allowed after a fork; the address is as long as said.
+            let failed = unsafe {
+                libc::setresuid(65_533, 65_533, 65_533) != 0
+                    || libc::bind(socket.as_fd().as_raw_fd(), at.as_ptr().cast(), at.len()) != 0
+                    || libc::listen(socket.as_fd().as_raw_fd(), BACKLOG) != 0
+            };
+            i32::from(failed)
+        });
+        assert_eq!(outcome, 0);
+        // Below /tmp anybody may have made the folder.
+        let error = ask(&path, "lo=test").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        assert!(error.to_string().contains("it runs as user 65533"), "{error}");
+        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

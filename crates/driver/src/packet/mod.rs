@@ -1,6 +1,7 @@
 //! Whole frames of an Ethernet interface (packet(7)).
 
 mod filter;
+mod folder;
 mod frames;
 mod helper;
 mod ring;
