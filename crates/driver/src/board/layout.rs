@@ -7,7 +7,7 @@
 //! | 0..8 | `weftstat` |
 //! | 8..12 | the number of this layout |
 //! | 12..16 | process id |
-//! | 16..24 | when the process started, in clock ticks since boot |
+//! | 16..24 | when the process started, in clock ticks since boot in the first time namespace |
 //! | 24..32 | the inode of its pid namespace |
 //! | 32..36, 36..40 | engines, counters of each |
 //! | 40..44, 44..48, 48..52 | bytes of process name, title and names |

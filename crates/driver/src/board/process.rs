@@ -7,6 +7,8 @@ use std::os::unix::fs::MetadataExt;
 /// The fields of /proc/PID/stat after the process name, which is in brackets and may hold anything (proc_pid_stat(5)).
 const STATE: usize = 0;
 const START: usize = 19;
+/// Clock ticks of /proc: USER_HZ, which is 100 wherever Linux runs today.
+const TICKS_PER_SECOND: i64 = 100;
 
 /// The id of this process in the pid namespace that /proc shows, which need not be the one that the process itself is in.
 pub(super) fn own_pid() -> io::Result<u32> {
@@ -17,12 +19,49 @@ pub(super) fn own_pid() -> io::Result<u32> {
 }
 
 /// When the process started, in clock ticks since boot. `None`: there is none of that id, or it has ended.
+///
+/// It is the same in all time namespaces, within one tick ([`is_same_start`]): /proc shows it by the clock of whoever
+/// reads (time_namespaces(7)), of which the namespace's offset is taken off here.
 pub(super) fn start(pid: u32) -> io::Result<Option<u64>> {
-    match fs::read(format!("/proc/{pid}/stat")) {
-        Ok(stat) => parse_start(&stat).ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat is not as expected"))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
-        Err(error) => Err(error),
+    let stat = match fs::read(format!("/proc/{pid}/stat")) {
+        Ok(stat) => stat,
+        Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    match parse_start(&stat) {
+        None => Err(io::Error::other(format!("/proc/{pid}/stat is not as expected"))),
+        Some(None) => Ok(None),
+        Some(Some(start)) => Ok(Some(start.wrapping_add_signed(-boot_offset()?))),
     }
+}
+
+/// Whether two starts of processes with the same id are those of one process. An offset that is no whole number of
+/// ticks makes a difference of one; an id does not come back so soon.
+pub(super) const fn is_same_start(one: u64, other: u64) -> bool {
+    one.abs_diff(other) <= 1
+}
+
+/// How far the boot clock of this process's time namespace is ahead of that of the machine, in clock ticks.
+fn boot_offset() -> io::Result<i64> {
+    let Ok(namespace) = fs::read_link("/proc/self/ns/time") else {
+        // Older than Linux 5.6, or made without time namespaces.
+        return Ok(0);
+    };
+    if namespace != fs::read_link("/proc/self/ns/time_for_children")? {
+        // The file below is about the namespace of the children.
+        return Err(io::Error::other("/proc does not tell the clock of this process's time namespace"));
+    }
+    let offsets = fs::read_to_string("/proc/self/timens_offsets")?;
+    parse_offset(&offsets).ok_or_else(|| io::Error::other("/proc/self/timens_offsets is not as expected"))
+}
+
+/// The boot clock's line has seconds and nanoseconds.
+fn parse_offset(offsets: &str) -> Option<i64> {
+    let mut fields = offsets.lines().find_map(|line| line.strip_prefix("boottime"))?.split_ascii_whitespace();
+    let (seconds, nanos): (i64, i64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    seconds.checked_mul(TICKS_PER_SECOND)?.checked_add(nanos / (1_000_000_000 / TICKS_PER_SECOND))
 }
 
 /// `None`: not understood. `Some(None)`: it has ended, but its parent has not asked how.
@@ -64,6 +103,15 @@ mod tests {
         assert_eq!(parse_start(&stat("cat", 'Z')), Some(None));
         assert_eq!(parse_start(b"17 (cat) S 1 2"), None);
         assert_eq!(parse_start(b""), None);
+    }
+
+    #[test]
+    fn the_offset_of_the_boot_clock_is_told_in_ticks() {
+        let file = |boot: &str| format!("monotonic           7         0\nboottime   {boot}\n");
+        assert_eq!(parse_offset(&file("         0         0")), Some(0));
+        assert_eq!(parse_offset(&file("    100000  20000001")), Some(10_000_002));
+        assert_eq!(parse_offset(&file("        -3         0")), Some(-300));
+        assert_eq!(parse_offset("monotonic 7 0"), None);
     }
 
     #[test]

@@ -179,5 +179,6 @@ fn life(owner: Owner) -> io::Result<Life> {
     if owner.namespace != process::namespace()? {
         return Ok(Life::Elsewhere);
     }
-    Ok(if process::start(owner.pid)? == Some(owner.start) { Life::Live } else { Life::Gone })
+    let is_same = |start| process::is_same_start(start, owner.start);
+    Ok(if process::start(owner.pid)?.is_some_and(is_same) { Life::Live } else { Life::Gone })
 }

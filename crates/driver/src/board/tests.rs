@@ -149,7 +149,7 @@ fn who_makes_a_board_removes_what_the_dead_have_left() {
 #[test]
 fn a_process_id_that_came_back_is_another_process() {
     let directory = Directory::new("again");
-    let path = directory.put(&own_file(), |heading| heading.owner.start += 1);
+    let path = directory.put(&own_file(), |heading| heading.owner.start += 2);
     assert!(directory.look().live.is_empty());
     assert!(!path.exists());
 }
@@ -159,7 +159,7 @@ fn another_pid_namespace_is_left_alone() {
     let directory = Directory::new("namespace");
     let path = directory.put(&own_file(), |heading| {
         heading.owner.namespace += 1;
-        heading.owner.start += 1;
+        heading.owner.start += 2;
     });
     let found = directory.look();
     assert!(found.live.is_empty() && found.skipped.is_empty() && path.exists());
@@ -248,4 +248,38 @@ fn the_largest_board_can_be_read() {
     board.publish_table(MAX_ENGINES - 1, &[[7; MAX_WORDS]; MAX_ROWS]);
     assert_eq!(directory.look().live[0].table.engines[MAX_ENGINES - 1], [[7; MAX_WORDS]; MAX_ROWS]);
     assert_eq!(directory.look().live[0].engines[MAX_ENGINES - 1], vec![u64::MAX; MAX_COUNTERS]);
+}
+
+/// Runs `f` in a process whose boot clock is ahead by so many seconds. `None`: the system refuses a time namespace.
+fn in_time_namespace(ahead: u64, f: impl FnOnce() -> i32) -> Option<i32> {
+    const REFUSED: i32 = 99;
+    let outcome = in_child(|| {
+        // SAFETY: A call without memory; the children are in the new namespace, this process is not.
+        let is_made = unsafe { libc::unshare(libc::CLONE_NEWTIME) } == 0;
+        if !is_made || fs::write("/proc/self/timens_offsets", format!("boottime {ahead} 0")).is_err() {
+            return REFUSED;
+        }
+        in_child(f)
+    });
+    (outcome != REFUSED).then_some(outcome)
+}
+
+#[test]
+fn a_reader_with_another_boot_clock_leaves_the_boards_of_the_living() {
+    let directory = Directory::new("clock");
+    let board = directory.create();
+    let gone = directory.put(&place::name(process::own_pid().unwrap(), 1), |heading| heading.owner.start += 500);
+    let outcome = in_time_namespace(100_000, || {
+        let found = directory.look();
+        i32::from(found.live.len() != 1) + 2 * i32::from(!found.skipped.is_empty())
+    });
+    let Some(outcome) = outcome else { return eprintln!("skipped: this system allows no time namespaces") };
+    assert_eq!(outcome, 0);
+    assert!(board.path.exists() && !gone.exists(), "the dead are told from the living all the same");
+    assert_eq!(directory.look().live.len(), 1);
+    // So a board that is made there says the start that is read here.
+    let own = process::own_pid().unwrap();
+    let start = process::start(own).unwrap().unwrap();
+    let is_other = || i32::from(!process::start(own).unwrap().is_some_and(|its| process::is_same_start(its, start)));
+    assert_eq!((is_other(), in_time_namespace(3, is_other)), (0, Some(0)));
 }
