@@ -52,7 +52,7 @@ extern "C" fn count() {
     held::leave_to_parent();
 }
 
-/// Makes a child that exits with what `f` returns, waits for it and returns that.
+/// Makes a child that exits with what `f` returns (101: it panicked), waits for it and returns that.
 ///
 /// Other threads of the process may have held locks, the one of the allocator too: `f` must not need any.
 #[cfg(test)]
@@ -61,7 +61,8 @@ pub(crate) fn in_child(f: impl FnOnce() -> c_int) -> c_int {
     match unsafe { libc::fork() } {
         -1 => panic!("fork: {}", std::io::Error::last_os_error()),
         0 => {
-            let status = f();
+            // Nothing of the child may run on into what called this, such as a harness with a report of its own.
+            let status = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).unwrap_or(101);
             // SAFETY: Ends the child.
             unsafe { libc::_exit(status) }
         }
@@ -81,6 +82,10 @@ pub(crate) struct Sleeper(libc::pid_t);
 
 #[cfg(test)]
 impl Sleeper {
+    pub(crate) const fn number(&self) -> libc::pid_t {
+        self.0
+    }
+
     pub(crate) fn new() -> Self {
         // SAFETY: The child does nothing but what is allowed after a fork, until it is killed.
         match unsafe { libc::fork() } {

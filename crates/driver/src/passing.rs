@@ -1,7 +1,7 @@
 //! Unix sockets: whom they lead to, and descriptors that are passed over them (unix(7)).
 
 use core::mem;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use socket2::Socket;
 
@@ -10,6 +10,9 @@ use crate::vectors::uninterrupted;
 
 /// What never blocks, and never raises a signal.
 const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+
+/// What a socket says whose other end is closed.
+const HUNG_UP: i16 = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
 
 /// Room for a control message with one descriptor, aligned as such messages must be.
 #[repr(C)]
@@ -111,10 +114,44 @@ pub(crate) fn receive(socket: &Socket, bytes: &mut [u8]) -> Result<usize, i32> {
 
 /// Whether the other side has closed its end, or is gone; nothing is received.
 pub(crate) fn has_hung_up(socket: &Socket) -> bool {
-    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLRDHUP, revents: 0 };
-    // SAFETY: One structure is read and written during the call alone, which does not wait.
-    let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
-    ready > 0 && poll.revents & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0
+    let [found] = poll([(socket.as_fd(), libc::POLLRDHUP)]);
+    found & HUNG_UP != 0
+}
+
+/// The same, or whether a process has ended (its descriptor by pidfd_open(2) is readable then), by one system call.
+pub(crate) fn has_hung_up_or_ended(socket: &Socket, process: BorrowedFd<'_>) -> bool {
+    let [of_socket, of_process] = poll([(socket.as_fd(), libc::POLLRDHUP), (process, libc::POLLIN)]);
+    of_socket & HUNG_UP != 0 || of_process != 0
+}
+
+/// Whether there is something to be read. Of a process's descriptor: whether that has ended.
+pub(crate) fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
+    poll([(descriptor, libc::POLLIN)]) != [0]
+}
+
+/// A descriptor of the process at the other end ([`peer`]), which never stands for another one.
+///
+/// # Errors
+/// ENOPROTOOPT: the kernel is older than Linux 6.5. Others: that process has ended.
+pub(crate) fn peer_pidfd(socket: &Socket) -> Result<OwnedFd, i32> {
+    let mut descriptor: i32 = -1;
+    let mut length = size_of_val(&descriptor) as libc::socklen_t;
+    // SAFETY: No more than `length` bytes are written, during the call alone.
+    uninterrupted(|| unsafe {
+        let value = (&raw mut descriptor).cast();
+        let option = libc::SO_PEERPIDFD;
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, value, &raw mut length) as libc::c_long
+    })?;
+    // SAFETY: A descriptor that the kernel has made for this process, and that belongs to nobody yet.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// What has happened at each descriptor, without waiting. Where the call fails, everything.
+fn poll<const N: usize>(wanted: [(BorrowedFd<'_>, i16); N]) -> [i16; N] {
+    let mut list = wanted.map(|(fd, events)| libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 });
+    // SAFETY: So many structures are read and written during the call alone.
+    let outcome = uninterrupted(|| unsafe { libc::poll(list.as_mut_ptr(), N as libc::nfds_t, 0) as libc::c_long });
+    list.map(|entry| if outcome.is_ok() { entry.revents } else { !0 })
 }
 
 fn message(vector: &mut libc::iovec, control: &mut Control) -> libc::msghdr {

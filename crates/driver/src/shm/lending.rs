@@ -11,15 +11,19 @@ use core::mem;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
+use socket2::Socket;
 use weft_base::{Lent, MAX_GATHER, PortError, Slice};
 use weft_memory::{RawSlice, Registry};
 use weft_ring::{Capacity, Consumer, Producer, Violation};
 
 use super::memory::{Mapping, Way};
+use super::process::PeerProcess;
 use super::rings::Shared;
+use crate::passing;
 use crate::vectors::uninterrupted;
 
 /// Runs that can be lent at a time.
@@ -127,7 +131,7 @@ pub(super) struct Borrower {
     way: Way,
     runs: Consumer<Shared>,
     /// The other side's process. `None`: its memory can't be read.
-    process: Option<libc::pid_t>,
+    process: Option<PeerProcess>,
 }
 
 impl Borrower {
@@ -137,19 +141,21 @@ impl Borrower {
     }
 
     /// Tries to read the memory of a process, and tells the other side if it is its own.
-    pub(super) fn begin(&mut self, process: libc::pid_t) -> bool {
+    pub(super) fn begin(&mut self, socket: &Socket) -> bool {
         let door = self.mapping.door(self.way);
         let address = door.address.load(Ordering::Acquire);
         let number = door.number.load(Ordering::Relaxed);
-        if process <= 0 || number == 0 {
+        if number == 0 {
             return false;
         }
+        let Some(process) = PeerProcess::of(socket, self.mapping.file()) else { return false };
         let mut found = [0u8; 8];
         let into = libc::iovec { iov_base: found.as_mut_ptr().cast(), iov_len: found.len() };
         let from = libc::iovec { iov_base: address as *mut _, iov_len: found.len() };
         // SAFETY: Eight bytes are written to an array of this length, if any; the other address is not of this process.
-        let read = unsafe { read(process, &[into], &[from]) };
-        if read != Ok(found.len()) || u64::from_ne_bytes(found) != number {
+        let read = unsafe { read(process.number(), &[into], &[from]) };
+        let is_found = read == Ok(found.len()) && u64::from_ne_bytes(found) == number;
+        if !is_found || passing::has_hung_up_or_ended(socket, process.as_fd()) {
             return false;
         }
         self.process = Some(process);
@@ -159,7 +165,7 @@ impl Borrower {
 
     /// Copies the next run to its place. What was copied does not count before [`Borrower::give_back`].
     pub(super) fn copy(&mut self, registry: &Registry, lent: &[Lent], into: &[Slice]) -> Result<(), PortError> {
-        let process = self.process.ok_or(PortError::System(libc::EPROTO))?;
+        let process = self.process.as_ref().map(PeerProcess::number).ok_or(PortError::System(libc::EPROTO))?;
         if self.runs.look().map_err(broken)?.bytes == 0 {
             // The stream tells of a run that was never counted.
             return Err(PortError::System(libc::EPROTO));
@@ -190,6 +196,21 @@ impl Borrower {
                 // It has ended.
                 Err(libc::ESRCH) => return Err(PortError::Reset),
                 Err(number) => return Err(PortError::Unreadable(number)),
+            }
+        }
+    }
+
+    /// Whether what was copied is the peer's: its process still has the number by which its memory was read.
+    pub(super) fn has_read_peer(&self, socket: &Socket) -> bool {
+        self.process.as_ref().is_some_and(|process| !passing::has_hung_up_or_ended(socket, process.as_fd()))
+    }
+
+    /// Overwrites what was copied, which may be another process's, and nobody is to read on.
+    pub(super) fn wipe(registry: &Registry, into: &[Slice]) {
+        for slice in into {
+            if let Ok(place) = registry.resolve(slice) {
+                // SAFETY: The place is valid for writes while it is held, and no references to it exist.
+                unsafe { place.pointer().as_ptr().write_bytes(0, place.length()) };
             }
         }
     }

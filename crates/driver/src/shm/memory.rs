@@ -61,12 +61,20 @@ pub(super) enum Way {
     Back,
 }
 
+/// Which file: no other has both numbers as long as this is open or mapped somewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileId {
+    pub(super) device: libc::dev_t,
+    pub(super) inode: libc::ino_t,
+}
+
 /// The memory of two rings, mapped. The other side can write all of it at any time: there are no references to its
 /// bytes.
 #[derive(Debug)]
 pub(super) struct Mapping {
     start: NonNull<u8>,
     capacity: Capacity,
+    file: FileId,
     /// In which process it is mapped: children by fork(2) have no such mapping, and may have another at the same place.
     generation: u64,
 }
@@ -84,7 +92,7 @@ impl Mapping {
     /// It is not what it should be: it could shrink, is not memory of the system's usual kind, or has another size. Or
     /// the system refused.
     pub(super) fn map(fd: BorrowedFd<'_>, capacity: Capacity) -> Result<Self, PortError> {
-        check(fd, length(capacity))?;
+        let file = check(fd, length(capacity))?;
         // SAFETY: A fresh mapping, wherever the system likes.
         let start = unsafe {
             libc::mmap(
@@ -100,7 +108,7 @@ impl Mapping {
             return Err(from_number(last_error()));
         }
         let start = NonNull::new(start.cast::<u8>()).ok_or(PortError::Exhausted)?;
-        let mapping = Self { start, capacity, generation: fork::generation() };
+        let mapping = Self { start, capacity, file, generation: fork::generation() };
         // SAFETY: The mapping made above, whole.
         if unsafe { libc::madvise(start.as_ptr().cast(), length(capacity), libc::MADV_DONTFORK) } != 0 {
             return Err(from_number(last_error()));
@@ -110,6 +118,10 @@ impl Mapping {
 
     pub(super) const fn capacity(&self) -> Capacity {
         self.capacity
+    }
+
+    pub(super) const fn file(&self) -> FileId {
+        self.file
     }
 
     /// Whether it is mapped in this process.
@@ -180,8 +192,8 @@ impl Drop for Mapping {
     }
 }
 
-/// Whether a descriptor that somebody has passed is memory of this length that can't shrink.
-fn check(fd: BorrowedFd<'_>, length: usize) -> Result<(), PortError> {
+/// Checks that a descriptor that somebody has passed is memory of this length that can't shrink.
+fn check(fd: BorrowedFd<'_>, length: usize) -> Result<FileId, PortError> {
     let refused = Err(PortError::System(libc::EPROTO));
     // SAFETY: The call touches no memory.
     let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
@@ -201,7 +213,7 @@ fn check(fd: BorrowedFd<'_>, length: usize) -> Result<(), PortError> {
     if unsafe { libc::fstat(fd.as_raw_fd(), &raw mut file) } != 0 || file.st_size != length as libc::off_t {
         return refused;
     }
-    Ok(())
+    Ok(FileId { device: file.st_dev, inode: file.st_ino })
 }
 
 #[cfg(test)]

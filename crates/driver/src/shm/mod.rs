@@ -17,6 +17,7 @@ mod listener;
 mod memory;
 mod name;
 mod port;
+mod process;
 mod rings;
 
 pub(crate) use listener::{ShmListener, connect};

@@ -10,6 +10,7 @@ use weft_memory::Registry;
 use weft_ring::{Capacity, Rest, Violation};
 
 use super::hello::{DECLINED, HELLO_BYTES, Hello};
+use super::lending::Borrower;
 use super::memory::{self, Mapping};
 use super::name::is_of_this_host;
 use super::rings::{CHUNK_BYTES, Rings, Side, Stop};
@@ -389,10 +390,9 @@ impl Port for ShmPort {
     }
 
     fn begin_borrowing(&mut self) -> bool {
-        let Some(process) = self.socket.as_ref().and_then(|socket| passing::peer(socket)) else { return false };
-        match &mut self.stage {
-            Stage::Standing(rings) => rings.borrower.begin(process.pid),
-            Stage::Accepting => false,
+        match (&mut self.stage, &self.socket) {
+            (Stage::Standing(rings), Some(socket)) => rings.borrower.begin(socket),
+            _ => false,
         }
     }
 
@@ -443,7 +443,10 @@ impl Port for ShmPort {
             // This side's memory: the stream is as it was.
             Err(error @ PortError::Memory(_)) => return Err(error),
             // Its number may be another process's by now, unless it is still there.
-            Ok(()) if self.socket.as_ref().is_none_or(|socket| passing::has_hung_up(socket)) => Err(PortError::Reset),
+            Ok(()) if self.socket.as_ref().is_none_or(|socket| !rings.borrower.has_read_peer(socket)) => {
+                Borrower::wipe(&self.registry, into);
+                Err(PortError::Reset)
+            }
             Ok(()) => rings.borrower.give_back(),
             Err(error) => Err(error),
         };

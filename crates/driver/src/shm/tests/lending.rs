@@ -205,3 +205,108 @@ fn no_more_is_lent_than_can_be_counted() {
     }
     assert_eq!(active.lend(&[from.slice(..).unwrap()], lent), Err(PortError::Exhausted));
 }
+
+/// A copy of this process that has a certain number, which is free. `None`: this process may not choose (that takes
+/// CAP_CHECKPOINT_RESTORE), or the kernel is older than Linux 5.5.
+fn child_with_number(number: libc::pid_t) -> Option<libc::pid_t> {
+    // SAFETY: All zero is a request for a child like fork's.
+    let mut wanted: libc::clone_args = unsafe { core::mem::zeroed() };
+    (wanted.exit_signal, wanted.set_tid, wanted.set_tid_size) = (libc::SIGCHLD as u64, &raw const number as u64, 1);
+    // SAFETY: The request, and the number that it points to, are read during the call alone; without a stack of its
+    // own the child runs on like one of fork(2).
+    let child = unsafe { libc::syscall(libc::SYS_clone3, &raw const wanted, size_of_val(&wanted)) };
+    (child >= 0).then_some(child as libc::pid_t)
+}
+
+fn kill(child: libc::pid_t) {
+    // SAFETY: Calls without memory, for a process of this test's.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, core::ptr::null_mut(), 0);
+    }
+}
+
+/// In a process of its own: connects, proves that it may be read, lends what lies at `lent` and, once it is told to,
+/// ends, leaving a child that keeps its socket.
+fn leave_a_socket(remote: SocketAddr, mut told: std::io::PipeReader, mut tells: std::io::PipeWriter) -> ! {
+    use std::io::{Read, Write};
+    let (socket, capacity) = (reach(remote), Capacity::new(4096).unwrap());
+    let memory = memory::make(capacity).unwrap();
+    let mapping = Mapping::map(memory.as_fd(), capacity).unwrap();
+    let number = Box::new(4711_u64);
+    let door = mapping.door(Way::There);
+    door.address.store(&raw const *number as u64, Ordering::SeqCst);
+    door.number.store(*number, Ordering::SeqCst);
+    mapping.runs(Way::There).store(Word::Produced, 1);
+    let hello = Hello { capacity, from: "127.0.0.9:9".parse().unwrap(), to: remote };
+    passing::send_with(&socket, &hello.encode(), memory.as_fd()).unwrap();
+    told.read_exact(&mut [0]).unwrap();
+    // SAFETY: The child only sleeps, and this process leaves at once.
+    unsafe {
+        match libc::fork() {
+            0 => loop {
+                libc::pause();
+            },
+            child => {
+                tells.write_all(&child.to_ne_bytes()).unwrap();
+                libc::_exit(0);
+            }
+        }
+    }
+}
+
+#[test]
+fn who_has_taken_the_peer_s_number_is_not_read() {
+    use std::io::{Read, Write};
+    const SKIPPED: i32 = 2;
+    const SECRET: [u8; 8] = *b"a secret";
+    // In a process with no other threads, which may be copied as it is.
+    let outcome = in_child(|| {
+        let mut bench = Bench::new();
+        let mut listener = bench.listen("127.0.0.1:0");
+        let remote = listener.local_address();
+        let (told, mut tell) = std::io::pipe().unwrap();
+        let (mut hears, tells) = std::io::pipe().unwrap();
+        // SAFETY: The child keeps to itself. It allocates, which the C library allows after a fork.
+        let peer = match unsafe { libc::fork() } {
+            0 => leave_a_socket(remote, told, tells),
+            peer => peer,
+        };
+        let mut port = bench.accept(&mut listener);
+        bench.connected(&mut port);
+        assert!(port.begin_borrowing());
+        tell.write_all(&[0]).unwrap();
+        let mut heir = [0; 4];
+        hears.read_exact(&mut heir).unwrap();
+        // SAFETY: Our own child: from now on its number is free.
+        assert_eq!(unsafe { libc::waitpid(peer, core::ptr::null_mut(), 0) }, peer);
+        let mut memory = Box::new([0; 8]);
+        let address = memory.as_ptr() as u64;
+        let (mut is_ready, mut ready) = std::io::pipe().unwrap();
+        let stranger = child_with_number(peer);
+        if stranger == Some(0) {
+            *memory = SECRET;
+            ready.write_all(&[0]).unwrap();
+            loop {
+                // SAFETY: Sleeps.
+                unsafe { libc::pause() };
+            }
+        }
+        let place = region(&bench, vec![0; 8], Access::LOCAL_WRITE | Access::LOCAL_READ);
+        let to = place.slice(..).unwrap();
+        let borrowed = stranger.map(|_| {
+            is_ready.read_exact(&mut [0]).unwrap();
+            port.borrow_into(&[Lent { address, length: 8 }], &[to])
+        });
+        stranger.into_iter().for_each(kill);
+        kill(libc::pid_t::from_ne_bytes(heir));
+        match borrowed {
+            None => SKIPPED,
+            Some(outcome) => i32::from(outcome != Err(PortError::Reset) || contents(&bench, to) != [0; 8]),
+        }
+    });
+    match outcome {
+        SKIPPED => eprintln!("skipped: this process may not choose the numbers of its children"),
+        outcome => assert_eq!(outcome, 0, "1: another process was read"),
+    }
+}
