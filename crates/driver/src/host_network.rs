@@ -4,7 +4,7 @@ use core::fmt;
 use core::time::Duration;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use weft_base::{
     Backlog, DatagramOptions, HostAddress, Interest, Listener, Network, PortError, PortOptions, Readiness, Token,
@@ -13,6 +13,8 @@ use weft_base::{
 use weft_memory::Registry;
 
 use crate::address_watch::AddressWatch;
+use crate::listener::has_descriptors;
+use crate::notice::say_once;
 use crate::shm::{self, ShmListener, ShmPort};
 use crate::{TcpListener, TcpNetwork, TcpPort, UdpPort};
 
@@ -92,11 +94,8 @@ impl Network for HostNetwork {
 
     fn listen(&mut self, local: SocketAddr, backlog: Backlog, options: PortOptions) -> Result<HostListener, PortError> {
         let tcp = self.tcp.listen(local, backlog, options)?;
-        // Where somebody else has the name, who wants to come so is refused, and others come by TCP.
-        let shared =
-            options.shared_memory.then(|| ShmListener::new(tcp.local_address(), backlog, self.registry.clone()));
-        let shared = shared.and_then(Result::ok);
-        Ok(HostListener { tcp, shared })
+        let shared = options.shared_memory.then(|| listen_shared(tcp.local_address(), backlog, &self.registry));
+        Ok(HostListener { tcp, shared: shared.flatten() })
     }
 
     fn bind(&mut self, local: SocketAddr, options: DatagramOptions) -> Result<UdpPort, PortError> {
@@ -155,6 +154,33 @@ impl Network for HostNetwork {
     }
 }
 
+/// Where somebody else has the name, who wants to come so is refused, and others come by TCP.
+fn listen_shared(local: SocketAddr, backlog: Backlog, registry: &Registry) -> Option<ShmListener> {
+    static SAID: Once = Once::new();
+    let listener = ShmListener::new(local, backlog, registry.clone());
+    listener
+        .inspect_err(|error| {
+            let name = shm::shown_name(local);
+            match error {
+                PortError::AddressInUse => say_once(
+                    &SAID,
+                    format_args!(
+                        "another process has the Unix socket {name}, so nobody comes to {local} through shared memory, \
+                         but by the network: `ss -xlp` shows which process that is"
+                    ),
+                ),
+                error => say_once(
+                    &SAID,
+                    format_args!(
+                        "the Unix socket {name} can't be had ({error}), so nobody comes to {local} through shared \
+                         memory, but by the network"
+                    ),
+                ),
+            }
+        })
+        .ok()
+}
+
 impl fmt::Debug for HostNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HostNetwork").finish_non_exhaustive()
@@ -172,6 +198,9 @@ impl Listener for HostListener {
     type Port = HostPort;
 
     fn accept(&mut self) -> Result<Option<HostPort>, PortError> {
+        if !has_descriptors() {
+            return Err(PortError::Exhausted);
+        }
         if let Some(shared) = &self.shared
             && let Some(port) = shared.accept()?
         {

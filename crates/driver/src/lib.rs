@@ -28,6 +28,7 @@ mod inherited;
 mod listener;
 mod membership;
 mod network;
+mod notice;
 mod packet;
 mod passing;
 mod port;

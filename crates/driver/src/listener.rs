@@ -69,9 +69,9 @@ impl Listener for TcpListener {
 /// Descriptors that callers leave to the program, or an eighth of all where that is less.
 const RESERVED_DESCRIPTORS: u64 = 64;
 
-/// Whether another stream would leave enough descriptors to the program. The system gives out the lowest number that is
+/// Whether another stream, over TCP or through shared memory, would leave enough descriptors to the program. The system gives out the lowest number that is
 /// free.
-fn has_descriptors() -> bool {
+pub(crate) fn has_descriptors() -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: The structure is written during the call alone.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {

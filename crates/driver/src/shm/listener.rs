@@ -9,7 +9,7 @@ use weft_base::{Backlog, PortError};
 use weft_memory::Registry;
 
 use super::ShmPort;
-use super::name::{candidates, name_of};
+use super::name::{candidates, loopback, name_of};
 use crate::error::{port_error, would_block};
 use crate::held::Held;
 use crate::passing::is_own_user;
@@ -44,7 +44,8 @@ pub(crate) fn connect(
             // Whoever has taken the name: another user is not told anything.
             Ok(()) if is_own_user(&socket) => {
                 let local = local.filter(|local| !local.ip().is_unspecified());
-                let local = SocketAddr::new(local.map_or(remote.ip(), |local| local.ip()), ephemeral());
+                let own = if remote.ip().is_unspecified() { loopback(remote.ip()) } else { remote.ip() };
+                let local = SocketAddr::new(local.map_or(own, |local| local.ip()), ephemeral());
                 match ShmPort::connecting(socket, registry.clone(), local, remote) {
                     // Who listened is gone meanwhile.
                     Err(PortError::Reset) => {}

@@ -21,6 +21,7 @@ mod process;
 mod rings;
 
 pub(crate) use listener::{ShmListener, connect};
+pub(crate) use name::shown_name;
 pub use port::ShmPort;
 
 #[cfg(test)]

@@ -21,6 +21,9 @@ use crate::vectors::{PIECES, Vectors};
 
 /// Bytes of the ring in each direction: what one connection takes is twice as much. Both stay in a second-level cache.
 const CAPACITY: u32 = 128 << 10;
+/// The largest rings of a caller that are taken: with its 16 MiB each ([`Capacity::MOST`]) a few callers could have all
+/// memory of the machine.
+const MOST_CAPACITY: u32 = CAPACITY;
 /// There are no packets; segments are as long as loopback's.
 const SEGMENT_SIZE: u32 = 65_483;
 /// After so many receives that found nothing it is looked whether the other side is still there.
@@ -199,8 +202,13 @@ impl ShmPort {
             return Err(libc::ECONNRESET);
         }
         let (Some(hello), Some(memory)) = (Hello::decode(&bytes[..length]), memory) else { return Err(libc::EPROTO) };
-        // By its address a peer is known, or is not: nobody comes from another host.
-        if !is_of_this_host(hello.from.ip()) {
+        // By its address a peer is known, or is not: nobody comes from another host, or calls one.
+        let calls_this_host = hello.to.ip().is_unspecified() || is_of_this_host(hello.to.ip());
+        if !is_of_this_host(hello.from.ip()) || !calls_this_host {
+            return Err(libc::EPROTO);
+        }
+        // All of it is there from the start, so that no touch fails later: a caller does not choose how much that is.
+        if hello.capacity.bytes() > MOST_CAPACITY as usize {
             return Err(libc::EPROTO);
         }
         let mapping = Mapping::map(memory.as_fd(), hello.capacity).map_err(|_| libc::EPROTO)?;

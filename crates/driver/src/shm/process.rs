@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use socket2::Socket;
 
 use super::memory::FileId;
+use crate::listener::has_descriptors;
 use crate::passing;
 use crate::vectors::uninterrupted;
 
@@ -23,6 +24,10 @@ impl PeerProcess {
     /// Who connected, or listened, at the other end. `None`: it has no number here, or has ended, or the kernel can't
     /// tell it from another process.
     pub(super) fn of(socket: &Socket, shared: FileId) -> Option<Self> {
+        // Where few descriptors are left they are the program's: without one nothing is read.
+        if !has_descriptors() {
+            return None;
+        }
         let number = passing::peer(socket)?.pid;
         let descriptor = match passing::peer_pidfd(socket) {
             Ok(descriptor) => descriptor,

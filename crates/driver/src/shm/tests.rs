@@ -17,6 +17,7 @@ use super::hello::{DECLINED, Hello};
 use super::memory::{self, Mapping, Way};
 use super::name::name_of;
 use crate::fork::{Sleeper, in_child};
+use crate::notice::said_by_child;
 use crate::passing;
 use crate::{HostListener, HostNetwork, HostPort};
 
@@ -361,6 +362,12 @@ struct Stranger {
     mapping: Mapping,
 }
 
+/// Where nobody listens. The address is one that only this process uses, so that nobody takes the port meanwhile.
+fn free_address() -> SocketAddr {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    std::net::TcpListener::bind((std::net::Ipv4Addr::new(127, 77, high, low), 0)).unwrap().local_addr().unwrap()
+}
+
 fn reach(remote: SocketAddr) -> Socket {
     let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();
     socket.connect(&SockAddr::unix(name_of(remote)).unwrap()).unwrap();
@@ -456,11 +463,18 @@ fn first_words_that_are_none_are_refused() {
     // 192.0.2.1, which no host has (RFC 5737).
     far[24..28].copy_from_slice(&[192, 0, 2, 1]);
     let (good, larger) = (hello(capacity), hello(Capacity::new(8192).unwrap()));
+    let mut to_group = good;
+    to_group[42..46].copy_from_slice(&[224, 0, 0, 1]);
+    // More than Weft itself makes, by a process of the same user that would have this one take any amount.
+    let huge = Capacity::new(2 * RING as u32).unwrap();
+    let (huge_memory, huge) = (memory::make(huge).unwrap(), hello(huge));
     let mut long = [0; 64];
     long[..good.len()].copy_from_slice(&good);
     let null = std::fs::File::open("/dev/null").unwrap();
     type Words<'a> = &'a dyn Fn(&Socket) -> Result<(), i32>;
-    let cases: [(&str, Words<'_>); 7] = [
+    let cases: [(&str, Words<'_>); 9] = [
+        ("rings of any size", &|socket| passing::send_with(socket, &huge, huge_memory.as_fd())),
+        ("a call to a group of hosts", &|socket| passing::send_with(socket, &to_group, memory.as_fd())),
         ("an address of another host", &|socket| passing::send_with(socket, &far, memory.as_fd())),
         ("no memory", &|socket| passing::send(socket, &good)),
         ("another size", &|socket| passing::send_with(socket, &larger, memory.as_fd())),
@@ -485,10 +499,62 @@ fn first_words_that_are_none_are_refused() {
 }
 
 #[test]
+fn callers_leave_descriptors_to_the_program() {
+    const LIMIT: u64 = 128;
+    // An eighth, but for the one of the caller that is not taken any more: both ends are in this process.
+    const LEFT: usize = 128 / 8 - 1;
+    let outcome = in_child(|| {
+        let limit = libc::rlimit { rlim_cur: LIMIT, rlim_max: LIMIT };
+        // SAFETY: Nothing that this process has open is used any more; the structure is read during the call alone.
+        unsafe {
+            assert_eq!(libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0), 0);
+            assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+        }
+        let mut bench = Bench::new();
+        let mut listener = bench.listen("127.0.0.1:0");
+        let (mut callers, mut ports) = (vec![], vec![]);
+        while let Ok(socket) = Socket::new(Domain::UNIX, Type::SEQPACKET, None) {
+            socket.connect(&SockAddr::unix(name_of(listener.local_address())).unwrap()).unwrap();
+            callers.push(socket);
+            match listener.accept() {
+                Ok(port) => ports.push(port.expect("somebody has come")),
+                Err(error) => {
+                    assert_eq!(error, PortError::Exhausted);
+                    break;
+                }
+            }
+        }
+        let left: Vec<_> = core::iter::from_fn(|| Socket::new(Domain::UNIX, Type::SEQPACKET, None).ok()).collect();
+        i32::from(ports.len() < 20) + 2 * i32::from(left.len() < LEFT)
+    });
+    assert_eq!(outcome, 0, "1: too few callers were taken; 2: they have left too little");
+}
+
+#[test]
+fn a_name_that_somebody_else_has_is_told_of() {
+    let outcome = said_by_child(|| {
+        let at = free_address();
+        let squatter = Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();
+        squatter.bind(&SockAddr::unix(name_of(at)).unwrap()).unwrap();
+        let mut bench = Bench::new();
+        let mut listener = bench.listen(&at.to_string());
+        let mut port = bench.network.connect(at, PLAIN).unwrap();
+        let accepted = bench.accept(&mut listener);
+        bench.connected(&mut port);
+        drop((bench.listen("127.0.0.1:0"), accepted));
+        0
+    });
+    let (said, status) = outcome;
+    assert_eq!(status, 0, "TCP goes on: {said}");
+    let is_told = said.contains("@weft-shm-") && said.contains("another process has") && said.lines().count() == 1;
+    assert!(is_told, "{said}");
+}
+
+#[test]
 fn who_is_declined_knows_it() {
     let mut bench = Bench::new();
     // Somebody who takes nothing, under the name of an address that is free.
-    let at = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let at = free_address();
     let declining = Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();
     declining.bind(&SockAddr::unix(name_of(at)).unwrap()).unwrap();
     declining.listen(4).unwrap();
