@@ -6,7 +6,8 @@ use std::os::fd::AsFd;
 
 use common::{Pair, each_kind};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use weft::verbs::{Arm, CompletionQueue, WorkRequest};
+use weft::endpoint::EventQueue;
+use weft::verbs::{Arm, CompletionQueue, Progress, WorkRequest};
 
 /// Waits until the descriptor is readable.
 fn sleep_on(completions: &CompletionQueue) {
@@ -46,6 +47,35 @@ fn an_armed_queue_becomes_readable() {
             assert_eq!(next(&pair.active.completions, Arm::Any), id);
         }
     });
+}
+
+/// Between arming and sleeping a program looks once more. That leaves the NIC to its own thread.
+#[test]
+fn a_look_after_arming_does_not_take_the_nic_back() {
+    let pair = Pair::new(common::Kind::plain(Progress::Hybrid));
+    let context = &pair.context;
+    let events = EventQueue::new(context).unwrap();
+    let completions = &pair.passive.completions;
+    let caller_turns = || context.counters().caller_turns;
+    let looks: [(&str, &dyn Fn() -> bool); 3] = [
+        ("poll", &|| completions.poll().is_none()),
+        ("poll_into", &|| completions.poll_into(&mut Vec::new(), 8) == 0),
+        ("poll of events", &|| events.poll().is_none()),
+    ];
+    for (name, look) in looks {
+        for round in 0..100 {
+            completions.arm(Arm::Any);
+            events.arm();
+            let before = caller_turns();
+            assert!(look() && completions.is_empty() && events.is_empty());
+            assert_eq!(caller_turns(), before, "{name} in round {round}");
+        }
+        // Who looks again does not sleep, and runs the NIC as before, unless its thread has it at that moment.
+        let before = caller_turns();
+        while caller_turns() == before {
+            assert!(look());
+        }
+    }
 }
 
 #[test]

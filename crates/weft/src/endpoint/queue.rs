@@ -12,7 +12,7 @@ use weft_driver::{EventFd, WaitSet};
 use weft_lock::{Entered, Rank};
 use weft_nic::{Completions, EndpointFailure, Event};
 
-use crate::verbs::{Context, Error, Opened};
+use crate::verbs::{Context, Error, HandedOver, Opened};
 
 /// A queue of completions, for one endpoint or several of one NIC. Clones are the same queue.
 #[derive(Clone)]
@@ -23,6 +23,7 @@ pub struct EventQueue {
 struct Inner {
     events: Mutex<VecDeque<Event>>,
     armed: AtomicBool,
+    handed_over: HandedOver,
     event: EventFd,
     /// The event, and the network where no thread of the NIC sees to it.
     descriptor: WaitSet,
@@ -43,14 +44,25 @@ impl EventQueue {
             descriptor.add(&opened.network, 1)?;
         }
         let events = Mutex::new(VecDeque::with_capacity(64));
-        Ok(Self { inner: Arc::new(Inner { events, armed: AtomicBool::new(false), event, descriptor, opened }) })
+        let (armed, handed_over) = (AtomicBool::new(false), HandedOver::default());
+        Ok(Self { inner: Arc::new(Inner { events, armed, handed_over, event, descriptor, opened }) })
     }
 
-    /// Takes the oldest completion, if there is one, and runs the NIC for a turn if there is none.
+    /// Whether there is no completion to be polled. Does no work of the NIC. Yes in a child by fork.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.inner.opened.nic.is_owner_process() || self.inner.events().1.is_empty()
+    }
+
+    /// Takes the oldest completion, if there is one, and runs the NIC for a turn if there is none, unless
+    /// [`EventQueue::arm`] has just handed it over.
     #[must_use]
     pub fn poll(&self) -> Option<Event> {
         if let Some(event) = self.take() {
             return Some(event);
+        }
+        if self.inner.handed_over.take() {
+            return None;
         }
         self.inner.opened.nic.progress_as_caller();
         self.take()
@@ -90,13 +102,15 @@ impl EventQueue {
         }
     }
 
-    /// Asks that the descriptor becomes readable at the next completion. Completions that are there already don't count: poll once more after arming, then
-    /// wait for the descriptor, then call [`EventQueue::acknowledge`], poll until nothing is left, and arm again.
+    /// Asks that the descriptor becomes readable at the next completion. Completions that are there already don't count: poll
+    /// until nothing is left after arming, then wait for the descriptor, then call [`EventQueue::acknowledge`], poll until
+    /// nothing is left, and arm again.
+    ///
+    /// Arming hands the NIC over to its own thread, where it has one. The first poll after that which finds nothing leaves it
+    /// there; the next one takes it back, for who polls again does not sleep.
     pub fn arm(&self) {
         self.inner.armed.store(true, Ordering::SeqCst);
-        if self.inner.opened.nic.settings().progress.caller_runs() {
-            self.inner.opened.nic.watch();
-        }
+        self.inner.opened.hand_over(&self.inner.handed_over);
     }
 
     /// Makes the descriptor unreadable until the next event.

@@ -11,7 +11,7 @@ use weft_nic::Progress;
 use weft_nic::{Arm, CompletionQueue as NicCompletionQueue, Error, WorkCompletion};
 use weft_rdmap::Status;
 
-use super::context::Opened;
+use super::context::{HandedOver, Opened};
 
 /// Where finished work requests are reported, in order. Clones are the same queue.
 ///
@@ -23,6 +23,7 @@ pub struct CompletionQueue {
     event: Arc<EventFd>,
     /// The event, and the network where no thread of the NIC sees to it.
     descriptor: Arc<WaitSet>,
+    handed_over: Arc<HandedOver>,
     opened: Arc<Opened>,
 }
 
@@ -35,7 +36,8 @@ impl CompletionQueue {
         if !opened.nic.settings().progress.is_automatic() {
             descriptor.add(&opened.network, 1)?;
         }
-        Ok(Self { queue, event, descriptor: Arc::new(descriptor), opened })
+        let (descriptor, handed_over) = (Arc::new(descriptor), Arc::default());
+        Ok(Self { queue, event, descriptor, handed_over, opened })
     }
 
     pub(super) fn shared(&self) -> Arc<NicCompletionQueue> {
@@ -54,22 +56,27 @@ impl CompletionQueue {
         self.queue.is_empty()
     }
 
-    /// Takes the oldest completion, if there is one, and runs the NIC for a turn if there is none.
+    /// Takes the oldest completion, if there is one, and runs the NIC for a turn if there is none, unless
+    /// [`CompletionQueue::arm`] has just handed it over.
     pub fn poll(&self) -> Option<WorkCompletion> {
         if let Some(completion) = self.take() {
             return Some(completion);
+        }
+        if self.handed_over.take() {
+            return None;
         }
         self.progress();
         self.take()
     }
 
-    /// Takes up to `most` of the oldest completions and appends them to `out`. Returns how many.
+    /// Takes up to `most` of the oldest completions and appends them to `out`, and runs the NIC as
+    /// [`CompletionQueue::poll`] does. Returns how many.
     pub fn poll_into(&self, out: &mut Vec<WorkCompletion>, most: usize) -> usize {
         if !self.opened.nic.is_owner_process() {
             return 0;
         }
         let count = self.queue.take_into(out, most);
-        if count > 0 {
+        if count > 0 || self.handed_over.take() {
             return count;
         }
         self.progress();
@@ -108,17 +115,18 @@ impl CompletionQueue {
         }
     }
 
-    /// Asks that the descriptor becomes readable at the next completion of this kind. Completions that are there already don't count: poll
-    /// once more after arming, then wait for the descriptor, then call [`CompletionQueue::acknowledge`], poll until nothing is left, and arm
-    /// again.
+    /// Asks that the descriptor becomes readable at the next completion of this kind. Completions that are there already
+    /// don't count: poll until nothing is left after arming, then wait for the descriptor, then call
+    /// [`CompletionQueue::acknowledge`], poll until nothing is left, and arm again.
+    ///
+    /// With [`Progress::Hybrid`] arming hands the NIC over to its own thread. The first poll after that which finds nothing
+    /// leaves it there; the next one takes it back, for who polls again does not sleep.
     ///
     /// With [`Progress::Caller`] and [`Progress::Summon`] nobody runs the NIC while its only thread sleeps, so the descriptor also becomes readable when any
     /// connection of the NIC has something to do: polling then may find nothing. Time-outs of the NIC count only while it is run.
     pub fn arm(&self, arm: Arm) {
         self.queue.arm(arm);
-        if self.opened.nic.settings().progress.caller_runs() {
-            self.opened.nic.watch();
-        }
+        self.opened.hand_over(&self.handed_over);
     }
 
     /// Makes the descriptor unreadable until the next event.

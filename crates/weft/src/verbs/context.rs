@@ -1,5 +1,6 @@
 //! An opened NIC, and its protection domains.
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::fmt;
 use core::time::Duration;
 use std::io;
@@ -30,7 +31,31 @@ pub(crate) struct Opened {
     pub(crate) network: OwnedFd,
 }
 
+/// Whether a queue was armed, so that the NIC's own thread runs the NIC, and nobody has looked at the queue since.
+#[derive(Debug, Default)]
+pub(crate) struct HandedOver(AtomicBool);
+
+impl HandedOver {
+    /// Whether it was, which it is no longer. A poll that finds nothing right after arming leaves the NIC to its thread:
+    /// running it would take it back from there, and then nobody runs it until the thread finds that the caller is away.
+    #[inline]
+    pub(crate) fn take(&self) -> bool {
+        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
 impl Opened {
+    /// The calling thread is about to sleep on a queue's descriptor.
+    pub(crate) fn hand_over(&self, handed_over: &HandedOver) {
+        let progress = self.nic.settings().progress;
+        if !progress.caller_runs() {
+            return;
+        }
+        self.nic.watch();
+        // Where there is no thread that takes over, polling has to run the NIC.
+        handed_over.0.store(progress.is_automatic(), Ordering::Relaxed);
+    }
+
     /// Whether this process may use it.
     pub(crate) fn here(&self) -> Result<(), Error> {
         if self.nic.is_owner_process() { Ok(()) } else { Err(Error::Forked) }

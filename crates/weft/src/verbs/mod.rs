@@ -52,7 +52,7 @@ mod work_request;
 
 pub use completion_queue::{CompletionQueue, WaitError};
 pub use connect::{ConnectOptions, IncomingConnection, ListenOptions, Listener};
-pub(crate) use context::Opened;
+pub(crate) use context::{HandedOver, Opened};
 pub use context::{Context, ProtectionDomain};
 pub use memory_region::{MemoryRegion, RemoteMemory};
 pub use peer_address::{ParseAddressError, PeerAddress};
