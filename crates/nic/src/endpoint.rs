@@ -1,7 +1,6 @@
 //! A message endpoint as the layers above hold it: each call takes the engine that the endpoint stands on.
 
 use core::sync::atomic::{AtomicBool, Ordering};
-use core::time::Duration;
 use std::sync::Arc;
 
 use weft_base::{Clock, DomainId, PeerId};
@@ -11,8 +10,8 @@ use crate::error::Error;
 use crate::ids::Runner;
 use crate::lower::Carrier;
 use crate::messaging::{
-    Address, AtomicPost, Completions, EndpointAttributes, EndpointEngine, EndpointError, EndpointFailure,
-    EndpointSettings, Engine, Match, Opening, Peek, ReceivePost, SendPost, TransferPost, Undelivered, offer,
+    Address, AtomicPost, Closable, Closing, Completions, EndpointAttributes, EndpointEngine, EndpointError, EndpointFailure,
+    EndpointSettings, Engine, Match, Movement, Opening, Peek, ReceivePost, SendPost, TransferPost, Undelivered, offer,
 };
 use crate::nic::{Nic, Worker};
 
@@ -23,7 +22,7 @@ pub struct MessageEndpoint<N: Carrier, C: Clock> {
     engine: usize,
     number: usize,
     address: Address,
-    linger: Option<Duration>,
+    settings: EndpointSettings,
     closed: AtomicBool,
 }
 
@@ -53,8 +52,8 @@ impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
         };
         let (number, address) =
             EndpointEngine::open_on(&mut worker.command(), parts, attributes, (id, seed), completions)?;
-        let (linger, engine) = (attributes.settings.linger, worker.index);
-        Ok(Self { nic: nic.clone(), engine, number, address, linger, closed: AtomicBool::new(false) })
+        let (settings, engine) = (attributes.settings.clone(), worker.index);
+        Ok(Self { nic: nic.clone(), engine, number, address, settings, closed: AtomicBool::new(false) })
     }
 
     /// Its address, for peers.
@@ -173,8 +172,8 @@ impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
         self.with(|core, _| Ok(core.is_idle())).unwrap_or_else(|error| error != EndpointError::InCallback)
     }
 
-    /// Closes it. What was accepted still goes out, to peers that are not connected yet too, and this waits until the peers' hosts have it
-    /// ([`EndpointSettings::linger`]); what is under way then fails.
+    /// Closes it. What was accepted still goes out, to peers that are not connected yet too, and this waits until the peers' hosts have it, as
+    /// long as something moves ([`EndpointSettings::linger`]); what is under way then fails.
     ///
     /// # Errors
     /// Not everything was delivered. In a callback it stays open, and the reason is [`EndpointFailure::InCallback`].
@@ -185,14 +184,11 @@ impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
         if !self.nic.is_owner_process() || self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        let untaken = self.linger.unwrap_or(EndpointSettings::UNTAKEN);
         self.ask(|core, _| core.begin_close());
-        self.nic.wait_until_slowly(self.linger, || self.ask(|core, _| !core.owes()).unwrap_or(true));
-        self.nic.wait_until_slowly(Some(untaken), || self.ask(|core, _| core.is_quiet()).unwrap_or(true));
-        self.ask(|core, engine| core.begin_end(engine));
-        // A connection that waits for its peer to close ends by itself when the peer's host has everything.
-        self.nic.wait_until_slowly(self.linger, || self.ask(|core, _| core.has_ended(true)).unwrap_or(true));
-        self.nic.wait_until_slowly(Some(untaken), || self.ask(|core, _| core.has_ended(false)).unwrap_or(true));
+        let (mut view, mut closing) = (self, None);
+        self.nic.wait_until_slowly(|now| {
+            closing.get_or_insert_with(|| Closing::new(&self.settings, &mut view, now)).poll(&mut view, now)
+        });
         self.ask(|core, engine| core.end(engine));
         let undelivered = self.ask(|core, _| core.undelivered()).flatten();
         let removed = self.worker().command().remove_endpoint(self.number);
@@ -232,5 +228,28 @@ impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
             held.turn();
         }
         result
+    }
+}
+
+/// While it is being closed. An endpoint that its engine does not know any more has nothing to wait for.
+impl<N: Carrier, C: Clock + Clone> Closable for &MessageEndpoint<N, C> {
+    fn owes(&mut self) -> bool {
+        self.ask(|core, _| core.owes()).unwrap_or(false)
+    }
+
+    fn is_quiet(&mut self) -> bool {
+        self.ask(|core, _| core.is_quiet()).unwrap_or(true)
+    }
+
+    fn begin_end(&mut self) {
+        self.ask(|core, engine| core.begin_end(engine));
+    }
+
+    fn has_ended(&mut self, known: bool) -> bool {
+        self.ask(|core, _| core.has_ended(known)).unwrap_or(true)
+    }
+
+    fn movement(&mut self) -> Movement {
+        self.ask(|core, engine| core.movement(engine)).unwrap_or_default()
     }
 }

@@ -279,7 +279,7 @@ pub(crate) static VARIABLES: [Variable; 22] = [
     Variable {
         name: "LINGER",
         possible: "a time in seconds",
-        help: "Seconds that closing an endpoint waits until what was sent is delivered (default: as long as the peers' hosts answer)",
+        help: "Closing an endpoint waits until what was sent is delivered, and gives up when nothing has moved for so many seconds; what is lost then is told on stderr (default 2)",
         set: |parameters, text| {
             parameters.endpoint.linger = Some(seconds_or_never(text)?.unwrap_or(Duration::ZERO));
             Some(())

@@ -29,12 +29,14 @@ pub(crate) struct Run {
 pub(crate) struct InFlight {
     runs: VecDeque<Run>,
     limit: usize,
+    /// Segments that were ever given out.
+    given: u64,
 }
 
 impl InFlight {
     /// Room for so many runs, and one more for a Terminate.
     pub(crate) fn new(limit: usize) -> Self {
-        Self { runs: VecDeque::with_capacity(limit + 1), limit }
+        Self { runs: VecDeque::with_capacity(limit + 1), limit, given: 0 }
     }
 
     /// Whether nothing more can be given out before something was sent.
@@ -51,8 +53,14 @@ impl InFlight {
         self.runs.is_empty()
     }
 
+    /// Segments that were ever given out.
+    pub(crate) const fn given(&self) -> u64 {
+        self.given
+    }
+
     /// A segment was given out.
     pub(crate) fn push(&mut self, owner: Owner, release: Option<Slice>) {
+        self.given += 1;
         match self.runs.back_mut() {
             Some(run) if run.owner == owner && run.release.is_none() => {
                 run.segments += 1;
@@ -94,5 +102,6 @@ mod tests {
             [(Owner::Stream, false), (Owner::Stream, true), (Owner::Stream, false), (Owner::Request(4), false)]
         );
         assert!(in_flight.is_empty());
+        assert_eq!(in_flight.given(), 4, "also when they have left");
     }
 }

@@ -65,7 +65,7 @@ fn what_was_sent_before_the_connection_stood_is_delivered() {
         (Transport::Edge, Progress::Thread),
     ] {
         for round in 0..20 {
-            let [sender, receiver] = [(); 2].map(|()| End::over(transport, progress, None));
+            let [sender, receiver] = [(); 2].map(|()| End::over(transport, progress, PATIENCE));
             let mut post = SendPost::new(sender.peer(&receiver), content(round, 4)).tag(round);
             post.inject = round % 2 == 0;
             sender.endpoint.send(post).unwrap();
@@ -81,7 +81,7 @@ fn a_receiver_that_is_silent_for_long_gets_everything() {
     for (transport, connected) in
         [(Transport::Iwarp, false), (Transport::Iwarp, true), (Transport::Edge, false), (Transport::Edge, true)]
     {
-        let sender = End::over(transport, Progress::Hybrid, None);
+        let sender = End::over(transport, Progress::Hybrid, PATIENCE);
         let receiver = End::over(transport, Progress::Caller, None);
         let peer = sender.peer(&receiver);
         let send = |tag: u64| sender.endpoint.send(SendPost::new(peer, content(tag, 4000)).tag(tag)).unwrap();
@@ -109,7 +109,7 @@ fn a_receiver_that_is_silent_for_long_gets_everything() {
 /// The sender is gone long before the receiver looks: what its host has taken is not reset.
 #[test]
 fn what_the_peers_host_has_taken_outlives_the_sender() {
-    let (sender, receiver) = (End::new(Progress::Hybrid, None), End::new(Progress::Caller, None));
+    let (sender, receiver) = (End::new(Progress::Hybrid, PATIENCE), End::new(Progress::Caller, None));
     let peer = sender.peer(&receiver);
     sender.endpoint.send(SendPost::new(peer, content(9, 4000)).tag(9)).unwrap();
     assert_eq!(receiver.receive(9), content(9, 4000));
@@ -145,6 +145,36 @@ fn what_only_waits_for_a_receive_does_not_keep_an_endpoint_open_for_ever() {
     assert_eq!(undelivered.requests, 1);
     let reason = undelivered.reason.expect("a reason");
     assert!(matches!(reason, EndpointFailure::Closed | EndpointFailure::Lost(_)), "{reason:?}");
+}
+
+/// The peer lives, runs its NIC and has posted no receive: flow control holds back most of this, for as long as it
+/// likes.
+#[test]
+fn a_peer_that_receives_nothing_does_not_keep_an_endpoint_open() {
+    for (transport, linger) in
+        [(Transport::Iwarp, None), (Transport::Edge, Some(Duration::from_millis(100)))]
+    {
+        let sender = End::over(transport, Progress::Hybrid, linger);
+        let receiver = End::over(transport, Progress::Thread, None);
+        let peer = sender.peer(&receiver);
+        for tag in 0..4000 {
+            let mut post = SendPost::new(peer, content(tag, 10_000)).tag(tag);
+            post.inject = true;
+            sender.endpoint.send(post).unwrap();
+        }
+        let (done, closed) = std::sync::mpsc::channel();
+        thread::scope(|scope| {
+            let endpoint = &sender.endpoint;
+            scope.spawn(move || done.send(endpoint.close()).unwrap());
+            let undelivered = closed.recv_timeout(PATIENCE.unwrap()).unwrap_or_else(|_| {
+                // Lets the other thread end.
+                receiver.endpoint.close().unwrap();
+                panic!("{transport:?}, {linger:?}: closing does not end");
+            });
+            let undelivered = undelivered.expect_err("nobody receives it");
+            assert!(undelivered.requests > 100, "{transport:?}: {undelivered:?}");
+        });
+    }
 }
 
 /// A caller of whom the program knows nothing takes its bytes, and does not keep it from closing.

@@ -162,6 +162,11 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         self.connection(key).is_none_or(|connection| connection.lower.is_confirmed())
     }
 
+    /// What changes when bytes move towards the peer of a connection ([`Connection::sent_mark`]).
+    pub(crate) fn sent_mark(&mut self, key: DefaultKey) -> (u64, usize) {
+        self.connection_mut(key).map_or((0, 0), Connection::sent_mark)
+    }
+
     pub(crate) fn end_connection(&mut self, key: DefaultKey, ending: Ending) {
         self.warm(key);
         self.with_connection(key, |connection, cx| connection.end(ending, cx));

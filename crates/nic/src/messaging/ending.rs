@@ -1,9 +1,13 @@
 //! How an endpoint ends, and what is told to the application when a peer, a message or a transfer has failed.
 
+use core::hash::{Hash as _, Hasher as _};
+use std::hash::DefaultHasher;
+
 use slotmap::DefaultKey;
 use weft_base::{Clock, PeerId};
 
 use super::Engine;
+use super::closing::Movement;
 use super::core::Core;
 use super::host::{Outbound, injected_bytes};
 use super::link::{Link, Phase};
@@ -40,6 +44,22 @@ impl Core {
             || self.host.peers.iter().any(|peer| !peer.work.is_empty())
             || self.links.iter().any(|(_, link)| counts(link.peer) && is_posted(link))
             || self.machine.owes(counts, is_promised)
+    }
+
+    /// What has moved so far towards the peers that the application knows of. What they send is none of it: who sends
+    /// and receives nothing does not keep the endpoint open.
+    pub(crate) fn movement<N: Carrier, C: Clock>(&self, engine: &mut Engine<N, C>) -> Movement {
+        let mut mark = DefaultHasher::new();
+        let mut is_setting_up = self.awaited.iter().any(|(peer, _)| self.is_known(*peer));
+        self.host.sends_under_way.hash(&mut mark);
+        for (_, link) in self.links.iter().filter(|(_, link)| self.is_known(link.peer)) {
+            is_setting_up |= link.phase.is_early();
+            (link.key.0, link.phase == Phase::Up, link.queue_pair.state().has_ended()).hash(&mut mark);
+            (link.queue_pair.sends_under_way() as u64).hash(&mut mark);
+            let sent = link.queue_pair.connection().map_or((0, 0), |place| engine.sent_mark(place.key));
+            sent.hash(&mut mark);
+        }
+        Movement { mark: mark.finish(), is_setting_up }
     }
 
     fn is_known(&self, peer: PeerId) -> bool {

@@ -3,6 +3,7 @@
 
 mod atomic;
 mod buffer_pool;
+mod closing;
 mod connect;
 mod core;
 mod ending;
@@ -21,6 +22,7 @@ use crate::offer::Transport;
 use ::core::time::Duration;
 use std::net::SocketAddr;
 
+pub(crate) use self::closing::{Closable, Closing, Movement};
 pub(crate) use self::connect::offer;
 pub(crate) use self::core::{Core as EndpointEngine, Opening};
 pub use self::request::*;
@@ -51,8 +53,9 @@ pub struct EndpointSettings {
     pub peers: u32,
     /// How long to try to reach a peer's host, all its paths together. Its program may take longer, as long as that host answers.
     pub connect_timeout: Duration,
-    /// How long closing waits until what was accepted is delivered. `None`: as long as the peers' hosts answer, and [`Self::UNTAKEN`] for messages that
-    /// peers know of, but have posted no receive for.
+    /// Closing waits until what was accepted is delivered, and gives up when nothing has moved towards the peers for this
+    /// long. What they receive slowly still gets there, however long it takes all together. `None`: [`Self::LINGER`], and
+    /// connections that are being set up have [`Self::connect_timeout`] from the moment of closing.
     pub linger: Option<Duration>,
     /// What carries the connections, where the network has a choice: how peers are called, and what callers may use.
     pub transport: Transport,
@@ -87,8 +90,8 @@ impl Default for EndpointSettings {
 }
 
 impl EndpointSettings {
-    /// How long closing waits, unless [`Self::linger`] says otherwise, until peers' programs have received what was announced to them.
-    pub const UNTAKEN: Duration = Duration::from_secs(2);
+    /// How long nothing may move while an endpoint is closed, unless [`Self::linger`] says otherwise.
+    pub const LINGER: Duration = Duration::from_secs(2);
 }
 
 /// How an endpoint is opened.

@@ -159,17 +159,12 @@ impl<N: Carrier, C: Clock + Clone> Nic<N, C> {
         }
     }
 
-    /// As [`Nic::wait_until`], for a `done` that uses the engine itself: it is asked now and then. Not in a callback.
-    pub(crate) fn wait_until_slowly(&self, timeout: Option<Duration>, mut done: impl FnMut() -> bool) -> bool {
-        let clock = &self.shared.common.clock;
-        let end = timeout.map(|timeout| clock.now() + timeout);
-        while !done() {
-            if end.is_some_and(|end| clock.now() >= end) || !self.is_callable() {
-                return false;
-            }
+    /// As [`Nic::wait_until`], without a limit, for a `done` that uses the engine itself: it is asked now and then, and
+    /// told what time it is. Not in a callback.
+    pub(crate) fn wait_until_slowly(&self, mut done: impl FnMut(Time) -> bool) {
+        while !done(self.shared.common.clock.now()) && self.is_callable() {
             self.wait_until(Some(SLOWLY), || false);
         }
-        true
     }
 
     /// Waits while another thread runs the loop: looks for a while, then sleeps.

@@ -83,6 +83,13 @@ impl Stream {
         self.source().is_some()
     }
 
+    /// Segments that were given out since the stream was established. It only grows: as long as it does, the stream
+    /// below takes what is sent.
+    #[must_use]
+    pub const fn segments_given(&self) -> u64 {
+        self.in_flight.given()
+    }
+
     /// Whether the request that is sent next has flags.
     #[must_use]
     #[inline]

@@ -226,7 +226,7 @@ impl Endpoint {
     }
 
     /// Closes it. What was accepted still goes out, to peers that are not connected yet too, and this waits until the peers' hosts have it, as long as
-    /// they answer ([`EndpointSettings::linger`]); what is under way then fails.
+    /// something moves ([`EndpointSettings::linger`]); what is under way then fails.
     ///
     /// # Errors
     /// Not everything was delivered. In a callback it stays open, and the reason is [`EndpointFailure::InCallback`].
