@@ -49,7 +49,7 @@ pub use key::{JobKey, KeyError};
 pub use messaging::{
     Address, AtomicPost, Attempt, AttemptFailure, Attempts, Completed, Completions, EndpointAttributes, EndpointError,
     EndpointFailure, EndpointSettings, Event, Level, MAX_ADDRESSES, Match, Peek, ReceivePost, RemotePiece, RemotePlace,
-    SendPost, TransferPost, Undelivered,
+    SendPost, TransferPost, Undelivered, Warning,
 };
 pub use nic::{Listener, Nic, NicParts};
 pub use offer::{

@@ -68,7 +68,7 @@ pub(crate) struct Variable {
 }
 
 /// What can be set.
-pub(crate) static VARIABLES: [Variable; 22] = [
+pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "TRANSPORT",
         possible: "auto, iwarp, edge, shm or shm+iwarp",
@@ -246,6 +246,15 @@ pub(crate) static VARIABLES: [Variable; 22] = [
         help: "Seconds until a peer that can't be reached is an error, all its addresses together (default 10)",
         set: |parameters, text| {
             parameters.endpoint.connect_timeout = seconds(text)?;
+            Some(())
+        },
+    },
+    Variable {
+        name: "REPLY_TIMEOUT",
+        possible: "a time in seconds, greater than 0, or 0 for none",
+        help: "Seconds until a peer whose host has taken the connection, but whose program does not answer, is an error; 0: never (default 600)",
+        set: |parameters, text| {
+            parameters.endpoint.reply_timeout = seconds_or_never(text)?;
             Some(())
         },
     },

@@ -3,6 +3,8 @@
 use std::io::Write as _;
 use std::sync::Once;
 
+use weft::endpoint::Warning;
+
 /// Says on stderr what is wrong with this process's environment, once: else the user would only see that there is no
 /// such provider.
 pub(crate) fn complain_once(text: &str) {
@@ -15,6 +17,12 @@ pub(crate) fn complain_once(text: &str) {
 pub(crate) fn complain_of_first_unreachable_peer(text: &str) {
     static SAID: Once = Once::new();
     SAID.call_once(|| complain(&format!("{}: {text}", own_name(|name| std::env::var(name).ok(), host_name()))));
+}
+
+/// Says on stderr what stands still, for the first time of each kind: few programs would say more than that they wait.
+pub(crate) fn complain_of_standstill(warning: &Warning) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| complain(&format!("{}: {warning}", own_name(|name| std::env::var(name).ok(), host_name()))));
 }
 
 /// Variables in which launchers tell a process its rank.

@@ -162,6 +162,11 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         self.connection(key).is_none_or(|connection| connection.lower.is_confirmed())
     }
 
+    /// Whether the host of the peer has taken a connection that is opened here.
+    pub(crate) fn is_taken(&self, key: DefaultKey) -> bool {
+        self.connection(key).is_some_and(|connection| !connection.lower.is_connecting())
+    }
+
     /// What changes when bytes move towards the peer of a connection ([`Connection::sent_mark`]).
     pub(crate) fn sent_mark(&mut self, key: DefaultKey) -> (u64, usize) {
         self.connection_mut(key).map_or((0, 0), Connection::sent_mark)

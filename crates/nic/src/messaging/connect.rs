@@ -10,6 +10,7 @@ use weft_wire::message::{Hello, HelloError, Refusal};
 
 use super::Engine;
 use super::core::Core;
+use super::late::is_over;
 use super::link::{Link, Parts, Phase, Proving, Purpose};
 use super::peers::{Caller, Origin};
 use super::request::{Address, Attempt, AttemptFailure, Attempts, EndpointFailure};
@@ -82,6 +83,7 @@ impl Core {
         known.attempts.clear();
         known.times_awaited = 0;
         known.rounds = 0;
+        (known.wanted_since, known.is_lateness_told) = (Some(engine.now()), false);
         self.try_path(peer, 0, engine);
     }
 
@@ -142,6 +144,9 @@ impl Core {
             known.link = Some(key);
             known.from = local;
         }
+        if let Some(at) = self.next_late_look(key, engine.now()) {
+            self.wake_by(at);
+        }
         Ok(())
     }
 
@@ -180,18 +185,19 @@ impl Core {
         }
     }
 
-    fn note_attempt(&mut self, peer: PeerId, local: Option<SocketAddr>, remote: SocketAddr, failure: AttemptFailure) {
+    pub(super) fn note_attempt(&mut self, peer: PeerId, local: Option<SocketAddr>, remote: SocketAddr, failure: AttemptFailure) {
         if let Some(known) = self.host.peers.get_mut(peer) {
             known.attempts.push(Attempt { local, remote, failure });
         }
     }
 
     /// No path has led to a peer. Where its host has taken the connection its program may be stopped, and answer later.
-    fn give_up<N: Carrier, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
+    pub(super) fn give_up<N: Carrier, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
         let Some(known) = self.host.peers.get_mut(peer) else { return };
         known.link = None;
         known.awaited = false;
-        if !self.closing && known.attempts.iter().any(is_silent) {
+        let is_late = is_over(self.settings.reply_timeout, known.wanted_since, engine.now());
+        if !self.closing && !is_late && known.attempts.iter().any(is_silent) {
             known.attempts.clear();
             known.rounds += 1;
             return self.try_path(peer, 0, engine);
@@ -209,12 +215,14 @@ impl Core {
             if matches!(link.proving, Some(Proving::Confirmed(_)))
                 && (!link.early.is_empty() || !link.queue_pair.state().has_ended())
             {
-                any |= self.hear_verdict(key, engine);
+                let heard = self.hear_verdict(key, engine);
+                any |= heard || self.look_at_late_opening(key, engine);
                 continue;
             }
             match link.queue_pair.state() {
                 State::Idle | State::Connecting => {
                     self.opening.push(key);
+                    any |= self.look_at_late_opening(key, engine);
                     continue;
                 }
                 State::Ready | State::Closing => self.welcome(key, engine),
@@ -284,6 +292,7 @@ impl Core {
         self.host.peers.meet(peer, hello.id, origin.remote, origin.is_proven);
         if let Some(known) = self.host.peers.get_mut(peer) {
             known.awaited = false;
+            known.wanted_since = None;
             known.attempts.clear();
             known.host = hello.host;
         }
@@ -571,7 +580,8 @@ impl Core {
             Some(Proving::Answered(answered)) => Some(answered.until),
             Some(Proving::Asked(_) | Proving::Confirmed(_)) | None => None,
         });
-        doubted.chain(proving).filter(|until| *until > now).min()
+        let late = self.opening.iter().filter_map(|key| self.next_late_look(*key, now));
+        doubted.chain(proving).chain(late).filter(|until| *until > now).min()
     }
 
     // --- endings

@@ -11,7 +11,7 @@ use weft_rdmap::{Operation, Payload, RemoteTarget};
 
 use super::buffer_pool::BufferPool;
 use super::peers::Peers;
-use super::request::{Completed, Completions, EndpointFailure, Event, Level, ReceivePost, SendPost, Undelivered};
+use super::request::{Completed, Completions, EndpointFailure, Event, Level, ReceivePost, SendPost, Undelivered, Warning};
 use super::transfer::{Numbered, Transfer, Work, ensure_registered, gather_of, parts_of};
 use crate::callback;
 use crate::counters::Counters;
@@ -289,6 +289,11 @@ impl NicHost {
     /// Tells the application. Whoever runs the NIC holds the engine meanwhile.
     pub(super) fn complete(&self, event: Event) {
         callback::run(|| self.sink.complete(event));
+    }
+
+    /// Tells the application what would else only show as a standstill.
+    pub(super) fn warn(&self, warning: &Warning) {
+        callback::run(|| self.sink.warn(warning));
     }
 
     /// What a failure of the messages' protocol means to the application.

@@ -8,6 +8,7 @@ mod connect;
 mod core;
 mod ending;
 mod host;
+mod late;
 mod leaving;
 mod link;
 mod loopback;
@@ -51,8 +52,13 @@ pub struct EndpointSettings {
     /// Peers known, at most, and no more than 1 048 575. Callers that nobody has named are forgotten some time after they have left: when more than a
     /// quarter of all have, or another one needs the place. Then their numbers mean nobody.
     pub peers: u32,
-    /// How long to try to reach a peer's host, all its paths together. Its program may take longer, as long as that host answers.
+    /// How long to try to reach a peer's host, all its paths together. Its program may take longer: [`Self::reply_timeout`].
     pub connect_timeout: Duration,
+    /// How long a peer's program may take to answer once its host has taken the connection: it may compute, without a thread
+    /// that runs its NIC, or be stopped. Or another program has the port by now, takes what comes and says nothing. After
+    /// [`Self::LATE`] the application is told ([`Warning::NoReply`]); when this is over, what waits for the peer fails as
+    /// [`EndpointFailure::Unreachable`]. `None`: no limit.
+    pub reply_timeout: Option<Duration>,
     /// Closing waits until what was accepted is delivered, and gives up when nothing has moved towards the peers for this
     /// long. What they receive slowly still gets there, however long it takes all together. `None`: [`Self::LINGER`], and
     /// connections that are being set up have [`Self::connect_timeout`] from the moment of closing.
@@ -83,6 +89,7 @@ impl Default for EndpointSettings {
             receive_depth: 1 << 20,
             peers: 1 << 16,
             connect_timeout: Duration::from_secs(10),
+            reply_timeout: Some(Duration::from_secs(600)),
             linger: None,
             transport: Transport::default(),
         }
@@ -92,6 +99,8 @@ impl Default for EndpointSettings {
 impl EndpointSettings {
     /// How long nothing may move while an endpoint is closed, unless [`Self::linger`] says otherwise.
     pub const LINGER: Duration = Duration::from_secs(2);
+    /// When the application is told that a peer's host has taken the connection and its program does not answer.
+    pub const LATE: Duration = Duration::from_secs(10);
 }
 
 /// How an endpoint is opened.

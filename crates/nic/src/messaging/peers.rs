@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use arrayvec::ArrayVec;
-use weft_base::{HostId, PeerId};
+use weft_base::{HostId, PeerId, Time};
 
 use super::request::{Address, Attempt, EndpointError, EndpointFailure};
 use super::transfer::Work;
@@ -43,6 +43,10 @@ pub(super) struct Peer {
     pub(super) times_awaited: u32,
     /// How often all paths were tried in vain, though the host has taken the connection on one of them.
     pub(super) rounds: u32,
+    /// Since when a connection is wanted that does not stand yet.
+    pub(super) wanted_since: Option<Time>,
+    /// The application was told that the peer's host has taken the connection and its program does not answer.
+    pub(super) is_lateness_told: bool,
     /// One-sided work that could not be posted yet, in order.
     pub(super) work: VecDeque<Work>,
     /// The peer is in the list of those with such work.
@@ -79,6 +83,8 @@ impl Peer {
             awaited: false,
             times_awaited: 0,
             rounds: 0,
+            wanted_since: None,
+            is_lateness_told: false,
             work: VecDeque::new(),
             is_listed: false,
             under_way: 0,

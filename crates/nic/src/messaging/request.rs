@@ -1,6 +1,7 @@
 //! What is asked of a message endpoint, and what it reports.
 
 use core::fmt;
+use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -447,7 +448,11 @@ impl fmt::Display for AttemptFailure {
                 write!(f, "timed out: nobody has answered within {waited_for:?}")
             }
             Self::Connection(ConnectionError::NoAnswer { waited_for, is_connected: true, .. }) => {
-                write!(f, "timed out: connected, and no answer of an endpoint within {waited_for:?}: does it speak MPA?")
+                write!(
+                    f,
+                    "timed out: connected, and no answer of an endpoint within {waited_for:?}: its program is stopped, or is no \
+                     endpoint of Weft"
+                )
             }
             Self::Connection(error) => error.fmt(f),
             Self::Foreign => f.write_str("what listens there speaks MPA, and is no endpoint of Weft"),
@@ -542,6 +547,40 @@ impl From<crate::error::Error> for EndpointError {
     }
 }
 
+/// What is wrong though no request has failed yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// A peer's host has taken the connection, and its program does not answer.
+    NoReply {
+        /// Where it should be.
+        remote: SocketAddr,
+        /// For how long a connection has been wanted.
+        waited_for: Duration,
+        /// After how long it counts as unreachable ([`EndpointSettings::reply_timeout`](super::EndpointSettings::reply_timeout)).
+        until: Option<Duration>,
+    },
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoReply { remote, waited_for, until } => {
+                let waited_for = waited_for.as_secs();
+                write!(
+                    f,
+                    "the host at {remote} has taken the connection, and its program has not answered for {waited_for} s: it does \
+                     not run its NIC, or is stopped, or another program has this port"
+                )?;
+                match until {
+                    Some(until) => write!(f, "; waiting until {} s are over (FI_WEFT_REPLY_TIMEOUT)", until.as_secs()),
+                    None => f.write_str("; waiting on"),
+                }
+            }
+        }
+    }
+}
+
 /// Where an endpoint's completions go.
 pub trait Completions: Send + Sync {
     /// Something has completed.
@@ -559,4 +598,8 @@ pub trait Completions: Send + Sync {
     ///
     /// The same holds for what [`Nic::wait_until`](crate::Nic::wait_until) asks.
     fn complete(&self, event: Event);
+
+    /// Something is wrong that would else only show as a standstill. A program should print it. Called as
+    /// [`Completions::complete`] is, with the same rules. Without one of its own an implementation ignores it.
+    fn warn(&self, _warning: &Warning) {}
 }

@@ -10,7 +10,7 @@ use weft_base::{DomainId, PeerId};
 use weft_memory::{Access, Region};
 use weft_nic::{
     Completions, EndpointAttributes, EndpointSettings, Event, JobKey, MessageEndpoint, Progress, ReceivePost,
-    RemotePlace, SendPost, Settings,
+    RemotePlace, SendPost, Settings, Warning,
 };
 use weft_simulate::{SimulatedClock, SimulatedNetwork, SimulatedNic, World};
 
@@ -19,11 +19,15 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(100);
 pub(crate) const WINDOW: usize = 4096;
 
 #[derive(Default)]
-pub(crate) struct Inbox(Mutex<Vec<Event>>);
+pub(crate) struct Inbox(Mutex<Vec<Event>>, Mutex<Vec<Warning>>);
 
 impl Completions for Inbox {
     fn complete(&self, event: Event) {
         self.0.lock().push(event);
+    }
+
+    fn warn(&self, warning: &Warning) {
+        self.1.lock().push(warning.clone());
     }
 }
 
@@ -77,6 +81,10 @@ impl Side {
 
     pub(crate) fn take(&self) -> Vec<Event> {
         core::mem::take(&mut *self.inbox.0.lock())
+    }
+
+    pub(crate) fn take_warnings(&self) -> Vec<Warning> {
+        core::mem::take(&mut *self.inbox.1.lock())
     }
 
     pub(crate) fn word(&self) -> u64 {

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use weft::endpoint::{Completed, Completions as Reports, EndpointFailure, Event};
+use weft::endpoint::{Completed, Completions as Reports, EndpointFailure, Event, Warning};
 use weft_libfabric::abi::{
     FI_ATOMIC, FI_MSG, FI_MULTI_RECV, FI_READ, FI_RECV, FI_REMOTE_CQ_DATA, FI_REMOTE_WRITE, FI_RMA, FI_SEND, FI_TAGGED,
     FI_WRITE,
@@ -53,6 +53,10 @@ impl Reports for Report {
         let context = if op_flags.has(OpFlags::ANONYMOUS) { self.context } else { event.context as usize };
         self.show(&event, op_flags, self.entry(&event, op_flags, context));
         self.count(&event, op_flags);
+    }
+
+    fn warn(&self, warning: &Warning) {
+        stderr::complain_of_standstill(warning);
     }
 }
 

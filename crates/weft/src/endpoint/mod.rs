@@ -52,7 +52,7 @@ use weft_nic::MessageEndpoint;
 pub use weft_nic::{
     Address, AtomicPost, Attempt, AttemptFailure, Attempts, Completed, Completions, EndpointAttributes, EndpointError,
     EndpointFailure, EndpointSettings, Event, JobKey, KeyError, Level, MAX_ADDRESSES, Match, Peek, ReceivePost,
-    RemotePiece, RemotePlace, SendPost, TransferPost, Undelivered,
+    RemotePiece, RemotePlace, SendPost, TransferPost, Undelivered, Warning,
 };
 
 use crate::verbs::{Error, MemoryError, Opened, ProtectionDomain};
