@@ -31,6 +31,42 @@ pub enum Transport {
     Auto,
 }
 
+impl Transport {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Iwarp, Self::Edge, Self::SharedMemory, Self::SharedMemoryOrIwarp, Self::Auto];
+
+    /// Its name, as users write it (`FI_WEFT_TRANSPORT`).
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Iwarp => "iwarp",
+            Self::Edge => "edge",
+            Self::SharedMemory => "shm",
+            Self::SharedMemoryOrIwarp => "shm+iwarp",
+            Self::Auto => "auto",
+        }
+    }
+
+    /// The one with this name, in letters of either case.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|transport| transport.name().eq_ignore_ascii_case(name))
+    }
+
+    /// Whether who calls by this one may find who listens by `theirs`.
+    #[must_use]
+    pub const fn finds(self, theirs: Self) -> bool {
+        match self {
+            // Those that listen for shared memory listen for TCP as well.
+            Self::Iwarp | Self::SharedMemoryOrIwarp => !matches!(theirs, Self::Edge),
+            Self::Edge => matches!(theirs, Self::Edge | Self::Auto),
+            Self::SharedMemory => !matches!(theirs, Self::Edge | Self::Iwarp),
+            Self::Auto => true,
+        }
+    }
+}
+
 /// What one side wants of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {

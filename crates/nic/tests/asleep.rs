@@ -83,7 +83,7 @@ fn with_several_ways_each_gets_its_turn_until_the_peer_wakes() {
         let world = world();
         let [here, there, _silent] = [1, 2, 3].map(|id| side(&world, id, false));
         let paths = ports.map(|port| SocketAddr::from(([10, 0, 0, 1], port)));
-        let peer = here.endpoint.peer(&Address { id: 2, paths: paths.into_iter().collect() }).unwrap();
+        let peer = here.endpoint.peer(&Address { id: 2, paths: paths.into_iter().collect(), transport: None }).unwrap();
         here.endpoint.send(SendPost::new(peer, vec![7; 8])).unwrap();
         sleep(&world, &here);
         arrives(&world, &here, &there);
@@ -99,7 +99,7 @@ fn a_call_that_was_given_up_is_not_answered() {
     let world = world();
     let [here, there, _silent] = [1, 2, 3].map(|id| side(&world, id, false));
     let paths = [502, 503].map(|port| SocketAddr::from(([10, 0, 0, 1], port)));
-    let peer = here.endpoint.peer(&Address { id: 2, paths: paths.into_iter().collect() }).unwrap();
+    let peer = here.endpoint.peer(&Address { id: 2, paths: paths.into_iter().collect(), transport: None }).unwrap();
     here.endpoint.send(SendPost::new(peer, vec![7; 8])).unwrap();
     let given_up = EndpointSettings::default().connect_timeout / 2 + Duration::from_millis(500);
     world.run(&[&here.nic], given_up, || false);
@@ -158,7 +158,7 @@ fn a_peer_that_says_it_is_calling_and_never_does_is_called_four_times() {
     let mpa = MpaOffer { ready_to_receive: Some(ReadyKinds::all()), ..MpaOffer::default() };
     let offer = Offer { mpa, ..Offer::default() };
     let listener = nic.listen(SocketAddr::from(([10, 0, 0, 1], 700)), 4, offer).unwrap();
-    let address = Address { id: 2, paths: [listener.local_address()].into_iter().collect() };
+    let address = Address { id: 2, paths: [listener.local_address()].into_iter().collect(), transport: None };
     let peer = here.endpoint.peer(&address).unwrap();
     here.endpoint.send(SendPost::new(peer, vec![7; 8])).unwrap();
     let mut calls = 0;

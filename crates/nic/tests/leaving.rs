@@ -93,7 +93,7 @@ fn whom_the_application_has_named_or_waits_for_stays() {
     here.endpoint.receive(ReceivePost { source: Some(waited_for), ..ReceivePost::new(vec![0; 8]) }).unwrap();
     call(&world, &here, 3, &[1]);
     let named = receive(&world, &here, ANY, 3);
-    let address = Address { id: 3, paths: ["10.0.0.1:503".parse().unwrap()].into_iter().collect() };
+    let address = Address { id: 3, paths: ["10.0.0.1:503".parse().unwrap()].into_iter().collect(), transport: None };
     assert_eq!(here.endpoint.peer(&address), Ok(named), "now it is named");
     for id in 4..4 + CALLERS {
         call(&world, &here, id, &[1]);
@@ -104,9 +104,9 @@ fn whom_the_application_has_named_or_waits_for_stays() {
     }
     // Nor are they forgotten to make room for those that are named.
     for id in 1000..1000 + u64::from(PEERS) - 3 {
-        let address = Address { id, paths: [([10, 0, 0, 1], id as u16).into()].into_iter().collect() };
+        let address = Address { id, paths: [([10, 0, 0, 1], id as u16).into()].into_iter().collect(), transport: None };
         here.endpoint.peer(&address).unwrap();
     }
-    let one_more = Address { id: 2000, paths: ["10.0.0.1:2000".parse().unwrap()].into_iter().collect() };
+    let one_more = Address { id: 2000, paths: ["10.0.0.1:2000".parse().unwrap()].into_iter().collect(), transport: None };
     assert!(here.endpoint.peer(&one_more).is_err(), "all are named, or waited for");
 }

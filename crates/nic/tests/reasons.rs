@@ -6,8 +6,8 @@ use core::time::Duration;
 
 use side::{LIMIT, Side, connect};
 use weft_nic::{
-    ConnectionError, EndpointFailure, EndpointSettings, Level, Limits, Match, Progress, ReceivePost, SendPost,
-    Settings, TransferPost,
+    AttemptFailure, ConnectionError, EndpointFailure, EndpointSettings, Level, Limits, Match, Progress, ReceivePost, SendPost,
+    Settings, TransferPost, Transport,
 };
 use weft_simulate::{Behaviour, World};
 
@@ -31,6 +31,38 @@ fn a_limit_of_this_side_is_named() {
     assert!(world.run(&[&here.nic], LIMIT, || here.count() == 1));
     let failure = here.take().remove(0).outcome.expect_err("there is no room for another connection");
     assert!(failure.to_string().contains("limit `connections` of 1 is reached"), "{failure}");
+}
+
+/// Each is told by its own endpoint what both speak, in place of finding nobody.
+#[test]
+fn endpoints_that_speak_different_transports_are_told_both() {
+    let speaking = |world: &World, id, transport| {
+        Side::with(world, id, EndpointSettings { transport, ..EndpointSettings::default() })
+    };
+    for (ours, theirs) in [(Transport::Iwarp, Transport::Edge), (Transport::Edge, Transport::SharedMemoryOrIwarp)] {
+        let world = world();
+        let (here, there) = (speaking(&world, 1, ours), speaking(&world, 2, theirs));
+        for (caller, called, ours, theirs) in [(&here, &there, ours, theirs), (&there, &here, theirs, ours)] {
+            caller.endpoint.send(SendPost::new(caller.peer(called), vec![1])).unwrap();
+            assert!(world.run(&[&here.nic, &there.nic], LIMIT, || caller.count() == 1));
+            let failure = caller.take().remove(0).outcome.expect_err("they do not find each other");
+            let EndpointFailure::Unreachable(attempts) = &failure else { panic!("{failure}") };
+            assert_eq!(attempts.0[0].failure, AttemptFailure::Transport { ours, theirs });
+            let words = format!("this endpoint speaks {}, and the endpoint there {}", ours.name(), theirs.name());
+            assert!(failure.to_string().contains(&words), "{failure}");
+        }
+    }
+}
+
+#[test]
+fn which_transports_find_which() {
+    let found = |caller: Transport| Transport::ALL.map(|listener| u8::from(caller.finds(listener)));
+    // In the order of `ALL`: iwarp, edge, shm, shm+iwarp, auto.
+    assert_eq!(Transport::ALL.map(found), [[1, 0, 1, 1, 1], [0, 1, 0, 0, 1], [0, 0, 1, 1, 1], [1, 0, 1, 1, 1], [1; 5]]);
+    for transport in Transport::ALL {
+        assert_eq!(Transport::of_name(&transport.name().to_uppercase()), Some(transport));
+    }
+    assert_eq!(Transport::of_name("tcp"), None);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::fabric::Fabric;
 use crate::memory::Registration;
 use crate::queue::EventQueue;
 use crate::remote::RemoteCounters;
-use crate::{endpoint, interfaces, memory, parameters, queue};
+use crate::{endpoint, interfaces, memory, parameters, queue, stderr};
 
 /// An opened domain.
 #[repr(C)]
@@ -182,6 +182,9 @@ unsafe fn make(
     // SAFETY: As for the format.
     let watches = unsafe { (&raw const (*info).caps).read() } & FI_RMA_EVENT != 0;
     let parameters = parameters::get().map_err(|_| Errno::INVALID)?;
+    if let Some(complaint) = interfaces::explain_unknown_rails(&parameters.nic.rails, &interfaces::names()) {
+        stderr::complain_of_rails(&complaint);
+    }
     let rails = interfaces::rails(&parameters.nic.rails);
     let nic = Context::with_settings(Settings { rails, ..parameters.nic.clone() })?;
     let protection = nic.allocate_protection_domain()?;

@@ -89,7 +89,7 @@ fn of_attempt(attempt: &Attempt) -> c_int {
             FI_ECONNREFUSED
         }
         AttemptFailure::KeyWanted | AttemptFailure::NoKey | AttemptFailure::WrongKey => FI_EACCES,
-        AttemptFailure::Version { .. } | AttemptFailure::Extension => FI_EPROTO,
+        AttemptFailure::Version { .. } | AttemptFailure::Extension | AttemptFailure::Transport { .. } => FI_EPROTO,
         AttemptFailure::Full => FI_ENOBUFS,
     }
 }

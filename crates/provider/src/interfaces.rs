@@ -149,6 +149,26 @@ pub(crate) fn rails(wanted: &Rails) -> Rails {
     Rails::Named(usable.filter(|one| one.flows > 0).collect())
 }
 
+/// The names of all interfaces, also of those that are down. None where the system does not show them.
+pub(crate) fn names() -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir("/sys/class/net") else { return Vec::new() };
+    let mut names: Vec<_> = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+/// Which interfaces that the user names for rails do not exist, and which do. `None`: all exist, or nobody knows.
+pub(crate) fn explain_unknown_rails(wanted: &Rails, there: &[String]) -> Option<String> {
+    let Rails::Named(named) = wanted else { return None };
+    let unknown = |one: &&NamedRails| !there.is_empty() && !there.contains(&one.interface);
+    let unknown: Vec<_> = named.iter().filter(unknown).map(|one| format!("{:?}", one.interface)).collect();
+    if unknown.is_empty() {
+        return None;
+    }
+    let (unknown, there) = (unknown.join(", "), there.join(", "));
+    Some(format!("FI_WEFT_RAILS: this host has no interface {unknown}, so no rail goes over it; it has {there}"))
+}
+
 /// Under which addresses an endpoint that listens on all of them is reached, the best first: those that other machines can reach, or the loopback's if there is none.
 pub(crate) fn addresses() -> Vec<IpAddr> {
     reachable(&usable())
@@ -262,6 +282,19 @@ mod tests {
     fn names(choice: &str) -> Vec<String> {
         let choice = if choice.is_empty() { Choice::default() } else { choice.parse().unwrap() };
         choice.pick(machine()).iter().map(|interface| interface.address.ip().to_string()).collect()
+    }
+
+    #[test]
+    fn rails_over_interfaces_that_do_not_exist_are_named() {
+        let there = ["lo", "eth0", "eth1"].map(str::to_owned);
+        let explain = |rails: &str| explain_unknown_rails(&rails.parse().unwrap(), &there);
+        for good in ["all", "one", "eth0", "eth0*4,eth1"] {
+            assert_eq!(explain(good), None, "{good}");
+        }
+        let text = explain("nix,eth0,ethO").unwrap();
+        assert!(text.contains("no interface \"nix\", \"ethO\""), "{text}");
+        assert!(text.ends_with("it has lo, eth0, eth1"), "{text}");
+        assert_eq!(explain_unknown_rails(&"nix".parse().unwrap(), &[]), None, "nobody knows");
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub(crate) static VARIABLES: [Variable; 23] = [
                host share; shm+iwarp (default): shm where it can be, else iwarp; auto: shm where it can be, else edge, \
                and iwarp beside it where there is no answer within 250 ms. All processes of a job must have the same",
         set: |parameters, text| {
-            parameters.endpoint.transport = transport(text)?;
+            parameters.endpoint.transport = Transport::of_name(text)?;
             Some(())
         },
     },
@@ -340,17 +340,6 @@ fn progress(text: &str) -> Option<Progress> {
         "hybrid" => Some(Progress::Hybrid),
         "thread" => Some(Progress::Thread),
         "caller" => Some(Progress::Caller),
-        _ => None,
-    }
-}
-
-fn transport(text: &str) -> Option<Transport> {
-    match text.to_ascii_lowercase().as_str() {
-        "auto" => Some(Transport::Auto),
-        "iwarp" => Some(Transport::Iwarp),
-        "edge" => Some(Transport::Edge),
-        "shm" => Some(Transport::SharedMemory),
-        "shm+iwarp" => Some(Transport::SharedMemoryOrIwarp),
         _ => None,
     }
 }

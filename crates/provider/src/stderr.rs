@@ -19,6 +19,12 @@ pub(crate) fn complain_of_first_unreachable_peer(text: &str) {
     SAID.call_once(|| complain(&format!("{}: {text}", own_name(|name| std::env::var(name).ok(), host_name()))));
 }
 
+/// Says on stderr which rails there can't be, once.
+pub(crate) fn complain_of_rails(text: &str) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| complain(&format!("{}: {text}", own_name(|name| std::env::var(name).ok(), host_name()))));
+}
+
 /// Says on stderr what stands still, for the first time of each kind: few programs would say more than that they wait.
 pub(crate) fn complain_of_standstill(warning: &Warning) {
     static SAID: Once = Once::new();

@@ -126,7 +126,7 @@ fn closing_says_what_was_not_delivered() {
     // Nobody listens there.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let end = End::new(Progress::Hybrid, None);
-    let nobody = Address { id: 77, paths: [SocketAddr::from(([127, 0, 0, 1], port))].into_iter().collect() };
+    let nobody = Address { id: 77, paths: [SocketAddr::from(([127, 0, 0, 1], port))].into_iter().collect(), transport: None };
     let peer = end.endpoint.peer(&nobody).unwrap();
     end.endpoint.send(SendPost::new(peer, vec![1; 4]).tag(1)).unwrap();
     let undelivered = end.endpoint.close().expect_err("nobody is there");

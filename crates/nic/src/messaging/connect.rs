@@ -91,6 +91,13 @@ impl Core {
     fn try_path<N: Carrier, C: Clock>(&mut self, peer: PeerId, first: usize, engine: &mut Engine<N, C>) {
         let Some(known) = self.host.peers.get(peer) else { return };
         let paths = known.address.paths.clone();
+        let ours = self.settings.transport;
+        if let Some(theirs) = known.address.transport.filter(|theirs| !ours.finds(*theirs)) {
+            for remote in paths {
+                self.note_attempt(peer, None, remote, AttemptFailure::Transport { ours, theirs });
+            }
+            return self.give_up(peer, engine);
+        }
         for (path, remote) in paths.iter().enumerate().skip(first) {
             match self.start(peer, path, *remote, engine) {
                 Ok(()) => return,
@@ -415,7 +422,7 @@ impl Core {
         if paths.is_empty() {
             paths.push(info.remote);
         }
-        let address = Address { id: hello.id, paths };
+        let address = Address { id: hello.id, paths, transport: None };
         let known = match self.host.peers.find_caller(&address, origin) {
             Caller::Known(known) => Some(known),
             Caller::New => None,

@@ -136,7 +136,7 @@ impl Core {
         let waiting = Arc::new(Waiting::new(Arc::clone(&event_count)));
         let completions = Arc::new(CompletionQueue::growing(COMPLETIONS, Arc::clone(&event_count)));
         let (listener, local) = engine.listen_for(*bind, BACKLOG, offer, Arc::clone(&waiting))?;
-        let address = address_of(id, local, paths);
+        let address = Address { transport: Some(settings.transport), ..address_of(id, local, paths) };
         let number = engine.next_endpoint();
         let core = Self {
             number,
@@ -677,5 +677,5 @@ fn address_of(id: u64, local: SocketAddr, paths: &[IpAddr]) -> Address {
     if all.is_empty() {
         all.push(local);
     }
-    Address { id: id.max(1), paths: all }
+    Address { id: id.max(1), paths: all, transport: None }
 }

@@ -577,7 +577,7 @@ mod tests {
     fn host() -> NicHost {
         let registry = Registry::new(7, Limits::default());
         let domain = registry.allocate_domain().unwrap();
-        let own = Address { id: 1, paths: ["127.0.0.1:1".parse().unwrap()].into_iter().collect() };
+        let own = Address { id: 1, ..Address::from(std::net::SocketAddr::from(([127, 0, 0, 1], 1))) };
         NicHost::new(registry, domain, Arc::new(Nobody), Peers::new(&own, 4))
     }
 

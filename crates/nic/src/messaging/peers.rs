@@ -258,7 +258,7 @@ impl Peers {
 
     /// Forgets a caller. Its place gets another number.
     pub(super) fn forget(&mut self, peer: PeerId) {
-        let vacant = Peer::new(peer.next(), Address { id: 0, paths: ArrayVec::new() }, false);
+        let vacant = Peer::new(peer.next(), Address { id: 0, paths: ArrayVec::new(), transport: None }, false);
         let Some(place) = self.get_mut(peer) else { return };
         let known = core::mem::replace(place, vacant);
         for id in [known.id, known.address.id] {
@@ -380,7 +380,7 @@ mod tests {
     const SHARED: &str = "172.17.0.1:5000";
 
     fn address(id: u64, paths: &[&str]) -> Address {
-        Address { id, paths: paths.iter().map(|path| path.parse().unwrap()).collect() }
+        Address { id, paths: paths.iter().map(|path| path.parse().unwrap()).collect(), transport: None }
     }
 
     fn from(remote: &str) -> Origin {

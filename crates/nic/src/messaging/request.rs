@@ -11,6 +11,7 @@ use weft_memory::{Buffer, Combine, Element, IoBuffer};
 pub use weft_message::{Match, Peek};
 
 use crate::error::ConnectionError;
+use crate::offer::Transport;
 
 /// The most paths to reach one endpoint.
 pub const MAX_ADDRESSES: usize = 4;
@@ -23,11 +24,13 @@ pub struct Address {
     /// The paths that lead to it: a set, of which a lower layer uses one or all. Where it uses one, it takes the first that
     /// leads there.
     pub paths: ArrayVec<SocketAddr, MAX_ADDRESSES>,
+    /// By what it is called, if that is known: who calls by something else is told so in place of finding nobody.
+    pub transport: Option<Transport>,
 }
 
 impl From<SocketAddr> for Address {
     fn from(path: SocketAddr) -> Self {
-        Self { id: 0, paths: [path].into_iter().collect() }
+        Self { id: 0, paths: [path].into_iter().collect(), transport: None }
     }
 }
 
@@ -409,6 +412,13 @@ pub enum AttemptFailure {
     WrongKey,
     /// The peer knows nothing of something that this endpoint insists on.
     Extension,
+    /// The peer's address says that it is called by another transport than this endpoint calls by. Nothing was tried.
+    Transport {
+        /// What this endpoint calls by.
+        ours: Transport,
+        /// What the peer is called by.
+        theirs: Transport,
+    },
 }
 
 /// Why a request was not taken.
@@ -459,6 +469,12 @@ impl fmt::Display for AttemptFailure {
             Self::SomebodyElse => f.write_str("another endpoint listens there"),
             Self::Version { theirs } => write!(f, "the endpoint there speaks version {theirs} of Weft's messages"),
             Self::Full => f.write_str("the endpoint there has no room for another connection"),
+            Self::Transport { ours, theirs } => write!(
+                f,
+                "this endpoint speaks {}, and the endpoint there {}: set the same transport for both (FI_WEFT_TRANSPORT)",
+                ours.name(),
+                theirs.name()
+            ),
             Self::Itself => f.write_str("this endpoint itself listens there: the address is one that its own host has"),
             Self::KeyWanted => f.write_str("the endpoint there wants a job key, and this one has none (FI_WEFT_KEY is not set here)"),
             Self::NoKey => f.write_str("the endpoint there has no job key, as this one has (FI_WEFT_KEY is not set there)"),

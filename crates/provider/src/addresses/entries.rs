@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     fn address(id: u64, paths: &[&str]) -> Address {
-        Address { id, paths: paths.iter().map(|path| path.parse().unwrap()).collect() }
+        Address { id, paths: paths.iter().map(|path| path.parse().unwrap()).collect(), transport: None }
     }
 
     #[test]

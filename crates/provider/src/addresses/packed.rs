@@ -6,13 +6,15 @@
 //! | 2 | version: 1 |
 //! | 3 | how many addresses |
 //! | 4..6 | port, big-endian: the same for all of them |
-//! | 6..8 | 0 |
+//! | 6 | by what it is called: 0 not said, 1 iwarp, 2 edge, 3 shm, 4 shm+iwarp, 5 auto |
+//! | 7 | 0 |
 //! | 8..16 | who it is, big-endian |
 //! | 16..64 | the addresses: 4 and an IPv4 address, or 6 and an IPv6 address; then 0 |
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use weft::endpoint::{Address, MAX_ADDRESSES};
+use weft::verbs::Transport;
 
 /// Bytes of an address.
 pub(crate) const LENGTH: usize = 64;
@@ -26,6 +28,7 @@ pub(crate) fn write(address: &Address) -> Option<[u8; LENGTH]> {
     let mut bytes = [0; LENGTH];
     bytes[..3].copy_from_slice(&MARK);
     bytes[4..6].copy_from_slice(&port.to_be_bytes());
+    bytes[6] = address.transport.map_or(0, code);
     bytes[8..HEADER].copy_from_slice(&address.id.to_be_bytes());
     let mut at = HEADER;
     for path in address.paths.iter().filter(|path| path.port() == port) {
@@ -49,7 +52,9 @@ pub(crate) fn read(bytes: &[u8; LENGTH]) -> Option<Address> {
     }
     let port = u16::from_be_bytes([bytes[4], bytes[5]]);
     let (id, mut rest) = bytes[8..].split_first_chunk::<8>()?;
-    let mut address = Address { id: u64::from_be_bytes(*id), paths: Default::default() };
+    // A number of a later version says nothing here.
+    let transport = Transport::ALL.into_iter().find(|transport| code(*transport) == bytes[6]);
+    let mut address = Address { id: u64::from_be_bytes(*id), paths: Default::default(), transport };
     for _ in 0..bytes[3] {
         let (family, behind) = rest.split_first()?;
         let (ip, behind) = match family {
@@ -63,6 +68,17 @@ pub(crate) fn read(bytes: &[u8; LENGTH]) -> Option<Address> {
     (!address.paths.is_empty()).then_some(address)
 }
 
+/// The number of a transport.
+const fn code(transport: Transport) -> u8 {
+    match transport {
+        Transport::Iwarp => 1,
+        Transport::Edge => 2,
+        Transport::SharedMemory => 3,
+        Transport::SharedMemoryOrIwarp => 4,
+        Transport::Auto => 5,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -70,7 +86,7 @@ mod tests {
     use super::*;
 
     fn address(id: u64, paths: &[&str]) -> Address {
-        Address { id, paths: paths.iter().map(|path| path.parse().unwrap()).collect() }
+        Address { id, paths: paths.iter().map(|path| path.parse().unwrap()).collect(), transport: None }
     }
 
     #[test]
@@ -89,9 +105,20 @@ mod tests {
             &["192.0.2.1:5000", "192.0.2.2:5000", "192.0.2.3:5000", "192.0.2.4:5000"],
             &["[2001:db8::1]:5000", "[2001:db8::2]:5000", "192.0.2.2:5000"],
         ] {
-            let address = address(u64::MAX, paths);
-            assert_eq!(read(&write(&address).unwrap()), Some(address));
+            for transport in [None].into_iter().chain(Transport::ALL.map(Some)) {
+                let address = Address { transport, ..address(u64::MAX, paths) };
+                assert_eq!(read(&write(&address).unwrap()), Some(address));
+            }
         }
+    }
+
+    #[test]
+    fn a_transport_of_a_later_version_is_none() {
+        let edge = Address { transport: Some(Transport::Edge), ..address(1, &["192.0.2.1:5000"]) };
+        let mut bytes = write(&edge).unwrap();
+        assert_eq!(bytes[6..8], [2, 0]);
+        bytes[6] = 77;
+        assert_eq!(read(&bytes), Some(Address { transport: None, ..edge }));
     }
 
     #[test]
@@ -125,7 +152,7 @@ mod tests {
         ) {
             let four = four.into_iter().map(|bits| IpAddr::V4(bits.into()));
             let six = six.into_iter().map(|bits| IpAddr::V6(bits.into()));
-            let address = Address { id, paths: six.chain(four).map(|ip| SocketAddr::new(ip, port)).collect() };
+            let address = Address { id, paths: six.chain(four).map(|ip| SocketAddr::new(ip, port)).collect(), transport: None };
             prop_assert_eq!(read(&write(&address).unwrap()), Some(address));
         }
     }

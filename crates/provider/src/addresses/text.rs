@@ -4,12 +4,13 @@ use core::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
 use weft::endpoint::{Address, MAX_ADDRESSES};
+use weft::verbs::Transport;
 
 const FOUR: &str = "fi_sockaddr_in://";
 const SIX: &str = "fi_sockaddr_in6://";
 const ANY: &str = "fi_sockaddr://";
 
-/// The text of an address: the first path as libfabric writes it, then, if there are more, the others' addresses (`also`) and who it is (`id`, hexadecimal). `None` without a path.
+/// The text of an address: the first path as libfabric writes it, then, if there are more, the others' addresses (`also`), who it is (`id`, hexadecimal) and by what it is called (`by`). `None` without a path.
 pub(crate) fn write(address: &Address) -> Option<String> {
     let (first, others) = address.paths.split_first()?;
     let mut text = format!("{}{first}", if first.is_ipv4() { FOUR } else { SIX });
@@ -21,6 +22,10 @@ pub(crate) fn write(address: &Address) -> Option<String> {
     }
     if address.id != 0 {
         let _ = write!(text, "{mark}id={:x}", address.id);
+        mark = '&';
+    }
+    if let Some(transport) = address.transport {
+        let _ = write!(text, "{mark}by={}", transport.name());
     }
     Some(text)
 }
@@ -33,6 +38,7 @@ pub(crate) fn read(text: &str) -> Option<Address> {
     for option in options.split('&').filter(|option| !option.is_empty()) {
         match option.split_once('=')? {
             ("id", id) => address.id = u64::from_str_radix(id, 16).ok()?,
+            ("by", transport) => address.transport = Some(Transport::of_name(transport)?),
             ("also", others) => {
                 for other in others.split(',') {
                     let ip: IpAddr = other.parse().ok()?;
@@ -75,6 +81,8 @@ mod tests {
             "fi_sockaddr_in6://[2001:db8::7]:1",
             "fi_sockaddr_in://192.0.2.1:5000?also=198.51.100.1,2001:db8::1",
             "fi_sockaddr_in://192.0.2.1:5000?id=1f",
+            "fi_sockaddr_in://192.0.2.1:5000?by=edge",
+            "fi_sockaddr_in://192.0.2.1:5000?id=1f&by=shm+iwarp",
             "fi_sockaddr_in://192.0.2.1:5000?also=198.51.100.1&id=ffffffffffffffff",
         ] {
             assert_eq!(write(&read(text).unwrap()).unwrap(), text);

@@ -67,7 +67,7 @@ fn wide(wanted: &Wanted, machine: &[Interface]) -> Option<InterfaceOffer> {
         other => {
             let port = other.as_ref().and_then(|address| address.paths.first()).map_or(0, SocketAddr::port);
             let paths = interfaces::reachable(machine).into_iter().take(MAX_ADDRESSES);
-            Address { id: 0, paths: paths.map(|ip| SocketAddr::new(ip, port)).collect() }
+            Address { id: 0, paths: paths.map(|ip| SocketAddr::new(ip, port)).collect(), transport: None }
         }
     };
     if source.paths.len() < least {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use weft_nic::Address;
+use weft_nic::{Address, Transport};
 
 /// What one rank tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,9 +22,11 @@ impl Rank {
         Self { address, machine, processors: weft_driver::allowed_processors().into_iter().collect() }
     }
 
-    /// The id of the address and the machine in hexadecimal, processors as ranges, then the paths of the address.
+    /// The id of the address and the machine in hexadecimal, processors as ranges, then the paths of the address, and by
+    /// what it is called, if that is known.
     pub(super) fn emit(&self) -> String {
-        let paths: Vec<String> = self.address.paths.iter().map(SocketAddr::to_string).collect();
+        let transport = self.address.transport.map(|transport| format!("by={}", transport.name()));
+        let paths: Vec<String> = self.address.paths.iter().map(SocketAddr::to_string).chain(transport).collect();
         let ranges = ranges(&self.processors);
         let ranges: Vec<String> = ranges.iter().map(|(first, last)| format!("{first}-{last}")).collect();
         format!("{:x} {:x} ,{} {}", self.address.id, self.machine, ranges.join(","), paths.join(" "))
@@ -32,7 +34,7 @@ impl Rank {
 
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let mut words = core::str::from_utf8(text).ok()?.split(' ');
-        let mut address = Address { id: u64::from_str_radix(words.next()?, 16).ok()?, paths: Default::default() };
+        let mut address = Address { id: u64::from_str_radix(words.next()?, 16).ok()?, paths: Default::default(), transport: None };
         let machine = u128::from_str_radix(words.next()?, 16).ok()?;
         let mut processors = BTreeSet::new();
         for range in words.next()?.split(',').filter(|range| !range.is_empty()) {
@@ -44,7 +46,10 @@ impl Rank {
             processors.extend(first..=last);
         }
         for word in words {
-            address.paths.try_push(word.parse().ok()?).ok()?;
+            match word.strip_prefix("by=") {
+                Some(name) => address.transport = Some(Transport::of_name(name)?),
+                None => address.paths.try_push(word.parse().ok()?).ok()?,
+            }
         }
         (!address.paths.is_empty()).then_some(Self { address, machine, processors })
     }
@@ -92,6 +97,8 @@ mod tests {
         let mut told = rank(u128::MAX, &[0, 1, 2, 5, 9, 10]);
         told.address.id = u64::MAX;
         told.address.paths.push("[::1]:7".parse().unwrap());
+        assert_eq!(Rank::parse(told.emit().as_bytes()), Some(told.clone()));
+        told.address.transport = Some(Transport::SharedMemoryOrIwarp);
         assert_eq!(Rank::parse(told.emit().as_bytes()), Some(told));
         let blind = rank(0, &[]);
         assert_eq!(Rank::parse(blind.emit().as_bytes()), Some(blind));
@@ -105,6 +112,7 @@ mod tests {
             "1 2 ,0 127.0.0.1:5",
             "1 2 ,0-70000 127.0.0.1:5",
             "1 2 ,0-1 127.0.0.1",
+            "1 2 ,0-1 127.0.0.1:5 by=pigeon",
             "1 2 , 1.1.1.1:1 1.1.1.1:1 1.1.1.1:1 1.1.1.1:1 1.1.1.1:1",
         ] {
             assert_eq!(Rank::parse(text.as_bytes()), None, "{text}");

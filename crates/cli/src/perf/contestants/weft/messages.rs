@@ -105,7 +105,7 @@ struct Link {
 
 impl Side for Link {
     fn address(&self) -> String {
-        let Address { id, paths } = self.endpoint.address();
+        let Address { id, paths, .. } = self.endpoint.address();
         let paths: Vec<_> = paths.iter().map(SocketAddr::to_string).collect();
         format!("{id}@{}", paths.join(","))
     }
@@ -119,7 +119,7 @@ impl Side for Link {
 fn read_address(text: &str) -> Option<Address> {
     let (id, paths) = text.split_once('@')?;
     let paths: Vec<SocketAddr> = paths.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
-    Some(Address { id: id.parse().ok()?, paths: paths.as_slice().try_into().ok()? })
+    Some(Address { id: id.parse().ok()?, paths: paths.as_slice().try_into().ok()?, transport: None })
 }
 
 impl Link {
