@@ -215,6 +215,20 @@ pub trait Listener {
     /// The operating system refused (no more descriptors, for example); the listener itself still stands and may be asked again.
     fn accept(&mut self) -> Result<Option<Self::Port>, PortError>;
 
+    /// The next stream that has come, if one has, though [`Listener::accept`] has said [`PortError::Exhausted`]: on a
+    /// descriptor that is kept for this, so that the caller can be told why it is refused, and for nothing else.
+    ///
+    /// # Errors
+    /// There is no such descriptor now, or the operating system refused.
+    fn accept_to_refuse(&mut self) -> Result<Option<Self::Port>, PortError> {
+        Err(PortError::Exhausted)
+    }
+
+    /// How many descriptors this process may have open at a time, if that is known.
+    fn descriptor_limit(&self) -> Option<u64> {
+        None
+    }
+
     /// Where it listens, with the port number that was chosen when 0 was asked for.
     fn local_address(&self) -> SocketAddr;
 }
@@ -515,7 +529,9 @@ impl fmt::Display for PortError {
             Self::AddressInUse => f.write_str("the local address and port are in use"),
             Self::AddressNotLocal => f.write_str("the local address does not belong to this machine"),
             Self::NotPermitted => f.write_str("the operating system does not permit it"),
-            Self::Exhausted => f.write_str("a limit of the operating system is reached (open files or memory)"),
+            Self::Exhausted => {
+                f.write_str("a limit of the operating system is reached: open files (`ulimit -n`) or memory")
+            }
             Self::Memory(region) => {
                 write!(f, "memory region {}.{} is no longer registered", region.index, region.generation)
             }

@@ -50,7 +50,8 @@ fn without_a_way_all_that_were_tried_are_named_in_time() {
     let Some(lab) = lab() else { return };
     // The last: where nobody listens.
     let paths = [SHARED, lonely(1), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), lab.host(1).address(0)];
-    let address = Address { id: 7, paths: paths.iter().map(|ip| SocketAddr::new(*ip, PORT)).collect(), transport: None };
+    let address =
+        Address { id: 7, paths: paths.iter().map(|ip| SocketAddr::new(*ip, PORT)).collect(), transport: None };
     let role = format!("ask {} {}", written(&address), words(&[SHARED, lab.host(0).address(0)]));
     let began = Instant::now();
     let said = Worker::start(lab.host(0), &role).line();
@@ -221,5 +222,9 @@ fn written(address: &Address) -> String {
 
 fn read(text: &str) -> Address {
     let (id, paths) = text.split_once(',').unwrap();
-    Address { id: id.parse().unwrap(), paths: paths.split(',').map(|path| path.parse().unwrap()).collect(), transport: None }
+    Address {
+        id: id.parse().unwrap(),
+        paths: paths.split(',').map(|path| path.parse().unwrap()).collect(),
+        transport: None,
+    }
 }

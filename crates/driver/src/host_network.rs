@@ -209,6 +209,22 @@ impl Listener for HostListener {
         Ok(self.tcp.accept()?.map(HostPort::Tcp))
     }
 
+    fn accept_to_refuse(&mut self) -> Result<Option<HostPort>, PortError> {
+        let shared = &self.shared;
+        self.tcp.with_spare(|tcp| {
+            if let Some(shared) = shared
+                && let Some(port) = shared.accept()?
+            {
+                return Ok(Some(HostPort::Shared(port)));
+            }
+            Ok(tcp.take()?.map(HostPort::Tcp))
+        })
+    }
+
+    fn descriptor_limit(&self) -> Option<u64> {
+        self.tcp.descriptor_limit()
+    }
+
     fn local_address(&self) -> SocketAddr {
         self.tcp.local_address()
     }

@@ -1,6 +1,7 @@
 //! A listening TCP socket.
 
 use core::time::Duration;
+use std::fs::File;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -19,23 +20,46 @@ pub struct TcpListener {
     registry: Registry,
     local: SocketAddr,
     peer_timeout: Option<Duration>,
+    /// Closed, it leaves a descriptor for a caller that is to be told that there are no others.
+    spare: Option<File>,
+}
+
+/// A descriptor that is good for nothing else.
+fn spare() -> Option<File> {
+    File::open("/dev/null").ok()
 }
 
 impl TcpListener {
     pub(crate) fn new(socket: Held, registry: Registry, peer_timeout: Option<Duration>) -> Result<Self, PortError> {
         let address = socket.local_addr().map_err(|error| port_error(&error))?;
         let local = address.as_socket().ok_or(PortError::System(libc::EAFNOSUPPORT))?;
-        Ok(Self { socket, registry, local, peer_timeout })
+        Ok(Self { socket, registry, local, peer_timeout, spare: spare() })
     }
-}
 
-impl Listener for TcpListener {
-    type Port = TcpPort;
-
-    fn accept(&mut self) -> Result<Option<TcpPort>, PortError> {
-        if !has_descriptors() {
-            return Err(PortError::Exhausted);
+    /// Takes a stream, if need be on the descriptor that is kept for callers who are to be refused. It is kept again as
+    /// soon as there is one.
+    pub(crate) fn with_spare<P>(
+        &mut self,
+        take: impl Fn(&Self) -> Result<Option<P>, PortError>,
+    ) -> Result<Option<P>, PortError> {
+        let mut taken = take(self);
+        if matches!(taken, Err(PortError::Exhausted)) && self.spare.take().is_some() {
+            taken = take(self);
+            if !matches!(taken, Ok(Some(_))) {
+                self.keep_spare();
+            }
         }
+        taken
+    }
+
+    fn keep_spare(&mut self) {
+        if self.spare.is_none() {
+            self.spare = spare();
+        }
+    }
+
+    /// The next stream that waits.
+    pub(crate) fn take(&self) -> Result<Option<TcpPort>, PortError> {
         loop {
             match Held::make_with(|| self.socket.accept4(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC)) {
                 Ok((socket, remote)) => {
@@ -60,6 +84,26 @@ impl Listener for TcpListener {
             }
         }
     }
+}
+
+impl Listener for TcpListener {
+    type Port = TcpPort;
+
+    fn accept(&mut self) -> Result<Option<TcpPort>, PortError> {
+        self.keep_spare();
+        if !has_descriptors() {
+            return Err(PortError::Exhausted);
+        }
+        self.take()
+    }
+
+    fn accept_to_refuse(&mut self) -> Result<Option<TcpPort>, PortError> {
+        self.with_spare(|listener| listener.take())
+    }
+
+    fn descriptor_limit(&self) -> Option<u64> {
+        descriptor_limit()
+    }
 
     fn local_address(&self) -> SocketAddr {
         self.local
@@ -69,15 +113,10 @@ impl Listener for TcpListener {
 /// Descriptors that callers leave to the program, or an eighth of all where that is less.
 const RESERVED_DESCRIPTORS: u64 = 64;
 
-/// Whether another stream, over TCP or through shared memory, would leave enough descriptors to the program. The system gives out the lowest number that is
-/// free.
+/// Whether another stream, over TCP or through shared memory, would leave enough descriptors to the program. The system
+/// gives out the lowest number that is free.
 pub(crate) fn has_descriptors() -> bool {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: The structure is written during the call alone.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
-        return true;
-    }
-    let most = limit.rlim_cur;
+    let Some(most) = descriptor_limit() else { return true };
     let reserved = RESERVED_DESCRIPTORS.min(most / 8);
     // One that a child by fork may hold without harm.
     // SAFETY: The call touches no memory.
@@ -88,6 +127,14 @@ pub(crate) fn has_descriptors() -> bool {
     // SAFETY: The descriptor was made above, and is nobody else's.
     drop(unsafe { OwnedFd::from_raw_fd(next) });
     (next as u64) < most - reserved
+}
+
+/// How many descriptors this process may have open (getrlimit(2), RLIMIT_NOFILE).
+fn descriptor_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: The structure is written during the call alone.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    (result == 0).then_some(limit.rlim_cur)
 }
 
 impl AsFd for TcpListener {

@@ -59,6 +59,21 @@ impl Listener for LinkListener {
         })
     }
 
+    fn accept_to_refuse(&mut self) -> Result<Option<LinkPort>, PortError> {
+        match self {
+            Self::Host(listener) => Ok(listener.accept_to_refuse()?.map(LinkPort::Host)),
+            // Its streams need no descriptors.
+            Self::Own(_) => Err(PortError::Exhausted),
+        }
+    }
+
+    fn descriptor_limit(&self) -> Option<u64> {
+        match self {
+            Self::Host(listener) => listener.descriptor_limit(),
+            Self::Own(_) => None,
+        }
+    }
+
     fn local_address(&self) -> SocketAddr {
         match self {
             Self::Host(listener) => listener.local_address(),

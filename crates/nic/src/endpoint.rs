@@ -10,8 +10,9 @@ use crate::error::Error;
 use crate::ids::Runner;
 use crate::lower::Carrier;
 use crate::messaging::{
-    Address, AtomicPost, Closable, Closing, Completions, EndpointAttributes, EndpointEngine, EndpointError, EndpointFailure,
-    EndpointSettings, Engine, Match, Movement, Opening, Peek, ReceivePost, SendPost, TransferPost, Undelivered, offer,
+    Address, AtomicPost, Closable, Closing, Completions, EndpointAttributes, EndpointEngine, EndpointError,
+    EndpointFailure, EndpointSettings, Engine, Match, Movement, Opening, Peek, ReceivePost, SendPost, TransferPost,
+    Undelivered, offer,
 };
 use crate::nic::{Nic, Worker};
 

@@ -24,6 +24,7 @@ pub(crate) mod doorbell;
 pub(crate) mod lanes;
 pub(crate) mod listening;
 mod ports;
+mod refusing;
 mod serving;
 mod showing;
 pub(crate) mod streams;

@@ -5,6 +5,8 @@ use core::fmt;
 use core::time::Duration;
 use std::net::SocketAddr;
 
+use weft_wire::message::Refusal;
+
 pub use weft_mpa::startup::{Incompatible, Malformed, NOT_NEGOTIATED};
 pub use weft_mpa::{
     Extensions, MarkerSpacing, ReadyKind, ReadyKinds, Role, StartFailure as MpaStartError,
@@ -31,10 +33,13 @@ pub enum Transport {
     Auto,
 }
 
+/// What a caller is told whose peer has no descriptors for it ([`Refusal::Exhausted`]).
+pub(crate) const NO_DESCRIPTORS: &str =
+    "the process there has no file descriptors left for another connection: raise its limit (`ulimit -n`)";
+
 impl Transport {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Iwarp, Self::Edge, Self::SharedMemory, Self::SharedMemoryOrIwarp, Self::Auto];
+    pub const ALL: [Self; 5] = [Self::Iwarp, Self::Edge, Self::SharedMemory, Self::SharedMemoryOrIwarp, Self::Auto];
 
     /// Its name, as users write it (`FI_WEFT_TRANSPORT`).
     #[must_use]
@@ -325,6 +330,11 @@ impl From<MpaStartError> for StartError {
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let StartReason::Rejected { private_data } = &self.reason
+            && Refusal::parse(private_data) == Ok(Refusal::Exhausted)
+        {
+            return write!(f, "rejected: {NO_DESCRIPTORS}");
+        }
         match &self.lower {
             LowerStartError::Mpa(failure) => failure.fmt(f),
             LowerStartError::Other(words) => f.write_str(words),

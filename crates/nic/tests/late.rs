@@ -6,7 +6,8 @@ use core::time::Duration;
 
 use side::Side;
 use weft_nic::{
-    AttemptFailure, ConnectionError, EndpointFailure, EndpointSettings, JobKey, ReceivePost, SendPost, Transport, Warning,
+    AttemptFailure, ConnectionError, EndpointFailure, EndpointSettings, JobKey, ReceivePost, SendPost, Transport,
+    Warning,
 };
 use weft_simulate::{Behaviour, RingBehaviour, World};
 
@@ -53,7 +54,11 @@ fn tell_of_a_silent_program(world: &World, transport: Transport) {
         let [attempt] = &attempts.0[..] else { panic!("{attempts}") };
         assert_eq!(
             attempt.failure,
-            AttemptFailure::Connection(ConnectionError::NoAnswer { remote, waited_for: REPLY_TIMEOUT, is_connected: true })
+            AttemptFailure::Connection(ConnectionError::NoAnswer {
+                remote,
+                waited_for: REPLY_TIMEOUT,
+                is_connected: true
+            })
         );
     }
     assert_eq!(here.take_warnings(), [], "told once");

@@ -107,6 +107,7 @@ fn whom_the_application_has_named_or_waits_for_stays() {
         let address = Address { id, paths: [([10, 0, 0, 1], id as u16).into()].into_iter().collect(), transport: None };
         here.endpoint.peer(&address).unwrap();
     }
-    let one_more = Address { id: 2000, paths: ["10.0.0.1:2000".parse().unwrap()].into_iter().collect(), transport: None };
+    let one_more =
+        Address { id: 2000, paths: ["10.0.0.1:2000".parse().unwrap()].into_iter().collect(), transport: None };
     assert!(here.endpoint.peer(&one_more).is_err(), "all are named, or waited for");
 }

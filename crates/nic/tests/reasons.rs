@@ -6,8 +6,8 @@ use core::time::Duration;
 
 use side::{LIMIT, Side, connect};
 use weft_nic::{
-    AttemptFailure, ConnectionError, EndpointFailure, EndpointSettings, Level, Limits, Match, Progress, ReceivePost, SendPost,
-    Settings, TransferPost, Transport,
+    AttemptFailure, ConnectionError, EndpointFailure, EndpointSettings, Level, Limits, Match, Progress, ReceivePost,
+    SendPost, Settings, TransferPost, Transport, Warning,
 };
 use weft_simulate::{Behaviour, World};
 
@@ -103,4 +103,50 @@ fn a_message_that_was_set_aside_says_why_its_sender_was_lost() {
     let outcome = here.take().remove(0).outcome;
     let Err(EndpointFailure::Lost(error)) = outcome else { panic!("{outcome:?}") };
     assert!(matches!(error, ConnectionError::Stream(_)), "{error:?}");
+}
+
+/// Its callers hear why, one by one; those that it has are served, and when it has descriptors again, so are others.
+#[test]
+fn callers_of_a_process_without_descriptors_are_told_so() {
+    let world = world();
+    let (there, first) = (side(&world, 1), side(&world, 2));
+    connect(&world, &first, &there);
+    let short = Behaviour { delay: Duration::from_micros(10), no_descriptors: true, ..Behaviour::default() };
+    world.set_behaviour(short);
+    let callers: Vec<_> = (3..13).map(|id| side(&world, id)).collect();
+    for caller in &callers {
+        caller.endpoint.send(SendPost::new(caller.peer(&there), vec![1])).unwrap();
+    }
+    let nics: Vec<_> = callers.iter().chain([&there, &first]).map(|side| &side.nic).collect();
+    assert!(world.run(&nics, Duration::from_secs(5), || callers.iter().all(|caller| caller.count() == 1)));
+    for caller in &callers {
+        let failure = caller.take().remove(0).outcome.expect_err("it has no descriptors");
+        let EndpointFailure::Unreachable(attempts) = &failure else { panic!("{failure}") };
+        assert_eq!(attempts.0[0].failure, AttemptFailure::Exhausted);
+        assert!(failure.to_string().contains("`ulimit -n`"), "{failure}");
+    }
+    assert_eq!(there.take_warnings(), [Warning::NoDescriptors { limit: None }], "said once");
+    first.endpoint.send(SendPost::new(first.peer(&there), vec![1])).unwrap();
+    there.endpoint.receive(ReceivePost::new(vec![0; 8])).unwrap();
+    side::run(&world, [&first, &there], [1, 1]);
+    assert!(first.take().iter().chain(&there.take()).all(|event| event.outcome == Ok(())));
+    world.set_behaviour(Behaviour { no_descriptors: false, ..short });
+    connect(&world, &callers[0], &there);
+    assert_eq!(there.take_warnings(), []);
+}
+
+/// It is short for a moment only: nobody is refused.
+#[test]
+fn callers_wait_a_while_for_descriptors() {
+    let world = world();
+    let (there, caller) = (side(&world, 1), side(&world, 2));
+    let short = Behaviour { delay: Duration::from_micros(10), no_descriptors: true, ..Behaviour::default() };
+    world.set_behaviour(short);
+    caller.endpoint.send(SendPost::new(caller.peer(&there), vec![7; 8])).unwrap();
+    world.run(&[&caller.nic, &there.nic], Duration::from_millis(800), || false);
+    world.set_behaviour(Behaviour { no_descriptors: false, ..short });
+    there.endpoint.receive(ReceivePost::new(vec![0; 8])).unwrap();
+    side::run(&world, [&caller, &there], [1, 1]);
+    assert!(caller.take().iter().chain(&there.take()).all(|event| event.outcome == Ok(())));
+    assert_eq!(there.take_warnings(), []);
 }

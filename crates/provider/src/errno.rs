@@ -90,7 +90,7 @@ fn of_attempt(attempt: &Attempt) -> c_int {
         }
         AttemptFailure::KeyWanted | AttemptFailure::NoKey | AttemptFailure::WrongKey => FI_EACCES,
         AttemptFailure::Version { .. } | AttemptFailure::Extension | AttemptFailure::Transport { .. } => FI_EPROTO,
-        AttemptFailure::Full => FI_ENOBUFS,
+        AttemptFailure::Full | AttemptFailure::Exhausted => FI_ENOBUFS,
     }
 }
 

@@ -27,8 +27,13 @@ pub(crate) fn complain_of_rails(text: &str) {
 
 /// Says on stderr what stands still, for the first time of each kind: few programs would say more than that they wait.
 pub(crate) fn complain_of_standstill(warning: &Warning) {
-    static SAID: Once = Once::new();
-    SAID.call_once(|| complain(&format!("{}: {warning}", own_name(|name| std::env::var(name).ok(), host_name()))));
+    static NO_REPLY: Once = Once::new();
+    static NO_DESCRIPTORS: Once = Once::new();
+    let said = match warning {
+        Warning::NoReply { .. } => &NO_REPLY,
+        _ => &NO_DESCRIPTORS,
+    };
+    said.call_once(|| complain(&format!("{}: {warning}", own_name(|name| std::env::var(name).ok(), host_name()))));
 }
 
 /// Variables in which launchers tell a process its rank.

@@ -244,6 +244,13 @@ impl Listener for SimulatedListener {
     type Port = SimulatedPort;
 
     fn accept(&mut self) -> Result<Option<SimulatedPort>, PortError> {
+        if self.world.lock().behaviour.no_descriptors {
+            return Err(PortError::Exhausted);
+        }
+        self.accept_to_refuse()
+    }
+
+    fn accept_to_refuse(&mut self) -> Result<Option<SimulatedPort>, PortError> {
         let mut state = self.world.lock();
         let next = state.listeners.get_mut(&self.local).and_then(|listening| listening.waiting.pop_front());
         drop(state);

@@ -24,6 +24,8 @@ pub struct Behaviour {
     pub damage_one_in: u64,
     /// The stream breaks after this many bytes of one direction.
     pub break_after: Option<u64>,
+    /// Listeners find no descriptors for callers.
+    pub no_descriptors: bool,
     /// Whether ports can show what comes out of order, and what comes then.
     pub segments: Segments,
     /// How streams through shared memory are, where there are any.
@@ -53,6 +55,7 @@ impl Default for Behaviour {
             segment_size: 1448,
             damage_one_in: 0,
             break_after: None,
+            no_descriptors: false,
             segments: Segments::InOrder,
             ring: None,
         }

@@ -126,7 +126,8 @@ fn closing_says_what_was_not_delivered() {
     // Nobody listens there.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let end = End::new(Progress::Hybrid, None);
-    let nobody = Address { id: 77, paths: [SocketAddr::from(([127, 0, 0, 1], port))].into_iter().collect(), transport: None };
+    let nobody =
+        Address { id: 77, paths: [SocketAddr::from(([127, 0, 0, 1], port))].into_iter().collect(), transport: None };
     let peer = end.endpoint.peer(&nobody).unwrap();
     end.endpoint.send(SendPost::new(peer, vec![1; 4]).tag(1)).unwrap();
     let undelivered = end.endpoint.close().expect_err("nobody is there");
@@ -151,9 +152,7 @@ fn what_only_waits_for_a_receive_does_not_keep_an_endpoint_open_for_ever() {
 /// likes.
 #[test]
 fn a_peer_that_receives_nothing_does_not_keep_an_endpoint_open() {
-    for (transport, linger) in
-        [(Transport::Iwarp, None), (Transport::Edge, Some(Duration::from_millis(100)))]
-    {
+    for (transport, linger) in [(Transport::Iwarp, None), (Transport::Edge, Some(Duration::from_millis(100)))] {
         let sender = End::over(transport, Progress::Hybrid, linger);
         let receiver = End::over(transport, Progress::Thread, None);
         let peer = sender.peer(&receiver);

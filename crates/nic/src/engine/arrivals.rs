@@ -236,7 +236,10 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             listening.again_at = None;
             let port = if listening.has_room() { listening.accept() } else { Err(PortError::Exhausted) };
             let port = match port {
-                Ok(Some(port)) => port,
+                Ok(Some(port)) => {
+                    listening.end_shortage();
+                    port
+                }
                 Ok(None) => break,
                 Err(error) => {
                     let (has_room, yielding) = (listening.has_room(), listening.yielding(now));
@@ -246,7 +249,13 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
                             continue;
                         }
                         // Out of resources the system would call again at once, and for nothing.
-                        _ if has_room => self.look_again(key, now + PAUSE),
+                        _ if has_room => {
+                            // Those that say nothing make way soon.
+                            if error == PortError::Exhausted && yielding == Yielding::Never {
+                                self.refuse_some(key);
+                            }
+                            self.look_again(key, now + PAUSE);
+                        }
                         Yielding::At(at) => self.look_again(key, at),
                         // Who has room again says so.
                         Yielding::Now(_) | Yielding::Never => {}
@@ -279,6 +288,9 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     pub(super) fn announce(&mut self, listener: DefaultKey, request: DefaultKey) {
         let Some(connection) = self.connection(request) else { return };
         let Some(info) = connection.lower.request() else { return };
+        if self.is_to_be_refused(listener, request) {
+            return self.refuse_for_shortage(listener, request);
+        }
         match self.listening(listener) {
             Some(listening) => listening.announce(request, info),
             None => self.end_connection(request, Ending::Abrupt),

@@ -1,6 +1,6 @@
 //! The passive side: a listener, the start-ups that have begun at it, and the requests that wait for the application.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -31,6 +31,9 @@ pub(crate) struct Waiting {
     count: AtomicUsize,
     /// Those that came to nothing, and how many more there were.
     refused: Mutex<(Vec<RefusedStart>, u64)>,
+    /// There are no descriptors for callers, and nobody has asked about that yet; how many there may be.
+    is_short: AtomicBool,
+    descriptor_limit: AtomicU64,
     event_count: Arc<EventCount>,
 }
 
@@ -40,8 +43,28 @@ impl Waiting {
             requests: Mutex::new(Rank::Listening, Some(VecDeque::new())),
             count: AtomicUsize::new(0),
             refused: Mutex::new(Rank::Listening, (Vec::new(), 0)),
+            is_short: AtomicBool::new(false),
+            descriptor_limit: AtomicU64::new(0),
             event_count,
         }
+    }
+
+    fn tell_shortage(&self, limit: Option<u64>) {
+        self.descriptor_limit.store(limit.unwrap_or(0), Ordering::Relaxed);
+        self.is_short.store(true, Ordering::Release);
+        self.event_count.turn();
+    }
+
+    /// Whether there are no descriptors for callers.
+    #[inline]
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Acquire)
+    }
+
+    /// That is known now. Returns how many there may be, if that is known.
+    pub(crate) fn take_shortage(&self) -> Option<u64> {
+        self.is_short.store(false, Ordering::Release);
+        Some(self.descriptor_limit.load(Ordering::Relaxed)).filter(|limit| *limit > 0)
     }
 
     /// Those that came to nothing since this was asked last, and how many more there were.
@@ -131,10 +154,32 @@ pub(crate) struct Listening<L> {
     pending: Vec<Pending>,
     /// When to look again who waits, if the operating system is not to tell.
     pub(crate) again_at: Option<Time>,
+    /// Since when the operating system has no descriptors for callers.
+    pub(crate) short_since: Option<Time>,
+    is_shortage_told: bool,
+    /// Callers that were taken to be refused, and are not gone yet.
+    pub(crate) refusing: Vec<DefaultKey>,
     waiting: Arc<Waiting>,
 }
 
 impl<L: Listener> Listening<L> {
+    /// The next stream that waits, to be refused.
+    pub(crate) fn accept_to_refuse(&mut self) -> Result<Option<L::Port>, PortError> {
+        self.listener.as_mut().map_or(Ok(None), Listener::accept_to_refuse)
+    }
+
+    /// There are no descriptors for callers: whoever waits for requests should know, once each time.
+    pub(crate) fn tell_shortage(&mut self) {
+        if !core::mem::replace(&mut self.is_shortage_told, true) {
+            self.waiting.tell_shortage(self.listener.as_ref().and_then(Listener::descriptor_limit));
+        }
+    }
+
+    /// There are descriptors again.
+    pub(crate) fn end_shortage(&mut self) {
+        (self.short_since, self.is_shortage_told) = (None, false);
+    }
+
     /// The next stream that waits.
     pub(crate) fn accept(&mut self) -> Result<Option<L::Port>, PortError> {
         self.listener.as_mut().map_or(Ok(None), Listener::accept)
@@ -149,7 +194,18 @@ impl<L> Listening<L> {
         backlog: usize,
         waiting: Arc<Waiting>,
     ) -> Self {
-        Self { listener, datagrams, offer, backlog, pending: Vec::new(), again_at: None, waiting }
+        Self {
+            listener,
+            datagrams,
+            offer,
+            backlog,
+            pending: Vec::new(),
+            again_at: None,
+            short_since: None,
+            is_shortage_told: false,
+            refusing: Vec::new(),
+            waiting,
+        }
     }
 
     /// Whether another start-up may begin.

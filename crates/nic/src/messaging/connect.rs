@@ -192,7 +192,13 @@ impl Core {
         }
     }
 
-    pub(super) fn note_attempt(&mut self, peer: PeerId, local: Option<SocketAddr>, remote: SocketAddr, failure: AttemptFailure) {
+    pub(super) fn note_attempt(
+        &mut self,
+        peer: PeerId,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+        failure: AttemptFailure,
+    ) {
         if let Some(known) = self.host.peers.get_mut(peer) {
             known.attempts.push(Attempt { local, remote, failure });
         }
@@ -711,6 +717,7 @@ impl AttemptFailure {
             Refusal::KeyWanted => Some(Self::KeyWanted),
             Refusal::NoKey => Some(Self::NoKey),
             Refusal::Extension => Some(Self::Extension),
+            Refusal::Exhausted => Some(Self::Exhausted),
         }
     }
 }

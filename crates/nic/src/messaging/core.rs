@@ -18,7 +18,7 @@ use super::link::{Link, Purpose};
 use super::peers::Peers;
 use super::request::{
     Address, AtomicPost, Completed, Completions, EndpointError, EndpointFailure, Event, MAX_ADDRESSES, Match, Peek,
-    ReceivePost, SendPost, TransferPost,
+    ReceivePost, SendPost, TransferPost, Warning,
 };
 use super::transfer::{Numbered, Transfer, UserAtomic, UserTransfer, Work, failure_of};
 use super::unconfirmed::Unconfirmed;
@@ -203,6 +203,10 @@ impl Core {
             let mut progress = self.take_completions(engine.now());
             progress |= self.host.complete_unused();
             progress |= self.has_changing_links() && self.look_at_links(engine);
+            if self.waiting.is_short() {
+                let limit = self.waiting.take_shortage();
+                self.host.warn(&Warning::NoDescriptors { limit });
+            }
             progress |= self.expire(engine);
             progress |= self.flush(engine);
             any |= progress;
@@ -619,6 +623,7 @@ impl Upper for Core {
             || !self.unproven.is_empty()
             || !self.unconfirmed.is_empty()
             || self.waiting.has_some()
+            || self.waiting.is_short()
             || !self.host.to_connect.is_empty()
             || !self.stalled.is_empty()
             || !self.host.in_use.is_empty()

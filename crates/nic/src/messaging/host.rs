@@ -11,7 +11,9 @@ use weft_rdmap::{Operation, Payload, RemoteTarget};
 
 use super::buffer_pool::BufferPool;
 use super::peers::Peers;
-use super::request::{Completed, Completions, EndpointFailure, Event, Level, ReceivePost, SendPost, Undelivered, Warning};
+use super::request::{
+    Completed, Completions, EndpointFailure, Event, Level, ReceivePost, SendPost, Undelivered, Warning,
+};
 use super::transfer::{Numbered, Transfer, Work, ensure_registered, gather_of, parts_of};
 use crate::callback;
 use crate::counters::Counters;

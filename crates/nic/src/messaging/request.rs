@@ -11,7 +11,7 @@ use weft_memory::{Buffer, Combine, Element, IoBuffer};
 pub use weft_message::{Match, Peek};
 
 use crate::error::ConnectionError;
-use crate::offer::Transport;
+use crate::offer::{NO_DESCRIPTORS, Transport};
 
 /// The most paths to reach one endpoint.
 pub const MAX_ADDRESSES: usize = 4;
@@ -412,6 +412,8 @@ pub enum AttemptFailure {
     WrongKey,
     /// The peer knows nothing of something that this endpoint insists on.
     Extension,
+    /// The peer's process has no file descriptors left for another connection.
+    Exhausted,
     /// The peer's address says that it is called by another transport than this endpoint calls by. Nothing was tried.
     Transport {
         /// What this endpoint calls by.
@@ -469,6 +471,7 @@ impl fmt::Display for AttemptFailure {
             Self::SomebodyElse => f.write_str("another endpoint listens there"),
             Self::Version { theirs } => write!(f, "the endpoint there speaks version {theirs} of Weft's messages"),
             Self::Full => f.write_str("the endpoint there has no room for another connection"),
+            Self::Exhausted => f.write_str(NO_DESCRIPTORS),
             Self::Transport { ours, theirs } => write!(
                 f,
                 "this endpoint speaks {}, and the endpoint there {}: set the same transport for both (FI_WEFT_TRANSPORT)",
@@ -576,6 +579,11 @@ pub enum Warning {
         /// After how long it counts as unreachable ([`EndpointSettings::reply_timeout`](super::EndpointSettings::reply_timeout)).
         until: Option<Duration>,
     },
+    /// This process has no file descriptors left for another connection: those who call are refused until it has.
+    NoDescriptors {
+        /// How many it may have, if that is known.
+        limit: Option<u64>,
+    },
 }
 
 impl fmt::Display for Warning {
@@ -592,6 +600,13 @@ impl fmt::Display for Warning {
                     Some(until) => write!(f, "; waiting until {} s are over (FI_WEFT_REPLY_TIMEOUT)", until.as_secs()),
                     None => f.write_str("; waiting on"),
                 }
+            }
+            Self::NoDescriptors { limit } => {
+                f.write_str("no file descriptors are left for another connection")?;
+                if let Some(limit) = limit {
+                    write!(f, ": this process may have {limit}")?;
+                }
+                f.write_str("; peers that call are refused until there are: raise the limit (`ulimit -n`)")
             }
         }
     }

@@ -1,7 +1,7 @@
 //! An opened NIC, and its protection domains.
 
-use core::sync::atomic::{AtomicBool, Ordering};
 use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;

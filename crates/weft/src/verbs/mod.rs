@@ -52,8 +52,8 @@ mod work_request;
 
 pub use completion_queue::{CompletionQueue, WaitError};
 pub use connect::{ConnectOptions, IncomingConnection, ListenOptions, Listener};
-pub(crate) use context::{HandedOver, Opened};
 pub use context::{Context, ProtectionDomain};
+pub(crate) use context::{HandedOver, Opened};
 pub use memory_region::{MemoryRegion, RemoteMemory};
 pub use peer_address::{ParseAddressError, PeerAddress};
 pub use queue_pair::{QueuePair, QueuePairOptions, SharedReceiveQueue};

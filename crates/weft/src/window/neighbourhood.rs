@@ -34,7 +34,8 @@ impl Rank {
 
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let mut words = core::str::from_utf8(text).ok()?.split(' ');
-        let mut address = Address { id: u64::from_str_radix(words.next()?, 16).ok()?, paths: Default::default(), transport: None };
+        let mut address =
+            Address { id: u64::from_str_radix(words.next()?, 16).ok()?, paths: Default::default(), transport: None };
         let machine = u128::from_str_radix(words.next()?, 16).ok()?;
         let mut processors = BTreeSet::new();
         for range in words.next()?.split(',').filter(|range| !range.is_empty()) {

@@ -295,10 +295,12 @@ pub enum Refusal {
     NoKey,
     /// The caller's hello has an extension that must be understood, and is not.
     Extension,
+    /// Its process has no file descriptors left for another connection.
+    Exhausted,
 }
 
 /// Codes of refusals.
-const REFUSALS: [(u8, Refusal); 9] = [
+const REFUSALS: [(u8, Refusal); 10] = [
     (1, Refusal::Tie),
     (2, Refusal::SomebodyElse),
     (3, Refusal::Version),
@@ -308,6 +310,7 @@ const REFUSALS: [(u8, Refusal); 9] = [
     (7, Refusal::KeyWanted),
     (8, Refusal::NoKey),
     (9, Refusal::Extension),
+    (10, Refusal::Exhausted),
 ];
 
 impl Refusal {
@@ -480,7 +483,7 @@ mod tests {
             assert_eq!(Refusal::parse(&refusal.emit()), Ok(refusal));
         }
         assert_eq!(Refusal::parse(b"Wms\x01"), Err(HelloError::Malformed));
-        assert_eq!(Refusal::parse(b"Wms\x01\x0a"), Err(HelloError::Malformed));
+        assert_eq!(Refusal::parse(b"Wms\x01\x0b"), Err(HelloError::Malformed));
         assert_eq!(Refusal::parse(b"Wms\x07\x01"), Err(HelloError::Version(7)));
     }
 
