@@ -298,7 +298,41 @@ impl Window {
     }
 
     /// Ends this epoch and begins the next. When it returns, what others did in this epoch to this rank's memory is
-    /// there, what this rank did is over, and nothing of the next epoch has come. All ranks call it.
+    /// there, and what this rank did is over. All ranks call it.
+    ///
+    /// It is no barrier, as `MPI_Win_fence` is none: another rank may leave its fence earlier, so what that rank does in
+    /// the next epoch may be here already when this returns, or may come while the memory is read. Memory that is read
+    /// after a fence must not be put to in the epoch that begins with it. Programs that exchange borders in each step give
+    /// their windows two halves, for even and for odd steps: a rank can be ahead by one epoch, but not by two, for its next
+    /// fence waits for this rank.
+    /// ```
+    /// use weft::endpoint::EndpointAttributes;
+    /// use weft::group::Group;
+    /// use weft::verbs::Context;
+    /// use weft::window::{Asserts, Team, WindowOptions};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// fn rank(group: &mut Group) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    ///     let team = Team::new(&Context::open()?, group, &EndpointAttributes::at("127.0.0.1:0".parse()?))?;
+    ///     let mut window = team.allocate(2, &WindowOptions::default())?;
+    ///     window.fence(Asserts::default())?;
+    ///     for step in 0..100 {
+    ///         let half = u64::from(step % 2);
+    ///         window.put(1 - team.rank(), half, &[step])?;
+    ///         window.fence(Asserts::default())?;
+    ///         // The other rank may put the next step's byte now: into the other half.
+    ///         let mut byte = [0];
+    ///         window.memory().read(half, &mut byte)?;
+    ///         assert_eq!(byte, [step]);
+    ///     }
+    ///     window.fence(Asserts { no_succeed: true, ..Asserts::default() })?;
+    ///     Ok(window.free()?)
+    /// }
+    /// let ranks = Group::threads(2)?.into_iter().map(|mut group| std::thread::spawn(move || rank(&mut group)));
+    /// ranks.collect::<Vec<_>>().into_iter().for_each(|rank| rank.join().unwrap().unwrap());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// An assert that is not true; or the window has failed, because a rank is lost, or has not come in time.
