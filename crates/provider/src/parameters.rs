@@ -401,6 +401,57 @@ mod tests {
         assert_eq!((parameters.nic.progress, parameters.ports), (Progress::Hybrid, None));
     }
 
+    const MANUAL: &str = include_str!("../../../packaging/fi_weft.7");
+    const MPI_PAGE: &str = include_str!("../../../docs/mpi/README.md");
+
+    /// What the manual says of each variable.
+    fn manual() -> Vec<(&'static str, &'static str)> {
+        let section = MANUAL.split("\n.SH ").find(|section| section.starts_with("ENVIRONMENT")).unwrap();
+        let entries = section.split(".TP\n.B FI_WEFT_").skip(1);
+        entries.map(|entry| entry.split_once('\n').unwrap()).collect()
+    }
+
+    /// The default of each variable, in the table of the page for MPI.
+    fn table() -> Vec<(&'static str, &'static str)> {
+        let section = MPI_PAGE.split("\n## ").find(|section| section.starts_with("Parameters")).unwrap();
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+        rows.filter(|(name, _)| *name != "FI_WEFT_...").collect()
+    }
+
+    #[test]
+    fn the_pages_describe_all_variables_and_no_others() {
+        let mut own: Vec<_> = VARIABLES.iter().map(|variable| variable.name).collect();
+        own.sort_unstable();
+        for (page, described) in [("fi_weft.7", manual()), ("docs/mpi/README.md", table())] {
+            let mut names: Vec<_> = described.iter().map(|(name, _)| *name).collect();
+            names.sort_unstable();
+            assert_eq!(names, own, "{page}");
+        }
+    }
+
+    /// Where `fi_info -e` names a number, the pages name the same.
+    #[test]
+    fn the_pages_name_the_same_defaults() {
+        let mut compared = 0;
+        for Variable { name, help, .. } in &VARIABLES {
+            let is_number = |default: &&str| default.starts_with(|first: char| first.is_ascii_digit());
+            let default =
+                help.rsplit_once("(default ").map(|(_, rest)| rest.split([')', ',', ';', ' ']).next().unwrap());
+            let Some(default) = default.filter(is_number) else { continue };
+            let of = |page: Vec<(&str, &'static str)>| page.into_iter().find(|(of, _)| of == name).unwrap().1;
+            let words: Vec<_> = of(manual()).split_whitespace().collect();
+            let said = words
+                .windows(2)
+                .find(|pair| pair[0] == "Default:")
+                .map(|pair| pair[1].trim_end_matches(['.', ',', ';']));
+            assert_eq!(said, Some(default), "{name} in fi_weft.7");
+            let cell = of(table()).split([' ', '|', ',']).next().unwrap();
+            assert_eq!(cell, default, "{name} in docs/mpi/README.md");
+            compared += 1;
+        }
+        assert!(compared > 8, "{compared}");
+    }
+
     #[test]
     fn values_with_units() {
         let parameters = with(&[
