@@ -20,7 +20,7 @@ use crate::life::{Closing, Event, Phase};
 use crate::outgoing::Outgoing;
 use crate::pairing::Pairing;
 use crate::rail::{Place, Rail};
-use crate::sent::Packet;
+use crate::sent::{IDLE_PACKETS, Packet};
 use crate::settings::Settings;
 
 /// Refusals that wait to be told. What does not fit comes again.
@@ -28,6 +28,10 @@ const MAX_REFUSALS: usize = 64;
 
 /// A peer that says that it gives up sooner is not taken at its word.
 const LEAST_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Memory of what was under way goes back when no segment was sent for so long: less than the time after which the peer
+/// is asked whether it is there, and long beside any pause within a computation.
+const RELEASE_AFTER: Duration = Duration::from_secs(10);
 
 /// Frames that are sent until they have arrived, as bits.
 pub(crate) mod control {
@@ -173,8 +177,10 @@ pub struct Connection {
     pub(crate) closing: Closing,
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: Counters,
-    /// Packets that were just settled: kept, so that nothing is allocated.
+    /// Packets that were just settled: kept, so that nothing is allocated once it has grown.
     pub(crate) scratch: Vec<Packet>,
+    /// When a segment was sent last.
+    pub(crate) segments_at: Time,
 }
 
 /// What an address's socket takes.
@@ -230,9 +236,10 @@ impl Connection {
             last_heard: now,
             phase: Phase::Open,
             closing: Closing::default(),
-            events: VecDeque::with_capacity(16),
+            events: VecDeque::new(),
             counters: Counters::default(),
-            scratch: Vec::with_capacity(settings.sent_packets),
+            scratch: Vec::new(),
+            segments_at: now,
         }
     }
 
@@ -323,6 +330,21 @@ impl Connection {
     pub fn owes_ack(&self, now: Time) -> bool {
         let mut due = self.rails.iter().filter(|rail| rail.received.due().is_some_and(|due| due <= now)).peekable();
         due.peek().is_some() && !due.any(|rail| rail.received.is_bulk())
+    }
+
+    /// Gives memory back if no segment was sent for a while. This is called when either side asks whether the other is
+    /// there: it needs no timer of its own.
+    pub(crate) fn release_memory(&mut self, now: Time) {
+        if now.since(self.segments_at) >= RELEASE_AFTER {
+            self.shrink();
+        }
+    }
+
+    /// Gives back the memory that grew with what was under way, as far as nothing is in it.
+    pub(crate) fn shrink(&mut self) {
+        self.outgoing.shrink();
+        self.rails.iter_mut().for_each(|rail| rail.sent.shrink());
+        self.scratch.shrink_to(IDLE_PACKETS);
     }
 
     /// Whether segments may be sent and taken.

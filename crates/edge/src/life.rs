@@ -265,6 +265,7 @@ impl Connection {
         self.open_rails(now);
         if self.is_quiet() && self.keep_alive_at() <= now {
             self.pending |= control::PING;
+            self.release_memory(now);
         }
     }
 
@@ -357,6 +358,7 @@ impl Connection {
         if matches!(self.phase, Phase::Open | Phase::Aborting) {
             self.phase = Phase::Lingering(now + self.settings.linger);
             self.outgoing.abandon();
+            self.shrink();
             self.pending = 0;
             self.tell(Event::Ended(ending));
         }

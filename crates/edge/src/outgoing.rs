@@ -7,6 +7,7 @@ use weft_base::Gather;
 use weft_wire::ddp::{self, Header, Target};
 use weft_wire::edge::frame::{MAX_OPTIONS_LENGTH, SegmentOptions, ddp_header_length};
 
+use crate::inline_ring::InlineRing;
 use crate::sent::Contents;
 
 /// The most segments in one packet.
@@ -14,6 +15,9 @@ pub(crate) const MOST_IN_PACKET: usize = 16;
 /// A segment that does not fit any more is cut into parts of so many bytes of payload, which fit into every datagram;
 /// the largest segment gives 64.
 pub(crate) const PART: u32 = 1024;
+
+/// Segments for which an idle connection keeps its memory.
+const IDLE_SEGMENTS: usize = 4;
 
 /// What a segment asks of the order in which the peer places it. Only for a peer that has said that it keeps these
 /// ([`Connection::keeps_options`](crate::Connection::keeps_options)).
@@ -167,13 +171,14 @@ pub(crate) struct Outgoing {
     held_from: Option<u64>,
     /// What is to be placed behind others leaves when these are acknowledged, not before.
     pub(crate) holds_fenced: bool,
-    bytes: Bytes,
+    bytes: InlineRing,
 }
 
 impl Outgoing {
     pub(crate) fn new(most: usize, inline: usize) -> Self {
         Self {
-            ring: VecDeque::with_capacity(most),
+            // It grows with what is under way.
+            ring: VecDeque::new(),
             first: 0,
             most,
             next: 0,
@@ -181,7 +186,7 @@ impl Outgoing {
             from: 0,
             held_from: None,
             holds_fenced: false,
-            bytes: Bytes::new(inline),
+            bytes: InlineRing::new(inline),
         }
     }
 
@@ -240,7 +245,10 @@ impl Outgoing {
         head: impl FnOnce() -> &'h [u8],
     ) -> Option<Option<u32>> {
         let segments = most.div_ceil(room).max(1) as usize;
-        let place = self.bytes.place(most as usize).filter(|_| self.ring.len() + segments <= self.most)?;
+        if self.ring.len() + segments > self.most {
+            return None;
+        }
+        let place = self.bytes.place(most as usize)?;
         let Some(length) = write(self.bytes.get_mut(place, most)) else { return Some(None) };
         let length = length as u32;
         self.bytes.take(place, length);
@@ -415,11 +423,18 @@ impl Outgoing {
         self.from = self.first;
     }
 
+    /// Gives back memory that nothing needs which is under way.
+    pub(crate) fn shrink(&mut self) {
+        self.ring.shrink_to(IDLE_SEGMENTS);
+        self.bytes.shrink();
+    }
+
     /// Nothing is to be sent any more.
     pub(crate) fn abandon(&mut self) {
         self.next = self.acknowledged();
         self.first += self.ring.len() as u64;
         self.ring.clear();
+        self.bytes.clear();
         self.waiting = 0;
     }
 }
@@ -435,73 +450,6 @@ fn part_header(whole: &[u8], skip: u32, is_last: bool) -> DdpHeader {
     header.last &= is_last;
     let length = header.emit(&mut bytes);
     bytes[..length].iter().copied().collect()
-}
-
-/// Inline payload, in the order in which it came: a ring of bytes, each run in one piece.
-#[derive(Debug)]
-struct Bytes {
-    ring: Box<[u8]>,
-    head: u64,
-    tail: u64,
-}
-
-impl Bytes {
-    fn new(length: usize) -> Self {
-        // A run may have to begin anew at the ring's start: the longest must fit twice.
-        Self { ring: vec![0; length.max(4096)].into(), head: 0, tail: 0 }
-    }
-
-    /// Where a run of `length` bytes would begin.
-    fn place(&self, length: usize) -> Option<u64> {
-        let size = self.ring.len() as u64;
-        let to_end = size - self.tail % size;
-        let start = if to_end >= length as u64 { self.tail } else { self.tail + to_end };
-        (start + length as u64 - self.head <= size).then_some(start)
-    }
-
-    fn has_room(&self, length: usize) -> bool {
-        self.place(length).is_some()
-    }
-
-    fn push(&mut self, one: &[u8], two: &[u8]) -> u64 {
-        let length = one.len() + two.len();
-        if length == 0 {
-            return self.tail;
-        }
-        let start = self.place(length).expect("room was asked for");
-        let at = (start % self.ring.len() as u64) as usize;
-        self.ring[at..at + one.len()].copy_from_slice(one);
-        self.ring[at + one.len()..at + length].copy_from_slice(two);
-        self.tail = start + length as u64;
-        start
-    }
-
-    fn get(&self, start: u64, length: u32) -> &[u8] {
-        let at = (start % self.ring.len() as u64) as usize;
-        if length == 0 { &[] } else { &self.ring[at..at + length as usize] }
-    }
-
-    /// The bytes from a place on that [`Bytes::place`] has found.
-    fn get_mut(&mut self, place: u64, length: u32) -> &mut [u8] {
-        let at = (place % self.ring.len() as u64) as usize;
-        &mut self.ring[at..at + length as usize]
-    }
-
-    /// A run of so many bytes stands there now.
-    fn take(&mut self, place: u64, length: u32) {
-        if length > 0 {
-            self.tail = place + u64::from(length);
-        }
-    }
-
-    fn free(&mut self, start: u64, length: u32) {
-        if length > 0 {
-            self.head = start + u64::from(length);
-        }
-        if self.head == self.tail {
-            (self.head, self.tail) = (0, 0);
-        }
-    }
 }
 
 #[cfg(test)]

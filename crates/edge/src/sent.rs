@@ -19,6 +19,8 @@ const ORDERLY_AFTER: u64 = 64;
 const MAX_ORDERLY_AFTER: u64 = 1 << 16;
 /// Places that only packets without segments may use.
 const RESERVE: usize = 16;
+/// Packets for which an idle rail keeps its memory.
+pub(crate) const IDLE_PACKETS: usize = 4;
 
 /// What a packet carries that must arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,7 +107,8 @@ impl Sent {
     pub(crate) fn new(most: usize) -> Self {
         let most = most.max(2 * RESERVE);
         Self {
-            packets: VecDeque::with_capacity(most),
+            // It grows with what is under way.
+            packets: VecDeque::new(),
             first: 0,
             most,
             flying: 0,
@@ -292,6 +295,11 @@ impl Sent {
     /// What was sent first of all that is under way.
     pub(crate) fn oldest(&self) -> Option<&Packet> {
         self.packets.iter().find(|packet| packet.state == State::Flying)
+    }
+
+    /// Gives back memory that nothing needs which is under way.
+    pub(crate) fn shrink(&mut self) {
+        self.packets.shrink_to(IDLE_PACKETS);
     }
 
     /// Forgets what is settled. What was given up stays a while: it may still arrive, and then the loss was none.

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use weft_base::{Gather, Slice, Stag};
 use weft_wire::rdmap::AtomicCode;
 
+use crate::FIRST_PLACES;
 use crate::completion::{Completion, CompletionKind, Status};
 use crate::inline::InlineBytes;
 use crate::lifecycle::State;
@@ -279,7 +280,7 @@ impl ReceiveQueue {
     /// An empty queue for up to `depth` requests.
     #[must_use]
     pub fn new(depth: usize) -> Self {
-        Self { waiting: VecDeque::with_capacity(depth), depth }
+        Self { waiting: VecDeque::with_capacity(depth.min(FIRST_PLACES)), depth }
     }
 
     /// Adds a request. Its memory is pinned already.

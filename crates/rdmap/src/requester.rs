@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use weft_base::{Gather, MessageNumber, Random, Stag};
 use weft_wire::rdmap::queue;
 
+use crate::FIRST_PLACES;
 use crate::segment::ResponsePart;
 use crate::violation::Violation;
 
@@ -46,7 +47,7 @@ impl Requester {
         let ord = usize::from(ord);
         // One more for the read that says ready-to-receive.
         Self {
-            outstanding: VecDeque::with_capacity(ord + 1),
+            outstanding: VecDeque::with_capacity(FIRST_PLACES.min(ord + 1)),
             ord,
             random: Random::new(seed),
             number: MessageNumber::FIRST,

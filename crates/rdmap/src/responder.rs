@@ -6,6 +6,7 @@ use weft_base::{MessageNumber, Slice};
 use weft_wire::ddp::{self, Target};
 use weft_wire::rdmap::{AtomicResponse, Control, Opcode, ReadRequest, queue};
 
+use crate::FIRST_PLACES;
 use crate::segment::Context;
 use crate::violation::Violation;
 
@@ -34,7 +35,7 @@ pub(crate) struct Responder {
 
 impl Responder {
     pub(crate) fn new(ird: u16) -> Self {
-        let (waiting, number) = (VecDeque::with_capacity(usize::from(ird)), MessageNumber::FIRST);
+        let (waiting, number) = (VecDeque::with_capacity(usize::from(ird).min(FIRST_PLACES)), MessageNumber::FIRST);
         Self { waiting, ird, number, pinned: None, is_steady: false }
     }
 

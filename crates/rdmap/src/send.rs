@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use weft_base::MessageNumber;
 
+use crate::FIRST_PLACES;
 use crate::completion::{Completion, Status};
 use crate::request::{Operation, Payload, PostError, SendRequest};
 
@@ -54,7 +55,7 @@ pub(crate) struct SendQueue {
 
 impl SendQueue {
     pub(crate) fn new(depth: usize) -> Self {
-        Self { ring: VecDeque::with_capacity(depth), first: 0, next: 0, depth }
+        Self { ring: VecDeque::with_capacity(depth.min(FIRST_PLACES)), first: 0, next: 0, depth }
     }
 
     pub(crate) fn post(&mut self, request: SendRequest) -> Result<(), PostError> {

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use weft_base::Slice;
 
+use crate::FIRST_PLACES;
+
 /// Whose segment it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
@@ -36,7 +38,7 @@ pub(crate) struct InFlight {
 impl InFlight {
     /// Room for so many runs, and one more for a Terminate.
     pub(crate) fn new(limit: usize) -> Self {
-        Self { runs: VecDeque::with_capacity(limit + 1), limit, given: 0 }
+        Self { runs: VecDeque::with_capacity(FIRST_PLACES.min(limit + 1)), limit, given: 0 }
     }
 
     /// Whether nothing more can be given out before something was sent.

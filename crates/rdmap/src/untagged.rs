@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use weft_base::{Gather, MessageNumber};
 use weft_wire::rdmap::{Opcode, queue};
 
+use crate::FIRST_PLACES;
 use crate::completion::{Completion, CompletionKind, Status};
 use crate::request::{ReceiveRequest, ReceiveSource};
 use crate::segment::Part;
@@ -48,8 +49,8 @@ impl Receives {
     pub(crate) fn new(depth: usize) -> Self {
         let depth = depth.max(1);
         Self {
-            assigned: VecDeque::with_capacity(depth),
-            completed: VecDeque::with_capacity(depth),
+            assigned: VecDeque::with_capacity(depth.min(FIRST_PLACES)),
+            completed: VecDeque::with_capacity(depth.min(FIRST_PLACES)),
             depth,
             number: MessageNumber::FIRST,
             filled: 0,

@@ -121,7 +121,7 @@ impl Mesh {
 /// Bytes in memory of one end of a connection, at most: twice what it takes, with the buffers that all of a NIC share.
 const fn most(transport: Transport) -> i64 {
     match transport {
-        Transport::Edge => 512 << 10,
+        Transport::Edge => 256 << 10,
         // The rings, which both ends see, and each counts.
         Transport::SharedMemory => 768 << 10,
         _ => 96 << 10,

@@ -127,7 +127,8 @@ impl Connection {
                 }
                 Frame::Response(bytes) => self.on_response(&bytes, usize::from(packet.header.rail), meta),
                 Frame::Addresses(addresses) => self.on_addresses(&addresses, meta.now),
-                Frame::Ping | Frame::Confirm(_) | Frame::Skipped(_) | Frame::Padding => {}
+                Frame::Ping => self.release_memory(meta.now),
+                Frame::Confirm(_) | Frame::Skipped(_) | Frame::Padding => {}
             }
         }
         outcome

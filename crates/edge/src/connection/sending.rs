@@ -411,6 +411,7 @@ impl Connection {
         builder.finish();
         let marked = eliciting && rail.ecn.marks();
         if contents.count > 0 {
+            self.segments_at = now;
             rail.received.answer();
         }
         let stamp = if eliciting { rail.window.on_sent(rail.sent.in_flight(), now) } else { Stamp::default() };

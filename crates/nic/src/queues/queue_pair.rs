@@ -15,6 +15,7 @@ use crate::ids::State;
 use crate::ids::UpperId;
 use crate::ids::{ConnectionHandle, HandleCell};
 use crate::offer::ConnectionInfo;
+use crate::queues::FIRST_PLACES;
 use crate::queues::completion_queue::{CompletionQueue, QueuePairNumber, WorkCompletion};
 use crate::queues::event_count::EventCount;
 use crate::queues::receive_queue::ReceiveQueue;
@@ -107,7 +108,12 @@ impl QueuePair {
             sends_under_way: AtomicUsize::new(0),
             submission: Mutex::new(
                 Rank::Submission,
-                Submission { requests: VecDeque::with_capacity(depth), connection: None, rung: false, open: true },
+                Submission {
+                    requests: VecDeque::with_capacity(depth.min(FIRST_PLACES)),
+                    connection: None,
+                    rung: false,
+                    open: true,
+                },
             ),
             shown: HandleCell::default(),
             has_posted: AtomicBool::new(false),

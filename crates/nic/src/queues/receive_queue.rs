@@ -9,6 +9,7 @@ use weft_memory::{LocalRight, Registry};
 use weft_rdmap::{ReceiveRequest, ReceiveSource};
 
 use crate::error::PostError;
+use crate::queues::FIRST_PLACES;
 use crate::queues::completion_queue::CompletionQueue;
 
 /// Posted receive requests, oldest first.
@@ -29,7 +30,7 @@ pub struct ReceiveQueue {
 
 impl ReceiveQueue {
     pub(crate) fn new(domain: DomainId, depth: usize, completions: Arc<CompletionQueue>) -> Self {
-        let waiting = Waiting { requests: VecDeque::with_capacity(depth), open: true };
+        let waiting = Waiting { requests: VecDeque::with_capacity(depth.min(FIRST_PLACES)), open: true };
         Self { domain, depth, completions, waiting: Mutex::new(Rank::ReceiveQueue, waiting) }
     }
 

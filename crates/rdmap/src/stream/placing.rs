@@ -3,6 +3,7 @@
 use weft_wire::ddp::{Header, Target};
 use weft_wire::rdmap::{Control, Opcode, queue};
 
+use crate::FIRST_PLACES;
 use crate::ahead::Extent;
 use crate::segment::{Arrival, SMALL};
 use crate::violation::{HEAD_LENGTH, Violation};
@@ -94,7 +95,7 @@ struct Out {
 impl Placing {
     pub(super) fn new(most: usize) -> Self {
         let is_single = most <= 1;
-        Self { last: 0, out: Vec::with_capacity(if is_single { 0 } else { most }), is_single }
+        Self { last: 0, out: Vec::with_capacity(if is_single { 0 } else { most.min(FIRST_PLACES) }), is_single }
     }
 
     /// Whether a placement of these positions must wait for others.
