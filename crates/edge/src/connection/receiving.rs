@@ -312,9 +312,10 @@ impl Connection {
             }
             self.send_again(&packet);
         }
+        // A new round was begun by a "go on" that this has overtaken: what was refused before may go again.
+        self.on_go_on(refused.round);
         // A round that is over was ended by a "go on" that has overtaken this.
-        if refused.round.wrapping_sub(self.peer_round) < u32::MAX / 2 {
-            self.peer_round = refused.round;
+        if refused.round == self.peer_round {
             self.outgoing.hold(refused.position);
         }
     }
