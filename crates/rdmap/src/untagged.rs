@@ -34,6 +34,8 @@ pub(crate) struct Receives {
     filled: u32,
     /// Opcode and Invalidate STag of its first segment.
     first: Option<(Opcode, u32)>,
+    /// The first message that was put off because there was no request for it, and has not been let go on since.
+    put_off: Option<MessageNumber>,
 }
 
 /// Why there is no place.
@@ -55,6 +57,7 @@ impl Receives {
             number: MessageNumber::FIRST,
             filled: 0,
             first: None,
+            put_off: None,
         }
     }
 
@@ -118,12 +121,39 @@ impl Receives {
     /// Takes requests until there is one for the message at `index`.
     fn assign(&mut self, index: usize, number: MessageNumber, source: &mut dyn ReceiveSource) -> Result<(), Missing> {
         while self.assigned.len() <= index {
-            // RFC 5041 section 7.1, check 2.
-            let no_buffer = Missing::Violation(Violation::NoBuffer { queue: queue::SEND, number });
-            let ReceiveRequest { id, sink } = source.take().ok_or(no_buffer)?;
+            let Some(ReceiveRequest { id, sink }) = source.take() else {
+                self.put_off(number);
+                // RFC 5041 section 7.1, check 2.
+                return Err(Missing::Violation(Violation::NoBuffer { queue: queue::SEND, number }));
+            };
             self.assigned.push_back(Assigned { id, sink, length: sink.length(), status: Status::Success });
         }
         Ok(())
+    }
+
+    /// A message must wait for a request.
+    fn put_off(&mut self, number: MessageNumber) {
+        if self.put_off.is_none_or(|first| number.distance_from(first) < 0) {
+            self.put_off = Some(number);
+        }
+    }
+
+    /// Whether messages that were put off may come again, if so many requests are posted: the first of them has one of
+    /// its own, perhaps taken early for a message behind it. Then none counts as put off any more.
+    pub(crate) fn go_on(&mut self, posted: usize) -> bool {
+        let may_go_on = self.missing() <= posted;
+        if may_go_on {
+            self.put_off = None;
+        }
+        may_go_on
+    }
+
+    /// How many requests must be posted before the first message that was put off has one of its own: the messages before
+    /// it take theirs first.
+    fn missing(&self) -> usize {
+        let ahead = self.put_off.map(|number| usize::try_from(number.distance_from(self.number)));
+        let Some(Ok(ahead)) = ahead else { return 0 };
+        (self.completed.len() + ahead + 1).saturating_sub(self.assigned.len())
     }
 
     /// Whether a segment continues the message that is being delivered. DDP delivers messages in the order of sending
@@ -253,6 +283,34 @@ mod tests {
             assert_eq!(complete(&mut receives, number), id);
         }
         assert_eq!(source.len(), 1);
+    }
+
+    #[test]
+    fn a_message_that_was_put_off_waits_for_as_many_requests_as_the_messages_before_it_need() {
+        let mut source = source(1);
+        let mut receives = Receives::new(8);
+        assert_eq!(receives.missing(), 0, "nothing waits");
+        // The third message comes first, and takes the request that the first will need.
+        assert!(receives.locate_any(&part(3), &mut source).is_err());
+        assert!(receives.locate_any(&part(5), &mut source).is_err());
+        assert_eq!(receives.missing(), 2, "the first one that waits counts");
+        assert!(receives.locate_any(&part(2), &mut source).is_err());
+        assert_eq!(receives.missing(), 1);
+        // The request for message 2 is taken by a later one: the queue is empty, but nothing is missing.
+        source.post(ReceiveRequest { id: 1, sink: Gather::empty() }).unwrap();
+        assert!(receives.locate_any(&part(3), &mut source).is_err());
+        assert_eq!((source.len(), receives.missing()), (0, 0));
+        assert!(receives.go_on(0), "message 2 may come, and finds its request");
+        assert!(receives.locate_any(&part(4), &mut source).is_err());
+        assert!(!receives.go_on(1), "messages 3 and 4 need two");
+        for number in 1..=2 {
+            assert!(receives.locate_next(&part(number), &mut source).is_ok());
+            complete(&mut receives, number);
+        }
+        assert_eq!(receives.missing(), 2);
+        (2..4).for_each(|id| source.post(ReceiveRequest { id, sink: Gather::empty() }).unwrap());
+        assert!(receives.go_on(2));
+        assert_eq!(receives.missing(), 0, "none is put off any more");
     }
 
     #[test]

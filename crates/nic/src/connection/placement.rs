@@ -75,8 +75,8 @@ impl Above for Uplink<'_> {
         true
     }
 
-    fn has_receives(&self) -> bool {
-        !self.queue_pair.receives().is_empty()
+    fn go_on(&mut self) -> bool {
+        self.stream.hold().go_on(self.queue_pair.receives().len())
     }
 
     fn passes_packets(&self) -> bool {

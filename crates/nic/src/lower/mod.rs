@@ -220,8 +220,9 @@ pub trait Above {
     /// Whether a packet of a message endpoint may be sent before what is posted next.
     fn passes_packets(&self) -> bool;
 
-    /// Whether a receive is posted.
-    fn has_receives(&self) -> bool;
+    /// Whether Sends that were put off for want of a receive may come again, because the first of them has one now. The
+    /// peer is to be told then: this says so once.
+    fn go_on(&mut self) -> bool;
 }
 
 /// A lower layer under one connection. No call blocks.

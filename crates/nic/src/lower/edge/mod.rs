@@ -14,6 +14,7 @@ mod rails;
 mod receiving;
 mod sending;
 mod startup;
+mod starved;
 mod wire;
 
 use core::cell::Cell;
@@ -34,6 +35,7 @@ use self::parcel::Release;
 use self::rails::Places;
 use self::receiving::Handed;
 use self::sending::Fences;
+use self::starved::Starved;
 use crate::counters::Counters;
 use crate::error::ConnectionError;
 use crate::key::JobKey;
@@ -46,8 +48,6 @@ use crate::queues::queue_pair::QueuePair;
 use crate::rail_report::RailReport;
 use crate::settings::Settings;
 
-/// Who waits for a receive to be posted looks again after this.
-const LOOK_AFTER: Duration = Duration::from_micros(200);
 /// The answer to a call is said again so long after the first time, then after twice as long, and so on, until the
 /// caller says that it knows: one that has given up answers that nobody knows the connection.
 const ANSWER_AGAIN_AFTER: Duration = Duration::from_millis(250);
@@ -139,8 +139,8 @@ struct Running {
     held: Option<Time>,
     /// Something has come in this turn.
     took: bool,
-    /// A message waits for a receive until then, at the latest.
-    starved_until: Option<Time>,
+    /// A message waits for a receive.
+    starved: Option<Starved>,
     error: Option<ReceiveError>,
     /// What the NIC's counters have of the connection's.
     counted: weft_edge::Counters,
@@ -220,32 +220,25 @@ impl Edge {
         running.discards |= handed.is_over || handed.error.is_some();
         running.error = running.error.or(handed.error);
         if handed.is_starved {
-            running.starved_until = Some(now + LOOK_AFTER);
+            running.starved.get_or_insert_with(|| Starved::since(now));
         }
     }
 
     /// Times of an established connection.
     fn handle_times<A: Above>(&mut self, above: Option<&mut A>, now: Time) {
         let Some(running) = self.running() else { return };
+        if let Some(above) = above {
+            running.poll_receives(above, now);
+        }
         if now < running.idle_until.get() {
             return;
         }
         let at = running.connection.next_timeout();
         if at.is_some_and(|at| at <= now) {
             running.connection.handle_timeout(now);
-        } else if running.starved_until.is_none() && running.answering.is_none() {
+        } else if running.starved.is_none() && running.answering.is_none() {
             // Nothing that comes before can make it earlier without asking anew.
             running.idle_until.set(at.unwrap_or(Time::ZERO));
-        }
-        if let Some(above) = above
-            && running.starved_until.is_some_and(|at| at <= now)
-        {
-            running.starved_until = if above.has_receives() {
-                running.connection.receives_posted();
-                None
-            } else {
-                Some(now + LOOK_AFTER)
-            };
         }
         self.settle(Handed::default(), now);
     }
@@ -503,6 +496,8 @@ impl<N: Network> Lower<N> for Edge {
             matches!(
                 &self.phase,
                 Phase::Running(running) if running.held.is_none() && !running.took && !running.is_closing
+                    // Whoever posts a receive and polls finds it at once.
+                    && running.starved.is_none()
             )
         }
     }
@@ -557,8 +552,8 @@ impl<N: Network> Lower<N> for Edge {
             Phase::Running(running) => {
                 let answer_at = running.answers_again().then_some(running.answer_at);
                 let mut at = running.connection.next_timeout();
-                if running.starved_until.is_some() || answer_at.is_some() {
-                    at = [at, running.starved_until, answer_at].into_iter().flatten().min();
+                if running.starved.is_some() || answer_at.is_some() {
+                    at = [at, running.starved.map(|starved| starved.at), answer_at].into_iter().flatten().min();
                 }
                 let at = [at, running.release.next_timeout()].into_iter().flatten().min();
                 // What is held is not due in this turn.
@@ -576,7 +571,7 @@ impl<N: Network> Lower<N> for Edge {
     #[inline(never)]
     fn may_time_out_before(&self, at: Time) -> bool {
         let Phase::Running(running) = &self.phase else { return true };
-        let waits = running.answering.is_some() || running.starved_until.is_some() || running.held.is_some();
+        let waits = running.answering.is_some() || running.starved.is_some() || running.held.is_some();
         waits || running.release.is_held() || running.connection.may_time_out_before(at)
     }
 

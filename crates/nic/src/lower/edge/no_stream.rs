@@ -29,7 +29,7 @@ impl Above for NoStream {
         match *self {}
     }
 
-    fn has_receives(&self) -> bool {
+    fn go_on(&mut self) -> bool {
         match *self {}
     }
 }

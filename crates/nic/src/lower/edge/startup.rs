@@ -112,7 +112,7 @@ impl Running {
             discards: false,
             held: None,
             took: false,
-            starved_until: None,
+            starved: None,
             error: None,
             counted: weft_edge::Counters::default(),
             idle_until: Cell::new(Time::ZERO),

@@ -1,0 +1,79 @@
+//! When a connection whose peer has sent a message that no receive is posted for polls for one.
+
+use core::time::Duration;
+
+use weft_base::Time;
+
+use super::Running;
+use crate::lower::Above;
+
+/// The first poll comes so long after the message: most programs that were a moment late have posted by then.
+const FIRST_POLL: Duration = Duration::from_micros(200);
+/// The longest time between two polls. A program that posts without polling its completion queue, so that the NIC's
+/// thread has to find the receive, waits so long at most, and never longer than it has kept the peer waiting.
+const LONGEST_POLL: Duration = Duration::from_micros(25_600);
+
+/// A connection that waits for receives. The timer backs off exponentially: many connections whose applications post
+/// none must not keep the processor awake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Starved {
+    /// When the next poll is due.
+    pub(super) at: Time,
+    wait: Duration,
+}
+
+impl Starved {
+    pub(super) fn since(now: Time) -> Self {
+        Self { at: now + FIRST_POLL, wait: FIRST_POLL }
+    }
+
+    /// A poll has found no receive.
+    pub(super) fn on_empty_poll(&mut self, now: Time) {
+        if self.at <= now {
+            self.wait = (self.wait * 2).min(LONGEST_POLL);
+            self.at = now + self.wait;
+        }
+    }
+}
+
+impl Running {
+    /// Lets the peer go on if there are receives for what was refused.
+    pub(super) fn poll_receives<A: Above>(&mut self, above: &mut A, now: Time) {
+        let Some(starved) = &mut self.starved else { return };
+        // A message that is kept here is tried again, in its turn, before the peer sends more.
+        let is_stuck = self.kept.as_ref().is_some_and(|kept| kept.is_stuck);
+        if !is_stuck && above.go_on() {
+            self.starved = None;
+            self.connection.receives_posted();
+        } else {
+            starved.on_empty_poll(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polls_become_rare_and_never_rarer_than_the_limit() {
+        let begin = Time::from_nanos(1);
+        let mut starved = Starved::since(begin);
+        let mut waits = Vec::new();
+        let mut before = begin;
+        for _ in 0..10 {
+            waits.push(starved.at.since(before).as_micros());
+            before = starved.at;
+            starved.on_empty_poll(before);
+        }
+        assert_eq!(waits, [200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 25_600, 25_600]);
+    }
+
+    #[test]
+    fn a_poll_before_its_time_changes_nothing() {
+        let mut starved = Starved::since(Time::from_nanos(1));
+        let before = starved;
+        starved.on_empty_poll(Time::from_nanos(2));
+        assert_eq!(starved, before);
+    }
+}
