@@ -157,6 +157,12 @@ impl Connection {
         }
     }
 
+    /// Where the peer's last segment ends, as its close says.
+    #[must_use]
+    pub fn peer_end(&self) -> Option<u64> {
+        self.closing.peer_end
+    }
+
     /// Whether the peer knows that this side sends no more.
     #[must_use]
     pub fn is_close_heard(&self) -> bool {

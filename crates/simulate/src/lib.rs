@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod datagram;
+mod edge_peer;
 mod fences;
 mod hostile;
 mod messages;
@@ -23,6 +24,7 @@ mod throughput;
 mod world;
 
 pub use datagram::SimulatedDatagramPort;
+pub use edge_peer::EdgePeer;
 pub use fences::{FENCE_EPOCHS, FenceReport, FenceScenario, LogGp, simulate_fences};
 pub use hostile::run_hostile;
 pub use messages::{MessageBreak, MessageReport, MessageScenario};

@@ -81,21 +81,23 @@ impl Stream {
             // Never of a lower layer that keeps segments as they were sent: whatever this is, it is no news.
             return Verdict::Drop;
         }
-        let cut = match Cut::of(whole, run, length, head) {
-            Ok(cut) => cut,
-            Err(violation) => {
-                return self.refuse(violation, &Context { header: Header::parse(head).ok(), length });
-            }
-        };
-        if self.contradicts_early(whole, head) {
-            let contradiction = Violation::Contradiction { start: whole.start, end: whole.end };
-            return self.refuse(contradiction, &Context { header: Header::parse(head).ok(), length });
-        }
         let early = match self.order.turn(run) {
             Turn::Now => None,
             Turn::Early => Some(Early),
             _ => return Verdict::Later(Later::Early),
         };
+        let mut context = Context { header: None, length };
+        if let Err(violation) = self.read_head(&mut context, head) {
+            return self.unplaced(Missing::Violation(violation), early, &context);
+        }
+        let cut = match Cut::of(whole, run, length, head) {
+            Ok(cut) => cut,
+            Err(violation) => return self.refuse(violation, &context),
+        };
+        if self.contradicts_early(whole, head) {
+            let contradiction = Violation::Contradiction { start: whole.start, end: whole.end };
+            return self.refuse(contradiction, &context);
+        }
         match self.find_place(run, early, demand, (cut.length, &cut.head[..cut.known]), receives) {
             Verdict::Place(placement) => {
                 let header_length = placement.header_length + cut.skip;

@@ -377,7 +377,10 @@ impl<N: Network> Lower<N> for Edge {
         // stream its requests would have failed.
         let is_told = !running.release.is_held();
         if is_told && (is_whole && is_heard || running.ended == Some(Ending::Closed)) {
-            return Ok(Got::End { whole: true });
+            // A peer closes when all that it has sent is in place: one that names an end which nothing has reached has lost
+            // something, or lies.
+            let is_complete = running.connection.peer_end() == Some(above.stream().next_position());
+            return Ok(Got::End { whole: is_complete || running.discards });
         }
         if let Some(error) = failure {
             return Err(ReceiveError::Port(error));

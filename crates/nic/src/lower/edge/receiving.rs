@@ -7,6 +7,7 @@ use weft_rdmap::{Arrival, Demand, HEAD_LENGTH, Later, Placement, Verdict as Judg
 use weft_wire::Crc32c;
 use weft_wire::ddp::Header;
 use weft_wire::edge::Destination as For;
+use weft_wire::edge::frame::ddp_header_length;
 use weft_wire::edge::setup::reset_token;
 
 use super::kept::Kept;
@@ -115,12 +116,15 @@ impl<A: Above> Sink for Uphill<'_, '_, A> {
         if self.handed.is_over || self.handed.error.is_some() {
             return Verdict::Duplicate;
         }
-        let Ok(header) = Header::parse(ulpdu) else { return self.fail(ReceiveError::Judged) };
-        let payload = &ulpdu[header.length()..];
+        // What can't be read is the stream's to judge, when its turn comes: so it takes one position at least. Its header
+        // was checked with the packet's, so it is as the peer has written it.
+        let header = Header::parse(ulpdu).map(|header| (header.length(), header.last));
+        let (header_length, last) = header.unwrap_or((ddp_header_length(ulpdu[0]), true));
+        let payload = &ulpdu[header_length..];
         if !self.is_checked && Crc32c::of(payload) != crc {
             return Verdict::BadPayload;
         }
-        let arrival = Arrival { start: position, end: position + payload.len() as u64 + u64::from(header.last) };
+        let arrival = Arrival { start: position, end: position + payload.len() as u64 + u64::from(last) };
         let demand = Demand { unordered: options.unordered, after: options.after };
         if self.kept.is_some() { self.in_order(arrival, demand, ulpdu) } else { self.hand_up(arrival, demand, ulpdu) }
     }
