@@ -157,6 +157,12 @@ impl Connection {
         }
     }
 
+    /// Whether the peer has no receive for a Send that it was sent.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.outgoing.is_refused()
+    }
+
     /// Where the peer's last segment ends, as its close says.
     #[must_use]
     pub fn peer_end(&self) -> Option<u64> {

@@ -6,6 +6,7 @@ use arrayvec::ArrayVec;
 use weft_base::Gather;
 use weft_wire::ddp::{self, Header, Target};
 use weft_wire::edge::frame::{MAX_OPTIONS_LENGTH, SegmentOptions, ddp_header_length};
+use weft_wire::rdmap::queue;
 
 use crate::inline_ring::InlineRing;
 use crate::sent::Contents;
@@ -15,6 +16,9 @@ pub(crate) const MOST_IN_PACKET: usize = 16;
 /// A segment that does not fit any more is cut into parts of so many bytes of payload, which fit into every datagram;
 /// the largest segment gives 64.
 pub(crate) const PART: u32 = 1024;
+/// Beyond the most segments so many answers are kept: requests that the peer has no receive for may take all other places,
+/// and what the peer has asked for must not wait for these.
+const MORE_ANSWERS: usize = 64;
 
 /// Segments for which an idle connection keeps its memory.
 const IDLE_SEGMENTS: usize = 4;
@@ -76,6 +80,10 @@ pub trait Source {
     fn may_have(&self) -> bool {
         true
     }
+
+    /// Whether the peer has no receive for a Send of this source. While it has none, only what does not wait for Sends
+    /// should come: answers to the peer. What else comes fills the room that these need.
+    fn hold_requests(&mut self, _hold: bool) {}
 }
 
 /// The bytes of a DDP header.
@@ -125,8 +133,13 @@ impl Stored {
         self.inline + self.gather.length()
     }
 
-    fn is_tagged(&self) -> bool {
-        self.ddp[0] & 0x80 != 0
+    /// Whether it goes though the peer has no receive for a Send before it: what is tagged, and answers and Terminates. A
+    /// request, which has its effect after that Send, would only wait there.
+    fn passes_sends(&self) -> bool {
+        match Header::parse(&self.ddp).map(|header| header.target) {
+            Ok(Target::Untagged { queue, .. }) => queue != queue::SEND && queue != queue::READ_REQUEST,
+            _ => true,
+        }
     }
 
     fn takes(&self) -> u64 {
@@ -167,7 +180,7 @@ pub(crate) struct Outgoing {
     waiting: usize,
     /// None before this one has anything to send.
     from: u64,
-    /// Untagged segments from this position on are held: the peer has no receive for them.
+    /// Sends and requests from this position on are held: the peer has no receive for the first of them.
     held_from: Option<u64>,
     /// What is to be placed behind others leaves when these are acknowledged, not before.
     pub(crate) holds_fenced: bool,
@@ -211,7 +224,17 @@ impl Outgoing {
 
     /// Whether a segment of any kind with a ULPDU of `budget` bytes can be kept.
     pub(crate) fn has_room(&self, budget: u32) -> bool {
-        self.ring.len() < self.most && self.bytes.has_room(budget as usize)
+        self.has_places() && self.bytes.has_room(budget as usize)
+    }
+
+    /// Whether there are places for more segments than answers.
+    pub(crate) fn has_places(&self) -> bool {
+        self.ring.len() < self.most
+    }
+
+    /// Whether an answer with a ULPDU of `budget` bytes can be kept.
+    pub(crate) fn has_room_for_answer(&self, budget: u32) -> bool {
+        self.ring.len() < self.most + MORE_ANSWERS && self.bytes.has_room(budget as usize)
     }
 
     /// Whether something is to be sent, held or not.
@@ -222,6 +245,11 @@ impl Outgoing {
     /// Whether a new segment could not leave at once: others go before it, or the peer has no receive for one.
     pub(crate) fn is_held(&self) -> bool {
         self.waiting > 0 || self.held_from.is_some()
+    }
+
+    /// Whether the peer has no receive for a Send.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.held_from.is_some()
     }
 
     /// Whether nothing is to be sent but the last segment, which is at hand, asks for nothing, has no more than `most`
@@ -302,7 +330,7 @@ impl Outgoing {
         let held = self.held_from;
         // What is behind one that is held has no better chance.
         let placeable = if self.holds_fenced { self.acknowledged() } else { held.unwrap_or(u64::MAX) };
-        let has_receive = |stored: &Stored| stored.is_tagged() || held.is_none_or(|from| stored.position < from);
+        let has_receive = |stored: &Stored| held.is_none_or(|from| stored.position < from || stored.passes_sends());
         let is_free = |stored: &Stored| stored.options.after <= placeable;
         let mut waiting = candidates.filter(|(_, stored)| stored.waiting != 0).peekable();
         let first = waiting.peek().map(|(first, _)| *first)?;

@@ -99,6 +99,8 @@ pub enum Closed {
     Reset,
     /// The peer did not answer in time.
     TimedOut,
+    /// One of the sides has closed, and the peer has posted no receive in time for a Send that was posted before.
+    NoReceive,
 }
 
 impl fmt::Display for Closed {
@@ -109,6 +111,10 @@ impl fmt::Display for Closed {
             Self::MidMessage => "the peer closed the connection in the middle of a message",
             Self::Reset => "the connection was reset",
             Self::TimedOut => "the peer did not answer in time",
+            Self::NoReceive => {
+                "the connection was to be closed, and the peer has posted no receive in time for a message that was sent \
+                 before: it must post one for each"
+            }
         })
     }
 }

@@ -108,6 +108,13 @@ impl<T> Order<T> {
         kept.filter_map(|kept| Some((kept.arrival, self.segments[kept.place as usize].as_ref()?)))
     }
 
+    /// Looks through what is kept of early segments, in their order, and changes the first of which `change` makes
+    /// something. Returns what it has made.
+    pub(crate) fn change_early<R>(&mut self, mut change: impl FnMut(&mut T) -> Option<R>) -> Option<R> {
+        let Self { early, segments, .. } = self;
+        early.iter().find_map(|kept| change(segments[kept.place as usize].as_mut()?))
+    }
+
     /// The early segment whose turn has come, if one's has.
     #[inline]
     pub(crate) fn pop_due(&mut self) -> Option<T> {

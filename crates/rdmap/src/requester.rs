@@ -141,6 +141,13 @@ impl Requester {
         Ok(sink.part(placed, part.length))
     }
 
+    /// Whether this segment of a Read Response continues the oldest request. Its STag says so also where it has no bytes:
+    /// what answers another read with none would pass for it else.
+    pub(crate) fn is_due(&self, part: &ResponsePart) -> bool {
+        let oldest = self.outstanding.front().map(|oldest| &oldest.awaits);
+        matches!(oldest, Some(Awaits::Read { stag, .. }) if *stag == part.stag) && self.locate_next(part).is_ok()
+    }
+
     /// The segment whose turn it was is in place. Returns the request when it has been answered.
     pub(crate) fn on_response(&mut self, part: &ResponsePart) -> Result<Option<Outstanding>, Violation> {
         self.locate_next(part)?;

@@ -204,6 +204,8 @@ pub(crate) enum Effect {
         response: AtomicResponse,
     },
     Terminate(Terminate),
+    /// It has taken effect before its turn.
+    Done,
     /// The zero-length Send that says ready-to-receive.
     ReadySend,
 }

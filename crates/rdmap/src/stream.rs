@@ -5,6 +5,7 @@ mod ordered;
 mod outgoing;
 mod placing;
 mod receive;
+mod stalled;
 mod transmit;
 mod whole;
 
@@ -63,6 +64,10 @@ pub struct Stream {
     /// What Writes have placed before their turn, where their order was promised.
     ahead: Ahead,
     receives: Receives,
+    /// Where the first Send stands that was put off for want of a receive, until the peer is told to go on.
+    put_off_at: Option<u64>,
+    /// No requests are given out, for the peer has no receive for Sends before them.
+    holds_requests: bool,
     /// The Write that immediate data may belong to.
     written: Written,
     /// The next message may be the zero-length Send that says ready-to-receive.
@@ -104,6 +109,8 @@ impl Stream {
             order: Order::new(config.reorder_limit),
             ahead: Ahead::default(),
             receives: Receives::new(config.receive_depth),
+            put_off_at: None,
+            holds_requests: false,
             written: Written::default(),
             awaits_ready_send: config.role == Role::Responder && config.ready_to_receive == Some(ReadyKind::Send),
             placing: Placing::new(config.lower.placements),

@@ -113,6 +113,7 @@ impl Connection {
         if self.phase == Phase::Over {
             return false;
         }
+        source.hold_requests(self.outgoing.is_refused());
         for index in 0..self.rails.len() {
             self.challenge(index, now, out);
             self.respond(index, now, out);
@@ -327,11 +328,24 @@ impl Connection {
                 return Some(found);
             }
             let budget = u32::try_from(room.checked_sub(SEGMENT_OVERHEAD)?).ok()?;
-            if !may_take || budget < LEAST_ROOM as u32 / 2 || !self.outgoing.has_room(budget) {
+            if !may_take || budget < LEAST_ROOM as u32 / 2 || !self.outgoing.has_room_for_answer(budget) {
                 return None;
             }
-            self.outgoing.push(&source.next(budget)?);
+            self.take_segment(source, budget)?;
         }
+    }
+
+    /// Takes a segment from the source: only an answer where there is no place for more.
+    fn take_segment(&mut self, source: &mut impl Source, budget: u32) -> Option<()> {
+        let is_full = !self.outgoing.has_places();
+        if is_full {
+            source.hold_requests(true);
+        }
+        let taken = source.next(budget).map(|segment| self.outgoing.push(&segment));
+        if is_full {
+            source.hold_requests(self.outgoing.is_refused());
+        }
+        taken
     }
 
     /// Writes one segment, or a part of it. False when it does not fit.

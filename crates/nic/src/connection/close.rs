@@ -114,12 +114,26 @@ impl<N: Carrier> Connection<N> {
                 self.fail_start(error, cx)
             }
             Phase::Start(None) => self.fail_start(ConnectionError::Start(N::Lower::timed_out(waited_for)), cx),
-            Phase::Running(_) => self.expire_running(cx),
+            Phase::Running(_) => match self.unreceived.take() {
+                Some(unacknowledged) => self.expire_unreceived(unacknowledged, cx),
+                None => self.expire_running(cx),
+            },
             Phase::Draining => {
                 self.lower.abort(&mut cx.io);
                 Outcome::Over
             }
         }
+    }
+
+    /// While it is being closed the peer has had time to post a receive. If nothing has been acknowledged meanwhile it is
+    /// given up, or else it has as long again.
+    fn expire_unreceived(&mut self, unacknowledged: usize, cx: &mut Context<'_>) -> Outcome {
+        let (is_refused, left) = (self.lower.lacks_receive(), self.lower.unacknowledged());
+        if is_refused && left == unacknowledged {
+            self.break_off(Closed::NoReceive, cx);
+        }
+        self.report(cx);
+        if self.follow(cx) { Outcome::Over } else { Outcome::Progress }
     }
 
     /// The peer has not closed in time. While its host has not acknowledged everything it may be stopped, or slow, so we

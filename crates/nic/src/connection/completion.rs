@@ -62,7 +62,11 @@ impl<N: Carrier> Connection<N> {
         let state = stream.state();
         drop(stream);
         let leaving = running.close_wanted || state_has_ended(state);
-        if leaving && self.deadline.is_none() {
+        // What was posted before is still to go out, but not for ever: the peer may never post a receive for it.
+        let is_ending = state == State::Draining || lower.is_closed_by_peer();
+        let unreceived = (is_ending && lower.lacks_receive()).then(|| lower.unacknowledged());
+        if (leaving || unreceived.is_some()) && self.deadline.is_none() {
+            self.unreceived = unreceived;
             self.wait_until(cx.io.now + cx.io.settings.close_timeout);
         }
         state_has_ended(state) && self.settle(state == State::Closed, cx)

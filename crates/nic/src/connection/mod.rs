@@ -74,6 +74,8 @@ pub(crate) struct Connection<N: Carrier> {
     phase: Phase,
     /// When to give up on what is being waited for.
     deadline: Option<Time>,
+    /// That is for the peer to post a receive: it is being closed, and so much was unacknowledged when it began.
+    unreceived: Option<usize>,
     /// When it is to be seen to that the peer's host still answers.
     peer_look: Option<Time>,
     /// What is due to a peer that may have overlooked what came first.
@@ -128,6 +130,7 @@ impl<N: Carrier> Connection<N> {
             lower,
             phase: Phase::Start(queue_pair),
             deadline: Some(deadline),
+            unreceived: None,
             peer_look: None,
             nudges: None,
             waits_anew: true,
@@ -432,15 +435,18 @@ impl<N: Carrier> Connection<N> {
 
     /// The lower layer has failed under the stream.
     fn lose(&mut self, error: PortError, cx: &mut Context<'_>) {
+        let how = if error == PortError::TimedOut { Closed::TimedOut } else { Closed::Reset };
+        self.break_off(how, cx);
+    }
+
+    /// Ends the stream and breaks the lower layer.
+    fn break_off(&mut self, how: Closed, cx: &mut Context<'_>) {
         self.lower.clear_unsent(&mut cx.io);
         self.lower.clear_received(&mut cx.io);
         let Some((running, lower)) = self.running() else { return };
         running.input_over = true;
         running.send_closed = true;
-        running.stream.hold().handle_closed(match error {
-            PortError::TimedOut => Closed::TimedOut,
-            _ => Closed::Reset,
-        });
+        running.stream.hold().handle_closed(how);
         lower.abort(&mut cx.io);
     }
 

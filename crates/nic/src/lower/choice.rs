@@ -410,6 +410,14 @@ impl<N: Network> Lower<N> for Choice<N> {
         each!(self, lower => Lower::<N>::is_confirmed(lower), trying _ => true)
     }
 
+    fn lacks_receive(&self) -> bool {
+        each!(self, lower => Lower::<N>::lacks_receive(lower), trying _ => false)
+    }
+
+    fn is_closed_by_peer(&self) -> bool {
+        each!(self, lower => Lower::<N>::is_closed_by_peer(lower), trying _ => false)
+    }
+
     fn unacknowledged(&self) -> usize {
         each!(self, lower => Lower::<N>::unacknowledged(lower), trying _ => 0)
     }

@@ -398,6 +398,16 @@ pub trait Lower<N: Network>: Sized {
         true
     }
 
+    /// Whether the peer has no receive for a Send that was taken for sending.
+    fn lacks_receive(&self) -> bool {
+        false
+    }
+
+    /// Whether the peer has closed, though not all that was sent to it is in place ([`Got::End`] comes when it is).
+    fn is_closed_by_peer(&self) -> bool {
+        false
+    }
+
     /// Bytes that the peer's host has not acknowledged, as [`weft_base::Port::unacknowledged`].
     fn unacknowledged(&self) -> usize;
 

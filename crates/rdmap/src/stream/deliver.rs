@@ -32,6 +32,10 @@ impl Stream {
                 if self.config.ordered_writes {
                     self.note_early(placement);
                 }
+                if self.is_stalled() {
+                    self.deliver_answers();
+                    self.check_drained();
+                }
                 return Ok(());
             }
             Turn::Duplicate | Turn::Partial(_) | Turn::Full => return Ok(()),
@@ -44,6 +48,9 @@ impl Stream {
         }
         if self.config.ordered_writes {
             self.ahead.retire(self.order.next());
+        }
+        if self.is_stalled() {
+            self.deliver_answers();
         }
         self.check_drained();
         Ok(())
@@ -62,7 +69,7 @@ impl Stream {
         done
     }
 
-    fn take_effect(&mut self, effect: &Effect, context: &Context) -> Result<(), Violation> {
+    pub(super) fn take_effect(&mut self, effect: &Effect, context: &Context) -> Result<(), Violation> {
         match effect {
             Effect::Write => {
                 self.written.add(context);
@@ -90,6 +97,7 @@ impl Stream {
                 self.on_terminated(*terminate);
                 Ok(())
             }
+            Effect::Done => Ok(()),
             Effect::ReadySend => {
                 self.receives.skip_message();
                 Ok(())

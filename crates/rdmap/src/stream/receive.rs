@@ -88,7 +88,7 @@ impl Stream {
         };
         let mut context = Context { header: None, length };
         if let Err(violation) = self.read_head(&mut context, head) {
-            return self.unplaced(Missing::Violation(violation), early, &context);
+            return self.unplaced(Missing::Violation(violation), (run, early), &context);
         }
         let cut = match Cut::of(whole, run, length, head) {
             Ok(cut) => cut,
@@ -131,7 +131,7 @@ impl Stream {
         let mut context = Context { header: None, length };
         let (sink, effect) = match self.locate(&mut context, head, early.is_some(), receives) {
             Ok(located) => located,
-            Err(missing) => return self.unplaced(missing, early, &context),
+            Err(missing) => return self.unplaced(missing, (arrival, early), &context),
         };
         let unordered = demand.unordered && matches!(effect, Effect::Write);
         let (header_length, received) = (length - sink.length(), Received { context, effect, unordered });
@@ -147,18 +147,20 @@ impl Stream {
     #[inline(never)]
     fn place_in_order(&mut self, mut placement: Placement, early: Option<Early>, head: &[u8]) -> Verdict {
         if let Err(missing) = self.arrange(&mut placement, early.is_some(), head) {
-            return self.unplaced(missing, early, &placement.received.context);
+            let (arrival, context) = (placement.arrival, placement.received.context);
+            return self.unplaced(missing, (arrival, early), &context);
         }
         placement.serial = self.placing.begin(placement.arrival, placement.extent());
         Verdict::Place(placement)
     }
 
     #[cold]
-    fn unplaced(&mut self, missing: Missing, early: Option<Early>, context: &Context) -> Verdict {
+    fn unplaced(&mut self, missing: Missing, (arrival, early): (Arrival, Option<Early>), context: &Context) -> Verdict {
         match missing {
             Missing::Unpolled => Verdict::Later(Later::Unpolled),
             Missing::Early => Verdict::Later(Later::Early),
             Missing::Violation(Violation::NoBuffer { .. }) if self.config.lower.holds_back => {
+                self.put_off(arrival);
                 Verdict::Later(Later::NotReady)
             }
             // Whatever is wrong with it, judgement waits for its turn: what comes before it may make it right.

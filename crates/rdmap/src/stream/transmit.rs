@@ -77,13 +77,6 @@ impl Stream {
         self.requester.missing()
     }
 
-    /// Whether Sends that were put off for want of a receive ([`Later::NotReady`](crate::Later)) may come again, if the
-    /// source has so many requests. A source that is empty does not tell: a segment of a later message takes the requests
-    /// for all messages before it as well. After a yes, none counts as put off any more.
-    pub fn go_on(&mut self, posted: usize) -> bool {
-        self.receives.go_on(posted)
-    }
-
     /// Whether [`Stream::poll_transmit`] has something.
     #[must_use]
     pub fn can_transmit(&self) -> bool {
@@ -139,6 +132,9 @@ impl Stream {
         }
         if !self.state.sends() || self.outgoing.is_silent || self.in_flight.is_full() {
             return None;
+        }
+        if self.holds_requests {
+            return self.choose_answer();
         }
         let begun = self.outgoing.ready.map(Source::Ready).or(self.outgoing.begun);
         begun.or_else(|| self.choose())

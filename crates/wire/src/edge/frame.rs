@@ -49,7 +49,7 @@ pub enum Frame<'a> {
     Ack(Ack<'a>),
     /// A DDP segment.
     Segment(Segment<'a>),
-    /// A segment found no posted receive. It is not lost: it is to be held, with what is untagged behind it.
+    /// A segment found no posted receive. It is not lost: it is to be held, with Sends and requests behind it.
     NotReady(NotReady),
     /// Receives were posted: what is held of this round or an earlier one may come again.
     GoOn {

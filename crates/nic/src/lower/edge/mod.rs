@@ -420,6 +420,7 @@ impl<N: Network> Lower<N> for Edge {
         is_resting
             && running.answering.is_none()
             && running.ended.is_none()
+            && !running.peer_closed
             && !running.connection.is_due(now)
             && !running.release.is_held()
     }
@@ -507,6 +508,14 @@ impl<N: Network> Lower<N> for Edge {
 
     fn is_confirmed(&self) -> bool {
         !matches!(&self.phase, Phase::Running(running) if running.answering.is_some())
+    }
+
+    fn lacks_receive(&self) -> bool {
+        matches!(&self.phase, Phase::Running(running) if running.connection.is_refused())
+    }
+
+    fn is_closed_by_peer(&self) -> bool {
+        matches!(&self.phase, Phase::Running(running) if running.peer_closed)
     }
 
     fn unacknowledged(&self) -> usize {

@@ -114,6 +114,10 @@ impl Source for Segments<'_> {
     fn may_have(&self) -> bool {
         self.stream.can_transmit()
     }
+
+    fn hold_requests(&mut self, hold: bool) {
+        self.stream.hold_requests(hold);
+    }
 }
 
 /// Sends the datagrams of the outbox, as far as the ports take them. Returns their bytes.
