@@ -45,7 +45,7 @@ pub struct Counters {
     pub peer_overflows: u64,
     /// Packets that arrived with the mark of congestion, as the peer says.
     pub congestion_marks: u64,
-    /// Times that datagrams larger than 1200 bytes were given up.
+    /// Times that datagrams of a size did not pass any more, and smaller ones did (RFC 8899 section 4.3).
     pub black_holes: u64,
     /// Times that the peer was found at another address.
     pub moves: u64,

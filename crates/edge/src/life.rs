@@ -13,7 +13,7 @@ use crate::connection::striping::has;
 use crate::connection::{Connection, control};
 use crate::rail::{Rail, Silence, Verdict};
 
-/// After so many probes without an answer large datagrams are given up.
+/// After so many probes without an answer it is doubted that large datagrams pass.
 const SILENT_PROBES: u32 = 3;
 /// A rail that is silent while others answer is probed so often at least.
 const REJOIN_INTERVAL: Duration = Duration::from_millis(200);
@@ -150,10 +150,15 @@ impl Connection {
         }
     }
 
-    /// The first link on a rail's way carries datagrams of no more than this many bytes, as the interface says.
+    /// The first link on a rail's way carries datagrams of no more than this many bytes, as the interface says, which
+    /// has refused a larger one. While packets arrive it is asked again every 10 s, by one more such datagram: its MTU
+    /// may be raised.
     pub fn hint_link_carries(&mut self, rail: u8, bytes: usize, now: Time) {
-        if let Some(rail) = self.rails.get_mut(usize::from(rail)) {
-            rail.mtu.limit_to(bytes, now);
+        if let Some(rail) = self.rails.get_mut(usize::from(rail))
+            && let Some(refused) = rail.mtu.limit_to(bytes, now)
+        {
+            // It has never left, so it is not lost either.
+            rail.sent.settle(refused);
         }
     }
 
@@ -313,7 +318,7 @@ impl Connection {
         let is_left = self.rails[index].silence.is_some_and(|silence| silence.verdict == Verdict::Left);
         let rail = &mut self.rails[index];
         if rail.backoff == SILENT_PROBES {
-            self.counters.black_holes += u64::from(rail.mtu.on_silence(now));
+            rail.mtu.on_silence();
             if !is_left {
                 rail.window.collapse(now);
             }

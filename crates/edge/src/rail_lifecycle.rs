@@ -322,6 +322,7 @@ impl Connection {
         let mut left = core::mem::take(&mut self.scratch);
         left.clear();
         self.rails[index].sent.leave(&mut left);
+        self.rails[index].mtu.forget_probe();
         self.rails[index].window.restart(self.settings.initial_window);
         left.iter().for_each(|packet| self.send_again(packet));
         self.scratch = left;

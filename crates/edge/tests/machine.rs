@@ -172,21 +172,6 @@ fn a_segment_without_a_receive_costs_neither_window_nor_life() {
 }
 
 #[test]
-fn a_black_hole_falls_to_the_base_and_larger_datagrams_come_back() {
-    let settings =
-        Settings { max_datagram: 8972, raise_after: Duration::from_secs(5), credit: 1 << 20, ..Settings::default() };
-    let mut world = World::new(&settings, Faults::none(), [3000, 0], 3000, 5);
-    world.run(100_000, |world| world.sides[0].connection.datagram_size() == 8972);
-    world.faults.carries = 1400;
-    world.run(100_000, |world| world.sides[0].connection.datagram_size() <= 1400);
-    assert_eq!(world.sides[0].connection.counters().black_holes, 1);
-    world.run(100_000, World::all_acknowledged);
-    world.faults.carries = 65_507;
-    world.run(100_000, |world| world.sides[0].connection.datagram_size() == 8972);
-    world.finish();
-}
-
-#[test]
 fn a_peer_that_is_silent_is_slow_then_gone() {
     // The probes of 75 s don't fit into so few places.
     let settings = Settings { sent_packets: 40, ..Settings::default() };

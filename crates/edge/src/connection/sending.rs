@@ -207,6 +207,9 @@ impl Connection {
     /// When all places are taken, the oldest packet is given up: there must always be a way to say something.
     fn make_room(&mut self, index: usize) {
         if let Some(packet) = self.rails[index].sent.make_room() {
+            if packet.contents.is_probe {
+                self.rails[index].mtu.forget_probe();
+            }
             self.send_again(&packet);
         }
     }
