@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use weft_base::{Gather, Random, Time};
+use weft_base::{Gather, Hint, HintKind, Quote, Random, Time};
 use weft_edge::setup::{
     Answering, Call, Caller, Door, DoorSettings, Fresh, Heard, Key, Knock, Outcome, SetupTimes, Words,
 };
@@ -17,6 +17,7 @@ use weft_wire::edge::setup::{Message, Setup};
 use weft_wire::edge::{BASE_DATAGRAM, ConnectionId, RESET_TOKEN_LENGTH, destination};
 
 const LOCAL: ConnectionId = ConnectionId(0x5555);
+const REMOTE: ConnectionId = ConnectionId(0x6666);
 
 fn address(last: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, last], 4791))
@@ -207,7 +208,7 @@ pub fn edge_connection(data: &[u8]) {
     };
     let established = Established {
         local: LOCAL,
-        remote: ConnectionId(0x6666),
+        remote: REMOTE,
         to: address(2),
         peer_credit: 100_000,
         peer_ack_delay: Duration::from_millis(1),
@@ -238,7 +239,7 @@ pub fn edge_connection(data: &[u8]) {
             3 if script.byte() < 20 => run.connection.close(),
             3 if script.byte() < 20 => run.connection.abort(b"reason"),
             4 => run.connection.receives_posted(),
-            5 => run.connection.hint_unreachable(script.byte() % 3),
+            5 => run.hint(&mut script, now),
             7 => run.connection.hint_down(script.byte() % 3, now),
             8 => run.connection.set_blocked(u16::from(script.byte() & 7)),
             9 => {
@@ -246,7 +247,7 @@ pub fn edge_connection(data: &[u8]) {
                 let count = script.byte() % 5;
                 run.connection.offer(&(0..count).map(own).collect::<Vec<_>>(), now);
             }
-            6 => run.connection.hint_too_large(0, usize::from(script.byte()) * 40, now),
+            6 => run.connection.hint_link_carries(0, usize::from(script.byte()) * 40, now),
             _ => {
                 number += u64::from(script.byte() % 3);
                 run.receive(&mut script, number, now);
@@ -285,6 +286,24 @@ impl Run {
         let from = script.byte();
         let meta = Meta { from: address(2 + from / 200), local: from & 3, ecn: script.byte(), now };
         self.connection.receive(&packet, &meta, &mut self.sink);
+    }
+
+    /// Somebody on the way quotes a packet, perhaps one under way.
+    fn hint(&mut self, script: &mut Script<'_>, now: Time) {
+        let kind = script.byte();
+        let mut quoted = vec![0x41, kind >> 6];
+        quoted.extend_from_slice(&REMOTE.0.to_be_bytes());
+        quoted.extend_from_slice(&u32::from(script.byte()).to_be_bytes());
+        quoted.extend_from_slice(&[0; 4]);
+        quoted.truncate(usize::from(script.byte() | 16));
+        let what = match kind & 3 {
+            0 => HintKind::Unreachable,
+            1 => HintKind::TooLarge(u32::from(script.byte()) * 40),
+            _ => HintKind::Refused,
+        };
+        let to = address(2 + (kind >> 2 & 1));
+        let by = (kind & 8 != 0).then_some(to.ip());
+        self.connection.take_hint(&Hint { to: to.into(), by, what, quote: Quote::of(&quoted) }, now);
     }
 
     /// What a NIC does after anything has happened.

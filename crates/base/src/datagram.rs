@@ -127,7 +127,7 @@ pub struct ReceivedDatagrams {
 }
 
 /// What somebody on the way says about a datagram sent earlier (ICMP). It may be late, wrong or forged: a reason to
-/// look sooner, never a failure.
+/// look sooner, never a failure. Anybody may send one; only who has seen the datagram can quote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hint {
     /// Where the datagram was to go.
@@ -136,6 +136,43 @@ pub struct Hint {
     pub by: Option<IpAddr>,
     /// What.
     pub what: HintKind,
+    /// How the datagram began.
+    pub quote: Quote,
+}
+
+/// The first bytes of a datagram that a [`Hint`] is about, as its sender quotes them: at most [`Quote::MOST`]. Routers
+/// need quote no more than the UDP header (RFC 792), which leaves none of these; most quote 500 bytes or more (RFC 1812
+/// section 4.3.2.3, RFC 4443 section 2.4).
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Quote {
+    bytes: [u8; Self::MOST],
+    length: u8,
+}
+
+impl Quote {
+    /// Bytes that are kept. A protocol's header that names the connection and the packet fits in.
+    pub const MOST: usize = 32;
+
+    /// The first bytes of `datagram`.
+    #[must_use]
+    pub fn of(datagram: &[u8]) -> Self {
+        let length = datagram.len().min(Self::MOST);
+        let mut bytes = [0; Self::MOST];
+        bytes[..length].copy_from_slice(&datagram[..length]);
+        Self { bytes, length: length as u8 }
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+impl fmt::Debug for Quote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Quote").field(&self.bytes()).finish()
+    }
 }
 
 /// The kinds of [`Hint`]s.
@@ -235,6 +272,13 @@ pub trait DatagramPort {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quote_is_the_beginning_of_a_datagram() {
+        assert_eq!(Quote::default().bytes(), b"");
+        assert_eq!(Quote::of(b"short").bytes(), b"short");
+        assert_eq!(Quote::of(&[7; 100]).bytes(), [7; Quote::MOST]);
+    }
 
     #[test]
     fn ecn_bits() {

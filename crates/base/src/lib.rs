@@ -16,7 +16,7 @@ mod time;
 
 pub use datagram::{
     DatagramBatch, DatagramCounters, DatagramLimits, DatagramOptions, DatagramPort, DatagramSent, Ecn, Hint, HintKind,
-    LocalAddress, PortAddress, ReceivedDatagrams,
+    LocalAddress, PortAddress, Quote, ReceivedDatagrams,
 };
 pub use digest::{Digest, NoDigest};
 pub use ids::{DomainId, HostId, PeerId, RegionId, Stag, Token};

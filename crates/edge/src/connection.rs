@@ -16,6 +16,7 @@ use weft_wire::edge::frame::NotReady;
 use weft_wire::edge::{BASE_DATAGRAM, ConnectionId, PROOF_LENGTH, RESET_TOKEN_LENGTH};
 
 use crate::counters::Counters;
+use crate::hints::Refused;
 use crate::life::{Closing, Event, Phase};
 use crate::outgoing::Outgoing;
 use crate::pairing::Pairing;
@@ -173,6 +174,10 @@ pub struct Connection {
     /// When set-up was over on this side.
     begun: Time,
     pub(crate) last_heard: Time,
+    /// The peer's host says that nobody has its port: looked at through [`Connection::refused_until`].
+    pub(crate) refused: Option<Refused>,
+    /// Before then no hint starts a probe.
+    pub(crate) next_hint_probe: Time,
     pub(crate) phase: Phase,
     pub(crate) closing: Closing,
     pub(crate) events: VecDeque<Event>,
@@ -234,6 +239,8 @@ impl Connection {
             holds_acks: false,
             begun: now,
             last_heard: now,
+            refused: None,
+            next_hint_probe: Time::ZERO,
             phase: Phase::Open,
             closing: Closing::default(),
             events: VecDeque::new(),

@@ -31,6 +31,8 @@ pub struct Counters {
     pub false_acks: u64,
     /// Other frames that can't be true.
     pub false_frames: u64,
+    /// Messages of ICMP that quote no packet under way.
+    pub false_hints: u64,
     /// Segments whose payload was damaged.
     pub bad_payloads: u64,
     /// Segments that were put off by the sink.

@@ -10,6 +10,7 @@ mod batch;
 mod congestion;
 mod connection;
 mod counters;
+mod hints;
 mod inline_ring;
 mod life;
 mod mtu;

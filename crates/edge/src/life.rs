@@ -100,10 +100,15 @@ impl Connection {
             self.counters.false_frames += 1;
             return false;
         }
+        self.end_forgotten(now);
+        true
+    }
+
+    /// The peer does not know the connection any more.
+    pub(crate) fn end_forgotten(&mut self, now: Time) {
         let finished = self.closing.said && self.outgoing.is_empty() && self.closing.peer_end.is_some();
         self.end(if finished { Ending::Closed } else { Ending::Reset }, now);
         self.phase = Phase::Over;
-        true
     }
 
     /// The next event.
@@ -117,19 +122,11 @@ impl Connection {
         self.phase == Phase::Over
     }
 
-    /// Somebody on the way says that the peer can't be reached on a rail, which may be false: it is probed sooner.
-    pub fn hint_unreachable(&mut self, rail: u8) {
-        let is_open = self.phase == Phase::Open;
-        let asks = |rail: &&Rail| is_open && rail.is_live() && rail.probes == 0 && rail.backoff == 0;
-        if self.rails.get(usize::from(rail)).filter(asks).is_some() {
-            self.probe_rail(usize::from(rail));
-        }
-    }
-
     /// This side's own interface takes nothing for a rail: it is taken for silent at once.
     pub fn hint_down(&mut self, rail: u8, now: Time) {
         if self.rails.len() == 1 {
-            return self.hint_unreachable(rail);
+            self.hasten_probe(usize::from(rail));
+            return;
         }
         let is_silent = |rail: &&Rail| rail.is_live() && rail.backoff == 0 && rail.sent.is_flying();
         let index = usize::from(rail);
@@ -138,15 +135,6 @@ impl Connection {
             if self.rails[index].silence.is_some() {
                 self.send_elsewhere(index, now);
             }
-        }
-    }
-
-    /// A datagram of this many bytes does not pass on a rail: the interface, or somebody on the way, says so.
-    pub fn hint_too_large(&mut self, rail: u8, bytes: usize, now: Time) {
-        if let Some(rail) = self.rails.get_mut(usize::from(rail))
-            && bytes > weft_wire::edge::BASE_DATAGRAM
-        {
-            rail.mtu.too_large(bytes, now);
         }
     }
 
@@ -196,6 +184,7 @@ impl Connection {
                     consider(Some(self.keep_alive_at()));
                 }
                 consider(self.pairing.look_at().filter(|_| self.may_open()));
+                consider(self.refused_until());
                 let longest = self.longest_probe_interval();
                 for rail in &self.rails {
                     consider(rail.received.due());
@@ -230,6 +219,7 @@ impl Connection {
             || is_before(rail.mtu.timeout())
             || may_probe
             || is_before(self.pairing.look_at())
+            || is_before(self.refused_until())
             || rail.candidate.is_some()
             || rail.silence.is_some()
             // Sooner than the peer is given up.
@@ -239,7 +229,8 @@ impl Connection {
     /// The longest time between two probes of a rail: short while others answer, so that it is soon known to live.
     fn longest_probe_interval(&self) -> Duration {
         let others_answer = self.rails.len() > 1 && self.rails.iter().any(Rail::answers);
-        self.settings.max_probe_interval.min(if others_answer { REJOIN_INTERVAL } else { Duration::MAX })
+        let rejoin = if others_answer { REJOIN_INTERVAL } else { Duration::MAX };
+        self.settings.max_probe_interval.min(rejoin).min(self.refused_probe_interval())
     }
 
     /// Whether nothing waits for an acknowledgement of the peer, who may speak. Rails that are silent while others
@@ -280,6 +271,7 @@ impl Connection {
     fn handle_timers(&mut self, now: Time) {
         (0..self.rails.len()).for_each(|index| self.handle_rail_timers(index, now));
         self.open_rails(now);
+        self.end_if_refused(now);
         if self.is_quiet() && self.keep_alive_at() <= now {
             self.pending |= control::PING;
             self.release_memory(now);
@@ -357,7 +349,7 @@ impl Connection {
 
     /// Sends the oldest packet's contents again, beyond the window, or a ping, so that something is acknowledged (RFC
     /// 9002 section 6.2.4).
-    fn probe_rail(&mut self, index: usize) {
+    pub(crate) fn probe_rail(&mut self, index: usize) {
         let rail = &mut self.rails[index];
         rail.probes = 1;
         self.counters.probes += 1;

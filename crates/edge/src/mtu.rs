@@ -17,6 +17,8 @@ const VANISHED_ROUND_TRIPS: u32 = 3;
 /// An interface that carries less than the peer takes is asked again after this time, while packets arrive, since its
 /// MTU may have been raised: the answer costs one system call and no packet.
 const ASK_AFTER: Duration = Duration::from_secs(10);
+/// What somebody on the way says of the path's MTU is probed after this: it may be false.
+const DOUBT_AFTER: Duration = Duration::from_secs(5);
 
 /// The search on one rail.
 #[derive(Clone, Debug)]
@@ -190,6 +192,16 @@ impl Mtu {
         self.bound_by_high(now);
     }
 
+    /// Somebody on the way says that datagrams of `size` bytes do not pass. They are not sent any more; where that makes
+    /// datagrams smaller, it is soon probed whether it is so (RFC 8899 section 4.6.1: such a message may be forged).
+    pub(crate) fn hint_too_large(&mut self, size: usize, now: Time) {
+        let shrinks = size <= self.doubted.unwrap_or(self.current);
+        self.too_large(size, now);
+        if shrinks && let Some(raise_at) = &mut self.raise_at {
+            *raise_at = (*raise_at).min(now + DOUBT_AFTER);
+        }
+    }
+
     /// The interface carries no more than this, and as much as that: it is tried first from now on. The number of a
     /// probe comes back that it has refused.
     pub(crate) fn limit_to(&mut self, size: usize, now: Time) -> Option<u64> {
@@ -270,6 +282,24 @@ mod tests {
     fn lose(mtu: &mut Mtu, count: u64) -> bool {
         (0..count)
             .fold(false, |_, ms| mtu.on_lost(99, 8972, Duration::from_millis(2), Time::from_nanos(ms * 1_000_000)))
+    }
+
+    #[test]
+    fn what_others_say_of_the_size_is_probed_soon() {
+        let mut mtu = Mtu::new(8972, RAISE);
+        search(&mut mtu, 8972);
+        mtu.hint_too_large(1253, Time::ZERO);
+        assert_eq!((mtu.current(), mtu.wanted()), (1252, None));
+        let doubted = mtu.timeout().unwrap();
+        assert_eq!(doubted, Time::ZERO + DOUBT_AFTER);
+        mtu.on_timeout(doubted);
+        assert_eq!(mtu.wanted(), Some(8972));
+        // It was true: whoever says it again of a probe is believed for longer.
+        mtu.on_probe_sent(7, 8972);
+        mtu.hint_too_large(1253, doubted);
+        assert_eq!((mtu.current(), mtu.timeout()), (1252, Some(doubted + RAISE)));
+        mtu.hint_too_large(600, doubted);
+        assert_eq!(mtu.current(), BASE_DATAGRAM, "never below the floor");
     }
 
     #[test]

@@ -204,6 +204,13 @@ impl Sent {
         true
     }
 
+    /// A packet that is not acknowledged, by the low 32 bits of its number. There are never so many packets that two
+    /// have the same.
+    pub(crate) fn unsettled(&self, number: u32) -> Option<&Packet> {
+        let index = number.wrapping_sub(self.first as u32);
+        self.packets.get(index as usize).filter(|packet| packet.state != State::Done)
+    }
+
     /// Takes one packet out of flight, whether or not it had been given up.
     pub(crate) fn settle(&mut self, number: u64) -> Option<Packet> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
@@ -370,6 +377,17 @@ mod tests {
         assert_eq!((settled.len(), sent.in_flight(), sent.is_flying()), (3, 0, false));
         sent.push(&Leaving { now: at(9), ..Leaving::default() });
         assert_eq!((sent.next_number(), sent.packets.len()), (4, 0), "nobody acknowledges that one");
+    }
+
+    #[test]
+    fn one_that_is_not_acknowledged_is_found_by_the_low_bits_of_its_number() {
+        let mut sent = Sent { first: (1 << 32) - 2, ..Sent::new(64) };
+        (0..4).for_each(|ms| sent.push(&Leaving { now: at(ms), bytes: 100, ..Leaving::default() }));
+        let find = |sent: &Sent, low| sent.unsettled(low).map(|packet| packet.number);
+        assert_eq!([find(&sent, u32::MAX - 2), find(&sent, 2)], [None; 2], "never sent");
+        assert_eq!([find(&sent, u32::MAX), find(&sent, 1)], [Some((1 << 32) - 1), Some((1 << 32) + 1)]);
+        sent.acknowledge(1 << 32, 1 << 32, &mut vec![]);
+        assert_eq!(find(&sent, 0), None, "it is acknowledged");
     }
 
     #[test]

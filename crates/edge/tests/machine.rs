@@ -191,30 +191,6 @@ fn a_peer_that_is_silent_is_slow_then_gone() {
     assert!(world.sides[0].connection.counters().probes >= 1);
 }
 
-/// Anybody can forge what says so (ICMP): the peer is asked sooner than it would be, with one packet for each word, and
-/// nothing else comes of it.
-#[test]
-fn who_says_that_the_peer_is_unreachable_hastens_a_probe_and_no_more() {
-    const WORDS: u64 = 100;
-    let mut world = World::new(&Settings::default(), Faults::none(), [5, 5], 3000, 5);
-    world.run(100_000, World::all_acknowledged);
-    world.run_for(Duration::from_secs(1));
-    let sent = |world: &World| world.sides[0].connection.counters().packets_sent;
-    let before = sent(&world);
-    world.run_for(Duration::from_secs(1));
-    assert_eq!(sent(&world), before, "there is nothing to say");
-    for _ in 0..WORDS {
-        world.sides[0].connection.hint_unreachable(0);
-        world.transmit(0);
-    }
-    assert!((1..=WORDS).contains(&(sent(&world) - before)));
-    world.run_for(Duration::from_secs(1));
-    // With a few that go without being asked for, however many words there were.
-    assert!(sent(&world) - before <= WORDS + 4, "{} packets", sent(&world) - before);
-    assert_eq!(world.ending(0), None);
-    world.finish();
-}
-
 #[test]
 fn an_idle_connection_lives() {
     let mut world = World::new(&Settings::default(), Faults::none(), [1, 1], 3000, 5);

@@ -5,7 +5,7 @@ use core::ops::Range;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use weft_base::{Ecn, Hint, HintKind, PortError, Random, Time};
+use weft_base::{Ecn, Hint, HintKind, PortError, Quote, Random, Time};
 use weft_emulate::{Admission, Chance, Delayed, Link, Loss, Mtu, Packet, Queue, Settings, Statistics};
 
 /// Hints that wait to be asked for. More are forgotten, as an operating system does.
@@ -235,11 +235,12 @@ impl Packets {
 
     pub(crate) fn send(&mut self, bytes: Vec<u8>, ecn: Ecn, route: Route, now: Time) {
         let way = (route.host, route.from.ip(), route.to.ip());
+        let quote = Quote::of(&bytes);
         let link = self.link(way);
         if let Admission::TooLarge(largest) = link.send(Packet { bytes, ecn, tag: route }, now) {
             // There and back again.
             let heard = now + link.settings().delay * 2;
-            self.tell(route, None, HintKind::TooLarge(largest), heard);
+            self.tell(route, None, (HintKind::TooLarge(largest), quote), heard);
         }
         let arrival = self.links.get(&way).and_then(Link::next_time);
         self.earliest = self.earliest.min(arrival.unwrap_or(NEVER));
@@ -260,12 +261,19 @@ impl Packets {
         })
     }
 
-    /// Tells who sent a packet what became of it.
-    fn tell(&mut self, route: Route, by: Option<IpAddr>, what: HintKind, heard: Time) {
-        let hint = Hint { to: route.to.into(), by, what };
+    /// Tells who sent a packet what became of it, and quotes the packet.
+    fn tell(&mut self, route: Route, by: Option<IpAddr>, (what, quote): (HintKind, Quote), heard: Time) {
+        let hint = Hint { to: route.to.into(), by, what, quote };
         self.hints.insert((heard, self.next_hint), (route.host, route.from, hint));
         self.next_hint += 1;
         self.earliest = self.earliest.min(heard);
+    }
+
+    /// Somebody says this to every port.
+    pub(crate) fn forge_hint(&mut self, hint: Hint) {
+        for port in self.ports.values_mut().filter(|port| port.hints.len() < HINTS) {
+            port.hints.push_back(hint);
+        }
     }
 
     /// Brings what has arrived by now to its ports.
@@ -294,11 +302,11 @@ impl Packets {
         if let Some(port) = self.find(packet.tag.to, None) {
             self.port(port).take(packet);
         } else if self.behaviour.refuses {
-            let route = packet.tag;
+            let (route, quote) = (packet.tag, Quote::of(&packet.bytes));
             // The answer takes the way back, if that is open, and is never lost there: nobody counts on it.
             let (delay, is_cut) = self.way_back(route, at);
             if !is_cut {
-                self.tell(route, Some(route.to.ip()), HintKind::Refused, at + delay);
+                self.tell(route, Some(route.to.ip()), (HintKind::Refused, quote), at + delay);
             }
         }
     }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use weft_base::{Clock, Iwarp, Random, Time};
+use weft_base::{Clock, Hint, Iwarp, Random, Time};
 use weft_memory::Registry;
 use weft_nic::{Nic, NicParts, Settings};
 
@@ -233,6 +233,11 @@ impl World {
     /// Lets no packet pass from one address to another, in this direction, during this time.
     pub fn cut(&self, from: IpAddr, to: IpAddr, span: Range<Time>) {
         self.lock().packets.cut(from, to, &span);
+    }
+
+    /// Somebody who can guess all addresses and port numbers says this to every datagram port.
+    pub fn forge_hint(&self, hint: Hint) {
+        self.lock().packets.forge_hint(hint);
     }
 
     /// Forgets all cuts.

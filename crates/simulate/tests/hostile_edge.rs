@@ -5,12 +5,13 @@ use core::time::Duration;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use weft_base::{
-    DatagramBatch, DatagramOptions, DatagramPort, Ecn, Edge, Gather, LocalAddress, Network, Piece, Random, Slice,
+    DatagramBatch, DatagramOptions, DatagramPort, Ecn, Edge, Gather, Hint, HintKind, LocalAddress, Network, Piece,
+    Quote, Random, Slice,
 };
 use weft_memory::{Access, Limits, Region, Registry};
 use weft_nic::{JobKey, Settings, State};
 use weft_rdmap::{Operation, Payload, ReceiveRequest, RequestFlags, SendRequest, Status};
-use weft_simulate::{Behaviour, End, Pair, PairOptions, SimulatedDatagramPort, World};
+use weft_simulate::{Behaviour, End, PacketBehaviour, Pair, PairOptions, SimulatedDatagramPort, World};
 use weft_wire::edge::ConnectionId;
 use weft_wire::edge::setup::{Hello, Message, Offers, Setup, Terms, Versions};
 
@@ -193,4 +194,62 @@ fn serve(key: Option<JobKey>) -> u32 {
     assert_eq!(attacker.heard, before);
     assert_eq!(active.queue_pair.state(), State::Ready);
     requests
+}
+
+/// Says this of the peer to all ports, with quotes of packets that nobody has sent: none, one that is cut off, of
+/// set-up, of a connection.
+fn forge(world: &World, peer: SocketAddr, what: HintKind) {
+    let mut hello = [0; 24];
+    hello[..5].copy_from_slice(&[0xc1, 0, 0, 0, 1]);
+    hello[20] = 7;
+    let packet = [&[0x41, 0][..], &[7; 16]].concat();
+    for quote in [&[][..], &[0x41, 0, 1], &hello, &packet] {
+        world.forge_hint(Hint { to: peer.into(), by: Some(peer.ip()), what, quote: Quote::of(quote) });
+    }
+}
+
+const FORGED: [HintKind; 3] = [HintKind::Refused, HintKind::Unreachable, HintKind::TooLarge(1200)];
+
+/// Whoever knows the addresses and ports alone can say what he likes of a call that has no answer yet.
+#[test]
+fn a_call_is_not_failed_by_who_does_not_quote_it() {
+    let world = World::new(3, Behaviour::default());
+    world.set_packets(PacketBehaviour { refuses: false, ..world.packets() });
+    let options = PairOptions::default();
+    let pair = Pair::<Edge>::unconnected(&world, &options);
+    let (active, passive) = (&pair.active, &pair.passive);
+    active.nic.connect(&active.queue_pair, NIC.into(), None, options.active, b"").unwrap();
+    for _ in 0..50 {
+        FORGED.into_iter().for_each(|what| forge(&world, NIC.into(), what));
+        pair.run(Duration::from_millis(10), || false);
+        assert_eq!(active.queue_pair.state(), State::Connecting, "{:?}", active.queue_pair.error());
+    }
+    let listener = passive.nic.listen(NIC.into(), 4, options.passive).unwrap();
+    pair.run(Duration::from_secs(5), || {
+        if let Some((request, _)) = listener.next_request().unwrap() {
+            passive.nic.accept(request, &passive.queue_pair, b"", None).unwrap();
+        }
+        active.queue_pair.state() != State::Connecting
+    });
+    assert_eq!(active.queue_pair.state(), State::Ready, "{:?}", active.queue_pair.error());
+}
+
+/// Nor does it touch a connection that stands, however often: not a packet is sent for it.
+#[test]
+fn a_connection_does_not_hear_who_does_not_quote_it() {
+    let options = PairOptions::default();
+    let pair = Pair::<Edge>::unconnected(&World::new(4, Behaviour::default()), &options);
+    assert!(pair.connect(&options));
+    pair.run(Duration::from_millis(100), || false);
+    let sends = |end: &End<Edge>| end.nic.counters().sends;
+    let before = [sends(&pair.active), sends(&pair.passive)];
+    let peers = [&pair.active, &pair.passive].map(|end| end.queue_pair.info().unwrap().remote);
+    for _ in 0..100 {
+        for (peer, what) in peers.into_iter().flat_map(|peer| FORGED.map(|what| (peer, what))) {
+            forge(&pair.world, peer, what);
+            pair.run(Duration::from_micros(100), || false);
+        }
+    }
+    assert_eq!([sends(&pair.active), sends(&pair.passive)], before);
+    assert_eq!([&pair.active, &pair.passive].map(|end| end.queue_pair.state()), [State::Ready; 2]);
 }

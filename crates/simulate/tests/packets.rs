@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use weft_base::{
     DatagramBatch, DatagramOptions, DatagramPort, DatagramSent, Ecn, Hint, HintKind, Interest, LocalAddress, Network,
-    Piece, PortAddress, PortError, Random, Readiness, ReceivedDatagrams, Time, Token,
+    Piece, PortAddress, PortError, Quote, Random, Readiness, ReceivedDatagrams, Time, Token,
 };
 use weft_emulate::{Chance, Delayed, Loss, Mtu, Queue, Settings};
 use weft_memory::{Access, Limits, Registry};
@@ -272,7 +272,10 @@ fn that_nobody_is_there_is_a_hint_after_a_round_trip() {
         }
         a.poll_hint()
     };
-    assert_eq!(ask(&mut a), Some(Hint { to: nobody, by: Some(ip(B)), what: HintKind::Refused }));
+    assert_eq!(
+        ask(&mut a),
+        Some(Hint { to: nobody, by: Some(ip(B)), what: HintKind::Refused, quote: Quote::of(b"x") })
+    );
     assert_eq!(a.poll_hint(), None);
     world.cut(ip(B), ip(A), world.now()..Time::from_nanos(u64::MAX));
     assert_eq!(ask(&mut a), None, "the answer finds no way");

@@ -4,7 +4,7 @@ use core::mem;
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use weft_base::{Hint, HintKind, PortAddress};
+use weft_base::{Hint, HintKind, PortAddress, Quote};
 
 use super::address::{self, Name, array};
 use super::control::Control;
@@ -25,6 +25,15 @@ pub(crate) struct Hints {
     waiting: VecDeque<Hint>,
     /// The socket's queue may have more.
     is_more: bool,
+}
+
+/// What emptying the socket's queue has shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Drained {
+    /// A datagram was too large for the first link, which carries so many bytes.
+    pub(crate) link_carries: Option<u32>,
+    /// Something came from the network: the error of a system call may be about that.
+    pub(crate) any_icmp: bool,
 }
 
 /// One entry of the queue.
@@ -48,47 +57,56 @@ impl Hints {
         self.waiting.pop_front()
     }
 
-    /// Takes all from the socket's queue. Returns the bytes that the first link carries, if a datagram was too large
-    /// for it.
-    pub(crate) fn drain(&mut self, socket: BorrowedFd<'_>) -> Option<u32> {
-        let mut largest = None;
+    /// Takes all from the socket's queue.
+    pub(crate) fn drain(&mut self, socket: BorrowedFd<'_>) -> Drained {
+        let mut drained = Drained::default();
         for _ in 0..ENTRIES {
-            let Some(entry) = next(socket) else { return largest };
+            let Some(entry) = next(socket) else { return drained };
             match entry {
-                Entry::TooLargeHere(bytes) => largest = Some(bytes),
-                Entry::Hint(hint) if self.waiting.len() < HINTS => self.waiting.push_back(hint),
-                Entry::Hint(_) | Entry::Other => {}
+                Entry::TooLargeHere(bytes) => drained.link_carries = Some(bytes),
+                Entry::Hint(hint) => {
+                    drained.any_icmp = true;
+                    if self.waiting.len() < HINTS {
+                        self.waiting.push_back(hint);
+                    }
+                }
+                Entry::Other => {}
             }
         }
         self.is_more = true;
-        largest
+        drained
     }
 }
 
 /// Takes one entry of the queue.
 fn next(socket: BorrowedFd<'_>) -> Option<Entry> {
-    let (mut name, mut control) = (Name::EMPTY, Control::EMPTY);
+    let (mut name, mut control, mut quote) = (Name::EMPTY, Control::EMPTY, [0_u8; Quote::MOST]);
+    // The payload of the datagram that caused the error is what is received (recv(2), MSG_ERRQUEUE).
+    let mut payload = libc::iovec { iov_base: quote.as_mut_ptr().cast(), iov_len: quote.len() };
     // SAFETY: All zero is a message header with no name, no vectors and no control data.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_name = name.pointer();
     message.msg_namelen = Name::room();
+    message.msg_iov = &raw mut payload;
+    message.msg_iovlen = 1;
     message.msg_control = control.pointer();
     message.msg_controllen = Control::room() as _;
-    loop {
+    let quoted = loop {
         let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-        // SAFETY: Name and control data have as many bytes as said, and live longer than the call. No bytes of the
-        // datagram are asked for.
-        if unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) } >= 0 {
-            break;
+        // SAFETY: Name, payload and control data have as many bytes as said, and live longer than the call.
+        let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
+        if let Ok(received) = usize::try_from(received) {
+            break received.min(quote.len());
         }
         if last_error() != libc::EINTR {
             return None;
         }
-    }
-    Some(read(&name, &control, message.msg_controllen as usize).unwrap_or(Entry::Other))
+    };
+    let quote = Quote::of(&quote[..quoted]);
+    Some(read(&name, &control, message.msg_controllen as usize, quote).unwrap_or(Entry::Other))
 }
 
-fn read(name: &Name, control: &Control, length: usize) -> Option<Entry> {
+fn read(name: &Name, control: &Control, length: usize, quote: Quote) -> Option<Entry> {
     let to = PortAddress::from(name.address()?);
     let of_error = |level, kind| {
         matches!((level, kind), (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR))
@@ -105,7 +123,7 @@ fn read(name: &Name, control: &Control, length: usize) -> Option<Entry> {
         _ => return None,
     };
     let by = data.get(EXTENDED_ERROR..).and_then(address::parse).map(|by| by.ip());
-    Some(Entry::Hint(Hint { to, by, what }))
+    Some(Entry::Hint(Hint { to, by, what, quote }))
 }
 
 /// ICMP's types and codes have become error numbers.
@@ -115,6 +133,12 @@ const fn kind(number: i32, largest: u32) -> HintKind {
         libc::EMSGSIZE => HintKind::TooLarge(largest),
         _ => HintKind::Unreachable,
     }
+}
+
+/// Whether a call that sends has failed for nothing but what ICMP said of an earlier datagram: no route, and no link of
+/// this host, gives this reason.
+pub(crate) const fn is_of_icmp_alone(number: i32) -> bool {
+    matches!(number, libc::ECONNREFUSED | libc::EHOSTDOWN | libc::ENONET | libc::ENOPROTOOPT | libc::EPROTO)
 }
 
 /// Whether a call may have failed for what ICMP said of an earlier one (icmp(7); `icmp_err_convert` in the kernel).

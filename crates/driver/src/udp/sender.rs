@@ -9,7 +9,7 @@ use weft_base::{DatagramBatch, DatagramSent, Ecn, Piece, PortError};
 use super::address::Name;
 use super::connected::Way;
 use super::control::{Control, Writer};
-use super::hints::is_of_icmp;
+use super::hints::{is_of_icmp, is_of_icmp_alone};
 use super::{BATCH_BYTES, BATCH_DATAGRAMS, PortSocket, UdpPort};
 use crate::error::{from_number, would_block};
 use crate::vectors::{Vectors, send_message};
@@ -179,10 +179,11 @@ impl UdpPort {
         Ok(DatagramSent::Taken(taken))
     }
 
-    /// Sends a message whose header names what is valid for reads during the call.
+    /// Sends a message whose header names what is valid for reads during the call. What ICMP says of earlier datagrams
+    /// never fails it: anybody can send that, and as fast as the kernel is asked. In the worst case the message is lost.
     fn attempt(&mut self, way: Way, message: &libc::msghdr) -> Outcome {
         let fd = self.socket_of(way).held.as_raw_fd();
-        let mut number = 0;
+        let (mut number, mut is_explained) = (0, false);
         for _ in 0..TRIES {
             // SAFETY: The header names a name, control data and vectors that live as long as it is borrowed.
             number = match unsafe { send_message(fd, message) } {
@@ -200,13 +201,18 @@ impl UdpPort {
             };
             let Self { hints, socket, connected, .. } = self;
             let socket = connected.as_ref().filter(|_| way == Way::Connected).map_or(&*socket, |there| &there.socket);
-            match hints.drain(socket.as_fd()) {
+            let drained = hints.drain(socket.as_fd());
+            match drained.link_carries {
                 Some(largest) if number == libc::EMSGSIZE => return Outcome::TooLarge(Some(largest)),
-                _ if is_of_icmp(number) => {}
+                _ if is_of_icmp(number) => is_explained = drained.any_icmp,
                 _ => return Outcome::Failed(number),
             }
         }
-        if number == libc::EMSGSIZE { Outcome::TooLarge(None) } else { Outcome::Failed(number) }
+        match number {
+            _ if is_explained || is_of_icmp_alone(number) => Outcome::Dropped,
+            libc::EMSGSIZE => Outcome::TooLarge(None),
+            number => Outcome::Failed(number),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use proptest::prelude::*;
 use weft_base::{
     DatagramBatch, DatagramOptions, DatagramPort, DatagramSent, DomainId, Ecn, Hint, HintKind, Interest, LocalAddress,
-    Network, Piece, PortAddress, PortError, Readiness, ReceivedDatagrams, Token,
+    Network, Piece, PortAddress, PortError, Quote, Readiness, ReceivedDatagrams, Token,
 };
 use weft_memory::{Access, Limits, Registry};
 
@@ -460,14 +460,14 @@ fn that_nobody_is_there_is_a_hint() {
         assert_eq!(a.poll_hint(), None);
         assert_eq!(a.send(&batch(to, 9), &[Piece::Bytes(b"hello")]), Ok(DatagramSent::Taken(1)));
         let by = to.ip().map(|address| address.ip());
-        assert_eq!(bench.hint(&mut a), Hint { to, by, what: HintKind::Refused });
+        assert_eq!(bench.hint(&mut a), Hint { to, by, what: HintKind::Refused, quote: Quote::of(b"hello") });
         assert_eq!(a.poll_hint(), None);
         // Nor over a socket of its own, which sends make.
         for _ in 0..100 {
             assert_eq!(a.send(&batch(to, 9), &[Piece::Bytes(b"hello")]), Ok(DatagramSent::Taken(1)));
         }
         assert!(a.connected.is_some());
-        assert_eq!(bench.hint(&mut a), Hint { to, by, what: HintKind::Refused });
+        assert_eq!(bench.hint(&mut a), Hint { to, by, what: HintKind::Refused, quote: Quote::of(b"hello") });
         while a.poll_hint().is_some() {}
         // Unread, it fails nothing that is sent to others.
         let mut b = bench.bind(local);

@@ -306,6 +306,9 @@ pub(crate) struct Side {
     pub(crate) stopped: bool,
 }
 
+/// Datagrams, and where they go.
+type Seen = Vec<(Vec<u8>, SocketAddr)>;
+
 /// To which side, what, from where, to where.
 type Flying = (usize, Vec<u8>, SocketAddr, SocketAddr);
 
@@ -328,6 +331,8 @@ pub(crate) struct World {
     pub(crate) passes: bool,
     /// Those that did: in a datagram of their own, and written where they are kept.
     pub(crate) passed: (u32, u32),
+    /// What somebody on the way sees of this side's datagrams, and where they go.
+    pub(crate) seen: Option<(usize, Seen)>,
 }
 
 pub(crate) fn address(side: usize) -> SocketAddr {
@@ -393,6 +398,7 @@ impl World {
             no_receives: false,
             passes: false,
             passed: (0, 0),
+            seen: None,
         };
         world.transmit(0);
         world
@@ -485,6 +491,9 @@ impl World {
         if !self.sides[1 - side].addresses.contains(&to) {
             let stranger = self.strangers.entry(link_between(to, to).unwrap_or(0)).or_default();
             *stranger = (stranger.0 + 1, stranger.1 + bytes.len());
+        }
+        if let Some((_, seen)) = self.seen.as_mut().filter(|(seen, _)| *seen == side) {
+            seen.push((bytes.clone(), to));
         }
         let faults = self.faults.clone();
         let random = &mut self.random;

@@ -368,11 +368,6 @@ impl<N: Carrier> Datagrams<N> {
         self.own.get(&name).copied()
     }
 
-    /// All connections that use datagrams.
-    pub(super) fn connections(&self) -> Vec<DefaultKey> {
-        self.own.values().copied().collect()
-    }
-
     // --- looking
 
     /// Has the operating system watch all that are looked at.

@@ -357,18 +357,18 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         }
     }
 
-    /// What somebody on the way says goes to all whom it may be about.
+    /// What somebody on the way says goes to the one whose datagram it quotes. What quotes none is nobody's: anybody
+    /// can send it.
     fn take_hints(&mut self, port: DefaultKey) {
         for _ in 0..MOST_HINTS {
             let Some(member) = self.datagrams.members.get_mut(port) else { return };
             let Some(hint) = member.poll_hint() else { return };
             let Some(to) = hint.to.ip() else { continue };
             let now = self.now;
-            for key in self.datagrams.connections() {
-                if let Some(connection) = self.connection_mut(key).filter(|one| one.lower.remote_address() == to) {
-                    connection.lower.take_hint(&hint, now);
-                    self.start_connection(key);
-                }
+            let Some(key) = self.datagrams.find(N::Lower::quoted(hint.quote.bytes()), to) else { continue };
+            if let Some(connection) = self.connection_mut(key) {
+                connection.lower.take_hint(&hint, now);
+                self.start_connection(key);
             }
         }
     }

@@ -525,6 +525,10 @@ impl<N: Network> Lower<N> for Choice<N> {
         }
     }
 
+    fn quoted(quote: &[u8]) -> Destination {
+        <Edge as Lower<N>>::quoted(quote)
+    }
+
     fn take_hint(&mut self, hint: &Hint, now: Time) {
         match self {
             Self::Mpa(_) => {}

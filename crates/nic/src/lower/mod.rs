@@ -509,7 +509,12 @@ pub trait Lower<N: Network>: Sized {
         None
     }
 
-    /// Somebody on the way says something about what was sent.
+    /// Whose datagram begins like this: somebody on the way quotes it.
+    fn quoted(_quote: &[u8]) -> Destination {
+        Destination::Nobody
+    }
+
+    /// Somebody on the way says something about what was sent, and quotes it: see [`Lower::quoted`].
     fn take_hint(&mut self, _hint: &Hint, _now: Time) {}
 }
 

@@ -64,6 +64,15 @@ pub(super) fn destination(datagram: &[u8]) -> Destination {
     }
 }
 
+/// Whose datagram it is that somebody quotes: a connection that the peer calls so, or a call of this name.
+pub(super) fn quoted(datagram: &[u8]) -> Destination {
+    match weft_wire::edge::destination(datagram) {
+        Ok(weft_wire::edge::Destination::Connection(id)) => Destination::Forgotten(id.0),
+        Ok(weft_wire::edge::Destination::Setup { destination: ConnectionId(0), source }) => Destination::Own(source.0),
+        _ => Destination::Nobody,
+    }
+}
+
 /// Somebody calls, or speaks of a connection that is not known.
 pub(super) fn knock(door: &mut EdgeDoor, stray: &Stray<'_>, io: &mut Io<'_>, answer: &mut Vec<u8>) -> Knocked<Edge> {
     use weft_wire::edge::Destination as For;
@@ -84,7 +93,7 @@ pub(super) fn knock(door: &mut EdgeDoor, stray: &Stray<'_>, io: &mut Io<'_>, ans
         Knock::Call(visit) => {
             let answering = Answering::new(&visit, &door.door, fresh(io.datagrams));
             let deciding = Phase::Deciding(Box::new(Deciding { answering, offer, asked: false }));
-            let mut edge = Edge::new(*port, datagram.from, deciding, io.now);
+            let mut edge = Edge::new(*port, datagram.from, deciding);
             edge.see_local(datagram.to, io);
             Knocked::Call(edge)
         }

@@ -58,11 +58,6 @@ const ANSWERS: u32 = 4;
 const ROOM_AFTER: Duration = Duration::from_millis(1);
 /// How long a rejection is said again to who asks again.
 const REJECTED_FOR: Duration = Duration::from_secs(3);
-/// A host whose answer to every probe is that nobody has that port is believed after this, and after so many answers:
-/// its program has ended.
-const REFUSED_FOR: Duration = Duration::from_secs(2);
-const REFUSALS: u32 = 4;
-
 /// What has waited for so long at a port that another engine serves is taken back: that engine is slow, or its thread
 /// has ended.
 const TAKE_BACK_AFTER: Duration = Duration::from_millis(20);
@@ -80,9 +75,6 @@ pub struct Edge {
     waiting: Waiting,
     /// When the port had no room.
     blocked_at: Time,
-    /// Answers that nobody has that port, since the peer was heard last.
-    refusals: u32,
-    heard_at: Time,
     runs: Vec<Run>,
 }
 
@@ -156,7 +148,7 @@ pub struct Opening {
 }
 
 impl Edge {
-    fn new(port: DatagramKey, remote: SocketAddr, phase: Phase, now: Time) -> Self {
+    fn new(port: DatagramKey, remote: SocketAddr, phase: Phase) -> Self {
         Self {
             port,
             from: None,
@@ -166,8 +158,6 @@ impl Edge {
             phase,
             waiting: Waiting::default(),
             blocked_at: Time::ZERO,
-            refusals: 0,
-            heard_at: now,
             runs: Vec::new(),
         }
     }
@@ -286,7 +276,7 @@ impl<N: Network> Lower<N> for Edge {
 
     /// Streams do not carry it.
     fn respond(_: N::Port, _: Offer) -> Self {
-        Self::new(DatagramKey(slotmap::DefaultKey::default()), ([0, 0, 0, 0], 0).into(), Phase::Over, Time::ZERO)
+        Self::new(DatagramKey(slotmap::DefaultKey::default()), ([0, 0, 0, 0], 0).into(), Phase::Over)
     }
 
     fn timed_out(waited_for: Duration) -> StartError {
@@ -601,6 +591,10 @@ impl<N: Network> Lower<N> for Edge {
         door::destination(datagram)
     }
 
+    fn quoted(quote: &[u8]) -> Destination {
+        door::quoted(quote)
+    }
+
     fn is_good(datagram: &[u8]) -> bool {
         parcel::has_good_payload(datagram)
     }
@@ -634,19 +628,18 @@ impl<N: Network> Lower<N> for Edge {
     }
 
     fn take_hint(&mut self, hint: &Hint, now: Time) {
-        match (&mut self.phase, hint.what) {
-            (Phase::Calling(calling), HintKind::Refused) => calling.failed = Some(PortError::Refused),
-            (Phase::Calling(calling), HintKind::Unreachable) => calling.unreachable = true,
-            (Phase::Running(running), HintKind::TooLarge(passes)) => {
-                running.connection.hint_too_large(0, passes as usize + 1, now);
-            }
-            (Phase::Running(running), what) => {
-                running.connection.hint_unreachable(0);
-                self.refusals += u32::from(what == HintKind::Refused);
-                // Forging this takes somebody who sees the packets: such a one could end it anyway.
-                if self.refusals >= REFUSALS && now.since(self.heard_at) >= REFUSED_FOR {
-                    running.ended.get_or_insert(Ending::Reset);
-                }
+        match &mut self.phase {
+            // That it quotes this call, whose name nobody can guess, is known from how it has come here.
+            Phase::Calling(calling) if hint.to.ip() == Some(self.remote) => match hint.what {
+                // A host alone knows who has its ports.
+                HintKind::Refused if hint.by == Some(self.remote.ip()) => calling.failed = Some(PortError::Refused),
+                HintKind::Refused | HintKind::Unreachable => calling.unreachable = true,
+                HintKind::TooLarge(_) => {}
+            },
+            Phase::Running(running) => {
+                running.connection.take_hint(hint, now);
+                running.idle_until.set(Time::ZERO);
+                self.settle(Handed::default(), now);
             }
             _ => {}
         }

@@ -43,7 +43,6 @@ impl Edge {
         if inbox.is_empty() {
             return false;
         }
-        (self.refusals, self.heard_at) = (0, io.now);
         let port = inbox.port();
         let mut handed = Handed::default();
         let rails = &self.rails;

@@ -142,7 +142,7 @@ impl Edge {
         };
         let caller = Caller::new(&call, &edge_settings(port, io), io.now);
         let calling = Calling { caller, offer: opening.offer, is_heard: false, failed: None, unreachable: false };
-        let mut edge = Self::new(port, remote, Phase::Calling(Box::new(calling)), io.now);
+        let mut edge = Self::new(port, remote, Phase::Calling(Box::new(calling)));
         edge.local = io.datagrams.local_address(port);
         edge
     }

@@ -1,0 +1,188 @@
+//! What somebody on the way says of packets (ICMP): a peer that lives loses nothing by it, one whose program has ended
+//! is noticed.
+
+mod world;
+
+use core::mem;
+use core::time::Duration;
+use std::net::{IpAddr, SocketAddr};
+
+use weft_base::{Hint, HintKind, Quote};
+use weft_edge::{Ending, Settings};
+use world::{Faults, World, address};
+
+const KINDS: [HintKind; 3] = [HintKind::Refused, HintKind::Unreachable, HintKind::TooLarge(1280)];
+
+/// Both sides are set up, have found how large datagrams may be, and have nothing to say. Side 0's datagrams are seen.
+fn quiet() -> World {
+    let mut world = World::new(&Settings::default(), Faults::none(), [40, 40], 20_000, 5);
+    world.run(100_000, World::all_acknowledged);
+    world.run_for(Duration::from_millis(100));
+    assert_eq!(world.sides[0].connection.datagram_size(), 1472);
+    world.seen = Some((0, vec![]));
+    world
+}
+
+fn hint(what: HintKind, (quoted, to): &(Vec<u8>, SocketAddr), by: Option<IpAddr>) -> Hint {
+    Hint { to: (*to).into(), by, what, quote: Quote::of(quoted) }
+}
+
+fn seen(world: &mut World) -> Vec<(Vec<u8>, SocketAddr)> {
+    mem::take(&mut world.seen.as_mut().expect("somebody looks").1)
+}
+
+/// Says to side 0 of each of its datagrams, as soon as it leaves, that nobody has that port.
+fn refuse_all(world: &mut World) {
+    for datagram in seen(world) {
+        let refused = hint(HintKind::Refused, &datagram, Some(datagram.1.ip()));
+        world.sides[0].connection.take_hint(&refused, world.now);
+        world.transmit(0);
+    }
+}
+
+fn sent(world: &World) -> u64 {
+    world.sides[0].connection.counters().packets_sent
+}
+
+#[test]
+fn who_quotes_no_packet_under_way_is_not_believed() {
+    let mut world = quiet();
+    // One that is acknowledged, and one that is not.
+    world.sides[0].source.left = 1;
+    world.transmit(0);
+    world.run(1000, World::all_acknowledged);
+    let settled = seen(&mut world).pop().expect("a datagram");
+    world.sides[0].source.left = 1;
+    world.transmit(0);
+    let under_way = seen(&mut world).pop().expect("a datagram");
+    let changed = |at: usize| {
+        let mut bytes = under_way.0.clone();
+        bytes[at] ^= 1;
+        (bytes, under_way.1)
+    };
+    let forged = [
+        (vec![], under_way.1),
+        (vec![0; 8], under_way.1),
+        (under_way.0[..17].to_vec(), under_way.1),
+        settled,
+        // Of another connection, of a number that was never sent, of another rail, and sent elsewhere.
+        changed(9),
+        changed(10),
+        changed(1),
+        (under_way.0.clone(), address(0)),
+    ];
+    let before = sent(&world);
+    for (forged, what) in forged.iter().flat_map(|forged| KINDS.map(|what| (forged, what))) {
+        let forged = hint(what, forged, Some(forged.1.ip()));
+        assert!(!world.sides[0].connection.take_hint(&forged, world.now), "{forged:?}");
+        world.transmit(0);
+    }
+    assert_eq!(sent(&world), before, "not a packet");
+    assert_eq!(world.sides[0].connection.datagram_size(), 1472);
+    assert_eq!(world.sides[0].connection.counters().false_hints, forged.len() as u64 * 3);
+    world.finish();
+}
+
+/// Somebody sees each packet, and says at once that it was refused: the peer, who answers, is not lost, with something
+/// to do or without.
+#[test]
+fn a_peer_that_answers_is_not_lost_though_each_packet_is_said_to_be_refused() {
+    let mut world = quiet();
+    world.sides[0].source.left = 100;
+    world.transmit(0);
+    let until = world.now + Duration::from_secs(300);
+    while world.now < until && world.step() {
+        refuse_all(&mut world);
+    }
+    assert_eq!(world.ending(0), None);
+    world.seen = None;
+    world.finish();
+}
+
+/// Nor does it cost more than a few packets.
+#[test]
+fn hints_that_quote_a_packet_start_a_probe_now_and_then() {
+    let mut world = quiet();
+    world.sides[0].source.left = 1;
+    world.transmit(0);
+    world.sides[1].stopped = true;
+    let quoted = seen(&mut world).pop().expect("a datagram");
+    let before = sent(&world);
+    for _ in 0..1000 {
+        for what in [HintKind::Refused, HintKind::Unreachable] {
+            let hint = hint(what, &quoted, Some(quoted.1.ip()));
+            assert!(world.sides[0].connection.take_hint(&hint, world.now));
+            world.transmit(0);
+        }
+    }
+    assert!((1..=2).contains(&(sent(&world) - before)), "one probe, and what is under way again");
+    world.sides[1].stopped = false;
+    world.finish();
+}
+
+/// Its host says so of each packet, and nothing else comes.
+#[test]
+fn a_peer_whose_program_has_ended_is_lost() {
+    let mut world = quiet();
+    world.sides[0].source.left = 1;
+    world.transmit(0);
+    world.run(1000, World::all_acknowledged);
+    world.sides[0].source.left = 1;
+    world.sides[1].stopped = true;
+    world.transmit(0);
+    let begun = world.now;
+    while world.ending(0).is_none() && world.step() {
+        refuse_all(&mut world);
+    }
+    assert_eq!(world.ending(0), Some(&Ending::Reset));
+    let took = world.now - begun;
+    assert!((Duration::from_secs(2)..Duration::from_millis(2200)).contains(&took), "{took:?}");
+}
+
+/// A host is believed of its own ports alone, and not for one word: it may have been a rule of its firewall.
+#[test]
+fn a_peer_that_is_silent_is_not_lost_for_what_others_say_nor_for_one_word() {
+    for says_once in [false, true] {
+        let mut world = quiet();
+        world.sides[0].source.left = 1;
+        world.sides[1].stopped = true;
+        world.transmit(0);
+        let until = world.now + Duration::from_secs(60);
+        let mut said = 0;
+        while world.now < until && world.step() {
+            for datagram in seen(&mut world) {
+                let by = if says_once { datagram.1.ip() } else { address(0).ip() };
+                if !says_once || said == 0 {
+                    said += 1;
+                    let refused = hint(HintKind::Refused, &datagram, Some(by));
+                    assert!(world.sides[0].connection.take_hint(&refused, world.now));
+                    world.transmit(0);
+                }
+            }
+        }
+        assert_eq!(world.ending(0), None, "{says_once}");
+        world.sides[1].stopped = false;
+        world.finish();
+    }
+}
+
+#[test]
+fn a_size_that_somebody_says_is_doubted_and_none_below_the_floor_is_taken() {
+    let mut world = quiet();
+    let size = |world: &World| world.sides[0].connection.datagram_size();
+    world.sides[0].source.left = 20;
+    world.transmit(0);
+    let large = seen(&mut world).into_iter().find(|(bytes, _)| bytes.len() > 1400).expect("a large one");
+    let too_large = |passes| hint(HintKind::TooLarge(passes), &large, None);
+    for passes in [0, 100, 1199, 1472, 9000] {
+        assert!(world.sides[0].connection.take_hint(&too_large(passes), world.now));
+        assert_eq!(size(&world), 1472, "{passes}");
+    }
+    assert!(world.sides[0].connection.take_hint(&too_large(1280), world.now));
+    assert_eq!(size(&world), 1280);
+    // It was not true: all is as before, before long.
+    world.seen = None;
+    world.run_for(Duration::from_secs(6));
+    assert_eq!(size(&world), 1472);
+    world.finish();
+}
