@@ -136,7 +136,7 @@ pub struct Connection {
     pub(crate) reset_token: [u8; RESET_TOKEN_LENGTH],
     pub(crate) confirmation: Confirmation,
     pub(crate) peer_ack_delay: Duration,
-    /// Silence after which one side or the other asks whether its peer is there.
+    /// How often one side or the other asks whether its peer is there, while nothing else is said.
     pub(crate) keep_alive: Duration,
     pub(crate) random: Random,
     /// By number; the first always leads somewhere.
@@ -215,7 +215,8 @@ impl Connection {
             confirmation: established.confirmation,
             peer_ack_delay: established.peer_ack_delay,
             // Not more often than makes sense, whatever the peer says.
-            keep_alive: settings.peer_timeout.min(established.peer_timeout.max(LEAST_TIMEOUT)) / 4,
+            keep_alive: (settings.peer_timeout.min(established.peer_timeout.max(LEAST_TIMEOUT)) / 4)
+                .min(settings.keep_alive),
             random: Random::new(established.seed),
             rails: vec![first],
             most_rails: usize::from(settings.rails.min(established.peer_rails)).clamp(1, MAX_RAILS),

@@ -12,6 +12,7 @@ use weft_wire::edge::frame::MAX_REASON;
 use crate::connection::striping::has;
 use crate::connection::{Connection, control};
 use crate::rail::{Rail, Silence, Verdict};
+use crate::round_trip::nanos;
 
 /// After so many probes without an answer it is doubted that large datagrams pass.
 const SILENT_PROBES: u32 = 3;
@@ -223,7 +224,7 @@ impl Connection {
             || rail.candidate.is_some()
             || rail.silence.is_some()
             // Sooner than the peer is given up.
-            || self.last_heard + self.keep_alive < at
+            || self.last_heard + self.keep_alive / 2 < at
     }
 
     /// The longest time between two probes of a rail: short while others answer, so that it is soon known to live.
@@ -244,15 +245,22 @@ impl Connection {
         self.is_confirmed() && !(0..self.rails.len()).any(|index| is_flying(&index))
     }
 
-    /// A quarter of the time-out without a word: asks whether the peer is there.
+    /// When the peer is asked whether it is there, if nothing is said before. All connections of a process ask at the
+    /// same times, so that many quiet ones take one wake-up; and who has called asks first, so that one side does.
     fn keep_alive_at(&self) -> Time {
+        let turn = if self.opens { Duration::ZERO } else { self.keep_alive / 8 };
+        next_round(self.quiet_since() + self.keep_alive / 2, self.keep_alive, turn)
+    }
+
+    /// When something was said last.
+    fn quiet_since(&self) -> Time {
         if let [rail] = &self.rails[..] {
-            return self.last_heard.max(rail.sent.last_sent()) + self.keep_alive;
+            return self.last_heard.max(rail.sent.last_sent());
         }
         let trusted = self.trusted();
         let rails = self.rails.iter().enumerate().filter(|(index, _)| has(trusted, *index));
         let last_sent = rails.map(|(_, rail)| rail.sent.last_sent()).max();
-        self.last_heard.max(last_sent.unwrap_or_default()) + self.keep_alive
+        self.last_heard.max(last_sent.unwrap_or_default())
     }
 
     /// Time has passed. [`Connection::transmit`] sends what follows from it.
@@ -386,5 +394,25 @@ impl Connection {
             Phase::Open if self.closing.heard && self.closing.peer_end.is_some() => self.end(Ending::Closed, now),
             _ => {}
         }
+    }
+}
+
+/// The first of the times `turn`, `turn + period`, `turn + 2 * period`, ... that is not before `at`.
+fn next_round(at: Time, period: Duration, turn: Duration) -> Time {
+    let (period, turn) = (nanos(period).max(1), nanos(turn));
+    let rounds = at.as_nanos().saturating_sub(turn).div_ceil(period);
+    Time::from_nanos(turn.saturating_add(rounds.saturating_mul(period)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_come_at_the_same_times_for_all() {
+        let round = |at| next_round(Time::from_nanos(at), Duration::from_nanos(100), Duration::from_nanos(10));
+        assert_eq!([0, 10, 11, 110, 111].map(|at| round(at).as_nanos()), [10, 10, 110, 110, 210]);
+        let far = next_round(Time::from_nanos(u64::MAX), Duration::from_nanos(100), Duration::ZERO);
+        assert!(far.as_nanos() >= u64::MAX - 100, "it does not wrap");
     }
 }

@@ -29,6 +29,10 @@ pub struct Settings {
     pub max_ack_delay: Duration,
     /// A peer without a word for so long is gone.
     pub peer_timeout: Duration,
+    /// A connection on which nothing is under way asks the peer whether it is there so often, or four times in
+    /// `peer_timeout` if that is more often: a host that knows that the peer's program has ended says so of that
+    /// packet alone.
+    pub keep_alive: Duration,
     /// The longest time between two probes of a silent peer.
     pub max_probe_interval: Duration,
     /// The round trip that is assumed before one was measured (RFC 9002 section 6.2.2: 333 ms).
@@ -56,6 +60,7 @@ impl Default for Settings {
             ack_every: 32,
             max_ack_delay: Duration::from_millis(1),
             peer_timeout: Duration::from_secs(120),
+            keep_alive: Duration::from_secs(2),
             max_probe_interval: Duration::from_secs(1),
             initial_round_trip: Duration::from_millis(100),
             batch_time: Duration::from_micros(500),

@@ -31,12 +31,13 @@ fn seen(world: &mut World) -> Vec<(Vec<u8>, SocketAddr)> {
     mem::take(&mut world.seen.as_mut().expect("somebody looks").1)
 }
 
-/// Says to side 0 of each of its datagrams, as soon as it leaves, that nobody has that port.
+/// Says to the side whose datagrams are seen, of each as soon as it leaves, that nobody has that port.
 fn refuse_all(world: &mut World) {
+    let side = world.seen.as_ref().expect("somebody looks").0;
     for datagram in seen(world) {
         let refused = hint(HintKind::Refused, &datagram, Some(datagram.1.ip()));
-        world.sides[0].connection.take_hint(&refused, world.now);
-        world.transmit(0);
+        world.sides[side].connection.take_hint(&refused, world.now);
+        world.transmit(side);
     }
 }
 
@@ -139,6 +140,63 @@ fn a_peer_whose_program_has_ended_is_lost() {
     assert!((Duration::from_secs(2)..Duration::from_millis(2200)).contains(&took), "{took:?}");
 }
 
+/// Though nothing is under way, whenever it ends, whichever side it is: three seconds later that is known. The first
+/// moments after something was said are the worst.
+#[test]
+fn a_peer_whose_program_has_ended_is_lost_within_three_seconds_when_nothing_is_under_way() {
+    for (quarters, lost) in (0..16).flat_map(|quarters| [0, 1].map(|lost| (quarters, lost))) {
+        let mut world = quiet();
+        world.sides[0].source.left = 1;
+        world.transmit(0);
+        world.run(1000, World::all_acknowledged);
+        let until = world.now + Duration::from_millis(250) * quarters;
+        while world.next_at().is_some_and(|at| at <= until) {
+            world.step();
+        }
+        world.now = until;
+        world.sides[lost].stopped = true;
+        world.seen = Some((1 - lost, vec![]));
+        while world.ending(1 - lost).is_none() && world.step() {
+            refuse_all(&mut world);
+        }
+        assert_eq!(world.ending(1 - lost), Some(&Ending::Reset));
+        let took = world.now - until;
+        let most = if quarters < 4 { 4100 } else { 3300 };
+        assert!(took <= Duration::from_millis(most), "{quarters}, {lost}: {took:?}");
+    }
+}
+
+/// It costs one question and one answer every two seconds, of one side, and all connections ask at the same time.
+#[test]
+fn quiet_connections_ask_seldom_and_together() {
+    let asked = [0, 700, 1300].map(|later_ms| {
+        let mut world = quiet();
+        let until = world.now + Duration::from_millis(later_ms);
+        while world.next_at().is_some_and(|at| at <= until) {
+            world.step();
+        }
+        world.now = until;
+        world.sides[0].source.left = 1;
+        world.transmit(0);
+        world.run(1000, World::all_acknowledged);
+        world.run_for(Duration::from_secs(10));
+        let count = |world: &World| [0, 1].map(|side| world.sides[side].connection.counters().packets_sent);
+        let before = count(&world);
+        let mut times = vec![];
+        world.seen = Some((0, vec![]));
+        let until = world.now + Duration::from_secs(100);
+        while world.now < until && world.step() {
+            if !seen(&mut world).is_empty() {
+                times.push(world.now);
+            }
+        }
+        let sent = count(&world);
+        assert!((48..=51).contains(&(sent[0] - before[0])) && (48..=51).contains(&(sent[1] - before[1])), "{sent:?}");
+        times.iter().map(|at| at.as_nanos() % 2_000_000_000).collect::<std::collections::BTreeSet<_>>()
+    });
+    assert_eq!((asked[0].len(), &asked[1], &asked[2]), (1, &asked[0], &asked[0]));
+}
+
 /// A host is believed of its own ports alone, and not for one word: it may have been a rule of its firewall.
 #[test]
 fn a_peer_that_is_silent_is_not_lost_for_what_others_say_nor_for_one_word() {
@@ -153,13 +211,13 @@ fn a_peer_that_is_silent_is_not_lost_for_what_others_say_nor_for_one_word() {
             for datagram in seen(&mut world) {
                 let by = if says_once { datagram.1.ip() } else { address(0).ip() };
                 if !says_once || said == 0 {
-                    said += 1;
                     let refused = hint(HintKind::Refused, &datagram, Some(by));
-                    assert!(world.sides[0].connection.take_hint(&refused, world.now));
+                    said += u32::from(world.sides[0].connection.take_hint(&refused, world.now));
                     world.transmit(0);
                 }
             }
         }
+        assert!(said > 0);
         assert_eq!(world.ending(0), None, "{says_once}");
         world.sides[1].stopped = false;
         world.finish();
