@@ -56,7 +56,7 @@ pub use membership::GroupMembership;
 pub use network::TcpNetwork;
 pub use packet::{
     FRAME_PIECES, FRAMES, FramePort, FrameTest, Offload, PacketHelper, PacketOffer, PacketRing, PacketSocket,
-    ReceivedFrame, RingFrame, Served,
+    ReceivedFrame, RingFrame, SegmentationLimits, Served,
 };
 pub use port::TcpPort;
 pub use port_rule::{PortReservation, PortRule};

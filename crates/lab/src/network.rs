@@ -69,9 +69,15 @@ pub(crate) fn unplug(plan: &Plan, rail: usize) -> String {
     ports.map(|port| format!("link set {port} addrgenmode none\nlink set {port} nomaster\n")).collect()
 }
 
+/// What a frame may have in front of a packet of the MTU's length without being a super-packet: Ethernet's header and
+/// two tags of VLANs, to the next multiple of 8.
+const FRAME_HEAD: u32 = 24;
+
 /// Lines for `ip -batch` in a host: the kernel cuts super-packets before this rail, for each packet has its own fate.
-pub(crate) fn cut_packets(rail: &Rail) -> String {
-    format!("link set {} gso_max_segs 1\n", rail.interface)
+/// Of frames that a program gives to a packet socket the kernel does not know how many segments they have when it
+/// compares that with `gso_max_segs` (`SKB_GSO_DODGY`, net/core/dev.c `gso_features_check`), so the length says it, too.
+pub(crate) fn cut_packets(rail: &Rail, mtu: u32) -> String {
+    format!("link set {} gso_max_segs 1 gso_max_size {}\n", rail.interface, mtu + FRAME_HEAD)
 }
 
 /// Lines for `ip -batch` in a host.
@@ -184,6 +190,13 @@ mod tests {
         );
         let names: Vec<_> = switch_interfaces(&Plan { links: 2, ..plan }).into_iter().map(|one| one.name).collect();
         assert_eq!(names, ["h0r0", "h1r0", "h2r0", "h0r1", "h1r1", "h2r1"]);
+    }
+
+    #[test]
+    fn before_a_shaped_rail_what_is_longer_than_the_mtu_is_cut() {
+        let plan = Plan::default();
+        let lines = cut_packets(&hosts(&plan)[0].rails()[0], 9000);
+        assert_eq!(lines, "link set rail0 gso_max_segs 1 gso_max_size 9024\n");
     }
 
     #[test]

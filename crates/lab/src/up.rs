@@ -172,7 +172,7 @@ impl Lab {
         if is_new {
             self.batch(switch, &self.tools.ip, &network::unplug(&self.plan, link.rail))?;
             for host in &self.hosts {
-                let lines = network::cut_packets(&host.rails()[link.rail]);
+                let lines = network::cut_packets(&host.rails()[link.rail], self.plan.mtu);
                 self.batch(host.holder(), &self.tools.ip, &lines)?;
             }
         }

@@ -7,7 +7,7 @@ use slotmap::DefaultKey;
 use weft_base::{NoDigest, Piece, Port, PortError, ReceivePiece, Received, Slice, StreamPosition};
 use weft_driver::HostPort;
 use weft_memory::Registry;
-use weft_tcp::{Connection, State};
+use weft_tcp::{Connection, Counters, State};
 
 use crate::inbox::Inbox;
 use crate::settings::with_scope;
@@ -23,6 +23,17 @@ pub enum LinkPort {
     Host(HostPort),
     /// By Weft's own TCP.
     Own(OwnPort),
+}
+
+impl LinkPort {
+    /// What Weft's own TCP has done for this stream so far; none where the kernel carries it, or where it is over.
+    #[must_use]
+    pub fn counters(&self) -> Option<Counters> {
+        match self {
+            Self::Host(_) => None,
+            Self::Own(port) => Some(port.stack.lock().stream(port.key).ok()?.connection.counters()),
+        }
+    }
 }
 
 /// A stream by Weft's own TCP. Dropped without [`Port::abort`], it closes gracefully, unless bytes that came were not

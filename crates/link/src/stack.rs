@@ -21,6 +21,7 @@ mod leaving;
 mod listening;
 mod neighbours;
 mod opening;
+mod paths;
 mod probing;
 mod stream;
 mod train;
@@ -30,6 +31,7 @@ use host_ports::HostPorts;
 use listening::Listening;
 pub(crate) use neighbours::Neighbour;
 use neighbours::{Asking, Doubt};
+use paths::Paths;
 use stream::Stream;
 pub(crate) use wire::{Wire, frame_tests};
 
@@ -91,6 +93,8 @@ pub(crate) struct Stack {
     next_port: u16,
     ready: Vec<Readiness>,
     waker: Arc<dyn Waker>,
+    /// Paths that lose trains.
+    paths: Paths,
     asking: Vec<Asking>,
     doubts: Vec<Doubt>,
     neighbour_changes: Arc<AtomicU64>,
@@ -120,13 +124,14 @@ impl Stack {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(io::Error::other)?;
         let timer = TimerFd::new().map_err(io::Error::other)?;
-        let wire = Wire::new(ring, &settings);
+        let clock = MonotonicClock::new();
+        let wire = Wire::new(ring, &settings, clock.now());
         let groups = enter_groups(&wire, &settings);
         let mut stack = Self {
             wire,
             settings,
             tcp,
-            clock: MonotonicClock::new(),
+            clock,
             timer,
             timer_at: None,
             due: None,
@@ -138,6 +143,7 @@ impl Stack {
             next_port: u16::from_be_bytes([key[0], key[1]]),
             ready: Vec::new(),
             waker,
+            paths: Paths::default(),
             asking: Vec::new(),
             doubts: Vec::new(),
             neighbour_changes: Arc::default(),

@@ -60,6 +60,8 @@ pub struct Counters {
     pub sent: u64,
     /// Of those, sent again.
     pub retransmitted: u64,
+    /// Trains, not segments, that left: as one frame, which a device was to cut.
+    pub trains: u64,
     /// Cuts of the congestion window, not segments, that were taken back: nothing had been lost.
     pub undone: u64,
     /// Received, of all kinds.
@@ -150,7 +152,8 @@ impl Connection {
     #[must_use]
     pub fn counters(&self) -> Counters {
         let Sender { retransmitted, undone, .. } = self.sender;
-        Counters { retransmitted, undone, dropped: self.receiver.dropped, ..self.counters }
+        let trains = self.sender.trains().count();
+        Counters { retransmitted, trains, undone, dropped: self.receiver.dropped, ..self.counters }
     }
 
     /// Bytes of payload that a segment carries, on this path, to this peer.
@@ -248,6 +251,29 @@ impl Connection {
     pub fn set_path_mss(&mut self, mss: u16) {
         let stamps = if self.stamps { STAMPS } else { 0 };
         self.sender.set_mss(u64::from(mss.max(MIN_MSS)).min(u64::from(self.settings.mss)) - stamps);
+    }
+
+    /// Whether the next segments may leave in a train: as one frame, which a device cuts. Not where trains were lost
+    /// while segments that left by themselves arrived.
+    #[must_use]
+    pub fn may_send_train(&self, now: Time) -> bool {
+        self.sender.trains().may_leave(now)
+    }
+
+    /// The segments with this payload, which were planned just now, leave in one train.
+    pub fn note_train(&mut self, payload: &Range<u64>, now: Time) {
+        self.sender.note_train(payload, now);
+    }
+
+    /// Since when none may leave, because they were lost. From time to time one is tried again.
+    #[must_use]
+    pub const fn trains_avoided_since(&self) -> Option<Time> {
+        self.sender.trains().avoided_since()
+    }
+
+    /// Another connection by the same path has lost trains at that time.
+    pub const fn avoid_trains(&mut self, since: Time) {
+        self.sender.avoid_trains(since);
     }
 
     /// Nothing more will be written. What was written still goes out, then the FIN; reading goes on.

@@ -19,6 +19,7 @@ mod tail;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod trains;
 mod window;
 
 pub(crate) use acks::Ack;
@@ -27,6 +28,7 @@ use rack::{Paths, Rack};
 use spurious::Spurious;
 use tail::TailProbe;
 use timers::Timers;
+use trains::Trains;
 use window::CongestionWindow;
 
 /// The sending half. Position 0 is the SYN; the FIN stands behind the last byte.
@@ -57,6 +59,7 @@ pub(crate) struct Sender {
     /// A round trip ends when this is acknowledged.
     round_end: u64,
     spurious: Spurious,
+    trains: Trains,
     timers: Timers,
     /// The end of the recovery that is under way.
     recovery: Option<u64>,
@@ -110,6 +113,7 @@ impl Sender {
             congestion: CongestionWindow::new(settings.congestion, u64::from(settings.mss)),
             round_end: 0,
             spurious: Spurious::default(),
+            trains: Trains::default(),
             timers: Timers::new(settings, now),
             recovery: None,
             timed_out: false,
@@ -247,6 +251,25 @@ impl Sender {
         let range = self.next_lost(now).or_else(|| self.next_new(is_synchronised, now))?;
         self.force = false;
         Some(self.plan(range))
+    }
+
+    pub(crate) const fn trains(&self) -> &Trains {
+        &self.trains
+    }
+
+    pub(crate) const fn avoid_trains(&mut self, since: Time) {
+        self.trains.avoid(since);
+    }
+
+    /// Segments that were planned just now leave as one frame.
+    pub(crate) fn note_train(&mut self, payload: &Range<u64>, now: Time) {
+        let train = self.trains.begin(now);
+        self.board.join(payload, train);
+    }
+
+    fn note_lost_trains(&mut self, now: Time) {
+        let trains = &mut self.trains;
+        self.board.lost_trains(|train| trains.handle_lost(train, now));
     }
 
     fn plan(&self, range: Range<u64>) -> Plan {

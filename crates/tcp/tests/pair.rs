@@ -8,7 +8,7 @@ use weft_tcp::{ReceivePolicy, Settings, State};
 
 mod world;
 
-use world::{Faults, World};
+use world::{Faults, Trains, World};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -127,4 +127,37 @@ fn late_segments_are_placed_at_once_and_cost_nothing() {
     assert!(world.sides[1].seen.early > 100, "{} segments came early", world.sides[1].seen.early);
     let again = world.connection(0).counters().retransmitted;
     assert!(again < 20, "{again} of 1400 were sent again, and none was lost");
+}
+
+/// A bridge in user space stands behind a device that cuts nothing: it drops what is longer than the MTU.
+#[test]
+fn where_trains_vanish_segments_leave_by_themselves_after_two() {
+    let faults = Faults { delay_us: 500, ..Faults::default() };
+    let mut world = World::new(7, [settings(ReceivePolicy::Buffer); 2], [1_000_000, 0], faults);
+    world.trains = Trains::Dropped;
+    // Two of them are noticed by a time-out of 200 ms each, or by what follows them.
+    let done = world.run(Duration::from_secs(2), World::is_done);
+    assert!(done, "{} bytes in 2 s, {} trains", world.sides[1].seen.read, world.trains_sent);
+    world.check();
+    // What one look sends may be two trains, where a unit ends within.
+    assert!(world.trains_sent <= 4, "{} trains", world.trains_sent);
+    assert!(world.connection(0).trains_avoided_since().is_some());
+}
+
+#[test]
+fn an_interruption_does_not_end_the_trains() {
+    let faults = Faults { delay_us: 500, ..Faults::default() };
+    let mut world = World::new(8, [settings(ReceivePolicy::Buffer); 2], [2_000_000, 0], faults);
+    world.trains = Trains::Cut;
+    for read in [300_000, 900_000] {
+        assert!(world.run(HOUR, |world| world.sides[1].seen.read > read));
+        world.faults.lose = 1;
+        world.run(Duration::from_millis(700), World::is_done);
+        world.faults.lose = 0;
+        let before = world.trains_sent;
+        assert!(world.run(HOUR, |world| world.trains_sent > before + 3), "they go on");
+    }
+    assert!(world.run(HOUR, World::is_done));
+    world.check();
+    assert_eq!(world.connection(0).trains_avoided_since(), None);
 }

@@ -5,6 +5,7 @@ mod folder;
 mod frames;
 mod helper;
 mod ring;
+mod segmentation;
 
 use core::mem;
 use std::ffi::CString;
@@ -15,6 +16,7 @@ pub use filter::FrameTest;
 pub use frames::{FRAME_PIECES, FRAMES, FramePort};
 pub use helper::{PacketHelper, PacketOffer, Served};
 pub use ring::{Offload, PacketRing, RingFrame};
+pub use segmentation::SegmentationLimits;
 
 /// What stands for all of them.
 const EVERY_TYPE: u16 = libc::ETH_P_ALL as u16;

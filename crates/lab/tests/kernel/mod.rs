@@ -1,5 +1,6 @@
 //! Tests over a real link have a worker in each host: this program again. Here is what starts it, and what the kernel's
 //! TCP does in one.
+#![allow(dead_code, reason = "each file of tests uses its part")]
 
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -54,7 +55,6 @@ impl Worker {
     }
 
     /// Ends it without a warning.
-    #[allow(dead_code, reason = "each file of tests uses its part")]
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

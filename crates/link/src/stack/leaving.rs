@@ -40,7 +40,7 @@ impl Stack {
             if !wire.flush() {
                 return false;
             }
-            let Some(train) = stream.next_train(wire.cuts(), now) else { return true };
+            let Some(train) = stream.next_train(wire.train_limits(), now) else { return true };
             wire.send_train(&stream.connection, &train);
         }
     }
@@ -65,6 +65,9 @@ impl Stack {
         let Some(stream) = self.streams.get_mut(key) else { return };
         stream.is_busy = false;
         let flow = *stream.connection.flow();
+        if let Some(avoided) = stream.trains_avoided_anew() {
+            self.paths.set_avoided(flow.remote.ip(), avoided);
+        }
         let (is_closed, is_orphan) = (stream.connection.state() == State::Closed, stream.orphan.is_some());
         let ends = stream.orphan.map(|since| since + ORPHAN_PATIENCE);
         let next = [stream.connection.next_timeout(), ends].into_iter().flatten().min();

@@ -36,7 +36,11 @@ impl Stack {
     pub(super) fn insert(&mut self, connection: Box<Connection>, now: Time) -> DefaultKey {
         let flow = *connection.flow();
         let window = self.tcp.receive_window;
-        let stream = Stream::new(connection, window, now);
+        self.wire.refresh_limits(now);
+        let mut stream = Stream::new(connection, window, now);
+        if let Some(since) = self.paths.avoided_since(flow.remote.ip()) {
+            stream.avoid_trains(since);
+        }
         let key = self.streams.insert(stream);
         self.by_flow.insert(flow, key);
         key

@@ -4,7 +4,7 @@ use weft_base::{Interest, PortError, StreamPosition, Time, Token};
 use weft_tcp::{Connection, ConnectionError, Outgoing, Segment, State};
 
 use super::IPV6_MORE;
-use super::train::Train;
+use super::train::{Train, TrainLimits};
 use crate::inbox::Inbox;
 
 /// A connection and who waits for it.
@@ -18,6 +18,8 @@ pub(crate) struct Stream {
     sent: Option<u32>,
     /// One that leaves next, by itself.
     held: Option<Outgoing>,
+    /// Since when the connection avoids trains, when that was asked last.
+    avoids_trains: Option<Time>,
     pub(super) armed: Option<(Token, Interest)>,
     pub(super) began: Time,
     /// Nobody holds it any more, since then.
@@ -36,6 +38,7 @@ impl Stream {
             window,
             sent: None,
             held: None,
+            avoids_trains: None,
             armed: None,
             began,
             orphan: None,
@@ -80,20 +83,36 @@ impl Stream {
     }
 
     /// The next segments that leave now, several in one frame where somebody cuts it.
-    pub(super) fn next_train(&mut self, cuts: bool, now: Time) -> Option<Train> {
+    pub(super) fn next_train(&mut self, limits: TrainLimits, now: Time) -> Option<Train> {
+        let may_grow = limits != TrainLimits::NONE && self.connection.may_send_train(now);
         let first = match self.held.take().filter(|held| self.connection.keeps(&held.payload)) {
             Some(held) => held,
             None => self.next_segment(now)?,
         };
         let mut train = Train::new(first);
-        while cuts && train.is_open() {
+        while may_grow && train.is_open() {
             let Some(next) = self.next_segment(now) else { break };
-            self.held = train.add(next);
+            self.held = train.add(next, limits);
             if self.held.is_some() {
                 break;
             }
         }
+        if train.cut().is_some() {
+            self.connection.note_train(&train.payload, now);
+        }
         Some(train)
+    }
+
+    /// Other connections have lost trains on this path at that time.
+    pub(super) fn avoid_trains(&mut self, since: Time) {
+        self.connection.avoid_trains(since);
+        self.avoids_trains = Some(since);
+    }
+
+    /// Since when the connection avoids trains, or that it does so no longer, if that is news.
+    pub(super) fn trains_avoided_anew(&mut self) -> Option<Option<Time>> {
+        let avoided = self.connection.trains_avoided_since();
+        (core::mem::replace(&mut self.avoids_trains, avoided) != avoided).then_some(avoided)
     }
 
     fn next_segment(&mut self, now: Time) -> Option<Outgoing> {

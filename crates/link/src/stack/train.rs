@@ -2,10 +2,38 @@
 
 use core::ops::Range;
 
+use weft_driver::SegmentationLimits;
 use weft_tcp::{FRAME_OVERHEAD, MAX_HEADER, Outgoing, Segment};
 
-/// Bytes of payload in one frame, at most: a packet of IP has no more than 65 535.
-const MOST: u64 = (u16::MAX as usize - FRAME_OVERHEAD - MAX_HEADER) as u64;
+/// A packet of IP has no more bytes, and the frame is behind a header of Ethernet.
+const LONGEST_FRAME: usize = u16::MAX as usize;
+
+/// How long a train may get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TrainLimits {
+    /// Bytes of payload.
+    payload: u64,
+    /// Segments; with 1 there are no trains.
+    segments: u64,
+}
+
+impl TrainLimits {
+    /// Nothing leaves in a train.
+    pub(super) const NONE: Self = Self { payload: 0, segments: 1 };
+
+    /// What an interface takes. Linux cuts in software what is as long as the limit, not only what is longer
+    /// (`gso_features_check`).
+    pub(super) const fn of(limits: SegmentationLimits) -> Self {
+        let frame = limits.frame_bytes.saturating_sub(1);
+        let frame = if frame < LONGEST_FRAME { frame } else { LONGEST_FRAME };
+        Self { payload: frame.saturating_sub(FRAME_OVERHEAD + MAX_HEADER) as u64, segments: limits.segments as u64 }
+    }
+
+    /// Whether a train may have that many bytes of payload, in segments of `each`.
+    const fn permit(&self, payload: u64, each: u64) -> bool {
+        payload <= self.payload && payload.div_ceil(each) <= self.segments
+    }
+}
 
 /// Segments of a stream that follow each other, alike but for what stands in them. They leave as one frame, which the
 /// interface cuts, or, where it cannot, the kernel: so one system call sends many.
@@ -42,16 +70,16 @@ impl Train {
         is_plain && self.each > 0 && (self.length() as u64).is_multiple_of(self.each)
     }
 
-    /// One more segment at its end; or gives it back, when it does not belong there.
-    pub(super) fn add(&mut self, next: Outgoing) -> Option<Outgoing> {
+    /// One more segment at its end; or gives it back, when it does not belong there, or the train would get too long.
+    pub(super) fn add(&mut self, next: Outgoing, limits: TrainLimits) -> Option<Outgoing> {
         let (segment, length) = (&next.segment, next.payload.end - next.payload.start);
         let is_next = next.payload.start == self.payload.end && (1..=self.each).contains(&length);
         let is_alike = segment.acknowledgement == self.segment.acknowledgement
             && segment.window == self.segment.window
             && segment.options == self.segment.options
             && !(segment.flags.syn || segment.flags.fin || segment.flags.rst);
-        let has_room = self.length() as u64 + length <= MOST;
-        if !(self.is_open() && is_next && is_alike && has_room) {
+        let has_room = || limits.permit(self.length() as u64 + length, self.each);
+        if !(self.is_open() && is_next && is_alike && has_room()) {
             return Some(next);
         }
         self.payload.end = next.payload.end;
@@ -75,8 +103,17 @@ mod tests {
         }
     }
 
+    const USUAL: TrainLimits = TrainLimits::of(SegmentationLimits::USUAL);
+
     fn add(train: &mut Train, payload: Range<u64>) -> bool {
-        train.add(outgoing(payload)).is_none()
+        train.add(outgoing(payload), USUAL).is_none()
+    }
+
+    /// How many segments of 1000 bytes leave together by an interface with these limits.
+    fn together(frame_bytes: usize, segments: usize) -> u64 {
+        let limits = TrainLimits::of(SegmentationLimits { frame_bytes, segments });
+        let mut train = Train::new(outgoing(0..1000));
+        (1..).take_while(|at| train.add(outgoing(at * 1000..at * 1000 + 1000), limits).is_none()).count() as u64 + 1
     }
 
     #[test]
@@ -94,7 +131,7 @@ mod tests {
             let mut next = outgoing(200..300);
             change(&mut next);
             let kept = next.clone();
-            let given = Train::new(outgoing(100..200)).add(next);
+            let given = Train::new(outgoing(100..200)).add(next, USUAL);
             assert!(given.is_none() || given == Some(kept));
             given.is_some()
         };
@@ -120,8 +157,17 @@ mod tests {
             let next = first.payload.end..first.payload.end + 50;
             assert!(!add(&mut Train::new(first), next));
         }
+    }
+    /// `gso_max_size` and `gso_max_segs` of ip-link(8).
+    #[test]
+    fn no_train_is_longer_than_the_interface_takes() {
+        let head = FRAME_OVERHEAD + MAX_HEADER;
+        let most = (LONGEST_FRAME - head) as u64 / 1000;
+        assert_eq!(together(65_536, 65_535), most);
+        assert_eq!(together(600_000, 65_535), most, "no packet of IP is longer");
+        assert_eq!([1, 2, 7].map(|segments| together(65_536, segments)), [1, 2, 7]);
+        assert_eq!([1600, head + 2000, head + 2001, 0].map(|bytes| together(bytes, 9)), [1, 1, 2, 1]);
         let mut train = Train::new(outgoing(0..1000));
-        let count = (1..).take_while(|at| add(&mut train, at * 1000..at * 1000 + 1000)).count() as u64;
-        assert_eq!((count + 1, train.length() as u64), (MOST / 1000, MOST / 1000 * 1000));
+        assert!(train.add(outgoing(1000..2000), TrainLimits::NONE).is_some());
     }
 }

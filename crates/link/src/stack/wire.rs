@@ -1,21 +1,25 @@
 //! The frames of the interface.
 
+use core::time::Duration;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use weft_driver::{FrameTest, Offload, PacketRing};
+use weft_base::Time;
+use weft_driver::{FrameTest, Offload, PacketRing, SegmentationLimits};
 use weft_tcp::{
     Checksum, Connection, EthernetLink, FRAME_OVERHEAD, LinkError, MAX_HEADER, group_hardware, solicited_node,
 };
 
-use super::train::Train;
+use super::train::{Train, TrainLimits};
 use crate::settings::LinkSettings;
 
 /// All hosts of a link (RFC 4291 section 2.7.1).
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// Neighbours whose hardware addresses are remembered.
 const NEIGHBOURS: usize = 1024;
+/// The limits of the interface are asked for again with the first connection after this time: two system calls.
+const LIMITS_LAST: Duration = Duration::from_secs(1);
 
 /// What tells the frames of ARP.
 const ARP: FrameTest = FrameTest::Half(12, 0x0806);
@@ -105,17 +109,31 @@ pub(crate) struct Wire {
     offload: Offload,
     /// The kernel completes checksums, and cuts frames that are too long.
     offloads: bool,
+    /// How long these may be, and when the interface was asked for that.
+    train_limits: TrainLimits,
+    limits_read: Time,
 }
 
 impl Wire {
-    pub(super) fn new(ring: PacketRing, settings: &LinkSettings) -> Self {
+    pub(super) fn new(ring: PacketRing, settings: &LinkSettings, now: Time) -> Self {
         let none = EthernetLink::without_addresses(ring.hardware(), NEIGHBOURS);
         let link = settings.addresses.iter().fold(none, |link, own| link.with(own.ip).with_network(own.ip, own.prefix));
         let link = settings.gateways.iter().fold(link, |link, gateway| link.with_gateway(*gateway));
         // For the host's own addresses the kernel answers.
         let link = if settings.ports.is_some() { link.without_answers() } else { link };
         let out = vec![0; FRAME_OVERHEAD + usize::from(u16::MAX)];
-        Self { ring, link, out, waiting: 0, offload: Offload::default(), offloads: true }
+        let train_limits = TrainLimits::of(SegmentationLimits::of(ring.index()));
+        let offload = Offload::default();
+        Self { ring, link, out, waiting: 0, offload, offloads: true, train_limits, limits_read: now }
+    }
+
+    /// Asks the interface once more for its limits, unless that was just now. Whoever administers it may change them;
+    /// Linux, too, reads them anew with each route that a connection takes (`sk_setup_caps`).
+    pub(super) fn refresh_limits(&mut self, now: Time) {
+        if now.since(self.limits_read) >= LIMITS_LAST {
+            self.train_limits = TrainLimits::of(SegmentationLimits::of(self.ring.index()));
+            self.limits_read = now;
+        }
     }
 
     /// Has the interface take frames for those who have an address that ends like this one.
@@ -172,9 +190,9 @@ impl Wire {
         }
     }
 
-    /// Whether frames may have several segments.
-    pub(super) const fn cuts(&self) -> bool {
-        self.offloads
+    /// How many segments a frame may have.
+    pub(super) const fn train_limits(&self) -> TrainLimits {
+        if self.offloads { self.train_limits } else { TrainLimits::NONE }
     }
 
     /// Sends segments of a stream, from where their payload stands. To be called when [`Wire::flush`] has said so. What
@@ -223,6 +241,12 @@ impl AsFd for Wire {
 mod tests {
     use super::*;
 
+    impl Wire {
+        fn has_trains(&self) -> bool {
+            self.train_limits() != TrainLimits::NONE
+        }
+    }
+
     /// The kernel itself refuses: what it is told of this frame cannot be.
     #[test]
     fn a_wire_that_is_refused_a_long_frame_asks_for_none_again() {
@@ -233,21 +257,21 @@ mod tests {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return,
             Err(error) => panic!("{error}"),
         };
-        let mut wire = Wire::new(ring, &settings);
-        assert!(wire.cuts() && wire.flush());
+        let mut wire = Wire::new(ring, &settings, Time::ZERO);
+        assert!(wire.has_trains() && wire.flush());
         let offload = Offload { transport_at: 34, headers: 60_000, cut: 1000, is_ipv6: false };
         let frame = [0; 2000];
         let refused = wire.ring.send_parts(&offload, [&frame, &[], &[]]);
         assert_eq!(refused.as_ref().map_err(io::Error::kind), Err(io::ErrorKind::InvalidInput));
         assert!(!wire.is_full(refused), "the frame is lost: TCP sends its bytes again");
-        assert!(!wire.cuts(), "from now on each segment leaves by itself, with its checksum");
+        assert!(!wire.has_trains(), "from now on each segment leaves by itself, with its checksum");
         // One that waits for room when that is found out is lost as well, and nothing behind it waits.
         (wire.waiting, wire.offload) = (frame.len(), offload);
         assert!(wire.flush() && wire.waiting == 0);
         assert!(!wire.is_full(Err(io::ErrorKind::NetworkDown.into())));
         let mut other = Wire { offloads: true, ..wire };
         assert!(
-            !other.is_full(Err(io::ErrorKind::NetworkDown.into())) && other.cuts(),
+            !other.is_full(Err(io::ErrorKind::NetworkDown.into())) && other.has_trains(),
             "that says nothing of long frames"
         );
     }

@@ -109,9 +109,11 @@ impl Sender {
         }
         let blocks: ArrayVec<_, MAX_SACK_BLOCKS> = ack.sack.iter().filter_map(|block| self.block(*block)).collect();
         let (rack, spurious, least) = (&mut self.rack, &mut self.spurious, self.round_trip.min());
+        let trains = &mut self.trains;
         let mut found = |sent: &super::board::Sent| {
             let is_older = ack.echo.is_some_and(|echo| echo < sent.at);
             rack.handle_arrival(sent, least, is_older && sent.times > 1, now);
+            trains.handle_arrived(sent.train);
             news.bytes += sent.end - sent.start;
             // Karn: only what was sent once says how long it took. The last of them was sent last.
             if sent.times == 1 {
@@ -207,6 +209,7 @@ impl Sender {
             self.force = true;
         }
         if found {
+            self.note_lost_trains(now);
             let lost = self.board.iter().filter(|sent| sent.fate == Fate::Lost);
             lost.for_each(|sent| self.spurious.handle_lost(sent.start..sent.end));
         }

@@ -25,6 +25,8 @@ pub(crate) struct Sent {
     pub(crate) at: Time,
     /// How often.
     pub(crate) times: u32,
+    /// The number of the train that it left in; 0, it left by itself.
+    pub(crate) train: u32,
     pub(crate) fate: Fate,
 }
 
@@ -82,7 +84,34 @@ impl Board {
 
     pub(crate) fn push(&mut self, range: Range<u64>, at: Time) {
         self.flying += range.end - range.start;
-        self.list.push_back(Sent { start: range.start, end: range.end, at, times: 1, fate: Fate::Flying });
+        self.list.push_back(Sent { start: range.start, end: range.end, at, times: 1, train: 0, fate: Fate::Flying });
+    }
+
+    /// What stands there has just left in the train of this number.
+    pub(crate) fn join(&mut self, range: &Range<u64>, train: u32) {
+        let first = self.list.partition_point(|sent| sent.start < range.start);
+        let joined = self.list.iter_mut().skip(first).take_while(|sent| sent.end <= range.end);
+        joined.for_each(|sent| sent.train = train);
+    }
+
+    /// Tells `lost` the numbers of trains of which all that the peer has not acknowledged is believed lost.
+    pub(crate) fn lost_trains(&self, mut lost: impl FnMut(u32)) {
+        // What left in one train stands together.
+        let mut run = (0, false);
+        for sent in &self.list {
+            let is_lost = sent.fate == Fate::Lost;
+            if sent.train == run.0 {
+                run.1 &= is_lost;
+                continue;
+            }
+            if run.0 != 0 && run.1 {
+                lost(run.0);
+            }
+            run = (sent.train, is_lost);
+        }
+        if run.0 != 0 && run.1 {
+            lost(run.0);
+        }
     }
 
     /// The peer has all before `position`. `found` is told of each segment of which that is news.
@@ -162,7 +191,7 @@ impl Board {
         }
         self.set(index, Fate::Flying);
         let sent = &mut self.list[index];
-        (sent.at, sent.times) = (at, sent.times + 1);
+        (sent.at, sent.times, sent.train) = (at, sent.times + 1, 0);
         sent.start..sent.end
     }
 
@@ -234,6 +263,24 @@ mod tests {
         assert_eq!((board.first_lost(), counts(&board)), (Some(2), (44, 0, 1)));
         assert_eq!(board.resend(2, 100, Time::from_nanos(9)), 14..20);
         assert_eq!((board.first_lost(), counts(&board)), (None, (50, 0, 0)));
+    }
+
+    #[test]
+    fn a_train_is_lost_when_all_of_it_is() {
+        let mut board = board();
+        board.join(&(0..20), 1);
+        board.join(&(30..50), 2);
+        let lost = |board: &Board| {
+            let mut lost = Vec::new();
+            board.lost_trains(|train| lost.push(train));
+            lost
+        };
+        board.mark_lost(|index, _| index != 4);
+        assert_eq!(lost(&board), [1]);
+        board.mark_lost(|_, _| true);
+        assert_eq!(lost(&board), [1, 2]);
+        assert_eq!(board.resend(4, 100, Time::from_nanos(9)), 40..50);
+        assert_eq!((board.list[4].train, lost(&board)), (0, vec![1, 2]), "what goes again goes by itself");
     }
 
     #[test]

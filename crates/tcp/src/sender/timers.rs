@@ -199,6 +199,7 @@ impl Sender {
         } else {
             self.board.mark_lost(|_, _| true);
         }
+        self.note_lost_trains(now);
         self.force = true;
         self.duplicates = 0;
         // A probe of a shut window that nobody kept says nothing about congestion.

@@ -2,6 +2,7 @@
 //! The checkers stand apart from what they check.
 #![allow(dead_code, reason = "each test uses a part")]
 
+use core::ops::Range;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
@@ -25,6 +26,18 @@ pub(crate) struct Faults {
     pub(crate) late_us: u64,
     /// A sink refuses what it is shown.
     pub(crate) refuse: u64,
+}
+
+/// What becomes of segments that leave as one frame, for a device to cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Trains {
+    /// Each segment leaves by itself.
+    #[default]
+    None,
+    /// They are cut.
+    Cut,
+    /// What was not cut is dropped, as by a bridge behind a device that cuts nothing.
+    Dropped,
 }
 
 pub(crate) fn hit(random: &mut Random, one_in: u64) -> bool {
@@ -101,6 +114,9 @@ pub(crate) struct World {
     number: u64,
     pub(crate) carried: u64,
     pub(crate) trace: bool,
+    pub(crate) trains: Trains,
+    /// How many left.
+    pub(crate) trains_sent: u64,
 }
 
 pub(crate) fn flow(side: usize) -> Flow {
@@ -137,7 +153,18 @@ impl World {
             if random.one_in(2) { (random.below(100_000) as u32).wrapping_neg() } else { random.next_u64() as u32 };
         sides[0].connection = Some(Box::new(Connection::connect(flow(0), settings[0], initial, now).unwrap()));
         sides[1].listener = Some(Listener::new(settings[1], InitialNumbers::new(&key), 4).unwrap());
-        Self { now, sides, faults, random, wire: BTreeMap::new(), number: 0, carried: 0, trace: false }
+        Self {
+            now,
+            sides,
+            faults,
+            random,
+            wire: BTreeMap::new(),
+            number: 0,
+            carried: 0,
+            trace: false,
+            trains: Trains::None,
+            trains_sent: 0,
+        }
     }
 
     pub(crate) fn connection(&mut self, side: usize) -> &mut Connection {
@@ -204,7 +231,7 @@ impl World {
             side.closes = false;
         }
         read(side);
-        let mut leaves = Vec::new();
+        let (mut leaves, mut planned) = (Vec::new(), Vec::new());
         let connection = side.connection.as_mut().expect("it has one");
         while let Some(outgoing) = connection.poll_transmit(now) {
             let mut payload = vec![0; outgoing.payload_length()];
@@ -217,11 +244,36 @@ impl World {
                 Segment::parse(&bytes[..length], flow.local.ip(), flow.remote.ip(), Checksum::Verify).unwrap();
             assert_eq!((&read, &bytes[range]), (&outgoing.segment, &payload[..]));
             leaves.push((outgoing.segment, payload));
+            planned.push(outgoing.payload);
         }
-        leaves.into_iter().for_each(|(segment, payload)| self.middlebox(index, segment, payload));
+        let dropped = self.couple(index, &planned);
+        let kept = leaves.into_iter().zip(dropped).filter(|(_, is_dropped)| !is_dropped);
+        kept.map(|(leaves, _)| leaves).for_each(|(segment, payload)| self.middlebox(index, segment, payload));
         if let Some((segment, payload)) = self.sides[index].held.take() {
             self.launch(index, segment, payload);
         }
+    }
+
+    /// Makes trains of segments of one length that follow each other; which segments were lost by that.
+    fn couple(&mut self, index: usize, planned: &[Range<u64>]) -> Vec<bool> {
+        let mut dropped = vec![false; planned.len()];
+        let (now, fate) = (self.now, self.trains);
+        if fate == Trains::None || !self.connection(index).may_send_train(now) {
+            return dropped;
+        }
+        let length = |at: usize| planned[at].end - planned[at].start;
+        let mut first = 0;
+        while first < planned.len() {
+            let follows = |at: &usize| planned[*at].start == planned[*at - 1].end && length(*at) == length(first);
+            let end = first + 1 + (first + 1..planned.len()).take_while(follows).count();
+            if end > first + 1 && length(first) > 0 && self.connection(index).may_send_train(now) {
+                self.connection(index).note_train(&(planned[first].start..planned[end - 1].end), now);
+                self.trains_sent += 1;
+                dropped[first..end].fill(fate == Trains::Dropped);
+            }
+            first = end;
+        }
+        dropped
     }
 
     /// Cuts and joins.
