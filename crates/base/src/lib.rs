@@ -8,6 +8,7 @@ mod datagram;
 mod digest;
 mod either;
 mod ids;
+mod interface_name;
 mod network;
 mod random;
 mod sequence;
@@ -20,6 +21,7 @@ pub use datagram::{
 };
 pub use digest::{Digest, NoDigest};
 pub use ids::{DomainId, HostId, PeerId, RegionId, Stag, Token};
+pub use interface_name::InterfaceName;
 pub use network::{
     Backlog, Edge, HostAddress, Interest, Iwarp, IwarpOrEdge, Lent, Listener, Network, Piece, Port, PortError,
     PortOptions, Readiness, ReceivePiece, Received, Waker, Watch,

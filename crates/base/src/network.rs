@@ -9,7 +9,7 @@ use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use crate::{DatagramOptions, DatagramPort, LocalAddress, RegionId, Slice, StreamPosition, Time, Token};
+use crate::{DatagramOptions, DatagramPort, InterfaceName, LocalAddress, RegionId, Slice, StreamPosition, Time, Token};
 
 /// One entry of a gather list: what a port sends next.
 #[derive(Clone, Copy, Debug)]
@@ -491,6 +491,9 @@ pub enum PortError {
     Unreachable,
     /// It is beyond the networks of a raw link that has no gateway, and the host has no way there either.
     NoGateway,
+    /// The interface of a raw link was deleted. What it carried is over; as soon as one of that name is there again,
+    /// new streams and listeners have it.
+    InterfaceGone(InterfaceName),
     /// The local address is taken.
     AddressInUse,
     /// The local address is not of this machine.
@@ -526,6 +529,9 @@ impl fmt::Display for PortError {
                 "no route to that address: it is in none of the raw link's networks, and the link has no gateway; name \
                  one, as in eth0=10.0.0.9/24,via=10.0.0.1",
             ),
+            Self::InterfaceGone(name) => {
+                write!(f, "the network interface {name} is gone: make it again, then connect or listen again")
+            }
             Self::AddressInUse => f.write_str("the local address and port are in use"),
             Self::AddressNotLocal => f.write_str("the local address does not belong to this machine"),
             Self::NotPermitted => f.write_str("the operating system does not permit it"),

@@ -55,8 +55,8 @@ pub use listener::TcpListener;
 pub use membership::GroupMembership;
 pub use network::TcpNetwork;
 pub use packet::{
-    FRAME_PIECES, FRAMES, FramePort, FrameTest, Offload, PacketHelper, PacketOffer, PacketRing, PacketSocket,
-    ReceivedFrame, RingFrame, SegmentationLimits, Served,
+    FRAME_PIECES, FRAMES, FramePort, FrameTest, InterfaceState, Offload, PacketHelper, PacketOffer, PacketRing,
+    PacketSocket, ReceivedFrame, RingFrame, SegmentationLimits, Served,
 };
 pub use port::TcpPort;
 pub use port_rule::{PortReservation, PortRule};

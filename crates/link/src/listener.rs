@@ -43,7 +43,7 @@ impl OwnListener {
         let key = {
             let mut stack = self.stack.lock();
             stack.drive();
-            stack.accept(self.at)
+            stack.accept(self.at)?
         };
         key.map(|key| OwnPort::new(self.stack.clone(), key, self.registry.clone())).transpose()
     }

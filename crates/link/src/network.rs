@@ -21,15 +21,14 @@ use crate::settings::{LinkSettings, is_in_scope};
 use crate::stack::{Shared, Stack};
 
 /// What frames and the timer of the link are among the tokens; those of others are below.
-const LINK: Token = Token(u64::MAX - 1);
+const FRAMES: Token = Token(u64::MAX - 1);
+const TIMER: Token = Token(u64::MAX - 2);
 
 /// The kernel's network, and perhaps a link of one's own.
 pub struct LinkNetwork {
     host: HostNetwork,
     own: Option<Shared>,
     settings: Option<LinkSettings>,
-    /// The number of the link's interface.
-    interface: u32,
     /// Datagrams go by it, too.
     has_datagrams: bool,
     registry: Registry,
@@ -45,7 +44,6 @@ impl LinkNetwork {
             host: HostNetwork::new(registry.clone())?,
             own: None,
             settings: None,
-            interface: 0,
             has_datagrams: false,
             registry,
         })
@@ -60,10 +58,10 @@ impl LinkNetwork {
         let mut network = Self::new(registry).map_err(io::Error::other)?;
         let settings = settings.with_addresses_of_host()?;
         let stack = Stack::new(settings.clone(), network.host.waker())?;
-        for fd in [stack.wire().as_fd(), stack.timer().as_fd()] {
-            network.host.keep_watching(fd, LINK).map_err(io::Error::other)?;
+        for (fd, token) in [(stack.wire().as_fd(), FRAMES), (stack.timer().as_fd(), TIMER)] {
+            network.host.keep_watching(fd, token).map_err(io::Error::other)?;
         }
-        (network.interface, network.has_datagrams) = (stack.interface(), stack.has_datagrams());
+        network.has_datagrams = stack.has_datagrams();
         (network.own, network.settings) = (Some(Shared::new(stack)), Some(settings));
         Ok(network)
     }
@@ -107,7 +105,8 @@ impl LinkNetwork {
 
     /// Whether an address can be one of the link.
     fn is_in_scope(&self, address: SocketAddr) -> bool {
-        is_in_scope(address, self.interface)
+        // It may be made anew, with another number.
+        is_in_scope(address, self.own.as_ref().map_or(0, |own| own.lock().interface()))
     }
 
     /// Whether an address is the link's own.
@@ -183,7 +182,7 @@ impl Network for LinkNetwork {
     fn arm_datagram(&mut self, port: &mut LinkDatagram, token: Token, interest: Interest) -> Result<(), PortError> {
         match port {
             LinkDatagram::Host(port) => self.host.arm_datagram(port, token, interest),
-            LinkDatagram::Raw(port) => self.host.arm_descriptor(port.descriptor(), token, interest),
+            LinkDatagram::Raw(port) => self.host.arm_descriptor(port.descriptor(token), token, interest),
         }
     }
 
@@ -231,9 +230,18 @@ impl Network for LinkNetwork {
         let timeout = if ready.len() > before { Some(Duration::ZERO) } else { timeout };
         self.host.wait(timeout, ready)?;
         let told = ready.len();
-        ready.retain(|one| one.token != LINK);
+        let mut has_frames = false;
+        ready.retain(|one| {
+            has_frames |= one.token == FRAMES;
+            one.token != FRAMES && one.token != TIMER
+        });
         match &self.own {
-            Some(_) if ready.len() < told => self.drive(ready),
+            Some(own) if ready.len() < told => {
+                if has_frames {
+                    own.lock().handle_readable();
+                }
+                self.drive(ready);
+            }
             // What has come meanwhile is for the next time; of what was ready already, the waker has told.
             Some(own) => own.lock().take_ready(ready),
             None => {}

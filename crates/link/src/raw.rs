@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use weft_base::{
     DatagramBatch, DatagramCounters, DatagramLimits, DatagramOptions, DatagramPort, DatagramSent, Ecn, Hint,
-    LocalAddress, NoDigest, Piece, PortAddress, PortError, ReceivedDatagrams,
+    LocalAddress, NoDigest, Piece, PortAddress, PortError, ReceivedDatagrams, Token,
 };
 use weft_driver::{FRAME_PIECES, FRAMES, FramePort, FrameTest, UdpPort};
 use weft_memory::Registry;
@@ -49,7 +49,8 @@ pub struct RawPort {
     own: LinkAddress,
     /// As it stands in frames.
     local: SocketAddr,
-    /// The number of the interface, which is said with addresses that mean something on this link alone.
+    /// The name of the interface, and its number, which is said with addresses that mean something on this link alone.
+    name: String,
     interface: u32,
     limits: DatagramLimits,
     malformed: u64,
@@ -91,6 +92,7 @@ impl RawPort {
             registry,
             own: *own,
             local,
+            name: settings.interface.clone(),
             interface,
             limits,
             malformed: 0,
@@ -100,8 +102,13 @@ impl RawPort {
         })
     }
 
-    /// The descriptor that is readable when something has come.
-    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+    /// The descriptor that is readable when something has come, for whoever waits for it by this token.
+    pub(crate) fn descriptor(&mut self, token: Token) -> BorrowedFd<'_> {
+        let interface = self.stack.lock().arm_raw(self.local.port(), token);
+        if interface != self.interface && self.frames.rebind(&self.name).is_ok() {
+            // It was made anew. The longest datagram stays what it was: who sends finds out by itself what passes.
+            self.interface = interface;
+        }
         // What has happened to the interface is over, or the next frame tells; unread, it would keep the descriptor
         // readable.
         let _ = self.frames.take_error();

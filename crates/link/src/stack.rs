@@ -17,6 +17,7 @@ use crate::settings::LinkSettings;
 mod arriving;
 mod driving;
 mod host_ports;
+mod interface;
 mod leaving;
 mod listening;
 mod neighbours;
@@ -28,6 +29,7 @@ mod train;
 mod wire;
 
 use host_ports::HostPorts;
+use interface::Absence;
 use listening::Listening;
 pub(crate) use neighbours::Neighbour;
 use neighbours::{Asking, Doubt};
@@ -99,13 +101,16 @@ pub(crate) struct Stack {
     doubts: Vec<Doubt>,
     neighbour_changes: Arc<AtomicU64>,
     /// That the kernel says for us which groups this host is in.
-    _groups: Vec<GroupMembership>,
+    groups: Vec<GroupMembership>,
     /// That the kernel's TCP leaves our ports of the host's addresses alone.
     _host: Option<HostPorts>,
     /// The packet socket came from a helper.
     is_helped: bool,
-    /// Port numbers of datagrams that are taken.
+    /// Port numbers of datagrams that are taken, and by what token some of them are waited for.
     raw_ports: Vec<u16>,
+    raw_armed: Vec<(u16, Token)>,
+    /// The interface is down or gone.
+    absence: Option<Absence>,
 }
 
 impl Stack {
@@ -118,8 +123,7 @@ impl Stack {
         let (ring, is_helped) = wire::open(&settings)?;
         let host = settings.ports.map(|ports| HostPorts::take(&settings, ports, is_helped)).transpose()?;
         check_mtu(&settings, ring.mtu())?;
-        let mss = u16::try_from(ring.mtu().saturating_sub(40)).unwrap_or(u16::MAX).min(65_495);
-        let tcp = Settings { mss, time_wait: TIME_WAIT, ..Settings::default() };
+        let tcp = Settings { mss: segment_size(ring.mtu()), time_wait: TIME_WAIT, ..Settings::default() };
         tcp.check().map_err(io::Error::other)?;
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(io::Error::other)?;
@@ -147,10 +151,12 @@ impl Stack {
             asking: Vec::new(),
             doubts: Vec::new(),
             neighbour_changes: Arc::default(),
-            _groups: groups,
+            groups,
             _host: host,
             is_helped,
             raw_ports: Vec::new(),
+            raw_armed: Vec::new(),
+            absence: None,
         };
         stack.probe()?;
         Ok(stack)
@@ -181,8 +187,7 @@ impl Stack {
 
     /// Of a connection from or to an address of this kind.
     fn tcp(&self, of: IpAddr, peer_timeout: Option<Duration>) -> Settings {
-        let mss = if of.is_ipv6() { self.tcp.mss - IPV6_MORE } else { self.tcp.mss };
-        let usual = Settings { mss, ..self.tcp };
+        let usual = Settings { mss: mss_of(&self.tcp, of), ..self.tcp };
         let Some(patience) = peer_timeout else { return usual };
         let quarter = (patience / 4).max(Duration::from_millis(1));
         let keep_alive = Some(KeepAlive { idle: quarter, interval: quarter, probes: 3 });
@@ -244,6 +249,16 @@ impl Stack {
     pub(crate) fn owes(&self) -> bool {
         self.streams.values().any(|stream| stream.orphan.is_some() && stream.is_unheard())
     }
+}
+
+/// Bytes of a segment of TCP over IPv4, options and payload, in a packet of this length.
+fn segment_size(mtu: usize) -> u16 {
+    u16::try_from(mtu.saturating_sub(40)).unwrap_or(u16::MAX).min(65_495)
+}
+
+/// The same with settings for IPv4, over the kind of IP that a peer has.
+const fn mss_of(tcp: &Settings, peer: IpAddr) -> u16 {
+    if peer.is_ipv6() { tcp.mss.saturating_sub(IPV6_MORE) } else { tcp.mss }
 }
 
 /// Links of IPv6 carry packets of so many bytes (RFC 8200 section 5).

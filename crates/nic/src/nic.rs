@@ -100,7 +100,7 @@ impl Listener {
     /// Takes the oldest incoming connection that waits, if one does.
     ///
     /// # Errors
-    /// The listener is closed.
+    /// The listener is closed, or has failed, such as with the interface at whose address it was.
     pub fn next_request(&self) -> Result<Option<(RequestKey, RequestInfo)>, Error> {
         self.waiting.take()
     }

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use weft_base::InterfaceName;
 use weft_wire::terminate::{Terminate, TerminateCode};
 
 use crate::violation::Violation;
@@ -101,11 +102,16 @@ pub enum Closed {
     TimedOut,
     /// One of the sides has closed, and the peer has posted no receive in time for a Send that was posted before.
     NoReceive,
+    /// The network interface of this host that carried it was deleted.
+    InterfaceGone(InterfaceName),
 }
 
 impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        let words = match self {
+            Self::InterfaceGone(name) => {
+                return write!(f, "the network interface {name} of this host, which carried the connection, is gone");
+            }
             Self::Graceful => "the connection was closed",
             Self::MidFrame => "the peer closed the connection in the middle of a frame",
             Self::MidMessage => "the peer closed the connection in the middle of a message",
@@ -115,7 +121,8 @@ impl fmt::Display for Closed {
                 "the connection was to be closed, and the peer has posted no receive in time for a message that was sent \
                  before: it must post one for each"
             }
-        })
+        };
+        f.write_str(words)
     }
 }
 

@@ -77,6 +77,14 @@ impl FramePort {
         self.socket.mtu()
     }
 
+    /// From now on this is at the interface that has this name now, with the filter, and the descriptor, that it had.
+    ///
+    /// # Errors
+    /// There is no such interface.
+    pub fn rebind(&mut self, interface: &str) -> io::Result<()> {
+        self.socket.rebind(interface)
+    }
+
     /// Bytes of memory for what has come, and of the send buffer, as the kernel counts them.
     #[must_use]
     pub fn buffers(&self) -> (u32, u32) {

@@ -26,9 +26,23 @@ const EVERY_TYPE: u16 = libc::ETH_P_ALL as u16;
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: OwnedFd,
+    ether_type: u16,
     index: u32,
     hardware: [u8; 6],
     mtu: usize,
+}
+
+/// What has become of the interface of a packet socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterfaceState {
+    /// It carries frames.
+    Up,
+    /// It is there, and was switched off.
+    Down,
+    /// It was deleted, and another one has its name.
+    Remade,
+    /// It was deleted.
+    Gone,
 }
 
 /// A received frame.
@@ -81,7 +95,34 @@ impl PacketSocket {
         switch_on(&fd, libc::PACKET_IGNORE_OUTGOING)?;
         prepare(&fd, mtu)?;
         bind(&fd, index, ether_type)?;
-        Ok(Self { fd, index: index.unsigned_abs(), hardware, mtu })
+        Ok(Self { fd, ether_type, index: index.unsigned_abs(), hardware, mtu })
+    }
+
+    /// From now on this is the socket of the interface that has the name now; groups are to be joined again.
+    fn rebind(&mut self, interface: &str) -> io::Result<()> {
+        let (index, hardware, mtu) = find(&self.fd, interface)?;
+        bind(&self.fd, index, self.ether_type)?;
+        (self.index, self.hardware, self.mtu) = (index.unsigned_abs(), hardware, mtu);
+        Ok(())
+    }
+
+    /// What has become of the interface, which had this name. It may have another one now.
+    fn interface_state(&self, interface: &str) -> InterfaceState {
+        let is_up = request_of(interface).and_then(|mut request| {
+            request.ifr_ifru.ifru_ifindex = self.index as libc::c_int;
+            // SAFETY: This request reads a number, and writes the name of the interface that has it.
+            unsafe { control(&self.fd, libc::SIOCGIFNAME as _, &mut request) }?;
+            // SAFETY: This request reads the name, and writes flags.
+            unsafe { control(&self.fd, libc::SIOCGIFFLAGS as _, &mut request) }?;
+            // SAFETY: The flags were written just now.
+            Ok(unsafe { request.ifr_ifru.ifru_flags } & libc::IFF_UP as libc::c_short != 0)
+        });
+        match is_up {
+            Ok(true) => InterfaceState::Up,
+            Ok(false) => InterfaceState::Down,
+            Err(_) if describe(&self.fd, interface).is_ok() => InterfaceState::Remade,
+            Err(_) => InterfaceState::Gone,
+        }
     }
 
     /// The number of the interface.
@@ -192,6 +233,24 @@ fn find(fd: &OwnedFd, interface: &str) -> io::Result<(i32, [u8; 6], usize)> {
 
 /// Number, hardware address and MTU of an interface (netdevice(7)).
 fn describe(fd: &OwnedFd, interface: &str) -> io::Result<(i32, [u8; 6], usize)> {
+    let mut request = request_of(interface)?;
+    let mut ask = |what: libc::c_ulong| {
+        // SAFETY: These requests read the name and write to the union.
+        unsafe { control(fd, what, &mut request) }?;
+        Ok::<_, io::Error>(request.ifr_ifru)
+    };
+    // SAFETY: This request writes an interface's number.
+    let index = unsafe { ask(libc::SIOCGIFINDEX as _)?.ifru_ifindex };
+    // SAFETY: This request writes an MTU.
+    let mtu = unsafe { ask(libc::SIOCGIFMTU as _)?.ifru_mtu };
+    // SAFETY: This request writes a hardware address.
+    let hardware = unsafe { ask(libc::SIOCGIFHWADDR as _)?.ifru_hwaddr };
+    let byte = |at: usize| hardware.sa_data[at] as u8;
+    Ok((index, core::array::from_fn(byte), usize::try_from(mtu).unwrap_or(0)))
+}
+
+/// A request about the interface of this name.
+fn request_of(interface: &str) -> io::Result<libc::ifreq> {
     let name = CString::new(interface)?;
     // SAFETY: All zero is a request about no interface.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
@@ -202,19 +261,15 @@ fn describe(fd: &OwnedFd, interface: &str) -> io::Result<(i32, [u8; 6], usize)> 
     for (to, from) in request.ifr_name.iter_mut().zip(bytes) {
         *to = *from as libc::c_char;
     }
-    let mut ask = |what: libc::c_ulong| {
-        // SAFETY: These requests read the name and write to the union, both of which are in `request`.
-        let done = unsafe { libc::ioctl(fd.as_raw_fd(), what as _, &raw mut request) };
-        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(request.ifr_ifru) }
-    };
-    // SAFETY: This request writes an interface's number.
-    let index = unsafe { ask(libc::SIOCGIFINDEX as _)?.ifru_ifindex };
-    // SAFETY: This request writes an MTU.
-    let mtu = unsafe { ask(libc::SIOCGIFMTU as _)?.ifru_mtu };
-    // SAFETY: This request writes a hardware address.
-    let hardware = unsafe { ask(libc::SIOCGIFHWADDR as _)?.ifru_hwaddr };
-    let byte = |at: usize| hardware.sa_data[at] as u8;
-    Ok((index, core::array::from_fn(byte), usize::try_from(mtu).unwrap_or(0)))
+    Ok(request)
+}
+
+/// # Safety
+/// It is a request that reads and writes nothing but `request`.
+unsafe fn control(fd: &OwnedFd, what: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+    // SAFETY: As the caller promises.
+    let done = unsafe { libc::ioctl(fd.as_raw_fd(), what as _, &raw mut *request) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn switch_on(fd: &OwnedFd, option: libc::c_int) -> io::Result<()> {

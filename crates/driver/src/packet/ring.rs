@@ -9,7 +9,7 @@ use std::path::Path;
 use socket2::SockRef;
 
 use super::filter::{self, FrameTest};
-use super::{EVERY_TYPE, PacketSocket, helper, is_full, set_option, set_option_of, switch_on};
+use super::{EVERY_TYPE, InterfaceState, PacketSocket, helper, is_full, set_option, set_option_of, switch_on};
 
 /// Memory of a ring, in bytes. It bounds what may wait to be read.
 const RING_BYTES: usize = 4 << 20;
@@ -138,6 +138,22 @@ impl PacketRing {
     #[must_use]
     pub const fn index(&self) -> u32 {
         self.socket.index()
+    }
+
+    /// What has become of the interface, which had this name. After a deletion it is [`PacketRing::rebind`] that gets a
+    /// new one.
+    #[must_use]
+    pub fn interface_state(&self, interface: &str) -> InterfaceState {
+        self.socket.interface_state(interface)
+    }
+
+    /// From now on the ring is at the interface that has this name now, with the filter, and the descriptor, that it
+    /// had. Groups are to be joined again. It takes no right.
+    ///
+    /// # Errors
+    /// There is no such interface.
+    pub fn rebind(&mut self, interface: &str) -> io::Result<()> {
+        self.socket.rebind(interface)
     }
 
     /// Has the interface take frames for a group of hosts, by its hardware address, as long as this ring is there.

@@ -74,7 +74,7 @@ impl Stack {
 
     /// Of no stream that is known.
     fn arrive_segment(&mut self, flow: &Flow, segment: &Segment, payload: &[u8], now: Time) {
-        let answer = match self.listening(flow.local) {
+        let answer = match self.listening(flow.local).filter(|listening| listening.is_open()) {
             Some(listening) => listening.listener.handle(flow, segment, payload.len(), now),
             None => segment.refusal(payload.len()).map_or(Answer::Nothing, Answer::Reply),
         };

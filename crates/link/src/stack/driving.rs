@@ -12,7 +12,8 @@ impl Stack {
     /// Takes what has come, lets time pass, and sends what may leave.
     pub(crate) fn drive(&mut self) {
         // Most often nothing is there, and then the clock is not even asked.
-        if !self.wire.has_frame() && self.busy.is_empty() && self.due.is_none() && self.timer_at.is_none() {
+        let is_idle = self.busy.is_empty() && self.due.is_none() && self.timer_at.is_none();
+        if is_idle && !self.wire.has_frame() && !self.wire.is_doubted() {
             return;
         }
         let now = self.now();
@@ -23,6 +24,11 @@ impl Stack {
         }
         self.let_time_pass(now);
         self.transmit(now);
+        // While it is away it is looked at by time.
+        if self.wire.take_doubt() && self.absence.is_none() {
+            self.look_at_interface(now);
+            self.transmit(now);
+        }
         self.set_timer(now);
     }
 
@@ -33,6 +39,7 @@ impl Stack {
         self.due = None;
         self.repeat_answers(now);
         self.pursue_doubts(now);
+        self.pursue_absence(now);
         let keys: Vec<DefaultKey> = self.streams.keys().collect();
         for key in keys {
             let Some(stream) = self.streams.get_mut(key) else { continue };

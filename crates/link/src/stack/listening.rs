@@ -17,6 +17,21 @@ pub(super) struct Listening {
     pub(super) backlog: usize,
     pub(super) accepted: VecDeque<DefaultKey>,
     pub(super) armed: Option<Token>,
+    /// Why nobody comes any more.
+    failed: Option<PortError>,
+}
+
+impl Listening {
+    /// Nobody comes any more. Returns where it is.
+    pub(super) fn fail(&mut self, why: PortError) -> SocketAddr {
+        self.failed.get_or_insert(why);
+        self.local
+    }
+
+    /// Whether somebody may come.
+    pub(super) const fn is_open(&self) -> bool {
+        self.failed.is_none()
+    }
 }
 
 impl Stack {
@@ -27,6 +42,7 @@ impl Stack {
         backlog: usize,
         peer_timeout: Option<Duration>,
     ) -> Result<SocketAddr, PortError> {
+        self.check_interface()?;
         let at = |port| SocketAddr::new(local.ip(), port);
         let is_taken = |port: u16| self.listeners.iter().any(|listening| listening.local == at(port));
         let free = match local.port() {
@@ -38,7 +54,7 @@ impl Stack {
         let listener = Listener::new(self.tcp(local.ip(), peer_timeout), self.numbers.clone(), backlog)
             .map_err(|_| PortError::System(INVALID))?;
         let accepted = VecDeque::with_capacity(backlog);
-        self.listeners.push(Listening { local, listener, backlog, accepted, armed: None });
+        self.listeners.push(Listening { local, listener, backlog, accepted, armed: None, failed: None });
         Ok(local)
     }
 
@@ -52,8 +68,9 @@ impl Stack {
         }
     }
 
-    pub(crate) fn accept(&mut self, local: SocketAddr) -> Option<DefaultKey> {
-        self.listening(local)?.accepted.pop_front()
+    pub(crate) fn accept(&mut self, local: SocketAddr) -> Result<Option<DefaultKey>, PortError> {
+        let Some(listening) = self.listening(local) else { return Ok(None) };
+        listening.failed.map_or_else(|| Ok(listening.accepted.pop_front()), Err)
     }
 
     pub(super) fn listening(&mut self, local: SocketAddr) -> Option<&mut Listening> {
@@ -68,7 +85,8 @@ impl Stack {
     }
 
     pub(super) fn tell_listener(&mut self, local: SocketAddr) {
-        let Some(listening) = self.listening(local).filter(|listening| !listening.accepted.is_empty()) else { return };
+        let is_told = |listening: &&mut Listening| !listening.accepted.is_empty() || !listening.is_open();
+        let Some(listening) = self.listening(local).filter(is_told) else { return };
         if let Some(token) = listening.armed.take() {
             self.ready.push(Readiness { token, readable: true, writable: false });
             self.waker.wake();

@@ -155,5 +155,6 @@ impl Stack {
 
     pub(crate) fn release_raw_port(&mut self, port: u16) {
         self.raw_ports.retain(|taken| *taken != port);
+        self.raw_armed.retain(|(armed, _)| *armed != port);
     }
 }

@@ -19,6 +19,7 @@ impl Stack {
         port: u16,
         peer_timeout: Option<Duration>,
     ) -> Result<DefaultKey, PortError> {
+        self.check_interface()?;
         if self.streams.len() >= MOST_STREAMS {
             return Err(PortError::Exhausted);
         }

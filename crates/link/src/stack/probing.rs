@@ -34,6 +34,10 @@ impl Stack {
                 break;
             }
             set.wait(Some(left), &mut Vec::new()).map_err(io::Error::other)?;
+            if !self.wire.has_frame() {
+                // An interface that goes down meanwhile would keep it readable.
+                self.wire.take_error();
+            }
             while let Some(arrived) = self.take_probed() {
                 self.hear_probed(arrived)?;
             }

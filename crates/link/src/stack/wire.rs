@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use weft_base::Time;
-use weft_driver::{FrameTest, Offload, PacketRing, SegmentationLimits};
+use weft_driver::{FrameTest, InterfaceState, Offload, PacketRing, SegmentationLimits};
 use weft_tcp::{
     Checksum, Connection, EthernetLink, FRAME_OVERHEAD, LinkError, MAX_HEADER, group_hardware, solicited_node,
 };
@@ -99,6 +99,15 @@ pub(super) fn open(settings: &LinkSettings) -> io::Result<(PacketRing, bool)> {
     }
 }
 
+/// The host's part of the link, by the hardware address of its interface.
+fn ethernet(hardware: [u8; 6], settings: &LinkSettings) -> EthernetLink {
+    let none = EthernetLink::without_addresses(hardware, NEIGHBOURS);
+    let link = settings.addresses.iter().fold(none, |link, own| link.with(own.ip).with_network(own.ip, own.prefix));
+    let link = settings.gateways.iter().fold(link, |link, gateway| link.with_gateway(*gateway));
+    // For the host's own addresses the kernel answers.
+    if settings.ports.is_some() { link.without_answers() } else { link }
+}
+
 /// The ring, the addresses, and a frame that had no room.
 pub(crate) struct Wire {
     ring: PacketRing,
@@ -112,19 +121,17 @@ pub(crate) struct Wire {
     /// How long these may be, and when the interface was asked for that.
     train_limits: TrainLimits,
     limits_read: Time,
+    /// It refused a frame, or told of an error.
+    is_doubted: bool,
 }
 
 impl Wire {
     pub(super) fn new(ring: PacketRing, settings: &LinkSettings, now: Time) -> Self {
-        let none = EthernetLink::without_addresses(ring.hardware(), NEIGHBOURS);
-        let link = settings.addresses.iter().fold(none, |link, own| link.with(own.ip).with_network(own.ip, own.prefix));
-        let link = settings.gateways.iter().fold(link, |link, gateway| link.with_gateway(*gateway));
-        // For the host's own addresses the kernel answers.
-        let link = if settings.ports.is_some() { link.without_answers() } else { link };
+        let link = ethernet(ring.hardware(), settings);
         let out = vec![0; FRAME_OVERHEAD + usize::from(u16::MAX)];
         let train_limits = TrainLimits::of(SegmentationLimits::of(ring.index()));
         let offload = Offload::default();
-        Self { ring, link, out, waiting: 0, offload, offloads: true, train_limits, limits_read: now }
+        Self { ring, link, out, waiting: 0, offload, offloads: true, train_limits, limits_read: now, is_doubted: false }
     }
 
     /// Asks the interface once more for its limits, unless that was just now. Whoever administers it may change them;
@@ -139,6 +146,44 @@ impl Wire {
     /// Has the interface take frames for those who have an address that ends like this one.
     pub(super) fn join(&self, address: Ipv6Addr) -> io::Result<()> {
         self.ring.join(group_hardware(solicited_node(address)))
+    }
+
+    /// Goes over to the interface that has the name now. What is known of neighbours was known of another link.
+    pub(super) fn rebind(&mut self, settings: &LinkSettings, now: Time) -> io::Result<()> {
+        self.ring.rebind(&settings.interface)?;
+        self.link = ethernet(self.ring.hardware(), settings);
+        (self.waiting, self.offloads, self.limits_read) = (0, true, now);
+        self.train_limits = TrainLimits::of(SegmentationLimits::of(self.ring.index()));
+        Ok(())
+    }
+
+    /// What has become of the interface.
+    pub(super) fn interface_state(&self, interface: &str) -> InterfaceState {
+        self.ring.interface_state(interface)
+    }
+
+    /// Whether something has happened to the interface since this was asked last. As long as nobody asks, the
+    /// descriptor is readable.
+    pub(super) fn take_error(&self) -> bool {
+        !matches!(self.ring.take_error(), Ok(None))
+    }
+
+    /// Something may have become of the interface.
+    pub(super) const fn doubt_interface(&mut self) {
+        self.is_doubted = true;
+    }
+
+    pub(super) const fn is_doubted(&self) -> bool {
+        self.is_doubted
+    }
+
+    /// Whether it was doubted since this was asked last.
+    pub(super) const fn take_doubt(&mut self) -> bool {
+        core::mem::replace(&mut self.is_doubted, false)
+    }
+
+    pub(super) const fn mtu(&self) -> usize {
+        self.ring.mtu()
     }
 
     /// The number of the interface.
@@ -176,7 +221,9 @@ impl Wire {
         match sent {
             Ok(has_left) => !has_left,
             Err(error) => {
-                self.offloads &= error.kind() != io::ErrorKind::InvalidInput;
+                let is_ours = error.kind() == io::ErrorKind::InvalidInput;
+                self.offloads &= !is_ours;
+                self.is_doubted |= !is_ours;
                 false
             }
         }

@@ -435,7 +435,11 @@ impl<N: Carrier> Connection<N> {
 
     /// The lower layer has failed under the stream.
     fn lose(&mut self, error: PortError, cx: &mut Context<'_>) {
-        let how = if error == PortError::TimedOut { Closed::TimedOut } else { Closed::Reset };
+        let how = match error {
+            PortError::TimedOut => Closed::TimedOut,
+            PortError::InterfaceGone(name) => Closed::InterfaceGone(name),
+            _ => Closed::Reset,
+        };
         self.break_off(how, cx);
     }
 

@@ -241,6 +241,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
                     port
                 }
                 Ok(None) => break,
+                Err(error @ PortError::InterfaceGone(_)) => return listening.fail(error),
                 Err(error) => {
                     let (has_room, yielding) = (listening.has_room(), listening.yielding(now));
                     match yielding {

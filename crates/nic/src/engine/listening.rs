@@ -25,8 +25,8 @@ const MOST_REFUSED: usize = 64;
 /// one need not hold the engine.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    /// `None` once the listener is closed.
-    requests: Mutex<Option<VecDeque<(RequestKey, RequestInfo)>>>,
+    /// The error once the listener is closed, or has failed.
+    requests: Mutex<Result<VecDeque<(RequestKey, RequestInfo)>, Error>>,
     /// How many there may be: looked at without the lock.
     count: AtomicUsize,
     /// Those that came to nothing, and how many more there were.
@@ -40,7 +40,7 @@ pub(crate) struct Waiting {
 impl Waiting {
     pub(crate) fn new(event_count: Arc<EventCount>) -> Self {
         Self {
-            requests: Mutex::new(Rank::Listening, Some(VecDeque::new())),
+            requests: Mutex::new(Rank::Listening, Ok(VecDeque::new())),
             count: AtomicUsize::new(0),
             refused: Mutex::new(Rank::Listening, (Vec::new(), 0)),
             is_short: AtomicBool::new(false),
@@ -83,7 +83,7 @@ impl Waiting {
 
     pub(crate) fn take(&self) -> Result<Option<(RequestKey, RequestInfo)>, Error> {
         let mut requests = self.requests.lock();
-        let taken = requests.as_mut().map(VecDeque::pop_front).ok_or(Error::ListenerGone)?;
+        let taken = requests.as_mut().map(VecDeque::pop_front).map_err(|error| error.clone())?;
         self.count.store(requests.as_ref().map_or(0, VecDeque::len), Ordering::Release);
         Ok(taken)
     }
@@ -94,7 +94,7 @@ impl Waiting {
     }
 
     fn add(&self, key: DefaultKey, info: RequestInfo) {
-        if let Some(requests) = &mut *self.requests.lock() {
+        if let Ok(requests) = &mut *self.requests.lock() {
             requests.push_back((RequestKey(key), info));
             self.count.store(requests.len(), Ordering::Release);
         }
@@ -102,13 +102,13 @@ impl Waiting {
     }
 
     fn remove(&self, key: DefaultKey) {
-        if let Some(requests) = &mut *self.requests.lock() {
+        if let Ok(requests) = &mut *self.requests.lock() {
             requests.retain(|(waiting, _)| waiting.0 != key);
         }
     }
 
-    fn close(&self) {
-        *self.requests.lock() = None;
+    fn end(&self, why: Error) {
+        *self.requests.lock() = Err(why);
         self.event_count.turn();
     }
 }
@@ -208,6 +208,12 @@ impl<L> Listening<L> {
         }
     }
 
+    /// Nobody comes by streams any more, and whoever asks for requests is told why.
+    pub(crate) fn fail(&mut self, why: PortError) {
+        self.listener = None;
+        self.waiting.end(Error::Port(why));
+    }
+
     /// Whether another start-up may begin.
     pub(crate) fn has_room(&self) -> bool {
         self.pending.len() < self.backlog
@@ -274,7 +280,7 @@ impl<L> Listening<L> {
 
     /// No more requests. What is pending is the caller's to end.
     pub(crate) fn close(self) -> Vec<DefaultKey> {
-        self.waiting.close();
+        self.waiting.end(Error::ListenerGone);
         self.pending.into_iter().map(|pending| pending.key).collect()
     }
 }

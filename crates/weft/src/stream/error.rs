@@ -26,6 +26,7 @@ fn of_port(error: PortError) -> ErrorKind {
         PortError::Refused | PortError::NotShared | PortError::Declined => ErrorKind::ConnectionRefused,
         PortError::TimedOut => ErrorKind::TimedOut,
         PortError::Unreachable | PortError::NoGateway => ErrorKind::HostUnreachable,
+        PortError::InterfaceGone(_) => ErrorKind::NetworkDown,
         PortError::AddressInUse => ErrorKind::AddrInUse,
         PortError::AddressNotLocal => ErrorKind::AddrNotAvailable,
         PortError::NotPermitted => ErrorKind::PermissionDenied,
