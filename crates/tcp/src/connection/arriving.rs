@@ -35,13 +35,16 @@ impl Connection {
         if !segment.flags.ack {
             return;
         }
+        if !self.handle_acknowledgement(segment, start, payload.is_empty(), now) {
+            // RFC 5961 section 5.2: such a segment is dropped whole. Who does not see the connection could otherwise
+            // set the clock forward, and all that the peer sends would be too old (RFC 7323 section 5.3).
+            return;
+        }
         if let Some(stamps) = segment.options.timestamps.filter(|_| self.stamps) {
             self.receiver.note_stamp(stamps, start, now);
         }
         (self.heard, self.probes) = (now, 0);
-        if self.handle_acknowledgement(segment, start, payload.is_empty(), now) {
-            self.take_data(start, segment, payload, sink, now);
-        }
+        self.take_data(start, segment, payload, sink, now);
     }
 
     /// Where a segment stands, if it may stand there; who sent one that may not is told what is expected.
