@@ -69,6 +69,9 @@ WRONG = {
     "nobody": "MPI_Put: rank 2 in a window of 2 ranks",
 }
 
+# Cases of `programs/served.c`: ranks, and the program's argument.
+SERVED = {"old4": (4, "old"), "old8": (8, "old")}
+
 
 def preloaded(runner, library, what, directory):
     """A program in C gives the same with its windows served by Weft and by its MPI library."""
@@ -99,6 +102,29 @@ def preloaded(runner, library, what, directory):
         plain = finish([*command, *rest], environment)
         if results(plain) != results(served) or len(results(plain)) != RESULTS:
             raise Failure(f"over Weft's windows:\n{served}\nwithout:\n{plain}")
+
+    report(runner, name, play)
+    scratch.remove()
+
+
+def served(runner, library, what, directory):
+    """A program of `served.c` does well with its windows served by Weft."""
+    name, (ranks, argument) = f"{library.name}/served/{what}", SERVED[what]
+    preload = to_preload(runner, library, name, directory)
+    if not preload:
+        return
+    scratch = Scratch()
+
+    def play():
+        program = compile_program(library, scratch, "served")
+        command = [*library.command(runner.provider, Start(ranks, one_sided=True)), "env", f"LD_PRELOAD={preload}", "WEFT_MPI_REPORT=1"]
+        environment = {**library.environment(runner.provider), **library.compiled, "WEFT_BOARDS": scratch.boards}
+        told = finish([*command, program, argument], environment)
+        if f"{argument}: well" not in told:
+            raise Failure(f"not well:\n{told}")
+        found = [tuple(map(int, found)) for found in WINDOWS_OF_WEFT.findall(told)]
+        if len(found) != ranks or any(not weft or left for weft, left, _ in found):
+            raise Failure(f"not all windows were Weft's:\n{told}")
 
     report(runner, name, play)
     scratch.remove()

@@ -15,7 +15,7 @@ use super::WindowOptions;
 use super::error::Error;
 use super::operation::{Context, Kind, Operation};
 use super::side::Side;
-use super::state::{State, Surroundings};
+use super::state::{Awaited, State, Surroundings};
 use crate::endpoint::{Endpoint, EventQueue};
 use crate::group::Group;
 use crate::verbs::{MemoryRegion, ProtectionDomain};
@@ -23,7 +23,7 @@ use crate::verbs::{MemoryRegion, ProtectionDomain};
 /// Receives that are posted for messages of the other ranks, which are handled one by one.
 pub(super) const RECEIVES: usize = 64;
 /// The longest wait before somebody looks at the clock again.
-const LOOK: Duration = Duration::from_secs(1);
+pub(super) const LOOK: Duration = Duration::from_secs(1);
 /// How long to wait before memory is tried again that is still in use.
 const RETRY: Duration = Duration::from_millis(1);
 /// The longest wait between two calls of what is called meanwhile.
@@ -83,7 +83,7 @@ impl Core {
                 Err((again, MemoryError::InFlight { .. })) => memory = again,
                 Err((_, error)) => return Err(Error::Memory(error)),
             }
-            self.turn(RETRY);
+            self.turn(RETRY, Awaited::Nobody);
         }
     }
 
@@ -201,12 +201,12 @@ impl Core {
                     return Err(error);
                 }
             }
-            self.turn(LOOK);
+            self.turn(LOOK, Awaited::Anybody);
         }
     }
 
-    /// Takes one completion, if one comes in this time, and looks at the clock.
-    fn turn(&self, most: Duration) {
+    /// Takes one completion, if one comes in this time, and looks at the clock. Ranks that are awaited are probed.
+    fn turn(&self, most: Duration, awaited: Awaited) {
         let due = self.state().next_timeout();
         let until_due = due.map(|due| Duration::from_nanos(due.as_nanos().saturating_sub(self.now().as_nanos())));
         let most = if self.meanwhile.borrow().is_some() { most.min(MEANWHILE) } else { most };
@@ -222,7 +222,7 @@ impl Core {
         if is_idle || due.is_some_and(|due| due <= now) {
             let mut state = self.state();
             state.handle_timeout(now, &self.surroundings, &self.endpoint);
-            state.probe(now, LOOK, &self.surroundings, &self.endpoint);
+            state.probe(now, awaited, &self.surroundings, &self.endpoint);
         }
     }
 
@@ -261,40 +261,64 @@ impl Core {
 
     /// Gives a few numbers to all ranks, and returns those of each.
     pub(super) fn gather(&self, mine: [u64; GATHERED], limit: Duration) -> Result<Vec<u64>, Error> {
-        self.collect(limit, |state| &mut state.gather, &mine)?;
+        self.collect(limit, |state| &mut state.gather, &mine, None)?;
         Ok(self.state().gather.result().unwrap_or_default().to_vec())
     }
 
     pub(super) fn barrier(&self) -> Result<(), Error> {
-        self.collect(Group::LIMIT, |state| &mut state.barrier, &[])
+        self.collect(Group::LIMIT, |state| &mut state.barrier, &[], None)
     }
 
+    /// The barrier after which a window is gone at all ranks. If it fails, the other ranks are told why.
+    pub(super) fn leave(&self, id: u16) -> Result<(), Error> {
+        self.with(id, |side| side.is_leaving = true);
+        let outcome = self.collect(Group::LIMIT, |state| &mut state.barrier, &[], Some(id));
+        if let Err(Error::Lost { rank, .. }) = outcome {
+            // The machine knows this rank. It tells the others.
+            let _ = self.with(id, |side| side.machine.handle_lost(rank));
+            self.state().pump_all(&self.surroundings, &self.endpoint);
+        }
+        outcome
+    }
+
+    /// Runs a collective operation to its end, or until the `window` that it is for has failed.
+    ///
+    /// Only the rank whose message is the next can keep it from its end: another one may be through already, and have
+    /// left. If that other one is lost before its part is done, some rank waits for it, fails, and says so.
     fn collect(
         &self,
         limit: Duration,
         machine: impl Fn(&mut State) -> &mut Collective,
         values: &[u64],
+        window: Option<u16>,
     ) -> Result<(), Error> {
         let start = self.now();
         // A collective of a team that has failed goes on for ever.
         let _ = machine(&mut self.state()).start(values);
         loop {
-            {
-                let mut state = self.state();
-                state.pump_all(&self.surroundings, &self.endpoint);
-                let machine = machine(&mut state);
-                if !machine.is_active() {
-                    return Ok(());
-                }
-                let rank = machine.waiting_for().unwrap_or(self.rank);
-                if let Some((rank, why)) = state.lost() {
-                    return Err(Error::Lost { rank, why });
-                }
-                if self.has_passed(start, limit) {
-                    return Err(Error::Late { rank, waited_for: limit });
-                }
+            let mut state = self.state();
+            state.pump_all(&self.surroundings, &self.endpoint);
+            if !machine(&mut state).is_active() {
+                return Ok(());
             }
-            self.turn(LOOK.min(limit / 4));
+            let awaited = machine(&mut state).waiting_for();
+            let lost = awaited.and_then(|rank| Some((rank, state.why_lost(rank)?)));
+            drop(state);
+            if let Some((rank, why)) = lost {
+                // What it has sent before counts, and may still be among the completions.
+                match self.events.poll() {
+                    Some(event) => self.take(event),
+                    None => return Err(Error::Lost { rank, why }),
+                }
+                continue;
+            }
+            if let Some(error) = window.and_then(|id| self.with(id, |side| side.failure())) {
+                return Err(error);
+            }
+            if self.has_passed(start, limit) {
+                return Err(Error::Late { rank: awaited.unwrap_or(self.rank), waited_for: limit });
+            }
+            self.turn(LOOK.min(limit / 4), awaited.map_or(Awaited::Nobody, Awaited::Rank));
         }
     }
 }
@@ -302,5 +326,75 @@ impl Core {
 impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Core({} of {})", self.rank, self.surroundings.peers.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use weft_nic::EndpointAttributes;
+
+    use super::*;
+    use crate::verbs;
+    use crate::window::{Team, Window};
+
+    const PROBE_PERIOD: Duration = Duration::from_millis(5);
+
+    fn window_of(mut group: Group) -> (Team, Window) {
+        let attributes = EndpointAttributes::at("127.0.0.1:0".parse().unwrap());
+        let team = Team::new(&verbs::Context::open().unwrap(), &mut group, &attributes).unwrap();
+        let window = team.allocate(8, &WindowOptions::default()).unwrap();
+        (team, window)
+    }
+
+    /// Ranks 0 and 1 free a window. Rank 2 has begun to: rank 1 has its message of the barrier's first round, and leaves.
+    /// Rank 0 waits for that of the second. Only when it has waited for several probe periods rank 2 does what `last`
+    /// says. Returns what comes of it at rank 0.
+    fn who_frees_last(last: impl FnOnce(Window)) -> Result<Buffer, Error> {
+        let (left, has_left) = mpsc::channel();
+        let (waited, has_waited) = mpsc::channel();
+        let mut groups = Group::threads(3).unwrap().into_iter();
+        let mut group = || groups.next().unwrap();
+        let (zero, one, two) = (group(), group(), group());
+        let first = thread::spawn(move || {
+            let (team, window) = window_of(one);
+            window.free().unwrap();
+            drop(team);
+            left.send(()).unwrap();
+        });
+        let second = thread::spawn(move || {
+            let (team, window) = window_of(zero);
+            team.core().state().probe_period = PROBE_PERIOD;
+            let mut turns = None;
+            team.while_waiting(move || {
+                thread::sleep(PROBE_PERIOD);
+                turns = turns.map(|turns| turns + 1).or_else(|| has_left.try_recv().ok().map(|()| 0));
+                if turns == Some(20) {
+                    waited.send(()).unwrap();
+                }
+            });
+            window.free()
+        });
+        let (team, window) = window_of(two);
+        let core = team.core();
+        core.state().barrier.start(&[]).unwrap();
+        core.state().pump_all(&core.surroundings, &core.endpoint);
+        has_waited.recv().unwrap();
+        last(window);
+        first.join().unwrap();
+        second.join().unwrap()
+    }
+
+    #[test]
+    fn who_frees_a_window_does_not_need_ranks_that_have_left() {
+        who_frees_last(|window| drop(window.free().unwrap())).unwrap();
+    }
+
+    #[test]
+    fn who_frees_a_window_hears_of_a_rank_that_gives_it_up_instead() {
+        let error = who_frees_last(drop).unwrap_err().to_string();
+        assert!(error.contains("rank 2"), "{error}");
     }
 }

@@ -479,7 +479,7 @@ impl Window {
     /// A rank is lost or late, or work under way still uses the memory.
     pub fn free(mut self) -> Result<weft_memory::Buffer, Error> {
         self.place.core.wait_for(self.place.id, |side| side.has_nothing_under_way().then_some(()))?;
-        self.place.core.barrier()?;
+        self.place.core.leave(self.place.id)?;
         self.place.is_free = true;
         self.place.core.release(self.word)?;
         self.place.core.release(self.memory)

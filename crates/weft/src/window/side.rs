@@ -41,6 +41,8 @@ pub(super) struct Side {
     told: Vec<Told>,
     pub(super) is_created: bool,
     pub(super) has_fenced: bool,
+    /// This rank is in the barrier after which the window is gone.
+    pub(super) is_leaving: bool,
     pub(super) failed: Option<WindowError>,
     /// What this rank has seen of a failure.
     pub(super) cause: Option<Arc<Error>>,
@@ -90,6 +92,7 @@ impl Side {
             told: vec![Told::default(); ranks],
             is_created: false,
             has_fenced: false,
+            is_leaving: false,
             failed: None,
             cause: None,
         }

@@ -13,6 +13,7 @@ use weft_wire::window::{Notice, Packed};
 
 use super::WindowOptions;
 use super::codec::{self, Said};
+use super::core::LOOK;
 use super::error::Error;
 use super::operation::{Context, Kind, Post};
 use super::packed;
@@ -46,6 +47,17 @@ impl Surroundings {
     }
 }
 
+/// Whose messages a call waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Awaited {
+    /// No rank's: it waits for this rank's own NIC.
+    Nobody,
+    /// This rank's alone. Others may have left in good order.
+    Rank(usize),
+    /// Those of any rank. None of them may have left: the window is still there.
+    Anybody,
+}
+
 /// What a team knows.
 pub(super) struct State {
     pub(super) sides: BTreeMap<u16, Side>,
@@ -60,6 +72,8 @@ pub(super) struct State {
     met: Vec<bool>,
     probed: Vec<bool>,
     probed_at: Time,
+    /// The time between two probes of a rank that is awaited.
+    pub(super) probe_period: Duration,
     values: Vec<u64>,
     /// When somebody looked at the clock last.
     pub(super) now: Time,
@@ -79,6 +93,7 @@ impl State {
             met: vec![false; ranks],
             probed: vec![false; ranks],
             probed_at: Time::ZERO,
+            probe_period: LOOK,
             values: Vec::new(),
             now: Time::ZERO,
         }
@@ -94,9 +109,9 @@ impl State {
         }
     }
 
-    /// A rank that is lost.
-    pub(super) fn lost(&self) -> Option<(usize, EndpointFailure)> {
-        self.lost.iter().enumerate().find_map(|(rank, why)| Some((rank, why.clone()?)))
+    /// Why a rank is lost, if it is.
+    pub(super) fn why_lost(&self, rank: usize) -> Option<EndpointFailure> {
+        self.lost[rank].clone()
     }
 
     /// Does what one window wants done.
@@ -160,10 +175,13 @@ impl State {
         }
     }
 
-    /// All windows fail because of a rank.
+    /// All windows fail because of a rank. One in its last barrier needs no rank but the one that it waits for, so that
+    /// a connection which has ended says nothing about it.
     fn fail(&mut self, rank: usize, cause: Error) {
+        let is_lost = matches!(cause, Error::Lost { .. });
         let cause = Arc::new(cause);
-        for side in self.sides.values_mut().filter(|side| side.failed.is_none()) {
+        let fails = |side: &&mut Side| side.failed.is_none() && !(is_lost && side.is_leaving);
+        for side in self.sides.values_mut().filter(fails) {
             side.cause.get_or_insert_with(|| Arc::clone(&cause));
             // There is such a rank.
             let _ = side.machine.handle_lost(rank);
@@ -196,15 +214,17 @@ impl State {
         self.post(around, endpoint);
     }
 
-    /// Who waits asks once in a `period`: are those there with whom there was a connection? One that has ended in good
-    /// order is not reported, and neither is a process that has.
-    pub(super) fn probe(&mut self, now: Time, period: Duration, around: &Surroundings, endpoint: &Endpoint) {
-        if now < self.probed_at + period {
+    /// Who waits asks once in a period: are the ranks there that are awaited? A connection that has ended in good order
+    /// is not reported, and neither is a process that has. Where any rank is awaited, those are asked with whom there
+    /// was a connection.
+    pub(super) fn probe(&mut self, now: Time, awaited: Awaited, around: &Surroundings, endpoint: &Endpoint) {
+        if awaited == Awaited::Nobody || now < self.probed_at + self.probe_period {
             return;
         }
         self.probed_at = now;
-        for rank in (0..self.met.len()).filter(|&rank| self.met[rank] && self.lost[rank].is_none()) {
-            if !core::mem::replace(&mut self.probed[rank], true) {
+        for rank in (0..self.met.len()).filter(|&rank| self.lost[rank].is_none()) {
+            let is_awaited = if awaited == Awaited::Anybody { self.met[rank] } else { awaited == Awaited::Rank(rank) };
+            if is_awaited && !core::mem::replace(&mut self.probed[rank], true) {
                 let mut bytes = Vec::new();
                 codec::emit_probe(&mut bytes);
                 let context = Context { part: 1, index: rank, ..Context::of(Kind::Send, 0) };

@@ -89,6 +89,11 @@ impl Team {
         &self.core.endpoint
     }
 
+    #[cfg(test)]
+    pub(super) fn core(&self) -> &Core {
+        &self.core
+    }
+
     /// Waits until all ranks have called it.
     ///
     /// # Errors
