@@ -4,6 +4,7 @@ import os
 import re
 import socket
 import time
+from dataclasses import dataclass
 
 from harness import LINES_SHOWN, PROGRAMS, Scratch
 from libraries import Provider, Start
@@ -69,8 +70,31 @@ WRONG = {
     "nobody": "MPI_Put: rank 2 in a window of 2 ranks",
 }
 
-# Cases of `programs/served.c`: ranks, and the program's argument.
-SERVED = {"old4": (4, "old"), "old8": (8, "old")}
+@dataclass(frozen=True)
+class Served:
+    """A case of `programs/served.c`, or of `programs/served.py` for mpi4py."""
+    ranks: int
+    # Who serves the windows.
+    weft: bool = True
+    # Only with these libraries; empty: with all.
+    libraries: tuple = ()
+    # What is set besides.
+    environment: tuple = ()
+    # What is said.
+    words: str = ""
+
+    def is_for(self, library):
+        return not self.libraries or library.name in self.libraries
+
+
+SERVED = {
+    "old": Served(4),
+    "old8": Served(8),
+    "mpi4py": Served(3),
+    "mpi4py-off": Served(3, weft=False, environment=("WEFT_MPI=off",)),
+    # The others have functions for them, which check nothing.
+    "large": Served(2, weft=False, libraries=("openmpi",), words="MPI_Put_c: a count or displacement unit of 2^31 or more"),
+}
 
 
 def preloaded(runner, library, what, directory):
@@ -108,23 +132,26 @@ def preloaded(runner, library, what, directory):
 
 
 def served(runner, library, what, directory):
-    """A program of `served.c` does well with its windows served by Weft."""
-    name, (ranks, argument) = f"{library.name}/served/{what}", SERVED[what]
+    """A program does well with libweft-mpi.so preloaded, and its windows are served by whom they should be."""
+    name, case = f"{library.name}/served/{what}", SERVED[what]
     preload = to_preload(runner, library, name, directory)
     if not preload:
         return
     scratch = Scratch()
 
     def play():
-        program = compile_program(library, scratch, "served")
-        command = [*library.command(runner.provider, Start(ranks, one_sided=True)), "env", f"LD_PRELOAD={preload}", "WEFT_MPI_REPORT=1"]
-        environment = {**library.environment(runner.provider), **library.compiled, "WEFT_BOARDS": scratch.boards}
-        told = finish([*command, program, argument], environment)
-        if f"{argument}: well" not in told:
-            raise Failure(f"not well:\n{told}")
+        is_python = what.startswith("mpi4py")
+        program = [library.python, os.path.join(PROGRAMS, "served.py")] if is_python else [
+            compile_program(library, scratch, "served"), re.sub(r"\d+$", "", what)]
+        command = [*library.command(runner.provider, Start(case.ranks, one_sided=True)), "env", f"LD_PRELOAD={preload}", "WEFT_MPI_REPORT=1"]
+        compiled = {} if is_python else library.compiled
+        environment = {**library.environment(runner.provider), **compiled, "WEFT_BOARDS": scratch.boards}
+        told = finish([*command, *case.environment, *program], environment)
+        if not re.search(": well$", told, re.M) or case.words not in told:
+            raise Failure(f"not well, or not said what should be:\n{told}")
         found = [tuple(map(int, found)) for found in WINDOWS_OF_WEFT.findall(told)]
-        if len(found) != ranks or any(not weft or left for weft, left, _ in found):
-            raise Failure(f"not all windows were Weft's:\n{told}")
+        if len(found) != case.ranks or any(not (weft if case.weft else left) or (left if case.weft else weft) for weft, left, _ in found):
+            raise Failure(f"not all windows were served by whom they should be:\n{told}")
 
     report(runner, name, play)
     scratch.remove()

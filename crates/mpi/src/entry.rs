@@ -205,7 +205,8 @@ macro_rules! makers {
 }
 
 makers!(c_int: MPI_Win_create Win_create MPI_Win_allocate Win_allocate);
-makers!(Aint: MPI_Win_create_c Win_create_c MPI_Win_allocate_c Win_allocate_c);
+// A displacement unit is an MPI_Aint there, which is as wide as a count.
+makers!(Count: MPI_Win_create_c Win_create_c MPI_Win_allocate_c Win_allocate_c);
 
 /// MPI's function of this name.
 ///

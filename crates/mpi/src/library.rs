@@ -34,6 +34,39 @@ macro_rules! functions {
     };
 }
 
+/// Declares functions with large counts, which MPI has since version 4.0, and for each the one that stands in where the
+/// library has no such: if the counts fit. If not, the handle that is named gets an error.
+macro_rules! large_functions {
+    ($($raise:ident($on:ident) {
+        $($name:ident or $small:ident($($argument:ident: $kind:ty),*);)*
+    })*) => { $($(
+        /// The MPI library's function of this name, with `PMPI_` before it, or the one without large counts.
+        ///
+        /// # Safety
+        /// As MPI says for it.
+        pub(crate) unsafe fn $name($($argument: $kind),*) -> c_int {
+            static AT: OnceLock<usize> = OnceLock::new();
+            let at = *AT.get_or_init(|| optional(concat!("PMPI_", stringify!($name), "\0")));
+            if at == 0 {
+                // SAFETY: The caller's promise: the arguments mean the same to both.
+                let small = || Some(unsafe { $small($($argument.narrow()?),*) });
+                return small().unwrap_or_else(|| {
+                    let code = too_large(concat!("MPI_", stringify!($name)));
+                    // SAFETY: The caller's handle.
+                    unsafe { $raise($on, code) };
+                    code
+                });
+            }
+            // SAFETY: As for the other functions.
+            let function = unsafe {
+                core::mem::transmute::<usize, unsafe extern "C" fn($($kind),*) -> c_int>(at)
+            };
+            // SAFETY: The caller's promise.
+            unsafe { function($($argument),*) }
+        }
+    )*)* };
+}
+
 type In = *const c_void;
 type Out = *mut c_void;
 type Ints = *mut c_int;
@@ -41,6 +74,7 @@ type Ints = *mut c_int;
 functions! {
     Finalize();
     Comm_dup(comm: Handle, to: *mut Handle);
+    Comm_call_errhandler(comm: Handle, code: c_int);
     Comm_free(comm: *mut Handle);
     Comm_rank(comm: Handle, rank: Ints);
     Comm_size(comm: Handle, size: Ints);
@@ -64,9 +98,7 @@ functions! {
     Win_call_errhandler(win: Handle, code: c_int);
     Win_get_group(win: Handle, group: *mut Handle);
     Win_create(base: Out, size: Aint, unit: c_int, info: Handle, comm: Handle, win: Out);
-    Win_create_c(base: Out, size: Aint, unit: Aint, info: Handle, comm: Handle, win: Out);
     Win_allocate(size: Aint, unit: c_int, info: Handle, comm: Handle, base: Out, win: Out);
-    Win_allocate_c(size: Aint, unit: Aint, info: Handle, comm: Handle, base: Out, win: Out);
     Win_free(win: Out);
     Win_fence(assert: c_int, win: Handle);
     Win_post(group: Handle, assert: c_int, win: Handle);
@@ -84,52 +116,106 @@ functions! {
     Win_flush_local_all(win: Handle);
     Win_sync(win: Handle);
     Put(o: In, n: c_int, k: Handle, rank: c_int, at: Aint, m: c_int, l: Handle, win: Handle);
-    Put_c(o: In, n: Count, k: Handle, rank: c_int, at: Aint, m: Count, l: Handle, win: Handle);
     Get(o: Out, n: c_int, k: Handle, rank: c_int, at: Aint, m: c_int, l: Handle, win: Handle);
-    Get_c(o: Out, n: Count, k: Handle, rank: c_int, at: Aint, m: Count, l: Handle, win: Handle);
     Accumulate(o: In, n: c_int, k: Handle, rank: c_int, at: Aint, m: c_int, l: Handle, op: Handle, win: Handle);
-    Accumulate_c(o: In, n: Count, k: Handle, rank: c_int, at: Aint, m: Count, l: Handle, op: Handle, win: Handle);
     Rput(o: In, n: c_int, k: Handle, rank: c_int, at: Aint, m: c_int, l: Handle, win: Handle, q: Out);
-    Rput_c(o: In, n: Count, k: Handle, rank: c_int, at: Aint, m: Count, l: Handle, win: Handle, q: Out);
     Rget(o: Out, n: c_int, k: Handle, rank: c_int, at: Aint, m: c_int, l: Handle, win: Handle, q: Out);
-    Rget_c(o: Out, n: Count, k: Handle, rank: c_int, at: Aint, m: Count, l: Handle, win: Handle, q: Out);
     Raccumulate(
         o: In, n: c_int, k: Handle, rank: c_int, at: Aint, m: c_int, l: Handle, op: Handle, win: Handle, q: Out
     );
-    Raccumulate_c(
-        o: In, n: Count, k: Handle, rank: c_int, at: Aint, m: Count, l: Handle, op: Handle, win: Handle, q: Out
-    );
     Get_accumulate(
         o: In, n: c_int, k: Handle, r: Out, p: c_int, j: Handle, rank: c_int, at: Aint, m: c_int, l: Handle,
-        op: Handle, win: Handle
-    );
-    Get_accumulate_c(
-        o: In, n: Count, k: Handle, r: Out, p: Count, j: Handle, rank: c_int, at: Aint, m: Count, l: Handle,
         op: Handle, win: Handle
     );
     Rget_accumulate(
         o: In, n: c_int, k: Handle, r: Out, p: c_int, j: Handle, rank: c_int, at: Aint, m: c_int, l: Handle,
         op: Handle, win: Handle, q: Out
     );
-    Rget_accumulate_c(
-        o: In, n: Count, k: Handle, r: Out, p: Count, j: Handle, rank: c_int, at: Aint, m: Count, l: Handle,
-        op: Handle, win: Handle, q: Out
-    );
     Fetch_and_op(o: In, r: Out, k: Handle, rank: c_int, at: Aint, op: Handle, win: Handle);
     Compare_and_swap(o: In, c: In, r: Out, k: Handle, rank: c_int, at: Aint, win: Handle);
 }
 
+large_functions! {
+    Comm_call_errhandler(comm) {
+        Win_create_c or Win_create(base: Out, size: Aint, unit: Count, info: Handle, comm: Handle, win: Out);
+        Win_allocate_c or Win_allocate(size: Aint, unit: Count, info: Handle, comm: Handle, base: Out, win: Out);
+    }
+    Win_call_errhandler(win) {
+        Put_c or Put(o: In, n: Count, k: Handle, rank: c_int, at: Aint, m: Count, l: Handle, win: Handle);
+        Get_c or Get(o: Out, n: Count, k: Handle, rank: c_int, at: Aint, m: Count, l: Handle, win: Handle);
+        Accumulate_c or Accumulate(
+            o: In, n: Count, k: Handle, rank: c_int, at: Aint, m: Count, l: Handle, op: Handle, win: Handle
+        );
+        Rput_c or Rput(o: In, n: Count, k: Handle, rank: c_int, at: Aint, m: Count, l: Handle, win: Handle, q: Out);
+        Rget_c or Rget(o: Out, n: Count, k: Handle, rank: c_int, at: Aint, m: Count, l: Handle, win: Handle, q: Out);
+        Raccumulate_c or Raccumulate(
+            o: In, n: Count, k: Handle, rank: c_int, at: Aint, m: Count, l: Handle, op: Handle, win: Handle, q: Out
+        );
+        Get_accumulate_c or Get_accumulate(
+            o: In, n: Count, k: Handle, r: Out, p: Count, j: Handle, rank: c_int, at: Aint, m: Count, l: Handle,
+            op: Handle, win: Handle
+        );
+        Rget_accumulate_c or Rget_accumulate(
+            o: In, n: Count, k: Handle, r: Out, p: Count, j: Handle, rank: c_int, at: Aint, m: Count, l: Handle,
+            op: Handle, win: Handle, q: Out
+        );
+    }
+}
+
+/// What an argument of a function with large counts is for the function without: the same, but for counts.
+trait Narrow {
+    type Narrow;
+
+    /// `None`: a count that does not fit.
+    fn narrow(self) -> Option<Self::Narrow>;
+}
+
+impl Narrow for Count {
+    type Narrow = c_int;
+
+    fn narrow(self) -> Option<c_int> {
+        self.try_into().ok()
+    }
+}
+
+macro_rules! as_it_is {
+    ($($kind:ty)*) => { $(
+        impl Narrow for $kind {
+            type Narrow = Self;
+
+            fn narrow(self) -> Option<Self> {
+                Some(self)
+            }
+        }
+    )* };
+}
+
+as_it_is!(c_int Aint Handle In Out);
+
+/// An argument does not fit the only function that the library has.
+fn too_large(name: &str) -> c_int {
+    crate::report::say(&format!(
+        "{name}: a count or displacement unit of 2^31 or more, and the MPI library has no functions for such (MPI-4)"
+    ));
+    crate::abi::abi().classes.count
+}
+
 /// The address of a function without which nothing is possible: the program has called its other half.
 fn required(name: &str) -> usize {
-    let name = CStr::from_bytes_with_nul(name.as_bytes()).expect("names end in a zero");
-    find(name).map_or_else(
-        || {
-            let name = name.to_string_lossy();
+    match optional(name) {
+        0 => {
+            let name = name.trim_end_matches('\0');
             crate::report::say(&format!("no MPI library with {name} is loaded: preload this only for MPI programs"));
             std::process::abort()
-        },
-        |at| at as usize,
-    )
+        }
+        at => at,
+    }
+}
+
+/// The address of a function; 0 where the library has none of this name.
+fn optional(name: &str) -> usize {
+    let name = CStr::from_bytes_with_nul(name.as_bytes()).expect("names end in a zero");
+    find(name).map_or(0, |at| at as usize)
 }
 
 /// A symbol of the MPI library: behind this one in the global scope, or, where the program has loaded the library for
@@ -172,6 +258,13 @@ pub(crate) fn name_of(address: usize) -> Option<&'static CStr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_count_stays_and_a_count_must_fit() {
+        assert_eq!((Count::from(c_int::MAX)).narrow(), Some(c_int::MAX));
+        assert_eq!((Count::from(c_int::MAX) + 1).narrow(), None);
+        assert_eq!(Aint::MAX.narrow(), Some(Aint::MAX));
+    }
 
     #[test]
     fn an_mpi_library_is_known_by_its_file_and_this_one_is_none() {

@@ -34,6 +34,31 @@ static int old(void)
     return wrong;
 }
 
+/* More elements than an int counts, in a window of the library's own, which may have no function for them: an error. */
+__attribute__((weak)) int MPI_Put_c(const void *, MPI_Count, MPI_Datatype, int, MPI_Aint, MPI_Count, MPI_Datatype, MPI_Win);
+
+static int large(void)
+{
+    static char cell[16];
+    MPI_Info info;
+    MPI_Win win;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "weft", "off");
+    MPI_Win_create(cell, sizeof cell, 1, info, MPI_COMM_WORLD, &win);
+    MPI_Info_free(&info);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    MPI_Win_fence(0, win);
+    MPI_Count few = 1, many = (MPI_Count)1 << 31;
+    char value = 'a' + rank;
+    int class = MPI_SUCCESS, wrong = MPI_Put_c(&value, few, MPI_CHAR, 0, rank, few, MPI_CHAR, win) != MPI_SUCCESS;
+    MPI_Error_class(MPI_Put_c(cell, many, MPI_CHAR, 0, 0, many, MPI_CHAR, win), &class);
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+    for (int other = 0; rank == 0 && other < ranks; other++)
+        wrong += cell[other] != 'a' + other;
+    MPI_Win_free(&win);
+    return wrong + (class != MPI_ERR_COUNT);
+}
+
 struct program {
     const char *name;
     int (*run)(void);
@@ -41,6 +66,7 @@ struct program {
 
 static const struct program PROGRAMS[] = {
     {"old", old},
+    {"large", large},
 };
 
 int main(int argc, char **argv)
