@@ -82,8 +82,11 @@ pub trait Source {
     }
 
     /// Whether the peer has no receive for a Send of this source. While it has none, only what does not wait for Sends
-    /// should come: answers to the peer. What else comes fills the room that these need.
-    fn hold_requests(&mut self, _hold: bool) {}
+    /// should come: answers to the peer. What else comes fills the room that these need. Returns whether it keeps to that:
+    /// else nothing is taken where there is room for answers alone.
+    fn hold_requests(&mut self, _hold: bool) -> bool {
+        false
+    }
 }
 
 /// The bytes of a DDP header.

@@ -341,8 +341,8 @@ impl Connection {
     /// Takes a segment from the source: only an answer where there is no place for more.
     fn take_segment(&mut self, source: &mut impl Source, budget: u32) -> Option<()> {
         let is_full = !self.outgoing.has_places();
-        if is_full {
-            source.hold_requests(true);
+        if is_full && !source.hold_requests(true) {
+            return None;
         }
         let taken = source.next(budget).map(|segment| self.outgoing.push(&segment));
         if is_full {

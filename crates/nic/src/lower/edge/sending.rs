@@ -115,8 +115,9 @@ impl Source for Segments<'_> {
         self.stream.can_transmit()
     }
 
-    fn hold_requests(&mut self, hold: bool) {
+    fn hold_requests(&mut self, hold: bool) -> bool {
         self.stream.hold_requests(hold);
+        true
     }
 }
 
