@@ -130,6 +130,11 @@ impl Memory {
         unsafe { guard::touch(at, length, work) }.map_err(|_| MemoryError::fault(at, length))
     }
 
+    /// Where it begins.
+    pub(crate) fn address(&self) -> u64 {
+        self.pointer.addr().get() as u64
+    }
+
     /// Whether any peer may touch bytes now.
     pub(crate) fn is_exposed(&self) -> bool {
         self.standing.is_remote_open() && self.access.is_remote()

@@ -155,7 +155,23 @@ impl Registry {
         length: u32,
         need: RemoteRight,
     ) -> Result<Slice, RemoteFault> {
-        self.table.read().check_remote(domain, stag, tagged_offset, length, need)
+        self.locate_remote(domain, stag, tagged_offset, length, need).map(|(slice, _)| slice)
+    }
+
+    /// As [`Registry::check_remote`], and the address of the first byte: for telling whether two ranges share memory, which
+    /// they may under different STags.
+    ///
+    /// # Errors
+    /// Those of [`Registry::check_remote`].
+    pub fn locate_remote(
+        &self,
+        domain: DomainId,
+        stag: Stag,
+        tagged_offset: u64,
+        length: u32,
+        need: RemoteRight,
+    ) -> Result<(Slice, u64), RemoteFault> {
+        self.table.read().locate_remote(domain, stag, tagged_offset, length, need)
     }
 
     /// Tells the watch of a region, if it has one, that a peer has done this to it: a whole message, not each of its segments.

@@ -211,14 +211,14 @@ impl Table {
     }
 
     /// The checks of RFC 5041 section 7.1 and RFC 5040 section 7.1 for a tagged access, in their order.
-    pub(crate) fn check_remote(
+    pub(crate) fn locate_remote(
         &self,
         domain: DomainId,
         stag: Stag,
         tagged_offset: u64,
         length: u32,
         need: RemoteRight,
-    ) -> Result<Slice, RemoteFault> {
+    ) -> Result<(Slice, u64), RemoteFault> {
         let memory = self.granted(domain, stag)?;
         if !memory.access.contains(need.access()) {
             return Err(RemoteFault::NotPermitted(need));
@@ -231,7 +231,8 @@ impl Table {
             return Err(RemoteFault::OutOfBounds);
         }
         let region = RegionId { index: memory.id.index, generation: memory.id.generation | BY_STAG };
-        Ok(Slice { region, offset: tagged_offset - memory.base, length })
+        let offset = tagged_offset - memory.base;
+        Ok((Slice { region, offset, length }, memory.address() + offset))
     }
 
     /// The region behind a STag that is valid for this domain.

@@ -3,15 +3,12 @@
 
 use std::collections::VecDeque;
 
-use weft_base::Stag;
-
 use crate::segment::Arrival;
 
-/// Bytes as peers name them. They may end at 2^64.
+/// Bytes by their addresses, which are the same under whatever STags peers name them. They may end at 2^64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
-    pub(crate) stag: Stag,
-    pub(crate) offset: u64,
+    pub(crate) address: u64,
     /// At least 1.
     pub(crate) length: u64,
 }
@@ -19,11 +16,11 @@ pub(crate) struct Extent {
 impl Extent {
     /// Whether they have a byte in common.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
-        self.stag == other.stag && (self.has(other.offset) || other.has(self.offset))
+        self.has(other.address) || other.has(self.address)
     }
 
-    fn has(&self, offset: u64) -> bool {
-        offset.wrapping_sub(self.offset) < self.length
+    fn has(&self, address: u64) -> bool {
+        address.wrapping_sub(self.address) < self.length
     }
 }
 
@@ -54,8 +51,8 @@ struct Entry {
 impl Entry {
     /// Takes in what follows right behind it, in the order and in memory.
     fn join(&mut self, next: &Self) -> bool {
-        let follows = self.extent.offset.checked_add(self.extent.length) == Some(next.extent.offset);
-        if !follows || self.extent.stag != next.extent.stag || self.arrival.end != next.arrival.start {
+        let follows = self.extent.address.checked_add(self.extent.length) == Some(next.extent.address);
+        if !follows || self.arrival.end != next.arrival.start {
             return false;
         }
         self.arrival.end = next.arrival.end;
@@ -107,15 +104,12 @@ impl Ahead {
     pub(crate) fn first_run(&self, position: u64, extent: &Extent) -> Run {
         let mut clear = extent.length;
         for Entry { extent: newer, .. } in self.placed.range(after(&self.placed, position)..) {
-            if newer.stag != extent.stag {
-                continue;
-            }
-            if newer.has(extent.offset) {
-                let covered = newer.length - extent.offset.wrapping_sub(newer.offset);
+            if newer.has(extent.address) {
+                let covered = newer.length - extent.address.wrapping_sub(newer.address);
                 return Run { length: covered.min(extent.length), is_covered: true };
             }
-            if extent.has(newer.offset) {
-                clear = clear.min(newer.offset.wrapping_sub(extent.offset));
+            if extent.has(newer.address) {
+                clear = clear.min(newer.address.wrapping_sub(extent.address));
             }
         }
         Run { length: clear, is_covered: false }
@@ -146,16 +140,15 @@ mod tests {
         Arrival { start, end }
     }
 
-    fn extent(offset: u64, length: u64) -> Extent {
-        Extent { stag: Stag(7), offset, length }
+    fn extent(address: u64, length: u64) -> Extent {
+        Extent { address, length }
     }
 
     #[test]
-    fn extents_overlap_where_they_share_a_byte_of_one_region() {
-        let high = Extent { stag: Stag(7), offset: u64::MAX - 3, length: 4 };
+    fn extents_overlap_where_they_share_a_byte() {
+        let high = extent(u64::MAX - 3, 4);
         assert!(extent(10, 5).overlaps(&extent(14, 1)) && extent(14, 1).overlaps(&extent(10, 5)));
         assert!(!extent(10, 5).overlaps(&extent(15, 5)) && !extent(15, 5).overlaps(&extent(10, 5)));
-        assert!(!extent(10, 5).overlaps(&Extent { stag: Stag(8), ..extent(10, 5) }));
         assert!(high.overlaps(&extent(u64::MAX, 1)));
         assert!(!high.overlaps(&extent(0, 4)) && !extent(0, 4).overlaps(&high));
     }

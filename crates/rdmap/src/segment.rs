@@ -182,7 +182,10 @@ impl Written {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Effect {
     /// Nothing: a Write is not delivered (RFC 5040 section 5.1).
-    Write,
+    Write {
+        /// Of its first byte, if it has one.
+        address: u64,
+    },
     /// One that has waited for its turn: its bytes are written then.
     SmallWrite(SmallWrite),
     Send(Part),
@@ -197,6 +200,8 @@ pub(crate) enum Effect {
     AtomicRequest {
         number: MessageNumber,
         request: AtomicRequest,
+        /// Of its word, if it may be touched.
+        address: Option<u64>,
     },
     ReadResponse(ResponsePart),
     AtomicResponse {
@@ -218,6 +223,7 @@ pub(crate) const SMALL: usize = 8;
 pub(crate) struct SmallWrite {
     pub(crate) stag: Stag,
     pub(crate) offset: u64,
+    pub(crate) address: u64,
     pub(crate) length: u8,
     pub(crate) bytes: [u8; SMALL],
 }
@@ -228,7 +234,7 @@ impl SmallWrite {
     }
 
     pub(crate) fn extent(&self) -> Extent {
-        Extent { stag: self.stag, offset: self.offset, length: self.length.into() }
+        Extent { address: self.address, length: self.length.into() }
     }
 }
 

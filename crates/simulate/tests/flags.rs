@@ -2,10 +2,12 @@
 //! by, an earlier one, in whatever order the packets come.
 
 use core::time::Duration;
+use std::net::IpAddr;
 
 use weft_base::{Edge, Gather, Slice};
 use weft_emulate::{Chance, Delayed, Settings};
-use weft_memory::{Access, Region};
+use weft_memory::{Access, IoBuffer, Region};
+use weft_nic::Rails;
 use weft_rdmap::{Operation, Payload, RemoteTarget, RequestFlags, SendRequest};
 use weft_simulate::{Behaviour, End, PacketBehaviour, Pair, PairOptions, Shuffle, Tag, World};
 
@@ -25,14 +27,16 @@ const LIMIT: Duration = Duration::from_secs(100);
 struct Writer<'a, T: Tag> {
     end: &'a End<T>,
     source: Region,
-    window: (weft_base::Stag, u64),
+    /// The memory of the peer, by two names, which may be one.
+    window: [(weft_base::Stag, u64); 2],
     posted: usize,
 }
 
 impl<T: Tag> Writer<'_, T> {
-    fn write(&self, from: usize, length: usize, to: usize) {
+    fn write(&self, from: usize, length: usize, to: usize, name: usize) {
+        let (stag, base) = self.window[name % 2];
         let slice = Slice { region: self.source.id(), offset: from as u64, length: length as u32 };
-        let target = RemoteTarget { stag: self.window.0, offset: self.window.1 + to as u64 };
+        let target = RemoteTarget { stag, offset: base + to as u64 };
         let operation = Operation::Write { payload: Payload::Gather(Gather::from(slice)), target };
         let request = SendRequest { id: 0, operation, signaled: true, fence: false, flags: RequestFlags::NONE };
         self.end.nic.post_send(&self.end.queue_pair, [request]).unwrap();
@@ -42,9 +46,9 @@ impl<T: Tag> Writer<'_, T> {
     fn post(&mut self) {
         let round = self.posted;
         let (from, to) = (round * 2 * PLACE, round % PLACES * PLACE);
-        self.write(from, BLOCK, to);
-        self.write(from + BLOCK, AGAIN.len(), to + AGAIN.start);
-        self.write(from + 2 * BLOCK, 8, to + BLOCK);
+        self.write(from, BLOCK, to, round);
+        self.write(from + BLOCK, AGAIN.len(), to + AGAIN.start, round + 1);
+        self.write(from + 2 * BLOCK, 8, to + BLOCK, round / 2);
         self.posted += 1;
     }
 }
@@ -71,18 +75,34 @@ fn check(place: &[u8], round: usize) -> Result<(), String> {
     Ok(())
 }
 
-fn run<T: Tag>(seed: u64) -> Result<(), String> {
+/// How the peer's memory is named, and reached.
+#[derive(Clone, Copy, Default)]
+struct Setting {
+    has_two_names: bool,
+    networks: usize,
+}
+
+fn run<T: Tag>(seed: u64, setting: Setting) -> Result<(), String> {
     let world = World::new(seed, Behaviour::default());
     let packets = PacketBehaviour::of_seed(seed);
     let reordering = Delayed { chance: Chance::percent(20), by: Duration::from_micros(700) };
     world.set_packets(PacketBehaviour { links: Settings { reordering, ..packets.links }, ..packets });
-    let options = PairOptions::default();
+    let mut options = PairOptions { networks: setting.networks, ..PairOptions::default() };
+    options.settings.rails = if setting.networks > 1 { Rails::All { flows: 1 } } else { Rails::One };
+    lay(&world, setting.networks);
     let pair = Pair::<T>::unconnected(&world, &options);
     assert!(pair.connect(&options), "{:?}", pair.active.queue_pair.error());
     let region = |end: &End<T>, bytes, access| end.nic.registry().register(end.domain, bytes, access, 0).unwrap();
-    let window = region(&pair.passive, vec![0; PLACES * PLACE], Access::LOCAL_WRITE | Access::REMOTE_WRITE);
+    let (registry, domain) = (pair.passive.nic.registry(), pair.passive.domain);
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    let mut memory = IoBuffer::from(vec![0; PLACES * PLACE]);
+    let second = &memory.register_range(registry, domain, access, (0, PLACES * PLACE), 1).unwrap()[0];
+    let second = (second.stag(), second.base());
+    let window = &memory.register(registry, domain, access).unwrap()[0];
+    let first = (window.stag(), window.base());
+    let names = [first, if setting.has_two_names { second } else { first }];
     let source = region(&pair.active, source(), Access::LOCAL_READ);
-    let mut writer = Writer { end: &pair.active, source, window: (window.stag(), window.base()), posted: 0 };
+    let mut writer = Writer { end: &pair.active, source, window: names, posted: 0 };
     let (mut seen, mut outcome, mut completions) = (0, Ok(()), Vec::new());
     let mut place = vec![0; PLACE];
     let finished = pair.run(LIMIT, || {
@@ -101,16 +121,39 @@ fn run<T: Tag>(seed: u64) -> Result<(), String> {
     if finished { Ok(()) } else { Err(format!("stuck after {seen} rounds: {:?}", pair.active.queue_pair.error())) }
 }
 
+/// Networks that are unlike: each is slower than the one before.
+fn lay(world: &World, networks: usize) {
+    let links = world.packets().links;
+    for network in 0..networks as u8 {
+        let delay = links.delay + Duration::from_micros(u64::from(network) * 900);
+        let hosts = [1, 2].map(|host| IpAddr::from([10, 0, network, host]));
+        world.set_way(hosts[0], hosts[1], Settings { delay, ..links });
+        world.set_way(hosts[1], hosts[0], Settings { delay, ..links });
+    }
+}
+
+fn seeds() -> u64 {
+    std::env::var("WEFT_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(30)
+}
+
 #[test]
 fn over_edge_writes_are_seen_in_their_order() {
-    let seeds = std::env::var("WEFT_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(30);
-    for seed in 0..seeds {
-        run::<Edge>(seed).unwrap_or_else(|text| panic!("seed {seed}: {text}"));
+    for seed in 0..seeds() {
+        run::<Edge>(seed, Setting::default()).unwrap_or_else(|text| panic!("seed {seed}: {text}"));
+    }
+}
+
+/// Whoever registers a buffer twice may write to it by either STag.
+#[test]
+fn over_edge_writes_by_two_stags_of_one_buffer_are_seen_in_their_order() {
+    for seed in 0..seeds() {
+        let setting = Setting { has_two_names: true, networks: [0, 2, 3][(seed % 3) as usize] };
+        run::<Edge>(seed, setting).unwrap_or_else(|text| panic!("seed {seed}, {} networks: {text}", setting.networks));
     }
 }
 
 /// Where the stream is not asked for that, as [`Shuffle`] does not, it shows.
 #[test]
 fn where_it_is_not_asked_for_it_shows() {
-    assert!((0..10).any(|seed| run::<Shuffle>(seed).is_err()));
+    assert!((0..10).any(|seed| run::<Shuffle>(seed, Setting::default()).is_err()));
 }

@@ -71,7 +71,7 @@ impl Stream {
 
     pub(super) fn take_effect(&mut self, effect: &Effect, context: &Context) -> Result<(), Violation> {
         match effect {
-            Effect::Write => {
+            Effect::Write { .. } => {
                 self.written.add(context);
                 self.report_write(context);
                 Ok(())
@@ -85,7 +85,7 @@ impl Stream {
             Effect::Send(part) => self.deliver_send(part),
             Effect::Immediate { part, immediate } => self.deliver_immediate(part, *immediate),
             Effect::ReadRequest { number, request } => self.deliver_read(*number, *request),
-            Effect::AtomicRequest { number, request } => self.deliver_atomic(*number, request),
+            Effect::AtomicRequest { number, request, .. } => self.deliver_atomic(*number, request),
             Effect::ReadResponse(part) => {
                 if let Some(sequence) = self.requester.on_response(part)?.and_then(|read| read.sequence) {
                     self.sends.on_answered(sequence, Status::Success);
@@ -118,8 +118,9 @@ impl Stream {
     fn deliver_small(&mut self, small: &SmallWrite) -> Result<(), Violation> {
         let (stag, offset, length) = (small.stag, small.offset, small.length.into());
         let refused = |fault| Violation::WriteTarget { stag, offset, length, fault };
-        let target = self.registry.check_remote(self.config.domain, stag, offset, length, RemoteRight::Write);
-        let written = self.write_beneath(target.map_err(refused)?, small.bytes(), small.extent());
+        let located = self.registry.locate_remote(self.config.domain, stag, offset, length, RemoteRight::Write);
+        let (target, address) = located.map_err(refused)?;
+        let written = self.write_beneath(target, small.bytes(), Extent { address, length: length.into() });
         // It has gone since the check.
         written.map_err(|_| refused(RemoteFault::InvalidStag))
     }
@@ -195,11 +196,11 @@ impl Stream {
     fn deliver_atomic(&mut self, number: MessageNumber, request: &AtomicRequest) -> Result<(), Violation> {
         self.responder.check(number)?;
         let (stag, offset) = (request.stag, request.offset);
-        let target = self
+        let (target, address) = self
             .registry
-            .check_remote(self.config.domain, stag, offset, 8, RemoteRight::Atomic)
+            .locate_remote(self.config.domain, stag, offset, 8, RemoteRight::Atomic)
             .map_err(|fault| Violation::AtomicTarget { stag, offset, fault })?;
-        let extent = Extent { stag, offset, length: 8 };
+        let extent = Extent { address, length: 8 };
         let original =
             self.atomic_in_order(target, atomic_operation(request), extent).map_err(|error| match error {
                 MemoryError::Misaligned { .. } => Violation::AtomicAlignment { stag, offset },

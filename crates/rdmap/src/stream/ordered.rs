@@ -12,11 +12,11 @@
 
 use weft_base::{Gather, NoDigest, Slice};
 use weft_memory::{AtomicOperation, MemoryError};
-use weft_wire::ddp::TAGGED_LENGTH;
+use weft_wire::ddp::{TAGGED_LENGTH, Target};
 
 use super::Stream;
 use crate::ahead::{Extent, Run};
-use crate::segment::{Effect, Placement, Received, SMALL, SmallWrite};
+use crate::segment::{Context, Effect, Placement, Received, SMALL, SmallWrite};
 use crate::untagged::Missing;
 use crate::violation::Violation;
 
@@ -31,10 +31,8 @@ impl Stream {
         if self.placing.touches(&extent) {
             return Err(Missing::Early);
         }
-        if !matches!(placement.received.effect, Effect::Write) {
-            return Ok(());
-        }
-        if is_early && let Some(small) = small_write(&extent, head) {
+        let Effect::Write { address } = placement.received.effect else { return Ok(()) };
+        if is_early && let Some(small) = small_write(&placement.received.context, address, head) {
             placement.received.effect = Effect::SmallWrite(small);
             placement.sink = Gather::empty();
             return Ok(());
@@ -69,7 +67,7 @@ impl Stream {
     /// A segment was kept before its turn: what it means for those that come later, and stand before it.
     pub(super) fn note_early(&mut self, placement: &Placement) {
         match (placement.extent(), &placement.received.effect) {
-            (Some(extent), Effect::Write) => self.ahead.add_placed(placement.arrival, extent),
+            (Some(extent), Effect::Write { .. }) => self.ahead.add_placed(placement.arrival, extent),
             (Some(extent), _) => self.ahead.add_waiting(placement.arrival, extent),
             (None, _) => {}
         }
@@ -85,7 +83,7 @@ impl Stream {
                 self.registry.copy_in(&slice.part(at, length as u32), now, &mut NoDigest)?;
             }
             at += length as u32;
-            extent.offset = extent.offset.wrapping_add(length);
+            extent.address = extent.address.wrapping_add(length);
             extent.length -= length;
         }
         Ok(())
@@ -113,18 +111,14 @@ impl Stream {
 impl Received {
     /// The bytes that it changes, now or when its turn comes, if it changes any that peers name.
     fn extent(&self) -> Option<Extent> {
-        use weft_wire::ddp::Target;
-        match &self.effect {
-            Effect::Write if self.unordered => None,
-            Effect::Write => {
-                let Target::Tagged { stag, offset } = self.context.header?.target else { return None };
+        match self.effect {
+            Effect::Write { .. } if self.unordered => None,
+            Effect::Write { address } => {
                 let length = u64::from(self.context.length.saturating_sub(TAGGED_LENGTH as u32));
-                (length > 0).then_some(Extent { stag, offset, length })
+                (length > 0).then_some(Extent { address, length })
             }
             Effect::SmallWrite(small) => Some(small.extent()),
-            Effect::AtomicRequest { request, .. } => {
-                Some(Extent { stag: request.stag, offset: request.offset, length: 8 })
-            }
+            Effect::AtomicRequest { address, .. } => address.map(|address| Extent { address, length: 8 }),
             _ => None,
         }
     }
@@ -133,17 +127,18 @@ impl Received {
 impl Placement {
     /// As of what was received; of a Write that newer ones cover, nothing.
     pub(super) fn extent(&self) -> Option<Extent> {
-        let is_covered = matches!(self.received.effect, Effect::Write) && self.sink.is_empty();
+        let is_covered = matches!(self.received.effect, Effect::Write { .. }) && self.sink.is_empty();
         if is_covered { None } else { self.received.extent() }
     }
 }
 
 /// A Write of so few bytes that it may be a flag. Whether it is aligned is no matter: the peer's offset does not
 /// tell, and one that is not waits in vain, but not for long.
-fn small_write(extent: &Extent, head: &[u8]) -> Option<SmallWrite> {
-    let length = usize::try_from(extent.length).ok().filter(|length| *length <= SMALL)?;
+fn small_write(context: &Context, address: u64, head: &[u8]) -> Option<SmallWrite> {
+    let Target::Tagged { stag, offset } = context.header?.target else { return None };
+    let length = usize::try_from(context.length).ok()?.checked_sub(TAGGED_LENGTH).filter(|length| *length <= SMALL)?;
     let payload = head.get(TAGGED_LENGTH..TAGGED_LENGTH + length)?;
     let mut bytes = [0; SMALL];
     bytes[..length].copy_from_slice(payload);
-    Some(SmallWrite { stag: extent.stag, offset: extent.offset, length: length as u8, bytes })
+    Some(SmallWrite { stag, offset, address, length: length as u8, bytes })
 }

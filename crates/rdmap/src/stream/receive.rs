@@ -133,7 +133,7 @@ impl Stream {
             Ok(located) => located,
             Err(missing) => return self.unplaced(missing, (arrival, early), &context),
         };
-        let unordered = demand.unordered && matches!(effect, Effect::Write);
+        let unordered = demand.unordered && matches!(effect, Effect::Write { .. });
         let (header_length, received) = (length - sink.length(), Received { context, effect, unordered });
         if self.config.ordered_writes {
             let placement = Placement { header_length, sink, is_partial: false, serial: 0, arrival, received };
@@ -193,7 +193,7 @@ impl Stream {
         }
         let context = placement.received.context;
         let Some(Header { target: Target::Tagged { stag, offset }, .. }) = context.header else { return Ok(()) };
-        if !matches!(placement.received.effect, Effect::Write) || placement.sink.is_empty() {
+        if !matches!(placement.received.effect, Effect::Write { .. }) || placement.sink.is_empty() {
             return Ok(());
         }
         let length = placement.sink.length();
@@ -279,10 +279,10 @@ impl Stream {
     fn locate_write(&self, stag: Stag, offset: u64, length: u32) -> Result<(Gather, Effect), Violation> {
         // RFC 5041 section 5.2: nothing of a segment of length zero is checked but the control fields.
         if length == 0 {
-            return Ok((Gather::empty(), Effect::Write));
+            return Ok((Gather::empty(), Effect::Write { address: 0 }));
         }
-        match self.registry.check_remote(self.config.domain, stag, offset, length, RemoteRight::Write) {
-            Ok(slice) => Ok((Gather::from(slice), Effect::Write)),
+        match self.registry.locate_remote(self.config.domain, stag, offset, length, RemoteRight::Write) {
+            Ok((slice, address)) => Ok((Gather::from(slice), Effect::Write { address })),
             Err(fault) => Err(Violation::WriteTarget { stag, offset, length, fault }),
         }
     }
@@ -359,7 +359,11 @@ impl Stream {
         if !is_early {
             self.responder.check(number)?;
         }
-        Ok((Gather::empty(), Effect::AtomicRequest { number, request }))
+        // Whether it may be touched is judged when its turn comes.
+        let (domain, AtomicRequest { stag, offset, .. }) = (self.config.domain, request);
+        let located = self.registry.locate_remote(domain, stag, offset, 8, RemoteRight::Atomic);
+        let address = located.ok().map(|(_, address)| address);
+        Ok((Gather::empty(), Effect::AtomicRequest { number, request, address }))
     }
 }
 
