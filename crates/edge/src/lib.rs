@@ -23,6 +23,7 @@ mod round_trip;
 mod sent;
 mod settings;
 pub mod setup;
+mod skipped;
 
 pub use batch::{Batch, Datagram, Piece};
 pub use connection::passing::MOST_PASSED;

@@ -46,6 +46,8 @@ pub enum Ending {
     Closed,
     /// This side has given it up, and the peer knows.
     Aborted,
+    /// The peer has acknowledged what was never sent. It is told that the connection is given up.
+    Misbehaved,
     /// The peer has given it up.
     PeerAborted(ArrayVec<u8, MAX_REASON>),
     /// The peer knows nothing of it any more: it was started anew.
@@ -70,6 +72,8 @@ pub(crate) struct Closing {
     pub(crate) wanted: bool,
     pub(crate) said: bool,
     pub(crate) heard: bool,
+    /// How it has ended.
+    pub(crate) is_told: bool,
     pub(crate) peer_end: Option<u64>,
     pub(crate) reason: ArrayVec<u8, MAX_REASON>,
 }
@@ -377,6 +381,13 @@ impl Connection {
             self.outgoing.abandon();
             self.shrink();
             self.pending = 0;
+            self.tell_end(ending);
+        }
+    }
+
+    /// Tells how it has ended: what was told first stays.
+    pub(crate) fn tell_end(&mut self, ending: Ending) {
+        if !core::mem::replace(&mut self.closing.is_told, true) {
             self.tell(Event::Ended(ending));
         }
     }

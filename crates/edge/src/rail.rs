@@ -13,6 +13,7 @@ use crate::received::Received;
 use crate::round_trip::{RoundTrip, nanos};
 use crate::sent::Sent;
 use crate::settings::Settings;
+use crate::skipped::Skipped;
 
 /// In bulk one packet in so many is to be acknowledged at once: from, and to.
 const FEWEST_ASKED: u64 = 8;
@@ -96,6 +97,7 @@ pub(crate) struct Rail {
     /// A challenge that the peer waits for, and where it came from.
     pub(crate) response: Option<([u8; 8], Place)>,
     pub(crate) sent: Sent,
+    pub(crate) skipped: Skipped,
     pub(crate) received: Received,
     pub(crate) trip: RoundTrip,
     pub(crate) window: Window,
@@ -145,6 +147,7 @@ impl Rail {
             candidate: None,
             response: None,
             sent: Sent::new(settings.sent_packets),
+            skipped: Skipped::default(),
             received: Received::default(),
             trip: RoundTrip::new(settings.initial_round_trip),
             window: Window::new(settings.initial_window),

@@ -191,6 +191,11 @@ impl Sent {
         self.pop_settled(now, Duration::MAX);
     }
 
+    /// The next number is never used. There must be a place for it.
+    pub(crate) fn skip(&mut self, now: Time) {
+        self.push(&Leaving { now, ..Leaving::default() });
+    }
+
     /// The peer says that these have arrived; those that it had not said before are put into `settled`. False when
     /// one was never sent.
     pub(crate) fn acknowledge(&mut self, low: u64, high: u64, settled: &mut Vec<Packet>) -> bool {

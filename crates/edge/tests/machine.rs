@@ -9,6 +9,7 @@ use weft_edge::{
     Batch, Confirmation, Connection, Ending, Established, Event, Meta, Options, Segment, Settings, Sink, Verdict,
 };
 use weft_wire::edge::ConnectionId;
+use weft_wire::edge::ack::{Ack, EcnCounts, MoreRanges};
 use weft_wire::edge::frame::Frame;
 use weft_wire::edge::packet::{Builder, Header, Packet};
 use world::{Faults, World, address, established};
@@ -288,6 +289,25 @@ fn who_can_not_answer_a_challenge_moves_nothing() {
     world.run_for(Duration::from_secs(10));
     assert_eq!(world.sides[1].connection.peer_address(), address(0));
     assert_eq!((&world.sides[1].events, world.sides[1].connection.counters().false_frames), (&events, 1));
+}
+
+/// Who acknowledges what it has not received can't know which numbers are never used.
+#[test]
+fn an_acknowledgement_of_a_number_that_was_skipped_ends_the_connection() {
+    let mut world = World::new(&Settings::default(), Faults::none(), [0, 1500], 3000, 5);
+    world.run(100_000, World::all_acknowledged);
+    let last = world.sides[1].connection.counters().packets_sent - 1;
+    let ecn = EcnCounts { ect0: 0, ect1: 0, ce: 0 };
+    let more = MoreRanges::default();
+    let some = Ack { rail: 0, largest: last, first: 0, delay_us: 0, ecn, credit: 100_000, overflows: 0, more };
+    world.inject(1, forged(1 << 20, &Frame::Ack(some)), address(0), address(1), Duration::ZERO);
+    world.run_for(Duration::from_millis(1));
+    assert_eq!(world.ending(1), None);
+    let all = Ack { first: last as u32, ..some };
+    world.inject(1, forged((1 << 20) + 1, &Frame::Ack(all)), address(0), address(1), Duration::ZERO);
+    world.run_for(Duration::from_millis(50));
+    assert_eq!(world.ending(1), Some(&Ending::Misbehaved));
+    assert!(matches!(world.ending(0), Some(Ending::PeerAborted(_))), "{:?}", world.ending(0));
 }
 
 #[test]

@@ -176,6 +176,9 @@ impl Connection {
             self.counters.false_acks += 1;
             return;
         };
+        if ack.ranges().any(|range| rail.skipped.has_any(&range)) {
+            return self.on_misbehaviour(b"packets were acknowledged that were never sent");
+        }
         let mut settled = core::mem::take(&mut self.scratch);
         settled.clear();
         if ack.ranges().all(|range| rail.sent.acknowledge(*range.start(), *range.end(), &mut settled)) {
@@ -191,6 +194,16 @@ impl Connection {
         } else {
             self.counters.false_acks += 1;
             self.scratch = settled;
+        }
+    }
+
+    /// The peer, or somebody in its name, says what can't be true: nothing that it acknowledges can be believed (RFC 9000
+    /// section 21.4).
+    fn on_misbehaviour(&mut self, what: &[u8]) {
+        self.counters.false_acks += 1;
+        if self.phase == Phase::Open {
+            self.abort(what);
+            self.tell_end(Ending::Misbehaved);
         }
     }
 

@@ -435,6 +435,10 @@ impl Connection {
         // No other rail could overtake it.
         let arrives = if is_alone { now } else { now + rail.arrival() };
         rail.sent.push(&Leaving { now, arrives, bytes: in_flight, contents, ect: marked, stamp });
+        let next = rail.sent.next_number();
+        if rail.sent.has_room(false) && rail.skipped.skips(next, &mut self.random) {
+            rail.sent.skip(now);
+        }
         if marked {
             rail.ecn.on_sent();
         }

@@ -239,7 +239,7 @@ impl Edge {
         match running.ended.as_ref()? {
             Ending::Closed => None,
             Ending::Gone => Some(PortError::TimedOut),
-            Ending::Aborted | Ending::PeerAborted(_) | Ending::Reset => Some(PortError::Reset),
+            Ending::Aborted | Ending::Misbehaved | Ending::PeerAborted(_) | Ending::Reset => Some(PortError::Reset),
         }
     }
 }

@@ -1,0 +1,69 @@
+//! Packet numbers that are never used, so that a peer which acknowledges packets that it has not received is found out
+//! (RFC 9000 section 21.4): it would have this side send faster than the path carries, or take for placed what is not.
+
+use core::ops::RangeInclusive;
+
+use weft_base::Random;
+
+/// So many packets leave between two numbers that are skipped: at least these, and up to so many more, at random. Each
+/// skipped number is a gap, which the peer says in four acknowledgements, 8 bytes in each.
+const LEAST_BETWEEN: u64 = 128;
+const MOST_MORE: u64 = 1024;
+/// So many are remembered: those among the numbers of a full table of packets under way, and more.
+const REMEMBERED: usize = 8;
+
+/// The numbers of a rail that are skipped.
+#[derive(Debug, Default)]
+pub(crate) struct Skipped {
+    /// The next one, once it is chosen.
+    next: Option<u64>,
+    /// The latest ones, in no order.
+    recent: [Option<u64>; REMEMBERED],
+    count: usize,
+}
+
+impl Skipped {
+    /// Whether `number`, which would be the next packet's, is to be skipped. Then it is remembered.
+    pub(crate) fn skips(&mut self, number: u64, random: &mut Random) -> bool {
+        let next = *self.next.get_or_insert_with(|| after(number, random));
+        if number < next {
+            return false;
+        }
+        self.recent[self.count % REMEMBERED] = Some(number);
+        self.count += 1;
+        self.next = Some(after(number, random));
+        true
+    }
+
+    /// Whether one of these numbers was skipped: no honest peer acknowledges it.
+    pub(crate) fn has_any(&self, numbers: &RangeInclusive<u64>) -> bool {
+        self.recent.iter().flatten().any(|number| numbers.contains(number))
+    }
+}
+
+fn after(number: u64, random: &mut Random) -> u64 {
+    number + LEAST_BETWEEN + random.below(MOST_MORE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_skipped_now_and_then_and_the_latest_are_remembered() {
+        let (mut skipped, mut random) = (Skipped::default(), Random::new(5));
+        let mut numbers = Vec::new();
+        for number in 0..100_000 {
+            if skipped.skips(number, &mut random) {
+                numbers.push(number);
+            }
+        }
+        assert!((100_000 / 1152..=100_000 / 128).contains(&(numbers.len() as u64)), "{}", numbers.len());
+        assert!(numbers.windows(2).all(|two| (LEAST_BETWEEN..LEAST_BETWEEN + MOST_MORE).contains(&(two[1] - two[0]))));
+        let (old, recent) = numbers.split_at(numbers.len() - REMEMBERED);
+        assert!(recent.iter().all(|number| skipped.has_any(&(*number..=*number))));
+        assert!(!old.iter().any(|number| skipped.has_any(&(*number..=*number))));
+        assert!(!skipped.has_any(&(recent[0] + 1..=recent[1] - 1)));
+        assert!(skipped.has_any(&(0..=recent[0])));
+    }
+}
