@@ -76,6 +76,12 @@ impl Delivery {
         self.app_limited_until = if until == 0 { 1 } else { until };
     }
 
+    /// Whether the sender had nothing more to send at some time in the last round trip.
+    #[must_use]
+    pub const fn is_app_limited(&self) -> bool {
+        self.app_limited_until != 0
+    }
+
     /// A packet of `bytes` with this stamp, sent at `sent_at`, is acknowledged.
     pub fn on_acked(&mut self, stamp: Stamp, bytes: u64, sent_at: Time, now: Time) {
         self.delivered += bytes;

@@ -8,6 +8,11 @@ use crate::round_trip::share;
 
 /// What one packet can put the next one off by, at most: a round trip that was measured wrongly stops nobody for long.
 pub const MAX_WAIT: Duration = Duration::from_secs(1);
+/// Who was stopped and comes late makes up for what would have left in this time, or for this many bytes, whichever is
+/// more, and for two packets at least. RFC 9002 section 7.7 lets as much leave at once as the initial window has
+/// (section 7.2: 14720 bytes); the time is what timers are late by on a host with other work.
+const MADE_UP_TIME: Duration = Duration::from_millis(2);
+const MADE_UP_BYTES: u64 = 14_720;
 
 /// Lets packets go at an even rate, some of them together. It is the time at which all that has left would have left,
 /// had it gone evenly; so it costs nothing while nothing is sent.
@@ -15,11 +20,19 @@ pub const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Once it has stopped somebody it goes on stopping until half a burst is saved up: a timer, a system call and a
 /// wake-up of the peer for each packet would cost more than the packet. The rate stays what it is, and so does the
 /// longest burst (RFC 9002 section 7.7; the kernel's fq has a quantum for the same reason).
+///
+/// A timer that is late must not cost rate: on a busy host that would be the limit, and not the window. So who comes
+/// later than he was told to makes up for it, within bounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pacer {
     due: Time,
     /// It has stopped somebody, and no half burst has been saved up since.
     rests: bool,
+    /// Until when it has stopped somebody who waits for nothing else.
+    stopped_until: Option<Time>,
+    /// When it let somebody go last whom it had stopped, and how late he came.
+    woke_at: Time,
+    late: Duration,
 }
 
 impl Pacer {
@@ -33,16 +46,30 @@ impl Pacer {
 
     /// Somebody wants to send now: until when that is to wait, if at all.
     pub fn stops_until(&mut self, burst: Duration, now: Time) -> Option<Time> {
+        if let Some(until) = self.stopped_until.take_if(|until| *until <= now) {
+            (self.woke_at, self.late) = (now, now.since(until));
+        }
         self.rests = self.free_at(burst) > now;
-        self.rests.then(|| self.free_at(burst))
+        self.stopped_until = self.rests.then(|| self.free_at(burst));
+        self.stopped_until
+    }
+
+    /// The sender has nothing to send, or something else than the pacer stops it: it does not come late.
+    pub const fn on_other_limit(&mut self) {
+        self.stopped_until = None;
     }
 
     /// `bytes` leave now, of `window` bytes per `round_trip`. They go at 5/4 of that rate, so that pacing is not what
     /// limits (RFC 9002 section 7.7).
     pub fn on_sent(&mut self, bytes: u64, window: u64, round_trip: Duration, now: Time) {
         let round_trip = u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX);
-        let takes = share(round_trip / 5 * 4 + round_trip % 5 * 4 / 5, bytes, window.max(1));
-        self.due = self.due.max(now) + Duration::from_nanos(takes).min(MAX_WAIT);
+        let round_trip = round_trip / 5 * 4 + round_trip % 5 * 4 / 5;
+        let takes = |bytes| Duration::from_nanos(share(round_trip, bytes, window.max(1))).min(MAX_WAIT);
+        // Quiet saves nothing up: only what leaves in the visit that was late.
+        let late = if self.woke_at == now { self.late } else { Duration::ZERO };
+        let made_up = late.min(MADE_UP_TIME.max(takes(MADE_UP_BYTES.max(bytes.saturating_mul(2)))));
+        let since = Time::from_nanos(now.as_nanos().saturating_sub(made_up.as_nanos() as u64));
+        self.due = self.due.max(since) + takes(bytes);
     }
 }
 
@@ -85,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_late_has_a_whole_burst() {
+    fn who_asks_late_has_a_whole_burst_and_what_is_made_up_for() {
         let (mut pacer, burst) = (Pacer::default(), Duration::from_millis(2));
         while pacer.stops_until(burst, at(100)).is_none() {
             pacer.on_sent(1000, 8000, Duration::from_millis(1), at(100));
@@ -100,7 +127,9 @@ mod tests {
             }
             count
         };
-        assert_eq!(count(&mut pacer, at(104)), 21);
+        assert_eq!(pacer.free_at(burst), Time::from_nanos(101_100_000));
+        assert_eq!(count(&mut pacer, at(103)), 30, "all that should have left until then, and half a burst");
+        assert_eq!(count(&mut pacer, at(110)), 41, "a burst, and no more than 2 ms");
     }
 
     #[test]
@@ -110,5 +139,46 @@ mod tests {
         assert_eq!(pacer.free_at(Duration::ZERO), at(1001));
         assert_eq!(pacer.free_at(Duration::MAX), Time::ZERO);
         pacer.on_sent(1, 1, Duration::ZERO, Time::from_nanos(u64::MAX));
+    }
+
+    /// Bytes that leave in 100 ms, of 100 kB each 10 ms and a quarter more, when whoever sends runs every `every`.
+    fn leaves(every: Duration, burst: Duration) -> u64 {
+        let (mut pacer, mut left) = (Pacer::default(), 0);
+        let mut now = at(1000);
+        while now < at(1100) {
+            while pacer.stops_until(burst, now).is_none() {
+                pacer.on_sent(1000, 100_000, Duration::from_millis(10), now);
+                left += 1000;
+            }
+            now = now + every;
+        }
+        left
+    }
+
+    #[test]
+    fn who_comes_late_makes_up_for_it_within_bounds() {
+        let burst = Duration::from_micros(500);
+        let even = 1_250_000;
+        for every_us in [10, 300, 1000, 2000] {
+            let left = leaves(Duration::from_micros(every_us), burst);
+            assert!(left.abs_diff(even) <= even / 20, "{left} bytes, every {every_us} us");
+        }
+        // Of 20 ms no more than 2 ms and a burst.
+        let left = leaves(Duration::from_millis(20), burst);
+        assert!(left <= 5 * 35_000, "{left}");
+        // A slow rate: a few packets, whatever the time.
+        let mut pacer = Pacer::default();
+        let mut first = 0;
+        for (now, most) in [(at(1000), 2), (at(5000), 17)] {
+            let before = first;
+            while pacer.stops_until(burst, now).is_none() {
+                pacer.on_sent(1000, 10_000, Duration::from_millis(100), now);
+                first += 1;
+            }
+            assert!((1..=most).contains(&(first - before)), "{} packets at {now:?}", first - before);
+        }
+        let before = pacer;
+        pacer.on_sent(1000, 10_000, Duration::from_millis(100), at(9000));
+        assert!(pacer.due > at(9000) && before.due < at(9000), "quiet saves nothing up");
     }
 }

@@ -43,8 +43,10 @@ const LEAST_SAMPLES: u32 = 8;
 const MARGIN_DIVISOR: u64 = 4;
 /// A queue is answered once in so many round trips.
 const CUT_ROUNDS: u32 = 2;
-/// Slow start ends after so many rounds in which the rate has not grown by a quarter (BBR's full pipe).
+/// Slow start ends when the window has grown so many times by a quarter and the rate has not (BBR's full pipe).
 const FULL_ROUNDS: u32 = 3;
+/// A quarter, as a divisor.
+const GROWTH_DIVISOR: u64 = 4;
 
 /// What is known of the path.
 #[derive(Clone, Debug)]
@@ -56,11 +58,11 @@ struct Model {
     round_least: u64,
     samples: u32,
     last_least: u64,
-    /// The rate that the path was found to have at last, and the rounds since.
+    /// The rate that the path was found to have at last, and the rounds since in which a larger window was tried.
     best_rate: u64,
     rounds_since: u32,
-    /// The window was used to the full in this round.
-    was_full: bool,
+    /// The window of the last of these, or of the best rate.
+    tried_window: u64,
     lost: u64,
     total: u64,
 }
@@ -77,16 +79,16 @@ impl Model {
             last_least: u64::MAX,
             best_rate: 0,
             rounds_since: 0,
-            was_full: false,
+            tried_window: 0,
             lost: 0,
             total: 0,
         }
     }
 
-    fn update(&mut self, feedback: &Feedback, full: bool) {
-        self.was_full |= full;
+    /// `window`: what may be under way as yet.
+    fn update(&mut self, feedback: &Feedback, window: u64) {
         if feedback.round {
-            self.begin_round();
+            self.begin_round(window);
         }
         if let Some(rtt) = feedback.rtt {
             self.round_trip = rtt;
@@ -102,14 +104,14 @@ impl Model {
         self.count(feedback);
     }
 
-    fn begin_round(&mut self) {
+    fn begin_round(&mut self, window: u64) {
         self.rounds += 1;
         (self.last_least, self.round_least, self.samples) = (self.round_least, u64::MAX, 0);
-        if self.rate.get() >= self.best_rate.saturating_add(self.best_rate / 4) {
-            (self.best_rate, self.rounds_since) = (self.rate.get(), 0);
-        } else if core::mem::take(&mut self.was_full) {
-            // A round that did not use the window says nothing of what more would bring.
-            self.rounds_since = self.rounds_since.saturating_add(1);
+        if is_quarter_more(self.rate.get(), self.best_rate) {
+            (self.best_rate, self.rounds_since, self.tried_window) = (self.rate.get(), 0, window);
+        } else if is_quarter_more(window, self.tried_window) {
+            // A window that has hardly grown, since the sender did not use it, says nothing of what more would bring.
+            (self.rounds_since, self.tried_window) = (self.rounds_since.saturating_add(1), window);
         }
     }
 
@@ -152,6 +154,10 @@ impl Model {
         let bytes = u128::from(self.rate.get()) * u128::from(self.least.get()) / 1_000_000_000;
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
+}
+
+const fn is_quarter_more(value: u64, than: u64) -> bool {
+    value >= than.saturating_add(than / GROWTH_DIVISOR)
 }
 
 /// CUBIC that cuts for congestion, not for bad luck.
@@ -202,7 +208,7 @@ impl Tolerant {
         if feedback.congested && core::mem::take(&mut self.for_losses) {
             self.model.forget_losses();
         }
-        self.model.update(feedback, full);
+        self.model.update(feedback, self.cubic.window());
         let is_recent = self.is_recent(feedback.now);
         let undo = feedback.undo && (self.is_cut || is_recent);
         if feedback.congested || undo {

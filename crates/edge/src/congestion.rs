@@ -87,6 +87,16 @@ impl Window {
         self.delivery.on_app_limited(in_flight);
     }
 
+    /// Whether it looks for the path's capacity still.
+    pub(crate) const fn is_slow_start(&self) -> bool {
+        self.controller.is_slow_start()
+    }
+
+    /// Whether the window would have let more leave in the last round trip, and there was nothing.
+    pub(crate) const fn is_app_limited(&self) -> bool {
+        self.delivery.is_app_limited()
+    }
+
     /// A round trip was measured.
     pub(crate) const fn on_sample(&mut self, sample: Duration) {
         self.is_told = true;

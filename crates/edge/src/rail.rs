@@ -113,8 +113,11 @@ pub(crate) struct Rail {
     pub(crate) silence: Option<Silence>,
     /// Packets that may leave whatever the window says: probes.
     pub(crate) probes: u32,
-    /// The window was the limit since the last acknowledgement.
+    /// The window, or the pacer that spreads it, was the limit since the last acknowledgement that came before
+    /// something could leave.
     pub(crate) was_full: bool,
+    /// Something was acknowledged, and nothing could leave since.
+    pub(crate) was_acked: bool,
     /// Bytes of packets that are to be acknowledged, since the last one that was to be at once.
     pub(crate) unasked: u64,
     /// Something waits for the pacer.
@@ -159,6 +162,7 @@ impl Rail {
             silence: None,
             probes: 0,
             was_full: false,
+            was_acked: false,
             unasked: 0,
             paced_until: None,
             ecn: EcnValidation::default(),
@@ -195,6 +199,14 @@ impl Rail {
         self.unasked = 0;
     }
 
+    /// Packets may leave from now on. Acknowledgements that came together are all judged by what had left before the
+    /// first of them: what limits the sender is known anew only when it has had its turn.
+    pub(crate) fn begin_sending(&mut self) {
+        if core::mem::take(&mut self.was_acked) {
+            self.was_full = false;
+        }
+    }
+
     /// The congestion controller hears what an acknowledgement or the time has shown. A window that is larger than the
     /// peer's credit is not what holds anything back.
     pub(crate) fn settle(&mut self, now: Time) {
@@ -210,6 +222,20 @@ impl Rail {
     /// Whether a datagram with segments may leave as far as the window goes.
     pub(crate) fn window_is_open(&self) -> bool {
         self.probes > 0 || self.sent.in_flight() + self.mtu.current() as u64 <= self.limit()
+    }
+
+    /// Whether so much is under way that the window would be full if nothing were paced. The pacer spreads a short burst
+    /// as well, and a window that no burst comes near to must not grow.
+    ///
+    /// In slow start, where what is under way lags behind a window that doubles: if half of it is (Linux has the same
+    /// bound, `tcp_is_cwnd_limited`), or there has been more to send for a round trip. Later: if three quarters are,
+    /// since at 5/4 of the window in a round trip the pacer is soon not what holds anything back.
+    pub(crate) fn is_well_used(&self) -> bool {
+        let (in_flight, window) = (self.sent.in_flight(), self.limit());
+        if self.window.is_slow_start() {
+            return in_flight >= window / 2 || !self.window.is_app_limited();
+        }
+        in_flight >= window / 4 * 3
     }
 
     /// A packet of `bytes` is to leave: whether it is to be acknowledged at once. `fills`: with it the window is full.

@@ -117,3 +117,21 @@ fn slow_start_ends_where_more_brings_nothing() {
     (0..6).for_each(|_| flow.round(10 * MS, 0));
     assert!(!flow.tolerant.is_slow_start());
 }
+
+/// A window that grows by a few percent in a round, since only some of its acknowledgements found it used, has not been
+/// tried: that the rate does not grow by a quarter shows nothing.
+#[test]
+fn slow_start_goes_on_where_the_window_hardly_grows() {
+    let mut flow = Flow::new();
+    flow.tolerant = Tolerant::new(ControllerSettings { initial_window: 100_000, ..ControllerSettings::default() });
+    for round in 0..9 {
+        flow.full = false;
+        flow.round(10 * MS, 0);
+        for _ in 0..5 {
+            let feedback = Feedback { now: flow.now, acked_bytes: DATAGRAM, acked_packets: 1, ..Feedback::default() };
+            flow.tolerant.on_feedback(&feedback, true);
+        }
+        assert!(flow.tolerant.is_slow_start(), "after {round} rounds with {} bytes", flow.tolerant.window());
+    }
+    assert_eq!(flow.tolerant.window(), 145_000);
+}

@@ -13,7 +13,7 @@ use super::{Confirmation, Connection, control};
 use crate::batch::{Batch, Datagram, Piece};
 use crate::life::Phase;
 use crate::outgoing::{MOST_IN_PACKET, Sendable, Source};
-use crate::rail::Place;
+use crate::rail::{Place, Rail};
 use crate::received::Packed;
 use crate::sent::{Contents, Leaving};
 
@@ -115,6 +115,7 @@ impl Connection {
         }
         source.hold_requests(self.outgoing.is_refused());
         for index in 0..self.rails.len() {
+            self.rails[index].begin_sending();
             self.challenge(index, now, out);
             self.respond(index, now, out);
         }
@@ -125,6 +126,8 @@ impl Connection {
             if !goes_on {
                 if turn.segments {
                     self.on_nothing_to_send();
+                } else {
+                    self.on_paced(source);
                 }
                 (0..self.rails.len()).for_each(|index| self.probe_path(index, now, out));
                 return false;
@@ -193,6 +196,22 @@ impl Connection {
         self.outgoing.is_waiting() || self.is_close_due() || source.may_have()
     }
 
+    /// Nothing more leaves now. Where it is the pacer that keeps segments waiting, the sender does not lack data: the
+    /// window counts as used (RFC 9002 section 7.8), if [`Rail::is_well_used`].
+    fn on_paced(&mut self, source: &impl Source) {
+        let is_paced = |rail: &Rail| rail.paced_until.is_some() && rail.is_well_used();
+        if !self.rails.iter().any(is_paced) || !self.has_segments(source) {
+            return;
+        }
+        self.rails.iter_mut().filter(|rail| is_paced(rail)).for_each(|rail| rail.was_full = true);
+    }
+
+    /// Whether there is a segment that could leave now, or room to take one from the source, which may have one.
+    fn has_segments(&mut self, source: &impl Source) -> bool {
+        let budget = self.datagram_size() as u32;
+        self.outgoing.next_waiting(0).is_some() || source.may_have() && self.outgoing.has_room(budget)
+    }
+
     /// Whether something else than a segment is to be said on a rail.
     pub(super) fn is_word_due(&self, index: usize, now: Time) -> bool {
         let says = self.pending != 0 || self.say_close_ack || !self.refusals.is_empty();
@@ -219,10 +238,12 @@ impl Connection {
         let rail = &mut self.rails[index];
         rail.paced_until = None;
         if self.phase != Phase::Open || is_blocked || !rail.sent.has_room(true) {
+            rail.pacer.on_other_limit();
             return false;
         }
         if !rail.window_is_open() {
             rail.was_full = true;
+            rail.pacer.on_other_limit();
             return false;
         }
         if rail.probes == 0 {

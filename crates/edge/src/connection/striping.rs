@@ -136,6 +136,7 @@ impl Connection {
     pub(super) fn on_nothing_to_send(&mut self) {
         for rail in self.rails.iter_mut().filter(|rail| rail.is_live() && rail.window_is_open()) {
             rail.window.on_app_limited(rail.sent.in_flight());
+            rail.pacer.on_other_limit();
         }
     }
 }

@@ -333,6 +333,9 @@ pub(crate) struct World {
     pub(crate) passed: (u32, u32),
     /// What somebody on the way sees of this side's datagrams, and where they go.
     pub(crate) seen: Option<(usize, Seen)>,
+    /// Programs run at multiples of this only, as on a machine that is busy: what came meanwhile, and timers that are
+    /// over, wait. Zero: at once.
+    pub(crate) runs_every: Duration,
 }
 
 pub(crate) fn address(side: usize) -> SocketAddr {
@@ -399,6 +402,7 @@ impl World {
             passes: false,
             passed: (0, 0),
             seen: None,
+            runs_every: Duration::ZERO,
         };
         world.transmit(0);
         world
@@ -593,7 +597,9 @@ impl World {
     /// When the next thing happens.
     pub(crate) fn next_at(&self) -> Option<Time> {
         let arrival = self.flying.first_key_value().map(|((at, _), _)| *at);
-        self.timers().into_iter().flatten().chain(arrival).min()
+        let next = self.timers().into_iter().flatten().chain(arrival).min()?;
+        let every = self.runs_every.as_nanos() as u64;
+        Some(if every == 0 { next } else { Time::from_nanos(next.as_nanos().next_multiple_of(every)) })
     }
 
     /// The next thing happens. False when nothing ever will.

@@ -1,0 +1,111 @@
+//! What a connection gets out of paths with delay, in virtual time: its window must grow to what the path holds, also
+//! where the pacer is what holds packets back.
+
+mod world;
+
+use core::time::Duration;
+
+use weft_edge::Settings;
+use world::links::Link;
+use world::{Faults, World};
+
+/// Bytes of a full datagram, of these what is no payload, and what Ethernet, IP and UDP put around it.
+const DATAGRAM: f64 = 1472.0;
+const OVERHEAD: f64 = 47.0;
+const AROUND: f64 = 66.0;
+const SECOND: Duration = Duration::from_secs(1);
+
+/// So many links of so many Mb/s each, whose queues hold as much as the paths do. One side has so many messages.
+fn world(links: usize, rate: u64, round_trip_ms: u64, messages: u32, seed: u64) -> World {
+    let settings = Settings { rails: 16, credit: 8 << 20, ..Settings::default() };
+    // What leaves before the links are there takes as long as what leaves later.
+    let faults = Faults { delay_us: round_trip_ms * 500, ..Faults::none() };
+    let mut world = World::new(&settings, faults, [messages, 0], 60_000, seed);
+    world.join(&vec![Link { queue: rate * round_trip_ms * 125, ..Link::new(rate, 0) }; links]);
+    world
+}
+
+/// Runs for so many seconds. Returns megabits of payload per second that were acknowledged.
+fn rate(world: &mut World, seconds: u32) -> f64 {
+    let (begin, before) = (world.now, world.sides[0].connection.acknowledged());
+    (0..seconds).for_each(|_| world.run_for(SECOND));
+    let bytes = world.sides[0].connection.acknowledged() - before;
+    bytes as f64 * 8.0 / (world.now - begin).as_micros() as f64
+}
+
+/// Megabits of payload per second that links of so many Mb/s in all carry.
+fn carries(rate: u64) -> f64 {
+    rate as f64 * (DATAGRAM - OVERHEAD) / (DATAGRAM + AROUND)
+}
+
+/// Hosts that run at once, and hosts with other work, whose timers are late and which take what came meanwhile in one
+/// go: the pacer is what holds packets back there most of the time.
+#[test]
+fn the_window_grows_over_a_path_with_delay() {
+    // Of 100 ms no more than the segments under way allow: 1024 of 1425 bytes.
+    for (round_trip_ms, least) in [(20, 0.7 * carries(200)), (100, 100.0)] {
+        for (seed, runs_every_us) in (1..).zip([0, 500, 1000, 2000, 4000]) {
+            let mut world = world(1, 200, round_trip_ms, 1_000_000, seed);
+            world.runs_every = Duration::from_micros(runs_every_us);
+            world.run_for(2 * SECOND);
+            let got = rate(&mut world, 2);
+            let window = world.sides[0].connection.window();
+            println!("{round_trip_ms} ms, hosts run every {runs_every_us} us: {got:.1} Mb/s, window {window}");
+            assert!(got >= least, "{round_trip_ms} ms, hosts run every {runs_every_us} us: {got} Mb/s of {least}");
+        }
+    }
+}
+
+#[test]
+fn it_stays_large_for_ten_seconds() {
+    let mut world = world(1, 200, 100, 1_000_000, 9);
+    world.runs_every = Duration::from_millis(1);
+    world.run_for(2 * SECOND);
+    for second in 2..12 {
+        let got = rate(&mut world, 1);
+        assert!(got >= 100.0, "{got} Mb/s in second {second}");
+    }
+}
+
+#[test]
+fn four_rails_with_delay_grow_as_well() {
+    for (seed, runs_every_us) in [(1, 0), (2, 1000)] {
+        let mut world = world(4, 50, 100, 1_000_000, seed);
+        world.runs_every = Duration::from_micros(runs_every_us);
+        world.run_for(4 * SECOND);
+        let got = rate(&mut world, 2);
+        println!("hosts run every {runs_every_us} us: {got:.1} Mb/s");
+        assert!(got >= 100.0, "hosts run every {runs_every_us} us: {got} Mb/s");
+    }
+}
+
+/// Slow start goes on where it was when there was nothing to send for a while.
+#[test]
+fn the_window_grows_after_a_pause() {
+    let mut world = world(1, 200, 100, 3, 1);
+    world.runs_every = Duration::from_millis(1);
+    world.run_for(3 * SECOND);
+    let before = world.sides[0].connection.window();
+    world.sides[0].source.left = 1_000_000;
+    world.transmit(0);
+    world.run_for(2 * SECOND);
+    let got = rate(&mut world, 2);
+    assert!(got >= 100.0, "{got} Mb/s, the window was {before}");
+}
+
+/// Who sends short bursts, each of which the pacer spreads, has no use for a larger window, and gets none.
+#[test]
+fn bursts_that_leave_the_window_unused_do_not_make_it_grow() {
+    let mut world = world(1, 200, 100, 20, 1);
+    world.run_for(2 * SECOND);
+    let mut windows = vec![];
+    for _ in 0..40 {
+        // About 60 kB every 200 ms.
+        world.sides[0].source.left = 3;
+        world.transmit(0);
+        world.run_for(SECOND / 5);
+        windows.push(world.sides[0].connection.window());
+    }
+    let last = windows[windows.len() - 1];
+    assert!(last <= 600_000, "{windows:?}");
+}
