@@ -431,6 +431,47 @@ fn rails_of_one_subnet_leave_by_their_own_interfaces() {
     }
 }
 
+/// First the one who calls has another address, then the one who was called, whose port is bound to the one that goes.
+#[test]
+fn a_connection_goes_on_when_the_only_address_of_a_host_changes() {
+    let runtime = Runtime::new("readdressed");
+    if !runtime.up(&["--links", "1", "--rate", "100M"]) {
+        return;
+    }
+    let program = env!("CARGO_BIN_EXE_weft");
+    let server = ["exec", "1", "--", program, "rping", "-s", "-a", "edge://10.0.0.2"];
+    let mut server = runtime.command(&server).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let port = line.trim().rsplit(':').next().unwrap().to_owned();
+    let client = ["exec", "0", "--", program, "rping", "-c", "-a", "edge://10.0.0.2", "-p", &port];
+    // At the rate of the link this takes more than eight seconds.
+    let client = [&client[..], &["-C", "5000", "-S", "20000", "-V"]].concat();
+    let mut client = runtime.command(&client).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let await_line = |what: &str| {
+        let (start, mut page) = (Instant::now(), String::new());
+        while !page.contains(what) && start.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(100));
+            page = runtime.stat(client.id());
+        }
+        assert!(page.contains(what), "{what} is missing in\n{page}");
+    };
+    await_line("10.0.0.2:");
+    for (host, new) in [("0", "10.0.0.77"), ("1", "10.0.0.78")] {
+        let readdress = format!("ip address flush dev rail0 && sleep 0.3 && ip address add {new}/24 dev rail0");
+        let output = runtime.lab(&["exec", host, "--", "sh", "-c", &readdress]);
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        await_line(&format!("{new}:"));
+    }
+    assert!(matches!(client.try_wait(), Ok(None)), "it was over before its end had moved");
+    let output = client.wait_with_output().unwrap();
+    if !output.status.success() {
+        let _ = server.kill();
+    }
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(server.wait().unwrap().success());
+}
+
 /// Who calls over a link without a carrier is not turned away at once: it may be mended in time.
 #[test]
 fn a_call_waits_for_its_link_to_be_mended() {

@@ -271,6 +271,16 @@ impl Connection {
         }
     }
 
+    /// Rail 0 leaves from another of this side's addresses from now on. Nothing is known of that path (RFC 9000 section
+    /// 9.4). The peer is sent something at once: it sees the new address, and takes it when a challenge was answered
+    /// from there.
+    pub fn begin_path(&mut self) {
+        if self.phase == Phase::Open && self.rails[0].is_live() {
+            self.rails[0].begin_anew(self.limit, &self.settings);
+            self.probe_rail(0);
+        }
+    }
+
     /// All challenges of a rail were in vain.
     pub(crate) fn on_unanswered(&mut self, index: usize, now: Time) {
         let rail = &mut self.rails[index];

@@ -54,6 +54,7 @@ impl SimulatedDatagramPort {
             Some(from) if !packets.has(self.host, from.ip) => return Err(PortError::AddressNotLocal),
             Some(from) => from.ip,
             None if self.local.ip().is_unspecified() => packets.source(self.host, to.ip()),
+            None if !packets.has(self.host, self.local.ip()) => return Err(PortError::AddressNotLocal),
             None => self.local.ip(),
         };
         let is_carried = self.local.ip().is_ipv4() == to.is_ipv4() || self.local.ip().is_unspecified();

@@ -179,6 +179,11 @@ impl Packets {
         self.hosts.len() - 1
     }
 
+    /// A host has these addresses from now on, and none of those before. Nothing comes to those any more.
+    pub(crate) fn set_addresses(&mut self, host: usize, addresses: &[IpAddr]) {
+        self.hosts[host] = addresses.to_vec();
+    }
+
     pub(crate) fn addresses(&self, host: usize) -> &[IpAddr] {
         &self.hosts[host]
     }
@@ -301,7 +306,7 @@ impl Packets {
     fn arrive(&mut self, packet: Packet<Route>, at: Time) {
         if let Some(port) = self.find(packet.tag.to, None) {
             self.port(port).take(packet);
-        } else if self.behaviour.refuses {
+        } else if self.behaviour.refuses && (0..self.hosts.len()).any(|host| self.has(host, packet.tag.to.ip())) {
             let (route, quote) = (packet.tag, Quote::of(&packet.bytes));
             // The answer takes the way back, if that is open, and is never lost there: nobody counts on it.
             let (delay, is_cut) = self.way_back(route, at);
@@ -323,7 +328,8 @@ impl Packets {
         let fits = |bound: &Bound| {
             bound.local.port() == address.port()
                 && host.is_none_or(|host| host == bound.host)
-                && (bound.local.ip() == ip || (covers(bound.local.ip(), ip) && self.has(bound.host, ip)))
+                && (bound.local.ip() == ip || covers(bound.local.ip(), ip))
+                && self.has(bound.host, ip)
         };
         let rank = |bound: &Bound| (bound.local.ip().is_unspecified(), self.hosts[bound.host].is_empty());
         let found = self.ports.iter().filter(|(_, bound)| fits(bound)).min_by_key(|(_, bound)| rank(bound));

@@ -186,6 +186,12 @@ impl World {
         Nic::new(machine, settings).expect("a simulated network has all that a NIC needs, and the settings go together")
     }
 
+    /// The host of the NIC that was made as the `host`th of this world has these addresses from now on, and none of those
+    /// before.
+    pub fn set_addresses(&self, host: usize, addresses: &[IpAddr]) {
+        self.lock().packets.set_addresses(host, addresses);
+    }
+
     /// The clock of this world.
     #[must_use]
     pub fn clock(&self) -> SimulatedClock {

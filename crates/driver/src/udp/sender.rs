@@ -1,7 +1,7 @@
 //! Sending: many datagrams as one where the kernel takes that (udp(7), UDP_SEGMENT), one by one where it does not.
 
 use core::mem;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 
 use weft_base::{DatagramBatch, DatagramSent, Ecn, Piece, PortError};
@@ -10,7 +10,7 @@ use super::address::Name;
 use super::connected::Way;
 use super::control::{Control, Writer};
 use super::hints::{is_of_icmp, is_of_icmp_alone};
-use super::{BATCH_BYTES, BATCH_DATAGRAMS, PortSocket, UdpPort};
+use super::{BATCH_BYTES, BATCH_DATAGRAMS, PortSocket, UdpPort, socket};
 use crate::error::{from_number, would_block};
 use crate::vectors::{Vectors, send_message};
 
@@ -27,8 +27,8 @@ pub(crate) struct Head {
     name: Option<Name>,
     control: Control,
     length: usize,
-    /// The kernel may refuse the address to send from.
-    has_source: bool,
+    /// The address to send from, if one is said. The kernel may refuse it.
+    source: Option<IpAddr>,
 }
 
 impl Head {
@@ -46,7 +46,7 @@ impl Head {
         }
         let length = writer.length();
         let name = is_any.then(|| Name::new(to, is_ipv6_socket));
-        Self { name, control, length, has_source: from.is_some() }
+        Self { name, control, length, source: from.map(|from| from.ip) }
     }
 
     /// The header of a message of these bytes, which is one datagram or is cut into many. Valid as long as all of them
@@ -132,7 +132,7 @@ impl UdpPort {
                     self.takes_many &= !matches!(sent, DatagramSent::Taken(1..));
                     return Ok(sent);
                 }
-                Outcome::Failed(number) => return Err(failure(number, &head)),
+                Outcome::Failed(number) => return Err(self.failure(number, &head)),
             }
         }
         self.send_one_by_one(way, &vectors, head, segment)
@@ -150,7 +150,7 @@ impl UdpPort {
             }
             Outcome::NoRoom => Ok(DatagramSent::Taken(0)),
             Outcome::TooLarge(bytes) => Ok(DatagramSent::TooLarge(bytes)),
-            Outcome::Failed(number) => Err(failure(number, &head)),
+            Outcome::Failed(number) => Err(self.failure(number, &head)),
         }
     }
 
@@ -172,7 +172,7 @@ impl UdpPort {
                 // Both will be told by the next call.
                 Outcome::TooLarge(_) | Outcome::Failed(_) if taken > 0 => break,
                 Outcome::TooLarge(bytes) => return Ok(DatagramSent::TooLarge(bytes)),
-                Outcome::Failed(number) => return Err(failure(number, &head)),
+                Outcome::Failed(number) => return Err(self.failure(number, &head)),
             }
             taken += 1;
         }
@@ -214,12 +214,13 @@ impl UdpPort {
             number => Outcome::Failed(number),
         }
     }
-}
 
-const fn failure(number: i32, head: &Head) -> PortError {
-    match number {
-        // What the kernel says of a source that is not of this host.
-        libc::EINVAL if head.has_source => PortError::AddressNotLocal,
-        number => from_number(number),
+    fn failure(&self, number: i32, head: &Head) -> PortError {
+        // Of a source that is not of this host, said or bound to, some kernels say EINVAL, and some that there is no way.
+        let is_doubted = matches!(number, libc::EINVAL | libc::ENETUNREACH);
+        if is_doubted && socket::is_foreign(head.source.unwrap_or(self.local.ip())) {
+            return PortError::AddressNotLocal;
+        }
+        from_number(number)
     }
 }

@@ -2,7 +2,7 @@
 
 use core::num::NonZeroU32;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -47,6 +47,14 @@ fn in_family(address: SocketAddr, is_ipv6: bool) -> SocketAddr {
         SocketAddr::V4(v4) if is_ipv6 => SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()),
         address => address,
     }
+}
+
+/// Whether this host has not, or no more, the address. Only for who was told that something is wrong with it: it takes
+/// three system calls.
+pub(super) fn is_foreign(ip: IpAddr) -> bool {
+    let at = SocketAddr::new(ip, 0);
+    let try_bind = || Socket::new(Domain::for_address(at), Type::DGRAM.cloexec(), None)?.bind(&at.into());
+    try_bind().is_err_and(|error: io::Error| error.raw_os_error() == Some(libc::EADDRNOTAVAIL))
 }
 
 fn make(local: SocketAddr, options: &DatagramOptions) -> io::Result<Made> {

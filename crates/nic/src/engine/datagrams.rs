@@ -100,6 +100,8 @@ pub(super) struct Datagrams<N: Carrier> {
     /// From which the rails were made, and how often they have changed.
     addresses: Vec<HostAddress>,
     rails_serial: u32,
+    /// Where connections are that have left the port that they began at, by their names.
+    moved: HashMap<u64, DatagramKey>,
     /// All of the host's, for their names.
     host_addresses: Vec<HostAddress>,
     own: HashMap<u64, DefaultKey, BuildHasherDefault<NameHasher>>,
@@ -159,6 +161,7 @@ impl<N: Carrier> Datagrams<N> {
             rails: Vec::new(),
             addresses: Vec::new(),
             rails_serial: 0,
+            moved: HashMap::new(),
             host_addresses: Vec::new(),
             own: HashMap::default(),
             peers: HashMap::new(),
@@ -310,6 +313,17 @@ impl<N: Carrier> Datagrams<N> {
         self.members.get(key).is_some_and(is_unused)
     }
 
+    /// The families of the ports at one address that this host has no more, and that connections use: one of each.
+    pub(super) fn lost_families(&self) -> impl Iterator<Item = IpAddr> + use<N> {
+        let is_lost = |member: &&Member<N>| {
+            let ip = member.local.map(|local| local.ip()).filter(|ip| !ip.is_unspecified() && !ip.is_loopback());
+            member.connections > 0 && ip.is_some_and(|ip| self.host_addresses.iter().all(|host| host.address.ip != ip))
+        };
+        let lost: Vec<_> = self.members.values().filter(is_lost).filter_map(|member| member.local).collect();
+        let families = [IpAddr::from(Ipv4Addr::UNSPECIFIED), IpAddr::from(Ipv6Addr::UNSPECIFIED)];
+        families.into_iter().filter(move |any| lost.iter().any(|local| local.is_ipv4() == any.is_ipv4()))
+    }
+
     /// The door of a port, until it is put back.
     pub(super) fn take_door(&mut self, key: DefaultKey) -> Option<<N::Lower as Lower<N>>::Door> {
         self.members.get_mut(key)?.door.take()
@@ -341,6 +355,7 @@ impl<N: Carrier> Datagrams<N> {
 
     pub(super) fn remove(&mut self, port: DatagramKey, names: &Names) {
         let connection = self.own.remove(&names.own);
+        let port = self.moved.remove(&names.own).unwrap_or(port);
         if let Some(peer) = names.peer {
             if self.peers.get(&peer).copied() == connection {
                 self.peers.remove(&peer);
@@ -550,6 +565,17 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
     fn beside(&self, own: IpAddr, peer: IpAddr) -> Option<LocalAddress> {
         let is_own = |host: &&HostAddress| host.address.ip == own && host.is_beside(peer);
         self.host_addresses.iter().find(is_own).map(|host| host.address)
+    }
+
+    fn move_to_any(&mut self, port: DatagramKey, name: u64) -> Option<DatagramKey> {
+        let is_ipv4 = self.members.get(port.0)?.local?.is_ipv4();
+        let is_any =
+            |member: &Member<N>| member.calls_from.is_some_and(|ip| ip.is_unspecified() && ip.is_ipv4() == is_ipv4);
+        let any = self.members.iter().find(|(_, member)| is_any(member)).map(|(key, _)| key)?;
+        self.members[port.0].connections -= 1;
+        self.members[any].connections += 1;
+        self.moved.insert(name, DatagramKey(any));
+        Some(DatagramKey(any))
     }
 
     fn rails_serial(&self) -> u32 {

@@ -54,22 +54,31 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
 
     /// Looks from time to time whether the host has other addresses than before. Nobody wakes up for it.
     fn look_at_addresses(&mut self) {
-        if self.settings.rails == Rails::One || self.now.since(self.addresses_looked_at) < ADDRESSES_EVERY {
+        if self.now.since(self.addresses_looked_at) < ADDRESSES_EVERY {
             return;
         }
         self.addresses_looked_at = self.now;
         if self.network.may_have_other_addresses() {
             self.prepare_rails();
+            self.prepare_to_move();
+        }
+    }
+
+    /// Makes a port by which connections can go on whose own is at an address that the host has no more. One that can't
+    /// be made is tried again when the host's addresses change.
+    fn prepare_to_move(&mut self) {
+        for any in self.datagrams.lost_families() {
+            let _ = self.calling_port(Route { remote: SocketAddr::new(any, 0), local: None });
         }
     }
 
     /// Binds a port at each address that rails may leave by, where there is more than one.
     fn prepare_rails(&mut self) {
+        let mut addresses = self.network.host_addresses();
+        self.datagrams.set_host_addresses(&addresses);
         if self.settings.rails == Rails::One {
             return;
         }
-        let mut addresses = self.network.host_addresses();
-        self.datagrams.set_host_addresses(&addresses);
         addresses.retain(|address| self.settings.rails.has(&address.interface));
         addresses.truncate(Rails::MOST);
         let flows_of = |address: &HostAddress| self.settings.rails.flows(&address.interface);

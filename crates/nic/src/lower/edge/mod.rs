@@ -75,6 +75,10 @@ pub struct Edge {
     waiting: Waiting,
     /// When the port had no room.
     blocked_at: Time,
+    /// The address that rail 0 left from is not this host's any more.
+    is_displaced: bool,
+    /// It leaves from another one, which is not known yet.
+    has_moved: bool,
     runs: Vec<Run>,
 }
 
@@ -158,6 +162,8 @@ impl Edge {
             phase,
             waiting: Waiting::default(),
             blocked_at: Time::ZERO,
+            is_displaced: false,
+            has_moved: false,
             runs: Vec::new(),
         }
     }

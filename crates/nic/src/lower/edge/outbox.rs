@@ -88,6 +88,8 @@ pub enum Told {
     TooLarge(u8, u32, Option<u32>),
     /// The interface of this rail takes nothing.
     Unreachable(u8),
+    /// The address that this rail leaves from is not this host's any more, and by which way it leaves.
+    SourceGone(u8, u8),
 }
 
 impl Outbox {
@@ -221,6 +223,10 @@ pub(super) fn outcome(
         Ok(DatagramSent::TooLarge(limit)) => {
             tell(Told::TooLarge(course.rail, segment, *limit));
             Some(bytes.min(segment as usize))
+        }
+        Err(PortError::AddressNotLocal) => {
+            tell(Told::SourceGone(course.rail, course.local));
+            Some(bytes)
         }
         Err(_) => {
             // As if it had been lost on the way.

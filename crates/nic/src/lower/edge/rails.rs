@@ -85,6 +85,34 @@ impl Edge {
         }
     }
 
+    /// The address that rail 0 left from is not this host's any more. Where there is no other rail, it leaves from
+    /// wherever the routes say: the peer sees packets from another address, and proves that (RFC 9000 section 9.3).
+    /// Nothing is done as long as there is no port that can: it is tried again with the next probe.
+    pub(super) fn move_on(&mut self, io: &mut Io<'_>) {
+        self.is_displaced = false;
+        let Phase::Running(running) = &mut self.phase else { return };
+        if self.rails.places.iter().any(Option::is_some) {
+            return;
+        }
+        let is_bound = io.datagrams.local_address(self.port).is_some_and(|bound| !bound.ip().is_unspecified());
+        if is_bound {
+            // From a port at one address nothing can leave any more.
+            let Some(port) = io.datagrams.move_to_any(self.port, running.connection.id().0) else { return };
+            self.port = port;
+        }
+        (self.from, self.local) = (None, io.datagrams.local_address(self.port));
+        self.has_moved = true;
+        running.connection.begin_path();
+    }
+
+    /// Something has come to this address, after rail 0 has moved: it is found there.
+    pub(super) fn see_move(&mut self, to: Option<LocalAddress>, io: &Io<'_>) {
+        self.see_local(to, io);
+        self.has_moved = false;
+        // What rails there are beside this address is to be offered anew.
+        self.rails.serial = self.rails.serial.wrapping_sub(1);
+    }
+
     /// The host's addresses, or their carriers, are others than before.
     pub(super) fn offer_new_rails(&mut self, io: &Io<'_>) {
         if self.has_other_rails(io) {

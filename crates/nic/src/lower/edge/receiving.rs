@@ -50,9 +50,10 @@ impl Edge {
         let Phase::Running(running) = &mut self.phase else { return false };
         let Running { connection, answering, discards, took, kept, .. } = &mut **running;
         *took = true;
-        let mut present = None;
+        let (mut present, mut came_to) = (None, None);
         for datagram in inbox {
             let local = rails.local_of(port, datagram.to);
+            came_to = datagram.to;
             if present.replace(local) != Some(local) {
                 ways.get(local).into_iter().for_each(|way| rails::tell_socket(connection, local, way, io));
             }
@@ -83,6 +84,9 @@ impl Edge {
                 }
                 Err(_) => {}
             }
+        }
+        if self.has_moved {
+            self.see_move(came_to, io);
         }
         self.settle(handed, io.now);
         self.count(io.counters);

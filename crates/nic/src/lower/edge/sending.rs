@@ -160,6 +160,9 @@ impl Edge {
         io: &mut Io<'_>,
     ) -> Result<Sent, SendError> {
         let mut sent = Sent::default();
+        if self.is_displaced {
+            self.move_on(io);
+        }
         self.offer_new_rails(io);
         let port = self.port;
         let mut told = Vec::new();
@@ -230,6 +233,7 @@ impl Edge {
     }
 
     pub(super) fn take_told(&mut self, told: &[Told], now: Time) {
+        let mut is_displaced = false;
         let Some(running) = self.running() else { return };
         for what in told {
             match what {
@@ -238,8 +242,13 @@ impl Edge {
                     running.connection.hint_link_carries(*rail, passes, now);
                 }
                 Told::Unreachable(rail) => running.connection.hint_down(*rail, now),
+                Told::SourceGone(rail, local) => {
+                    is_displaced |= *local == 0;
+                    running.connection.hint_down(*rail, now);
+                }
             }
         }
+        self.is_displaced |= is_displaced;
     }
 
     /// Tells the stream what has left for good.
