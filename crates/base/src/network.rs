@@ -494,6 +494,15 @@ pub enum PortError {
     /// The interface of a raw link was deleted. What it carried is over; as soon as one of that name is there again,
     /// new streams and listeners have it.
     InterfaceGone(InterfaceName),
+    /// The peer's address has port 0, at which nobody can listen.
+    NoPort,
+    /// The interface that leads to the peer carries no datagrams of the least size that the protocol needs.
+    SmallMtu {
+        /// The interface's MTU, in bytes, where the operating system says it.
+        mtu: Option<u32>,
+        /// The least that is needed.
+        needed: u32,
+    },
     /// The local address is taken.
     AddressInUse,
     /// The local address is not of this machine.
@@ -532,6 +541,17 @@ impl fmt::Display for PortError {
             Self::InterfaceGone(name) => {
                 write!(f, "the network interface {name} is gone: make it again, then connect or listen again")
             }
+            Self::NoPort => f.write_str("nobody can listen at port 0: name the port that the peer listens at"),
+            Self::SmallMtu { mtu: Some(mtu), needed } => write!(
+                f,
+                "the interface that leads there has an MTU of {mtu} bytes, and Edge needs {needed}: raise it (ip link set \
+                 dev NAME mtu {needed}), or connect by transport iwarp"
+            ),
+            Self::SmallMtu { mtu: None, needed } => write!(
+                f,
+                "the interface that leads there has an MTU of less than the {needed} bytes that Edge needs: raise it (ip \
+                 link set dev NAME mtu {needed}), or connect by transport iwarp"
+            ),
             Self::AddressInUse => f.write_str("the local address and port are in use"),
             Self::AddressNotLocal => f.write_str("the local address does not belong to this machine"),
             Self::NotPermitted => f.write_str("the operating system does not permit it"),

@@ -141,6 +141,8 @@ fn of_port(error: &PortError) -> c_int {
         PortError::TimedOut => FI_ETIMEDOUT,
         PortError::Unreachable | PortError::NoGateway => FI_EHOSTUNREACH,
         PortError::InterfaceGone(_) => FI_ENETDOWN,
+        PortError::NoPort => FI_EINVAL,
+        PortError::SmallMtu { .. } => FI_EMSGSIZE,
         PortError::AddressInUse => FI_EADDRINUSE,
         PortError::AddressNotLocal => FI_EADDRNOTAVAIL,
         PortError::NotPermitted => FI_EACCES,

@@ -58,6 +58,33 @@ fn iwarp_later_where_nobody_says_that_nobody_listens_for_edge() {
     assert!(matches!(lower, LowerInfo::Mpa(_)) && (wait..wait + SOON).contains(&took), "{lower:?} after {took:?}");
 }
 
+/// Edge's first datagram has 1200 bytes above UDP: one byte of MTU is missing.
+fn small_mtu() -> PacketBehaviour {
+    PacketBehaviour { interface_mtu: 1227, ..PacketBehaviour::default() }
+}
+
+#[test]
+fn iwarp_at_once_where_the_own_interface_is_too_small_for_edge() {
+    let (lower, took) = connect(small_mtu(), Transport::Auto);
+    assert!(matches!(lower, LowerInfo::Mpa(_)) && took < SOON, "{lower:?} after {took:?}");
+}
+
+#[test]
+fn edge_says_at_once_that_the_own_interface_is_too_small() {
+    let world = World::new(3, Behaviour::default());
+    world.set_packets(small_mtu());
+    let mut options = PairOptions::default();
+    (options.active.transport, options.passive.transport) = (Transport::Edge, Transport::Edge);
+    let pair = Pair::<IwarpOrEdge>::unconnected(&world, &options);
+    assert!(!pair.connect(&options));
+    let took = world.now().since(Time::ZERO);
+    let error = pair.active.queue_pair.error().unwrap();
+    let small = PortError::SmallMtu { mtu: Some(1227), needed: 1228 };
+    assert!(matches!(&error, ConnectionError::Connect { error, .. } if *error == small), "{error:?}");
+    let words = error.to_string();
+    assert!(took < SOON && words.contains("MTU of 1227 bytes") && words.contains("1228"), "{words} after {took:?}");
+}
+
 #[test]
 fn edge_where_the_answer_takes_most_of_that_time() {
     let links = PacketBehaviour::default().links;

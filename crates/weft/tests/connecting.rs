@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use common::{Kind, PATIENCE, Pair, each_kind};
 use weft::verbs::{
     ConnectOptions, ConnectionError, Context, Error, ListenOptions, PortError, Progress, QueuePair, QueuePairOptions,
-    ReadyKinds, Settings, StartError, StartReason, State, WorkRequest,
+    ReadyKinds, Settings, StartError, StartReason, State, Transport, WorkRequest,
 };
 
 fn queue_pair(context: &Context) -> QueuePair {
@@ -46,6 +46,40 @@ fn private_data_reaches_both_applications() {
         let again = active.start_connect(listener.local_address(), &options);
         assert!(matches!(again, Err(Error::State { state: State::Ready, .. })), "{again:?}");
     });
+}
+
+const TRANSPORTS: [Transport; 5] =
+    [Transport::Iwarp, Transport::Edge, Transport::SharedMemory, Transport::SharedMemoryOrIwarp, Transport::Auto];
+
+/// The unspecified address is this host, as connect(2) has it.
+#[test]
+fn who_is_called_without_an_address_is_this_host() {
+    for transport in TRANSPORTS {
+        let context = Kind::plain(Progress::Hybrid).context();
+        let (mut connect, mut listen) = (ConnectOptions::default(), ListenOptions::default());
+        (connect.offer.transport, listen.offer.transport) = (transport, transport);
+        let (active, passive) = (queue_pair(&context), queue_pair(&context));
+        let listener = context.listen("127.0.0.1:0".parse().unwrap(), &listen).unwrap();
+        let any = SocketAddr::new("0.0.0.0".parse().unwrap(), listener.local_address().port());
+        active.start_connect(any, &connect).unwrap();
+        listener.accept(PATIENCE).unwrap().accept(&passive, &[]).unwrap();
+        let info = active.wait_connected(PATIENCE).unwrap();
+        assert_eq!(info.remote, listener.local_address(), "{transport:?}");
+    }
+}
+
+#[test]
+fn who_calls_port_0_is_told_so_at_once() {
+    for transport in TRANSPORTS {
+        let context = Kind::plain(Progress::Hybrid).context();
+        let mut connect = ConnectOptions::default();
+        connect.offer.transport = transport;
+        for address in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0"] {
+            let error = queue_pair(&context).start_connect(address.parse().unwrap(), &connect).unwrap_err();
+            let words = format!("nobody can listen at port 0: name the port that the peer listens at: {address}");
+            assert_eq!(error.to_string(), words, "{transport:?}");
+        }
+    }
 }
 
 #[test]

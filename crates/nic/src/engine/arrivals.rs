@@ -75,6 +75,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         opening: <N::Lower as Lower<N>>::Opening,
         patience: Patience,
     ) -> Result<Option<SocketAddr>, Error> {
+        let route = route.checked()?;
         let options = self.port_options(route.local);
         let mut local = None;
         let timeout = patience.timeout.unwrap_or(self.settings.start_timeout);

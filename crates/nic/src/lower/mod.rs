@@ -26,7 +26,7 @@ pub(crate) mod mpa;
 
 use core::ops::{Deref, DerefMut};
 use core::time::Duration;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use weft_base::{Hint, Interest, Network, PortError, PortOptions, Random, Time, Token};
@@ -83,6 +83,24 @@ pub struct Route {
     pub local: Option<SocketAddr>,
     /// The peer's address.
     pub remote: SocketAddr,
+}
+
+impl Route {
+    /// With a peer's address that can be one: what is unspecified is this host, as connect(2) has it for TCP. Answers to
+    /// datagrams come from the loopback's address then, so that must be the one that is called.
+    pub(crate) fn checked(self) -> Result<Self, ConnectionError> {
+        if self.remote.port() == 0 {
+            return Err(ConnectionError::Connect { remote: self.remote, error: PortError::NoPort });
+        }
+        let ip = match self.remote.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
+        };
+        let mut remote = self.remote;
+        remote.set_ip(ip);
+        Ok(Self { remote, ..self })
+    }
 }
 
 /// What a set-up has agreed on.

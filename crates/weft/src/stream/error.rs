@@ -27,6 +27,8 @@ fn of_port(error: PortError) -> ErrorKind {
         PortError::TimedOut => ErrorKind::TimedOut,
         PortError::Unreachable | PortError::NoGateway => ErrorKind::HostUnreachable,
         PortError::InterfaceGone(_) => ErrorKind::NetworkDown,
+        PortError::NoPort => ErrorKind::InvalidInput,
+        PortError::SmallMtu { .. } => ErrorKind::NetworkUnreachable,
         PortError::AddressInUse => ErrorKind::AddrInUse,
         PortError::AddressNotLocal => ErrorKind::AddrNotAvailable,
         PortError::NotPermitted => ErrorKind::PermissionDenied,

@@ -9,6 +9,7 @@ use weft_base::{DatagramBatch, DatagramSent, DomainId, Ecn, LocalAddress, Piece,
 use weft_edge::setup::{Answering, Call, Caller, Heard, Key, Outcome, SetupTimes, Visit, Words};
 use weft_edge::{Connection, Established};
 use weft_rdmap::{LowerTraits, StreamConfig};
+use weft_wire::edge::BASE_DATAGRAM;
 use weft_wire::edge::setup::{MAX_PRIVATE_DATA, Message, Reject, Setup};
 
 use super::door::{fresh, setup_key};
@@ -31,6 +32,8 @@ const LONGEST_REPEAT: Duration = Duration::from_millis(400);
 pub(super) const REORDER_LIMIT: usize = 1024;
 /// Receive requests that a stream holds at a time.
 const RECEIVE_DEPTH: usize = 1024;
+/// Bytes of the headers of UDP and IPv4, or IPv6 (RFC 768, 791, 8200).
+const IP_UDP_HEADERS: [u32; 2] = [28, 48];
 /// The largest datagram that is tried, in bytes above UDP.
 const LARGEST: u16 = 65000;
 
@@ -61,7 +64,13 @@ fn say(
     io.counters.sent_wire_bytes += bytes.len() as u64;
     match io.datagrams.send(port, &batch, &[Piece::Bytes(bytes)])? {
         // What finds no room is said again later.
-        DatagramSent::Taken(_) | DatagramSent::TooLarge(_) => Ok(()),
+        DatagramSent::Taken(_) => Ok(()),
+        // It will not pass later either.
+        DatagramSent::TooLarge(carries) => {
+            let headers = IP_UDP_HEADERS[usize::from(to.is_ipv6() && to.ip().to_canonical().is_ipv6())];
+            let mtu = carries.map(|bytes| bytes + headers);
+            Err(PortError::SmallMtu { mtu, needed: BASE_DATAGRAM as u32 + headers })
+        }
     }
 }
 
