@@ -9,6 +9,7 @@ use std::time::Instant;
 use weft_base::{Interest, PortError};
 
 use crate::error::{from_number, last_error};
+use crate::timer::FOR_EVER_S;
 
 /// How many events one wait brings at most; the rest comes with the next.
 const EVENTS: usize = 64;
@@ -121,7 +122,7 @@ impl Epoll {
             }
             Some(timeout) => {
                 let timeout = libc::timespec {
-                    tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+                    tv_sec: timeout.as_secs().try_into().unwrap_or(FOR_EVER_S.into()),
                     tv_nsec: timeout.subsec_nanos().into(),
                 };
                 // epoll_wait has milliseconds only, of which it is given at least as many. By number, for C libraries from before Linux 5.11 have no function for it.

@@ -8,6 +8,9 @@ use weft_base::PortError;
 
 use crate::error::{from_number, last_error};
 
+/// Seconds in place of a time that is too long for the kernel: 68 years. They fit the type of every C library.
+pub(crate) const FOR_EVER_S: i32 = i32::MAX;
+
 /// A descriptor that is readable from when its time has come until [`TimerFd::drain`]. Exact: unlike a system call's timeout, it is
 /// not put off by the thread's timer slack (50 us by default).
 #[derive(Debug)]
@@ -37,7 +40,7 @@ impl TimerFd {
         let once = libc::itimerspec {
             it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
             it_value: libc::timespec {
-                tv_sec: after.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+                tv_sec: after.as_secs().try_into().unwrap_or(FOR_EVER_S.into()),
                 tv_nsec: after.subsec_nanos().into(),
             },
         };

@@ -167,7 +167,7 @@ impl<'a, const N: usize> Vectors<'a, N> {
         // SAFETY: All zero is a message header with no name, no vectors and no control data.
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
         message.msg_iov = self.list.as_mut_ptr();
-        message.msg_iovlen = self.list.len();
+        message.msg_iovlen = self.list.len() as _;
         message
     }
 }

@@ -203,8 +203,11 @@ fn check(fd: BorrowedFd<'_>, length: usize) -> Result<FileId, PortError> {
     // Huge pages, for example, can run out at a touch.
     // SAFETY: All zero is a `statfs`, which is written during the call alone.
     let mut system: libc::statfs = unsafe { core::mem::zeroed() };
+    // Neither type is the same with every C library.
     // SAFETY: As above.
-    if unsafe { libc::fstatfs(fd.as_raw_fd(), &raw mut system) } != 0 || system.f_type != libc::TMPFS_MAGIC {
+    if unsafe { libc::fstatfs(fd.as_raw_fd(), &raw mut system) } != 0
+        || i128::from(system.f_type) != i128::from(libc::TMPFS_MAGIC)
+    {
         return refused;
     }
     // SAFETY: All zero is a `stat`, which is written during the call alone.

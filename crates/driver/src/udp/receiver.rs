@@ -79,7 +79,7 @@ impl Receiver {
         // SAFETY: The header names a place and a buffer that are borrowed exclusively, as long as said.
         let bytes = uninterrupted(|| unsafe { libc::syscall(libc::SYS_recvmsg, fd, pointer, libc::MSG_DONTWAIT) })?;
         let is_cut = header.msg_flags & libc::MSG_TRUNC != 0;
-        Ok(Filled { bytes, control: header.msg_controllen, is_cut })
+        Ok(Filled { bytes, control: header.msg_controllen as _, is_cut })
     }
 
     /// As many runs as have come lately, into parts of the buffer. Returns how many were filled.
@@ -139,7 +139,7 @@ impl Receiver {
         for (filled, message) in self.filled.iter_mut().zip(&messages[..count]) {
             *filled = Filled {
                 bytes: message.msg_len as usize,
-                control: message.msg_hdr.msg_controllen,
+                control: message.msg_hdr.msg_controllen as _,
                 is_cut: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
             };
         }
