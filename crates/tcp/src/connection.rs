@@ -6,11 +6,13 @@ use core::time::Duration;
 
 use weft_base::{StreamPosition, Time};
 
+use crate::initial::Initial;
 use crate::receiver::{Receiver, Sink};
 use crate::segment::{Flow, Segment, Timestamps};
 use crate::sender::Sender;
 use crate::settings::{MIN_MSS, SettingError, Settings};
 use crate::state::{Event, State};
+use crate::time_wait::TimeWait;
 
 mod arriving;
 mod challenges;
@@ -26,6 +28,11 @@ pub(crate) use opening::Heard;
 const STAMPS: u64 = 12;
 /// What a peer takes that does not say how much (RFC 9293 section 3.7.1).
 const DEFAULT_MSS: u16 = 536;
+
+/// The timestamp of a clock that began with this one.
+pub(crate) const fn stamp(offset: u32, now: Time) -> u32 {
+    offset.wrapping_add((now.as_nanos() / 1_000_000) as u32)
+}
 
 /// Why a connection ended otherwise than by both sides closing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,25 +107,30 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Opens a connection: a SYN is ready to leave. `initial` is the first sequence number, from
-    /// [`InitialNumbers`](crate::InitialNumbers); the clock of timestamps begins at one derived from it.
+    /// Opens a connection: a SYN is ready to leave. `initial` has the first sequence number and where the clock of
+    /// timestamps begins, from [`InitialNumbers`](crate::InitialNumbers).
     ///
     /// # Errors
     /// The first setting that no connection can have.
-    pub fn connect(flow: Flow, settings: Settings, initial: u32, now: Time) -> Result<Self, SettingError> {
+    pub fn connect(
+        flow: Flow,
+        settings: Settings,
+        initial: impl Into<Initial>,
+        now: Time,
+    ) -> Result<Self, SettingError> {
         settings.check()?;
-        Ok(Self::new(flow, settings, initial, State::SynSent, now))
+        Ok(Self::new(flow, settings, initial.into(), State::SynSent, now))
     }
 
-    fn new(flow: Flow, settings: Settings, initial: u32, state: State, now: Time) -> Self {
+    fn new(flow: Flow, settings: Settings, initial: Initial, state: State, now: Time) -> Self {
         Self {
             flow,
             state,
             error: None,
-            sender: Sender::new(&settings, initial, now),
+            sender: Sender::new(&settings, initial.number, now),
             receiver: Receiver::new(&settings),
             stamps: settings.timestamps,
-            stamp_offset: Self::stamp_offset(initial),
+            stamp_offset: initial.stamp,
             reset: None,
             challenges: Challenges::new(settings.challenges),
             probe_due: false,
@@ -294,6 +306,24 @@ impl Connection {
         self.end(Some(ConnectionError::Aborted));
     }
 
+    /// In TIME-WAIT, all of it that is still needed, in a record without buffers. What the user has not read is not in
+    /// it. Nothing is to be sent then, if [`Connection::poll_transmit`] has nothing.
+    #[must_use]
+    pub fn time_wait(&mut self) -> Option<TimeWait> {
+        let until = self.waits_until.filter(|_| self.state == State::TimeWait)?;
+        Some(TimeWait {
+            flow: self.flow,
+            next: self.sender.number(self.sender.next()),
+            expected: self.receiver.next_number(),
+            window: self.receiver.window(false),
+            stamps: self.stamps.then(|| (self.stamp_offset, self.receiver.echo())),
+            offers_stamps: self.settings.timestamps,
+            challenges: Challenges::new(self.settings.challenges),
+            until,
+            life: self.settings.time_wait,
+        })
+    }
+
     fn go(&mut self, event: Event) {
         self.state = self.state.on(event);
     }
@@ -303,19 +333,9 @@ impl Connection {
         self.error = self.error.or(error);
     }
 
-    /// Not the initial number itself: it would tell how far the stream is.
-    const fn stamp_offset(initial: u32) -> u32 {
-        initial.rotate_left(16) ^ 0x9e37_79b9
-    }
-
-    /// The timestamp of a connection that begins with this number.
-    pub(crate) const fn first_stamp(initial: u32, now: Time) -> u32 {
-        Self::stamp_offset(initial).wrapping_add((now.as_nanos() / 1_000_000) as u32)
-    }
-
     /// Timestamps count milliseconds (RFC 7323 section 5.4).
     const fn stamp(&self, now: Time) -> u32 {
-        self.stamp_offset.wrapping_add((now.as_nanos() / 1_000_000) as u32)
+        stamp(self.stamp_offset, now)
     }
 
     /// The end of the millisecond that the peer echoes.

@@ -26,6 +26,7 @@ mod initial;
 mod link;
 mod listener;
 mod numbering;
+mod ports;
 mod ranges;
 mod receiver;
 mod ring;
@@ -33,14 +34,16 @@ mod segment;
 mod sender;
 mod settings;
 mod state;
+mod time_wait;
 
 pub use connection::{Connection, ConnectionError, Counters, Outgoing};
-pub use initial::InitialNumbers;
+pub use initial::{Initial, InitialNumbers};
 pub use link::{
     Arrived, EthernetLink, FRAME_OVERHEAD, FrameHead, LEAST_MTU, LONGEST_QUESTION, LinkError, LinkFrame,
     group_hardware, solicited_node,
 };
-pub use listener::{Answer, Listener};
+pub use listener::{Answer, HALF_OPEN, Listener};
+pub use ports::{CallerPorts, PortSearch};
 pub use receiver::Sink;
 pub use segment::{
     Checksum, Flags, Flow, MAX_HEADER, MAX_SACK_BLOCKS, MIN_HEADER, OptionError, Options, Segment, SegmentError,
@@ -48,3 +51,4 @@ pub use segment::{
 };
 pub use settings::{Congestion, KeepAlive, ReceivePolicy, SettingError, Settings};
 pub use state::State;
+pub use time_wait::{TimeWait, TimeWaits, Waiting};

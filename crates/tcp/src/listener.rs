@@ -1,12 +1,12 @@
 //! Who answers SYNs.
 
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use weft_base::Time;
 
-use crate::connection::{Challenges, Connection, Heard};
-use crate::initial::InitialNumbers;
+use crate::connection::{Challenges, Connection, Heard, stamp};
+use crate::initial::{Initial, InitialNumbers};
 use crate::segment::{Flags, Flow, Options, Segment, Timestamps};
 use crate::settings::{SettingError, Settings};
 
@@ -14,8 +14,22 @@ use crate::settings::{SettingError, Settings};
 mod tests;
 
 /// How often an answer is sent again before its caller is forgotten, and when first; the time doubles.
-const REPEATS: u32 = 5;
+const REPEATS: u8 = 5;
 const FIRST_REPEAT: Duration = Duration::from_secs(1);
+/// Calls that are half open, at most, where nobody says otherwise: at 16 000 SYNs in a second from nobody, callers have
+/// half a second to answer (RFC 4987 section 3.1: keep less for each, and more of them). About 300 bytes for each,
+/// taken as they come.
+pub const HALF_OPEN: usize = 8192;
+/// With more than that many half open, answers to further ones are not sent again: callers send their SYN again, and
+/// nobody's address would get five answers for one. They are forgotten after this time.
+const MANY: usize = 256;
+const PATIENCE_WITH_MANY: Duration = Duration::from_secs(4);
+/// With so many it is looked at most that often whose answer is to be sent again.
+const LOOK: Duration = Duration::from_millis(100);
+/// When calls were forgotten because too many others came, acknowledgements of nobody are not refused for so long: they
+/// may be those callers'. A reset would tell them that nobody listens; unanswered, they send again (RFC 4987 section
+/// 3.3). It is as long as an answer is sent again.
+const SILENCE: Duration = Duration::from_secs(63);
 
 /// A port that takes calls. What it keeps of each until the caller has answered is small, and bounded: when a flood
 /// of SYNs comes, the oldest are forgotten.
@@ -23,19 +37,30 @@ const FIRST_REPEAT: Duration = Duration::from_secs(1);
 pub struct Listener {
     settings: Settings,
     numbers: InitialNumbers,
-    backlog: usize,
-    half_open: VecDeque<HalfOpen>,
+    most: usize,
+    calls: HashMap<Flow, HalfOpen>,
+    /// In the order in which they came, with what tells a call from an earlier one between the same ends.
+    order: VecDeque<(Flow, u64)>,
+    count: u64,
+    /// There is no room for another connection.
+    is_full: bool,
+    /// No answer is to be sent again before this; and when that was looked at last.
+    repeat_at: Option<Time>,
+    looked_at: Time,
     forgotten: u64,
+    /// When one was forgotten last.
+    forgot_at: Option<Time>,
 }
 
+/// A call whose answer was not answered yet.
 #[derive(Debug)]
 struct HalfOpen {
-    flow: Flow,
-    initial: u32,
+    id: u64,
+    initial: Initial,
     heard: Heard,
     began: Time,
     repeat_at: Time,
-    repeats: u32,
+    repeats: u8,
     challenges: Challenges,
 }
 
@@ -51,20 +76,31 @@ pub enum Answer {
 }
 
 impl Listener {
-    /// Keeps at most `backlog` calls, at least one.
+    /// Keeps at most that many calls that are half open, at least one; [`HALF_OPEN`] resist a flood.
     ///
     /// # Errors
     /// The first setting that no connection can have.
-    pub fn new(settings: Settings, numbers: InitialNumbers, backlog: usize) -> Result<Self, SettingError> {
+    pub fn new(settings: Settings, numbers: InitialNumbers, most: usize) -> Result<Self, SettingError> {
         settings.check()?;
-        let half_open = VecDeque::with_capacity(backlog.max(1));
-        Ok(Self { settings, numbers, backlog: backlog.max(1), half_open, forgotten: 0 })
+        Ok(Self {
+            settings,
+            numbers,
+            most: most.max(1),
+            calls: HashMap::new(),
+            order: VecDeque::new(),
+            count: 0,
+            is_full: false,
+            repeat_at: None,
+            looked_at: Time::ZERO,
+            forgotten: 0,
+            forgot_at: None,
+        })
     }
 
     /// Calls whose answer was not answered yet.
     #[must_use]
     pub fn half_open(&self) -> usize {
-        self.half_open.len()
+        self.calls.len()
     }
 
     /// Calls that were forgotten because too many others came.
@@ -73,107 +109,161 @@ impl Listener {
         self.forgotten
     }
 
+    /// Whether there is room for another connection. As long as there is none, calls are not heard, and answers to
+    /// those that are half open are as if they were lost: callers send them again. Nobody is refused for that.
+    pub const fn set_full(&mut self, is_full: bool) {
+        self.is_full = is_full;
+    }
+
     /// Takes a segment that is for this port and for none of its connections (RFC 9293 section 3.10.7.2).
     pub fn handle(&mut self, flow: &Flow, segment: &Segment, payload: usize, now: Time) -> Answer {
         if flow.is_circle() {
             return Answer::Nothing;
         }
-        let known = self.half_open.iter().position(|call| call.flow == *flow);
         let flags = segment.flags;
-        match known {
-            Some(index) if flags.syn && !flags.ack => self.repeat(index, segment, now),
-            Some(index) => self.answered(index, segment, payload, now),
-            None if flags.rst => Answer::Nothing,
-            None if flags.ack => refuse(segment, payload),
-            None if flags.syn && !flags.fin => Answer::Reply(self.called(flow, segment, now)),
-            None => Answer::Nothing,
+        let is_known = self.calls.contains_key(flow);
+        match is_known {
+            true if flags.syn && !flags.ack => self.repeat(flow, segment, now),
+            true => self.answered(flow, segment, payload, now),
+            false if flags.rst => Answer::Nothing,
+            false if flags.ack && self.may_have_forgotten(now) => Answer::Nothing,
+            false if flags.ack => refuse(segment, payload),
+            false if flags.syn && !flags.fin => self.called(flow, segment, None, now),
+            false => Answer::Nothing,
         }
     }
 
-    fn called(&mut self, flow: &Flow, segment: &Segment, now: Time) -> Segment {
-        if self.half_open.len() >= self.backlog {
-            self.half_open.pop_front();
-            self.forgotten += 1;
+    /// Takes a SYN that ends an earlier connection, beyond whose numbers the answer's has to be
+    /// ([`Waiting::Renewed`](crate::Waiting)).
+    pub fn handle_renewed(&mut self, flow: &Flow, syn: &Segment, least: u32, now: Time) -> Answer {
+        self.called(flow, syn, Some(least), now)
+    }
+
+    fn may_have_forgotten(&self, now: Time) -> bool {
+        self.forgot_at.is_some_and(|at| now.since(at) < SILENCE)
+    }
+
+    fn called(&mut self, flow: &Flow, segment: &Segment, least: Option<u32>, now: Time) -> Answer {
+        if self.is_full {
+            return Answer::Nothing;
+        }
+        self.make_room(now);
+        let mut initial = self.numbers.of(flow, now);
+        if let Some(least) = least.filter(|least| initial.number.wrapping_sub(*least).cast_signed() < 0) {
+            initial.number = least;
         }
         let heard = Heard { number: segment.sequence, window: segment.window, options: segment.options.clone() };
+        let is_one_of_many = self.calls.len() >= MANY;
+        let wait = if is_one_of_many { PATIENCE_WITH_MANY } else { FIRST_REPEAT };
+        self.count += 1;
         let call = HalfOpen {
-            flow: *flow,
-            initial: self.numbers.of(flow, now),
+            id: self.count,
+            initial,
             heard,
             began: now,
-            repeat_at: now + FIRST_REPEAT,
-            repeats: 0,
+            repeat_at: now + wait,
+            repeats: if is_one_of_many { REPEATS } else { 0 },
             challenges: Challenges::new(self.settings.challenges),
         };
-        let answer = self.answer(&call, now);
-        self.half_open.push_back(call);
-        answer
+        let answer = self.answer(flow, &call, now);
+        self.repeat_at = [self.repeat_at, Some(call.repeat_at)].into_iter().flatten().min();
+        self.order.push_back((*flow, call.id));
+        self.calls.insert(*flow, call);
+        Answer::Reply(answer)
     }
 
-    /// The SYN has come again: so the answer was lost, or is late. Another SYN takes the place of the first.
-    fn repeat(&mut self, index: usize, segment: &Segment, now: Time) -> Answer {
-        if self.half_open[index].heard.number == segment.sequence {
-            return Answer::Reply(self.answer(&self.half_open[index], now));
+    /// The oldest makes way.
+    fn make_room(&mut self, now: Time) {
+        while self.calls.len() >= self.most {
+            let Some((flow, id)) = self.order.pop_front() else { return };
+            if self.calls.get(&flow).is_some_and(|call| call.id == id) {
+                self.calls.remove(&flow);
+                self.forgotten += 1;
+                self.forgot_at = Some(now);
+            }
         }
-        let Some(call) = self.half_open.remove(index) else { return Answer::Nothing };
-        Answer::Reply(self.called(&call.flow, segment, now))
+        // Those that were answered still stand in the order.
+        if self.order.len() >= 2 * self.most {
+            let calls = &self.calls;
+            self.order.retain(|(flow, id)| calls.get(flow).is_some_and(|call| call.id == *id));
+        }
+    }
+
+    /// The SYN has come again: so the answer was lost, or is late. Another SYN is none of this call: it is told what is
+    /// expected, and who has really begun anew answers that with a reset (RFC 9293 section 3.10.7.4, RFC 5961 section
+    /// 4.2).
+    fn repeat(&mut self, flow: &Flow, segment: &Segment, now: Time) -> Answer {
+        let Some(call) = self.calls.get_mut(flow) else { return Answer::Nothing };
+        if call.heard.number != segment.sequence && !call.challenges.take(now) {
+            return Answer::Nothing;
+        }
+        let Some(call) = self.calls.get(flow) else { return Answer::Nothing };
+        let is_same = call.heard.number == segment.sequence;
+        Answer::Reply(if is_same { self.answer(flow, call, now) } else { self.challenge(flow, call, now) })
     }
 
     /// The answer is answered: a connection begins, unless the numbers are wrong.
-    fn answered(&mut self, index: usize, segment: &Segment, payload: usize, now: Time) -> Answer {
-        let call = &mut self.half_open[index];
+    fn answered(&mut self, flow: &Flow, segment: &Segment, payload: usize, now: Time) -> Answer {
+        let Some(call) = self.calls.get_mut(flow) else { return Answer::Nothing };
         let ahead = segment.sequence.wrapping_sub(call.heard.number.wrapping_add(1));
         let is_in_window = ahead <= self.settings.receive_window;
         if segment.flags.rst {
             // RFC 5961 section 3.2: where it has to stand, it is one; elsewhere in the window it is asked about.
-            return match ahead {
-                0 => {
-                    self.half_open.remove(index);
-                    Answer::Nothing
-                }
-                _ if ahead < self.settings.receive_window && call.challenges.take(now) => {
-                    Answer::Reply(self.challenge(&self.half_open[index], now))
-                }
-                _ => Answer::Nothing,
-            };
+            let is_asked = ahead != 0 && ahead < self.settings.receive_window && call.challenges.take(now);
+            if ahead == 0 {
+                self.calls.remove(flow);
+            }
+            let call = self.calls.get(flow).filter(|_| is_asked);
+            return call.map_or(Answer::Nothing, |call| Answer::Reply(self.challenge(flow, call, now)));
         }
         if !segment.flags.ack || segment.flags.syn || !is_in_window {
             return Answer::Nothing;
         }
-        if segment.acknowledgement != call.initial.wrapping_add(1) {
+        if segment.acknowledgement != call.initial.number.wrapping_add(1) {
             return refuse(segment, payload);
         }
-        let Some(call) = self.half_open.remove(index) else { return Answer::Nothing };
-        let connection = Connection::accept(call.flow, self.settings, call.initial, &call.heard, call.began);
+        if self.is_full {
+            return Answer::Nothing;
+        }
+        let Some(call) = self.calls.remove(flow) else { return Answer::Nothing };
+        let connection = Connection::accept(*flow, self.settings, call.initial, &call.heard, call.began);
         Answer::Accepted(Box::new(connection))
     }
 
     /// When [`Listener::handle_timeout`] is to be called.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
-        self.half_open.iter().map(|call| call.repeat_at).min()
+        let at = self.repeat_at.filter(|_| !self.calls.is_empty())?;
+        Some(if self.calls.len() > MANY { at.max(self.looked_at + LOOK) } else { at })
     }
 
     /// Gives `send` the answers that are to be sent again, and where to.
     pub fn handle_timeout(&mut self, now: Time, mut send: impl FnMut(&Flow, Segment)) {
-        self.half_open.retain(|call| call.repeat_at > now || call.repeats < REPEATS);
-        for index in 0..self.half_open.len() {
-            let call = &mut self.half_open[index];
-            if call.repeat_at <= now {
-                call.repeats += 1;
-                call.repeat_at = now + FIRST_REPEAT * (1 << call.repeats);
-                let call = &self.half_open[index];
-                send(&call.flow, self.answer(call, now));
+        if self.next_timeout().is_none_or(|at| at > now) {
+            return;
+        }
+        self.calls.retain(|_, call| call.repeat_at > now || call.repeats < REPEATS);
+        let mut due = Vec::new();
+        for (flow, call) in self.calls.iter_mut().filter(|(_, call)| call.repeat_at <= now) {
+            call.repeats += 1;
+            call.repeat_at = now + FIRST_REPEAT * (1 << call.repeats);
+            due.push(*flow);
+        }
+        for flow in due {
+            if let Some(call) = self.calls.get(&flow) {
+                send(&flow, self.answer(&flow, call, now));
             }
         }
+        self.looked_at = now;
+        self.repeat_at = self.calls.values().map(|call| call.repeat_at).min();
     }
 
     /// Says what is expected next.
-    fn challenge(&self, call: &HalfOpen, now: Time) -> Segment {
-        let answer = self.answer(call, now);
+    fn challenge(&self, flow: &Flow, call: &HalfOpen, now: Time) -> Segment {
+        let answer = self.answer(flow, call, now);
         let shift = answer.options.window_scale.unwrap_or(0);
         Segment {
-            sequence: call.initial.wrapping_add(1),
+            sequence: call.initial.number.wrapping_add(1),
             flags: Flags { ack: true, ..Flags::default() },
             window: u16::try_from(self.settings.receive_window >> shift).unwrap_or(u16::MAX),
             options: Options { timestamps: answer.options.timestamps, ..Options::default() },
@@ -182,14 +272,14 @@ impl Listener {
     }
 
     /// What [`Connection::accept`] is going to have said.
-    fn answer(&self, call: &HalfOpen, now: Time) -> Segment {
+    fn answer(&self, flow: &Flow, call: &HalfOpen, now: Time) -> Segment {
         let heard = &call.heard.options;
-        let value = Connection::first_stamp(call.initial, now);
+        let value = stamp(call.initial.stamp, now);
         let stamps = heard.timestamps.filter(|_| self.settings.timestamps);
         Segment {
-            source: call.flow.local.port(),
-            destination: call.flow.remote.port(),
-            sequence: call.initial,
+            source: flow.local.port(),
+            destination: flow.remote.port(),
+            sequence: call.initial.number,
             acknowledgement: call.heard.number.wrapping_add(1),
             flags: Flags { syn: true, ack: true, ..Flags::default() },
             window: u16::try_from(self.settings.receive_window).unwrap_or(u16::MAX),

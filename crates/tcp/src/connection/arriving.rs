@@ -54,6 +54,7 @@ impl Connection {
         if !self.judge_stamps(segment, now) {
             return None;
         }
+        self.handle_late_fin(segment, start, payload, now);
         if let Some(start) = start.filter(|start| self.receiver.accepts(*start, length)) {
             return Some(start);
         }
@@ -70,7 +71,6 @@ impl Connection {
         if start == Some(self.receiver.next()) && segment.flags.ack && !segment.flags.syn {
             self.handle_acknowledgement(segment, self.receiver.next(), false, now);
         }
-        self.handle_late_fin(now);
         None
     }
 
@@ -111,14 +111,17 @@ impl Connection {
         if is_old {
             self.counters.unacceptable += 1;
             self.challenge(now);
-            self.handle_late_fin(now);
         }
         !is_old
     }
 
-    /// The last acknowledgement was lost: the time in which that may happen begins anew.
-    fn handle_late_fin(&mut self, now: Time) {
-        if self.state == State::TimeWait {
+    /// RFC 9293 section 3.10.7.4: of all that comes in TIME-WAIT only the peer's FIN, again, begins the time anew: the
+    /// last acknowledgement was lost. That it is this FIN is told by both numbers.
+    fn handle_late_fin(&mut self, segment: &Segment, start: Option<u64>, payload: &[u8], now: Time) {
+        let end = start.map(|start| start + payload.len() as u64 + 1);
+        let is_it = segment.flags.fin && !segment.flags.syn && !segment.flags.rst && end == Some(self.receiver.next());
+        let acknowledges_all = segment.flags.ack && segment.acknowledgement == self.sender.number(self.sender.next());
+        if self.state == State::TimeWait && is_it && acknowledges_all {
             self.waits_until = Some(now + self.settings.time_wait);
         }
     }

@@ -3,6 +3,7 @@
 use weft_base::Time;
 
 use super::{Connection, ConnectionError, DEFAULT_MSS, STAMPS};
+use crate::initial::Initial;
 use crate::receiver::Sink;
 use crate::segment::{Flow, Options, Segment};
 use crate::sender::Ack;
@@ -18,9 +19,9 @@ pub(crate) struct Heard {
 }
 
 impl Connection {
-    /// The answering side, when the acknowledgement of its SYN has come. `initial` is the number of that SYN, `began`
+    /// The answering side, when the acknowledgement of its SYN has come. `initial` has the number of that SYN, `began` is
     /// when it was sent.
-    pub(crate) fn accept(flow: Flow, settings: Settings, initial: u32, heard: &Heard, began: Time) -> Self {
+    pub(crate) fn accept(flow: Flow, settings: Settings, initial: Initial, heard: &Heard, began: Time) -> Self {
         let mut connection = Self::new(flow, settings, initial, State::SynReceived, began);
         connection.hear_syn(heard, began);
         let _ = connection.sender.next_segment(false, began);

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use weft_base::{StreamPosition, Time};
 use weft_tcp::{
     Answer, Checksum, Congestion, Connection, Flow, InitialNumbers, KeepAlive, Listener, ReceivePolicy, Segment,
-    Settings,
+    Settings, State, TimeWaits, Waiting,
 };
 
 use crate::script::{Outcome, Subject, bytes, duration, number};
@@ -45,6 +45,25 @@ impl Own {
             read: 0,
             written: 0,
         }
+    }
+
+    /// A SYN for a connection in TIME-WAIT, of which no more than a record is left then.
+    fn call_again(&mut self, flow: &Flow, syn: &Segment) -> Outcome {
+        let (mut waits, now) = (TimeWaits::new(1), self.now);
+        let connection = self.connection.as_mut().ok_or("there is no connection")?;
+        waits.insert(connection.time_wait().ok_or("it is not in TIME-WAIT")?);
+        match (waits.handle(flow, syn, 0, self.listener.is_some(), now), &mut self.listener) {
+            (Some(Waiting::Reply(reply)), _) => self.left.push_back((reply, Vec::new())),
+            (Some(Waiting::Renewed(least)), Some(listener)) => {
+                let Answer::Reply(reply) = listener.handle_renewed(flow, syn, least, now) else {
+                    return Err("it is not answered".to_owned());
+                };
+                self.left.push_back((reply, Vec::new()));
+                self.connection = None;
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     /// A segment for whom there is no connection.
@@ -152,7 +171,9 @@ impl Subject for Own {
         let read = Segment::parse(segment, flow.remote.ip(), flow.local.ip(), Checksum::Verify);
         let Ok((header, payload)) = read else { return Ok(()) };
         let payload = &segment[payload];
+        let is_in_time_wait = self.connection.as_ref().is_some_and(|one| one.state() == State::TimeWait);
         match self.connection {
+            Some(_) if is_in_time_wait && header.flags.syn => self.call_again(&flow, &header)?,
             Some(_) if !from_itself => self.take(&header, payload),
             _ => self.stray(&flow, &header, payload)?,
         }
