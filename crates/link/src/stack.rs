@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use slotmap::{DefaultKey, SlotMap};
 use weft_base::{Clock, Interest, PortError, Readiness, Time, Token, Waker};
 use weft_driver::{GroupMembership, MonotonicClock, TimerFd};
-use weft_tcp::{Flow, InitialNumbers, KeepAlive, LEAST_MTU, Settings, State, solicited_node};
+use weft_tcp::{CallerPorts, Flow, InitialNumbers, KeepAlive, LEAST_MTU, Settings, State, TimeWaits, solicited_node};
 
 use crate::settings::LinkSettings;
 
@@ -37,8 +37,12 @@ use paths::Paths;
 use stream::Stream;
 pub(crate) use wire::{Wire, frame_tests};
 
-/// Connections of one host, those that are ending included.
+/// Connections of one host, those included that are ending, but for TIME-WAIT. Without room for another, callers are
+/// not heard, and call again.
 const MOST_STREAMS: usize = 1024;
+/// Connections in TIME-WAIT beside them, of about 300 bytes each. The oldest is forgotten for one more: 1600 may end in
+/// a second without that.
+const TIME_WAITS: usize = 16_384;
 /// EINVAL: settings that no connection can have.
 const INVALID: i32 = 22;
 /// The first of the ports for who calls (RFC 6335 section 6).
@@ -89,10 +93,13 @@ pub(crate) struct Stack {
     numbers: InitialNumbers,
     streams: SlotMap<DefaultKey, Stream>,
     by_flow: HashMap<Flow, DefaultKey>,
+    /// What is left of those that nobody holds and that are in TIME-WAIT.
+    waits: TimeWaits,
     /// Streams that may have something to send.
     busy: VecDeque<DefaultKey>,
     listeners: Vec<Listening>,
-    next_port: u16,
+    /// What ports of callers are chosen with.
+    ports: CallerPorts,
     ready: Vec<Readiness>,
     waker: Arc<dyn Waker>,
     /// Paths that lose trains.
@@ -125,8 +132,8 @@ impl Stack {
         check_mtu(&settings, ring.mtu())?;
         let tcp = Settings { mss: segment_size(ring.mtu()), time_wait: TIME_WAIT, ..Settings::default() };
         tcp.check().map_err(io::Error::other)?;
-        let mut key = [0; 32];
-        getrandom::fill(&mut key).map_err(io::Error::other)?;
+        let [mut for_numbers, mut for_ports] = [[0; 32]; 2];
+        getrandom::fill(&mut for_numbers).and_then(|()| getrandom::fill(&mut for_ports)).map_err(io::Error::other)?;
         let timer = TimerFd::new().map_err(io::Error::other)?;
         let clock = MonotonicClock::new();
         let wire = Wire::new(ring, &settings, clock.now());
@@ -139,12 +146,13 @@ impl Stack {
             timer,
             timer_at: None,
             due: None,
-            numbers: InitialNumbers::new(&key),
+            numbers: InitialNumbers::new(&for_numbers),
             streams: SlotMap::with_capacity(MOST_STREAMS),
             by_flow: HashMap::with_capacity(MOST_STREAMS),
+            waits: TimeWaits::new(TIME_WAITS),
             busy: VecDeque::with_capacity(MOST_STREAMS),
             listeners: Vec::new(),
-            next_port: u16::from_be_bytes([key[0], key[1]]),
+            ports: CallerPorts::new(&for_ports),
             ready: Vec::new(),
             waker,
             paths: Paths::default(),

@@ -2,7 +2,7 @@
 
 use slotmap::DefaultKey;
 use weft_base::Time;
-use weft_tcp::{Answer, Arrived, Connection, Flow, Segment};
+use weft_tcp::{Answer, Arrived, Connection, Flow, Segment, Waiting};
 
 use super::{MOST_STREAMS, Stack};
 
@@ -74,9 +74,21 @@ impl Stack {
 
     /// Of no stream that is known.
     fn arrive_segment(&mut self, flow: &Flow, segment: &Segment, payload: &[u8], now: Time) {
-        let answer = match self.listening(flow.local).filter(|listening| listening.is_open()) {
-            Some(listening) => listening.listener.handle(flow, segment, payload.len(), now),
-            None => segment.refusal(payload.len()).map_or(Answer::Nothing, Answer::Reply),
+        let is_full = self.streams.len() >= MOST_STREAMS;
+        let Self { listeners, waits, .. } = self;
+        let mut listening = listeners.iter_mut().find(|one| one.local == flow.local && one.is_open());
+        if let Some(listening) = &mut listening {
+            listening.listener.set_full(is_full || listening.accepted.len() >= listening.backlog);
+        }
+        let accepts = !is_full && listening.is_some();
+        let answer = match (waits.handle(flow, segment, payload.len(), accepts, now), listening) {
+            (Some(Waiting::Nothing), _) => Answer::Nothing,
+            (Some(Waiting::Reply(reply)), _) => Answer::Reply(reply),
+            (Some(Waiting::Renewed(least)), Some(listening)) => {
+                listening.listener.handle_renewed(flow, segment, least, now)
+            }
+            (None, Some(listening)) => listening.listener.handle(flow, segment, payload.len(), now),
+            (_, None) => segment.refusal(payload.len()).map_or(Answer::Nothing, Answer::Reply),
         };
         match answer {
             Answer::Nothing => {}
@@ -104,13 +116,9 @@ impl Stack {
         }
     }
 
-    /// A caller has answered. Without room for another connection it hears a reset by its next segment.
+    /// A caller has answered, and there is room for it.
     fn begin(&mut self, connection: Box<Connection>, segment: &Segment, payload: &[u8], now: Time) {
         let local = connection.flow().local;
-        let has_room = self.streams.len() < MOST_STREAMS;
-        if !self.listening(local).is_some_and(|listening| has_room && listening.accepted.len() < listening.backlog) {
-            return;
-        }
         let key = self.insert(connection, now);
         if let Some(listening) = self.listening(local) {
             listening.accepted.push_back(key);

@@ -40,6 +40,8 @@ impl Stack {
         self.repeat_answers(now);
         self.pursue_doubts(now);
         self.pursue_absence(now);
+        self.waits.handle_timeout(now);
+        self.note_due(self.waits.next_timeout());
         let keys: Vec<DefaultKey> = self.streams.keys().collect();
         for key in keys {
             let Some(stream) = self.streams.get_mut(key) else { continue };

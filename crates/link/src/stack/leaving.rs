@@ -62,6 +62,9 @@ impl Stack {
 
     /// All has left that may: what is next, and who waits for it.
     fn settle(&mut self, key: DefaultKey, now: Time) {
+        if self.wait_for_the_end(key) {
+            return;
+        }
         let Some(stream) = self.streams.get_mut(key) else { return };
         stream.is_busy = false;
         let flow = *stream.connection.flow();
@@ -83,5 +86,17 @@ impl Stack {
         } else {
             self.tell(key);
         }
+    }
+
+    /// All that is left of a connection that nobody holds is a small record, when it is in TIME-WAIT.
+    fn wait_for_the_end(&mut self, key: DefaultKey) -> bool {
+        let Some(stream) = self.streams.get_mut(key).filter(|stream| stream.orphan.is_some()) else { return false };
+        let flow = *stream.connection.flow();
+        let Some(record) = stream.connection.time_wait() else { return false };
+        self.by_flow.remove(&flow);
+        self.streams.remove(key);
+        self.waits.insert(record);
+        self.note_due(self.waits.next_timeout());
+        true
     }
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use slotmap::DefaultKey;
 use weft_base::{PortError, Readiness, Token};
-use weft_tcp::Listener;
+use weft_tcp::{HALF_OPEN, Listener};
 
 use super::{INVALID, MOST_STREAMS, Stack};
 
@@ -14,6 +14,7 @@ use super::{INVALID, MOST_STREAMS, Stack};
 pub(super) struct Listening {
     pub(super) local: SocketAddr,
     pub(super) listener: Listener,
+    /// Connections that wait to be accepted, at most.
     pub(super) backlog: usize,
     pub(super) accepted: VecDeque<DefaultKey>,
     pub(super) armed: Option<Token>,
@@ -51,9 +52,9 @@ impl Stack {
         };
         let local = at(free.ok_or(PortError::AddressInUse)?);
         let backlog = backlog.clamp(1, MOST_STREAMS);
-        let listener = Listener::new(self.tcp(local.ip(), peer_timeout), self.numbers.clone(), backlog)
+        let listener = Listener::new(self.tcp(local.ip(), peer_timeout), self.numbers.clone(), HALF_OPEN)
             .map_err(|_| PortError::System(INVALID))?;
-        let accepted = VecDeque::with_capacity(backlog);
+        let accepted = VecDeque::new();
         self.listeners.push(Listening { local, listener, backlog, accepted, armed: None, failed: None });
         Ok(local)
     }

@@ -141,9 +141,11 @@ impl Stack {
     /// Takes a port number of datagrams; 0 takes a free one.
     pub(crate) fn take_raw_port(&mut self, port: u16) -> Result<u16, PortError> {
         let is_free = |port: u16| !self.raw_ports.contains(&port);
-        let from = FIRST_DYNAMIC + self.next_port % (u16::MAX - FIRST_DYNAMIC + 1);
         let port = match port {
             0 => {
+                let mut random = [0; 2];
+                getrandom::fill(&mut random).map_err(|_| PortError::Exhausted)?;
+                let from = FIRST_DYNAMIC + u16::from_ne_bytes(random) % (u16::MAX - FIRST_DYNAMIC + 1);
                 (from..=u16::MAX).chain(FIRST_DYNAMIC..from).find(|port| is_free(*port)).ok_or(PortError::Exhausted)?
             }
             port if is_free(port) => port,

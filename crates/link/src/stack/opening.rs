@@ -57,20 +57,23 @@ impl Stack {
         let local = |port| Flow { local: SocketAddr::new(own, port), remote };
         if port != 0 {
             let flow = local(port);
-            return if self.by_flow.contains_key(&flow) { Err(PortError::AddressInUse) } else { Ok(flow) };
+            return if self.is_taken(&flow) { Err(PortError::AddressInUse) } else { Ok(flow) };
         }
         let ports = self.ports_for_callers();
         // Never all that there are.
         let count = ports.end() - ports.start() + 1;
+        let search = self.ports.search(own, remote);
         for step in 0..count {
-            let port = ports.start() + self.next_port.wrapping_add(step) % count;
-            let flow = local(port);
-            if !self.by_flow.contains_key(&flow) && self.listeners.iter().all(|listening| listening.local != flow.local)
-            {
-                self.next_port = self.next_port.wrapping_add(step + 1);
+            let flow = local(ports.start() + self.ports.candidate(&search, step, count));
+            if !self.is_taken(&flow) && self.listeners.iter().all(|listening| listening.local != flow.local) {
+                self.ports.take(&search, step);
                 return Ok(flow);
             }
         }
         Err(PortError::Exhausted)
+    }
+
+    fn is_taken(&self, flow: &Flow) -> bool {
+        self.by_flow.contains_key(flow) || self.waits.contains(flow)
     }
 }
