@@ -2,6 +2,9 @@
 
 use weft_base::StreamPosition;
 
+/// Memory that is kept when it is empty, in bytes: what comes in one turn of the engine.
+const KEPT: usize = 256 << 10;
+
 /// Segments in the order in which they came, with where they stand. A connection shows each byte once, and none beyond
 /// the window that is left: so there is never more than a window here.
 #[derive(Default)]
@@ -40,6 +43,7 @@ impl Inbox {
             }
         }
         self.bytes.clear();
+        self.bytes.shrink_to(KEPT);
     }
 }
 
@@ -63,5 +67,13 @@ mod tests {
         assert_eq!(shown, [(7, b"late".to_vec()), (0, b"first".to_vec())]);
         assert_eq!(refused, [(StreamPosition(7), b"late".to_vec())]);
         assert_eq!((arrived.length(), arrived.is_empty()), (0, true));
+    }
+
+    #[test]
+    fn what_a_whole_window_took_is_given_back() {
+        let mut arrived = Inbox::default();
+        (0..1000).for_each(|at| arrived.push(StreamPosition(at * 1000), &[7; 1000]));
+        arrived.hand(&mut |_, _| true, &mut Vec::new());
+        assert!(arrived.bytes.capacity() <= KEPT);
     }
 }

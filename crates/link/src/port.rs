@@ -44,6 +44,7 @@ pub struct OwnPort {
     registry: Registry,
     local: SocketAddr,
     remote: SocketAddr,
+    /// Between registered memory and the connection; made when it is first used.
     buffer: Box<[u8]>,
     /// What was taken of the connection, while it is handed up.
     arrived: Inbox,
@@ -57,14 +58,13 @@ impl OwnPort {
             let mut stack = stack.lock();
             (*stack.stream(key)?.connection.flow(), stack.interface())
         };
-        let buffer = vec![0; PIECE].into_boxed_slice();
         Ok(Self {
             stack,
             key,
             registry,
             local: with_scope(flow.local, interface),
             remote: with_scope(flow.remote, interface),
-            buffer,
+            buffer: Box::default(),
             arrived: Inbox::default(),
             refused: Vec::new(),
         })
@@ -79,6 +79,7 @@ impl OwnPort {
         for piece in pieces {
             if let Piece::Memory(slice) = piece {
                 self.registry.resolve(slice).map_err(|_| memory(slice))?;
+                make(&mut self.buffer);
             }
         }
         let mut stack = self.stack.lock();
@@ -178,6 +179,13 @@ impl Writer<'_> {
     }
 }
 
+/// Makes the buffer, once.
+fn make(buffer: &mut Box<[u8]>) {
+    if buffer.is_empty() {
+        *buffer = vec![0; PIECE].into_boxed_slice();
+    }
+}
+
 fn memory(slice: &Slice) -> PortError {
     PortError::Memory(slice.region)
 }
@@ -256,6 +264,7 @@ impl Port for OwnPort {
         for piece in &*pieces {
             if let ReceivePiece::Memory(slice) = piece {
                 self.registry.resolve(slice).map_err(|_| memory(slice))?;
+                make(&mut self.buffer);
             }
         }
         let mut stack = self.stack.lock();

@@ -10,8 +10,8 @@
 //! Losses are found by SACK with RACK and TLP (RFC 2018, 2883, 6675, 8985), or, where the peer has no SACK, as in RFC
 //! 6582; the retransmission time-out is that of RFC 6298, the congestion window that of RFC 9438 (CUBIC) or RFC 5681
 //! (Reno) and of RFC 6928. A cut of it is taken back when all that was believed lost turns out to have arrived (RFC
-//! 3708). Sequence numbers, timestamps and resets are judged as in RFC 7323 and RFC 5961. All memory of a connection is
-//! allocated when it begins, and named in [`Settings`].
+//! 3708). Sequence numbers, timestamps and resets are judged as in RFC 7323 and RFC 5961. Memory of a
+//! connection is taken when it is needed, up to what [`Settings`] name, and given back when it is idle or ends.
 //!
 //! Left out: ECN, Fast Open, urgent data as such, finding out that a time-out was spurious (RFC 5682), proportional
 //! rate reduction (RFC 6937), and finding the path's MTU by itself: who owns the connection tells it

@@ -10,9 +10,9 @@ pub(crate) struct Ranges {
 }
 
 impl Ranges {
-    /// Room for `limit` ranges, allocated now.
+    /// For at most `limit` ranges; memory is taken as they come.
     pub(crate) fn new(limit: usize) -> Self {
-        Self { list: Vec::with_capacity(limit), limit }
+        Self { list: Vec::new(), limit }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

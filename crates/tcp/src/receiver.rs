@@ -253,8 +253,22 @@ impl Receiver {
         if self.policy == ReceivePolicy::Place {
             return sink.show(StreamPosition(position - 1), bytes);
         }
+        let live = self.unread..self.beyond.end().unwrap_or(0).max(self.data_end());
+        self.ring.make_room(live, position + bytes.len() as u64);
         self.ring.write(position, bytes);
         true
+    }
+
+    /// Whether it has memory that nothing is in.
+    pub(crate) fn has_spare_memory(&self) -> bool {
+        self.ring.is_allocated() && self.readable() == 0 && self.beyond.is_empty()
+    }
+
+    /// Gives that back.
+    pub(crate) fn release_memory(&mut self) {
+        if self.has_spare_memory() {
+            self.ring.release();
+        }
     }
 
     fn add(&mut self, range: Range<u64>) {

@@ -99,7 +99,7 @@ impl Sender {
             written: 1,
             fin: false,
             ring: Ring::new(settings.send_buffer as usize),
-            units: VecDeque::with_capacity(settings.segments),
+            units: VecDeque::new(),
             mss: u64::from(settings.mss),
             shift: 0,
             edge: 1,
@@ -194,6 +194,25 @@ impl Sender {
         self.written.saturating_sub(self.una.max(1))
     }
 
+    /// When something was last sent, or acknowledged.
+    pub(crate) fn last_active(&self) -> Time {
+        self.timers.last_active()
+    }
+
+    /// Whether it has memory that nothing is in.
+    pub(crate) fn has_spare_memory(&self) -> bool {
+        self.unacknowledged() == 0 && self.board.is_empty() && (self.ring.is_allocated() || self.board.is_large())
+    }
+
+    /// Gives that back.
+    pub(crate) fn release_memory(&mut self) {
+        if self.has_spare_memory() {
+            self.ring.release();
+            self.board.shrink();
+            self.units = VecDeque::new();
+        }
+    }
+
     pub(crate) const fn round_trip(&self) -> &RoundTrip {
         &self.round_trip
     }
@@ -206,6 +225,8 @@ impl Sender {
     /// Takes as much as there is room for.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> usize {
         let length = self.room().min(bytes.len() as u64) as usize;
+        let live = self.una.max(1)..self.written;
+        self.ring.make_room(live, self.written + length as u64);
         self.ring.write(self.written, &bytes[..length]);
         self.written += length as u64;
         length
@@ -223,7 +244,7 @@ impl Sender {
 
     /// What was written since the last unit is one, if there is room to remember that.
     pub(crate) fn end_unit(&mut self) {
-        if self.units.len() < self.units.capacity() {
+        if self.units.len() < self.board.limit() {
             self.units.push_back(self.written);
         }
     }

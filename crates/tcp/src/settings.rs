@@ -36,9 +36,10 @@ pub struct Settings {
     /// (IPv6).
     pub mss: u16,
     /// Bytes that are received beyond what has been read; with [`ReceivePolicy::Place`], beyond the first that is
-    /// missing. No memory is used for them in that case. At least 1, at most 1 GiB.
+    /// missing. No memory is used for them in that case; otherwise as for `send_buffer`. At least 1, at most 1 GiB.
     pub receive_window: u32,
-    /// Bytes that can be written before the peer has acknowledged them. Allocated at the start.
+    /// Bytes that can be written before the peer has acknowledged them. As much memory is used as was ever needed at a
+    /// time since the connection was idle for a second last.
     pub send_buffer: u32,
     /// Ranges of the stream that may be there beyond a gap. A segment that would make one more is dropped.
     pub ranges: usize,

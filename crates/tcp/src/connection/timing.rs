@@ -1,9 +1,15 @@
 //! What time brings.
 
+use core::time::Duration;
+
 use weft_base::Time;
 
 use super::{Connection, ConnectionError};
 use crate::state::State;
+
+/// After so long without a segment either way, buffers with nothing in them are given back. A busy connection keeps
+/// its own: making one costs more than a segment does.
+const MEMORY_IDLE: Duration = Duration::from_secs(1);
 
 impl Connection {
     /// When [`Connection::handle_timeout`] and then [`Connection::poll_transmit`] are to be called, if nothing comes
@@ -17,7 +23,13 @@ impl Connection {
             return [self.waits_until, self.receiver.ack_due()].into_iter().flatten().min();
         }
         let sender = self.sender.timer().map(|(at, _)| at);
-        [sender, self.receiver.ack_due(), self.keep_alive_at(), self.gives_up_at()].into_iter().flatten().min()
+        let memory = self.releases_memory_at();
+        [sender, self.receiver.ack_due(), self.keep_alive_at(), self.gives_up_at(), memory].into_iter().flatten().min()
+    }
+
+    fn releases_memory_at(&self) -> Option<Time> {
+        let is_spare = self.sender.has_spare_memory() || self.receiver.has_spare_memory();
+        is_spare.then(|| self.heard.max(self.sender.last_active()) + MEMORY_IDLE)
     }
 
     /// Time has passed.
@@ -33,6 +45,10 @@ impl Connection {
             self.give_up();
             return;
         }
+        if self.releases_memory_at().is_some_and(|at| at <= now) {
+            self.sender.release_memory();
+            self.receiver.release_memory();
+        }
         self.sender.handle_timeout(now);
         if self.keep_alive_at().is_some_and(|at| at <= now) {
             self.keep_alive(now);
@@ -43,7 +59,7 @@ impl Connection {
         self.sender.waiting_since().map(|since| since + self.patience())
     }
 
-    const fn patience(&self) -> core::time::Duration {
+    const fn patience(&self) -> Duration {
         if self.state.is_synchronised() { self.settings.give_up } else { self.settings.connect_timeout }
     }
 

@@ -5,6 +5,9 @@ use std::collections::VecDeque;
 
 use weft_base::Time;
 
+/// An idle connection keeps memory for so many segments.
+const FEW: usize = 16;
+
 /// What is believed of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -47,9 +50,24 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// Room for `limit` segments, allocated now.
+    /// For at most `limit` segments; memory is taken as they come.
     pub(crate) fn new(limit: usize) -> Self {
-        Self { list: VecDeque::with_capacity(limit), limit, flying: 0, lost: 0, sacked: 0 }
+        Self { list: VecDeque::new(), limit, flying: 0, lost: 0, sacked: 0 }
+    }
+
+    /// Segments that there may be.
+    pub(crate) const fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Whether it has memory for more than a few.
+    pub(crate) fn is_large(&self) -> bool {
+        self.list.capacity() > FEW
+    }
+
+    /// Keeps memory for a few, when none is on the way.
+    pub(crate) fn shrink(&mut self) {
+        self.list.shrink_to(FEW);
     }
 
     pub(crate) fn is_empty(&self) -> bool {

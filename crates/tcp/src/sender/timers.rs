@@ -58,6 +58,11 @@ impl Timers {
         }
     }
 
+    /// When something was last sent, or acknowledged.
+    pub(crate) const fn last_active(&self) -> Time {
+        self.tail_from
+    }
+
     pub(crate) const fn handle_lost_syn(&mut self) {
         (self.unmeasured, self.backoff) = (INITIAL_RTO_AFTER_LOSS, 0);
     }
