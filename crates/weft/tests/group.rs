@@ -1,5 +1,8 @@
 //! Groups: threads, processes, a list of addresses, and who does not belong there.
 
+#[path = "common/children.rs"]
+mod children;
+
 use std::env;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,6 +10,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use children::all_succeed;
 use weft::group::{Group, GroupError, Launch};
 
 fn exchange(group: &mut Group) {
@@ -42,12 +46,10 @@ fn processes_that_a_program_starts_exchange_bytes() {
     let start = |rank| {
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["--exact", "processes_that_a_program_starts_exchange_bytes"]);
-        launch.command(rank, &mut command).spawn().unwrap()
+        launch.command(rank, &mut command);
+        command
     };
-    let children: Vec<_> = (0..3).map(start).collect();
-    for mut child in children {
-        assert!(child.wait().unwrap().success());
-    }
+    all_succeed((0..3).map(start));
 }
 
 #[test]
@@ -61,11 +63,10 @@ fn processes_that_a_script_starts_meet_at_the_address_of_rank_0() {
         command.args(["--exact", "processes_that_a_script_starts_meet_at_the_address_of_rank_0"]);
         let rank = rank.to_string();
         let environment = [("WEFT_RANK", rank), ("WEFT_SIZE", "3".into()), ("WEFT_MEETING", meeting.to_string())];
-        command.envs(environment).env_remove("WEFT_TOKEN").spawn().unwrap()
+        command.envs(environment).env_remove("WEFT_TOKEN");
+        command
     };
-    for mut child in [2, 0, 1].map(start) {
-        assert!(child.wait().unwrap().success());
-    }
+    all_succeed([2, 0, 1].map(start));
 }
 
 fn free_address() -> SocketAddr {

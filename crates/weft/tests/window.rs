@@ -1,5 +1,7 @@
 //! Windows of 2 to 8 ranks, each a thread with a NIC of its own: every fence, over every transport, the same bytes.
 
+#[path = "common/children.rs"]
+mod children;
 mod ranks;
 
 use std::env;
@@ -7,6 +9,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use children::all_succeed;
 use ranks::{TRANSPORTS, ranks, team_of};
 use weft::group::{Group, Launch};
 use weft::verbs::Transport;
@@ -407,12 +410,10 @@ fn a_process_that_dies_in_an_epoch_is_named_by_all_others() {
     let start = |rank| {
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["--exact", "a_process_that_dies_in_an_epoch_is_named_by_all_others"]);
-        launch.command(rank, &mut command).spawn().unwrap()
+        launch.command(rank, &mut command);
+        command
     };
-    let children: Vec<_> = (0..SIZE).map(start).collect();
-    for mut child in children {
-        assert!(child.wait().unwrap().success());
-    }
+    all_succeed((0..SIZE).map(start));
 }
 
 #[test]

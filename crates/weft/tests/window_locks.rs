@@ -1,5 +1,7 @@
 //! Locks of windows: one rank at a time, or several, on parts whose ranks do nothing.
 
+#[path = "common/children.rs"]
+mod children;
 mod ranks;
 
 use std::env;
@@ -7,6 +9,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use children::all_succeed;
 use ranks::{TRANSPORTS, ranks, team_of};
 use weft::group::{Group, Launch};
 use weft::verbs::Transport;
@@ -160,12 +163,10 @@ fn who_waits_for_the_lock_of_a_process_that_has_died_hears_of_it() {
     let start = |rank| {
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["--exact", "who_waits_for_the_lock_of_a_process_that_has_died_hears_of_it"]);
-        launch.command(rank, &mut command).spawn().unwrap()
+        launch.command(rank, &mut command);
+        command
     };
-    let children: Vec<_> = (0..3).map(start).collect();
-    for mut child in children {
-        assert!(child.wait().unwrap().success());
-    }
+    all_succeed((0..3).map(start));
 }
 
 #[test]
