@@ -145,7 +145,8 @@ pub trait Port {
         false
     }
 
-    /// Whether the other end borrows.
+    /// Whether the other end borrows. It may begin to, and stop when it can't read this process's memory any more; what
+    /// is lent then comes back all the same.
     fn can_lend(&mut self) -> bool {
         false
     }
@@ -485,6 +486,8 @@ pub enum PortError {
     NotShared,
     /// Who listens there can't take the memory that is to be shared.
     Declined,
+    /// The operating system gives this process no memory to share (memfd_create(2)), by its error number.
+    NoSharedMemory(i32),
     /// The peer, or the network on the way, did not answer in time.
     TimedOut,
     /// No way to that address is known.
@@ -531,6 +534,12 @@ impl fmt::Display for PortError {
             Self::Declined => f.write_str(
                 "the process that listens there can't take shared memory: it is short of memory or descriptors, or of \
                  another version of Weft; connect by transport iwarp",
+            ),
+            Self::NoSharedMemory(number) => write!(
+                f,
+                "the operating system gives no memory to share (memfd_create: {}): permit that call, which the filter \
+                 of a container may refuse, or connect by transport iwarp or edge",
+                std::io::Error::from_raw_os_error(*number)
             ),
             Self::TimedOut => f.write_str("timed out: the peer or the network on the way did not answer"),
             Self::Unreachable => f.write_str("no route to that address"),

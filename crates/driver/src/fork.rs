@@ -57,6 +57,12 @@ extern "C" fn count() {
 /// Other threads of the process may have held locks, the one of the allocator too: `f` must not need any.
 #[cfg(test)]
 pub(crate) fn in_child(f: impl FnOnce() -> c_int) -> c_int {
+    status_of(start_child(f))
+}
+
+/// The same, without waiting for it.
+#[cfg(test)]
+pub(crate) fn start_child(f: impl FnOnce() -> c_int) -> libc::pid_t {
     // SAFETY: The child runs `f`, which keeps to what is allowed after a fork, and then leaves without running anything else.
     match unsafe { libc::fork() } {
         -1 => panic!("fork: {}", std::io::Error::last_os_error()),
@@ -66,14 +72,18 @@ pub(crate) fn in_child(f: impl FnOnce() -> c_int) -> c_int {
             // SAFETY: Ends the child.
             unsafe { libc::_exit(status) }
         }
-        child => {
-            let mut status = 0;
-            // SAFETY: `status` is written during the call; `child` is ours and has not been waited for.
-            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-            assert!(libc::WIFEXITED(status), "the child came to status {status:#x}");
-            libc::WEXITSTATUS(status)
-        }
+        child => child,
     }
+}
+
+/// What a child has exited with, once it has.
+#[cfg(test)]
+pub(crate) fn status_of(child: libc::pid_t) -> c_int {
+    let mut status = 0;
+    // SAFETY: `status` is written during the call; `child` is ours and has not been waited for.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert!(libc::WIFEXITED(status), "the child came to status {status:#x}");
+    libc::WEXITSTATUS(status)
 }
 
 /// A child that only sleeps, until this is dropped.

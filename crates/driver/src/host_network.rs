@@ -190,8 +190,9 @@ impl fmt::Debug for HostNetwork {
 /// Accepts streams over TCP, and through shared memory.
 #[derive(Debug)]
 pub struct HostListener {
-    tcp: TcpListener,
+    /// Closed before the TCP socket: who has that port next finds the name free.
     shared: Option<ShmListener>,
+    tcp: TcpListener,
 }
 
 impl Listener for HostListener {

@@ -19,6 +19,8 @@ mod epoll;
 mod epoll_watch;
 mod error;
 mod event;
+#[cfg(test)]
+mod forbidden;
 pub mod fork;
 mod held;
 mod host;

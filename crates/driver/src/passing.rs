@@ -1,6 +1,7 @@
 //! Unix sockets: whom they lead to, and descriptors that are passed over them (unix(7)).
 
 use core::mem;
+use core::time::Duration;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use socket2::Socket;
@@ -127,6 +128,15 @@ pub(crate) fn has_hung_up_or_ended(socket: &Socket, process: BorrowedFd<'_>) -> 
 /// Whether there is something to be read. Of a process's descriptor: whether that has ended.
 pub(crate) fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
     poll([(descriptor, libc::POLLIN)]) != [0]
+}
+
+/// Waits until there is something to be received, or the other side is gone; no longer than `most`.
+pub(crate) fn wait_readable(socket: &Socket, most: Duration) {
+    let mut entry = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // Up to the next millisecond, so that the last one is not spent turning.
+    let milliseconds = i32::try_from(most.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
+    // SAFETY: One structure is read and written during the call alone. Who was interrupted looks again.
+    unsafe { libc::poll(&raw mut entry, 1, milliseconds) };
 }
 
 /// A descriptor of the process at the other end ([`peer`]), which never stands for another one.

@@ -145,7 +145,7 @@ fn of_port(error: &PortError) -> c_int {
         PortError::SmallMtu { .. } => FI_EMSGSIZE,
         PortError::AddressInUse => FI_EADDRINUSE,
         PortError::AddressNotLocal => FI_EADDRNOTAVAIL,
-        PortError::NotPermitted => FI_EACCES,
+        PortError::NotPermitted | PortError::NoSharedMemory(_) => FI_EACCES,
         PortError::Exhausted => FI_EMFILE,
         PortError::Memory(_) => FI_EINVAL,
         PortError::Unreadable(number) | PortError::System(number) => *number,

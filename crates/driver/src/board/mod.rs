@@ -15,11 +15,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use layout::{Heading, Owner};
 use mapping::Mapping;
 
 use crate::fork;
+use crate::notice::say_once;
 
 pub use layout::Flaw;
 pub use place::DIRECTORY_VARIABLE;
@@ -115,6 +117,12 @@ impl Drop for Board {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Says on stderr, once, that a NIC has no board, and why: it works without, but `weft stat` does not show it.
+pub fn say_missing(error: &io::Error) {
+    static SAID: Once = Once::new();
+    say_once(&SAID, format_args!("weft stat will not show this process, for its counters have no place: {error}"));
 }
 
 /// Puts a file there under the first number that is free. It has its content when it gets its name, so that no reader sees half of it, and all of

@@ -12,10 +12,15 @@ const TICKS_PER_SECOND: i64 = 100;
 
 /// The id of this process in the pid namespace that /proc shows, which need not be the one that the process itself is in.
 pub(super) fn own_pid() -> io::Result<u32> {
-    let link = fs::read_link("/proc/self")?;
+    let link = fs::read_link("/proc/self").map_err(|error| no_proc(&error))?;
     link.to_str()
         .and_then(|pid| pid.parse().ok())
         .ok_or_else(|| io::Error::other(format!("/proc/self leads to {}", link.display())))
+}
+
+/// Of another kind than that a file was not found, which is said of processes.
+fn no_proc(error: &io::Error) -> io::Error {
+    io::Error::other(format!("/proc does not show this process ({error}): is it mounted?"))
 }
 
 /// When the process started, in clock ticks since boot. `None`: there is none of that id, or it has ended.
@@ -76,7 +81,7 @@ fn parse_start(stat: &[u8]) -> Option<Option<u64>> {
 
 /// The pid namespace of this process.
 pub(super) fn namespace() -> io::Result<u64> {
-    fs::metadata("/proc/self/ns/pid").map(|namespace| namespace.ino())
+    fs::metadata("/proc/self/ns/pid").map(|namespace| namespace.ino()).map_err(|error| no_proc(&error))
 }
 
 /// What the process is called (15 characters at most), or `?`.

@@ -283,3 +283,16 @@ fn a_reader_with_another_boot_clock_leaves_the_boards_of_the_living() {
     let is_other = || i32::from(!process::start(own).unwrap().is_some_and(|its| process::is_same_start(its, start)));
     assert_eq!((is_other(), in_time_namespace(3, is_other)), (0, Some(0)));
 }
+
+#[test]
+fn who_has_no_place_for_a_board_says_so_once() {
+    let (said, _) = crate::notice::said_by_child(|| {
+        let place = Path::new("/proc/no/such/place");
+        for _ in 0..2 {
+            say_missing(&place::make(place).unwrap_err());
+        }
+        0
+    });
+    let line = "weft: weft stat will not show this process, for its counters have no place: /proc/no/such/place: ";
+    assert!(said.starts_with(line) && said.lines().count() == 1, "{said}");
+}

@@ -234,6 +234,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::forbidden::forbid;
     use crate::fork::in_child;
 
     fn path(name: &str) -> PathBuf {
@@ -254,34 +255,11 @@ mod tests {
 
     /// From now on this thread, and those that it starts, cannot change a mode by a name.
     fn forbid_chmod() {
-        const NUMBERS: [libc::c_long; 2] = [
+        forbid(&[
             #[cfg(target_arch = "x86_64")]
             libc::SYS_chmod,
-            #[cfg(not(target_arch = "x86_64"))]
             libc::SYS_fchmodat,
-            libc::SYS_fchmodat,
-        ];
-        let step = |code: u32, jump_true, jump_false, k| libc::sock_filter {
-            code: code as u16,
-            jt: jump_true,
-            jf: jump_false,
-            k,
-        };
-        let is = |number: libc::c_long, jump| step(libc::BPF_JMP | libc::BPF_JEQ, jump, 0, number as u32);
-        let mut program = [
-            // The number of the call is the first word (seccomp(2)).
-            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-            is(NUMBERS[0], 2),
-            is(NUMBERS[1], 1),
-            step(libc::BPF_RET, 0, 0, libc::SECCOMP_RET_ALLOW),
-            step(libc::BPF_RET, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
-        ];
-        let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-        // SAFETY: The program is read during the second call alone; both are about this thread.
-        unsafe {
-            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter), 0);
-        }
+        ]);
         let denied = fs::set_permissions("/no/such/file", fs::Permissions::from_mode(0o600)).unwrap_err();
         assert_eq!(denied.kind(), io::ErrorKind::PermissionDenied);
     }

@@ -7,8 +7,8 @@
 //! Whether one process can read the other's memory is tried, not asked: each says in the memory that both share where
 //! it has a number, and which. Who finds it there has the right process, and may.
 
-use core::mem;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
+use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::os::fd::AsFd;
@@ -21,6 +21,7 @@ use weft_memory::{RawSlice, Registry};
 use weft_ring::{Capacity, Consumer, Producer, Violation};
 
 use super::memory::{Mapping, Way};
+use super::passed::{self, PASSED};
 use super::process::PeerProcess;
 use super::rings::Shared;
 use crate::passing;
@@ -41,8 +42,21 @@ pub(super) struct Door {
     pub(super) number: AtomicU64,
     /// Not 0: what was lent may not be read any more.
     pub(super) revoked: AtomicU64,
-    /// Not 0: the other side has found the number, and borrows. It alone writes this.
+    /// What the other side, which alone writes this, does with what is lent: [`BORROWS`], [`TAKES_COPIES`], or nothing.
     pub(super) borrows: AtomicU64,
+}
+
+/// It has found the number, and reads.
+pub(super) const BORROWS: u64 = 1;
+/// It can't read any more: nothing is to be lent, and of what was lent copies are to be passed ([`super::passed`]).
+pub(super) const TAKES_COPIES: u64 = 2;
+
+/// A run that is lent, by its pieces.
+#[derive(Debug)]
+struct Run {
+    pieces: ArrayVec<Lent, MAX_GATHER>,
+    /// A copy of it was passed.
+    is_passed: bool,
 }
 
 /// What this side lends to the other.
@@ -51,8 +65,8 @@ pub(super) struct Lender {
     mapping: Arc<Mapping>,
     way: Way,
     runs: Producer<Shared>,
-    /// Runs that were lent and not counted as returned.
-    out: usize,
+    /// Runs that were lent and not counted as returned, the oldest first.
+    out: VecDeque<Run>,
     /// What the other side looks for. It has a place of its own, which is read by the kernel while this lives.
     _number: Box<u64>,
 }
@@ -64,18 +78,38 @@ impl Lender {
         door.number.store(*number, Ordering::Relaxed);
         door.address.store(&raw const *number as u64, Ordering::Release);
         let runs = Producer::new(Shared::runs(mapping, way), RUNS);
-        Self { mapping: Arc::clone(mapping), way, runs, out: 0, _number: number }
+        Self { mapping: Arc::clone(mapping), way, runs, out: VecDeque::with_capacity(RUNS.bytes()), _number: number }
     }
 
     /// Whether the other side borrows.
     pub(super) fn is_wanted(&self) -> bool {
-        self.mapping.door(self.way).borrows.load(Ordering::Acquire) != 0
+        self.borrows() == BORROWS
+    }
+
+    fn borrows(&self) -> u64 {
+        self.mapping.door(self.way).borrows.load(Ordering::Acquire)
+    }
+
+    /// Passes copies of what is lent, if the other side can't read it any more.
+    pub(super) fn pass(&mut self, socket: &Socket) {
+        if self.out.is_empty() || self.borrows() != TAKES_COPIES {
+            return;
+        }
+        for run in self.out.iter_mut().filter(|run| !run.is_passed) {
+            let passed = passed::copy_of(&run.pieces)
+                .is_ok_and(|copy| passing::send_with(socket, &[PASSED], copy.as_fd()).is_ok());
+            if !passed {
+                // The next call tries again; who waits in vain ends the stream.
+                return;
+            }
+            run.is_passed = true;
+        }
     }
 
     /// Whether anything is lent.
     #[inline]
-    pub(super) const fn has_lent(&self) -> bool {
-        self.out > 0
+    pub(super) fn has_lent(&self) -> bool {
+        !self.out.is_empty()
     }
 
     /// Counts one more run, whose slices lie at `lent` then.
@@ -83,30 +117,35 @@ impl Lender {
         if self.runs.room(1).map_err(broken)? == 0 {
             return Err(PortError::Exhausted);
         }
+        let mut pieces = ArrayVec::new();
         for (slice, lent) in slices.iter().zip(lent) {
             // Whoever lends keeps it in place: a slice that can be touched now stays.
             let held = registry.resolve(slice).map_err(|_| PortError::Memory(slice.region))?;
             *lent = Lent { address: held.pointer().as_ptr() as u64, length: slice.length };
+            pieces.push(*lent);
         }
         // The other side looks at its count only when the stream has told it of a run: it is not to be woken.
         let _ = self.runs.publish(1);
-        self.out += 1;
+        self.out.push_back(Run { pieces, is_passed: false });
         Ok(())
     }
 
     /// Runs that came back since the last call.
     #[inline]
     pub(super) fn take_returned(&mut self) -> Result<usize, Violation> {
-        if self.out == 0 {
+        if self.out.is_empty() {
             return Ok(0);
         }
-        let out = self.runs.ask_unread()?;
-        Ok(mem::replace(&mut self.out, out) - out)
+        let returned = self.out.len() - self.runs.ask_unread()?;
+        self.out.drain(..returned);
+        Ok(returned)
     }
 
     /// Asks to be woken when a run comes back. Returns whether there is something to wait for.
     pub(super) fn sleep(&mut self) -> Result<bool, Violation> {
-        Ok(self.out == self.runs.unread() && self.runs.sleep_until_read()?)
+        // Whoever wants copies says so, then wakes this side: seen here, or by the wake-up.
+        let wants_copies = self.borrows() == TAKES_COPIES && self.out.iter().any(|run| !run.is_passed);
+        Ok(!wants_copies && self.out.len() == self.runs.unread() && self.runs.sleep_until_read()?)
     }
 
     /// Need not be woken.
@@ -130,14 +169,24 @@ pub(super) struct Borrower {
     mapping: Arc<Mapping>,
     way: Way,
     runs: Consumer<Shared>,
-    /// The other side's process. `None`: its memory can't be read.
-    process: Option<PeerProcess>,
+    reach: Reach,
+}
+
+/// How this side gets at what is lent.
+#[derive(Debug)]
+enum Reach {
+    /// Not at all.
+    Nothing,
+    /// By reading the memory of the other side's process.
+    Process(PeerProcess),
+    /// It could, and can't any more: copies are passed.
+    Copies,
 }
 
 impl Borrower {
     pub(super) fn new(mapping: &Arc<Mapping>, way: Way) -> Self {
         let runs = Consumer::new(Shared::runs(mapping, way), RUNS);
-        Self { mapping: Arc::clone(mapping), way, runs, process: None }
+        Self { mapping: Arc::clone(mapping), way, runs, reach: Reach::Nothing }
     }
 
     /// Tries to read the memory of a process, and tells the other side if it is its own.
@@ -158,25 +207,27 @@ impl Borrower {
         if !is_found || passing::has_hung_up_or_ended(socket, process.as_fd()) {
             return false;
         }
-        self.process = Some(process);
-        door.borrows.store(1, Ordering::Release);
+        self.reach = Reach::Process(process);
+        door.borrows.store(BORROWS, Ordering::Release);
         true
     }
 
     /// Copies the next run to its place. What was copied does not count before [`Borrower::give_back`].
+    ///
+    /// # Errors
+    /// [`PortError::Unreadable`] with EPERM: the other side's process can't be read any more. [`passed::take`] has what
+    /// is lent then, once this was told to the other side ([`Borrower::ask_for_copies`]).
     pub(super) fn copy(&mut self, registry: &Registry, lent: &[Lent], into: &[Slice]) -> Result<(), PortError> {
-        let process = self.process.as_ref().map(PeerProcess::number).ok_or(PortError::System(libc::EPROTO))?;
         if self.runs.look().map_err(broken)?.bytes == 0 {
             // The stream tells of a run that was never counted.
             return Err(PortError::System(libc::EPROTO));
         }
-        let mut held = ArrayVec::<RawSlice, MAX_GATHER>::new();
-        let mut places = ArrayVec::<libc::iovec, MAX_GATHER>::new();
-        for slice in into {
-            let place = registry.resolve(slice).map_err(|_| PortError::Memory(slice.region))?;
-            places.push(libc::iovec { iov_base: place.pointer().as_ptr().cast(), iov_len: place.length() });
-            held.push(place);
-        }
+        let process = match &self.reach {
+            Reach::Nothing => return Err(PortError::System(libc::EPROTO)),
+            Reach::Process(process) => process.number(),
+            Reach::Copies => return Err(PortError::Unreadable(libc::EPERM)),
+        };
+        let (_held, mut places) = places(registry, into)?;
         let mut sources: ArrayVec<libc::iovec, MAX_GATHER> = lent
             .iter()
             .map(|lent| libc::iovec { iov_base: lent.address as *mut _, iov_len: lent.length as usize })
@@ -202,7 +253,15 @@ impl Borrower {
 
     /// Whether what was copied is the peer's: its process still has the number by which its memory was read.
     pub(super) fn has_read_peer(&self, socket: &Socket) -> bool {
-        self.process.as_ref().is_some_and(|process| !passing::has_hung_up_or_ended(socket, process.as_fd()))
+        matches!(&self.reach, Reach::Process(process) if !passing::has_hung_up_or_ended(socket, process.as_fd()))
+    }
+
+    /// Tells the other side that its memory can't be read any more.
+    pub(super) fn ask_for_copies(&mut self, socket: &Socket) {
+        self.reach = Reach::Copies;
+        self.mapping.door(self.way).borrows.store(TAKES_COPIES, Ordering::SeqCst);
+        // Whether it sleeps or not, it looks then.
+        let _ = passing::send(socket, &[0]);
     }
 
     /// Overwrites what was copied, which may be another process's, and nobody is to read on.
@@ -228,6 +287,20 @@ impl Borrower {
         Ok(self.runs.consume(1))
     }
 }
+
+/// Where slices are, for as long as they are held.
+pub(super) fn places(registry: &Registry, slices: &[Slice]) -> Result<(Held, Places), PortError> {
+    let (mut held, mut places) = (Held::new(), Places::new());
+    for slice in slices {
+        let place = registry.resolve(slice).map_err(|_| PortError::Memory(slice.region))?;
+        places.push(libc::iovec { iov_base: place.pointer().as_ptr().cast(), iov_len: place.length() });
+        held.push(place);
+    }
+    Ok((held, places))
+}
+
+pub(super) type Held = ArrayVec<RawSlice, MAX_GATHER>;
+pub(super) type Places = ArrayVec<libc::iovec, MAX_GATHER>;
 
 fn broken(_: Violation) -> PortError {
     PortError::System(libc::EPROTO)

@@ -28,17 +28,25 @@ const _: () = assert!(DOORS_AT + 2 * size_of::<Door>() <= HEAD_BYTES && DOORS_AT
 
 /// Makes memory for two empty rings that cannot shrink any more.
 pub(super) fn make(capacity: Capacity) -> Result<OwnedFd, PortError> {
+    create(length(capacity))
+}
+
+/// Makes memory of so many bytes, all zero, that cannot shrink any more.
+pub(super) fn create(bytes: usize) -> Result<OwnedFd, PortError> {
     // SAFETY: The name is read during the call alone.
     let fd = unsafe { libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
     if fd < 0 {
-        return Err(from_number(last_error()));
+        return Err(match last_error() {
+            // A container's filter of system calls, as a rule.
+            number @ (libc::EPERM | libc::EACCES | libc::ENOSYS) => PortError::NoSharedMemory(number),
+            number => from_number(number),
+        });
     }
     // SAFETY: A descriptor that was made just now and belongs to nobody.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    let bytes = length(capacity) as libc::off_t;
     // Allocated at once, so that what the system lacks shows here and not as a signal later.
     // SAFETY: The call touches no memory of this process.
-    if unsafe { libc::fallocate(fd.as_raw_fd(), 0, 0, bytes) } != 0 {
+    if unsafe { libc::fallocate(fd.as_raw_fd(), 0, 0, bytes as libc::off_t) } != 0 {
         return Err(from_number(last_error()));
     }
     // SAFETY: As above.
@@ -193,7 +201,7 @@ impl Drop for Mapping {
 }
 
 /// Checks that a descriptor that somebody has passed is memory of this length that can't shrink.
-fn check(fd: BorrowedFd<'_>, length: usize) -> Result<FileId, PortError> {
+pub(super) fn check(fd: BorrowedFd<'_>, length: usize) -> Result<FileId, PortError> {
     let refused = Err(PortError::System(libc::EPROTO));
     // SAFETY: The call touches no memory.
     let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
@@ -226,6 +234,7 @@ mod tests {
     use weft_ring::{Word, Words};
 
     use super::*;
+    use crate::forbidden::forbid;
     use crate::fork::in_child;
 
     fn capacity() -> Capacity {
@@ -281,6 +290,17 @@ mod tests {
         assert_eq!(refused(&pipe.into()), broken, "it is no memory");
         assert_eq!(refused(&memfd(0, bytes, SEALS | libc::F_SEAL_WRITE)), PortError::NotPermitted);
         assert!(Mapping::map(memfd(0, bytes, SEALS).as_fd(), capacity()).is_ok());
+    }
+
+    #[test]
+    fn a_system_that_gives_none_is_told_from_one_that_has_no_more() {
+        let made = std::thread::spawn(|| {
+            forbid(&[libc::SYS_memfd_create]);
+            make(capacity())
+        });
+        let error = made.join().unwrap().unwrap_err();
+        assert_eq!(error, PortError::NoSharedMemory(libc::EPERM));
+        assert!(error.to_string().contains("memfd_create"), "{error}");
     }
 
     #[test]

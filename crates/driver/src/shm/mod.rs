@@ -16,6 +16,7 @@ mod lending;
 mod listener;
 mod memory;
 mod name;
+mod passed;
 mod port;
 mod process;
 mod rings;

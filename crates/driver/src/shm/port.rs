@@ -10,7 +10,6 @@ use weft_memory::Registry;
 use weft_ring::{Capacity, Rest, Violation};
 
 use super::hello::{DECLINED, HELLO_BYTES, Hello};
-use super::lending::Borrower;
 use super::memory::{self, Mapping};
 use super::name::is_of_this_host;
 use super::rings::{CHUNK_BYTES, Rings, Side, Stop};
@@ -422,6 +421,9 @@ impl Port for ShmPort {
     fn take_returned(&mut self) -> Result<usize, PortError> {
         for is_last_look in [false, true] {
             let Stage::Standing(rings) = &mut self.stage else { return Ok(0) };
+            if let Some(socket) = &self.socket {
+                rings.lender.pass(socket);
+            }
             let returned = rings.lender.take_returned();
             let has_lent = rings.lender.has_lent();
             match returned.map_err(|violation| self.caught(violation))? {
@@ -447,14 +449,9 @@ impl Port for ShmPort {
             return Err(error);
         }
         let Stage::Standing(rings) = &mut self.stage else { return Err(PortError::Reset) };
-        let copied = match rings.borrower.copy(&self.registry, lent, into) {
+        let copied = match rings.copy_lent(self.socket.as_deref(), &self.registry, lent, into) {
             // This side's memory: the stream is as it was.
             Err(error @ PortError::Memory(_)) => return Err(error),
-            // Its number may be another process's by now, unless it is still there.
-            Ok(()) if self.socket.as_ref().is_none_or(|socket| !rings.borrower.has_read_peer(socket)) => {
-                Borrower::wipe(&self.registry, into);
-                Err(PortError::Reset)
-            }
             Ok(()) => rings.borrower.give_back(),
             Err(error) => Err(error),
         };

@@ -3,11 +3,14 @@
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-use weft_memory::{Fault, touch_foreign};
+use socket2::Socket;
+use weft_base::{Lent, PortError, Slice};
+use weft_memory::{Fault, Registry, touch_foreign};
 use weft_ring::{Block, Consumer, Producer, Rest, Span, Spans, Violation, Word, Words};
 
 use super::lending::{Borrower, Lender};
 use super::memory::{Mapping, Way};
+use super::passed;
 use crate::vectors::Vectors;
 
 /// So many bytes are written before the other side is told, so that both work at a long message at the same time.
@@ -212,6 +215,30 @@ impl Rings {
             moved.wakes |= self.consumer.consume_quietly(chunk);
         }
         Ok(moved)
+    }
+
+    /// Copies the next run that the other side lends to its place: by reading its process, or where that can't be read any
+    /// more, from a copy that it passes.
+    pub(super) fn copy_lent(
+        &mut self,
+        socket: Option<&Socket>,
+        registry: &Registry,
+        lent: &[Lent],
+        into: &[Slice],
+    ) -> Result<(), PortError> {
+        let socket = socket.ok_or(PortError::Reset)?;
+        match self.borrower.copy(registry, lent, into) {
+            Err(PortError::Unreadable(libc::EPERM)) => {
+                self.borrower.ask_for_copies(socket);
+                passed::take(socket, &mut self.lender, registry, into)
+            }
+            // Its number may be another process's by now, unless it is still there.
+            Ok(()) if !self.borrower.has_read_peer(socket) => {
+                Borrower::wipe(registry, into);
+                Err(PortError::Reset)
+            }
+            copied => copied,
+        }
     }
 
     /// Nothing more will be written. Returns whether the other side is to be woken.

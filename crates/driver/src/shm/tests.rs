@@ -16,7 +16,7 @@ use weft_ring::{BROKEN, Capacity, END, Word, Words};
 use super::hello::{DECLINED, Hello};
 use super::memory::{self, Mapping, Way};
 use super::name::name_of;
-use crate::fork::{Sleeper, in_child};
+use crate::fork::{Sleeper, in_child, start_child, status_of};
 use crate::notice::said_by_child;
 use crate::passing;
 use crate::{HostListener, HostNetwork, HostPort};

@@ -31,7 +31,7 @@ fn of_port(error: PortError) -> ErrorKind {
         PortError::SmallMtu { .. } => ErrorKind::NetworkUnreachable,
         PortError::AddressInUse => ErrorKind::AddrInUse,
         PortError::AddressNotLocal => ErrorKind::AddrNotAvailable,
-        PortError::NotPermitted => ErrorKind::PermissionDenied,
+        PortError::NotPermitted | PortError::NoSharedMemory(_) => ErrorKind::PermissionDenied,
         PortError::Exhausted => ErrorKind::QuotaExceeded,
         PortError::Memory(_) | PortError::Unreadable(_) | PortError::System(_) => ErrorKind::Other,
     }

@@ -310,3 +310,93 @@ fn who_has_taken_the_peer_s_number_is_not_read() {
         outcome => assert_eq!(outcome, 0, "1: another process was read"),
     }
 }
+
+/// In a process of its own: lends two runs and says where they lie, then can't be read any more.
+fn lend_and_hide(remote: SocketAddr, mut told: std::io::PipeReader, mut tells: std::io::PipeWriter) -> i32 {
+    use std::io::{Read, Write};
+    let dumpable = |yes: libc::c_ulong| {
+        // SAFETY: A call about this process without memory.
+        assert_eq!(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, yes, 0, 0, 0) }, 0);
+    };
+    dumpable(1);
+    let mut bench = Bench::new();
+    let mut port = bench.connect(remote);
+    bench.connected(&mut port);
+    told.read_exact(&mut [0]).unwrap();
+    assert!(port.can_lend());
+    let memory = region(&bench, noise(BYTES), Access::LOCAL_READ);
+    let from = memory.slice(..).unwrap();
+    let mut lent = [Lent::default(); 3];
+    port.lend(&[from.part(100, BYTES as u32 - 100), from.part(0, 100)], &mut lent[..2]).unwrap();
+    port.lend(&[from.part(7, 40_000)], &mut lent[2..]).unwrap();
+    dumpable(0);
+    lent.iter().for_each(|lent| tells.write_all(&lent.address.to_ne_bytes()).unwrap());
+    let mut returned = 0;
+    while returned < 2 {
+        bench.network.arm_port(&mut port, Token(1), Interest { readable: true, ..WRITE }).unwrap();
+        bench.wait();
+        returned += port.take_returned().unwrap();
+    }
+    i32::from(port.can_lend())
+}
+
+#[test]
+fn what_was_lent_arrives_though_its_process_can_t_be_read_any_more() {
+    use std::io::{Read, Write};
+    let outcome = in_child(|| {
+        // Root may read every process.
+        // SAFETY: Calls about this process without memory.
+        assert!(unsafe { libc::geteuid() != 0 || libc::setresuid(65_533, 65_533, 65_533) == 0 });
+        let mut bench = Bench::new();
+        let mut listener = bench.listen("127.0.0.1:0");
+        let remote = listener.local_address();
+        let (told, mut tell) = std::io::pipe().unwrap();
+        let (mut hears, tells) = std::io::pipe().unwrap();
+        let lender = start_child(|| lend_and_hide(remote, told, tells));
+        let mut port = bench.accept(&mut listener);
+        bench.connected(&mut port);
+        assert!(port.begin_borrowing());
+        tell.write_all(&[0]).unwrap();
+        let mut lent = [BYTES as u32 - 100, 100, 40_000].map(|length| Lent { address: 0, length });
+        for lent in &mut lent {
+            let mut address = [0; 8];
+            hears.read_exact(&mut address).unwrap();
+            lent.address = u64::from_ne_bytes(address);
+        }
+        let memory = region(&bench, vec![0; 2 * BYTES], Access::LOCAL_WRITE | Access::LOCAL_READ);
+        let to = memory.slice(..).unwrap();
+        let whole = [to.part(0, 1000), to.part(1000, BYTES as u32 - 1000)];
+        port.borrow_into(&lent[..2], &whole).unwrap();
+        port.borrow_into(&lent[2..], &[to.part(BYTES as u32, 40_000)]).unwrap();
+        let bytes = noise(BYTES);
+        assert!(contents(&bench, to.part(0, BYTES as u32)) == [&bytes[100..], &bytes[..100]].concat());
+        assert!(contents(&bench, to.part(BYTES as u32, 40_000)) == bytes[7..40_007]);
+        // The stream is as it was: the other side ends it in good order.
+        assert_eq!(bench.end(&mut port), Ok(Received::End));
+        status_of(lender)
+    });
+    assert_eq!(outcome, 0, "101: a panic; 1: more would be lent");
+}
+
+#[test]
+fn what_is_passed_in_place_of_loans_is_judged() {
+    let mut bench = Bench::new();
+    let to = region(&bench, vec![0; 16], Access::LOCAL_WRITE);
+    let back = [to.slice(..8).unwrap()];
+    let pipe = std::io::pipe().unwrap().0;
+    let [short, good] = [7, 8].map(|bytes| memory::create(bytes).unwrap());
+    for (passed, outcome) in
+        [(short.as_fd(), Err(broken(libc::EPROTO))), (pipe.as_fd(), Err(broken(libc::EPROTO))), (good.as_fd(), Ok(()))]
+    {
+        let (stranger, _port) = Stranger::connect(&mut bench);
+        let (own, other) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None).unwrap();
+        let mut lender = super::super::lending::Lender::new(&std::sync::Arc::new(stranger.mapping), Way::Back);
+        passing::send(&other, &[0]).unwrap();
+        passing::send_with(&other, &[super::super::passed::PASSED], passed).unwrap();
+        assert_eq!(super::super::passed::take(&own, &mut lender, &bench.registry, &back), outcome);
+        // Nobody passes anything any more.
+        drop(other);
+        let gone = super::super::passed::take(&own, &mut lender, &bench.registry, &back);
+        assert_eq!(gone, Err(PortError::Reset));
+    }
+}

@@ -81,7 +81,8 @@ impl Sender {
     /// Whether payload may be lent: nothing is added to it on the way, and the peer takes it so.
     fn may_lend<P: Port>(&mut self, port: &mut P, io: &Io<'_>) -> bool {
         let is_bare = !self.framer.markers() && !self.framer.crc() && io.settings.lend_threshold < u32::MAX;
-        self.lends = self.lends || (is_bare && port.can_lend());
+        // It may stop to, when it can't read this process any more.
+        self.lends = is_bare && port.can_lend();
         self.lends
     }
 

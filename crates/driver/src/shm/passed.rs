@@ -1,0 +1,93 @@
+//! Lent bytes for who can't read them any more.
+//!
+//! A process can become unreadable for its peer while something is lent: it gives up rights or is made not dumpable
+//! (setuid(2), prctl(2)), or the peer loses the right to read it. Nothing is lent from then on. What is lent already the
+//! lender copies to memory of its own that it passes over the socket, one descriptor for each run, in their order.
+
+use core::time::Duration;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use socket2::Socket;
+use weft_base::{Lent, PortError, Slice};
+use weft_memory::Registry;
+
+use super::lending::{Lender, places};
+use super::memory::{self, check};
+use crate::error::{from_number, would_block};
+use crate::passing;
+use crate::vectors::uninterrupted;
+
+/// What stands before a descriptor. A wake-up is 0, and 1 declines.
+pub(super) const PASSED: u8 = 2;
+/// How long the lender may take. The engine waits meanwhile, as it does for a page of the lender's that takes long; for
+/// each connection that happens for the few runs that are lent at a time, and never again.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A copy of lent bytes, to be passed.
+pub(super) fn copy_of(run: &[Lent]) -> Result<OwnedFd, PortError> {
+    let bytes = run.iter().map(|lent| lent.length as usize).sum();
+    let copy = memory::create(bytes)?;
+    let mut at = 0;
+    for lent in run {
+        let mut from = (lent.address, lent.length as usize);
+        while from.1 > 0 {
+            // SAFETY: Whoever has lent these bytes keeps them in place until they are returned; the kernel reads them.
+            let written = uninterrupted(|| unsafe {
+                let (fd, start) = (copy.as_raw_fd(), from.0 as *const libc::c_void);
+                libc::pwrite(fd, start, from.1, at as libc::off_t) as libc::c_long
+            });
+            let written = written.map_err(from_number)?;
+            from = (from.0 + written as u64, from.1 - written);
+            at += written;
+        }
+    }
+    Ok(copy)
+}
+
+/// Waits for the next run that is passed, and reads it to its place. Meanwhile `lender` passes what the other side waits
+/// for in turn: both may have become unreadable.
+pub(super) fn take(socket: &Socket, lender: &mut Lender, registry: &Registry, into: &[Slice]) -> Result<(), PortError> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        lender.pass(socket);
+        let mut word = [0; 8];
+        match passing::receive_with(socket, &mut word) {
+            Ok((0, _)) => return Err(PortError::Reset),
+            Ok((_, Some(passed))) if word[0] == PASSED => return read(passed.as_fd(), registry, into),
+            // A wake-up.
+            Ok(_) => {}
+            Err(number) if would_block(number) => {
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(PortError::Unreadable(libc::EPERM));
+                }
+                passing::wait_readable(socket, left);
+            }
+            Err(_) => return Err(PortError::Reset),
+        }
+    }
+}
+
+/// Reads what was passed, which must be of just this length, in memory that can't shrink: reading it waits for nobody.
+fn read(passed: BorrowedFd<'_>, registry: &Registry, into: &[Slice]) -> Result<(), PortError> {
+    check(passed, into.iter().map(|slice| slice.length as usize).sum())?;
+    let (held, list) = places(registry, into)?;
+    let mut at = 0;
+    for place in &list {
+        let mut done = 0;
+        while done < place.iov_len {
+            // SAFETY: The place is valid for writes while it is held, and no references to it exist.
+            let read = uninterrupted(|| unsafe {
+                let to = place.iov_base.cast::<u8>().add(done).cast();
+                libc::pread(passed.as_raw_fd(), to, place.iov_len - done, at as libc::off_t) as libc::c_long
+            });
+            match read.map_err(from_number)? {
+                0 => return Err(PortError::System(libc::EPROTO)),
+                read => (done, at) = (done + read, at + read),
+            }
+        }
+    }
+    drop(held);
+    Ok(())
+}
