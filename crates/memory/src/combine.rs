@@ -1,7 +1,9 @@
 //! Atomic operations on elements of many types: what libfabric (fi_atomic(3)) and MPI define beyond the 64-bit ones of RFC 7306.
 
+mod extended;
 mod update;
 mod value;
+mod wide;
 
 pub(crate) use update::{Operands, combine_all};
 
@@ -24,10 +26,30 @@ pub enum Element {
     ComplexF32 = 10,
     /// Two `f64`.
     ComplexF64 = 11,
+    /// A value, and where it is, as in C a structure of both has them: MPI_SHORT_INT.
+    I16AndI32 = 12,
+    /// MPI_2INT.
+    I32AndI32 = 13,
+    /// MPI_LONG_INT.
+    I64AndI32 = 14,
+    /// MPI_FLOAT_INT.
+    F32AndI32 = 15,
+    /// MPI_DOUBLE_INT.
+    F64AndI32 = 16,
+    /// MPI_2REAL.
+    F32AndF32 = 17,
+    /// MPI_2DOUBLE_PRECISION.
+    F64AndF64 = 18,
+    /// C's `long double`, of 16 bytes.
+    LongDouble = 19,
+    /// MPI_LONG_DOUBLE_INT.
+    LongDoubleAndI32 = 20,
+    /// Two `long double`.
+    ComplexLongDouble = 21,
 }
 
 impl Element {
-    /// Each one, at the place of its code.
+    /// Each simple one, at the place of its code: those that libfabric's fi_atomic(3) has, too, with the same numbers.
     pub const ALL: [Self; 12] = [
         Self::I8,
         Self::U8,
@@ -43,13 +65,27 @@ impl Element {
         Self::ComplexF64,
     ];
 
+    /// Each other one, in the order of codes: MPI's pairs and `long double`.
+    pub const WIDE: [Self; 10] = [
+        Self::I16AndI32,
+        Self::I32AndI32,
+        Self::I64AndI32,
+        Self::F32AndI32,
+        Self::F64AndI32,
+        Self::F32AndF32,
+        Self::F64AndF64,
+        Self::LongDouble,
+        Self::LongDoubleAndI32,
+        Self::ComplexLongDouble,
+    ];
+
     /// The element with this number on the wire.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(code)).copied()
+        Self::ALL.iter().chain(&Self::WIDE).nth(usize::from(code)).copied()
     }
 
-    /// Bytes of one.
+    /// Bytes from one to the next.
     #[must_use]
     pub const fn size(self) -> usize {
         match self {
@@ -57,14 +93,52 @@ impl Element {
             Self::I16 | Self::U16 => 2,
             Self::I32 | Self::U32 | Self::F32 => 4,
             Self::I64 | Self::U64 | Self::F64 | Self::ComplexF32 => 8,
-            Self::ComplexF64 => 16,
+            Self::I16AndI32 | Self::I32AndI32 | Self::F32AndI32 | Self::F32AndF32 => 8,
+            Self::I64AndI32 | Self::F64AndI32 | Self::F64AndF64 => 16,
+            Self::ComplexF64 | Self::LongDouble => 16,
+            Self::LongDoubleAndI32 | Self::ComplexLongDouble => 32,
         }
     }
 
-    /// What an address must be a multiple of, in bytes: as in C, the size; for a complex number, that of one part.
+    /// What an address must be a multiple of, in bytes: as in C, the size; for what has several parts, that of the
+    /// longest, and 8 where a `long double` is among them.
     #[must_use]
     pub const fn alignment(self) -> usize {
-        if self.is_complex() { self.size() / 2 } else { self.size() }
+        match self {
+            Self::I16AndI32 | Self::I32AndI32 | Self::F32AndI32 | Self::F32AndF32 | Self::ComplexF32 => 4,
+            _ if self.size() > 8 => 8,
+            _ => self.size(),
+        }
+    }
+
+    /// Where the bytes of a pair or `long double` are that mean something: offset and length of each part. What is
+    /// between and behind them is never written.
+    #[must_use]
+    pub const fn parts(self) -> &'static [(usize, usize)] {
+        match self {
+            Self::I16AndI32 => &[(0, 2), (4, 4)],
+            Self::I32AndI32 | Self::F32AndI32 | Self::F32AndF32 => &[(0, 4), (4, 4)],
+            Self::I64AndI32 | Self::F64AndI32 => &[(0, 8), (8, 4)],
+            Self::F64AndF64 | Self::LongDouble | Self::ComplexF64 => &[(0, 8), (8, 8)],
+            Self::LongDoubleAndI32 => &[(0, 8), (8, 8), (16, 4)],
+            Self::ComplexLongDouble => &[(0, 8), (8, 8), (16, 8), (24, 8)],
+            Self::ComplexF32 => &[(0, 4), (4, 4)],
+            Self::I8 | Self::U8 => &[(0, 1)],
+            Self::I16 | Self::U16 => &[(0, 2)],
+            Self::I32 | Self::U32 | Self::F32 => &[(0, 4)],
+            Self::I64 | Self::U64 | Self::F64 => &[(0, 8)],
+        }
+    }
+
+    /// Whether it is a value and where it is, of which [`Combine::Min`] and [`Combine::Max`] pick one (MPI 4.1 section
+    /// 6.9.4).
+    #[must_use]
+    pub const fn is_pair(self) -> bool {
+        self as u8 >= Self::I16AndI32 as u8 && !self.is_long_double()
+    }
+
+    const fn is_long_double(self) -> bool {
+        matches!(self, Self::LongDouble | Self::ComplexLongDouble)
     }
 
     const fn is_complex(self) -> bool {
@@ -72,7 +146,7 @@ impl Element {
     }
 
     const fn is_integer(self) -> bool {
-        !self.is_complex() && !matches!(self, Self::F32 | Self::F64)
+        self as u8 <= Self::U64 as u8
     }
 }
 
@@ -175,17 +249,23 @@ impl Combine {
         )
     }
 
-    /// Whether these elements have it: single bits are those of integers, and complex numbers have no order.
+    /// Whether these elements have it: single bits are those of integers, and complex numbers have no order. Pairs have
+    /// minimum and maximum; `long double` has these, sum and product, where the processor is an x86-64. All are read and
+    /// written.
     #[must_use]
     pub const fn applies_to(self, element: Element) -> bool {
         match self {
+            Self::Read | Self::Write => true,
+            Self::Min | Self::Max if matches!(element, Element::LongDoubleAndI32) => extended::IS_KNOWN,
+            Self::Min | Self::Max if element.is_pair() => true,
+            Self::Min | Self::Max if matches!(element, Element::LongDouble) => extended::IS_KNOWN,
+            Self::Sum | Self::Product if element.is_long_double() => extended::IS_KNOWN,
+            _ if element.is_pair() || element.is_long_double() => false,
             Self::Sum
             | Self::Product
             | Self::LogicalOr
             | Self::LogicalAnd
             | Self::LogicalXor
-            | Self::Read
-            | Self::Write
             | Self::SwapIfEqual
             | Self::SwapIfNotEqual => true,
             Self::Min

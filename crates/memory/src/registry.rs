@@ -397,10 +397,10 @@ impl Registry {
             }
             let operands = Operands { operand, compare, result };
             // SAFETY: `touch` vouches for as many bytes as the slice has, and they are aligned.
-            unsafe { combine_all(pointer.as_ptr(), count, element, operation, operands) };
-            Ok(())
+            unsafe { combine_all(pointer.as_ptr(), count, element, operation, operands) }
+                .map_err(|_| MemoryError::fault(pointer, slice.length as usize))
         };
-        // SAFETY: Elements have been changed, or not; `combine_all` leaves its locks when it is abandoned.
+        // SAFETY: Elements have been changed, or not; no lock is held when `combine_all` is abandoned.
         unsafe { self.touch(slice, work) }?
     }
 

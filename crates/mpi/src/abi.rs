@@ -42,6 +42,8 @@ pub(crate) enum Op {
     Replace,
     Nothing,
     Combine(Combine),
+    /// MPI_MINLOC and MPI_MAXLOC: [`Combine::Min`] or [`Combine::Max`] of pairs.
+    Locate(Combine),
 }
 
 /// The classes of errors that this library raises.
@@ -160,6 +162,9 @@ impl Abi {
         if self.is_open_mpi {
             return element_by_name(library::name_of(kind)?.to_str().ok()?.strip_prefix("ompi_mpi_")?);
         }
+        if let Some(number) = kind.checked_sub(0x8c00_0000) {
+            return pair_by_number(number);
+        }
         let (size, number) = (kind >> 8 & 0xff, kind & 0xff);
         // 0x4c: a predefined type, with its size in the second byte.
         (kind >> 16 == 0x4c00).then(|| element_by_number(number))?.filter(|element| element.size() == size)
@@ -181,6 +186,8 @@ impl Abi {
             8 => Op::Combine(Combine::BitOr),
             9 => Op::Combine(Combine::LogicalXor),
             10 => Op::Combine(Combine::BitXor),
+            11 => Op::Locate(Combine::Min),
+            12 => Op::Locate(Combine::Max),
             13 => Op::Replace,
             14 => Op::Nothing,
             _ => return None,
@@ -204,8 +211,19 @@ fn element_by_number(number: usize) -> Option<Element> {
         0x0b | 0x1f | 0x29 => E::F64,
         0x1e | 0x28 | 0x34 | 0x40 => E::ComplexF32,
         0x22 | 0x2a | 0x35 | 0x41 => E::ComplexF64,
+        0x0c => E::LongDouble,
+        0x16 | 0x20 => E::I32AndI32,
+        0x21 => E::F32AndF32,
+        0x23 => E::F64AndF64,
+        0x36 | 0x42 => E::ComplexLongDouble,
         _ => return None,
     })
+}
+
+/// Of MPICH's `mpi.h`: `MPI_FLOAT_INT` and those behind it.
+fn pair_by_number(number: usize) -> Option<Element> {
+    use Element as E;
+    [E::F32AndI32, E::F64AndI32, E::I64AndI32, E::I16AndI32, E::LongDoubleAndI32].get(number).copied()
 }
 
 fn element_by_name(name: &str) -> Option<Element> {
@@ -223,6 +241,16 @@ fn element_by_name(name: &str) -> Option<Element> {
         "double" | "dblprec" | "real8" => E::F64,
         "cplex" | "complex8" | "c_float_complex" | "c_complex" | "cxx_cplex" => E::ComplexF32,
         "dblcplex" | "complex16" | "c_double_complex" | "cxx_dblcplex" => E::ComplexF64,
+        "long_double" => E::LongDouble,
+        "c_long_double_complex" | "cxx_ldblcplex" => E::ComplexLongDouble,
+        "2int" | "2integer" => E::I32AndI32,
+        "2real" => E::F32AndF32,
+        "2dblprec" => E::F64AndF64,
+        "float_int" => E::F32AndI32,
+        "double_int" => E::F64AndI32,
+        "long_int" => E::I64AndI32,
+        "short_int" => E::I16AndI32,
+        "longdbl_int" => E::LongDoubleAndI32,
         _ => return None,
     })
 }
@@ -239,6 +267,8 @@ fn op_by_name(name: &str) -> Option<Op> {
         "bor" => Op::Combine(Combine::BitOr),
         "lxor" => Op::Combine(Combine::LogicalXor),
         "bxor" => Op::Combine(Combine::BitXor),
+        "minloc" => Op::Locate(Combine::Min),
+        "maxloc" => Op::Locate(Combine::Max),
         "replace" => Op::Replace,
         "no_op" => Op::Nothing,
         _ => return None,
@@ -258,10 +288,14 @@ mod tests {
             (0x4c00_080b, Some(Element::F64)),
             (0x4c00_0840, Some(Element::ComplexF32)),
             (0x4c00_1041, Some(Element::ComplexF64)),
-            // MPI_LONG_DOUBLE, MPI_2INT, MPI_DOUBLE_INT; and one that says it is as large as no `int` is.
-            (0x4c00_100c, None),
-            (0x4c00_0816, None),
-            (0x8c00_0001, None),
+            // MPI_LONG_DOUBLE, MPI_2INT, MPI_DOUBLE_INT, MPI_LONG_DOUBLE_INT.
+            (0x4c00_100c, Some(Element::LongDouble)),
+            (0x4c00_0816, Some(Element::I32AndI32)),
+            (0x8c00_0001, Some(Element::F64AndI32)),
+            (0x8c00_0004, Some(Element::LongDoubleAndI32)),
+            // One behind the last pair, a derived type, and one that says it is as large as no `int` is.
+            (0x8c00_0005, None),
+            (0xcc00_0001, None),
             (0x4c00_0805, None),
         ];
         for (kind, element) in kinds {
@@ -269,8 +303,9 @@ mod tests {
         }
         assert_eq!(MPICH.op(0x5800_0003), Some(Op::Combine(Combine::Sum)));
         assert_eq!(MPICH.op(0x5800_000d), Some(Op::Replace));
-        // MPI_MINLOC, and one that the program has made.
-        assert_eq!((MPICH.op(0x5800_000b), MPICH.op(0x9800_0000)), (None, None));
+        assert_eq!(MPICH.op(0x5800_000c), Some(Op::Locate(Combine::Max)));
+        // One that the program has made.
+        assert_eq!(MPICH.op(0x9800_0000), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use core::ptr;
 
 use crate::abi::{Aint, Combiner, Handle, abi};
 use crate::fault::Fault;
-use crate::layout::{Layout, Run};
+use crate::layout::Layout;
 use crate::library;
 
 /// So deep may types be made of types.
@@ -19,22 +19,17 @@ struct Made {
     kinds: Vec<Handle>,
 }
 
-/// Where the bytes of a datatype are.
+/// Where the bytes of a datatype are; with `whole` pairs are taken with their gaps ([`Layout::of`]).
 ///
 /// # Errors
 /// It was made in a way of which nothing is known here.
-pub(crate) fn layout(kind: Handle) -> Result<Layout, Fault> {
-    let abi = abi();
-    let kind = abi.handle(kind);
-    if let Some(element) = abi.element(kind) {
-        return Ok(Layout::plain(element.size(), element.size() as isize, Some(element)));
-    }
-    flatten(kind, DEPTH)
+pub(crate) fn layout(kind: Handle, whole: bool) -> Result<Layout, Fault> {
+    flatten(abi().handle(kind), whole, DEPTH)
 }
 
-fn flatten(kind: Handle, depth: usize) -> Result<Layout, Fault> {
+fn flatten(kind: Handle, whole: bool, depth: usize) -> Result<Layout, Fault> {
     if let Some(element) = abi().element(kind) {
-        return Ok(Layout::plain(element.size(), element.size() as isize, Some(element)));
+        return Ok(Layout::of(element, whole));
     }
     let extent = extent(kind)?;
     let made = how(kind)?;
@@ -44,7 +39,7 @@ fn flatten(kind: Handle, depth: usize) -> Result<Layout, Fault> {
     if depth == 0 {
         return Err(Fault::kind(format!("a datatype made of others more than {DEPTH} deep")));
     }
-    let inner: Result<Vec<Layout>, Fault> = made.kinds.iter().map(|kind| flatten(*kind, depth - 1)).collect();
+    let inner: Result<Vec<Layout>, Fault> = made.kinds.iter().map(|kind| flatten(*kind, whole, depth - 1)).collect();
     release(&made.kinds);
     combine(&made, &inner?, extent).ok_or_else(|| Fault::kind("a datatype of too many pieces, or that wraps".into()))
 }
@@ -60,18 +55,12 @@ fn check(code: c_int) -> Result<(), Fault> {
     if code == 0 { Ok(()) } else { Err(Fault::library(code)) }
 }
 
-/// One that Weft has no elements for: a long double, or a pair as MPI_MINLOC has them.
+/// One that Weft has no elements for, as MPI_REAL16. None of them has gaps.
 fn named(kind: Handle, extent: Aint) -> Result<Layout, Fault> {
     let mut size = 0;
     // SAFETY: It can be written.
     check(unsafe { library::Type_size(kind, &raw mut size) })?;
     let size = usize::try_from(size).map_err(|_| Fault::kind("a datatype without a size".into()))?;
-    // MPI_SHORT_INT is the only one with a gap.
-    if (size, extent) == (6, 8) {
-        let mut pair = Layout::plain(2, extent, None);
-        pair.runs.push(Run { offset: 4, length: 4 });
-        return Ok(pair);
-    }
     Ok(Layout::plain(size, extent, None))
 }
 

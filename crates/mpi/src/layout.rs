@@ -40,6 +40,11 @@ pub(crate) struct Layout {
     pub(crate) made: Made,
 }
 
+/// Whether there are bytes of an element that mean nothing.
+pub(crate) fn has_gaps(element: Element) -> bool {
+    element.parts().iter().map(|(_, length)| length).sum::<usize>() < element.size()
+}
+
 /// Runs that a datatype has at most.
 pub(crate) const MOST_RUNS: usize = 1 << 24;
 
@@ -53,6 +58,20 @@ impl Layout {
         let made = element.map_or(Made::Mixed, Made::Of);
         let runs = if size == 0 { Vec::new() } else { vec![Run { offset: 0, length: size }] };
         Self { runs, extent, made }
+    }
+
+    /// One element of a predefined type. As a `whole` the gaps of a pair are part of it: what accumulates takes each
+    /// element as one, and leaves its gaps alone.
+    pub(crate) fn of(element: Element, whole: bool) -> Self {
+        let size = element.size();
+        if whole || !has_gaps(element) {
+            return Self::plain(size, size as isize, Some(element));
+        }
+        let mut runs = Vec::new();
+        for &(offset, length) in element.parts() {
+            push(&mut runs, Run { offset: offset as isize, length });
+        }
+        Self { runs, extent: size as isize, made: Made::Of(element) }
     }
 
     /// Adds `count` elements of another type, the first one at `offset`. `None`: there are too many runs.
@@ -142,6 +161,21 @@ mod tests {
         let mut all = Layout::empty(40);
         all.add(&int, 8, 10).unwrap();
         assert_eq!((all.runs, all.made), (runs(&[(8, 40)]), Made::Of(Element::I32)));
+    }
+
+    #[test]
+    fn gaps_of_pairs_are_left_out_but_where_they_are_taken_whole() {
+        for (element, pieces) in [
+            (Element::I16AndI32, runs(&[(0, 2), (4, 4)])),
+            (Element::F64AndI32, runs(&[(0, 12)])),
+            (Element::LongDoubleAndI32, runs(&[(0, 20)])),
+            (Element::I32AndI32, runs(&[(0, 8)])),
+        ] {
+            let mut two = Layout::empty(0);
+            two.add(&Layout::of(element, true), 0, 2).unwrap();
+            assert_eq!(two.runs, runs(&[(0, 2 * element.size())]), "{element:?}");
+            assert_eq!(Layout::of(element, false).runs, pieces, "{element:?}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use weft_memory::Buffer;
 use crate::abi::{Aint, Count, Handle, Op, abi};
 use crate::datatype;
 use crate::fault::Fault;
-use crate::layout::{Made, Run, Walk, push};
+use crate::layout::{Made, Run, Walk, has_gaps, push};
 use crate::report::COUNTS;
 use crate::served::{Served, Side};
 
@@ -20,6 +20,9 @@ pub(crate) const OPERATIONS: u32 = 4096;
 const LONGEST: usize = 1 << 30;
 /// So many bytes are copied when they are put; more stay where they are until they have gone.
 const COPIED: usize = 16 * 1024;
+
+/// In place of an address: what belongs there is thrown away.
+const NOWHERE: usize = 0;
 
 /// Memory of the program, as a call names it.
 #[derive(Clone, Copy)]
@@ -43,7 +46,7 @@ pub(crate) struct UnderWay {
     pub(crate) side: Side,
     pub(crate) rank: usize,
     pub(crate) request: Request,
-    /// Where in this process's memory what it gets goes: address and bytes.
+    /// Where in this process's memory what it gets goes: address, or [`NOWHERE`], and bytes.
     into: Vec<(usize, usize)>,
 }
 
@@ -57,13 +60,20 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// The runs of memory of the program, and of the window of a rank: how many bytes, and of what they are made.
-    fn resolve(&mut self, mine: Mine, spot: Spot, part: crate::served::Part) -> Result<(usize, Made), Fault> {
-        let here = spread(mine.kind, mine.count, 0, &mut self.mine)?;
+    /// The runs of memory of the program, and of the window of a rank: how many bytes, and of what they are made. With
+    /// `whole` pairs are taken with their gaps.
+    fn resolve(
+        &mut self,
+        mine: Mine,
+        spot: Spot,
+        part: crate::served::Part,
+        whole: bool,
+    ) -> Result<(usize, Made), Fault> {
+        let here = spread(mine.kind, mine.count, 0, whole, &mut self.mine)?;
         let wrong = || Fault::range(format!("displacement {}: no place in memory", spot.at));
         let unit = isize::try_from(part.unit).map_err(|_| wrong())?;
         let start = spot.at.checked_mul(unit).ok_or_else(wrong)?;
-        let there = spread(spot.kind, spot.count, start, &mut self.theirs)?;
+        let there = spread(spot.kind, spot.count, start, whole, &mut self.theirs)?;
         inside(&self.theirs, spot.rank, part.bytes)?;
         let (from, to) = (total(&self.mine), total(&self.theirs));
         if from != to {
@@ -72,6 +82,37 @@ impl Scratch {
         }
         let is_alike = here == there || here == Made::Empty;
         Ok((to, if is_alike { there } else { Made::Mixed }))
+    }
+
+    /// The next elements of the program's memory, whole: the gaps in them are not read, and go out as zeros.
+    ///
+    /// # Safety
+    /// As for [`Scratch::gather`].
+    unsafe fn gather_elements(
+        &mut self,
+        walk: &mut Walk<'_>,
+        base: *const u8,
+        length: usize,
+        element: Element,
+    ) -> &[u8] {
+        if !has_gaps(element) {
+            // SAFETY: The caller's promise.
+            return unsafe { self.gather(walk, base, length) };
+        }
+        let Self { packed, .. } = self;
+        packed.clear();
+        walk.take(length, |run| {
+            for at in (0..run.length).step_by(element.size()) {
+                let start = packed.len();
+                packed.resize(start + element.size(), 0);
+                for &(offset, length) in element.parts() {
+                    // SAFETY: The caller's promise: the parts of an element can be read.
+                    let part = unsafe { slice::from_raw_parts(base.offset(run.offset).add(at + offset), length) };
+                    packed[start + offset..start + offset + length].copy_from_slice(part);
+                }
+            }
+        });
+        &self.packed
     }
 
     /// The next bytes of the program's memory, as they go out: where they lie, or packed.
@@ -99,19 +140,19 @@ fn total(runs: &[Run]) -> usize {
 }
 
 /// The runs of `count` elements of a datatype from byte `offset` on.
-fn spread(kind: Handle, count: Count, offset: isize, runs: &mut Vec<Run>) -> Result<Made, Fault> {
+fn spread(kind: Handle, count: Count, offset: isize, whole: bool, runs: &mut Vec<Run>) -> Result<Made, Fault> {
     runs.clear();
     let words = || format!("a count of {count}");
     let count = usize::try_from(count).map_err(|_| Fault { code: abi().classes.count, words: words() })?;
     let too_large = || Fault::kind(format!("{count} elements of a datatype: too many pieces, or they wrap"));
-    if let Some(element) = abi().element(abi().handle(kind)) {
+    if let Some(element) = abi().element(abi().handle(kind)).filter(|element| whole || !has_gaps(*element)) {
         let length = count.checked_mul(element.size()).ok_or_else(too_large)?;
         if length > 0 {
             runs.push(Run { offset, length });
         }
         return Ok(Made::Of(element));
     }
-    let layout = datatype::layout(kind)?;
+    let layout = datatype::layout(kind, whole)?;
     layout.repeat(offset, count, |run| push(runs, run)).ok_or_else(too_large)?;
     Ok(layout.made)
 }
@@ -145,7 +186,7 @@ impl Served {
         let mut scratch = core::mem::take(&mut self.scratch);
         // SAFETY: The caller's promise.
         let outcome = scratch
-            .resolve(mine, spot, self.parts[rank])
+            .resolve(mine, spot, self.parts[rank], false)
             .and_then(|(bytes, _)| unsafe { self.put_runs(&mut scratch, mine, rank, keep) }.map(|()| bytes));
         self.scratch = scratch;
         COUNTS.puts.count(outcome?);
@@ -185,7 +226,7 @@ impl Served {
     pub(crate) unsafe fn get(&mut self, mine: Mine, spot: Spot) -> Result<(), Fault> {
         let Some(rank) = self.rank(spot.rank)? else { return Ok(()) };
         let mut scratch = core::mem::take(&mut self.scratch);
-        let outcome = scratch.resolve(mine, spot, self.parts[rank]);
+        let outcome = scratch.resolve(mine, spot, self.parts[rank], false);
         let outcome = outcome.and_then(|(bytes, _)| self.get_runs(&scratch, mine, rank).map(|()| bytes));
         self.scratch = scratch;
         COUNTS.gets.count(outcome?);
@@ -198,7 +239,7 @@ impl Served {
         for (offset, length) in scratch.theirs.iter().copied().flat_map(cut) {
             self.make_room()?;
             let request = self.window(side).get(rank, offset, length as u32)?;
-            self.note(side, rank, request, destinations(&mut walk, mine.base, length));
+            self.note(side, rank, request, destinations(&mut walk, mine.base, length, Element::U8));
         }
         Ok(())
     }
@@ -223,15 +264,15 @@ impl Served {
 
     unsafe fn combine(&mut self, mine: Mine, result: Option<Mine>, spot: Spot, op: Handle) -> Result<(), Fault> {
         let Some(rank) = self.rank(spot.rank)? else { return Ok(()) };
-        let combine = combine(op, result.is_some())?;
+        let (combine, locates) = combine(op, result.is_some())?;
         // Without an operand, what the call says of it has no meaning.
         let mine = if combine == Combine::Read { result.unwrap_or(mine) } else { mine };
         let mut scratch = core::mem::take(&mut self.scratch);
-        let outcome = scratch.resolve(mine, spot, self.parts[rank]).and_then(|(bytes, made)| {
-            let element = element(made, combine)?;
+        let outcome = scratch.resolve(mine, spot, self.parts[rank], true).and_then(|(bytes, made)| {
+            let element = element(made, combine, locates)?;
             let mut into = Vec::new();
             if let Some(result) = result {
-                spread(result.kind, result.count, 0, &mut into)?;
+                spread(result.kind, result.count, 0, true, &mut into)?;
                 same(total(&into), bytes)?;
             }
             let kind = (element, combine);
@@ -259,13 +300,13 @@ impl Served {
         for (offset, length) in there.iter().copied().flat_map(cut) {
             self.make_room()?;
             // SAFETY: The caller's promise. Without an operand these are the result's, which mean nothing.
-            let bytes = unsafe { scratch.gather(&mut walk, mine.base, length) };
+            let bytes = unsafe { scratch.gather_elements(&mut walk, mine.base, length, element) };
             let window = self.window(side);
             let (request, into) = match &mut results {
                 None => (window.accumulate(rank, offset, element, combine, bytes)?, Vec::new()),
                 Some((base, walk)) => {
                     let request = window.fetch(rank, offset, element, combine, bytes)?;
-                    (request, destinations(walk, *base, length))
+                    (request, destinations(walk, *base, length, element))
                 }
             };
             self.note(side, rank, request, into);
@@ -355,19 +396,35 @@ impl Served {
         let mut bytes = bytes.as_deref().ok_or_else(|| Fault::other("what was got is not there".to_owned()))?;
         for (to, length) in one.into {
             let (piece, rest) = bytes.split_at(length.min(bytes.len()));
+            bytes = rest;
+            if to == NOWHERE {
+                continue;
+            }
             // SAFETY: The call has named this memory, and MPI leaves it to the operation until its epoch ends, which
             // is now.
             unsafe { core::ptr::copy_nonoverlapping(piece.as_ptr(), to as *mut u8, piece.len()) };
-            bytes = rest;
         }
         Ok(())
     }
 }
 
-/// Where the next bytes go in this process's memory.
-fn destinations(walk: &mut Walk<'_>, base: *mut u8, length: usize) -> Vec<(usize, usize)> {
+/// Where the next bytes go in this process's memory. Gaps of elements are not written.
+fn destinations(walk: &mut Walk<'_>, base: *mut u8, length: usize, element: Element) -> Vec<(usize, usize)> {
     let mut list = Vec::with_capacity(1);
-    walk.take(length, |run| list.push((base as usize + run.offset as usize, run.length)));
+    walk.take(length, |run| {
+        let start = base as usize + run.offset as usize;
+        if !has_gaps(element) {
+            return list.push((start, run.length));
+        }
+        for at in (0..run.length).step_by(element.size()) {
+            let mut end = 0;
+            for &(offset, length) in element.parts() {
+                list.extend([(NOWHERE, offset - end), (start + at + offset, length)]);
+                end = offset + length;
+            }
+            list.push((NOWHERE, element.size() - end));
+        }
+    });
     list
 }
 
@@ -376,30 +433,34 @@ fn same(result: usize, bytes: usize) -> Result<(), Fault> {
     if result == bytes { Ok(()) } else { Err(Fault { code: abi().classes.argument, words: words() }) }
 }
 
-/// What an operation of MPI is for Weft.
-fn combine(op: Handle, fetches: bool) -> Result<Combine, Fault> {
+/// What an operation of MPI is for Weft, and whether it is one of pairs.
+fn combine(op: Handle, fetches: bool) -> Result<(Combine, bool), Fault> {
     match abi().op(abi().handle(op)) {
-        Some(Op::Combine(combine)) => Ok(combine),
-        Some(Op::Replace) => Ok(Combine::Write),
-        Some(Op::Nothing) if fetches => Ok(Combine::Read),
-        _ => Err(Fault {
-            code: abi().classes.op,
-            words: "an operation that Weft does not have (it has all but MPI_MINLOC, MPI_MAXLOC and those that \
-                    programs make): let the library serve this window, with the info key weft=off"
-                .to_owned(),
-        }),
+        Some(Op::Combine(combine)) => Ok((combine, false)),
+        Some(Op::Locate(combine)) => Ok((combine, true)),
+        Some(Op::Replace) => Ok((Combine::Write, false)),
+        Some(Op::Nothing) if fetches => Ok((Combine::Read, false)),
+        _ => Err(no_operation("none of MPI's own, or MPI_NO_OP where nothing is fetched")),
     }
 }
 
+fn no_operation(words: &str) -> Fault {
+    Fault { code: abi().classes.op, words: format!("an operation that accumulates cannot have: {words}") }
+}
+
 /// What the elements are for Weft. What is only moved may be anything.
-fn element(made: Made, combine: Combine) -> Result<Element, Fault> {
+fn element(made: Made, combine: Combine, locates: bool) -> Result<Element, Fault> {
     match made {
+        Made::Of(element) if locates && !element.is_pair() => Err(no_operation("MPI_MINLOC or MPI_MAXLOC, of no pairs")),
+        Made::Of(element) if !locates && element.is_pair() && matches!(combine, Combine::Min | Combine::Max) => {
+            Err(no_operation("MPI_MIN or MPI_MAX, of pairs"))
+        }
         Made::Of(element) => Ok(element),
         Made::Empty | Made::Mixed if matches!(combine, Combine::Read | Combine::Write) => Ok(Element::U8),
         Made::Empty => Ok(Element::U8),
         Made::Mixed => Err(Fault::kind(
-            "elements that Weft cannot combine: of several kinds, unlike here and there, or of a kind that it does not \
-             have (long double): let the library serve this window, with the info key weft=off"
+            "elements that cannot be combined: of several kinds, unlike here and there, or of a kind that Weft does not \
+             have (MPI_REAL16): let the library serve this window, with the info key weft=off"
                 .to_owned(),
         )),
     }

@@ -34,6 +34,184 @@ static int old(void)
     return wrong;
 }
 
+enum { PAIRS = 5, ROUNDS = 300, GAP = 0x5a };
+
+/* A pair of MPI_MINLOC as C has it: the value, at "place" where it is. */
+struct kind {
+    MPI_Datatype type;
+    size_t size, place;
+};
+
+static void kinds(struct kind *all)
+{
+    struct { short value; int place; } s;
+    struct { float value; int place; } f;
+    struct { double value; int place; } d;
+    struct { long value; int place; } l;
+    struct { long double value; int place; } x;
+    all[0] = (struct kind){MPI_SHORT_INT, sizeof s, (char *)&s.place - (char *)&s};
+    all[1] = (struct kind){MPI_FLOAT_INT, sizeof f, (char *)&f.place - (char *)&f};
+    all[2] = (struct kind){MPI_DOUBLE_INT, sizeof d, (char *)&d.place - (char *)&d};
+    all[3] = (struct kind){MPI_LONG_INT, sizeof l, (char *)&l.place - (char *)&l};
+    all[4] = (struct kind){MPI_LONG_DOUBLE_INT, sizeof x, (char *)&x.place - (char *)&x};
+}
+
+static void write_pair(const struct kind *kind, char *to, int value, int place)
+{
+    memset(to, GAP, kind->size);
+    if (kind->type == MPI_SHORT_INT)
+        *(short *)to = value;
+    else if (kind->type == MPI_FLOAT_INT)
+        *(float *)to = value;
+    else if (kind->type == MPI_DOUBLE_INT)
+        *(double *)to = value;
+    else if (kind->type == MPI_LONG_INT)
+        *(long *)to = value;
+    else
+        *(long double *)to = value;
+    *(int *)(to + kind->place) = place;
+}
+
+static int value_of(const struct kind *kind, const char *from)
+{
+    if (kind->type == MPI_SHORT_INT)
+        return *(const short *)from;
+    if (kind->type == MPI_FLOAT_INT)
+        return *(const float *)from;
+    if (kind->type == MPI_DOUBLE_INT)
+        return *(const double *)from;
+    if (kind->type == MPI_LONG_INT)
+        return *(const long *)from;
+    return *(const long double *)from;
+}
+
+static int is_pair(const struct kind *kind, const char *from, int value, int place)
+{
+    return value_of(kind, from) == value && *(const int *)(from + kind->place) == place;
+}
+
+/* Bytes of a pair that belong to none of its two parts are as they were. */
+static int has_gaps(const struct kind *kind, const char *from)
+{
+    int gaps = 1;
+    size_t first = kind->type == MPI_SHORT_INT ? sizeof(short) : kind->place;
+    for (size_t at = 0; at < kind->size; at++)
+        if ((at >= first && at < kind->place) || at >= kind->place + sizeof(int))
+            gaps &= from[at] == GAP;
+    return gaps;
+}
+
+/* All write pairs of two equal numbers, and read: never the halves of two. */
+static int whole_pairs(const struct kind *kind, MPI_Win win)
+{
+    int wrong = 0;
+    char mine[64], found[64];
+    MPI_Win_lock_all(0, win);
+    for (int round = 0; round < ROUNDS; round++) {
+        int value = rank * ROUNDS + round;
+        write_pair(kind, mine, value, value);
+        write_pair(kind, found, -1, -2);
+        if (rank % 2)
+            MPI_Accumulate(mine, 1, kind->type, 0, 0, 1, kind->type, MPI_REPLACE, win);
+        else
+            MPI_Fetch_and_op(mine, found, kind->type, 0, 0, MPI_REPLACE, win);
+        MPI_Win_flush(0, win);
+        MPI_Fetch_and_op(NULL, found, kind->type, 0, 0, MPI_NO_OP, win);
+        MPI_Win_flush(0, win);
+        wrong += value_of(kind, found) != *(int *)(found + kind->place) || !has_gaps(kind, found);
+    }
+    MPI_Win_unlock_all(win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return wrong;
+}
+
+/* Several pairs at once, in epochs of fences: each rank has the least value in one, all have the greatest in another. */
+static int located_pairs(const struct kind *kind, char *window, MPI_Win win)
+{
+    enum { MANY = 8 };
+    int wrong = 0;
+    char mine[MANY * 32];
+    for (int at = 0; at < MANY; at++)
+        write_pair(kind, window + at * kind->size, 50, 50);
+    for (int round = 0; round < 6; round++) {
+        for (int at = 0; at < MANY; at++)
+            write_pair(kind, mine + at * kind->size, at % ranks == rank ? 40 - round : 45, 60 + rank);
+        MPI_Win_fence(0, win);
+        for (int to = 0; to < ranks; to++)
+            MPI_Accumulate(mine, MANY, kind->type, to, 0, MANY, kind->type, MPI_MINLOC, win);
+        MPI_Win_fence(0, win);
+        for (int at = 0; at < MANY; at++)
+            wrong += !is_pair(kind, window + at * kind->size, 40 - round, 60 + at % ranks);
+    }
+    for (int at = 0; at < MANY; at++)
+        write_pair(kind, mine + at * kind->size, 60, ranks - rank);
+    MPI_Win_fence(0, win);
+    for (int to = 0; to < ranks; to++)
+        MPI_Accumulate(mine, MANY, kind->type, to, 0, MANY, kind->type, MPI_MAXLOC, win);
+    MPI_Win_fence(0, win);
+    for (int at = 0; at < MANY; at++)
+        wrong += !is_pair(kind, window + at * kind->size, 60, 1) || !has_gaps(kind, window + at * kind->size);
+    /* A put leaves the gaps alone, too; and each rank has its own pair at each other one. */
+    write_pair(kind, mine, rank, rank + 100);
+    memset(mine + (kind->type == MPI_SHORT_INT ? sizeof(short) : kind->place + sizeof(int)), 0x33,
+           kind->type == MPI_SHORT_INT ? 2 : kind->size - kind->place - sizeof(int));
+    MPI_Win_fence(0, win);
+    for (int to = 0; to < ranks; to++)
+        MPI_Put(mine, 1, kind->type, to, rank * kind->size, 1, kind->type, win);
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+    for (int at = 0; at < ranks; at++)
+        wrong += !is_pair(kind, window + at * kind->size, at, at + 100) || !has_gaps(kind, window + at * kind->size);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return wrong;
+}
+
+static int pairs(void)
+{
+    struct kind all[PAIRS];
+    char *window;
+    MPI_Win win;
+    int wrong = 0;
+    kinds(all);
+    MPI_Win_allocate(1024, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window, &win);
+    for (int at = 0; at < PAIRS; at++) {
+        write_pair(&all[at], window, 0, 0);
+        MPI_Barrier(MPI_COMM_WORLD);
+        wrong += whole_pairs(&all[at], win) + located_pairs(&all[at], window, win);
+    }
+    MPI_Win_free(&win);
+    return wrong;
+}
+
+/* MPI_2INT, whose name begins with no letter, and `long double` with all bits that it has. */
+static int wide(void)
+{
+    long double *cells, one = 1, tiny = 0x1p-60L, scale = 2;
+    MPI_Win win;
+    int wrong = 0;
+    MPI_Win_allocate(4 * sizeof *cells, sizeof *cells, MPI_INFO_NULL, MPI_COMM_WORLD, &cells, &win);
+    cells[0] = 0, cells[1] = 1, cells[2] = 5;
+    ((int *)&cells[3])[0] = ((int *)&cells[3])[1] = -1;
+    MPI_Win_fence(0, win);
+    for (int round = 0; round < 100; round++)
+        MPI_Accumulate(&tiny, 1, MPI_LONG_DOUBLE, 0, 0, 1, MPI_LONG_DOUBLE, MPI_SUM, win);
+    if (rank == 0)
+        MPI_Accumulate(&one, 1, MPI_LONG_DOUBLE, 0, 0, 1, MPI_LONG_DOUBLE, MPI_SUM, win);
+    MPI_Accumulate(&scale, 1, MPI_LONG_DOUBLE, 0, 1, 1, MPI_LONG_DOUBLE, MPI_PROD, win);
+    long double low = 4 - rank;
+    MPI_Accumulate(&low, 1, MPI_LONG_DOUBLE, 0, 2, 1, MPI_LONG_DOUBLE, MPI_MIN, win);
+    int pair[2] = {rank / 2, ranks - rank};
+    MPI_Accumulate(pair, 1, MPI_2INT, 0, 3, 1, MPI_2INT, MPI_MAXLOC, win);
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+    if (rank == 0) {
+        int least = (ranks - 1) / 2 * 2 + 1 < ranks ? 1 : ranks - (ranks - 1) / 2 * 2;
+        int *found = (int *)&cells[3];
+        wrong += cells[0] != 1 + 100 * ranks * tiny || cells[1] != 1 << ranks || cells[2] != 5 - ranks;
+        wrong += found[0] != (ranks - 1) / 2 || found[1] != least;
+    }
+    MPI_Win_free(&win);
+    return wrong;
+}
+
 /* More elements than an int counts, in a window of the library's own, which may have no function for them: an error. */
 __attribute__((weak)) int MPI_Put_c(const void *, MPI_Count, MPI_Datatype, int, MPI_Aint, MPI_Count, MPI_Datatype, MPI_Win);
 
@@ -66,6 +244,8 @@ struct program {
 
 static const struct program PROGRAMS[] = {
     {"old", old},
+    {"pairs", pairs},
+    {"wide", wide},
     {"large", large},
 };
 

@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use weft_lock::{Mutex, Rank};
 
 use super::value::{Complex, Value};
-use super::{Combine, Element};
-use crate::guard;
+use super::{Combine, Element, wide};
+use crate::guard::{self, Fault};
 
 /// What goes with an operation, element by element, in the machine's byte order: each either empty or as long as the elements.
 pub(crate) struct Operands<'a> {
@@ -21,6 +21,10 @@ pub(crate) struct Operands<'a> {
 
 /// Does `operation` on `count` elements from `at` on.
 ///
+/// # Errors
+/// Some are not there any more, which was found under a lock. Whoever calls this guards the other touches
+/// ([`guard::touch`]).
+///
 /// # Safety
 /// `at` is a multiple of [`Element::alignment`] and valid for reads of `count` elements, and for writes unless the operation is
 /// [`Combine::Read`], for any thread's sake until this returns.
@@ -30,7 +34,7 @@ pub(crate) unsafe fn combine_all(
     element: Element,
     operation: Combine,
     operands: Operands<'_>,
-) {
+) -> Result<(), Fault> {
     let run = match element {
         Element::I8 => each::<u8, i8>,
         Element::U8 => each::<u8, u8>,
@@ -45,6 +49,8 @@ pub(crate) unsafe fn combine_all(
         Element::ComplexF32 if at.addr().is_multiple_of(8) => each::<u64, Complex<f32>>,
         Element::ComplexF32 => each::<[u32; 2], Complex<f32>>,
         Element::ComplexF64 => each::<[u64; 2], Complex<f64>>,
+        // SAFETY: The caller's promise.
+        _ => return unsafe { wide::each(at, count, element, operation, operands) },
     };
     // SAFETY: The caller's promise; `W` has the size of the element, and `at` is a multiple of its alignment.
     unsafe { run(at, count, operation, operands) }
@@ -54,7 +60,12 @@ pub(crate) unsafe fn combine_all(
 ///
 /// # Safety
 /// As for [`combine_all`], with `W` for the element.
-unsafe fn each<W: Word, V: Value + Held<W>>(at: *mut u8, count: usize, operation: Combine, operands: Operands<'_>) {
+unsafe fn each<W: Word, V: Value + Held<W>>(
+    at: *mut u8,
+    count: usize,
+    operation: Combine,
+    operands: Operands<'_>,
+) -> Result<(), Fault> {
     let Operands { operand, compare, result } = operands;
     let size = size_of::<W>();
     for start in (0..count).map(|index| index * size) {
@@ -65,12 +76,13 @@ unsafe fn each<W: Word, V: Value + Held<W>>(at: *mut u8, count: usize, operation
         let before = unsafe {
             W::update(at.add(start), |word| {
                 V::combine(V::from_word(word), operation, operand, compare).map(V::into_word)
-            })
+            })?
         };
         if let Some(out) = result.get_mut(start..start + size) {
             before.to_bytes(out);
         }
     }
+    Ok(())
 }
 
 /// What memory is read and written by, as one.
@@ -87,7 +99,10 @@ trait Word: Copy {
     /// # Safety
     /// `at` is a multiple of the word's alignment and valid for reads, and for writes if `change` makes a new value, for any
     /// thread's sake until this returns.
-    unsafe fn update(at: *mut u8, change: impl Fn(Self) -> Option<Self>) -> Self;
+    ///
+    /// # Errors
+    /// It is not there any more. Words that need no lock leave that to whoever guards the whole operation.
+    unsafe fn update(at: *mut u8, change: impl Fn(Self) -> Option<Self>) -> Result<Self, Fault>;
 }
 
 macro_rules! words {
@@ -103,11 +118,11 @@ macro_rules! words {
                 out.copy_from_slice(&self.to_ne_bytes());
             }
 
-            unsafe fn update(at: *mut u8, change: impl Fn(Self) -> Option<Self>) -> Self {
+            unsafe fn update(at: *mut u8, change: impl Fn(Self) -> Option<Self>) -> Result<Self, Fault> {
                 // SAFETY: The caller's promise.
                 let word = unsafe { <$atomic>::from_ptr(at.cast()) };
                 match word.fetch_update(Ordering::AcqRel, Ordering::Acquire, change) {
-                    Ok(before) | Err(before) => before,
+                    Ok(before) | Err(before) => Ok(before),
                 }
             }
         }
@@ -125,9 +140,19 @@ words! {
 /// process and not of a registry, for the same memory may be registered with several.
 static LOCKS: [Mutex<()>; 64] = [const { Mutex::new(Rank::WideElement, ()) }; 64];
 
-fn lock_of(at: *mut u8) -> &'static Mutex<()> {
+/// Runs `work`, which touches the `length` bytes of the element at `at`, while no other update of that element runs. A fault
+/// ends here, so that it leaves the lock.
+///
+/// # Errors
+/// The element is not there any more.
+///
+/// # Safety
+/// As for [`guard::touch`].
+pub(super) unsafe fn alone<R>(at: *mut u8, length: usize, work: impl FnOnce() -> R) -> Result<R, Fault> {
     // An address is a multiple of 4 at least.
-    &LOCKS[(at.addr() / 4) % LOCKS.len()]
+    let _alone = LOCKS[(at.addr() / 4) % LOCKS.len()].lock();
+    // SAFETY: The caller's promise.
+    unsafe { guard::touch(NonNull::new(at).ok_or(Fault)?, length, work) }
 }
 
 macro_rules! pairs {
@@ -147,7 +172,7 @@ macro_rules! pairs {
                 self[1].to_bytes(second);
             }
 
-            unsafe fn update(at: *mut u8, change: impl Fn(Self) -> Option<Self>) -> Self {
+            unsafe fn update(at: *mut u8, change: impl Fn(Self) -> Option<Self>) -> Result<Self, Fault> {
                 // SAFETY: The caller's promise: there are two, and they are aligned.
                 let halves = unsafe {
                     [<$atomic>::from_ptr(at.cast()), <$atomic>::from_ptr(at.add(size_of::<$half>()).cast())]
@@ -159,17 +184,8 @@ macro_rules! pairs {
                     }
                     before
                 };
-                loop {
-                    let alone = lock_of(at).lock();
-                    // SAFETY: Loads and stores may stop anywhere. A fault ends here first, so that it does not take the lock along.
-                    let updated = NonNull::new(at).and_then(|at| unsafe { guard::touch(at, size_of::<Self>(), update) }.ok());
-                    drop(alone);
-                    if let Some(before) = updated {
-                        return before;
-                    }
-                    // Without the lock it goes to whoever guards the whole operation.
-                    halves[0].load(Ordering::Acquire);
-                }
+                // SAFETY: The caller's promise. Loads and stores may stop anywhere.
+                unsafe { alone(at, size_of::<Self>(), update) }
             }
         }
     )* };

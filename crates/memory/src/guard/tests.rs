@@ -101,11 +101,13 @@ fn an_operation_on_wide_elements_that_have_gone_leaves_its_lock() {
     let (registry, region) = registered(&pages, Access::LOCAL_WRITE);
     pages.take_away(PAGE);
     let (there, gone) = (region.slice(..16).unwrap(), region.slice(PAGE as u64..PAGE as u64 + 16).unwrap());
-    let add = |slice| registry.combine(slice, Element::ComplexF64, Combine::Sum, &[0; 16], &[], &mut []);
-    for _ in 0..3 {
-        // Both have the same lock: their addresses have the same remainder.
-        assert!(is_fault(add(&gone)));
-        add(&there).unwrap();
+    for (element, operation) in [(Element::ComplexF64, Combine::Sum), (Element::F64AndI32, Combine::Max)] {
+        let combine = |slice| registry.combine(slice, element, operation, &[1; 16], &[], &mut []);
+        for _ in 0..3 {
+            // Both have the same lock: their addresses have the same remainder.
+            assert!(is_fault(combine(&gone)), "{element:?}");
+            combine(&there).unwrap();
+        }
     }
 }
 

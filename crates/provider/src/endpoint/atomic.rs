@@ -61,7 +61,9 @@ impl Operation {
     /// # Errors
     /// There is no such operation in this family, or not for these elements.
     fn new(family: Family, datatype: fi_datatype, op: fi_op) -> Result<Self, Errno> {
-        let element = u8::try_from(datatype).ok().and_then(Element::from_code).ok_or(Errno::UNSUPPORTED)?;
+        // Weft has further elements, whose numbers libfabric gives to others.
+        let element = usize::try_from(datatype).ok().and_then(|number| Element::ALL.get(number));
+        let element = *element.ok_or(Errno::UNSUPPORTED)?;
         let combine = u8::try_from(op).ok().and_then(Combine::from_code).ok_or(Errno::UNSUPPORTED)?;
         let belongs = match family {
             Family::Base => op < FI_CSWAP && op != FI_ATOMIC_READ,
