@@ -62,7 +62,10 @@ def read(path):
 
 
 # Cases of `programs/onesided.c` with libweft-mpi.so preloaded: ranks, and the program's argument.
-PRELOADED = {"two": (2, ""), "five": (5, ""), "outside": (2, "outside"), "nobody": (2, "nobody"), "tcp": (3, "")}
+PRELOADED = {"two": (2, ""), "five": (5, ""), "outside": (2, "outside"), "nobody": (2, "nobody"), "tcp": (3, ""),
+             "abi": (3, "")}
+# The others have no compiler for the standard ABI of MPI 5.0; and over tcp one is enough.
+ONLY_MPICH = ("tcp", "abi")
 PRELOAD_FILES = ("libweft-mpi.so", "libweft_mpi.so")
 WINDOWS_OF_WEFT = re.compile(r"weft-mpi: rank \d+: windows: Weft (\d+), the library (\d+); .*?, puts (\d+)")
 WRONG = {
@@ -110,7 +113,7 @@ def preloaded(runner, library, what, directory):
     scratch = Scratch()
 
     def play():
-        program = compile_program(library, scratch, "onesided")
+        program = compile_program(library, scratch, "onesided", "_abi" if what == "abi" else "")
         # The launcher itself is none of Weft's business.
         command = [*library.command(provider, Start(ranks, one_sided=True)), "env"]
         environment = {**library.environment(provider), **library.compiled, "WEFT_BOARDS": scratch.boards}
@@ -193,9 +196,9 @@ def to_preload(runner, library, name, directory):
     return None
 
 
-def compile_program(library, scratch, name):
+def compile_program(library, scratch, name, kind=""):
     program = os.path.join(scratch.path, name)
-    finish([library.compiler, "-O1", "-o", program, os.path.join(PROGRAMS, f"{name}.c")],
+    finish([library.compiler + kind, "-O1", "-o", program, os.path.join(PROGRAMS, f"{name}.c")],
            {"PATH": f"{os.path.dirname(library.compiler)}:{os.environ['PATH']}"})
     return program
 

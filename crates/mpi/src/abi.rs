@@ -4,13 +4,15 @@
 //! |---|---|---|
 //! | MPICH, Intel MPI | `int`; those of predefined types and operations are numbers | its `mpi.h`, 5.0.2 |
 //! | Open MPI | pointers; those of predefined ones are the addresses of symbols | its `mpi.h`, 5.0.11 |
+//! | the standard ABI of MPI 5.0 | pointers; those of predefined ones are small numbers | `standard` |
 
 use core::ffi::{CStr, c_int};
 use std::sync::OnceLock;
 
 use weft::window::{Combine, Element};
 
-use crate::library;
+use crate::standard::STANDARD;
+use crate::{library, standard};
 
 /// A handle of any kind, in a register: an `int` of MPICH in the lower half.
 pub(crate) type Handle = usize;
@@ -74,7 +76,17 @@ pub(crate) struct Abi {
     pub(crate) comm_self: Handle,
     pub(crate) comm_world: Handle,
     pub(crate) classes: Classes,
-    is_open_mpi: bool,
+    pub(crate) family: Family,
+}
+
+/// Whose constants they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    Mpich,
+    OpenMpi,
+    Standard,
+    /// A later version of the standard ABI than Weft knows: the number.
+    Later(c_int),
 }
 
 /// MPICH and Intel MPI.
@@ -93,7 +105,7 @@ const MPICH: Abi = Abi {
     comm_self: 0x4400_0001,
     comm_world: 0x4400_0000,
     classes: Classes { count: 2, kind: 3, rank: 6, op: 9, argument: 12, other: 15, sync: 50, range: 55 },
-    is_open_mpi: false,
+    family: Family::Mpich,
 };
 
 /// Open MPI. The handles are put in when it is found.
@@ -112,8 +124,11 @@ const OPEN_MPI: Abi = Abi {
     comm_self: 0,
     comm_world: 0,
     classes: Classes { count: 2, kind: 3, rank: 6, op: 10, argument: 13, other: 16, sync: 47, range: 68 },
-    is_open_mpi: true,
+    family: Family::OpenMpi,
 };
+
+/// The version of the standard ABI that `standard` has.
+const STANDARD_VERSION: c_int = 1;
 
 /// That of the library that the program has loaded.
 pub(crate) fn abi() -> &'static Abi {
@@ -122,7 +137,11 @@ pub(crate) fn abi() -> &'static Abi {
         let symbol = |name: &CStr| library::find_data(name).map_or(0, |address| address as Handle);
         let byte = symbol(c"ompi_mpi_byte");
         if byte == 0 {
-            return MPICH;
+            return match library::abi_version() {
+                None => MPICH,
+                Some(STANDARD_VERSION) => STANDARD,
+                Some(later) => Abi { family: Family::Later(later), ..STANDARD },
+            };
         }
         let (comm_self, comm_world) = (symbol(c"ompi_mpi_comm_self"), symbol(c"ompi_mpi_comm_world"));
         Abi { byte, info_null: symbol(c"ompi_mpi_info_null"), comm_self, comm_world, ..OPEN_MPI }
@@ -138,8 +157,12 @@ impl Abi {
     /// How a datatype was made; `None`: in a way of which nothing is known here.
     pub(crate) fn combiner(&self, number: c_int) -> Option<Combiner> {
         use Combiner as C;
-        // Both count in the same order, Open MPI from 0; MPI_COMBINER_HINDEXED_BLOCK is behind the others.
-        let number = if self.is_open_mpi { number + 1 } else { number };
+        // Two count in the same order, Open MPI from 0; MPI_COMBINER_HINDEXED_BLOCK is behind the others.
+        let number = match self.family {
+            Family::Mpich => number,
+            Family::OpenMpi => number + 1,
+            Family::Standard | Family::Later(_) => return standard::combiner(number),
+        };
         Some(match number {
             1 => C::Named,
             2 => C::Duplicate,
@@ -159,7 +182,10 @@ impl Abi {
 
     /// What elements of a predefined type are for Weft, if it has such.
     pub(crate) fn element(&self, kind: Handle) -> Option<Element> {
-        if self.is_open_mpi {
+        if matches!(self.family, Family::Standard | Family::Later(_)) {
+            return standard::element(kind);
+        }
+        if self.family == Family::OpenMpi {
             return element_by_name(library::name_of(kind)?.to_str().ok()?.strip_prefix("ompi_mpi_")?);
         }
         if let Some(number) = kind.checked_sub(0x8c00_0000) {
@@ -172,7 +198,10 @@ impl Abi {
 
     /// What an operation does, if it is one that Weft has.
     pub(crate) fn op(&self, op: Handle) -> Option<Op> {
-        if self.is_open_mpi {
+        if matches!(self.family, Family::Standard | Family::Later(_)) {
+            return standard::op(op);
+        }
+        if self.family == Family::OpenMpi {
             return op_by_name(library::name_of(op)?.to_str().ok()?.strip_prefix("ompi_mpi_op_")?);
         }
         Some(match op.checked_sub(0x5800_0000)? {
@@ -320,5 +349,25 @@ mod tests {
         assert_eq!((MPICH.combiner(18), OPEN_MPI.combiner(17)), (Some(Combiner::Resized), Some(Combiner::Resized)));
         // MPI_COMBINER_DARRAY.
         assert_eq!((MPICH.combiner(14), OPEN_MPI.combiner(13)), (None, None));
+    }
+
+    #[test]
+    fn the_numbers_of_the_standard_are_those_of_its_header() {
+        for (kind, element) in [
+            (0x209, Some(Element::I32)),
+            (0x247, Some(Element::U8)),
+            (0x214, Some(Element::F64)),
+            (0x22a, Some(Element::I64AndI32)),
+            // MPI_DATATYPE_NULL, MPI_REAL2, and a derived type.
+            (0x200, None),
+            (0x2ca, None),
+            (0x5555_0000_1234, None),
+        ] {
+            assert_eq!(STANDARD.element(kind), element, "{kind:x}");
+        }
+        assert_eq!((STANDARD.op(0x21), STANDARD.op(0x20)), (Some(Op::Combine(Combine::Sum)), None));
+        assert_eq!((STANDARD.combiner(101), STANDARD.combiner(116)), (Some(Combiner::Named), Some(Combiner::Resized)));
+        // MPI_COMBINER_DARRAY.
+        assert_eq!(STANDARD.combiner(112), None);
     }
 }

@@ -9,7 +9,7 @@
 //! | `windows` | which windows there are, and who serves each: chosen by all ranks when it is made |
 //! | `served` | a window that Weft serves |
 //! | `layout`, `datatype` | where the bytes of MPI's datatypes are |
-//! | `abi` | what differs among MPI libraries: the constants, and the width of handles |
+//! | `abi`, `standard` | what differs among MPI libraries: the constants, and the width of handles |
 //! | `library` | the functions of the MPI library, found at run time: none is linked |
 //!
 //! Every window has one of the MPI library beneath it, for its handle, group and attributes. A window is served by Weft
@@ -29,4 +29,5 @@ mod operation;
 mod report;
 mod served;
 mod setup;
+mod standard;
 mod windows;

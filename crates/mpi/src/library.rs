@@ -235,7 +235,22 @@ pub(crate) fn find_data(name: &CStr) -> Option<*mut c_void> {
 }
 
 fn is_mpi(file: &[u8]) -> bool {
-    file.starts_with(b"libmpi.so") || file.starts_with(b"libmpich.so")
+    [&b"libmpi.so"[..], b"libmpich.so", b"libmpi_abi.so"].iter().any(|name| file.starts_with(name))
+}
+
+/// The version of MPI's standard ABI that the library has, if it is that.
+pub(crate) fn abi_version() -> Option<c_int> {
+    let (mut major, mut minor) = (-1, -1);
+    let at = find(c"PMPI_Abi_get_version")?;
+    // SAFETY: It has these arguments (MPI 5.0 section 20.2.2), may be called at any time, and both can be written.
+    let code = unsafe {
+        core::mem::transmute::<*mut c_void, unsafe extern "C" fn(Ints, Ints) -> c_int>(at)(
+            &raw mut major,
+            &raw mut minor,
+        )
+    };
+    // -1: it has an ABI of its own.
+    (code == 0 && major > 0).then_some(major)
 }
 
 /// The name of the symbol that is exactly at this address, if one is.
@@ -268,7 +283,7 @@ mod tests {
 
     #[test]
     fn an_mpi_library_is_known_by_its_file_and_this_one_is_none() {
-        for file in ["libmpi.so.12", "libmpi.so", "libmpich.so.12"] {
+        for file in ["libmpi.so.12", "libmpi.so", "libmpich.so.12", "libmpi_abi.so.1"] {
             assert!(is_mpi(file.as_bytes()), "{file}");
         }
         for file in ["libweft-mpi.so", "libfabric.so", "", "libmpicxx.so.12"] {

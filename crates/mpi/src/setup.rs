@@ -10,7 +10,7 @@ use weft::window::{Team, WindowOptions};
 use weft_fi::for_preload;
 use weft_memory::Buffer;
 
-use crate::abi::{Handle, abi};
+use crate::abi::{Family, Handle, abi};
 use crate::library;
 use crate::operation::{OPERATIONS, Scratch};
 use crate::served::{FOREVER, Part, Served};
@@ -44,6 +44,10 @@ pub(crate) fn close() {
 
 /// Makes Weft's windows over this memory, if all ranks of the communicator can. All of them call it.
 pub(crate) fn make(offer: &Offer) -> Option<Served> {
+    if let Family::Later(version) = abi().family {
+        // All ranks have it, and nothing can be asked of it.
+        return complain(format!("version {version} of MPI's standard ABI is none that Weft knows: it knows 1"));
+    }
     let (comm, size) = (offer.comm, size_of_comm(offer.comm)?);
     let ready = may(offer);
     if !all(comm, size, ready.is_ok()) {
