@@ -95,6 +95,7 @@ SERVED = {
     "old8": Served(8),
     "pairs": Served(4),
     "wide": Served(3),
+    "threads": Served(2),
     "mpi4py": Served(3),
     "mpi4py-off": Served(3, weft=False, environment=("WEFT_MPI=off",)),
     # The others have functions for them, which check nothing.

@@ -62,18 +62,47 @@ macro_rules! on_window {
     };
 }
 
+/// As `on_window`, for what waits for calls of other ranks: how it begins, and whether it is over.
+macro_rules! waits_on_window {
+    ($($name:ident = $library:ident($($argument:ident: $kind:ty),*) on $win:ident
+        => |$served:ident, $waits:ident| $begin:expr, then $test:expr;)*) => {
+        $(
+            /// MPI's function of this name.
+            ///
+            /// # Safety
+            /// As MPI says for it.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
+                windows::with_waiting(
+                    $win,
+                    stringify!($name),
+                    // SAFETY: The program's arguments, as they are.
+                    || unsafe { library::$library($($argument),*) },
+                    |$served, $waits| $begin,
+                    |$served| $test,
+                )
+            }
+        )*
+    };
+}
+
+waits_on_window! {
+    MPI_Win_start = Win_start(group: Handle, assert: c_int, win: Handle) on win
+        => |s, waits| s.start(group, win, waits), then s.has_started();
+    MPI_Win_wait = Win_wait(win: Handle) on win => |s, waits| s.wait(waits), then s.test();
+    MPI_Win_lock = Win_lock(kind: c_int, rank: c_int, assert: c_int, win: Handle) on win
+        => |s, waits| s.lock(kind, rank, waits), then s.has_lock(rank);
+    MPI_Win_lock_all = Win_lock_all(assert: c_int, win: Handle) on win
+        => |s, waits| s.lock_all(waits), then s.has_all_locks();
+}
+
 on_window! {
     MPI_Win_fence = Win_fence(assert: c_int, win: Handle) on win => |s| s.fence(assert);
     MPI_Win_post = Win_post(group: Handle, assert: c_int, win: Handle) on win => |s| s.post(group, win);
-    MPI_Win_start = Win_start(group: Handle, assert: c_int, win: Handle) on win => |s| s.start(group, win);
     MPI_Win_complete = Win_complete(win: Handle) on win => |s| s.complete();
-    MPI_Win_wait = Win_wait(win: Handle) on win => |s| s.wait();
     MPI_Win_test = Win_test(win: Handle, flag: *mut c_int) on win
         => |s| s.test().map(|is| flag.write(c_int::from(is)));
-    MPI_Win_lock = Win_lock(kind: c_int, rank: c_int, assert: c_int, win: Handle) on win
-        => |s| s.lock(kind, rank);
     MPI_Win_unlock = Win_unlock(rank: c_int, win: Handle) on win => |s| s.unlock(rank);
-    MPI_Win_lock_all = Win_lock_all(assert: c_int, win: Handle) on win => |s| s.lock_all();
     MPI_Win_unlock_all = Win_unlock_all(win: Handle) on win => |s| s.unlock_all();
     MPI_Win_flush = Win_flush(rank: c_int, win: Handle) on win => |s| s.flush(rank);
     MPI_Win_flush_local = Win_flush_local(rank: c_int, win: Handle) on win => |s| s.flush(rank);

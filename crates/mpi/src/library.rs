@@ -73,6 +73,7 @@ type Ints = *mut c_int;
 
 functions! {
     Finalize();
+    Query_thread(level: Ints);
     Comm_dup(comm: Handle, to: *mut Handle);
     Comm_call_errhandler(comm: Handle, code: c_int);
     Comm_free(comm: *mut Handle);
@@ -236,6 +237,16 @@ pub(crate) fn find_data(name: &CStr) -> Option<*mut c_void> {
 
 fn is_mpi(file: &[u8]) -> bool {
     [&b"libmpi.so"[..], b"libmpich.so", b"libmpi_abi.so"].iter().any(|name| file.starts_with(name))
+}
+
+/// Whether several threads of the program may call MPI at the same time.
+pub(crate) fn has_threads() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| {
+        let mut level = 0;
+        // SAFETY: It can be written.
+        (unsafe { Query_thread(&raw mut level) }) == 0 && level >= crate::abi::abi().thread_multiple
+    })
 }
 
 /// The version of MPI's standard ABI that the library has, if it is that.

@@ -94,11 +94,19 @@ impl Served {
         Ok(())
     }
 
-    pub(crate) fn start(&mut self, group: Handle, win: Handle) -> Result<(), Fault> {
+    /// MPI_Win_start. Returns whether it is over: without `waits`, [`Served::has_started`] says when.
+    pub(crate) fn start(&mut self, group: Handle, win: Handle, waits: bool) -> Result<bool, Fault> {
         let targets = ranks_of(group, win)?;
-        self.between.start(&targets, FOREVER)?;
+        match waits {
+            true => self.between.start(&targets, FOREVER)?,
+            false => self.between.begin_start(&targets)?,
+        }
         targets.into_iter().for_each(|rank| self.started[rank] = true);
-        Ok(())
+        Ok(waits)
+    }
+
+    pub(crate) fn has_started(&mut self) -> Result<bool, Fault> {
+        Ok(self.between.test_started()?)
     }
 
     pub(crate) fn complete(&mut self) -> Result<(), Fault> {
@@ -108,10 +116,14 @@ impl Served {
         Ok(())
     }
 
-    pub(crate) fn wait(&mut self) -> Result<(), Fault> {
+    /// MPI_Win_wait. Returns whether it is over: without `waits`, [`Served::test`] says when.
+    pub(crate) fn wait(&mut self, waits: bool) -> Result<bool, Fault> {
+        if !waits {
+            return self.test();
+        }
         self.between.wait_exposed(FOREVER)?;
         self.has_posted = false;
-        Ok(())
+        Ok(true)
     }
 
     /// MPI_Win_test.
@@ -121,16 +133,25 @@ impl Served {
         Ok(has_ended)
     }
 
-    pub(crate) fn lock(&mut self, kind: c_int, rank: c_int) -> Result<(), Fault> {
+    /// MPI_Win_lock. Returns whether it is over: without `waits`, [`Served::has_lock`] says when.
+    pub(crate) fn lock(&mut self, kind: c_int, rank: c_int, waits: bool) -> Result<bool, Fault> {
         let abi = abi();
         if kind != abi.lock_exclusive && kind != abi.lock_shared {
             let words = format!("lock type {kind}: it is MPI_LOCK_EXCLUSIVE or MPI_LOCK_SHARED");
             return Err(Fault { code: abi.classes.argument, words });
         }
-        let Some(rank) = self.rank(rank)? else { return Ok(()) };
-        self.between.lock(rank, kind == abi.lock_exclusive, FOREVER)?;
+        let (Some(rank), exclusive) = (self.rank(rank)?, kind == abi.lock_exclusive) else { return Ok(true) };
+        match waits {
+            true => self.between.lock(rank, exclusive, FOREVER)?,
+            false => self.between.begin_lock(rank, exclusive)?,
+        }
         self.locked[rank] = true;
-        Ok(())
+        Ok(waits)
+    }
+
+    pub(crate) fn has_lock(&mut self, rank: c_int) -> Result<bool, Fault> {
+        let Some(rank) = self.rank(rank)? else { return Ok(true) };
+        Ok(self.between.test_lock(rank)?)
     }
 
     pub(crate) fn unlock(&mut self, rank: c_int) -> Result<(), Fault> {
@@ -144,14 +165,27 @@ impl Served {
         Ok(())
     }
 
-    pub(crate) fn lock_all(&mut self) -> Result<(), Fault> {
+    /// MPI_Win_lock_all. Returns whether it is over: without `waits`, [`Served::has_all_locks`] says when.
+    pub(crate) fn lock_all(&mut self, waits: bool) -> Result<bool, Fault> {
         if self.locked.contains(&true) {
             return Err(Fault::sync("a rank is locked already: unlock it first"));
         }
-        self.between.lock_all(FOREVER)?;
+        match waits {
+            true => self.between.lock_all(FOREVER)?,
+            false => (0..self.parts.len()).try_for_each(|rank| self.between.begin_lock(rank, false))?,
+        }
         self.locked.fill(true);
         self.has_all = true;
-        Ok(())
+        Ok(waits)
+    }
+
+    pub(crate) fn has_all_locks(&mut self) -> Result<bool, Fault> {
+        for rank in 0..self.parts.len() {
+            if !self.between.test_lock(rank)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     pub(crate) fn unlock_all(&mut self) -> Result<(), Fault> {

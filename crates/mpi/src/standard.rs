@@ -15,6 +15,7 @@ pub(crate) const STANDARD: Abi = Abi {
     lock_exclusive: 301,
     lock_shared: 302,
     order_c: 12,
+    thread_multiple: 4096,
     info_null: 0x130,
     byte: 0x247,
     comm_self: 0x102,

@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -19,7 +20,7 @@ struct Movable(Served);
 // so that the lock around it keeps all of it to one thread at a time. It has nothing that belongs to a thread.
 unsafe impl Send for Movable {}
 
-/// A window, until it is freed. Calls of several threads take turns.
+/// A window, until it is freed. Calls of several threads take turns; none waits for other ranks' calls in its turn.
 struct Slot(Mutex<Option<Movable>>);
 
 impl Slot {
@@ -48,6 +49,42 @@ pub(crate) fn with(
         Some(window) => act(&mut window.0),
     };
     raise(win, call, outcome)
+}
+
+/// Polls before a thread that waits begins to sleep between them, and how long it sleeps.
+const POLLS: u32 = 100;
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// As [`with`], for calls that wait for what other ranks do: `begin` and, until it says that the call is over, `test`
+/// again and again. Where the program has several threads that may call MPI, the others use the window meanwhile: what
+/// is waited for may depend on what they do (MPI 4.1 section 11.6.2). Else `begin` is told to wait itself.
+pub(crate) fn with_waiting(
+    win: Handle,
+    call: &str,
+    by_library: impl FnOnce() -> c_int,
+    begin: impl FnOnce(&mut Served, bool) -> Result<bool, Fault>,
+    mut test: impl FnMut(&mut Served) -> Result<bool, Fault>,
+) -> c_int {
+    let win = abi().handle(win);
+    let Some(slot) = find(win) else { return by_library() };
+    let mut outcome = match slot.lock().as_mut() {
+        None => return by_library(),
+        Some(window) => begin(&mut window.0, !library::has_threads()),
+    };
+    let mut polls = 0;
+    while matches!(outcome, Ok(false)) {
+        polls += 1;
+        if polls < POLLS {
+            std::thread::yield_now()
+        } else {
+            std::thread::sleep(PAUSE)
+        }
+        outcome = match slot.lock().as_mut() {
+            None => Err(Fault::sync("the window was freed by another thread")),
+            Some(window) => test(&mut window.0),
+        };
+    }
+    raise(win, call, outcome.map(|_| ()))
 }
 
 /// MPI's code of what has come of a call. An error goes to the window's error handler, which may end the program.

@@ -42,6 +42,37 @@ fn what_one_rank_does_under_a_lock_alone_no_other_disturbs() {
 }
 
 #[test]
+fn who_asks_for_a_lock_or_a_start_and_does_not_wait_goes_on_meanwhile() {
+    for transport in TRANSPORTS {
+        ranks(2, transport, |team| {
+            let mut window = team.allocate(16, &WindowOptions::default()).unwrap();
+            let other = 1 - team.rank();
+            // Each has locked its own part, and gives that back while it tries to get the other's.
+            window.lock(team.rank(), true, LIMIT).unwrap();
+            team.barrier().unwrap();
+            window.begin_lock(other, true).unwrap();
+            assert!(!window.test_lock(other).unwrap(), "the other rank has it");
+            team.barrier().unwrap();
+            window.unlock(team.rank()).unwrap();
+            while !window.test_lock(other).unwrap() {}
+            window.put(other, 0, &[7; 8]).unwrap();
+            window.unlock(other).unwrap();
+            // And so with an epoch of two: each has started before it has posted.
+            window.begin_start(&[other]).unwrap();
+            assert!(!window.test_started().unwrap(), "the other rank has not posted");
+            team.barrier().unwrap();
+            window.post(&[other]).unwrap();
+            while !window.test_started().unwrap() {}
+            window.put(other, 8, &[8; 8]).unwrap();
+            window.complete().unwrap();
+            while !window.test_exposed().unwrap() {}
+            assert_eq!(window.memory().to_vec(), [[7; 8], [8; 8]].concat());
+            window.free().unwrap();
+        });
+    }
+}
+
+#[test]
 fn a_part_is_locked_and_written_while_its_rank_does_nothing() {
     for transport in TRANSPORTS {
         for fence in [Fence::TwoSided, Fence::OneSided, Fence::Counted] {

@@ -1,6 +1,7 @@
 /* Programs whose windows Weft serves, or leaves to the MPI library with a word. The argument says which; rank 0 prints
  * "WHICH: well" if all ranks have found what they should. */
 #include <mpi.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,6 +213,68 @@ static int wide(void)
     return wrong;
 }
 
+/* What the second thread of rank 0 does while its first one goes on. */
+static MPI_Win shared;
+static MPI_Group other;
+
+static void *lock_other(void *nothing)
+{
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, shared);
+    MPI_Win_unlock(1, shared);
+    return nothing;
+}
+
+static void *expose(void *nothing)
+{
+    MPI_Win_post(other, 0, shared);
+    MPI_Win_wait(shared);
+    return nothing;
+}
+
+/* A thread of rank 0 waits for what rank 1 does only when another thread of rank 0 has used the window. */
+static int threads(void)
+{
+    int *cell, one = 1, first = 0, peer = 1 - rank;
+    pthread_t thread;
+    MPI_Group world;
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    MPI_Group_incl(world, 1, &peer, &other);
+    MPI_Win_allocate(sizeof *cell, sizeof *cell, MPI_INFO_NULL, MPI_COMM_WORLD, &cell, &shared);
+    *cell = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, shared);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        pthread_create(&thread, NULL, lock_other, NULL);
+        pause_ms(100);
+        MPI_Win_unlock(0, shared);
+        pthread_join(thread, NULL);
+    } else {
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, shared);
+        MPI_Fetch_and_op(&one, &first, MPI_INT, 0, 0, MPI_SUM, shared);
+        MPI_Win_unlock(0, shared);
+        MPI_Win_unlock(1, shared);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        pthread_create(&thread, NULL, expose, NULL);
+        pause_ms(100);
+    } else {
+        expose(NULL);
+    }
+    MPI_Win_start(other, 0, shared);
+    int value = 40 + rank;
+    MPI_Put(&value, 1, MPI_INT, peer, 0, 1, MPI_INT, shared);
+    MPI_Win_complete(shared);
+    if (rank == 0)
+        pthread_join(thread, NULL);
+    int wrong = *cell != 40 + peer || first != 0;
+    MPI_Win_free(&shared);
+    MPI_Group_free(&other);
+    MPI_Group_free(&world);
+    return wrong;
+}
+
 /* More elements than an int counts, in a window of the library's own, which may have no function for them: an error. */
 __attribute__((weak)) int MPI_Put_c(const void *, MPI_Count, MPI_Datatype, int, MPI_Aint, MPI_Count, MPI_Datatype, MPI_Win);
 
@@ -246,13 +309,14 @@ static const struct program PROGRAMS[] = {
     {"old", old},
     {"pairs", pairs},
     {"wide", wide},
+    {"threads", threads},
     {"large", large},
 };
 
 int main(int argc, char **argv)
 {
-    int wrong = 1, all;
-    MPI_Init(&argc, &argv);
+    int wrong = 1, all, level, is_threads = argc > 1 && strcmp(argv[1], "threads") == 0;
+    MPI_Init_thread(&argc, &argv, is_threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     for (size_t at = 0; at < sizeof PROGRAMS / sizeof *PROGRAMS; at++)

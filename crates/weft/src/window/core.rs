@@ -149,12 +149,9 @@ impl Core {
         self.wait_for(id, |side| side.has_fenced.then_some(()))
     }
 
-    /// Gets a lock, or says who has it.
-    pub(super) fn lock(&self, id: u16, rank: usize, exclusive: bool, limit: Duration) -> Result<(), Error> {
-        self.with(id, |side| {
-            side.machine.lock(rank, exclusive).map_err(|error| side.failure().unwrap_or(error.into()))
-        })?;
-        self.wait_for_lock(id, rank, limit)
+    /// Asks for a lock.
+    pub(super) fn begin_lock(&self, id: u16, rank: usize, exclusive: bool) -> Result<(), Error> {
+        self.with(id, |side| side.machine.lock(rank, exclusive).map_err(|error| side.failure().unwrap_or(error.into())))
     }
 
     /// Waits for a lock that was asked for.
@@ -203,6 +200,17 @@ impl Core {
             }
             self.turn(LOOK, Awaited::Anybody);
         }
+    }
+
+    /// Goes on without waiting: takes what has come, and does what is due. Whether a window is so far.
+    pub(super) fn poll_for(&self, id: u16, mut done: impl FnMut(&mut Side) -> bool) -> Result<bool, Error> {
+        self.drain();
+        self.turn(Duration::ZERO, Awaited::Anybody);
+        self.state().pump(id, &self.surroundings, &self.endpoint);
+        self.with(id, |side| match done(side) {
+            true => Ok(true),
+            false => side.failure().map_or(Ok(false), Err),
+        })
     }
 
     /// Takes one completion, if one comes in this time, and looks at the clock. Ranks that are awaited are probed.

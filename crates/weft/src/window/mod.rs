@@ -357,9 +357,25 @@ impl Window {
     /// # Errors
     /// As [`Window::post`]; or a target has not posted within `limit`.
     pub fn start(&mut self, targets: &[usize], limit: Duration) -> Result<(), Error> {
+        self.begin_start(targets)?;
+        self.place.core.wait_within(self.place.id, limit, |side| side.machine.has_started())
+    }
+
+    /// As [`Window::start`], but does not wait: operations may begin when [`Window::test_started`] says so.
+    ///
+    /// # Errors
+    /// As [`Window::post`].
+    pub fn begin_start(&mut self, targets: &[usize]) -> Result<(), Error> {
         let Place { core, id, .. } = &self.place;
-        core.with(*id, |side| side.machine.start(targets).map_err(|error| side.failure().unwrap_or(error.into())))?;
-        core.wait_within(*id, limit, |side| side.machine.has_started())
+        core.with(*id, |side| side.machine.start(targets).map_err(|error| side.failure().unwrap_or(error.into())))
+    }
+
+    /// Whether all targets have posted, after [`Window::begin_start`]. Runs the NIC for a turn.
+    ///
+    /// # Errors
+    /// The window has failed.
+    pub fn test_started(&mut self) -> Result<bool, Error> {
+        self.place.core.poll_for(self.place.id, |side| side.machine.has_started())
     }
 
     /// Ends the access to the targets: what was got is here, and what was put may be changed. The targets learn how
@@ -396,7 +412,7 @@ impl Window {
     /// Nothing was posted; or the window has failed.
     pub fn test_exposed(&mut self) -> Result<bool, Error> {
         let Place { core, id, .. } = &self.place;
-        core.drain();
+        core.poll_for(*id, |_| false)?;
         core.with(*id, |side| side.machine.end_exposure().map_err(|error| side.failure().unwrap_or(error.into())))
     }
 
@@ -407,7 +423,25 @@ impl Window {
     /// # Errors
     /// An epoch is open, or this rank has that lock; it was not to be had within `limit`; or the window has failed.
     pub fn lock(&mut self, rank: usize, exclusive: bool, limit: Duration) -> Result<(), Error> {
-        self.place.core.lock(self.place.id, rank, exclusive, limit)
+        self.begin_lock(rank, exclusive)?;
+        self.place.core.wait_for_lock(self.place.id, rank, limit)
+    }
+
+    /// As [`Window::lock`], but does not wait: the lock is here when [`Window::test_lock`] says so. Until then this rank
+    /// tries to get it whenever it calls its team or windows.
+    ///
+    /// # Errors
+    /// An epoch is open, or this rank has that lock or waits for it; or the window has failed.
+    pub fn begin_lock(&mut self, rank: usize, exclusive: bool) -> Result<(), Error> {
+        self.place.core.begin_lock(self.place.id, rank, exclusive)
+    }
+
+    /// Whether this rank has the lock on the part of another. Runs the NIC for a turn.
+    ///
+    /// # Errors
+    /// The window has failed.
+    pub fn test_lock(&mut self, rank: usize) -> Result<bool, Error> {
+        self.place.core.poll_for(self.place.id, |side| side.machine.holds(rank))
     }
 
     /// Waits until everything that was done to the part of a rank under this lock is placed there, and what was got
