@@ -163,6 +163,31 @@ def served(runner, library, what, directory):
     scratch.remove()
 
 
+def lonely(runner, library, directory):
+    """Only one of two ranks has libweft-mpi.so: it says so, for the job stands still."""
+    name = f"{library.name}/served/lonely"
+    preload = to_preload(runner, library, name, directory)
+    if not preload:
+        return
+    scratch = Scratch()
+    jobs = []
+
+    def play():
+        program = [compile_program(library, scratch, "served"), "old"]
+        command = [*library.command(runner.provider, Start(1, one_sided=True)), "env", f"LD_PRELOAD={preload}", *program, ":", "-n", "1", *program]
+        jobs.append(Job(command, {**library.environment(runner.provider), **library.compiled, "WEFT_BOARDS": scratch.boards}))
+        patience = Patience(1)
+        while "preload libweft-mpi.so in all ranks of the job, or in none" not in jobs[0].text():
+            if jobs[0].process.poll() is not None or patience.seconds() > PROGRAM_LIMIT_S:
+                raise Failure(f"it is not said that a rank lacks the library:\n{jobs[0].text()}")
+            time.sleep(0.1)
+
+    report(runner, name, play)
+    for job in jobs:
+        job.end()
+    scratch.remove()
+
+
 def heat(runner, library, directory):
     """A stencil computes the bits of examples/halo.rs, with MPI's windows over the provider, and with Weft's."""
     name = f"{library.name}/heat"

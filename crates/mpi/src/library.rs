@@ -81,6 +81,10 @@ functions! {
     Comm_size(comm: Handle, size: Ints);
     Comm_test_inter(comm: Handle, flag: Ints);
     Allgather(from: In, count: c_int, kind: Handle, to: Out, to_count: c_int, to_kind: Handle, comm: Handle);
+    Iallgather(
+        from: In, count: c_int, kind: Handle, to: Out, to_count: c_int, to_kind: Handle, comm: Handle,
+        request: *mut Handle
+    );
     Ibarrier(comm: Handle, request: *mut Handle);
     Test(request: *mut Handle, flag: Ints, status: Out);
     Iprobe(source: c_int, tag: c_int, comm: Handle, flag: Ints, status: Out);

@@ -2,7 +2,9 @@
 
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr::NonNull;
+use core::time::Duration;
 use std::sync::Mutex;
+use std::time::Instant;
 
 use weft::group::{Group, GroupError};
 use weft::verbs::Context;
@@ -50,7 +52,7 @@ pub(crate) fn make(offer: &Offer) -> Option<Served> {
     }
     let (comm, size) = (offer.comm, size_of_comm(offer.comm)?);
     let ready = may(offer);
-    if !all(comm, size, ready.is_ok()) {
+    if !all_at_last(comm, size, ready.is_ok()) {
         return ready.map_or_else(complain, |_| None);
     }
     let (context, own) = (ready.ok()?, duplicate(comm));
@@ -121,6 +123,36 @@ fn duplicate(comm: Handle) -> Option<Handle> {
     let mut own = 0;
     // SAFETY: It can be written; a handle of 4 bytes takes its lower half.
     (unsafe { library::Comm_dup(comm, &raw mut own) } == 0).then_some(own)
+}
+
+/// How long the first answer of all ranks may take until this one says what may be the reason.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// As [`all`], for the first question about a window. A rank without this library never answers, and goes on with calls
+/// of its own. Nothing can be asked of that rank: the others say what is wrong, once, and wait on.
+fn all_at_last(comm: Handle, size: usize, mine: bool) -> bool {
+    let (mine, mut all) = (u8::from(mine), vec![0_u8; size]);
+    let (mut request, mut flag, mut status, byte) = (0, 0, [0_u64; 8], abi().byte);
+    let to = all.as_mut_ptr().cast();
+    // SAFETY: There is room for a byte of each rank, and all stays where it is until the request is over. A handle of 4
+    // bytes takes the request's lower half.
+    let mut code =
+        unsafe { library::Iallgather((&raw const mine).cast(), 1, byte, to, 1, byte, comm, &raw mut request) };
+    let (start, mut has_told) = (Instant::now(), false);
+    while code == 0 && flag == 0 {
+        // SAFETY: All can be written, and a status has at most 40 bytes.
+        code = unsafe { library::Test(&raw mut request, &raw mut flag, status.as_mut_ptr().cast()) };
+        if flag == 0 && !has_told && start.elapsed() > PATIENCE {
+            has_told = true;
+            crate::report::say(&format!(
+                "rank {}: a window is made, and for {PATIENCE:?} some ranks have not said whether Weft may serve it: \
+                 preload libweft-mpi.so in all ranks of the job, or in none",
+                crate::windows::rank()
+            ));
+        }
+        std::thread::yield_now();
+    }
+    code == 0 && all.iter().all(|one| *one == 1)
 }
 
 /// Whether all ranks say yes.

@@ -96,7 +96,8 @@ fn raise(win: Handle, call: &str, outcome: Result<(), Fault>) -> c_int {
     fault.code
 }
 
-fn rank() -> c_int {
+/// This rank in the whole job.
+pub(crate) fn rank() -> c_int {
     let mut rank = -1;
     // SAFETY: It can be written.
     unsafe { library::Comm_rank(abi().comm_world, &raw mut rank) };
