@@ -26,7 +26,7 @@ pub use controller::{Algorithm, Controller, ControllerSettings, MAX_WINDOW};
 pub use coupled::Coupling;
 pub use cubic::Cubic;
 pub use delivery::{Delivery, RateSample, Stamp};
-pub use ecn::{EcnCounts, EcnFault, EcnState, EcnValidation, TEST_PACKETS};
+pub use ecn::{EcnCounts, EcnFault, EcnState, EcnValidation, TEST_PACKETS, TEST_TIMEOUTS};
 pub use feedback::Feedback;
 pub use pacer::{MAX_WAIT, Pacer};
 pub use reordering::{MAX_PACKET_THRESHOLD, PACKET_THRESHOLD};

@@ -16,6 +16,8 @@ use crate::round_trip::nanos;
 
 /// After so many probes without an answer it is doubted that large datagrams pass.
 const SILENT_PROBES: u32 = 3;
+/// After so many, packets are not marked with ECT any more: some paths drop what is.
+const UNMARKED_PROBES: u32 = 2;
 /// A rail that is silent while others answer is probed so often at least.
 const REJOIN_INTERVAL: Duration = Duration::from_millis(200);
 /// Others have this time, and a round trip of theirs (up to a limit), to answer while a rail is silent.
@@ -316,6 +318,9 @@ impl Connection {
             return;
         }
         self.rails[index].backoff += 1;
+        if self.rails[index].backoff == UNMARKED_PROBES {
+            self.rails[index].ecn.on_silence();
+        }
         if self.rails.len() > 1 {
             self.doubt_rail(index, now);
         }

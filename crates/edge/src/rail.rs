@@ -194,7 +194,7 @@ impl Rail {
         self.window.restart(settings.initial_window);
         self.pacer = Pacer::default();
         self.mtu = Mtu::new(limit, settings.raise_after);
-        self.ecn = EcnValidation::default();
+        self.ecn.restart(self.sent.next_number());
         (self.backoff, self.silence, self.probes, self.was_full, self.paced_until) = (0, None, 0, false, None);
         self.unasked = 0;
     }

@@ -38,6 +38,7 @@ fn faults(random: &mut Random) -> Faults {
         receives: one_in([0, 1, 3]),
         partition: false,
         fences: one_in([0, 1, 5]),
+        drops_ect: false,
     }
 }
 

@@ -297,7 +297,7 @@ fn segments_are_cut_for_a_rail_with_a_smaller_mtu() {
     let settings = Settings { max_datagram: 8972, ..settings() };
     let large = Link { lose: 20, ..Link::new(100, 300) };
     let small = Link { carries: 1300, ..Link::new(100, 300) };
-    let mut world = joined(&[large, small], &settings, [300, 300], 1);
+    let mut world = joined(&[large, small], &settings, [600, 600], 1);
     world.run(1_000_000, World::all_acknowledged);
     let connection = &world.sides[0].connection;
     let sizes: Vec<usize> = connection.rails().map(|rail| rail.datagram_size).collect();

@@ -257,8 +257,11 @@ impl Connection {
         rail.peer_overflows = ack.overflows;
         self.counters.peer_overflows += u64::from(dropped);
         let said = EcnCounts { ect0: ack.ecn.ect0, ect1: ack.ecn.ect1, ce: ack.ecn.ce };
-        let marked = settled.iter().filter(|packet| packet.ect).count() as u32;
+        let marked = settled.iter().filter(|packet| packet.ect).map(|packet| packet.number);
         let ce = rail.ecn.on_ack(ack.largest, said, marked);
+        if !settled.is_empty() {
+            rail.ecn.on_answered(rail.sent.next_number());
+        }
         self.counters.congestion_marks += u64::from(ce);
         if let Some(newest) = settled.first().filter(|_| ce > 0) {
             rail.window.on_marked(ce, newest.sent, now);
@@ -292,7 +295,7 @@ impl Connection {
         rail.tally.lost_packets += 1;
         rail.window.on_lost(packet, now);
         if packet.ect {
-            rail.ecn.on_lost();
+            rail.ecn.on_lost(packet.number);
         }
         self.send_again(packet);
     }

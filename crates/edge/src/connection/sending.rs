@@ -447,7 +447,7 @@ impl Connection {
         draft.end_run();
         let Draft { builder, contents, eliciting, .. } = draft;
         builder.finish();
-        let marked = eliciting && rail.ecn.marks();
+        let marked = eliciting && rail.ecn.marks(now);
         if contents.count > 0 {
             self.segments_at = now;
             rail.received.answer();
@@ -461,7 +461,7 @@ impl Connection {
             rail.sent.skip(now);
         }
         if marked {
-            rail.ecn.on_sent();
+            rail.ecn.on_sent(rail.trip.probe_timeout() + self.peer_ack_delay, now);
         }
         if eliciting && rail.trip.is_known() {
             rail.pacer.on_sent(length as u64, rail.limit(), rail.trip.smoothed(), now);

@@ -39,6 +39,8 @@ pub(crate) struct Faults {
     pub(crate) partition: bool,
     /// One tagged segment in so many waits for all that comes before it; 0 for none.
     pub(crate) fences: u64,
+    /// What is marked with ECT vanishes.
+    pub(crate) drops_ect: bool,
 }
 
 impl Faults {
@@ -54,6 +56,7 @@ impl Faults {
             receives: 0,
             partition: false,
             fences: 0,
+            drops_ect: false,
         }
     }
 }
@@ -298,6 +301,8 @@ pub(crate) struct Side {
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) events: Vec<Event>,
     pub(crate) largest_sent: usize,
+    /// Datagrams that it has marked with ECT.
+    pub(crate) marked: u64,
     /// Calls that its datagrams have taken: what leaves by one address in a batch is one.
     pub(crate) calls: u64,
     /// The token that it shows when it has forgotten the connection.
@@ -309,8 +314,8 @@ pub(crate) struct Side {
 /// Datagrams, and where they go.
 type Seen = Vec<(Vec<u8>, SocketAddr)>;
 
-/// To which side, what, from where, to where.
-type Flying = (usize, Vec<u8>, SocketAddr, SocketAddr);
+/// To which side, what, from where, to where, and its ECN bits.
+type Flying = (usize, Vec<u8>, SocketAddr, SocketAddr, u8);
 
 /// Both ends and what is under way.
 pub(crate) struct World {
@@ -384,6 +389,7 @@ impl World {
             addresses: vec![address(side)],
             events: vec![],
             largest_sent: 0,
+            marked: 0,
             calls: 0,
             shows: both[1 - side].reset_token,
             stopped: false,
@@ -459,12 +465,16 @@ impl World {
             .batch
             .datagrams
             .iter()
-            .map(|datagram| (addresses[usize::from(datagram.local)], datagram.to, self.gather(datagram)))
+            .map(|datagram| {
+                let (from, bytes) = (addresses[usize::from(datagram.local)], self.gather(datagram));
+                (from, datagram.to, bytes, datagram.ecn)
+            })
             .collect();
         assert_eq!(capacity, 1 << 18, "nothing is allocated");
-        for (from, to, bytes) in datagrams {
+        for (from, to, bytes, ecn) in datagrams {
             self.sides[side].largest_sent = self.sides[side].largest_sent.max(bytes.len());
-            self.carry(side, bytes, from, to);
+            self.sides[side].marked += u64::from(ecn != 0);
+            self.carry(side, bytes, ecn, from, to);
         }
     }
 
@@ -491,7 +501,7 @@ impl World {
         bytes
     }
 
-    fn carry(&mut self, side: usize, bytes: Vec<u8>, from: SocketAddr, to: SocketAddr) {
+    fn carry(&mut self, side: usize, bytes: Vec<u8>, ecn: u8, from: SocketAddr, to: SocketAddr) {
         if !self.sides[1 - side].addresses.contains(&to) {
             let stranger = self.strangers.entry(link_between(to, to).unwrap_or(0)).or_default();
             *stranger = (stranger.0 + 1, stranger.1 + bytes.len());
@@ -501,7 +511,8 @@ impl World {
         }
         let faults = self.faults.clone();
         let random = &mut self.random;
-        if faults.partition || bytes.len() > faults.carries || hit(random, faults.lose) {
+        if faults.drops_ect && ecn != 0 || faults.partition || bytes.len() > faults.carries || hit(random, faults.lose)
+        {
             return;
         }
         let copies = 1 + u64::from(hit(random, faults.copy));
@@ -516,7 +527,7 @@ impl World {
             }
             let delay = faults.delay_us * 1000 + self.random.below(faults.jitter_us * 1000 + 1);
             let Some(link) = self.link(side, bytes.len(), from, to) else { continue };
-            self.inject(1 - side, bytes, from, to, link + Duration::from_nanos(delay));
+            self.fly(link + Duration::from_nanos(delay), (1 - side, bytes, from, to, ecn));
         }
     }
 
@@ -585,8 +596,12 @@ impl World {
 
     /// Something arrives at a side.
     pub(crate) fn inject(&mut self, side: usize, bytes: Vec<u8>, from: SocketAddr, to: SocketAddr, after: Duration) {
+        self.fly(after, (side, bytes, from, to, 0));
+    }
+
+    fn fly(&mut self, after: Duration, what: Flying) {
         self.serial += 1;
-        self.flying.insert((self.now + after, self.serial), (side, bytes, from, to));
+        self.flying.insert((self.now + after, self.serial), what);
     }
 
     fn timers(&self) -> [Option<Time>; 2] {
@@ -608,8 +623,8 @@ impl World {
         let Some(next) = self.next_at() else { return false };
         self.now = self.now.max(next);
         while let Some(entry) = self.flying.first_entry().filter(|entry| entry.key().0 <= self.now) {
-            let (side, bytes, from, to) = entry.remove();
-            self.arrive(side, &bytes, from, to);
+            let datagram = entry.remove();
+            self.arrive(&datagram);
         }
         for (side, timer) in timers.into_iter().enumerate() {
             if timer.is_some_and(|at| at <= self.now) {
@@ -623,18 +638,19 @@ impl World {
         true
     }
 
-    fn arrive(&mut self, side: usize, bytes: &[u8], from: SocketAddr, to: SocketAddr) {
+    fn arrive(&mut self, (side, bytes, from, to, ecn): &Flying) {
+        let (side, from, to, ecn) = (*side, *from, *to, *ecn);
         let Side { connection, sink, addresses, stopped, shows, .. } = &mut self.sides[side];
         // Who has moved is not found where it was.
         let Some(local) = addresses.iter().position(|address| *address == to).filter(|_| !*stopped) else { return };
         if let Ok(token) = setup::reset_token(bytes) {
             connection.receive_reset(&token, self.now);
         } else if !connection.is_over() {
-            connection.receive(bytes, &Meta { from, local: local as u8, ecn: 2, now: self.now }, sink);
+            connection.receive(bytes, &Meta { from, local: local as u8, ecn, now: self.now }, sink);
         } else if bytes.len() > setup::RESET_LENGTH {
             // It is forgotten, and who still asks is told so.
             let reset = setup::reset(connection.id(), shows);
-            self.carry(side, reset.to_vec(), to, from);
+            self.carry(side, reset.to_vec(), 0, to, from);
         }
     }
 
