@@ -114,18 +114,20 @@ impl Window {
         self.feedback.sent_at = self.feedback.sent_at.max(Some(packet.sent));
     }
 
-    /// A packet is lost.
-    pub(crate) fn on_lost(&mut self, packet: &Packet, now: Time) {
+    /// A packet is lost. True when an episode of congestion begins with it.
+    pub(crate) fn on_lost(&mut self, packet: &Packet, now: Time) -> bool {
         self.is_told = true;
         self.feedback.lost_bytes += u64::from(packet.bytes);
         self.feedback.lost_packets += 1;
         let before = self.recovery;
-        if self.begins(packet.sent, now) {
+        let begins = self.begins(packet.sent, now);
+        if begins {
             // What an episode just before this one lacks may be late as well: then both were none.
             let is_chained = before.is_some_and(|before| now.since(before) <= CHAIN * self.round_trip);
             self.missing = if is_chained { self.missing } else { Some(0) };
         }
         self.missing = self.missing.map(|packets| packets.saturating_add(1));
+        begins
     }
 
     /// The path has marked `ce` packets more, up to one that was sent at `sent`. It means what it says: no undoing.
@@ -220,7 +222,8 @@ mod tests {
     #[test]
     fn one_cut_for_an_episode_and_back_when_it_was_for_nothing() {
         let mut window = Window::new(100);
-        (0..40).for_each(|_| window.on_lost(&packet(at(1)), at(10)));
+        let episodes = (0..40).filter(|_| window.on_lost(&packet(at(1)), at(10))).count();
+        assert_eq!(episodes, 1);
         assert_eq!(settle(&mut window, at(10)), 84_000);
         window.on_lost(&packet(at(2)), at(11));
         assert_eq!(settle(&mut window, at(11)), 84_000, "sent before the cut");

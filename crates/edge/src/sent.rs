@@ -13,6 +13,9 @@ const REORDERING: u64 = 3;
 const MAX_REORDERING: u64 = 256;
 /// So much more patience in time at most: eighths of a round trip (RFC 8985 section 6.2 step 4: up to one).
 const MAX_PATIENCE: u32 = 8;
+/// After so many recoveries in which nothing turned out to have been only late, patience is what it was at first (RFC
+/// 8985 section 6.2 step 4, RACK.reo_wnd_persist).
+const PATIENT_RECOVERIES: u32 = 16;
 /// After so many packets without a loss the next ones are believed to come in order: after twice as many each time,
 const ORDERLY_AFTER: u64 = 64;
 /// up to this.
@@ -93,6 +96,8 @@ pub(crate) struct Sent {
     largest_acked: Option<u64>,
     reordering: u64,
     patience: u32,
+    /// Recoveries after which both are forgotten.
+    patient_for: u32,
     loss_at: Option<Time>,
     last_sent: Time,
     /// The first packet that is far enough from the last loss.
@@ -116,6 +121,7 @@ impl Sent {
             largest_acked: None,
             reordering: REORDERING,
             patience: 0,
+            patient_for: 0,
             loss_at: None,
             last_sent: Time::ZERO,
             orderly_from: 0,
@@ -267,6 +273,15 @@ impl Sent {
         let behind = self.largest_acked.map_or(0, |largest| largest.saturating_sub(number));
         self.reordering = self.reordering.max(behind + 1).min(MAX_REORDERING);
         self.patience = (self.patience + 1).min(MAX_PATIENCE);
+        self.patient_for = PATIENT_RECOVERIES;
+    }
+
+    /// Packets are lost, and a recovery begins.
+    pub(crate) fn on_recovery(&mut self) {
+        self.patient_for = self.patient_for.saturating_sub(1);
+        if self.patient_for == 0 {
+            (self.reordering, self.patience) = (REORDERING, 0);
+        }
     }
 
     /// Whether packets come in the order in which they are sent, as far as is known.
@@ -371,6 +386,23 @@ mod tests {
         assert!(settled[0].was_lost);
         sent.on_spurious(0);
         assert_eq!(sent.reordering, 10);
+    }
+
+    #[test]
+    fn patience_is_forgotten_after_recoveries_of_which_nothing_was_late() {
+        let mut sent = sent(10);
+        sent.acknowledge(9, 9, &mut vec![]);
+        let patient = |sent: &Sent| (sent.reordering, sent.patience());
+        sent.on_spurious(2);
+        (0..15).for_each(|_| sent.on_recovery());
+        assert_eq!(patient(&sent), (8, 1));
+        sent.on_spurious(5);
+        (0..15).for_each(|_| sent.on_recovery());
+        assert_eq!(patient(&sent), (8, 2), "what was late meanwhile begins the count anew");
+        sent.on_recovery();
+        assert_eq!(patient(&sent), (REORDERING, 0));
+        sent.on_recovery();
+        assert_eq!(patient(&sent), (REORDERING, 0));
     }
 
     #[test]

@@ -293,7 +293,9 @@ impl Connection {
         }
         self.counters.packets_lost += 1;
         rail.tally.lost_packets += 1;
-        rail.window.on_lost(packet, now);
+        if rail.window.on_lost(packet, now) {
+            rail.sent.on_recovery();
+        }
         if packet.ect {
             rail.ecn.on_lost(packet.number);
         }
@@ -372,4 +374,40 @@ impl Connection {
 /// In a time that does not depend on where they differ.
 fn is_equal(a: &[u8; PROOF_LENGTH], b: &[u8; PROOF_LENGTH]) -> bool {
     a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::SocketAddr;
+
+    use super::*;
+    use crate::connection::Established;
+    use crate::sent::Leaving;
+    use crate::settings::Settings;
+
+    /// Sends ten packets, of which the last alone is acknowledged a second later: the others are lost.
+    fn lose(connection: &mut Connection, now: Time) {
+        for _ in 0..10 {
+            connection.rails[0].sent.push(&Leaving { now, bytes: 1200, ..Leaving::default() });
+        }
+        let last = connection.rails[0].sent.next_number() - 1;
+        assert!(connection.rails[0].sent.acknowledge(last, last, &mut vec![]));
+        connection.detect_loss(0, now + Duration::from_secs(1));
+    }
+
+    #[test]
+    fn patience_ends_with_the_sixteenth_recovery() {
+        let settings = Settings::default();
+        let established = Established::unknown(SocketAddr::from(([10, 0, 0, 1], 4791)), 1, &settings);
+        let mut connection = Connection::new(&established, &settings, Time::ZERO);
+        let at = |seconds: u64| Time::ZERO + Duration::from_secs(seconds);
+        lose(&mut connection, at(10));
+        connection.rails[0].sent.on_spurious(0);
+        for recovery in 1..16 {
+            lose(&mut connection, at(10 + 10 * recovery));
+            assert_eq!(connection.rails[0].sent.patience(), 1, "after {recovery} recoveries");
+        }
+        lose(&mut connection, at(1000));
+        assert_eq!(connection.rails[0].sent.patience(), 0);
+    }
 }
