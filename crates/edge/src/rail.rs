@@ -127,6 +127,8 @@ pub(crate) struct Rail {
     pub(crate) peer_largest: Option<u64>,
     pub(crate) peer_overflows: u32,
     pub(crate) tally: Tally,
+    /// Packets below this number went over another path: they say nothing of this one.
+    pub(crate) path_from: u64,
     /// Why it leads nowhere, and where it did or was to.
     pub(crate) closed: Option<(Out, Place)>,
 }
@@ -169,6 +171,7 @@ impl Rail {
             peer_largest: None,
             peer_overflows: 0,
             tally: Tally::default(),
+            path_from: 0,
             closed: None,
         }
     }
@@ -188,13 +191,19 @@ impl Rail {
         self.is_live() && self.backoff == 0
     }
 
+    /// Whether a packet went over the path that the rail has now.
+    pub(crate) const fn is_of_path(&self, number: u64) -> bool {
+        number >= self.path_from
+    }
+
     /// The path is another one: nothing is known of it but that it reaches. Numbers go on.
     pub(crate) fn begin_anew(&mut self, limit: usize, settings: &Settings) {
         self.trip = RoundTrip::new(settings.initial_round_trip);
         self.window.restart(settings.initial_window);
         self.pacer = Pacer::default();
         self.mtu = Mtu::new(limit, settings.raise_after);
-        self.ecn.restart(self.sent.next_number());
+        self.path_from = self.sent.next_number();
+        self.ecn.restart(self.path_from);
         (self.backoff, self.silence, self.probes, self.was_full, self.paced_until) = (0, None, 0, false, None);
         self.unasked = 0;
     }

@@ -256,12 +256,7 @@ impl Connection {
         };
         rail.candidate = None;
         let before = rail.place.replace(place);
-        if before.is_none() {
-            rail.begin_anew(self.limit, &self.settings);
-            self.counters.rails_opened += 1;
-        } else {
-            self.counters.moves += 1;
-        }
+        self.on_path(index, before, place);
         let rail = &mut self.rails[index];
         if let Some(asked) = candidate.asked.filter(|_| !rail.trip.is_known()) {
             rail.trip.sample(meta.now.since(asked), Duration::ZERO);
@@ -278,6 +273,26 @@ impl Connection {
         if self.phase == Phase::Open && self.rails[0].is_live() {
             self.rails[0].begin_anew(self.limit, &self.settings);
             self.probe_rail(0);
+        }
+    }
+
+    /// A rail leads elsewhere than before.
+    fn on_path(&mut self, index: usize, before: Option<Place>, now: Place) {
+        let Some(before) = before else {
+            self.rails[index].begin_anew(self.limit, &self.settings);
+            self.counters.rails_opened += 1;
+            return;
+        };
+        self.counters.moves += 1;
+        if (before.local, before.to.ip()) == (now.local, now.to.ip()) {
+            // Another port is the work of a box on the same path (RFC 9000 section 9.4), but it may see to marks in
+            // another way (section 13.4.2).
+            let rail = &mut self.rails[index];
+            rail.ecn.restart(rail.sent.next_number());
+        } else {
+            // What is under way went to where the peer is not any more.
+            self.leave_rail(index);
+            self.rails[index].begin_anew(self.limit, &self.settings);
         }
     }
 

@@ -1,10 +1,12 @@
-//! Paths that drop what is marked with ECT, in virtual time (RFC 9000 section 13.4.2).
+//! Paths that change, and paths that drop what is marked with ECT, in virtual time (RFC 9000 sections 9.4 and 13.4.2).
 
 mod world;
 
 use core::time::Duration;
+use std::net::SocketAddr;
 
-use weft_edge::Settings;
+use weft_edge::{Event, Settings};
+use world::links::address_on;
 use world::{Faults, World};
 
 const MS: Duration = Duration::from_millis(1);
@@ -82,5 +84,62 @@ fn marks_go_on_after_a_pause() {
     post(&mut world, 500);
     until_acknowledged(&mut world);
     assert!(marked(&world) >= before + 50, "{} marked", marked(&world) - before);
+    world.finish();
+}
+
+/// One side is found at another address from now on. Runs until the other one has proved it.
+fn move_to(world: &mut World, to: SocketAddr) {
+    world.sides[1].addresses[0] = to;
+    post(world, 1000);
+    world.run(100_000, |world| world.sides[0].events.contains(&Event::Moved(to)));
+}
+
+#[test]
+fn marks_are_tried_again_on_another_path() {
+    let mut world = world(Faults { drops_ect: true, ..Faults::none() }, 200);
+    until_acknowledged(&mut world);
+    let before = marked(&world);
+    world.faults.drops_ect = false;
+    move_to(&mut world, address_on(0, 5));
+    until_acknowledged(&mut world);
+    assert!(marked(&world) >= before + 50, "{} marked", marked(&world) - before);
+    world.finish();
+}
+
+/// What was known of the old path is worth nothing on another one, except where only the port has changed: that is a
+/// box on the same path.
+#[test]
+fn another_path_begins_with_the_first_window_and_the_least_datagram() {
+    let here = address_on(0, 1);
+    for (to, is_same) in [(address_on(0, 5), false), (SocketAddr::new(here.ip(), 7777), true)] {
+        let mut world = world(Faults::none(), 3000);
+        world.run_for(50 * MS);
+        let known = |world: &World| {
+            let connection = &world.sides[0].connection;
+            (connection.window(), connection.datagram_size())
+        };
+        let (window, size) = known(&world);
+        assert!(window > 100_000 && size == 8972, "{window} {size}");
+        move_to(&mut world, to);
+        if is_same {
+            assert!(known(&world).0 > 12_000 && known(&world).1 == 8972, "{:?}", known(&world));
+        } else {
+            assert_eq!(known(&world), (12_000, 1200));
+        }
+        until_acknowledged(&mut world);
+        world.finish();
+    }
+}
+
+/// The round trip is that of the new path at once, and what was under way is sent again.
+#[test]
+fn another_path_has_a_round_trip_of_its_own() {
+    let mut world = world(Faults { delay_us: 40_000, ..Faults::none() }, 100);
+    until_acknowledged(&mut world);
+    world.faults.delay_us = 100;
+    move_to(&mut world, address_on(0, 5));
+    let round_trip = world.sides[0].connection.round_trip();
+    assert!(round_trip <= 10 * MS, "{round_trip:?}");
+    until_acknowledged(&mut world);
     world.finish();
 }

@@ -210,7 +210,8 @@ impl Connection {
     /// Packets have arrived.
     fn on_acked(&mut self, index: usize, settled: &[Packet], ack: &Ack<'_>, now: Time) {
         let rail = &mut self.rails[index];
-        if let Some(newest) = settled.first().filter(|packet| packet.number == ack.largest) {
+        let is_newest = |packet: &&Packet| packet.number == ack.largest && rail.is_of_path(packet.number);
+        if let Some(newest) = settled.first().filter(is_newest) {
             let delay = Duration::from_micros(u64::from(ack.delay_us)).min(self.peer_ack_delay);
             rail.trip.sample(now.since(newest.sent), delay);
             rail.window.on_sample(now.since(newest.sent));
@@ -220,8 +221,10 @@ impl Connection {
         }
         for packet in settled {
             let rail = &mut self.rails[index];
-            rail.window.on_acked(packet, now);
-            rail.mtu.on_acked(packet.number, packet.bytes as usize, now);
+            if rail.is_of_path(packet.number) {
+                rail.window.on_acked(packet, now);
+                rail.mtu.on_acked(packet.number, packet.bytes as usize, now);
+            }
             if packet.was_lost {
                 rail.sent.on_spurious(packet.number);
                 // The loss of a probe was none for the window either.
@@ -263,7 +266,7 @@ impl Connection {
             rail.ecn.on_answered(rail.sent.next_number());
         }
         self.counters.congestion_marks += u64::from(ce);
-        if let Some(newest) = settled.first().filter(|_| ce > 0) {
+        if let Some(newest) = settled.first().filter(|newest| ce > 0 && rail.is_of_path(newest.number)) {
             rail.window.on_marked(ce, newest.sent, now);
         }
     }
