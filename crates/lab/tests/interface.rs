@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use kernel::{ROLE, Worker, say};
 use weft_base::{
-    Backlog, Interest, InterfaceName, Listener, Network, Piece, Port, PortError, PortOptions, ReceivePiece, Received,
-    Token,
+    Backlog, DatagramBatch, DatagramOptions, DatagramPort, Ecn, Interest, InterfaceName, Listener, Network, Piece,
+    Port, PortAddress, PortError, PortOptions, ReceivePiece, Received, Token,
 };
 use weft_lab::{Host, Lab, Plan};
-use weft_link::{LinkListener, LinkNetwork, LinkPort};
+use weft_link::{LinkDatagram, LinkListener, LinkNetwork, LinkPort};
 use weft_memory::{Limits, Registry};
 
 /// Nothing here takes this long; what waits in vain fails then.
@@ -59,6 +59,7 @@ fn worker() {
     let Ok(role) = env::var(ROLE) else { return };
     match role.split(' ').collect::<Vec<_>>()[..] {
         ["serves"] => Server::new().serve(),
+        ["datagrams", folder] => datagrams(Path::new(folder)),
         ["pings", folder, rounds] => pings(Path::new(folder), rounds.parse().unwrap()),
         _ => panic!("{role:?} is no role"),
     }
@@ -199,6 +200,64 @@ impl Server {
     }
 }
 
+/// One end of a cable, and a datagram port there.
+struct End {
+    network: LinkNetwork,
+    port: LinkDatagram,
+    turns: u64,
+}
+
+impl End {
+    fn new(link: &str) -> Self {
+        let mut network = LinkNetwork::with_link(Registry::new(78, Limits::default()), link.parse().unwrap()).unwrap();
+        let (_, address) = link.split_once('=').unwrap();
+        let local = SocketAddr::new(address.split('/').next().unwrap().parse().unwrap(), 0);
+        let port = network.bind(local, DatagramOptions::default()).unwrap();
+        assert!(matches!(port, LinkDatagram::Raw(_)));
+        Self { network, port, turns: 0 }
+    }
+
+    /// Takes what has come, and waits for more. What has come last.
+    fn turn(&mut self) -> Option<Vec<u8>> {
+        let mut buffer = vec![0; self.port.limits().receive_bytes as usize * 4];
+        let mut received = Vec::new();
+        self.port.receive(&mut buffer, &mut received).unwrap();
+        let last = received.pop().map(|one| buffer[one.range].to_vec());
+        let interest = Interest { readable: true, writable: false, least: 1 };
+        self.network.arm_datagram(&mut self.port, STREAM, interest).unwrap();
+        self.network.wait(Some(Duration::from_millis(20)), &mut Vec::new()).unwrap();
+        self.turns += 1;
+        last
+    }
+
+    fn send(&mut self, to: PortAddress, bytes: &[u8]) {
+        let batch = DatagramBatch { to, from: None, segment_size: 100, ecn: Ecn::NotCapable };
+        // What an interface that is away does not take is lost.
+        let _ = self.port.send(&batch, &[Piece::Bytes(bytes)]);
+    }
+}
+
+/// Two hosts in user space, one at each end of a cable, which is made anew between the first datagram and the second.
+fn datagrams(folder: &Path) {
+    let mut ends = [End::new("c0=10.7.0.77/24"), End::new("c1=10.7.0.78/24")];
+    let began = Instant::now();
+    for (round, word) in ["first", "second"].into_iter().enumerate() {
+        while !folder.join(round.to_string()).exists() {
+            ends.iter_mut().for_each(|end| drop(end.turn()));
+        }
+        for (from, to) in [(0, 1), (1, 0)] {
+            let address = ends[to].port.local_address();
+            // As whoever must get something across, again and again.
+            while ends[to].turn().as_deref() != Some(word.as_bytes()) {
+                assert!(began.elapsed() < PATIENCE, "{word} does not come");
+                ends[from].send(address, word.as_bytes());
+                ends[from].turn();
+            }
+        }
+        say(&(ends[0].turns + ends[1].turns).to_string());
+    }
+}
+
 /// How many streams had ended, and how many turns that took.
 fn numbers(said: &str) -> Vec<u64> {
     said.split(' ').map(|word| word.parse().unwrap()).collect()
@@ -236,4 +295,24 @@ fn a_link_survives_its_interface_being_down_and_made_anew_and_a_deletion_is_told
     assert!(turns < TURNS, "{turns} turns");
     assert_eq!(server.says(), "again");
     assert!(server.succeeds());
+}
+
+#[test]
+fn datagram_ports_follow_an_interface_that_is_made_anew() {
+    let Some(lab) = lab() else { return };
+    let host = lab.host(0);
+    make(host);
+    let folder = env::temp_dir().join(format!("weft-interface-{}-raw", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut worker = Worker::start(host, &format!("datagrams {}", folder.display()));
+    std::fs::write(folder.join("0"), []).unwrap();
+    let [before] = numbers(&worker.says())[..] else { panic!("a number") };
+    ip(host, "link del c0");
+    std::thread::sleep(Duration::from_millis(300));
+    make(host);
+    std::fs::write(folder.join("1"), []).unwrap();
+    let [after] = numbers(&worker.says())[..] else { panic!("a number") };
+    assert!(after - before < TURNS, "{} turns", after - before);
+    assert!(worker.succeeds());
+    std::fs::remove_dir_all(&folder).unwrap();
 }

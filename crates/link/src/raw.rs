@@ -105,14 +105,19 @@ impl RawPort {
     /// The descriptor that is readable when something has come, for whoever waits for it by this token.
     pub(crate) fn descriptor(&mut self, token: Token) -> BorrowedFd<'_> {
         let interface = self.stack.lock().arm_raw(self.local.port(), token);
-        if interface != self.interface && self.frames.rebind(&self.name).is_ok() {
-            // It was made anew. The longest datagram stays what it was: who sends finds out by itself what passes.
-            self.interface = interface;
-        }
+        self.follow(interface);
         // What has happened to the interface is over, or the next frame tells; unread, it would keep the descriptor
         // readable.
         let _ = self.frames.take_error();
         self.frames.as_fd()
+    }
+
+    /// The interface of the link has this number now: it may have been made anew. The longest datagram stays what it
+    /// was; who sends finds out by itself what passes.
+    fn follow(&mut self, interface: u32) {
+        if interface != self.interface && self.frames.rebind(&self.name).is_ok() {
+            self.interface = interface;
+        }
     }
 
     /// The longest datagram.
@@ -134,6 +139,8 @@ impl RawPort {
         if changes != self.changes {
             self.changes = changes;
             self.at_hand.clear();
+            let interface = self.stack.lock().interface();
+            self.follow(interface);
         }
         self.at_hand.iter().find(|(known, _)| *known == address).map(|(_, hardware)| *hardware)
     }
