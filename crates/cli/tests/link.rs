@@ -80,9 +80,9 @@ fn iwarp_goes_by_weft_s_own_tcp_to_itself_and_to_the_kernel_s() {
     lab.down().unwrap();
 }
 
-/// As `weft lab up` and `weft lab shape` make it: the hosts' devices take frames of 64 KiB, the rail does not. The faults
-/// are those of `weft perf disorder`: 5 % of the segments are late by up to 200 us, 1 % are lost. If what is longer than
-/// the MTU were lost, this would take minutes.
+/// As `weft lab up` and `weft lab shape` make it: the hosts' devices take frames of 64 KiB, the rail does not. The
+/// faults are those of `weft perf disorder`: 5 % of the segments are late by up to 200 us, 1 % are lost. If what is
+/// longer than the MTU were lost, this would take minutes.
 #[test]
 fn iwarp_over_own_tcp_crosses_a_shaped_link_without_faults_and_with_them() {
     let good = Shape { rate: Some("100M".parse().unwrap()), delay: Duration::from_micros(500), ..Shape::default() };

@@ -75,7 +75,8 @@ const FRAME_HEAD: u32 = 24;
 
 /// Lines for `ip -batch` in a host: the kernel cuts super-packets before this rail, for each packet has its own fate.
 /// Of frames that a program gives to a packet socket the kernel does not know how many segments they have when it
-/// compares that with `gso_max_segs` (`SKB_GSO_DODGY`, net/core/dev.c `gso_features_check`), so the length says it, too.
+/// compares that with `gso_max_segs` (`SKB_GSO_DODGY`, net/core/dev.c `gso_features_check`), so the length says it,
+/// too.
 pub(crate) fn cut_packets(rail: &Rail, mtu: u32) -> String {
     format!("link set {} gso_max_segs 1 gso_max_size {}\n", rail.interface, mtu + FRAME_HEAD)
 }

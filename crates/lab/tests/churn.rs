@@ -67,8 +67,8 @@ fn calls() {
     say(&began.elapsed().as_millis().to_string());
 }
 
-/// From one port, again and again: the earlier connection is in TIME-WAIT at the other side, and the kernel sends its SYN
-/// again after 1 s, 2 s, 4 s, as long as it is not answered.
+/// From one port, again and again: the earlier connection is in TIME-WAIT at the other side, and the kernel sends its
+/// SYN again after 1 s, 2 s, 4 s, as long as it is not answered.
 fn calls_again() {
     let began = Instant::now();
     for round in 0..10 {

@@ -1,4 +1,5 @@
-//! Which port a caller takes (RFC 6056): one that those cannot guess who don't see the connection, and each in its turn.
+//! Which port a caller takes (RFC 6056): one that those cannot guess who don't see the connection, and each in its
+//! turn.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,8 +11,8 @@ use crate::initial::update;
 /// Counters; who finds one out learns how many calls went to 1 of 256 of all peers (RFC 6056 section 3.3.4 has 10).
 const COUNTERS: usize = 256;
 
-/// What ports of callers are chosen with: algorithm 4 of RFC 6056, double-hash. To one peer they count up, so that a port
-/// is taken again as late as can be; what other peers see tells nothing about where.
+/// What ports of callers are chosen with: algorithm 4 of RFC 6056, double-hash. To one peer they count up, so that a
+/// port is taken again as late as can be; what other peers see tells nothing about where.
 pub struct CallerPorts {
     keyed: Hmac<Sha256>,
     counters: [u16; COUNTERS],

@@ -19,8 +19,8 @@ pub(crate) struct Heard {
 }
 
 impl Connection {
-    /// The answering side, when the acknowledgement of its SYN has come. `initial` has the number of that SYN, `began` is
-    /// when it was sent.
+    /// The answering side, when the acknowledgement of its SYN has come. `initial` has the number of that SYN, and
+    /// `began` is when it was sent.
     pub(crate) fn accept(flow: Flow, settings: Settings, initial: Initial, heard: &Heard, began: Time) -> Self {
         let mut connection = Self::new(flow, settings, initial, State::SynReceived, began);
         connection.hear_syn(heard, began);
