@@ -9,12 +9,12 @@ use crate::table::{Align, Table};
 /// Engines that get a column of their own.
 const COLUMNS: usize = 8;
 
-pub(super) fn page(changes: &Changes<'_>) -> String {
-    let pages: Vec<_> = changes.nics().map(|change| nic(change, changes.time().is_some())).collect();
+pub(super) fn page(changes: &Changes<'_>, width: Option<usize>) -> String {
+    let pages: Vec<_> = changes.nics().map(|change| nic(change, changes.time().is_some(), width)).collect();
     format!("{}{}", pages.join("\n"), changes.complaints())
 }
 
-fn nic(change: Change<'_>, rated: bool) -> String {
+fn nic(change: Change<'_>, rated: bool, width: Option<usize>) -> String {
     let nic = change.nic;
     let mut heading = format!("{}, process {}, NIC {}", nic.process, nic.pid, nic.nic);
     match nic.engines.len() {
@@ -31,7 +31,9 @@ fn nic(change: Change<'_>, rated: bool) -> String {
     let mut table = Table::new(&columns);
     GROUPS.iter().for_each(|group| add_group(&mut table, group, change, rated));
     add_unknown(&mut table, change, rated);
-    match rails::page(change) {
+    // The first column names the counter.
+    let table = table.folded(1, width);
+    match rails::page(change, width) {
         // They change most, and a terminal may have no room for all.
         Some(rails) => format!("{heading}\n{rails}\n{table}"),
         None => format!("{heading}\n{table}"),

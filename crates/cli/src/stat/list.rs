@@ -14,7 +14,10 @@ const SHOWN: [(&str, &str, &str); 4] = [
 
 const NOBODY: &str = "No process of this user has a NIC that shows its counters.\n";
 
-pub(super) fn page(changes: &Changes<'_>) -> String {
+/// The columns that say which NIC it is.
+const KEYS: usize = 3;
+
+pub(super) fn page(changes: &Changes<'_>, width: Option<usize>) -> String {
     let complaints = changes.complaints();
     if changes.nics().next().is_none() {
         return format!("{NOBODY}{complaints}");
@@ -22,14 +25,14 @@ pub(super) fn page(changes: &Changes<'_>) -> String {
     let titled = changes.nics().any(|change| !change.nic.title.is_empty());
     let rated = changes.time().is_some();
     let mut columns = vec![("process", Align::Left), ("pid", Align::Right), ("NIC", Align::Right)];
-    // What changes comes first: a narrow terminal shows the left side alone.
+    // What changes comes first: where the terminal is narrow, the rest follows below.
     columns.extend(SHOWN.iter().filter(|_| rated).map(|(.., heading)| (*heading, Align::Right)));
     columns.push(("connections", Align::Right));
     columns.extend(SHOWN.map(|(_, heading, _)| (heading, Align::Right)));
     columns.extend(titled.then_some(("for", Align::Left)));
     let mut table = Table::new(&columns);
     changes.nics().for_each(|change| table.row(cells(change, titled, rated)));
-    format!("{table}{complaints}")
+    format!("{}{complaints}", table.folded(KEYS, width))
 }
 
 fn cells(change: Change<'_>, titled: bool, rated: bool) -> Vec<String> {

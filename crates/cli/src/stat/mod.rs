@@ -4,6 +4,7 @@ mod amount;
 mod data;
 mod detail;
 mod groups;
+mod keys;
 mod list;
 mod look;
 mod rails;
@@ -29,7 +30,7 @@ Examples:
   weft stat --json | jq '.nics[] | {pid, sent: .counters.sent_wire_bytes}'
 
 Bytes are those of the wire unless a line says otherwise. K, M, G count in steps of 1024 for bytes, of 1000 for all else. \
-The processes are not asked: a NIC that hangs shows what it counted last. WEFT_BOARDS names the directory where NICs show \
+On a terminal, space, b and the arrow keys scroll what --watch shows, and q ends it. The processes are not asked: a NIC that hangs shows what it counted last. WEFT_BOARDS names the directory where NICs show \
 their counters, in place of $XDG_RUNTIME_DIR/weft and /tmp/weft-UID.";
 
 /// What can be said on the command line.
@@ -62,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     match arguments.watch {
         Some(interval) => watch(arguments, interval, first),
-        None => print(page(arguments, &Changes::of_one(&first))),
+        None => print(page(arguments, &Changes::of_one(&first), screen::width())),
     }
 }
 
@@ -71,37 +72,38 @@ fn watch(arguments: &Arguments, interval: Duration, first: Look) -> Result<(), F
     let interrupt = Interrupt::watch()?;
     let mut screen = if arguments.json { Screen::plain() } else { Screen::of_standard_output() };
     let mut before = first;
-    let mut shown = screen.show(&page(arguments, &Changes::of_one(&before)))?;
-    while shown && sleep(interval, &interrupt) {
+    let mut shown = screen.show(&page(arguments, &Changes::of_one(&before), screen::width()))?;
+    while shown && sleep(interval, &interrupt, &mut screen)? {
         let now = Look::now(arguments.pid);
         if let Some(pid) = arguments.pid.filter(|_| now.nics.is_empty()) {
             screen.end(&format!("process {pid} has no NIC any more\n"), arguments.json)?;
             return Ok(());
         }
-        shown = screen.show(&page(arguments, &Changes::between(&before, &now)))?;
+        shown = screen.show(&page(arguments, &Changes::between(&before, &now), screen::width()))?;
         before = now;
     }
     Ok(())
 }
 
-fn page(arguments: &Arguments, changes: &Changes<'_>) -> String {
+/// For a terminal of this width; `None`: as wide as it is.
+fn page(arguments: &Arguments, changes: &Changes<'_>, width: Option<usize>) -> String {
     match (arguments.json, arguments.pid, arguments.watch) {
         (true, _, watch) => data::page(changes, watch.is_some()),
-        (false, Some(_), _) => detail::page(changes),
-        (false, None, _) => list::page(changes),
+        (false, Some(_), _) => detail::page(changes, width),
+        (false, None, _) => list::page(changes, width),
     }
 }
 
-/// Whether the time passed without an interrupt, which is looked at every now and then.
-fn sleep(time: Duration, interrupt: &Interrupt) -> bool {
+/// Whether the time passed without an interrupt, or a key that ends it, which are looked for every now and then.
+fn sleep(time: Duration, interrupt: &Interrupt, screen: &mut Screen) -> Result<bool, Failure> {
     let begun = Instant::now();
-    while !interrupt.has_come() {
+    while !interrupt.has_come() && screen.obey()? {
         match time.checked_sub(begun.elapsed()) {
-            None | Some(Duration::ZERO) => return true,
+            None | Some(Duration::ZERO) => return Ok(true),
             Some(left) => thread::sleep(left.min(Duration::from_millis(50))),
         }
     }
-    false
+    Ok(false)
 }
 
 #[cfg(test)]

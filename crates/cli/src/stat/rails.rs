@@ -148,8 +148,11 @@ fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
+/// The columns that say which rail it is.
+const KEYS: usize = 2;
+
 /// A table of the rails, nothing where there are none.
-pub(super) fn page(change: Change<'_>) -> Option<String> {
+pub(super) fn page(change: Change<'_>, width: Option<usize>) -> Option<String> {
     let rails = rails(change);
     if rails.is_empty() {
         return None;
@@ -157,7 +160,7 @@ pub(super) fn page(change: Change<'_>) -> Option<String> {
     let left = |heading| (heading, Align::Left);
     let right = |heading| (heading, Align::Right);
     let mut columns = vec![left("connection"), right("rail"), left("interface"), left("state")];
-    // What changes comes first: a narrow terminal shows the left side alone.
+    // What changes comes first: where the terminal is narrow, the rest follows below.
     if change.before.is_some() {
         columns.extend([right("out/s"), right("in/s")]);
     }
@@ -165,7 +168,7 @@ pub(super) fn page(change: Change<'_>) -> Option<String> {
     columns.extend([right("out"), right("share"), right("in"), right("share"), left("from"), left("to")]);
     let mut table = Table::new(&columns);
     rails.iter().for_each(|rail| table.row(rail.cells(change)));
-    Some(table.to_string())
+    Some(table.folded(KEYS, width))
 }
 
 /// The same, for programs.

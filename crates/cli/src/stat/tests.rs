@@ -28,11 +28,11 @@ fn the_list_has_totals_and_rates() {
     let counters = |sent| nic(7, &[("connections", &[3]), ("sent_messages", &[10]), ("sent_wire_bytes", &[sent])]);
     let (before, now) = looks(vec![counters(1000)], vec![counters(1000 + 8192), nic(9, &[("unheard", &[1])])]);
     assert_eq!(
-        list::page(&Changes::of_one(&before)),
+        list::page(&Changes::of_one(&before), None),
         "  process  pid  NIC  connections  requests out  bytes out  messages in  bytes in\n\
          \x20 ring       7    0            3            10     1000 B            -         -\n"
     );
-    let page = list::page(&Changes::between(&before, &now));
+    let page = list::page(&Changes::between(&before, &now), None);
     let words = |line: usize| page.lines().nth(line).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(words(1), "ring 7 0 0/s 4.0 KiB/s - - 3 10 9.0 KiB - -");
     // It was not there before, and counts nothing that is shown.
@@ -74,13 +74,13 @@ ring, process 7, NIC 0, 2 engines
   more
     dreams                           3         1         2
 ";
-    assert_eq!(detail::page(&Changes::of_one(&now)), expected);
+    assert_eq!(detail::page(&Changes::of_one(&now), None), expected);
 }
 
 #[test]
 fn a_list_of_nothing_is_words() {
     let (_, now) = looks(vec![], vec![]);
-    assert!(list::page(&Changes::of_one(&now)).starts_with("No process"));
+    assert!(list::page(&Changes::of_one(&now), None).starts_with("No process"));
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn rails_line_up_above_the_counters() {
     let before = vec![rail(0, 3, 0), rail(1, 3, 0)];
     let now = vec![rail(1, 4, 1 << 20), rail(0, 3, 3 << 20), vec![1, 2, 3]];
     let (before, now) = looks(vec![nic_with_rails(before)], vec![nic_with_rails(now)]);
-    let page = detail::page(&Changes::of_one(&now));
+    let page = detail::page(&Changes::of_one(&now), None);
     let expected = "\
 ring, process 7, NIC 0, 1 engine
   connection  rail  interface  state               can do  round trip   lost      out   share   in  share  from           to
@@ -157,8 +157,13 @@ ring, process 7, NIC 0, 1 engine
 
 ";
     assert!(page.starts_with(expected), "{page}");
-    let page = detail::page(&Changes::between(&before, &now));
+    let page = detail::page(&Changes::between(&before, &now), None);
     assert!(page.contains(" 12.6 Mb/s ") && page.contains(" 4.2 Mb/s "), "{page}");
+    // On a narrow terminal the addresses are there as well.
+    let narrow = detail::page(&Changes::between(&before, &now), Some(100));
+    assert!(narrow.lines().all(|line| line.chars().count() <= 100), "{narrow}");
+    let addresses = narrow.lines().filter(|line| line.starts_with("  abcd0123") && line.contains("10.0.")).count();
+    assert!(addresses == 2 && narrow.contains("from") && narrow.contains("12.6 Mb/s"), "{narrow}");
 }
 
 #[test]
@@ -177,5 +182,5 @@ fn rails_of_another_version_are_not_guessed_at() {
     let mut nic = nic_with_rails(vec![rail(0, 3, 1)]);
     nic.table.format += 1;
     let (_, now) = looks(vec![], vec![nic]);
-    assert!(!detail::page(&Changes::of_one(&now)).contains("rail"));
+    assert!(!detail::page(&Changes::of_one(&now), None).contains("rail"));
 }
