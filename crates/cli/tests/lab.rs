@@ -100,6 +100,46 @@ fn a_lab_is_made_used_listed_and_ended() {
     assert!(runtime.labs().is_empty());
 }
 
+/// A script in which mounts are its own alone. `None`: this system does not allow that.
+fn with_own_mounts(script: &str) -> Option<Command> {
+    let own = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["-Urm", "sh", "-ec", script]).env("WEFT", env!("CARGO_BIN_EXE_weft")).stdin(Stdio::null());
+        command
+    };
+    let is_allowed = own("mount -t tmpfs none /tmp").output().is_ok_and(|output| output.status.success());
+    if !is_allowed {
+        println!("skipped: this system does not let you mount in a namespace of your own");
+    }
+    is_allowed.then(|| own(script))
+}
+
+#[test]
+fn labs_of_another_runtime_directory_are_not_listed() {
+    let runtime = Runtime::new("own");
+    // The same user's lab, made without the variable: it is remembered below /tmp.
+    let script = "mount -t tmpfs none /tmp; mkdir -m 700 /tmp/weft-0 /tmp/own; echo \"$LAB\" > /tmp/weft-0/other.lab
+        env -u XDG_RUNTIME_DIR \"$WEFT\" lab list --json; XDG_RUNTIME_DIR=/tmp/own \"$WEFT\" lab list";
+    let Some(mut list) = with_own_mounts(script) else { return };
+    if !runtime.up(&[]) {
+        return;
+    }
+    let mut lab = runtime.labs().remove(0);
+    lab["name"] = "other".into();
+    let output = list.env("LAB", lab.to_string()).output().unwrap();
+    let listed = said(&output);
+    let (with, without) = listed.split_once("\n]\n").expect("a list of one lab");
+    assert!(with.contains("\"other\"") && without.starts_with("No lab is up"), "{listed}");
+}
+
+#[test]
+fn without_proc_it_says_what_is_missing() {
+    let Some(mut list) = with_own_mounts("mount -t tmpfs none /proc; exec \"$WEFT\" lab list") else { return };
+    let output = list.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("mount -t proc proc /proc"), "{}", said(&output));
+}
+
 #[test]
 fn iwarp_crosses_a_link() {
     let runtime = Runtime::new("iwarp");

@@ -74,22 +74,17 @@ impl State {
     /// The lab of this name, which must be up, and where its keeper listens.
     pub(super) fn locate(name: &Name) -> Result<(Self, PathBuf), Failure> {
         let state = Self::get(name)?;
-        let sockets = directories()?.into_iter().filter(|directory| check(directory).is_ok());
-        let mut sockets = sockets.map(|directory| directory.join(format!("{name}{}", control::SUFFIX)));
-        match sockets.find(|path| path.exists()) {
-            Some(path) => Ok((state, path)),
-            None => {
-                Err(Failure::Runtime(format!("lab {name} is not ready yet, or was made by another version of weft")))
-            }
+        let path = own_directory()?.join(format!("{name}{}", control::SUFFIX));
+        if path.exists() {
+            return Ok((state, path));
         }
+        Err(Failure::Runtime(format!("lab {name} is not ready yet, or was made by another version of weft")))
     }
 
-    /// All labs that are up, by name. What is written of labs whose keeper has died is removed: they went with it.
+    /// All labs that are up, by name: those of this user with the same `XDG_RUNTIME_DIR`, for what is said of all labs
+    /// is meant for these. What is written of labs whose keeper has died is removed: they went with it.
     pub(super) fn all() -> Result<Vec<Self>, Failure> {
-        let mut labs = Vec::new();
-        for directory in directories()?.iter().filter(|directory| check(directory).is_ok()) {
-            labs.extend(all_in(directory)?);
-        }
+        let mut labs = all_in(&own_directory()?)?;
         labs.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(labs)
     }
@@ -163,10 +158,13 @@ pub(super) fn gone(error: io::Error) -> io::Result<()> {
     if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-/// Where labs may be written down: with and without `XDG_RUNTIME_DIR`, for not every process of a user has it.
+/// Where labs may be written down.
 fn directories() -> Result<Vec<PathBuf>, Failure> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
-    let user = user().map_err(Failure::while_doing("/proc/self"))?;
+    let user = user().map_err(|error| {
+        let advice = "weft lab needs /proc: mount -t proc proc /proc";
+        Failure::Runtime(format!("/proc does not show this process ({error}); {advice}"))
+    })?;
     Ok(runtime.map(|path| path.join("weft")).into_iter().chain([PathBuf::from(format!("/tmp/weft-{user}"))]).collect())
 }
 
