@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 use std::{fmt, io};
 
+use weft_lab::LabError;
+
 /// A command's failure.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -30,6 +32,13 @@ impl Failure {
     /// An error of the operating system while doing `what`.
     pub(crate) fn while_doing(what: impl fmt::Display) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::Runtime(format!("{what}: {error}"))
+    }
+}
+
+impl From<LabError> for Failure {
+    /// A plan that cannot be is the command line's; what the machine lacks is not.
+    fn from(error: LabError) -> Self {
+        if error.is_callers() { Self::Usage(error.to_string()) } else { Self::Runtime(error.to_string()) }
     }
 }
 

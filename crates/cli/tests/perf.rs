@@ -115,6 +115,8 @@ fn a_lab_is_made_where_one_can_be() {
     }
     assert!(text.contains("test network, one link of 1 Gb/s"), "{text}");
     refused(&["latency", "--lab", "fast"], "no rate");
+    // As `weft lab up --rate 5` says it.
+    refused(&["latency", "--lab", "5"], "rate");
 }
 
 #[test]
@@ -184,7 +186,7 @@ fn split_ends_with_where_each_wins() {
     assert!(rows(&report, "sender_cpu_share").len() > throughput.len(), "of latency too");
     let (_, end) = text.split_once("Where each wins").unwrap();
     assert!(end.contains("ahead") && end.contains("What markers cost"), "{text}");
-    refused(&["split", "--transport", "iwarp:split=assist:progress=caller"], "needs progress Thread");
+    refused(&["split", "--transport", "iwarp:split=assist:progress=caller"], "split assist needs progress thread");
 }
 
 #[test]

@@ -168,10 +168,12 @@ fn a_wrong_command_line_exits_with_2_and_helps() {
         ("rping -s --timeout 0", "seconds"),
         ("rping -s --split half", "host, coupled, decoupled, assist"),
         ("rping -s --progress nobody", "caller, thread, hybrid, summon"),
-        ("rping -s --split assist --progress hybrid", "split Assist needs progress Thread"),
-        ("rping -s --progress caller --engines 2", "2 engines need progress Thread or Hybrid"),
+        ("rping -s --split coupled --progress caller", "split coupled needs progress thread, "),
+        ("rping -s --split coupled --progress caller", "; progress is caller"),
+        ("rping -s --split assist --progress hybrid", "split assist needs progress thread"),
+        ("rping -s --progress caller --engines 2", "2 engines need progress thread or hybrid"),
         ("rping -s --engines 0", "0 engines: a NIC has 1 to 64"),
-        ("interop rdma-server --listen 127.0.0.1:0 --split coupled --progress caller", "progress is Caller"),
+        ("interop rdma-server --listen 127.0.0.1:0 --split coupled --progress caller", "progress is caller"),
     ] {
         let output = weft(&words(line));
         assert_eq!(output.code, Some(2), "{line}: {}", output.text);

@@ -270,3 +270,15 @@ fn boards_are_found_in_the_runtime_directory() {
     command.env_remove(DIRECTORY_VARIABLE).env("XDG_RUNTIME_DIR", &place.0);
     assert_eq!(ended(command).0, Some(0));
 }
+
+#[test]
+fn who_has_no_place_for_its_counters_says_so() {
+    let mut caller = Command::new(env!("CARGO_BIN_EXE_weft"));
+    // Nobody listens there, which does not matter here.
+    caller
+        .args(["rping", "-c", "-a", "127.0.0.1", "-p", "1", "-C", "1"])
+        .env(DIRECTORY_VARIABLE, "/proc/no/such/place");
+    let output = caller.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said.matches("weft stat will not show this process").count(), 1, "{said}");
+}

@@ -421,16 +421,40 @@ pub enum SettingsError {
     },
 }
 
+/// In the words in which commands and variables of the environment take it.
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Caller => "caller",
+            Self::Thread => "thread",
+            Self::Hybrid => "hybrid",
+            Self::Summon => "summon",
+        })
+    }
+}
+
+/// In the words in which commands take it.
+impl fmt::Display for Split {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Host => "host",
+            Self::Offload(Coupling::Coupled) => "coupled",
+            Self::Offload(Coupling::Decoupled) => "decoupled",
+            Self::Assist => "assist",
+        })
+    }
+}
+
 impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SplitNeedsThread { split, progress } => write!(
                 f,
-                "split {split:?} needs progress Thread, for its stages on the NIC run on a thread of their own; progress is {progress:?}"
+                "split {split} needs progress thread, for its stages on the NIC run on a thread of their own; progress is {progress}"
             ),
             Self::EnginesNeedThreads { engines, progress } => write!(
                 f,
-                "{engines} engines need progress Thread or Hybrid, for each runs on a thread of its own; progress is {progress:?}"
+                "{engines} engines need progress thread or hybrid, for each runs on a thread of its own; progress is {progress}"
             ),
             Self::Engines { asked } => {
                 write!(f, "{asked} engines: a NIC has 1 to {}", Settings::MOST_ENGINES)

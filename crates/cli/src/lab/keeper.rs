@@ -10,7 +10,6 @@ use nix::unistd::{Pid, setsid};
 use weft_lab::{Lab, Plan, Process};
 
 use super::control::{self, Kept};
-use super::failed;
 use super::state::{self, Name, State};
 use crate::failure::Failure;
 use crate::output::print_line;
@@ -49,7 +48,7 @@ pub(super) fn keep(
     if let Some(other) = State::find(name)? {
         return Err(other.taken());
     }
-    let lab = Lab::up(plan).map_err(failed)?;
+    let lab = Lab::up(plan)?;
     let keeper = Process::find(std::process::id())
         .ok_or_else(|| Failure::Runtime("this process is not in /proc; mount it".to_owned()))?;
     let state = State { name: name.clone(), keeper, plan: plan.clone(), hosts: lab.hosts().to_vec() };
@@ -60,7 +59,7 @@ pub(super) fn keep(
     state::forget(&path)?;
     // A command may be at work with it.
     let down = lab.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Lab::down);
-    whole.and(down.map_err(failed))
+    whole.and(down.map_err(Failure::from))
 }
 
 /// Waits for a signal that asks for the end. A child that has ended may be a part of the lab, without which it is of no use.

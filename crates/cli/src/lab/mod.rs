@@ -15,7 +15,7 @@ mod up;
 use std::ffi::OsString;
 
 use clap::{Args, Subcommand};
-use weft_lab::{LabError, Link, Way};
+use weft_lab::{Link, Way};
 
 use crate::failure::Failure;
 use state::Name;
@@ -196,8 +196,4 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Down { lab, .. } => keeper::end(&lab.name),
         Command::Keep { lab } => keeper::run(&lab.name),
     }
-}
-
-fn failed(error: LabError) -> Failure {
-    if error.is_callers() { Failure::Usage(error.to_string()) } else { Failure::Runtime(error.to_string()) }
 }

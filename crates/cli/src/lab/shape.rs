@@ -151,7 +151,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         (true, false) => return Err(Failure::Usage("--off leaves nothing to do to frames".to_owned())),
         _ => {}
     }
-    shape.check().map_err(super::failed)?;
+    shape.check()?;
     control::ask(name, &Request::Shape(*link, shape.clone()))?;
     if *off {
         return print_line(format_args!("Link {link} of lab {name} has no shape."));

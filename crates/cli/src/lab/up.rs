@@ -8,9 +8,9 @@ use std::str::FromStr;
 use clap::Args;
 use weft_lab::{BitsPerSecond, Plan};
 
+use super::Lab;
 use super::keeper::{self, Report};
 use super::state::State;
-use super::{Lab, failed};
 use crate::failure::Failure;
 use crate::output::print;
 use crate::table::{Align, Table};
@@ -87,7 +87,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         congestion_control: congestion.clone(),
         switch: *switch,
     };
-    plan.check().map_err(failed)?;
+    plan.check()?;
     if *foreground {
         return keeper::keep(&plan, &lab.name, |state| show(state, "Ctrl-C here"));
     }

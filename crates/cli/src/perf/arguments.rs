@@ -393,7 +393,7 @@ impl Arguments {
             }
             (None, _) => Ok(Place::Here),
         };
-        Ok((place.map_err(|error| Failure::Runtime(error.to_string()))?, None))
+        Ok((place?, None))
     }
 
     /// The test network, with a link of this rate (`None`: without a limit).
@@ -416,7 +416,7 @@ impl Arguments {
         if !(is_usual && hides && place.is_lab()) {
             return Ok(None);
         }
-        Place::lab(&self.lab_plan(usual_rate(), false)).map(Some).map_err(|error| Failure::Runtime(error.to_string()))
+        Ok(Some(Place::lab(&self.lab_plan(usual_rate(), false))?))
     }
 
     /// The transport, then its peers.

@@ -256,10 +256,11 @@ impl Context {
 struct Shown(Board);
 
 impl Shown {
-    /// `None` when there is no place for them: a NIC works without.
+    /// `None` when there is no place for them: a NIC works without, and says so once.
     fn board(engines: usize) -> Option<Arc<dyn weft_nic::Board>> {
         let shape = Shape { format: RailReport::FORMAT, rows: RailReport::MOST, words: RailReport::WORDS };
-        let board = Board::with_table("verbs", Counters::NAMES, engines, shape).ok()?;
+        let board = Board::with_table("verbs", Counters::NAMES, engines, shape);
+        let board = board.inspect_err(weft_driver::board::say_missing).ok()?;
         Some(Arc::new(Self(board)))
     }
 }

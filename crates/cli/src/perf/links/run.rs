@@ -122,10 +122,9 @@ struct Stream {
 impl Case<'_> {
     /// Runs it once.
     pub(super) fn run(&self) -> Result<Summary, Failure> {
-        let failed = |error: weft_lab::LabError| Failure::Runtime(error.to_string());
         let mut lab = match self.shape {
-            None => Lab::up(self.plan).map_err(failed)?,
-            Some(shape) => self.shaped_lab(shape).map_err(failed)?,
+            None => Lab::up(self.plan)?,
+            Some(shape) => self.shaped_lab(shape)?,
         };
         if [Some(self.contestant), self.beside].into_iter().flatten().any(|one| one.carrier == Carrier::Mptcp) {
             lab.hosts().iter().try_for_each(|host| prepare_mptcp(host, self.two_way))?;
@@ -214,12 +213,11 @@ impl Case<'_> {
             }
             if let Some(Cut { rail, way }) = self.cut {
                 let link = Link { host: matches!(way, Way::Send | Way::Receive).then_some(0), rail };
-                let lab_failed = |error: weft_lab::LabError| Failure::Runtime(error.to_string());
                 if cut.is_none() && began.elapsed() > third {
                     cut = Some(step_now());
-                    lab.cut(link, way).map_err(lab_failed)?;
+                    lab.cut(link, way)?;
                 } else if mended.is_none() && began.elapsed() > 2 * third {
-                    lab.mend(link).map_err(lab_failed)?;
+                    lab.mend(link)?;
                     mended = Some(step_now());
                 }
             }

@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn what_does_not_go_together_is_refused() {
-        assert!(settings("split=assist:progress=caller").unwrap_err().contains("Assist"));
+        assert!(settings("split=assist:progress=caller").unwrap_err().contains("split assist needs progress thread"));
         assert!(settings("engines=0").unwrap_err().contains("0 engines"));
         assert!(settings("away=1").is_err());
         assert!(settings("fast").is_err());
