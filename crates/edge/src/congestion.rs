@@ -11,6 +11,9 @@ use crate::sent::Packet;
 /// In so many round trips after a loss what was given up may still arrive.
 const CHAIN: u32 = 2;
 
+/// The rate that is shown to people is smoothed over this time: some looks of theirs, and many bursts of a token bucket.
+const RATE_SMOOTHED: Duration = Duration::from_millis(100);
+
 /// The congestion controller of a rail, and what it is to hear when a call is over.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
@@ -29,6 +32,8 @@ pub(crate) struct Window {
     is_told: bool,
     /// Bytes per second that the path delivers, smoothed.
     rate: u64,
+    /// When the last sample of it came.
+    rate_at: Option<Time>,
 }
 
 impl Window {
@@ -44,6 +49,7 @@ impl Window {
             feedback: Feedback::default(),
             is_told: false,
             rate: 0,
+            rate_at: None,
         }
     }
 
@@ -62,19 +68,27 @@ impl Window {
         self.controller.window()
     }
 
-    /// Bytes per second that the path delivers, smoothed; 0 before that was measured.
+    /// Bytes per second that the path delivers while there is enough to send, smoothed; 0 before that was measured.
     pub(crate) const fn rate(&self) -> u64 {
         self.rate
     }
 
-    /// What the application limits shows how fast the path is at least, no more.
-    const fn on_rate(&mut self, sample: RateSample) {
-        let RateSample { bytes_per_s: rate, app_limited, .. } = sample;
-        if self.rate == 0 {
-            self.rate = rate;
-        } else if rate > self.rate || !app_limited {
-            self.rate = self.rate - self.rate / 8 + rate / 8;
+    /// A sample counts by the time that it is about. What the application limits is a burst, and tells nothing of what
+    /// the path carries for long: a token bucket or a device lets a burst through faster than that.
+    fn on_rate(&mut self, sample: RateSample, now: Time) {
+        let before = self.rate_at.replace(now);
+        if sample.app_limited {
+            return;
         }
+        let Some(before) = before.filter(|_| self.rate > 0) else {
+            self.rate = sample.bytes_per_s;
+            return;
+        };
+        // Samples overlap: each is as long as a flight, and there may be many in one.
+        let time = sample.interval.min(now.since(before)).min(RATE_SMOOTHED);
+        let part = |rate: u64, time: Duration| u128::from(rate) * time.as_nanos() / RATE_SMOOTHED.as_nanos();
+        let rate = part(self.rate, RATE_SMOOTHED - time) + part(sample.bytes_per_s, time);
+        self.rate = u64::try_from(rate).unwrap_or(u64::MAX);
     }
 
     /// A packet leaves, with `in_flight` bytes under way before it.
@@ -180,7 +194,7 @@ impl Window {
         }
         (self.feedback.rate, self.feedback.round) = self.delivery.finish(least.unwrap_or_default());
         if let Some(sample) = self.feedback.rate {
-            self.on_rate(sample);
+            self.on_rate(sample, now);
         }
         self.feedback.now = now;
         self.controller.on_feedback(&self.feedback, full);
@@ -234,6 +248,33 @@ mod tests {
         window.on_spurious(at(2));
         window.collapse(at(14));
         assert_eq!(window.bytes(), 2400);
+    }
+
+    #[test]
+    fn the_rate_is_what_the_path_carries_for_long() {
+        let (carried, burst) = (75_000_000, 125_000_000);
+        let sample = |bytes_per_s: u64, interval: Duration, app_limited| RateSample {
+            bytes_per_s,
+            delivered: 1200,
+            interval,
+            app_limited,
+        };
+        let mut window = Window::new(10);
+        window.on_rate(sample(burst, MS / 10, true), at(1));
+        assert_eq!(window.rate(), 0, "a burst that the application limits says nothing");
+        window.on_rate(sample(burst, MS / 10, false), at(2));
+        (3..=1000).for_each(|ms| window.on_rate(sample(carried, MS, false), at(ms)));
+        assert!(window.rate().abs_diff(carried) < carried / 100, "{}", window.rate());
+        // A burst now and then, which a token bucket lets through: as short as it is, it counts little.
+        let settled = window.rate();
+        for second in 2..=20 {
+            window.on_rate(sample(burst, MS / 10, true), at(second * 1000));
+            window.on_rate(sample(burst, MS / 10, false), at(second * 1000 + 1));
+        }
+        assert!(window.rate() < settled + settled / 50, "{settled} became {}", window.rate());
+        // It is another one when the path is.
+        (21_000..22_000).for_each(|ms| window.on_rate(sample(burst, MS, false), at(ms)));
+        assert!(window.rate().abs_diff(burst) < burst / 100, "{}", window.rate());
     }
 
     #[test]
