@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 
 use weft_base::{Listener, PortError};
 use weft_memory::Registry;
@@ -20,42 +21,47 @@ pub struct TcpListener {
     registry: Registry,
     local: SocketAddr,
     peer_timeout: Option<Duration>,
-    /// Closed, it leaves a descriptor for a caller that is to be told that there are no others.
-    spare: Option<File>,
 }
 
-/// A descriptor that is good for nothing else.
-fn spare() -> Option<File> {
-    File::open("/dev/null").ok()
+/// Closed, it leaves a descriptor for a caller that is to be told that there are no others. One is enough for a process:
+/// if each listener had its own, others would take it as soon as a caller is gone.
+static SPARE: Mutex<Option<File>> = Mutex::new(None);
+
+/// Keeps it again, if there is a descriptor for that.
+fn keep_spare() {
+    let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+    if spare.is_none() {
+        *spare = File::open("/dev/null").ok();
+    }
+}
+
+/// Gives it up. Returns whether it was there.
+fn give_up_spare() -> bool {
+    SPARE.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
 }
 
 impl TcpListener {
     pub(crate) fn new(socket: Held, registry: Registry, peer_timeout: Option<Duration>) -> Result<Self, PortError> {
         let address = socket.local_addr().map_err(|error| port_error(&error))?;
         let local = address.as_socket().ok_or(PortError::System(libc::EAFNOSUPPORT))?;
-        Ok(Self { socket, registry, local, peer_timeout, spare: spare() })
+        keep_spare();
+        Ok(Self { socket, registry, local, peer_timeout })
     }
 
     /// Takes a stream, if need be on the descriptor that is kept for callers who are to be refused. It is kept again as
     /// soon as there is one.
     pub(crate) fn with_spare<P>(
-        &mut self,
+        &self,
         take: impl Fn(&Self) -> Result<Option<P>, PortError>,
     ) -> Result<Option<P>, PortError> {
         let mut taken = take(self);
-        if matches!(taken, Err(PortError::Exhausted)) && self.spare.take().is_some() {
+        if matches!(taken, Err(PortError::Exhausted)) && give_up_spare() {
             taken = take(self);
             if !matches!(taken, Ok(Some(_))) {
-                self.keep_spare();
+                keep_spare();
             }
         }
         taken
-    }
-
-    fn keep_spare(&mut self) {
-        if self.spare.is_none() {
-            self.spare = spare();
-        }
     }
 
     /// The next stream that waits.
@@ -90,7 +96,7 @@ impl Listener for TcpListener {
     type Port = TcpPort;
 
     fn accept(&mut self) -> Result<Option<TcpPort>, PortError> {
-        self.keep_spare();
+        keep_spare();
         if !has_descriptors() {
             return Err(PortError::Exhausted);
         }
@@ -98,7 +104,7 @@ impl Listener for TcpListener {
     }
 
     fn accept_to_refuse(&mut self) -> Result<Option<TcpPort>, PortError> {
-        self.with_spare(|listener| listener.take())
+        self.with_spare(Self::take)
     }
 
     fn descriptor_limit(&self) -> Option<u64> {

@@ -173,8 +173,8 @@ impl<N: Carrier, C: Clock + Clone> MessageEndpoint<N, C> {
         self.with(|core, _| Ok(core.is_idle())).unwrap_or_else(|error| error != EndpointError::InCallback)
     }
 
-    /// Closes it. What was accepted still goes out, to peers that are not connected yet too, and this waits until the peers' hosts have it, as
-    /// long as something moves ([`EndpointSettings::linger`]); what is under way then fails.
+    /// Closes it. What was accepted still goes out, to peers that are not connected yet too, and this waits until the
+    /// peers' hosts have it, as long as something moves ([`EndpointSettings::linger`]); what is under way then fails.
     ///
     /// # Errors
     /// Not everything was delivered. In a callback it stays open, and the reason is [`EndpointFailure::InCallback`].

@@ -252,7 +252,8 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "REPLY_TIMEOUT",
         possible: "a time in seconds, greater than 0, or 0 for none",
-        help: "Seconds until a peer whose host has taken the connection, but whose program does not answer, is an error; 0: never (default 600)",
+        help: "Seconds until a peer whose host has taken the connection, but whose program does not answer, is an \
+               error; 0: never (default 600)",
         set: |parameters, text| {
             parameters.endpoint.reply_timeout = seconds_or_never(text)?;
             Some(())
@@ -288,7 +289,8 @@ pub(crate) static VARIABLES: [Variable; 23] = [
     Variable {
         name: "LINGER",
         possible: "a time in seconds",
-        help: "Closing an endpoint waits until what was sent is delivered, and gives up when nothing has moved for so many seconds; what is lost then is told on stderr (default 2)",
+        help: "Closing an endpoint waits until what was sent is delivered, and gives up when nothing has moved for so \
+               many seconds; what is lost then is told on stderr (default 2)",
         set: |parameters, text| {
             parameters.endpoint.linger = Some(seconds_or_never(text)?.unwrap_or(Duration::ZERO));
             Some(())

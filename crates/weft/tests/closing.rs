@@ -27,9 +27,13 @@ impl End {
     }
 
     fn over(transport: Transport, progress: Progress, linger: Option<Duration>) -> Self {
-        let short = Duration::from_millis(20);
-        let context =
-            Context::with_settings(Settings { progress, close_timeout: short, ..Settings::default() }).unwrap();
+        let close_timeout = Duration::from_millis(20);
+        Self::with(Settings { progress, close_timeout, ..Settings::default() }, transport, linger)
+    }
+
+    fn with(settings: Settings, transport: Transport, linger: Option<Duration>) -> Self {
+        let progress = settings.progress;
+        let context = Context::with_settings(settings).unwrap();
         let domain = context.allocate_protection_domain().unwrap();
         let events = EventQueue::new(&context).unwrap();
         let mut attributes = EndpointAttributes::at(Kind::plain(progress).any());
@@ -121,6 +125,24 @@ fn what_the_peers_host_has_taken_outlives_the_sender() {
     }
 }
 
+/// The receiver's program does not look, so its side of the connection is not closed. The sender does not wait for that
+/// longer than it lingers, and leaves the bytes with the receiver's host all the same.
+#[test]
+fn an_endpoint_that_closes_without_an_answer_takes_nothing_back() {
+    let linger = Some(Duration::from_millis(50));
+    let sender = End::with(Settings::default(), Transport::Iwarp, linger);
+    let receiver = End::new(Progress::Caller, None);
+    let peer = sender.peer(&receiver);
+    sender.endpoint.send(SendPost::new(peer, content(9, 4000)).tag(9)).unwrap();
+    assert_eq!(receiver.receive(9), content(9, 4000));
+    (0..8).for_each(|tag| sender.endpoint.send(SendPost::new(peer, content(tag, 4000)).tag(tag)).unwrap());
+    assert_eq!(sender.endpoint.close(), Ok(()));
+    drop(sender);
+    for tag in 0..8 {
+        assert_eq!(receiver.receive(tag), content(tag, 4000));
+    }
+}
+
 #[test]
 fn closing_says_what_was_not_delivered() {
     // Nobody listens there.
@@ -146,6 +168,20 @@ fn what_only_waits_for_a_receive_does_not_keep_an_endpoint_open_for_ever() {
     assert_eq!(undelivered.requests, 1);
     let reason = undelivered.reason.expect("a reason");
     assert!(matches!(reason, EndpointFailure::Closed | EndpointFailure::Lost(_)), "{reason:?}");
+}
+
+/// The receiver's program never answers: the connection to it is still being set up. Who looks at that first, the one
+/// who closes or the NIC's thread, makes no difference.
+#[test]
+fn what_closing_cuts_off_before_it_is_connected_was_closed() {
+    let receiver = End::new(Progress::Caller, None);
+    for round in 0..50 {
+        let sender = End::new(Progress::Hybrid, Some(Duration::from_millis(5)));
+        sender.endpoint.send(SendPost::new(sender.peer(&receiver), vec![1; 64])).unwrap();
+        let undelivered = sender.endpoint.close().expect_err("nobody has answered");
+        let expected = (1, Some(EndpointFailure::Closed));
+        assert_eq!((undelivered.requests, undelivered.reason), expected, "round {round}");
+    }
 }
 
 /// The peer lives, runs its NIC and has posted no receive: flow control holds back most of this, for as long as it

@@ -15,7 +15,7 @@ use weft::endpoint::{
     Address, AttemptFailure, Completions, Endpoint, EndpointAttributes, EndpointFailure, Event, EventQueue, SendPost,
     Warning,
 };
-use weft::verbs::{ConnectOptions, Context, ListenOptions, Progress, QueuePairOptions, Settings};
+use weft::verbs::{ConnectOptions, Context, ListenOptions, Progress, QueuePairOptions, Settings, Transport};
 
 const LIMIT: u64 = 64;
 
@@ -31,11 +31,11 @@ impl Completions for Warned {
 }
 
 /// Opens an endpoint and a listener, takes all descriptors that are left, and sleeps until it is killed.
-fn be_exhausted() {
+fn be_exhausted(transport: Transport) {
     let context = Context::open().unwrap();
     let domain = context.allocate_protection_domain().unwrap();
     let any = Kind::plain(Progress::Hybrid).any();
-    let endpoint = Endpoint::open(&domain, &EndpointAttributes::at(any), Arc::new(Warned)).unwrap();
+    let endpoint = Endpoint::open(&domain, &attributes(transport), Arc::new(Warned)).unwrap();
     let listener = context.listen(any, &ListenOptions::default()).unwrap();
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, LIMIT, hard).unwrap();
@@ -45,12 +45,24 @@ fn be_exhausted() {
     process::hear();
 }
 
+fn attributes(transport: Transport) -> EndpointAttributes {
+    let mut attributes = EndpointAttributes::at(Kind::plain(Progress::Hybrid).any());
+    attributes.settings.transport = transport;
+    attributes
+}
+
 #[test]
 fn a_process_without_descriptors_says_so_and_refuses_who_calls() {
-    if role().is_some() {
-        return be_exhausted();
+    if let Some(role) = role() {
+        return be_exhausted(Transport::of_name(&role).unwrap());
     }
-    let mut other = Process::start("a_process_without_descriptors_says_so_and_refuses_who_calls", "exhausted");
+    for transport in [Transport::Iwarp, Transport::SharedMemoryOrIwarp] {
+        call_who_is_exhausted(transport);
+    }
+}
+
+fn call_who_is_exhausted(transport: Transport) {
+    let mut other = Process::start("a_process_without_descriptors_says_so_and_refuses_who_calls", transport.name());
     let place = other.ask();
     let [id, path, listens] = place.split(' ').collect::<Vec<_>>()[..] else { panic!("{place}") };
     let path: std::net::SocketAddr = path.parse().unwrap();
@@ -61,8 +73,7 @@ fn a_process_without_descriptors_says_so_and_refuses_who_calls() {
     let callers: Vec<_> = (0..6)
         .map(|_| {
             let events = EventQueue::new(&context).unwrap();
-            let attributes = EndpointAttributes::at(Kind::plain(Progress::Hybrid).any());
-            let endpoint = Endpoint::open(&domain, &attributes, Arc::new(events.clone())).unwrap();
+            let endpoint = Endpoint::open(&domain, &attributes(transport), Arc::new(events.clone())).unwrap();
             endpoint.send(SendPost::new(endpoint.peer(&address).unwrap(), vec![1])).unwrap();
             (endpoint, events)
         })

@@ -48,8 +48,8 @@ impl<N: Carrier> Connection<N> {
         closes && self.lower.unacknowledged() > 0
     }
 
-    /// What changes when bytes move towards the peer: the segments that the lower layer has taken, and the bytes that the
-    /// peer's host has yet to acknowledge.
+    /// What changes when bytes move towards the peer: the segments that the lower layer has taken, and the bytes that
+    /// the peer's host has yet to acknowledge.
     pub(crate) fn sent_mark(&mut self) -> (u64, usize) {
         let segments = match &mut self.phase {
             Phase::Running(running) => running.stream.hold().segments_given(),

@@ -10,10 +10,9 @@ use weft_wire::message::{Hello, HelloError, Refusal};
 
 use super::Engine;
 use super::core::Core;
-use super::late::is_over;
 use super::link::{Link, Parts, Phase, Proving, Purpose};
 use super::peers::{Caller, Origin};
-use super::request::{Address, Attempt, AttemptFailure, Attempts, EndpointFailure};
+use super::request::{Address, Attempt, AttemptFailure, EndpointFailure};
 use crate::connection::{Ending, within_limits};
 use crate::engine::Patience;
 use crate::engine::listening::RequestKey;
@@ -88,7 +87,7 @@ impl Core {
     }
 
     /// Tries a path to a peer, and then those after it until one does not fail at once.
-    fn try_path<N: Carrier, C: Clock>(&mut self, peer: PeerId, first: usize, engine: &mut Engine<N, C>) {
+    pub(super) fn try_path<N: Carrier, C: Clock>(&mut self, peer: PeerId, first: usize, engine: &mut Engine<N, C>) {
         let Some(known) = self.host.peers.get(peer) else { return };
         let paths = known.address.paths.clone();
         let ours = self.settings.transport;
@@ -202,22 +201,6 @@ impl Core {
         if let Some(known) = self.host.peers.get_mut(peer) {
             known.attempts.push(Attempt { local, remote, failure });
         }
-    }
-
-    /// No path has led to a peer. Where its host has taken the connection its program may be stopped, and answer later.
-    pub(super) fn give_up<N: Carrier, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
-        let Some(known) = self.host.peers.get_mut(peer) else { return };
-        known.link = None;
-        known.awaited = false;
-        let is_late = is_over(self.settings.reply_timeout, known.wanted_since, engine.now());
-        if !self.closing && !is_late && known.attempts.iter().any(is_silent) {
-            known.attempts.clear();
-            known.rounds += 1;
-            return self.try_path(peer, 0, engine);
-        }
-        let attempts = Attempts(core::mem::take(&mut known.attempts));
-        self.host.peers.leave(peer);
-        self.fail_all(peer, EndpointFailure::Unreachable(attempts.into()), true);
     }
 
     /// Looks what has become of connections that are being opened.
@@ -693,31 +676,8 @@ impl Core {
     }
 }
 
-/// Whether somebody has taken the connection there, and said nothing.
-fn is_silent(attempt: &Attempt) -> bool {
-    matches!(attempt.failure, AttemptFailure::Connection(ConnectionError::NoAnswer { is_connected: true, .. }))
-}
-
 fn bytes_of(hello: &Hello) -> Vec<u8> {
     let mut bytes = vec![0; hello.length()];
     hello.emit(&mut bytes);
     bytes
-}
-
-impl AttemptFailure {
-    /// What a refusal means to who wanted to connect; a tie is none.
-    pub(super) fn of(refusal: Refusal) -> Option<Self> {
-        match refusal {
-            Refusal::Tie => None,
-            Refusal::SomebodyElse => Some(Self::SomebodyElse),
-            Refusal::Version => Some(Self::Version { theirs: 0 }),
-            Refusal::Full => Some(Self::Full),
-            Refusal::Itself => Some(Self::Itself),
-            Refusal::Elsewhere => Some(Self::Elsewhere),
-            Refusal::KeyWanted => Some(Self::KeyWanted),
-            Refusal::NoKey => Some(Self::NoKey),
-            Refusal::Extension => Some(Self::Extension),
-            Refusal::Exhausted => Some(Self::Exhausted),
-        }
-    }
 }

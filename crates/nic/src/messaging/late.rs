@@ -1,19 +1,42 @@
-//! Peers whose hosts have taken the connection, and whose programs do not answer: the application is told after a while,
-//! and in the end they count as unreachable.
+//! Peers to which no path leads, and those whose hosts have taken the connection, and whose programs do not answer: of
+//! these the application is told after a while, and in the end they count as unreachable.
 
 use core::time::Duration;
 
-use weft_base::{Clock, Time};
+use weft_base::{Clock, PeerId, Time};
 
 use super::core::Core;
 use super::link::Phase;
-use super::request::{AttemptFailure, Warning};
+use super::request::{Attempt, AttemptFailure, Attempts, EndpointFailure, Warning};
 use super::{EndpointSettings, Engine};
 use crate::error::ConnectionError;
 use crate::ids::LinkKey;
 use crate::lower::Carrier;
 
 impl Core {
+    /// No path has led to a peer. Where its host has taken the connection its program may be stopped, and answer later.
+    pub(super) fn give_up<N: Carrier, C: Clock>(&mut self, peer: PeerId, engine: &mut Engine<N, C>) {
+        let Some(known) = self.host.peers.get_mut(peer) else { return };
+        known.link = None;
+        known.awaited = false;
+        let is_late = is_over(self.settings.reply_timeout, known.wanted_since, engine.now());
+        if !self.closing && !is_late && known.attempts.iter().any(is_silent) {
+            known.attempts.clear();
+            known.rounds += 1;
+            return self.try_path(peer, 0, engine);
+        }
+        let attempts = Attempts(core::mem::take(&mut known.attempts));
+        self.host.peers.leave(peer);
+        let is_cut_off =
+            |attempt: &Attempt| matches!(attempt.failure, AttemptFailure::Connection(ConnectionError::Abandoned));
+        let failure = match attempts.0.last() {
+            // It was being opened when the endpoint was closed.
+            Some(last) if self.closing && is_cut_off(last) => EndpointFailure::Closed,
+            _ => EndpointFailure::Unreachable(attempts.into()),
+        };
+        self.fail_all(peer, failure, true);
+    }
+
     /// When something is to be done about a connection that is being opened, should its peer not answer.
     pub(super) fn next_late_look(&self, key: LinkKey, now: Time) -> Option<Time> {
         let known = self.host.peers.get(self.links.get(key.0)?.peer)?;
@@ -23,8 +46,8 @@ impl Core {
         [told_at, over_at].into_iter().flatten().filter(|at| *at > now).min()
     }
 
-    /// Looks whether the peer of a connection that is being opened takes too long to answer. Returns whether something was done
-    /// about that.
+    /// Looks whether the peer of a connection that is being opened takes too long to answer. Returns whether something
+    /// was done about that.
     pub(super) fn look_at_late_opening<N: Carrier, C: Clock>(
         &mut self,
         key: LinkKey,
@@ -49,6 +72,7 @@ impl Core {
         if is_too_late {
             self.opening.retain(|opening| *opening != key);
             self.end_link(key, engine);
+            let waited_for = self.settings.reply_timeout.unwrap_or(waited_for);
             let failure = ConnectionError::NoAnswer { remote, waited_for, is_connected: true };
             self.note_attempt(peer, None, remote, AttemptFailure::Connection(failure));
             self.give_up(peer, engine);
@@ -62,7 +86,12 @@ impl Core {
     }
 }
 
+/// Whether somebody has taken the connection there, and said nothing.
+fn is_silent(attempt: &Attempt) -> bool {
+    matches!(attempt.failure, AttemptFailure::Connection(ConnectionError::NoAnswer { is_connected: true, .. }))
+}
+
 /// Whether so much time is over since then.
-pub(super) fn is_over(limit: Option<Duration>, since: Option<Time>, now: Time) -> bool {
+fn is_over(limit: Option<Duration>, since: Option<Time>, now: Time) -> bool {
     limit.zip(since).is_some_and(|(limit, since)| now >= since + limit)
 }

@@ -52,16 +52,18 @@ pub struct EndpointSettings {
     /// Peers known, at most, and no more than 1 048 575. Callers that nobody has named are forgotten some time after they have left: when more than a
     /// quarter of all have, or another one needs the place. Then their numbers mean nobody.
     pub peers: u32,
-    /// How long to try to reach a peer's host, all its paths together. Its program may take longer: [`Self::reply_timeout`].
+    /// How long to try to reach a peer's host, all its paths together. Its program may take longer:
+    /// [`Self::reply_timeout`].
     pub connect_timeout: Duration,
-    /// How long a peer's program may take to answer once its host has taken the connection: it may compute, without a thread
-    /// that runs its NIC, or be stopped. Or another program has the port by now, takes what comes and says nothing. After
-    /// [`Self::LATE`] the application is told ([`Warning::NoReply`]); when this is over, what waits for the peer fails as
-    /// [`EndpointFailure::Unreachable`]. `None`: no limit.
+    /// How long a peer's program may take to answer once its host has taken the connection: it may compute, without a
+    /// thread that runs its NIC, or be stopped. Or another program has the port by now, takes what comes and says
+    /// nothing. After [`Self::LATE`] the application is told ([`Warning::NoReply`]); when this is over, what waits for
+    /// the peer fails as [`EndpointFailure::Unreachable`]. `None`: no limit.
     pub reply_timeout: Option<Duration>,
-    /// Closing waits until what was accepted is delivered, and gives up when nothing has moved towards the peers for this
-    /// long. What they receive slowly still gets there, however long it takes all together. `None`: [`Self::LINGER`], and
-    /// connections that are being set up have [`Self::connect_timeout`] from the moment of closing.
+    /// Closing waits until what was accepted is delivered, and gives up when nothing has moved towards the peers for
+    /// this long. What they receive slowly still gets there, however long it takes all together. `None`:
+    /// [`Self::LINGER`], and connections that are being set up have [`Self::connect_timeout`] from the moment of
+    /// closing.
     pub linger: Option<Duration>,
     /// What carries the connections, where the network has a choice: how peers are called, and what callers may use.
     pub transport: Transport,

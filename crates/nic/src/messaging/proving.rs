@@ -55,8 +55,8 @@ impl Core {
         true
     }
 
-    /// Looks whether the verdict is here. The peer is whom we want, and its host answers as long as the connection stands: so it
-    /// has as long as for its first answer ([`super::EndpointSettings::reply_timeout`]).
+    /// Looks whether the verdict is here. The peer is whom we want, and its host answers as long as the connection
+    /// stands: so it has as long as for its first answer ([`super::EndpointSettings::reply_timeout`]).
     pub(super) fn hear_verdict<N: Carrier, C: Clock>(&mut self, key: LinkKey, engine: &mut Engine<N, C>) -> bool {
         let Some(link) = self.links.get_mut(key.0) else { return false };
         let (peer, Phase::Opening(path)) = (link.peer, link.phase) else { return false };

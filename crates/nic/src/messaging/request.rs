@@ -9,6 +9,7 @@ use arrayvec::ArrayVec;
 use weft_base::{PeerId, Stag};
 use weft_memory::{Buffer, Combine, Element, IoBuffer};
 pub use weft_message::{Match, Peek};
+use weft_wire::message::Refusal;
 
 use crate::error::ConnectionError;
 use crate::offer::{NO_DESCRIPTORS, Transport};
@@ -451,6 +452,24 @@ pub enum EndpointError {
     Nic(crate::error::Error),
 }
 
+impl AttemptFailure {
+    /// What a refusal means to who wanted to connect; a tie is none.
+    pub(super) fn of(refusal: Refusal) -> Option<Self> {
+        match refusal {
+            Refusal::Tie => None,
+            Refusal::SomebodyElse => Some(Self::SomebodyElse),
+            Refusal::Version => Some(Self::Version { theirs: 0 }),
+            Refusal::Full => Some(Self::Full),
+            Refusal::Itself => Some(Self::Itself),
+            Refusal::Elsewhere => Some(Self::Elsewhere),
+            Refusal::KeyWanted => Some(Self::KeyWanted),
+            Refusal::NoKey => Some(Self::NoKey),
+            Refusal::Extension => Some(Self::Extension),
+            Refusal::Exhausted => Some(Self::Exhausted),
+        }
+    }
+}
+
 impl fmt::Display for AttemptFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -462,8 +481,8 @@ impl fmt::Display for AttemptFailure {
             Self::Connection(ConnectionError::NoAnswer { waited_for, is_connected: true, .. }) => {
                 write!(
                     f,
-                    "timed out: connected, and no answer of an endpoint within {waited_for:?}: its program is stopped, or is no \
-                     endpoint of Weft"
+                    "timed out: connected, and no answer of an endpoint within {waited_for:?}: its program is stopped, \
+                     or is no endpoint of Weft"
                 )
             }
             Self::Connection(error) => error.fmt(f),
@@ -474,7 +493,8 @@ impl fmt::Display for AttemptFailure {
             Self::Exhausted => f.write_str(NO_DESCRIPTORS),
             Self::Transport { ours, theirs } => write!(
                 f,
-                "this endpoint speaks {}, and the endpoint there {}: set the same transport for both (FI_WEFT_TRANSPORT)",
+                "this endpoint speaks {}, and the endpoint there {}: set the same transport for both \
+                 (FI_WEFT_TRANSPORT)",
                 ours.name(),
                 theirs.name()
             ),
@@ -576,7 +596,8 @@ pub enum Warning {
         remote: SocketAddr,
         /// For how long a connection has been wanted.
         waited_for: Duration,
-        /// After how long it counts as unreachable ([`EndpointSettings::reply_timeout`](super::EndpointSettings::reply_timeout)).
+        /// After how long it counts as unreachable
+        /// ([`EndpointSettings::reply_timeout`](super::EndpointSettings::reply_timeout)).
         until: Option<Duration>,
     },
     /// This process has no file descriptors left for another connection: those who call are refused until it has.
@@ -593,8 +614,8 @@ impl fmt::Display for Warning {
                 let waited_for = waited_for.as_secs();
                 write!(
                     f,
-                    "the host at {remote} has taken the connection, and its program has not answered for {waited_for} s: it does \
-                     not run its NIC, or is stopped, or another program has this port"
+                    "the host at {remote} has taken the connection, and its program has not answered for \
+                     {waited_for} s: it does not run its NIC, or is stopped, or another program has this port"
                 )?;
                 match until {
                     Some(until) => write!(f, "; waiting until {} s are over (FI_WEFT_REPLY_TIMEOUT)", until.as_secs()),

@@ -3,7 +3,7 @@
 //! | format | what stands in it |
 //! |---|---|
 //! | `FI_SOCKADDR_IN`, `FI_SOCKADDR_IN6`, `FI_SOCKADDR` | one path to the endpoint, and not who it is |
-//! | `FI_ADDR_STR` | `fi_sockaddr_in://192.0.2.1:5000?also=198.51.100.1,2001:db8::1&id=1f&by=edge`: all paths, who it is, by what it is called |
+//! | `FI_ADDR_STR` | `fi_sockaddr_in://192.0.2.1:5000?also=2001:db8::1&id=1f&by=edge`: paths, id and transport |
 //! | Weft's own ([`packed`]) | 64 bytes: up to four paths, who it is, by what it is called |
 
 mod entries;

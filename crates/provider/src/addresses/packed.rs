@@ -152,7 +152,8 @@ mod tests {
         ) {
             let four = four.into_iter().map(|bits| IpAddr::V4(bits.into()));
             let six = six.into_iter().map(|bits| IpAddr::V6(bits.into()));
-            let address = Address { id, paths: six.chain(four).map(|ip| SocketAddr::new(ip, port)).collect(), transport: None };
+            let paths = six.chain(four).map(|ip| SocketAddr::new(ip, port)).collect();
+            let address = Address { id, paths, transport: None };
             prop_assert_eq!(read(&write(&address).unwrap()), Some(address));
         }
     }

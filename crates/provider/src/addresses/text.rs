@@ -10,7 +10,8 @@ const FOUR: &str = "fi_sockaddr_in://";
 const SIX: &str = "fi_sockaddr_in6://";
 const ANY: &str = "fi_sockaddr://";
 
-/// The text of an address: the first path as libfabric writes it, then, if there are more, the others' addresses (`also`), who it is (`id`, hexadecimal) and by what it is called (`by`). `None` without a path.
+/// The text of an address: the first path as libfabric writes it, then, if there are more, the others' addresses
+/// (`also`), who it is (`id`, hexadecimal) and by what it is called (`by`). `None` without a path.
 pub(crate) fn write(address: &Address) -> Option<String> {
     let (first, others) = address.paths.split_first()?;
     let mut text = format!("{}{first}", if first.is_ipv4() { FOUR } else { SIX });

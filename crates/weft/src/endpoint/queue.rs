@@ -102,12 +102,12 @@ impl EventQueue {
         }
     }
 
-    /// Asks that the descriptor becomes readable at the next completion. Completions that are there already don't count: poll
-    /// until nothing is left after arming, then wait for the descriptor, then call [`EventQueue::acknowledge`], poll until
-    /// nothing is left, and arm again.
+    /// Asks that the descriptor becomes readable at the next completion. Completions that are there already don't
+    /// count: poll until nothing is left after arming, then wait for the descriptor, then call
+    /// [`EventQueue::acknowledge`], poll until nothing is left, and arm again.
     ///
-    /// Arming hands the NIC over to its own thread, where it has one. The first poll after that which finds nothing leaves it
-    /// there; the next one takes it back, for who polls again does not sleep.
+    /// Arming hands the NIC over to its own thread, where it has one. The first poll after that which finds nothing
+    /// leaves it there; the next one takes it back, for who polls again does not sleep.
     pub fn arm(&self) {
         self.inner.armed.store(true, Ordering::SeqCst);
         self.inner.opened.hand_over(&self.inner.handed_over);

@@ -115,12 +115,12 @@ impl CompletionQueue {
         }
     }
 
-    /// Asks that the descriptor becomes readable at the next completion of this kind. Completions that are there already
-    /// don't count: poll until nothing is left after arming, then wait for the descriptor, then call
+    /// Asks that the descriptor becomes readable at the next completion of this kind. Completions that are there
+    /// already don't count: poll until nothing is left after arming, then wait for the descriptor, then call
     /// [`CompletionQueue::acknowledge`], poll until nothing is left, and arm again.
     ///
-    /// With [`Progress::Hybrid`] arming hands the NIC over to its own thread. The first poll after that which finds nothing
-    /// leaves it there; the next one takes it back, for who polls again does not sleep.
+    /// With [`Progress::Hybrid`] arming hands the NIC over to its own thread. The first poll after that which finds
+    /// nothing leaves it there; the next one takes it back, for who polls again does not sleep.
     ///
     /// With [`Progress::Caller`] and [`Progress::Summon`] nobody runs the NIC while its only thread sleeps, so the descriptor also becomes readable when any
     /// connection of the NIC has something to do: polling then may find nothing. Time-outs of the NIC count only while it is run.

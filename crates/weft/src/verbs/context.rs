@@ -36,8 +36,9 @@ pub(crate) struct Opened {
 pub(crate) struct HandedOver(AtomicBool);
 
 impl HandedOver {
-    /// Whether it was, which it is no longer. A poll that finds nothing right after arming leaves the NIC to its thread:
-    /// running it would take it back from there, and then nobody runs it until the thread finds that the caller is away.
+    /// Whether it was, which it is no longer. A poll that finds nothing right after arming leaves the NIC to its
+    /// thread: running it would take it back from there, and then nobody runs it until the thread finds that the caller
+    /// is away.
     #[inline]
     pub(crate) fn take(&self) -> bool {
         self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)

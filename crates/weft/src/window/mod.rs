@@ -300,11 +300,11 @@ impl Window {
     /// Ends this epoch and begins the next. When it returns, what others did in this epoch to this rank's memory is
     /// there, and what this rank did is over. All ranks call it.
     ///
-    /// It is no barrier, as `MPI_Win_fence` is none: another rank may leave its fence earlier, so what that rank does in
-    /// the next epoch may be here already when this returns, or may come while the memory is read. Memory that is read
-    /// after a fence must not be put to in the epoch that begins with it. Programs that exchange borders in each step give
-    /// their windows two halves, for even and for odd steps: a rank can be ahead by one epoch, but not by two, for its next
-    /// fence waits for this rank.
+    /// It is no barrier, as `MPI_Win_fence` is none: another rank may leave its fence earlier, so what that rank does
+    /// in the next epoch may be here already when this returns, or may come while the memory is read. Memory that is
+    /// read after a fence must not be put to in the epoch that begins with it. Programs that exchange borders in each
+    /// step give their windows two halves, for even and for odd steps: a rank can be ahead by one epoch, but not by
+    /// two, for its next fence waits for this rank.
     /// ```
     /// use weft::endpoint::EndpointAttributes;
     /// use weft::group::Group;
@@ -326,7 +326,8 @@ impl Window {
     ///         assert_eq!(byte, [step]);
     ///     }
     ///     window.fence(Asserts { no_succeed: true, ..Asserts::default() })?;
-    ///     Ok(window.free()?)
+    ///     window.free()?;
+    ///     Ok(())
     /// }
     /// let ranks = Group::threads(2)?.into_iter().map(|mut group| std::thread::spawn(move || rank(&mut group)));
     /// ranks.collect::<Vec<_>>().into_iter().for_each(|rank| rank.join().unwrap().unwrap());

@@ -22,8 +22,8 @@ impl Rank {
         Self { address, machine, processors: weft_driver::allowed_processors().into_iter().collect() }
     }
 
-    /// The id of the address and the machine in hexadecimal, processors as ranges, then the paths of the address, and by
-    /// what it is called, if that is known.
+    /// The id of the address and the machine in hexadecimal, processors as ranges, then the paths of the address, and
+    /// by what it is called, if that is known.
     pub(super) fn emit(&self) -> String {
         let transport = self.address.transport.map(|transport| format!("by={}", transport.name()));
         let paths: Vec<String> = self.address.paths.iter().map(SocketAddr::to_string).chain(transport).collect();
