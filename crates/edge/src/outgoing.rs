@@ -16,8 +16,8 @@ pub(crate) const MOST_IN_PACKET: usize = 16;
 /// A segment that does not fit any more is cut into parts of so many bytes of payload, which fit into every datagram;
 /// the largest segment gives 64.
 pub(crate) const PART: u32 = 1024;
-/// Beyond the most segments so many answers are kept: requests that the peer has no receive for may take all other places,
-/// and what the peer has asked for must not wait for these.
+/// Beyond the most segments so many answers are kept: requests that the peer has no receive for may take all other
+/// places, and what the peer has asked for must not wait for these.
 const MORE_ANSWERS: usize = 64;
 
 /// Segments for which an idle connection keeps its memory.
@@ -81,9 +81,9 @@ pub trait Source {
         true
     }
 
-    /// Whether the peer has no receive for a Send of this source. While it has none, only what does not wait for Sends
-    /// should come: answers to the peer. What else comes fills the room that these need. Returns whether it keeps to that:
-    /// else nothing is taken where there is room for answers alone.
+    /// Whether the peer has no receive for a Send of this source. While it has none, only what does not wait for
+    /// Sends should come: answers to the peer. What else comes fills the room that these need. Returns whether it
+    /// keeps to that: else nothing is taken where there is room for answers alone.
     fn hold_requests(&mut self, _hold: bool) -> bool {
         false
     }
@@ -136,8 +136,8 @@ impl Stored {
         self.inline + self.gather.length()
     }
 
-    /// Whether it goes though the peer has no receive for a Send before it: what is tagged, and answers and Terminates. A
-    /// request, which has its effect after that Send, would only wait there.
+    /// Whether it goes though the peer has no receive for a Send before it: what is tagged, and answers and
+    /// Terminates. A request, which has its effect after that Send, would only wait there.
     fn passes_sends(&self) -> bool {
         match Header::parse(&self.ddp).map(|header| header.target) {
             Ok(Target::Untagged { queue, .. }) => queue != queue::SEND && queue != queue::READ_REQUEST,

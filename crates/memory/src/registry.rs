@@ -158,8 +158,8 @@ impl Registry {
         self.locate_remote(domain, stag, tagged_offset, length, need).map(|(slice, _)| slice)
     }
 
-    /// As [`Registry::check_remote`], and the address of the first byte: for telling whether two ranges share memory, which
-    /// they may under different STags.
+    /// As [`Registry::check_remote`], and the address of the first byte: for telling whether two ranges share memory,
+    /// which they may under different STags.
     ///
     /// # Errors
     /// Those of [`Registry::check_remote`].

@@ -133,9 +133,10 @@ pub struct Settings {
     pub spin: Duration,
     /// How long a connection may take from the first packet to the end of MPA's start-up, before it fails.
     pub start_timeout: Duration,
-    /// How long a closing connection waits for the peer to post a receive for what was sent before, since it took the last
-    /// message, and how long for the peer to close as well, once the peer's host has acknowledged everything. Then it is let go of without a
-    /// reset, so that the peer still gets what its host has. After an error it is reset.
+    /// How long a closing connection waits for the peer to post a receive for what was sent before, since it took the
+    /// last message, and how long for the peer to close as well, once the peer's host has acknowledged everything.
+    /// Then it is let go of without a reset, so that the peer still gets what its host has. After an error it is
+    /// reset.
     pub close_timeout: Duration,
     /// How long an incoming connection waits for the application to accept or reject it, before it is rejected.
     pub decision_timeout: Duration,

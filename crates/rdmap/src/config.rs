@@ -48,10 +48,10 @@ pub struct StreamConfig {
     /// placed, and Writes of at most 8 bytes, which may be polled, wait for their turn as atomics do. Positions count
     /// bytes of payload ([`Arrival`](crate::Arrival)).
     ///
-    /// Bytes are told apart by their addresses, so it is no matter by which STags of the same memory they are named. Two
-    /// limits: memory that is mapped at two addresses is not seen to be the same; and an atomic whose word a newer Write
-    /// has placed already answers with what that left. Where that was a part of the
-    /// word only, the rest of it is made of the new bytes too.
+    /// Bytes are told apart by their addresses, so it is no matter by which STags of the same memory they are named.
+    /// Two limits: memory that is mapped at two addresses is not seen to be the same; and an atomic whose word a
+    /// newer Write has placed already answers with what that left. Where that was a part of the word only, the rest
+    /// of it is made of the new bytes too.
     pub ordered_writes: bool,
     /// What else the lower layer does to segments.
     pub lower: LowerTraits,

@@ -118,8 +118,8 @@ impl fmt::Display for Closed {
             Self::Reset => "the connection was reset",
             Self::TimedOut => "the peer did not answer in time",
             Self::NoReceive => {
-                "the connection was to be closed, and the peer has posted no receive in time for a message that was sent \
-                 before: it must post one for each"
+                "the connection was to be closed, and the peer has posted no receive in time for a message that was \
+                 sent before: it must post one for each"
             }
         };
         f.write_str(words)

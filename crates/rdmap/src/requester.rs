@@ -141,8 +141,8 @@ impl Requester {
         Ok(sink.part(placed, part.length))
     }
 
-    /// Whether this segment of a Read Response continues the oldest request. Its STag says so also where it has no bytes:
-    /// what answers another read with none would pass for it else.
+    /// Whether this segment of a Read Response continues the oldest request. Its STag says so also where it has no
+    /// bytes: what answers another read with none would pass for it else.
     pub(crate) fn is_due(&self, part: &ResponsePart) -> bool {
         let oldest = self.outstanding.front().map(|oldest| &oldest.awaits);
         matches!(oldest, Some(Awaits::Read { stag, .. }) if *stag == part.stag) && self.locate_next(part).is_ok()

@@ -148,8 +148,8 @@ impl Receives {
         may_go_on
     }
 
-    /// How many requests must be posted before the first message that was put off has one of its own: the messages before
-    /// it take theirs first.
+    /// How many requests must be posted before the first message that was put off has one of its own: the messages
+    /// before it take theirs first.
     fn missing(&self) -> usize {
         let ahead = self.put_off.map(|number| usize::try_from(number.distance_from(self.number)));
         let Some(Ok(ahead)) = ahead else { return 0 };

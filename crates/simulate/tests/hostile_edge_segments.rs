@@ -150,8 +150,8 @@ fn an_unreadable_segment_is_judged_where_a_part_of_it_is_in_place() {
     }
 }
 
-/// A peer closes when all that it has sent is acknowledged. One that names an end which nothing has reached is not taken to
-/// have closed in good order.
+/// A peer closes when all that it has sent is acknowledged. One that names an end which nothing has reached is not
+/// taken to have closed in good order.
 #[test]
 fn a_close_that_names_an_end_which_nothing_has_reached_is_an_error() {
     for (end, expected) in [(0, None), (1, Some(Closed::MidFrame)), (1000, Some(Closed::MidFrame))] {

@@ -1,5 +1,5 @@
-//! Sends for which the peer has posted no receive, over Edge in virtual time: what the peer has asked for, and the end of
-//! the connection, do not wait for them. A failure names its case.
+//! Sends for which the peer has posted no receive, over Edge in virtual time: what the peer has asked for, and the
+//! end of the connection, do not wait for them. A failure names its case.
 
 use core::time::Duration;
 
@@ -164,7 +164,8 @@ fn answers_do_not_wait_for_a_send_that_is_longer_than_what_may_be_under_way() {
     }
 }
 
-/// Sends that leave in one go, and take all places for segments before the first is refused: answers have some of their own.
+/// Sends that leave in one go, and take all places for segments before the first is refused: answers have some of
+/// their own.
 #[test]
 fn answers_have_room_when_sends_take_all_the_rest() {
     const WARM_UP: usize = 200;

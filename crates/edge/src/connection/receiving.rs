@@ -197,8 +197,8 @@ impl Connection {
         }
     }
 
-    /// The peer, or somebody in its name, says what can't be true: nothing that it acknowledges can be believed (RFC 9000
-    /// section 21.4).
+    /// The peer, or somebody in its name, says what can't be true: nothing that it acknowledges can be believed (RFC
+    /// 9000 section 21.4).
     fn on_misbehaviour(&mut self, what: &[u8]) {
         self.counters.false_acks += 1;
         if self.phase == Phase::Open {

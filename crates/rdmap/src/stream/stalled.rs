@@ -1,5 +1,5 @@
-//! Sends that wait for a receive, where the stream below holds them back ([`LowerTraits::holds_back`]), and what does not
-//! wait for them.
+//! Sends that wait for a receive, where the stream below holds them back ([`LowerTraits::holds_back`]), and what does
+//! not wait for them.
 //!
 //! The two ends of a stream are requester and responder at a time, and the answers of a responder are not to depend on
 //! whether its peer has posted a receive for a Send of its own: the peer may post one only when it has the answer. So
@@ -14,9 +14,9 @@ use crate::requester::Requester;
 use crate::segment::{Arrival, Effect, Received};
 
 impl Stream {
-    /// Whether Sends that were put off for want of a receive ([`Later::NotReady`](crate::Later)) may come again, if the
-    /// source has so many requests. A source that is empty does not tell: a segment of a later message takes the requests
-    /// for all messages before it as well. After a yes, none counts as put off any more.
+    /// Whether Sends that were put off for want of a receive ([`Later::NotReady`](crate::Later)) may come again, if
+    /// the source has so many requests. A source that is empty does not tell: a segment of a later message takes the
+    /// requests for all messages before it as well. After a yes, none counts as put off any more.
     pub fn go_on(&mut self, posted: usize) -> bool {
         let may_go_on = self.receives.go_on(posted);
         if may_go_on {

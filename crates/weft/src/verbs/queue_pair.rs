@@ -146,14 +146,14 @@ impl QueuePair {
         self.domain.nic().post_receive(&self.queue_pair, receive_request(id, sink)?)
     }
 
-    /// Closes the connection: what was posted still goes out, then the peer is told. Waits until both sides have closed, at most for
-    /// `timeout`. What the peer sends until then is still received. Over Edge a Send for which the peer posts no receive is
-    /// waited for as long as [`close_timeout`](crate::verbs::Settings::close_timeout) (5 seconds) since the last one was
-    /// taken; then the connection is given up.
+    /// Closes the connection: what was posted still goes out, then the peer is told. Waits until both sides have
+    /// closed, at most for `timeout`. What the peer sends until then is still received. Over Edge a Send for which
+    /// the peer posts no receive is waited for as long as [`close_timeout`](crate::verbs::Settings::close_timeout) (5
+    /// seconds) since the last one was taken; then the connection is given up.
     ///
     /// # Errors
-    /// The connection ended by an error instead ([`NoReceive`](weft_rdmap::Closed::NoReceive) where a receive was missing),
-    /// or not in time.
+    /// The connection ended by an error instead ([`NoReceive`](weft_rdmap::Closed::NoReceive) where a receive was
+    /// missing), or not in time.
     pub fn disconnect(&self, timeout: Option<Duration>) -> Result<(), Error> {
         self.domain.opened().may_wait()?;
         self.start_disconnect();

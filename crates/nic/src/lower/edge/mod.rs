@@ -373,8 +373,8 @@ impl<N: Network> Lower<N> for Edge {
         // stream its requests would have failed.
         let is_told = !running.release.is_held();
         if is_told && (is_whole && is_heard || running.ended == Some(Ending::Closed)) {
-            // A peer closes when all that it has sent is in place: one that names an end which nothing has reached has lost
-            // something, or lies.
+            // A peer closes when all that it has sent is in place: one that names an end which nothing has reached
+            // has lost something, or lies.
             let is_complete = running.connection.peer_end() == Some(above.stream().next_position());
             return Ok(Got::End { whole: is_complete || running.discards });
         }

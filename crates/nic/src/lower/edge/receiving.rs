@@ -119,8 +119,8 @@ impl<A: Above> Sink for Uphill<'_, '_, A> {
         if self.handed.is_over || self.handed.error.is_some() {
             return Verdict::Duplicate;
         }
-        // What can't be read is the stream's to judge, when its turn comes: so it takes one position at least. Its header
-        // was checked with the packet's, so it is as the peer has written it.
+        // What can't be read is the stream's to judge, when its turn comes: so it takes one position at least. Its
+        // header was checked with the packet's, so it is as the peer has written it.
         let header = Header::parse(ulpdu).map(|header| (header.length(), header.last));
         let (header_length, last) = header.unwrap_or((ddp_header_length(ulpdu[0]), true));
         let payload = &ulpdu[header_length..];
