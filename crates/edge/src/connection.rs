@@ -13,6 +13,7 @@ use arrayvec::ArrayVec;
 use weft_base::{Random, Time};
 use weft_wire::edge::addresses::MAX_RAILS;
 use weft_wire::edge::frame::NotReady;
+use weft_wire::edge::packet::Packet as Bytes;
 use weft_wire::edge::{BASE_DATAGRAM, ConnectionId, PROOF_LENGTH, RESET_TOKEN_LENGTH};
 
 use crate::counters::Counters;
@@ -21,6 +22,7 @@ use crate::life::{Closing, Event, Phase};
 use crate::outgoing::Outgoing;
 use crate::pairing::Pairing;
 use crate::rail::{Place, Rail};
+use crate::round_trip::nanos;
 use crate::sent::{IDLE_PACKETS, Packet};
 use crate::settings::Settings;
 
@@ -86,6 +88,16 @@ pub struct Established {
 }
 
 impl Established {
+    /// Whether a datagram is a packet of this connection that confirms it, and is whole: what
+    /// [`Connection::receive`] takes as the first. Until one has come nothing need be kept but this.
+    #[must_use]
+    pub fn is_confirmed_by(&self, datagram: &[u8]) -> bool {
+        let Confirmation::Expect(expected) = &self.confirmation else { return true };
+        let Ok(packet) = Bytes::parse(datagram) else { return false };
+        let is_ours = packet.header.destination == self.local && packet.header.rail == 0;
+        is_ours && packet.verify(0).is_ok_and(|packet| receiving::confirms(&packet, expected))
+    }
+
     /// A peer of which nothing is known but where it is: as this side is.
     pub(crate) fn unknown(to: SocketAddr, seed: u64, settings: &Settings) -> Self {
         Self {
@@ -171,7 +183,7 @@ pub struct Connection {
     peer_position: u64,
     /// Acknowledgements go with what is sent, and not alone.
     holds_acks: bool,
-    /// When set-up was over on this side.
+    /// When this side has said its last word of set-up.
     begun: Time,
     pub(crate) last_heard: Time,
     /// The peer's host says that nobody has its port: looked at through [`Connection::refused_until`].
@@ -238,7 +250,7 @@ impl Connection {
             peer_round: 0,
             peer_position: 0,
             holds_acks: false,
-            begun: now,
+            begun: established.took.map_or(now, |took| Time::from_nanos(now.as_nanos().saturating_sub(nanos(took)))),
             last_heard: now,
             refused: None,
             next_hint_probe: Time::ZERO,

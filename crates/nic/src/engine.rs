@@ -18,6 +18,7 @@ macro_rules! io {
 }
 
 mod arrivals;
+mod calls;
 mod datagrams;
 mod delivery;
 pub(crate) mod doorbell;

@@ -11,7 +11,7 @@ use slotmap::{DefaultKey, Key, KeyData};
 pub enum State {
     /// Made. Receives may be posted.
     Idle = 0,
-    /// A connection is being set up.
+    /// A connection is being set up: a peer is called, or was accepted and has not confirmed yet.
     Connecting = 1,
     /// Connected: everything may be posted.
     Ready = 2,

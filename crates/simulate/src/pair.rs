@@ -137,7 +137,8 @@ impl<T: Tag> Pair<T> {
                 // A request that is gone by now shows in the state of the queue pairs.
                 let _ = self.passive.nic.accept(request, &self.passive.queue_pair, b"passive", None);
             }
-            self.active.queue_pair.state() != State::Connecting
+            let states = [&self.active, &self.passive].map(|end| end.queue_pair.state());
+            states[0] == State::Failed || states.iter().all(|state| !matches!(state, State::Idle | State::Connecting))
         });
         self.passive.nic.close_listener(&listener);
         self.active.queue_pair.state() == State::Ready && self.passive.queue_pair.state() == State::Ready

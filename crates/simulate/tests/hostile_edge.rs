@@ -3,13 +3,15 @@
 
 use core::time::Duration;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use weft_base::{
     DatagramBatch, DatagramOptions, DatagramPort, Ecn, Edge, Gather, Hint, HintKind, LocalAddress, Network, Piece,
     Quote, Random, Slice,
 };
+use weft_emulate::{Chance, Loss, Settings as Link};
 use weft_memory::{Access, Limits, Region, Registry};
-use weft_nic::{JobKey, Settings, State};
+use weft_nic::{JobKey, QueuePair, QueuePairAttributes, Settings, State};
 use weft_rdmap::{Operation, Payload, ReceiveRequest, RequestFlags, SendRequest, Status};
 use weft_simulate::{Behaviour, End, PacketBehaviour, Pair, PairOptions, SimulatedDatagramPort, World};
 use weft_wire::edge::ConnectionId;
@@ -252,4 +254,153 @@ fn a_connection_does_not_hear_who_does_not_quote_it() {
     }
     assert_eq!([sends(&pair.active), sends(&pair.passive)], before);
     assert_eq!([&pair.active, &pair.passive].map(|end| end.queue_pair.state()), [State::Ready; 2]);
+}
+
+/// A program that accepts whoever calls, at once, each on a queue pair of its own.
+struct Welcoming<'a> {
+    end: &'a End<Edge>,
+    listener: weft_nic::Listener,
+    accepted: Vec<(SocketAddr, Arc<QueuePair>)>,
+}
+
+impl<'a> Welcoming<'a> {
+    fn new(end: &'a End<Edge>, backlog: u32, options: &PairOptions) -> Self {
+        let listener = end.nic.listen(NIC.into(), backlog, options.passive).unwrap();
+        Self { end, listener, accepted: Vec::new() }
+    }
+
+    fn welcome(&mut self) {
+        while let Some((request, info)) = self.listener.next_request().unwrap() {
+            let attributes = QueuePairAttributes {
+                domain: self.end.domain,
+                send_completions: Arc::clone(&self.end.sends),
+                receive_completions: Arc::clone(&self.end.receives),
+                send_depth: 8,
+                receive_depth: 8,
+                shared_receives: None,
+            };
+            let queue_pair = self.end.nic.create_queue_pair(&attributes).unwrap();
+            self.end.nic.accept(request, &queue_pair, b"welcome", None).unwrap();
+            self.accepted.push((info.remote, queue_pair));
+        }
+    }
+
+    fn count(&self, state: State) -> usize {
+        self.accepted.iter().filter(|(_, queue_pair)| queue_pair.state() == state).count()
+    }
+}
+
+/// Thousands of hellos from addresses that are not there: the program hears of a few, none of them has a connection,
+/// and they are gone after ten seconds. Who calls meanwhile is served in the moment that it takes to show its address.
+#[test]
+fn callers_that_never_confirm_have_no_connection_and_are_soon_gone() {
+    const BACKLOG: u32 = 32;
+    let world = World::new(21, Behaviour::default());
+    let options = PairOptions::default();
+    let pair = Pair::<Edge>::unconnected(&world, &options);
+    let mut server = Welcoming::new(&pair.passive, BACKLOG, &options);
+    let mut attacker = Attacker::new(&world, false);
+    let flood = |attacker: &mut Attacker, server: &mut Welcoming<'_>, count: u32| {
+        for number in 0..count {
+            let hello = attacker.hello();
+            attacker.say(&hello, Ipv4Addr::from(0x0b00_0000 | number));
+            if number % 8 == 0 {
+                pair.run(Duration::from_micros(300), || false);
+                server.welcome();
+            }
+        }
+    };
+    flood(&mut attacker, &mut server, 8000);
+    let heard = server.accepted.len();
+    assert!((1..=BACKLOG as usize / 2).contains(&heard), "the program has heard of {heard} callers");
+    assert_eq!((server.count(State::Connecting), server.count(State::Ready)), (heard, 0));
+    assert_eq!(pair.passive.nic.counters().connections, 0);
+    let begun = world.now();
+    pair.active.nic.connect(&pair.active.queue_pair, NIC.into(), None, options.active, b"a friend").unwrap();
+    while pair.active.queue_pair.state() == State::Connecting {
+        flood(&mut attacker, &mut server, 8);
+    }
+    pair.run(Duration::from_secs(5), || server.count(State::Ready) == 1);
+    assert!(world.now() - begun < Duration::from_millis(100), "{:?}", world.now() - begun);
+    assert_eq!((pair.active.queue_pair.state(), server.count(State::Ready)), (State::Ready, 1));
+    assert_eq!(pair.passive.nic.counters().connections, 1);
+    // In good time the others are told, and others may call.
+    pair.run(Duration::from_secs(11), || false);
+    assert_eq!((server.count(State::Failed), server.count(State::Ready)), (heard, 1));
+    let failed = server.accepted.iter().find_map(|(_, queue_pair)| queue_pair.error()).unwrap();
+    assert!(failed.to_string().contains("did not confirm"), "{failed}");
+    flood(&mut attacker, &mut server, 100);
+    assert!(server.accepted.len() > heard + 1);
+}
+
+/// One hello that somebody has recorded, with the proof of the job key in it, said again from everywhere, is one call,
+/// and comes to nothing.
+#[test]
+fn a_recorded_hello_is_one_call_however_often_and_from_wherever_it_is_said() {
+    for key in [None, Some(JobKey::new(b"the key of this job").unwrap())] {
+        let world = World::new(22, Behaviour::default());
+        let options = PairOptions { settings: Settings { key, ..Settings::default() }, ..PairOptions::default() };
+        let pair = Pair::<Edge>::unconnected(&world, &options);
+        let mut server = Welcoming::new(&pair.passive, 4096, &options);
+        let mut attacker = Attacker::new(&world, false);
+        // A friend calls where the attacker is, and says what it would say to anybody.
+        let trap = SocketAddr::from(([10, 66, 0, 1], 4000));
+        pair.active.nic.connect(&pair.active.queue_pair, trap, None, options.active, b"a friend").unwrap();
+        let (mut buffer, mut received) = (vec![0; 1 << 20], Vec::new());
+        pair.run(Duration::from_millis(10), || false);
+        attacker.port.receive(&mut buffer, &mut received).unwrap();
+        let hello = buffer[received[0].range.clone()][..HELLO].to_vec();
+        pair.active.nic.abandon(&pair.active.queue_pair);
+        for number in 0..1500 {
+            attacker.say(&hello, Ipv4Addr::from(0x0b00_0000 | number));
+            pair.run(Duration::from_micros(300), || false);
+            server.welcome();
+        }
+        assert_eq!((server.accepted.len(), server.count(State::Connecting)), (1, 1));
+        pair.run(Duration::from_secs(11), || false);
+        assert_eq!((server.count(State::Failed), pair.passive.nic.counters().connections), (1, 0));
+    }
+}
+
+/// Who was accepted may be sent to at once, and closed; both happen when it has confirmed.
+#[test]
+fn what_is_posted_and_closed_before_the_caller_confirms_follows_then() {
+    for closes in [false, true] {
+        let world = World::new(23, Behaviour::default());
+        let options = PairOptions::default();
+        let pair = Pair::<Edge>::unconnected(&world, &options);
+        let (active, passive) = (&pair.active, &pair.passive);
+        let _inbox = inbox(active, 1);
+        let listener = passive.nic.listen(NIC.into(), 4, options.passive).unwrap();
+        active.nic.connect(&active.queue_pair, NIC.into(), None, options.active, b"").unwrap();
+        let mut request = None;
+        pair.run(Duration::from_secs(1), || {
+            request = request.or(listener.next_request().unwrap().map(|(request, _)| request));
+            request.is_some()
+        });
+        let usual = world.packets();
+        let loss = Loss::Independent(Chance::percent(100));
+        world.set_packets(PacketBehaviour { links: Link { loss, ..usual.links }, ..usual });
+        passive.nic.accept(request.unwrap(), &passive.queue_pair, b"", None).unwrap();
+        send(passive, 7);
+        if closes {
+            passive.nic.close(&passive.queue_pair);
+        }
+        pair.run(Duration::from_secs(2), || false);
+        let waits = if closes { State::Closing } else { State::Connecting };
+        assert_eq!(passive.queue_pair.state(), waits);
+        world.set_packets(usual);
+        let mut received = Vec::new();
+        pair.run(Duration::from_secs(5), || {
+            active.take_receives(&mut received);
+            !received.is_empty()
+        });
+        assert_eq!(received.first().map(|completion| completion.status), Some(Status::Success));
+        if closes {
+            active.nic.close(&active.queue_pair);
+            pair.run(Duration::from_secs(5), || passive.queue_pair.state() == State::Closed);
+        }
+        let expected = if closes { State::Closed } else { State::Ready };
+        assert_eq!(passive.queue_pair.state(), expected, "{:?}", passive.queue_pair.error());
+    }
 }

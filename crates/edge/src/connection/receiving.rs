@@ -95,11 +95,7 @@ impl Connection {
     /// Whether the caller has confirmed, before or in this packet.
     fn confirm(&mut self, packet: &Bytes<'_>, now: Time) -> bool {
         let Confirmation::Expect(expected) = self.confirmation else { return true };
-        let said = packet.frames().find_map(|frame| match frame {
-            Frame::Confirm(proof) => Some(proof),
-            _ => None,
-        });
-        let right = said.is_some_and(|proof| is_equal(&proof, &expected));
+        let right = confirms(packet, &expected);
         if right {
             self.confirmation = Confirmation::Done;
             // The answer went, and this has come of it.
@@ -372,6 +368,15 @@ impl Connection {
             self.counters.false_frames += 1;
         }
     }
+}
+
+/// Whether a packet that was verified confirms as it should.
+pub(super) fn confirms(packet: &Bytes<'_>, expected: &[u8; PROOF_LENGTH]) -> bool {
+    let said = packet.frames().find_map(|frame| match frame {
+        Frame::Confirm(proof) => Some(proof),
+        _ => None,
+    });
+    said.is_some_and(|proof| is_equal(&proof, expected))
 }
 
 /// In a time that does not depend on where they differ.

@@ -54,6 +54,12 @@ impl Answering {
         (self.from, self.remote)
     }
 
+    /// The hello's name, as [`Visit::name`].
+    #[must_use]
+    pub fn name(&self) -> u128 {
+        u128::from_be_bytes(self.hello().1.terms.nonce)
+    }
+
     /// What the caller's application said.
     #[must_use]
     pub fn heard(&self) -> Heard {

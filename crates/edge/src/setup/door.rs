@@ -61,6 +61,12 @@ pub struct Visit<'a> {
 }
 
 impl Visit<'_> {
+    /// What no other hello has: its caller's nonce. With a key nobody else can make a good hello with it.
+    #[must_use]
+    pub fn name(&self) -> u128 {
+        u128::from_be_bytes(self.hello.terms.nonce)
+    }
+
     /// The hello as it was before there was a cookie: a caller may be sent for another cookie after its call was let
     /// in.
     pub(super) fn plain(&self) -> Vec<u8> {

@@ -62,6 +62,11 @@ impl<N: Carrier> Connection<N> {
     pub(crate) fn end(&mut self, ending: Ending, cx: &mut Context<'_>) -> Outcome {
         self.stir();
         match (&mut self.phase, ending) {
+            (Phase::Start(Some(queue_pair)), Ending::Graceful) if !self.lower.is_confirmed() => {
+                queue_pair.closing();
+                self.closes_when_ready = true;
+                Outcome::Idle
+            }
             (Phase::Start(_), _) => self.fail_start(ConnectionError::Abandoned, cx),
             (Phase::Running(running), Ending::Graceful) => {
                 running.queue_pair.closing();

@@ -96,6 +96,8 @@ pub(crate) struct Connection<N: Carrier> {
     answers_wait: bool,
     /// The listener that it came through, until it is decided.
     pub(crate) listener: Option<DefaultKey>,
+    /// It was closed while its caller had yet to confirm: it is, once that has come.
+    closes_when_ready: bool,
     /// Who came through it and has failed before anything could be decided, and why.
     pub(crate) refused: Option<Box<RefusedStart>>,
 }
@@ -141,6 +143,7 @@ impl<N: Carrier> Connection<N> {
             missed: 0,
             answers_wait: false,
             listener: None,
+            closes_when_ready: false,
             refused: None,
         }
     }

@@ -8,9 +8,9 @@ use weft_base::{DomainId, Time};
 use weft_rdmap::{Stream, StreamConfig};
 
 use super::nudge::Nudges;
-use super::{Connection, Context, Outcome, Phase, Running};
+use super::{Connection, Context, Ending, Outcome, Phase, Running};
 use crate::error::{ConnectionError, Error, RefusedStart};
-use crate::lower::{Carrier, Drained, Lower, StartStep, Terms, Undecided};
+use crate::lower::{Accepted, Carrier, Drained, Lower, StartStep, Terms, Undecided};
 use crate::offer::{Offer, Transport};
 use crate::queues::queue_pair::QueuePair;
 use crate::settings::Settings;
@@ -37,6 +37,11 @@ impl<N: Carrier> Connection<N> {
         Self { listener: Some(listener), ..Self::new(N::Lower::respond(port, offer), None, deadline) }
     }
 
+    /// A caller that was accepted and has not confirmed makes way for another.
+    pub(crate) fn make_way(&mut self, cx: &mut Context<'_>) -> Outcome {
+        self.expire(cx)
+    }
+
     /// A connection that a peer has begun by a datagram.
     pub(crate) fn called(lower: N::Lower, listener: DefaultKey, deadline: Time) -> Self {
         Self { listener: Some(listener), ..Self::new(lower, None, deadline) }
@@ -58,18 +63,29 @@ impl<N: Carrier> Connection<N> {
                 self.wait_until(cx.io.now + cx.io.settings.decision_timeout);
                 self.listener.map_or(Outcome::Progress, Outcome::Request)
             }
-            Ok(StartStep::Ready(terms)) => {
-                if let Phase::Start(Some(queue_pair)) = &self.phase {
-                    let queue_pair = Arc::clone(queue_pair);
-                    self.run(queue_pair, *terms, cx);
-                }
-                Outcome::Progress
-            }
+            Ok(StartStep::Ready(terms)) => self.become_ready(*terms, cx),
             Err(error) => self.fail_start(error, cx),
         }
     }
 
-    /// The application accepts: the reply goes out, and the stream stands.
+    /// The set-up of a connection with a queue pair is done.
+    fn become_ready(&mut self, terms: Terms, cx: &mut Context<'_>) -> Outcome {
+        if let Phase::Start(Some(queue_pair)) = &self.phase {
+            let queue_pair = Arc::clone(queue_pair);
+            self.run(queue_pair, terms, cx);
+        }
+        if core::mem::take(&mut self.closes_when_ready) {
+            return self.end(Ending::Graceful, cx);
+        }
+        // What has come with the last word of set-up is taken, and the caller's last word leaves: nobody looks at a
+        // connection that rests.
+        match self.drive(cx) {
+            Outcome::Over => Outcome::Over,
+            _ => Outcome::Progress,
+        }
+    }
+
+    /// The application accepts: the reply goes out, and the stream stands, or does once the caller has confirmed.
     pub(crate) fn accept(
         &mut self,
         queue_pair: &Arc<QueuePair>,
@@ -79,9 +95,16 @@ impl<N: Carrier> Connection<N> {
         cx: &mut Context<'_>,
     ) -> (Result<(), Error>, Outcome) {
         match self.lower.accept(private_data, depths, &mut cx.io) {
-            Ok(terms) => {
+            Ok(Accepted::Stands(terms)) => {
                 begin();
                 self.run(Arc::clone(queue_pair), *terms, cx);
+                (Ok(()), Outcome::Progress)
+            }
+            Ok(Accepted::Awaits(info)) => {
+                begin();
+                queue_pair.accept(*info);
+                self.phase = Phase::Start(Some(Arc::clone(queue_pair)));
+                self.wait_until(cx.io.now + cx.io.settings.start_timeout);
                 (Ok(()), Outcome::Progress)
             }
             Err(undecided) => self.undecided(undecided, cx),

@@ -317,6 +317,7 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         });
         if let Some(listener) = listener {
             self.forget_pending(listener, key);
+            self.await_confirmation(listener, key);
         }
         if result.is_ok() {
             self.start_connection(key);

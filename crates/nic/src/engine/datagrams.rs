@@ -13,6 +13,7 @@ use weft_base::{
     LocalAddress, Piece, PortError, Random, ReceivedDatagrams,
 };
 
+use super::calls::HeardCalls;
 use super::doorbell::Doorbell;
 use super::lanes::{Brought, Desk, Lane, ServingEnd};
 use super::vain_watch::VainWatch;
@@ -109,6 +110,7 @@ pub(super) struct Datagrams<N: Carrier> {
     /// By what peers call them alone. A peer that takes the name of another's connection gains nothing: only who has
     /// the token ends one.
     forgotten: HashMap<u64, DefaultKey>,
+    heard_calls: HeardCalls,
     /// Room for what is received, made with the first port.
     pub(super) room: Room,
     secret: [u8; 32],
@@ -166,6 +168,7 @@ impl<N: Carrier> Datagrams<N> {
             own: HashMap::default(),
             peers: HashMap::new(),
             forgotten: HashMap::new(),
+            heard_calls: HeardCalls::default(),
             room: Room::default(),
             secret,
             host,
@@ -593,6 +596,14 @@ impl<N: Carrier> DatagramPorts for Datagrams<N> {
         if let Some(lane) = self.lane(port.0) {
             lane.want_room();
         }
+    }
+
+    fn note_call(&mut self, name: u128) -> bool {
+        self.heard_calls.note(name)
+    }
+
+    fn forget_call(&mut self, name: u128) {
+        self.heard_calls.forget(name);
     }
 
     fn secret_bytes(&mut self) -> [u8; 64] {

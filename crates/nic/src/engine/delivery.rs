@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use slotmap::DefaultKey;
 use weft_base::{Clock, DatagramBatch, Ecn, HostAddress, Piece, PortError, ReceivedDatagrams};
 
+use super::calls::MOST_UNCONFIRMED;
 use super::datagrams::Room;
 use super::lanes::{BUNDLES, Lane};
 use super::{Engine, Entry, Member, Upper};
@@ -15,9 +16,11 @@ use crate::error::{ConnectionError, RefusedStart};
 use crate::lower::{
     Carrier, Datagram, DatagramKey, DatagramPorts, Inbox, InboxEntry, Io, Knocked, Lower, Route, Stray,
 };
+use crate::offer::Offer;
 use crate::settings::Rails;
 
-/// Once so many of a listener's places are taken, who calls has to prove its address.
+/// Once so many of a listener's places are taken, by callers that wait for the application or that have not confirmed,
+/// who calls has to prove its address.
 const CROWDED: usize = 2;
 /// So often it is asked whether the host's addresses have changed, while the engine turns.
 const ADDRESSES_EVERY: Duration = Duration::from_millis(250);
@@ -311,11 +314,9 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
     fn knock(&mut self, port: DefaultKey, bytes: &[u8], entry: &InboxEntry, answer: &mut Vec<u8>) {
         let Some(member) = self.datagrams.members.get(port) else { return };
         let listener = member.listener;
-        let listening = listener.and_then(|listener| self.listening(listener));
-        let offer = listening.as_ref().filter(|listening| listening.has_room()).map(|listening| listening.offer);
-        let is_crowded =
-            listening.as_ref().is_some_and(|listening| listening.pending() * CROWDED >= listening.backlog());
-        let offer = offer.map(|offer| within_limits(&offer, &self.settings));
+        let called = listener.filter(|_| N::Lower::destination(&bytes[entry.range.clone()]).is_call());
+        let unconfirmed = called.map_or(0, |listener| self.unconfirmed(listener));
+        let (offer, is_crowded) = called.map_or((None, false), |listener| self.offer_to_caller(listener, unconfirmed));
         let InboxEntry { from, to, ecn, is_checked, .. } = *entry;
         let datagram = Datagram { bytes: &bytes[entry.range.clone()], from, to, ecn, is_checked };
         let stray = Stray { datagram, port: DatagramKey(port), offer, is_crowded };
@@ -336,8 +337,20 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
             let _ = self.datagrams.send(DatagramKey(port), &batch, &[Piece::Bytes(answer)]);
         }
         if let (Knocked::Call(lower), Some(listener)) = (knocked, listener) {
+            self.make_way(listener, unconfirmed);
             self.begin_call(listener, lower, entry.from);
         }
+    }
+
+    /// What a listener offers to a caller, if it takes another call, and whether there are so many calls already that
+    /// an address is to be proved first.
+    fn offer_to_caller(&mut self, listener: DefaultKey, unconfirmed: usize) -> (Option<Offer>, bool) {
+        let takes_call = self.takes_call(listener, unconfirmed);
+        let Some(listening) = self.listening(listener) else { return (None, false) };
+        let offer = Some(listening.offer).filter(|_| takes_call && listening.has_room());
+        let is_crowded = (listening.pending() + unconfirmed) * CROWDED >= listening.backlog()
+            || unconfirmed * CROWDED >= MOST_UNCONFIRMED;
+        (offer.map(|offer| within_limits(&offer, &self.settings)), is_crowded)
     }
 
     fn at_the_door(&mut self, port: DefaultKey, stray: &Stray<'_>, answer: &mut Vec<u8>) -> Knocked<N::Lower> {

@@ -10,6 +10,7 @@ use slotmap::DefaultKey;
 use weft_base::{Listener, PortError, Time};
 use weft_lock::{Mutex, Rank};
 
+use super::calls::MOST_UNCONFIRMED;
 use crate::error::{Error, RefusedStart};
 use crate::offer::{Offer, RequestInfo};
 use crate::queues::event_count::EventCount;
@@ -142,6 +143,21 @@ pub(crate) enum Yielding {
     Never,
 }
 
+/// Callers that were accepted and have not confirmed.
+#[derive(Default)]
+pub(crate) struct Unconfirmed(Vec<Pending>);
+
+impl Unconfirmed {
+    /// Keeps those that are still so.
+    pub(crate) fn retain(&mut self, mut is_unconfirmed: impl FnMut(DefaultKey) -> bool) {
+        self.0.retain(|pending| is_unconfirmed(pending.key));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
 /// A listener of an engine.
 pub(crate) struct Listening<L> {
     /// Where streams come.
@@ -152,6 +168,8 @@ pub(crate) struct Listening<L> {
     backlog: usize,
     /// Start-ups under way, and requests that wait for the application, the oldest first.
     pending: Vec<Pending>,
+    /// Callers by datagrams that were accepted and had not confirmed when it was looked last, the oldest first.
+    unconfirmed: Unconfirmed,
     /// When to look again who waits, if the operating system is not to tell.
     pub(crate) again_at: Option<Time>,
     /// Since when the operating system has no descriptors for callers.
@@ -200,6 +218,7 @@ impl<L> Listening<L> {
             offer,
             backlog,
             pending: Vec::new(),
+            unconfirmed: Unconfirmed::default(),
             again_at: None,
             short_since: None,
             is_shortage_told: false,
@@ -234,29 +253,29 @@ impl<L> Listening<L> {
         self.pending.push(Pending { key, remote: remote.to_canonical(), since, is_silent: true });
     }
 
+    /// A caller was accepted, and has to confirm.
+    pub(crate) fn await_confirmation(&mut self, key: DefaultKey, remote: IpAddr, since: Time) {
+        self.unconfirmed.0.push(Pending { key, remote: remote.to_canonical(), since, is_silent: true });
+    }
+
+    /// Those that have to confirm, until they are put back.
+    pub(crate) fn take_unconfirmed(&mut self) -> Unconfirmed {
+        core::mem::take(&mut self.unconfirmed)
+    }
+
+    /// Puts them back.
+    pub(crate) fn put_unconfirmed(&mut self, unconfirmed: Unconfirmed) {
+        self.unconfirmed = unconfirmed;
+    }
+
+    /// Which caller that has not confirmed makes way for another one: as of start-ups that say nothing.
+    pub(crate) fn unconfirmed_yielding(&self, now: Time) -> Yielding {
+        yielding(&self.unconfirmed.0, MOST_UNCONFIRMED, now)
+    }
+
     /// Which start-up makes way for another one: the oldest that has said nothing for long enough.
     pub(crate) fn yielding(&self, now: Time) -> Yielding {
-        let silent = || self.pending.iter().filter(|pending| pending.is_silent);
-        let of_a_crowd = |remote| silent().filter(|pending| pending.remote == remote).count() * 4 > self.backlog;
-        let mut sources: Vec<(IpAddr, Duration)> = Vec::new();
-        let mut first: Option<(Time, DefaultKey)> = None;
-        for pending in silent() {
-            let known = sources.iter().find(|(remote, _)| *remote == pending.remote).map(|(_, grace)| *grace);
-            let grace = known.unwrap_or_else(|| {
-                let grace = if of_a_crowd(pending.remote) { GRACE_OF_A_CROWD } else { GRACE };
-                sources.push((pending.remote, grace));
-                grace
-            });
-            let at = pending.since + grace;
-            if first.is_none_or(|(earliest, _)| at < earliest) {
-                first = Some((at, pending.key));
-            }
-        }
-        match first {
-            Some((at, key)) if at <= now => Yielding::Now(key),
-            Some((at, _)) => Yielding::At(at),
-            None => Yielding::Never,
-        }
+        yielding(&self.pending, self.backlog, now)
     }
 
     /// A request has come in whole.
@@ -282,6 +301,31 @@ impl<L> Listening<L> {
     pub(crate) fn close(self) -> Vec<DefaultKey> {
         self.waiting.end(Error::ListenerGone);
         self.pending.into_iter().map(|pending| pending.key).collect()
+    }
+}
+
+/// Which of those that have said nothing, in so many places, makes way first.
+fn yielding(pending: &[Pending], places: usize, now: Time) -> Yielding {
+    let silent = || pending.iter().filter(|pending| pending.is_silent);
+    let of_a_crowd = |remote| silent().filter(|pending| pending.remote == remote).count() * 4 > places;
+    let mut sources: Vec<(IpAddr, Duration)> = Vec::new();
+    let mut first: Option<(Time, DefaultKey)> = None;
+    for pending in silent() {
+        let known = sources.iter().find(|(remote, _)| *remote == pending.remote).map(|(_, grace)| *grace);
+        let grace = known.unwrap_or_else(|| {
+            let grace = if of_a_crowd(pending.remote) { GRACE_OF_A_CROWD } else { GRACE };
+            sources.push((pending.remote, grace));
+            grace
+        });
+        let at = pending.since + grace;
+        if first.is_none_or(|(earliest, _)| at < earliest) {
+            first = Some((at, pending.key));
+        }
+    }
+    match first {
+        Some((at, key)) if at <= now => Yielding::Now(key),
+        Some((at, _)) => Yielding::At(at),
+        None => Yielding::Never,
     }
 }
 

@@ -12,8 +12,8 @@ use super::mpa::Mpa;
 use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
-    Above, DatagramKey, DatagramPorts, Destination, Drained, Got, Io, Knocked, ListensAt, Lower, Names, Passed,
-    ReceiveError, SendError, Sent, StartStep, Stray, StreamCell, Terms, Told, Undecided,
+    Above, Accepted, DatagramKey, DatagramPorts, Destination, Drained, Got, Io, Knocked, ListensAt, Lower, Names,
+    Passed, ReceiveError, SendError, Sent, StartStep, Stray, StreamCell, Told, Undecided,
 };
 use crate::offer::{MpaOffer, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -289,7 +289,7 @@ impl<N: Network> Lower<N> for Choice<N> {
         private_data: &[u8],
         depths: Option<(u16, u16)>,
         io: &mut Io<'_>,
-    ) -> Result<Box<Terms>, Undecided> {
+    ) -> Result<Accepted, Undecided> {
         each!(self, lower => Lower::<N>::accept(lower, private_data, depths, io), trying _ => Err(Undecided::Gone))
     }
 

@@ -73,6 +73,13 @@ pub trait DatagramPorts: ServedPorts {
     /// Has the connection with this name driven when there is room to send again.
     fn wait_for_room(&mut self, port: DatagramKey, name: u64);
 
+    /// A hello has come that was proved as far as it can be. False where its name, which nobody but its sender can
+    /// change, is that of one that was a call before: somebody says it again.
+    fn note_call(&mut self, name: u128) -> bool;
+
+    /// The call of a hello has come to nothing.
+    fn forget_call(&mut self, name: u128);
+
     /// Bytes that nobody can guess, and that give nothing away about others.
     fn secret_bytes(&mut self) -> [u8; 64];
 
@@ -177,6 +184,13 @@ pub enum Destination {
     Forgotten(u64),
     /// Nobody can tell.
     Nobody,
+}
+
+impl Destination {
+    /// Whether it may be a call: of something that this end has no name for.
+    pub(crate) const fn is_call(self) -> bool {
+        matches!(self, Self::Peer(_))
+    }
 }
 
 /// The names by which datagrams find a connection.

@@ -112,6 +112,16 @@ pub struct Terms {
     pub info: ConnectionInfo,
 }
 
+/// What becomes of a request that was accepted.
+#[derive(Debug)]
+pub enum Accepted {
+    /// The connection stands: [`Lower::establish`] is next.
+    Stands(Box<Terms>),
+    /// The caller has to confirm first, and then [`Lower::drive_start`] says [`StartStep::Ready`]. The application is
+    /// told this of the connection.
+    Awaits(Box<ConnectionInfo>),
+}
+
 /// How far a set-up has come.
 #[derive(Debug)]
 pub enum StartStep {
@@ -309,7 +319,7 @@ pub trait Lower<N: Network>: Sized {
         private_data: &[u8],
         depths: Option<(u16, u16)>,
         io: &mut Io<'_>,
-    ) -> Result<Box<Terms>, Undecided>;
+    ) -> Result<Accepted, Undecided>;
 
     /// Rejects the request that waits; [`Lower::drain`] sends the rest of the answer.
     ///
@@ -411,7 +421,7 @@ pub trait Lower<N: Network>: Sized {
         false
     }
 
-    /// Whether the peer knows that the connection stands.
+    /// Whether the peer has shown that it knows that it was accepted. Until then there is no connection.
     fn is_confirmed(&self) -> bool {
         true
     }

@@ -88,6 +88,8 @@ pub struct QueuePair {
 const AGREED_EXTENSIONS: u8 = 1;
 const AGREED_READS: u8 = 2;
 const AGREED_FENCES: u8 = 4;
+/// A caller was accepted: requests may be posted before it has confirmed.
+const ACCEPTED: u8 = 8;
 
 impl QueuePair {
     pub(crate) fn new(number: QueuePairNumber, attributes: &QueuePairAttributes, event_count: Arc<EventCount>) -> Self {
@@ -312,6 +314,7 @@ impl QueuePair {
     fn check_state(&self) -> Result<(), PostError> {
         match self.state() {
             State::Ready => Ok(()),
+            State::Connecting if self.agreed.load(Ordering::Acquire) & ACCEPTED != 0 => Ok(()),
             State::Closing | State::Closed | State::Failed => Err(PostError::Ended),
             state => Err(PostError::NotReady(state)),
         }
@@ -379,8 +382,17 @@ impl QueuePair {
         self.shown.get().unwrap_or_else(|_| self.submission.lock().connection)
     }
 
+    /// A caller was accepted, and has to confirm before the connection stands. What is posted until then goes out then.
+    pub(crate) fn accept(&self, info: ConnectionInfo) {
+        self.agree(info, ACCEPTED);
+    }
+
     pub(crate) fn establish(&self, info: ConnectionInfo) {
-        let mut agreed = 0;
+        self.agree(info, 0);
+        self.set_state(State::Ready);
+    }
+
+    fn agree(&self, info: ConnectionInfo, mut agreed: u8) {
         if info.atomics_and_immediates {
             agreed |= AGREED_EXTENSIONS;
         }
@@ -392,7 +404,6 @@ impl QueuePair {
         }
         self.agreed.store(agreed, Ordering::Release);
         self.life.lock().info = Some(Arc::new(info));
-        self.set_state(State::Ready);
     }
 
     pub(crate) fn closing(&self) {

@@ -27,7 +27,7 @@ use std::net::SocketAddr;
 
 use weft_base::{Interest, Network, Port, PortError, PortOptions, Random, Time, Token};
 use weft_nic::lower::{
-    Above, DatagramKey, Drained, Got, Io, Lower, ReceiveError, SendError, Sent, Stack, StartStep, StreamCell, Terms,
+    Above, Accepted, DatagramKey, Drained, Got, Io, Lower, ReceiveError, SendError, Sent, Stack, StartStep, StreamCell,
     Undecided,
 };
 use weft_nic::offer::Role;
@@ -314,7 +314,7 @@ impl Lower<SimulatedNetwork<Shuffle>> for Shuffled {
         private_data: &[u8],
         depths: Option<(u16, u16)>,
         _: &mut Io<'_>,
-    ) -> Result<Box<Terms>, Undecided> {
+    ) -> Result<Accepted, Undecided> {
         let Phase::Deciding { offer, theirs } = &self.phase else { return Err(Undecided::Gone) };
         check_length(private_data).map_err(Undecided::Misuse)?;
         let (ird, ord) = depths.unwrap_or((offer.ird, offer.ord));
@@ -322,7 +322,7 @@ impl Lower<SimulatedNetwork<Shuffle>> for Shuffled {
         let terms = self.agree(Role::Responder, &ours, theirs);
         self.wire.write(Kind::Accept, 0, &ours.emit());
         self.phase = Phase::Agreed;
-        Ok(terms)
+        Ok(Accepted::Stands(terms))
     }
 
     fn reject(&mut self, private_data: &[u8], io: &mut Io<'_>) -> Result<Drained, Undecided> {

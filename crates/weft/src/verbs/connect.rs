@@ -117,8 +117,11 @@ impl IncomingConnection {
         &self.info
     }
 
-    /// Accepts on an idle queue pair, with private data for the peer's application. The queue pair is ready at once; what it posts goes out
-    /// when the peer has spoken first, as the standard has it.
+    /// Accepts on an idle queue pair, with private data for the peer's application. Requests may be posted from then
+    /// on; what is posted goes out when the peer has spoken first, as the standard has it. Over a stream the queue pair
+    /// is ready at once. Over Edge it is [`State::Connecting`](weft_nic::State::Connecting) until the caller has
+    /// confirmed, a round trip later, for its address may be false: [`QueuePair::wait_connected`] waits for that. A
+    /// caller that does not confirm within the NIC's `start_timeout` is an error of the queue pair.
     ///
     /// # Errors
     /// The peer is gone, the queue pair is not idle, or the private data is too long.

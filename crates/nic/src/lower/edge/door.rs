@@ -90,6 +90,8 @@ pub(super) fn knock(door: &mut EdgeDoor, stray: &Stray<'_>, io: &mut Io<'_>, ans
     match door.door.knock(datagram.bytes, datagram.from, *is_crowded, io.now, answer) {
         Knock::Dropped | Knock::Answered => Knocked::Nothing,
         Knock::Refused(reason) => Knocked::Refused(refusal(reason, door.has_key)),
+        // Somebody has recorded it, and says it again from elsewhere.
+        Knock::Call(visit) if !io.datagrams.note_call(visit.name()) => Knocked::Nothing,
         Knock::Call(visit) => {
             let answering = Answering::new(&visit, &door.door, fresh(io.datagrams));
             let deciding = Phase::Deciding(Box::new(Deciding { answering, offer, asked: false }));

@@ -4,6 +4,7 @@
 //! `startup` sets up, `sending` and `receiving` join a [`weft_edge::Connection`] and the stream above it, `wire` lays
 //! out its datagrams, `outbox` brings them to the engine's port, `door` answers those that the port does not know.
 
+mod accepted;
 mod door;
 mod kept;
 mod no_stream;
@@ -27,6 +28,7 @@ use weft_edge::setup::{Answering, Caller};
 use weft_edge::{Connection, Ending, Event};
 use weft_rdmap::{SendRequest, Stream};
 
+use self::accepted::AcceptedCall;
 use self::door::EdgeDoor;
 use self::kept::Kept;
 use self::no_stream::NoStream;
@@ -40,20 +42,14 @@ use crate::counters::Counters;
 use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
-    Above, DatagramKey, DatagramPorts, Destination, Drained, Got, Io, Knocked, ListensAt, Lower, Names, Passed,
-    ReceiveError, SendError, Sent, StartStep, Stray, StreamCell, Terms, Undecided,
+    Above, Accepted, DatagramKey, DatagramPorts, Destination, Drained, Got, Io, Knocked, ListensAt, Lower, Names,
+    Passed, ReceiveError, SendError, Sent, StartStep, Stray, StreamCell, Undecided,
 };
 use crate::offer::{LowerStartError, Offer, RequestInfo, StartError, StartMisuse, StartReason, Transport};
 use crate::queues::queue_pair::QueuePair;
 use crate::rail_report::RailReport;
 use crate::settings::Settings;
 
-/// The answer to a call is said again so long after the first time, then after twice as long, and so on, until the
-/// caller says that it knows: one that has given up answers that nobody knows the connection.
-const ANSWER_AGAIN_AFTER: Duration = Duration::from_millis(250);
-/// That often, so that no more goes to an address that may be false than three times what came from it (RFC 9000
-/// section 8.1): a hello has 1200 bytes, an answer up to some 700.
-const ANSWERS: u32 = 4;
 /// While a port has no room, timers wait so long at least.
 const ROOM_AFTER: Duration = Duration::from_millis(1);
 /// How long a rejection is said again to who asks again.
@@ -86,6 +82,8 @@ pub struct Edge {
 enum Phase {
     Calling(Box<Calling>),
     Deciding(Box<Deciding>),
+    /// The answer is yes, and the caller has not confirmed yet.
+    Accepted(Box<AcceptedCall>),
     Running(Box<Running>),
     /// The answer is no; it is said again until then.
     Rejected(Box<Answering>, Time),
@@ -111,11 +109,6 @@ struct Deciding {
 
 struct Running {
     connection: Connection,
-    /// Until the caller has confirmed: as any peer, it has the peer time-out for that.
-    answering: Option<Box<Answering>>,
-    /// When it is answered again, and how often it was.
-    answer_at: Time,
-    answers: u32,
     /// Where the segments end that were sent and are not acknowledged.
     ends: VecDeque<u64>,
     /// Up to where they may complete.
@@ -207,7 +200,8 @@ impl Edge {
         let Phase::Running(running) = &mut self.phase else { return };
         while let Some(event) = running.connection.poll_event() {
             match event {
-                Event::Confirmed => running.answering = None,
+                // It was made when that had come.
+                Event::Confirmed => {}
                 Event::PeerClosed => running.peer_closed = true,
                 Event::Moved(address) => self.remote = address,
                 Event::Ended(ending) => running.ended = Some(ending),
@@ -232,7 +226,7 @@ impl Edge {
         let at = running.connection.next_timeout();
         if at.is_some_and(|at| at <= now) {
             running.connection.handle_timeout(now);
-        } else if running.starved.is_none() && running.answering.is_none() {
+        } else if running.starved.is_none() {
             // Nothing that comes before can make it earlier without asking anew.
             running.idle_until.set(at.unwrap_or(Time::ZERO));
         }
@@ -312,7 +306,7 @@ impl<N: Network> Lower<N> for Edge {
         private_data: &[u8],
         depths: Option<(u16, u16)>,
         io: &mut Io<'_>,
-    ) -> Result<Box<Terms>, Undecided> {
+    ) -> Result<Accepted, Undecided> {
         self.accept_call(private_data, depths, io)
     }
 
@@ -414,7 +408,6 @@ impl<N: Network> Lower<N> for Edge {
         let Phase::Running(running) = &self.phase else { return false };
         let is_resting = self.waiting.is_empty() && running.held.is_none() && !running.took && !running.is_closing;
         is_resting
-            && running.answering.is_none()
             && running.ended.is_none()
             && !running.peer_closed
             && !running.connection.is_due(now)
@@ -503,7 +496,7 @@ impl<N: Network> Lower<N> for Edge {
     }
 
     fn is_confirmed(&self) -> bool {
-        !matches!(&self.phase, Phase::Running(running) if running.answering.is_some())
+        !matches!(self.phase, Phase::Accepted(_))
     }
 
     fn lacks_receive(&self) -> bool {
@@ -557,11 +550,11 @@ impl<N: Network> Lower<N> for Edge {
     fn next_timeout(&self) -> Option<Time> {
         let at = match &self.phase {
             Phase::Calling(calling) => calling.caller.next_timeout(),
+            Phase::Accepted(accepted) => accepted.next_timeout(),
             Phase::Running(running) => {
-                let answer_at = running.answers_again().then_some(running.answer_at);
                 let mut at = running.connection.next_timeout();
-                if running.starved.is_some() || answer_at.is_some() {
-                    at = [at, running.starved.map(|starved| starved.at), answer_at].into_iter().flatten().min();
+                if let Some(starved) = running.starved {
+                    at = [at, Some(starved.at)].into_iter().flatten().min();
                 }
                 let at = [at, running.release.next_timeout()].into_iter().flatten().min();
                 // What is held is not due in this turn.
@@ -579,12 +572,16 @@ impl<N: Network> Lower<N> for Edge {
     #[inline(never)]
     fn may_time_out_before(&self, at: Time) -> bool {
         let Phase::Running(running) = &self.phase else { return true };
-        let waits = running.answering.is_some() || running.starved.is_some() || running.held.is_some();
+        let waits = running.starved.is_some() || running.held.is_some();
         waits || running.release.is_held() || running.connection.may_time_out_before(at)
     }
 
     fn why_late(&self) -> Option<StartError> {
-        let Phase::Calling(calling) = &self.phase else { return None };
+        let calling = match &self.phase {
+            Phase::Calling(calling) => calling,
+            Phase::Accepted(accepted) => return Some(accepted.why_late()),
+            _ => return None,
+        };
         let lower = LowerStartError::Other("what answers there does not prove that it has the job key of this side");
         calling.caller.is_unproved().then_some(StartError { reason: StartReason::Incompatible, lower })
     }
@@ -623,6 +620,10 @@ impl<N: Network> Lower<N> for Edge {
             Phase::Running(running) => {
                 let connection = &running.connection;
                 (connection.id().0, Some((self.remote, connection.remote_id().0)))
+            }
+            Phase::Accepted(accepted) => {
+                let (from, id) = accepted.answering().caller();
+                (accepted.answering().id().0, Some((from, id.0)))
             }
             Phase::Rejected(answering, _) => {
                 let (from, id) = answering.caller();

@@ -66,7 +66,7 @@ impl Edge {
     pub(super) fn pass_kept<A: Above>(&mut self, above: &mut A, io: &mut Io<'_>) -> bool {
         let is_settled = self.waiting.is_empty() && !self.has_other_rails(io);
         let Phase::Running(running) = &mut self.phase else { return false };
-        let is_alone = is_settled && running.answering.is_none() && running.connection.can_pass_kept(io.now);
+        let is_alone = is_settled && running.connection.can_pass_kept(io.now);
         if !is_alone || above.stream().can_transmit() {
             return false;
         }
@@ -130,10 +130,7 @@ impl Edge {
     /// Whether there is something to send, or to wait for, but for the segments of the stream.
     pub(super) fn is_due(&self, io: &Io<'_>) -> bool {
         let Phase::Running(running) = &self.phase else { return true };
-        !self.waiting.is_empty()
-            || running.answering.is_some()
-            || running.connection.is_due(io.now)
-            || self.has_other_rails(io)
+        !self.waiting.is_empty() || running.connection.is_due(io.now) || self.has_other_rails(io)
     }
 }
 

@@ -11,7 +11,7 @@ use weft_wire::edge::frame::ddp_header_length;
 use weft_wire::edge::setup::reset_token;
 
 use super::kept::Kept;
-use super::{Edge, Phase, Running, rails, startup};
+use super::{Edge, Phase, Running, rails};
 use crate::lower::{Above, Io, ReceiveError};
 
 /// What handing up has come to.
@@ -48,7 +48,7 @@ impl Edge {
         let rails = &self.rails;
         let ways = rails.ways((self.port, self.from));
         let Phase::Running(running) = &mut self.phase else { return false };
-        let Running { connection, answering, discards, took, kept, .. } = &mut **running;
+        let Running { connection, discards, took, kept, .. } = &mut **running;
         *took = true;
         let (mut present, mut came_to) = (None, None);
         for datagram in inbox {
@@ -76,13 +76,8 @@ impl Edge {
                         connection.receive_reset(&token, io.now);
                     }
                 }
-                // A hello that comes again.
-                Ok(For::Setup { .. }) => {
-                    if let Some(answering) = answering {
-                        startup::repeat(answering, &datagram, ways.first, io);
-                    }
-                }
-                Err(_) => {}
+                // A hello that comes again is late.
+                Ok(For::Setup { .. }) | Err(_) => {}
             }
         }
         if self.has_moved {

@@ -170,7 +170,6 @@ impl Edge {
             let ways = self.rails.ways((self.port, self.from));
             sent.progress = self.waiting.flush(ways, io.datagrams, |what| told.push(what));
         }
-        self.answer_again(io);
         let ways = self.rails.ways((self.port, self.from));
         let mut above = above;
         let mut bytes = 0;

@@ -16,9 +16,9 @@ use super::door::{fresh, setup_key};
 use super::kept::Kept;
 use super::parcel::Release;
 use super::sending::Fences;
-use super::{ANSWER_AGAIN_AFTER, ANSWERS, Calling, Deciding, Edge, Opening, Phase, REJECTED_FOR, Running};
+use super::{AcceptedCall, Calling, Deciding, Edge, Opening, Phase, REJECTED_FOR, Running};
 use crate::error::ConnectionError;
-use crate::lower::{Datagram, DatagramKey, Drained, Io, StartStep, Terms, Undecided};
+use crate::lower::{Accepted, Datagram, DatagramKey, Drained, Io, StartStep, Terms, Undecided};
 use crate::offer::{
     ConnectionInfo, LowerInfo, LowerStartError, Offer, RequestInfo, Role, StartError, StartMisuse, StartReason,
 };
@@ -53,7 +53,7 @@ fn words<'a>(offer: &Offer, private_data: &'a [u8]) -> Words<'a> {
 }
 
 /// Sends one datagram of set-up.
-fn say(
+pub(super) fn say(
     bytes: &[u8],
     to: SocketAddr,
     (port, from): (DatagramKey, Option<LocalAddress>),
@@ -103,13 +103,10 @@ fn edge_settings(port: DatagramKey, io: &Io<'_>) -> weft_edge::Settings {
 }
 
 impl Running {
-    fn new(established: &Established, answering: Option<Box<Answering>>, port: DatagramKey, io: &Io<'_>) -> Box<Self> {
+    pub(super) fn new(established: &Established, port: DatagramKey, io: &Io<'_>) -> Box<Self> {
         let connection = Connection::new(established, &edge_settings(port, io), io.now);
         Box::new(Self {
             connection,
-            answering,
-            answer_at: io.now + ANSWER_AGAIN_AFTER,
-            answers: 1,
             ends: VecDeque::new(),
             release: Release::default(),
             kept: (io.settings.out_of_order == OutOfOrder::Copy).then(Box::<Kept>::default),
@@ -126,11 +123,6 @@ impl Running {
             counted: weft_edge::Counters::default(),
             idle_until: Cell::new(Time::ZERO),
         })
-    }
-
-    /// Whether the answer to the call will be said again.
-    pub(super) fn answers_again(&self) -> bool {
-        self.answers < ANSWERS && self.ended.is_none() && self.answering.is_some()
     }
 }
 
@@ -166,6 +158,7 @@ impl Edge {
                 let first = !core::mem::replace(asked, true);
                 Ok(if first { StartStep::Request } else { StartStep::Idle })
             }
+            Phase::Accepted(_) => self.go_on_accepted(io),
             Phase::Running(_) | Phase::Rejected(..) | Phase::Over => Ok(StartStep::Idle),
         }
     }
@@ -210,7 +203,7 @@ impl Edge {
                 let Phase::Calling(calling) = &self.phase else { return Ok(StartStep::Idle) };
                 let offer = calling.offer;
                 let fences = established.peer_keeps_options;
-                self.phase = Phase::Running(Running::new(&established, None, self.port, io));
+                self.phase = Phase::Running(Running::new(&established, self.port, io));
                 self.offer_rails(io);
                 Ok(StartStep::Ready(self.terms(Role::Initiator, (offer.ird, offer.ord), fences, heard)))
             }
@@ -238,20 +231,6 @@ impl Edge {
                 Err(failed(StartReason::Incompatible, "the peer speaks other versions of Edge than this side"))
             }
             Outcome::Silence { .. } => Err(failed(StartReason::ClosedEarly, "the peer did not answer")),
-        }
-    }
-
-    /// Says the answer again, if it is time.
-    pub(super) fn answer_again(&mut self, io: &mut Io<'_>) {
-        let (place, remote) = ((self.port, self.from), self.remote);
-        let Phase::Running(running) = &mut self.phase else { return };
-        if running.answers_again()
-            && running.answer_at <= io.now
-            && let Some(answering) = &running.answering
-        {
-            let _ = say(answering.answer(), remote, place, io);
-            running.answer_at = io.now + ANSWER_AGAIN_AFTER * (1 << running.answers);
-            running.answers += 1;
         }
     }
 
@@ -291,7 +270,7 @@ impl Edge {
         private_data: &[u8],
         depths: Option<(u16, u16)>,
         io: &mut Io<'_>,
-    ) -> Result<Box<Terms>, Undecided> {
+    ) -> Result<Accepted, Undecided> {
         if !matches!(self.phase, Phase::Deciding(_)) {
             return Err(Undecided::Gone);
         }
@@ -308,9 +287,10 @@ impl Edge {
         // What is lost is said again when the hello comes again.
         let _ = say(&answer, self.remote, (self.port, self.from), io);
         let fences = established.peer_keeps_options;
-        self.phase = Phase::Running(Running::new(&established, Some(Box::new(answering)), self.port, io));
-        self.offer_rails(io);
-        Ok(self.terms(Role::Responder, (ird, ord), fences, heard))
+        let terms = self.terms(Role::Responder, (ird, ord), fences, heard);
+        let info = Box::new(terms.info.clone());
+        self.phase = Phase::Accepted(Box::new(AcceptedCall::new(answering, established, terms, io)));
+        Ok(Accepted::Awaits(info))
     }
 
     pub(super) fn reject_call(&mut self, private_data: &[u8], io: &mut Io<'_>) -> Result<Drained, Undecided> {
@@ -333,6 +313,13 @@ impl Edge {
 
     /// The set-up is over without a connection.
     pub(super) fn give_up(&mut self, io: &mut Io<'_>) -> Drained {
+        let called = match &self.phase {
+            Phase::Deciding(deciding) => Some(deciding.answering.name()),
+            Phase::Accepted(accepted) => Some(accepted.answering().name()),
+            _ => None,
+        };
+        // Its caller may still call.
+        called.into_iter().for_each(|name| io.datagrams.forget_call(name));
         if self.say_no(Reject::Full, &[], io) {
             return Drained::Progress;
         }

@@ -31,8 +31,8 @@ use self::startup::Start;
 use crate::error::ConnectionError;
 use crate::key::JobKey;
 use crate::lower::{
-    Above, DatagramKey, Drained, Got, Io, Lower, Passed, ReceiveError, SendError, Sent, StartStep, StreamCell, Terms,
-    Undecided,
+    Above, Accepted, DatagramKey, Drained, Got, Io, Lower, Passed, ReceiveError, SendError, Sent, StartStep,
+    StreamCell, Undecided,
 };
 use crate::offer::{MpaStartError, Offer, RequestInfo, StartError, StartMisuse, Transport};
 use crate::queues::queue_pair::QueuePair;
@@ -236,8 +236,8 @@ impl<N: Network> Lower<N> for Mpa<N::Port> {
         private_data: &[u8],
         depths: Option<(u16, u16)>,
         io: &mut Io<'_>,
-    ) -> Result<Box<Terms>, Undecided> {
-        self.accept_request(private_data, depths, io)
+    ) -> Result<Accepted, Undecided> {
+        self.accept_request(private_data, depths, io).map(Accepted::Stands)
     }
 
     fn reject(&mut self, private_data: &[u8], io: &mut Io<'_>) -> Result<Drained, Undecided> {
