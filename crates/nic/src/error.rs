@@ -9,7 +9,7 @@ use weft_memory::MemoryError;
 use weft_rdmap::StreamError;
 
 use crate::ids::State;
-use crate::offer::{MpaStartError, StartError, StartMisuse};
+use crate::offer::{MpaStartError, StartError, StartMisuse, Transport};
 use crate::settings::SettingsError;
 
 /// What a call from a callback is told.
@@ -288,8 +288,11 @@ pub enum ConnectionError {
         remote: SocketAddr,
         /// For how long.
         waited_for: Duration,
-        /// Somebody has taken the TCP connection there, and then said nothing, or too little.
+        /// Somebody has taken the call there, and then said nothing, or too little: over TCP its connection, over Edge
+        /// by the word that it takes time.
         is_connected: bool,
+        /// By what it was called.
+        transport: Transport,
     },
     /// The set-up failed: rejected, incompatible, malformed, or too slow.
     Start(StartError),
@@ -313,10 +316,14 @@ impl fmt::Display for ConnectionError {
                 write!(f, "connection refused: nobody listens at {remote}")
             }
             Self::Connect { remote, error } => write!(f, "{error}: {remote}"),
-            Self::NoAnswer { remote, waited_for, is_connected: false } => {
+            Self::NoAnswer { remote, waited_for, is_connected: false, .. } => {
                 write!(f, "timed out: nobody at {remote} has answered within {waited_for:?}")
             }
-            Self::NoAnswer { remote, waited_for, is_connected: true } => write!(
+            Self::NoAnswer { remote, waited_for, is_connected: true, transport: Transport::Edge } => write!(
+                f,
+                "timed out: {remote} has heard the call, and its program has not answered it within {waited_for:?}"
+            ),
+            Self::NoAnswer { remote, waited_for, is_connected: true, .. } => write!(
                 f,
                 "timed out: {remote} is connected, and its MPA start-up frame did not come within {waited_for:?}: does it \
                  speak MPA?"

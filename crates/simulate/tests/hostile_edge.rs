@@ -15,7 +15,7 @@ use weft_nic::{JobKey, QueuePair, QueuePairAttributes, Settings, State};
 use weft_rdmap::{Operation, Payload, ReceiveRequest, RequestFlags, SendRequest, Status};
 use weft_simulate::{Behaviour, End, PacketBehaviour, Pair, PairOptions, SimulatedDatagramPort, World};
 use weft_wire::edge::ConnectionId;
-use weft_wire::edge::setup::{Hello, Message, Offers, Setup, Terms, Versions};
+use weft_wire::edge::setup::{Accept, Hello, Message, Offers, Setup, Terms, Versions};
 
 /// A hello has as many bytes.
 const HELLO: usize = 1200;
@@ -403,4 +403,59 @@ fn what_is_posted_and_closed_before_the_caller_confirms_follows_then() {
         let expected = if closes { State::Closed } else { State::Ready };
         assert_eq!(passive.queue_pair.state(), expected, "{:?}", passive.queue_pair.error());
     }
+}
+
+/// What a call comes to that somebody answers in the wrong way, in words.
+fn answered_with(key: Option<JobKey>, answer: impl Fn(&Hello<'_>) -> Message<'static>) -> String {
+    let world = World::new(24, Behaviour::default());
+    let options = PairOptions { settings: Settings { key, ..Settings::default() }, ..PairOptions::default() };
+    let pair = Pair::<Edge>::unconnected(&world, &options);
+    let mut attacker = Attacker::new(&world, false);
+    let active = &pair.active;
+    let remote = SocketAddr::from(([10, 66, 0, 1], 4000));
+    active.nic.connect(&active.queue_pair, remote, None, options.active, b"").unwrap();
+    let mut buffer = vec![0; 1 << 20];
+    while active.queue_pair.state() == State::Connecting {
+        pair.run(Duration::from_millis(100), || false);
+        let mut received = Vec::new();
+        attacker.port.receive(&mut buffer, &mut received).unwrap();
+        for run in received {
+            let Ok(setup) = Setup::parse(&buffer[run.range.clone()][..HELLO]) else { continue };
+            let Message::Hello(hello) = &setup.message else { continue };
+            let mut bytes = Vec::new();
+            let message = answer(hello);
+            Setup { destination: setup.source, source: ConnectionId(9), message }.emit(&mut bytes, 0);
+            let from = run.to.map(|to| LocalAddress { interface: 0, ..to });
+            let segment_size = bytes.len() as u32;
+            let batch = DatagramBatch { to: run.from, from, segment_size, ecn: Ecn::NotCapable };
+            attacker.port.send(&batch, &[Piece::Bytes(&bytes)]).unwrap();
+        }
+    }
+    active.queue_pair.error().unwrap().to_string()
+}
+
+#[test]
+fn a_call_that_is_answered_wrongly_is_told_in_words_that_fit() {
+    let accept = |proof| {
+        let terms = Terms {
+            nonce: [1; 16],
+            reset_token: [3; 16],
+            credit: 100_000,
+            peer_timeout_ms: 60_000,
+            max_ack_delay_us: 1000,
+            max_datagram: 1472,
+            inbound_reads: 16,
+            outbound_reads: 16,
+            rails: 1,
+            private_data: b"",
+            offers: Offers::default(),
+        };
+        Message::Accept(Accept { terms, proof })
+    };
+    let said = answered_with(None, |_| Message::Wait);
+    assert!(said.contains("has heard the call") && !said.contains("MPA"), "{said}");
+    let said = answered_with(None, |_| accept(Some(&[7; 80])));
+    assert!(said.contains("this side has none"), "{said}");
+    let said = answered_with(Some(JobKey::new(b"the key of this job").unwrap()), |_| accept(None));
+    assert!(said.contains("does not prove that it has the job key of this side"), "{said}");
 }

@@ -106,7 +106,8 @@ pub struct Caller {
     is_over: bool,
     /// Datagrams that were dropped: damaged, forged, not of this call.
     dropped: u64,
-    /// One of them said that the call is accepted, without the proof that its sender has the key.
+    /// One of them said that the call is accepted, without the proof that its sender has the key, or with one where
+    /// there is no key.
     is_unproved: bool,
 }
 
@@ -180,7 +181,14 @@ impl Caller {
         self.dropped
     }
 
-    /// Whether somebody has accepted the call who has another key, or somebody in between who has none.
+    /// Whether this side has a key to be proved.
+    #[must_use]
+    pub fn has_key(&self) -> bool {
+        self.handshake.is_some()
+    }
+
+    /// Whether somebody has accepted the call who has another key, or has one where this side has none; or somebody in
+    /// between who has none.
     #[must_use]
     pub fn is_unproved(&self) -> bool {
         self.is_unproved

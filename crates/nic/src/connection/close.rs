@@ -114,7 +114,10 @@ impl<N: Carrier> Connection<N> {
                 let error = match (self.lower.why_late(), self.lower.doubt()) {
                     (Some(reason), _) => ConnectionError::Start(reason),
                     (None, Some(error)) => ConnectionError::Connect { remote, error },
-                    (None, None) => ConnectionError::NoAnswer { remote, waited_for, is_connected },
+                    (None, None) => {
+                        let transport = self.lower.transport();
+                        ConnectionError::NoAnswer { remote, waited_for, is_connected, transport }
+                    }
                 };
                 self.fail_start(error, cx)
             }

@@ -666,8 +666,8 @@ impl Core {
                 continue;
             }
             if let Some(remote) = known.address.paths.first().copied() {
-                let waited_for = self.settings.connect_timeout;
-                let error = ConnectionError::NoAnswer { remote, waited_for, is_connected: false };
+                let (waited_for, transport) = (self.settings.connect_timeout, self.settings.transport);
+                let error = ConnectionError::NoAnswer { remote, waited_for, is_connected: false, transport };
                 self.note_attempt(peer, None, remote, AttemptFailure::Connection(error));
             }
             self.give_up(peer, engine);

@@ -478,6 +478,12 @@ impl fmt::Display for AttemptFailure {
             Self::Connection(ConnectionError::NoAnswer { waited_for, is_connected: false, .. }) => {
                 write!(f, "timed out: nobody has answered within {waited_for:?}")
             }
+            Self::Connection(ConnectionError::NoAnswer {
+                waited_for,
+                is_connected: true,
+                transport: Transport::Edge,
+                ..
+            }) => write!(f, "timed out: the call was heard, and no endpoint has answered it within {waited_for:?}"),
             Self::Connection(ConnectionError::NoAnswer { waited_for, is_connected: true, .. }) => {
                 write!(
                     f,

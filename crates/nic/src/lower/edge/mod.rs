@@ -582,7 +582,11 @@ impl<N: Network> Lower<N> for Edge {
             Phase::Accepted(accepted) => return Some(accepted.why_late()),
             _ => return None,
         };
-        let lower = LowerStartError::Other("what answers there does not prove that it has the job key of this side");
+        let lower = LowerStartError::Other(if calling.caller.has_key() {
+            "what answers there does not prove that it has the job key of this side"
+        } else {
+            "what answers there proves that it has a job key, and this side has none: set the same key at both sides"
+        });
         calling.caller.is_unproved().then_some(StartError { reason: StartReason::Incompatible, lower })
     }
 
