@@ -192,8 +192,9 @@ impl Mtu {
         self.bound_by_high(now);
     }
 
-    /// Somebody on the way says that datagrams of `size` bytes do not pass. They are not sent any more; where that makes
-    /// datagrams smaller, it is soon probed whether it is so (RFC 8899 section 4.6.1: such a message may be forged).
+    /// Somebody on the way says that datagrams of `size` bytes do not pass. They are not sent any more; where that
+    /// makes datagrams smaller, it is soon probed whether it is so (RFC 8899 section 4.6.1: such a message may be
+    /// forged).
     pub(crate) fn hint_too_large(&mut self, size: usize, now: Time) {
         let shrinks = size <= self.doubted.unwrap_or(self.current);
         self.too_large(size, now);

@@ -180,7 +180,8 @@ impl UdpPort {
     }
 
     /// Sends a message whose header names what is valid for reads during the call. What ICMP says of earlier datagrams
-    /// never fails it: anybody can send that, and as fast as the kernel is asked. In the worst case the message is lost.
+    /// never fails it: anybody can send that, and as fast as the kernel is asked. In the worst case the message is
+    /// lost.
     fn attempt(&mut self, way: Way, message: &libc::msghdr) -> Outcome {
         let fd = self.socket_of(way).held.as_raw_fd();
         let (mut number, mut is_explained) = (0, false);
