@@ -113,11 +113,8 @@ pub(crate) struct Rail {
     pub(crate) silence: Option<Silence>,
     /// Packets that may leave whatever the window says: probes.
     pub(crate) probes: u32,
-    /// The window, or the pacer that spreads it, was the limit since the last acknowledgement that came before
-    /// something could leave.
+    /// The window, or the pacer that spreads it, was the limit since the last acknowledgement.
     pub(crate) was_full: bool,
-    /// Something was acknowledged, and nothing could leave since.
-    pub(crate) was_acked: bool,
     /// Bytes of packets that are to be acknowledged, since the last one that was to be at once.
     pub(crate) unasked: u64,
     /// Something waits for the pacer.
@@ -164,7 +161,6 @@ impl Rail {
             silence: None,
             probes: 0,
             was_full: false,
-            was_acked: false,
             unasked: 0,
             paced_until: None,
             ecn: EcnValidation::default(),
@@ -206,14 +202,6 @@ impl Rail {
         self.ecn.restart(self.path_from);
         (self.backoff, self.silence, self.probes, self.was_full, self.paced_until) = (0, None, 0, false, None);
         self.unasked = 0;
-    }
-
-    /// Packets may leave from now on. Acknowledgements that came together are all judged by what had left before the
-    /// first of them: what limits the sender is known anew only when it has had its turn.
-    pub(crate) fn begin_sending(&mut self) {
-        if core::mem::take(&mut self.was_acked) {
-            self.was_full = false;
-        }
     }
 
     /// The congestion controller hears what an acknowledgement or the time has shown. A window that is larger than the

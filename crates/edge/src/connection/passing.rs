@@ -73,7 +73,6 @@ impl Connection {
     }
 
     fn pass_last(&mut self, now: Time, out: &mut Batch) {
-        self.rails[0].begin_sending();
         let place = self.rails[0].place.expect("a segment passes only where the peer is");
         let size = self.rails[0].mtu.current();
         let header = self.header(0);

@@ -185,7 +185,7 @@ impl Connection {
             }
             self.scratch = settled;
             self.detect_loss(index, now);
-            self.rails[index].was_acked = true;
+            self.rails[index].was_full = false;
             self.end_if_closed(now);
         } else {
             self.counters.false_acks += 1;

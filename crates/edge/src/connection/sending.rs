@@ -115,7 +115,6 @@ impl Connection {
         }
         source.hold_requests(self.outgoing.is_refused());
         for index in 0..self.rails.len() {
-            self.rails[index].begin_sending();
             self.challenge(index, now, out);
             self.respond(index, now, out);
         }
