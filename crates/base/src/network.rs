@@ -551,16 +551,15 @@ impl fmt::Display for PortError {
                 write!(f, "the network interface {name} is gone: make it again, then connect or listen again")
             }
             Self::NoPort => f.write_str("nobody can listen at port 0: name the port that the peer listens at"),
-            Self::SmallMtu { mtu: Some(mtu), needed } => write!(
-                f,
-                "the interface that leads there has an MTU of {mtu} bytes, and Edge needs {needed}: raise it (ip link set \
-                 dev NAME mtu {needed}), or connect by transport iwarp"
-            ),
-            Self::SmallMtu { mtu: None, needed } => write!(
-                f,
-                "the interface that leads there has an MTU of less than the {needed} bytes that Edge needs: raise it (ip \
-                 link set dev NAME mtu {needed}), or connect by transport iwarp"
-            ),
+            Self::SmallMtu { mtu, needed } => {
+                match mtu {
+                    Some(mtu) => write!(f, "the interface that leads there has an MTU of {mtu} bytes, and Edge needs")?,
+                    None => {
+                        f.write_str("the interface that leads there has a smaller MTU than Edge needs, which is")?
+                    }
+                }
+                write!(f, " {needed}: raise it (ip link set dev NAME mtu {needed}), or connect by transport iwarp")
+            }
             Self::AddressInUse => f.write_str("the local address and port are in use"),
             Self::AddressNotLocal => f.write_str("the local address does not belong to this machine"),
             Self::NotPermitted => f.write_str("the operating system does not permit it"),

@@ -141,6 +141,8 @@ pub(crate) struct Packets {
     pub(crate) random: Random,
     /// The addresses of each host. One without any has whatever address it is asked to have.
     hosts: Vec<Vec<IpAddr>>,
+    /// Addresses that a host had and has no more: nobody answers there, not even that nobody listens.
+    left: Vec<IpAddr>,
     ports: BTreeMap<u64, Bound>,
     next_port: u64,
     ways: BTreeMap<(IpAddr, IpAddr), Settings>,
@@ -163,6 +165,7 @@ impl Packets {
             behaviour: PacketBehaviour::default(),
             random,
             hosts: Vec::new(),
+            left: Vec::new(),
             ports: BTreeMap::new(),
             next_port: 0,
             ways: BTreeMap::new(),
@@ -181,7 +184,9 @@ impl Packets {
 
     /// A host has these addresses from now on, and none of those before. Nothing comes to those any more.
     pub(crate) fn set_addresses(&mut self, host: usize, addresses: &[IpAddr]) {
-        self.hosts[host] = addresses.to_vec();
+        let before = core::mem::replace(&mut self.hosts[host], addresses.to_vec());
+        self.left.extend(before);
+        self.left.retain(|ip| !addresses.contains(ip));
     }
 
     pub(crate) fn addresses(&self, host: usize) -> &[IpAddr] {
@@ -306,7 +311,7 @@ impl Packets {
     fn arrive(&mut self, packet: Packet<Route>, at: Time) {
         if let Some(port) = self.find(packet.tag.to, None) {
             self.port(port).take(packet);
-        } else if self.behaviour.refuses && (0..self.hosts.len()).any(|host| self.has(host, packet.tag.to.ip())) {
+        } else if self.behaviour.refuses && !self.left.contains(&packet.tag.to.ip()) {
             let (route, quote) = (packet.tag, Quote::of(&packet.bytes));
             // The answer takes the way back, if that is open, and is never lost there: nobody counts on it.
             let (delay, is_cut) = self.way_back(route, at);
