@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::ptr::NonNull;
 use core::slice;
 
-use weft::window::{Combine, Element, Request};
+use weft::window::{Block, Combine, Element, Layout, Request};
 use weft_memory::Buffer;
 
 use crate::abi::{Aint, Count, Handle, Op, abi};
@@ -170,6 +170,27 @@ fn inside(runs: &[Run], rank: c_int, bytes: u64) -> Result<(), Fault> {
     }
 }
 
+/// Runs that go as one operation, at most.
+const MOST_TOGETHER: usize = 4096;
+
+/// How many of the first runs go as one operation: short ones do, whose places a layout can name.
+fn together(runs: &[Run]) -> usize {
+    let (mut low, mut high) = (isize::MAX, isize::MIN);
+    let fits = |run: &&Run| {
+        (low, high) = (low.min(run.offset), high.max(run.offset + run.length as isize));
+        run.length <= COPIED && high - low <= u32::MAX as isize
+    };
+    runs.iter().take(MOST_TOGETHER).take_while(fits).count().max(1)
+}
+
+/// Where runs lie: the first byte of all, and each from there on.
+fn laid(runs: &[Run]) -> Result<(u64, Layout), Fault> {
+    let base = runs.iter().map(|run| run.offset).min().unwrap_or(0);
+    let block = |run: &Run| Block { offset: (run.offset - base) as u64, length: run.length as u32 };
+    let layout = Layout::indexed(&runs.iter().map(block).collect::<Vec<Block>>());
+    Ok((base as u64, layout.map_err(|error| Fault::kind(error.to_string()))?))
+}
+
 /// The pieces of a run that are one operation each: first byte and length.
 fn cut(run: Run) -> impl Iterator<Item = (u64, usize)> {
     let start = run.offset as u64;
@@ -197,11 +218,43 @@ impl Served {
         let (here, there) = (core::mem::take(&mut scratch.mine), core::mem::take(&mut scratch.theirs));
         let mut walk = Walk::new(&here);
         let side = self.side_of(rank);
-        for (offset, length) in there.iter().copied().flat_map(cut) {
+        let mut left = &there[..];
+        while let Some(count) = Some(together(left)).filter(|_| !left.is_empty()) {
+            let (now, later) = left.split_at(count);
+            left = later;
+            if count > 1 {
+                self.make_room()?;
+                let (base, layout) = laid(now)?;
+                // SAFETY: The caller's promise.
+                let bytes = unsafe { scratch.gather(&mut walk, mine.base, total(now)) };
+                let from = Layout::contiguous(layout.length());
+                let request = self.window(side).put_layout(rank, base, &layout, bytes, &from)?;
+                self.note(side, rank, request, Vec::new());
+                continue;
+            }
+            // SAFETY: As above.
+            unsafe { self.put_run(scratch, (&mut walk, mine.base, here.len() == 1), (side, rank), now[0], keep) }?;
+        }
+        (scratch.mine, scratch.theirs) = (here, there);
+        Ok(())
+    }
+
+    /// Puts one run. `is_one`: the program's bytes lie in one piece.
+    ///
+    /// # Safety
+    /// As for [`Served::put`].
+    unsafe fn put_run(
+        &mut self,
+        scratch: &mut Scratch,
+        (walk, base, is_one): (&mut Walk<'_>, *const u8, bool),
+        (side, rank): (Side, usize),
+        run: Run,
+        keep: bool,
+    ) -> Result<(), Fault> {
+        for (offset, length) in cut(run) {
             self.make_room()?;
-            let is_one = here.len() == 1;
             // SAFETY: The caller's promise.
-            let bytes = unsafe { scratch.gather(&mut walk, mine.base, length) };
+            let bytes = unsafe { scratch.gather(walk, base, length) };
             let window = self.window(side);
             let request = if keep || length <= COPIED {
                 window.put(rank, offset, bytes)
@@ -215,7 +268,6 @@ impl Served {
             }?;
             self.note(side, rank, request, Vec::new());
         }
-        (scratch.mine, scratch.theirs) = (here, there);
         Ok(())
     }
 
@@ -236,10 +288,32 @@ impl Served {
     fn get_runs(&mut self, scratch: &Scratch, mine: Mine, rank: usize) -> Result<(), Fault> {
         let mut walk = Walk::new(&scratch.mine);
         let side = self.side_of(rank);
-        for (offset, length) in scratch.theirs.iter().copied().flat_map(cut) {
+        let mut left = &scratch.theirs[..];
+        while let Some(count) = Some(together(left)).filter(|_| !left.is_empty()) {
+            let (now, later) = left.split_at(count);
+            left = later;
+            if count > 1 {
+                self.make_room()?;
+                let (base, layout) = laid(now)?;
+                let request = self.window(side).get_layout(rank, base, &layout)?;
+                self.note(side, rank, request, destinations(&mut walk, mine.base, total(now), Element::U8));
+                continue;
+            }
+            self.get_run((&mut walk, mine.base), (side, rank), now[0])?;
+        }
+        Ok(())
+    }
+
+    fn get_run(
+        &mut self,
+        (walk, base): (&mut Walk<'_>, *mut u8),
+        (side, rank): (Side, usize),
+        run: Run,
+    ) -> Result<(), Fault> {
+        for (offset, length) in cut(run) {
             self.make_room()?;
             let request = self.window(side).get(rank, offset, length as u32)?;
-            self.note(side, rank, request, destinations(&mut walk, mine.base, length, Element::U8));
+            self.note(side, rank, request, destinations(walk, base, length, Element::U8));
         }
         Ok(())
     }
@@ -478,6 +552,18 @@ mod tests {
         assert!(fault.words.starts_with("8 bytes from 96 on in the window of rank 1"), "{}", fault.words);
         assert!(inside(&[Run { offset: -1, length: 1 }], 0, 100).is_err());
         assert!(inside(&[Run { offset: isize::MAX, length: usize::MAX }], 0, u64::MAX).is_err());
+    }
+
+    #[test]
+    fn short_runs_go_together_and_where_they_lie_is_kept() {
+        let run = |offset, length| Run { offset, length };
+        let runs = [run(96, 8), run(0, 4), run(40, 4), run(200, COPIED + 1), run(8, 8)];
+        assert_eq!((together(&runs), together(&runs[3..]), together(&runs[4..])), (3, 1, 1));
+        assert_eq!(together(&[run(0, 8), run(1 << 33, 8)]), 1);
+        assert_eq!(together(&vec![run(0, 8); 2 * MOST_TOGETHER]), MOST_TOGETHER);
+        let (base, layout) = laid(&runs[..3]).unwrap();
+        let blocks: Vec<_> = layout.blocks().iter().map(|block| (block.offset, block.length)).collect();
+        assert_eq!((base, blocks), (0, vec![(96, 8), (0, 4), (40, 4)]));
     }
 
     #[test]

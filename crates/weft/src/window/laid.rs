@@ -1,13 +1,16 @@
 //! Operations on many blocks of a target: what they become, and how they are begun.
 
-use weft_nic::{RemotePlace, SendPost, TransferPost};
-use weft_window::{Access, Request};
+use weft_nic::{RemotePiece, RemotePlace, SendPost, TransferPost};
+use weft_window::{Access, Block, Request};
 use weft_wire::window::Notice;
 
 use super::operation::{Context, Deed, Gather, Laid, Operation, Post, atomics};
 use super::packed;
 use super::side::Hands;
 use super::{Combine, Element, Error, Layout, LayoutError, Place, Window};
+
+/// Blocks that are written by one request to the endpoint: it keeps its room for requests, and completes once.
+const PIECES: usize = 64;
 
 impl Hands<'_, '_> {
     /// Posts what an update of many blocks becomes. With a `notice` the target counts it, once.
@@ -49,7 +52,7 @@ impl Hands<'_, '_> {
         });
     }
 
-    /// A write for each block. They are placed in order, so the last one's notice stands for all.
+    /// Writes of up to [`PIECES`] blocks each. They are placed in order, so the last one's notice stands for all.
     fn write_blocks(
         &mut self,
         request: Request,
@@ -60,15 +63,18 @@ impl Hands<'_, '_> {
     ) {
         let (id, context, peer) = (self.id, self.context(request).number(), self.desk.peers[access.rank]);
         let mut rest = bytes;
-        for (at, block) in layout.blocks().iter().enumerate() {
-            let (now, later) = rest.split_at(block.length as usize);
-            let place = self.place_at(access, block.offset);
-            let post = TransferPost::new(peer, now.to_vec(), place).context(context);
-            let is_last = at + 1 == layout.blocks().len();
-            let notice = notice.filter(|_| is_last);
+        let mut left = layout.blocks();
+        while let Some((first, _)) = left.split_first() {
+            let (blocks, further) = left.split_at(left.len().min(PIECES));
+            let (now, later) = rest.split_at(blocks.iter().map(|block| block.length as usize).sum());
+            let post = TransferPost::new(peer, now.to_vec(), self.place_at(access, first.offset)).context(context);
+            let piece =
+                |block: &Block| RemotePiece { place: self.place_at(access, block.offset), length: block.length.into() };
+            let pieces = if blocks.len() > 1 { blocks.iter().map(piece).collect() } else { Vec::new() };
+            let notice = notice.filter(|_| further.is_empty());
             let data = notice.map(|epoch| Notice { window: id, epoch: epoch as u16, count }.data());
-            self.desk.outbox.push_back(Post::Write(TransferPost { data, ..post }));
-            rest = later;
+            self.desk.outbox.push_back(Post::Write(TransferPost { data, pieces, ..post }));
+            (rest, left) = (later, further);
         }
     }
 
