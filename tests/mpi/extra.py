@@ -99,7 +99,8 @@ SERVED = {
     "mpi4py": Served(3),
     "mpi4py-off": Served(3, weft=False, environment=("WEFT_MPI=off",)),
     # The others have functions for them, which check nothing.
-    "large": Served(2, weft=False, libraries=("openmpi",), words="MPI_Put_c: a count or displacement unit of 2^31 or more"),
+    "large": Served(2, weft=False, libraries=("openmpi",),
+                    words="MPI_Put_c: a count or displacement unit of 2^31 or more"),
 }
 
 
@@ -149,14 +150,16 @@ def served(runner, library, what, directory):
         is_python = what.startswith("mpi4py")
         program = [library.python, os.path.join(PROGRAMS, "served.py")] if is_python else [
             compile_program(library, scratch, "served"), re.sub(r"\d+$", "", what)]
-        command = [*library.command(runner.provider, Start(case.ranks, one_sided=True)), "env", f"LD_PRELOAD={preload}", "WEFT_MPI_REPORT=1"]
+        command = library.command(runner.provider, Start(case.ranks, one_sided=True))
+        command += ["env", f"LD_PRELOAD={preload}", "WEFT_MPI_REPORT=1"]
         compiled = {} if is_python else library.compiled
         environment = {**library.environment(runner.provider), **compiled, "WEFT_BOARDS": scratch.boards}
         told = finish([*command, *case.environment, *program], environment)
         if not re.search(": well$", told, re.M) or case.words not in told:
             raise Failure(f"not well, or not said what should be:\n{told}")
         found = [tuple(map(int, found)) for found in WINDOWS_OF_WEFT.findall(told)]
-        if len(found) != case.ranks or any(not (weft if case.weft else left) or (left if case.weft else weft) for weft, left, _ in found):
+        wanted = {(weft > 0, left > 0) for weft, left, _ in found}
+        if len(found) != case.ranks or wanted != {(case.weft, not case.weft)}:
             raise Failure(f"not all windows were served by whom they should be:\n{told}")
 
     report(runner, name, play)
@@ -174,8 +177,10 @@ def lonely(runner, library, directory):
 
     def play():
         program = [compile_program(library, scratch, "served"), "old"]
-        command = [*library.command(runner.provider, Start(1, one_sided=True)), "env", f"LD_PRELOAD={preload}", *program, ":", "-n", "1", *program]
-        jobs.append(Job(command, {**library.environment(runner.provider), **library.compiled, "WEFT_BOARDS": scratch.boards}))
+        command = library.command(runner.provider, Start(1, one_sided=True))
+        command += ["env", f"LD_PRELOAD={preload}", *program, ":", "-n", "1", *program]
+        environment = {**library.environment(runner.provider), **library.compiled, "WEFT_BOARDS": scratch.boards}
+        jobs.append(Job(command, environment))
         patience = Patience(1)
         while "preload libweft-mpi.so in all ranks of the job, or in none" not in jobs[0].text():
             if jobs[0].process.poll() is not None or patience.seconds() > PROGRAM_LIMIT_S:

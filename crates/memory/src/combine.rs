@@ -250,8 +250,8 @@ impl Combine {
     }
 
     /// Whether these elements have it: single bits are those of integers, and complex numbers have no order. Pairs have
-    /// minimum and maximum; `long double` has these, sum and product, where the processor is an x86-64. All are read and
-    /// written.
+    /// minimum and maximum; `long double` has these, sum and product, where the processor is an x86-64. All can be read
+    /// and written.
     #[must_use]
     pub const fn applies_to(self, element: Element) -> bool {
         match self {

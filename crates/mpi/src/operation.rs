@@ -525,16 +525,16 @@ fn no_operation(words: &str) -> Fault {
 /// What the elements are for Weft. What is only moved may be anything.
 fn element(made: Made, combine: Combine, locates: bool) -> Result<Element, Fault> {
     match made {
-        Made::Of(element) if locates && !element.is_pair() => Err(no_operation("MPI_MINLOC or MPI_MAXLOC, of no pairs")),
+        Made::Of(element) if locates && !element.is_pair() => Err(no_operation("MINLOC or MAXLOC, of no pairs")),
         Made::Of(element) if !locates && element.is_pair() && matches!(combine, Combine::Min | Combine::Max) => {
-            Err(no_operation("MPI_MIN or MPI_MAX, of pairs"))
+            Err(no_operation("MIN or MAX, of pairs"))
         }
         Made::Of(element) => Ok(element),
         Made::Empty | Made::Mixed if matches!(combine, Combine::Read | Combine::Write) => Ok(Element::U8),
         Made::Empty => Ok(Element::U8),
         Made::Mixed => Err(Fault::kind(
-            "elements that cannot be combined: of several kinds, unlike here and there, or of a kind that Weft does not \
-             have (MPI_REAL16): let the library serve this window, with the info key weft=off"
+            "elements that cannot be combined: of several kinds, unlike here and there, or of a kind that Weft does \
+             not have (MPI_REAL16): let the library serve this window, with the info key weft=off"
                 .to_owned(),
         )),
     }

@@ -126,7 +126,7 @@ static int whole_pairs(const struct kind *kind, MPI_Win win)
     return wrong;
 }
 
-/* Several pairs at once, in epochs of fences: each rank has the least value in one, all have the greatest in another. */
+/* Several pairs at once, in epochs of fences: each rank has the least value of some, and all have the same greatest. */
 static int located_pairs(const struct kind *kind, char *window, MPI_Win win)
 {
     enum { MANY = 8 };
@@ -276,7 +276,8 @@ static int threads(void)
 }
 
 /* More elements than an int counts, in a window of the library's own, which may have no function for them: an error. */
-__attribute__((weak)) int MPI_Put_c(const void *, MPI_Count, MPI_Datatype, int, MPI_Aint, MPI_Count, MPI_Datatype, MPI_Win);
+__attribute__((weak)) int MPI_Put_c(const void *, MPI_Count, MPI_Datatype, int, MPI_Aint, MPI_Count, MPI_Datatype,
+                                    MPI_Win);
 
 static int large(void)
 {

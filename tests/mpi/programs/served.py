@@ -1,5 +1,7 @@
-"""Windows of mpi4py, which asks the loader whether there are functions with large counts (MPI-4). Rank 0 prints whether all ranks found what
-they should."""
+"""Windows of mpi4py, which asks the loader whether there are functions with large counts (MPI-4).
+
+Rank 0 prints whether all ranks found what they should.
+"""
 
 import array
 

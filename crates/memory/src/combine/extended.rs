@@ -80,8 +80,9 @@ macro_rules! by_x87 {
     ($name:ident, $instruction:literal) => {
         #[cfg(target_arch = "x86_64")]
         fn $name(mut a: Extended, b: Extended) -> Extended {
-            // SAFETY: Both addresses are those of 16 bytes, of which 10 are read, and at the first one written. The unit
-            // is empty when a function begins (System V ABI, AMD64 supplement, section 3.2.1), and again at the end.
+            // SAFETY: Both addresses are those of 16 bytes, of which 10 are read, and at the first one written. The
+            // unit is empty when a function begins (System V ABI, AMD64 supplement, section 3.2.1), and again at the
+            // end.
             unsafe {
                 core::arch::asm!(
                     "fld tbyte ptr [{a}]",

@@ -1,5 +1,5 @@
-//! Elements of several parts: pairs of a value and where it is, which MPI_MINLOC and MPI_MAXLOC combine (MPI 4.1 section
-//! 6.9.4), and C's `long double`. Each is as C lays it out; the gaps of a pair are not written.
+//! Elements of several parts: pairs of a value and where it is, which MPI_MINLOC and MPI_MAXLOC combine (MPI 4.1
+//! section 6.9.4), and C's `long double`. Each is as C lays it out; the gaps of a pair are not written.
 
 use core::cmp::Ordering::{Equal, Greater, Less};
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};

@@ -357,9 +357,9 @@ mod tests {
         (team, window)
     }
 
-    /// Ranks 0 and 1 free a window. Rank 2 has begun to: rank 1 has its message of the barrier's first round, and leaves.
-    /// Rank 0 waits for that of the second. Only when it has waited for several probe periods rank 2 does what `last`
-    /// says. Returns what comes of it at rank 0.
+    /// Ranks 0 and 1 free a window. Rank 2 has begun to: rank 1 has its message of the barrier's first round, and
+    /// leaves. Rank 0 waits for that of the second. Only when it has waited for several probe periods rank 2 does what
+    /// `last` says. Returns what comes of it at rank 0.
     fn who_frees_last(last: impl FnOnce(Window)) -> Result<Buffer, Error> {
         let (left, has_left) = mpsc::channel();
         let (waited, has_waited) = mpsc::channel();

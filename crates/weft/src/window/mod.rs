@@ -428,8 +428,8 @@ impl Window {
         self.place.core.wait_for_lock(self.place.id, rank, limit)
     }
 
-    /// As [`Window::lock`], but does not wait: the lock is here when [`Window::test_lock`] says so. Until then this rank
-    /// tries to get it whenever it calls its team or windows.
+    /// As [`Window::lock`], but does not wait: the lock is here when [`Window::test_lock`] says so. Until then this
+    /// rank tries to get it whenever it calls its team or windows.
     ///
     /// # Errors
     /// An epoch is open, or this rank has that lock or waits for it; or the window has failed.
