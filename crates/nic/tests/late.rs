@@ -57,7 +57,8 @@ fn tell_of_a_silent_program(world: &World, transport: Transport) {
             AttemptFailure::Connection(ConnectionError::NoAnswer {
                 remote,
                 waited_for: REPLY_TIMEOUT,
-                is_connected: true
+                is_connected: true,
+                transport,
             })
         );
     }

@@ -15,7 +15,7 @@ use crate::engine::listening::{Listening, PAUSE, RequestKey, Waiting, Yielding};
 use crate::error::Error;
 use crate::ids::ConnectionHandle;
 use crate::lower::{Carrier, Inbox, Io, ListensAt, Lower, Route};
-use crate::offer::Offer;
+use crate::offer::{Offer, Transport};
 use crate::queues::queue_pair::QueuePair;
 
 /// How long the engine sleeps at a time while last words are waited for, and how many turns it makes while no time
@@ -163,9 +163,10 @@ impl<N: Carrier, C: Clock, U: Upper> Engine<N, C, U> {
         self.connection(key).is_none_or(|connection| connection.lower.is_confirmed())
     }
 
-    /// Whether the host of the peer has taken a connection that is opened here.
-    pub(crate) fn is_taken(&self, key: DefaultKey) -> bool {
-        self.connection(key).is_some_and(|connection| !connection.lower.is_connecting())
+    /// The transport by which the peer's host has taken a connection that is opened here, once it has.
+    pub(crate) fn taken_by(&self, key: DefaultKey) -> Option<Transport> {
+        let lower = &self.connection(key)?.lower;
+        (!lower.is_connecting()).then(|| lower.transport())
     }
 
     /// What changes when bytes move towards the peer of a connection ([`Connection::sent_mark`]).

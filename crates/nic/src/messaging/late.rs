@@ -65,15 +65,13 @@ impl Core {
         }
         // A host that does not answer has a limit of its own.
         let (Some(place), Some(remote)) = (link.queue_pair.connection(), remote.copied()) else { return false };
-        if !engine.is_taken(place.key) {
-            return false;
-        }
+        let Some(transport) = engine.taken_by(place.key) else { return false };
         let waited_for = now - since.unwrap_or(now);
         if is_too_late {
             self.opening.retain(|opening| *opening != key);
             self.end_link(key, engine);
             let waited_for = self.settings.reply_timeout.unwrap_or(waited_for);
-            let failure = ConnectionError::NoAnswer { remote, waited_for, is_connected: true };
+            let failure = ConnectionError::NoAnswer { remote, waited_for, is_connected: true, transport };
             self.note_attempt(peer, None, remote, AttemptFailure::Connection(failure));
             self.give_up(peer, engine);
             return true;
