@@ -327,10 +327,9 @@ impl Connection {
         let is_left = self.rails[index].silence.is_some_and(|silence| silence.verdict == Verdict::Left);
         let rail = &mut self.rails[index];
         if rail.backoff == SILENT_PROBES {
+            // Nothing is known to be lost: a host that stands still for a moment takes it all afterwards. The window is
+            // for what the next answer tells (RFC 9002 section 6.2: a timer that is over shows no loss).
             rail.mtu.on_silence();
-            if !is_left {
-                rail.window.collapse(now);
-            }
         }
         if is_left && rail.backoff >= SILENT_PROBES {
             self.leave_rail(index);

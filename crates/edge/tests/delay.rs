@@ -109,3 +109,24 @@ fn bursts_that_leave_the_window_unused_do_not_make_it_grow() {
     let last = windows[windows.len() - 1];
     assert!(last <= 600_000, "{windows:?}");
 }
+
+/// A host that stands still takes everything afterwards: nothing is lost, so the window stays (RFC 9002 section 7.6). The
+/// sender has probed the peer several times meanwhile.
+#[test]
+fn a_host_that_stands_still_costs_no_window() {
+    for seed in 0..10 {
+        let mut world = world(1, 200, 4, 1_000_000, seed);
+        world.sides[1].keeps = true;
+        world.run_for(2 * SECOND);
+        let before = world.sides[0].connection.window();
+        world.sides[1].stopped = true;
+        world.run_for(SECOND / 10);
+        world.resume(1);
+        world.run_for(SECOND / 50);
+        let (after, counters) = (world.sides[0].connection.window(), world.sides[0].connection.counters());
+        assert!(counters.probes >= 3, "{counters:?}");
+        assert!(after >= before / 2, "{before} before, {after} after; {counters:?}, seed {seed}");
+        let got = rate(&mut world, 1);
+        assert!(got >= 0.7 * carries(200), "{got} Mb/s, seed {seed}");
+    }
+}

@@ -14,8 +14,12 @@ use super::{Confirmation, Connection, Meta, control};
 use crate::life::{Ending, Event, Phase};
 use crate::rail::Place;
 use crate::received::Wish;
+use crate::round_trip::nanos;
 use crate::sent::Packet;
 use crate::{Options, Sink, Verdict};
+
+/// `kPersistentCongestionThreshold` of RFC 9002 section 7.6.1: so many probe time-outs without one packet that arrives.
+const PERSISTENT_TIMEOUTS: u64 = 3;
 
 /// What came of a packet's frames.
 #[derive(Clone, Copy, Debug)]
@@ -277,9 +281,31 @@ impl Connection {
         for packet in &lost {
             self.on_lost(index, packet, now);
         }
+        if self.is_persistent(index, &lost) {
+            self.rails[index].window.collapse(now);
+        }
         self.scratch = lost;
         self.couple(index);
         self.rails[index].settle(now);
+    }
+
+    /// Whether everything was lost over a time in which the rail was probed several times: then the path is another one,
+    /// or others fill it, and nothing is left of what was known of it (RFC 9002 section 7.6). `lost` is by number. A
+    /// number between them that is missing was acknowledged, or never used.
+    fn is_persistent(&self, index: usize, lost: &[Packet]) -> bool {
+        let trip = &self.rails[index].trip;
+        let timeout = trip.probe_timeout_ns().saturating_add(nanos(self.peer_ack_delay));
+        let least = Duration::from_nanos(timeout.saturating_mul(PERSISTENT_TIMEOUTS));
+        let skipped = &self.rails[index].skipped;
+        let is_next = |before: &Packet, packet: &Packet| {
+            let next = before.number + 1;
+            packet.number == next || (packet.number == next + 1 && skipped.has_any(&(next..=next)))
+        };
+        trip.is_known()
+            && lost.chunk_by(is_next).any(|run| match run {
+                [first, .., last] => last.sent.since(first.sent) >= least,
+                _ => false,
+            })
     }
 
     fn on_lost(&mut self, index: usize, packet: &Packet, now: Time) {

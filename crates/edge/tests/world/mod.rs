@@ -309,6 +309,9 @@ pub(crate) struct Side {
     shows: [u8; 16],
     /// Its program does not run: nothing is taken or sent.
     pub(crate) stopped: bool,
+    /// What comes while it does not run waits in its socket.
+    pub(crate) keeps: bool,
+    waiting: Vec<Flying>,
 }
 
 /// Datagrams, and where they go.
@@ -393,6 +396,8 @@ impl World {
             calls: 0,
             shows: both[1 - side].reset_token,
             stopped: false,
+            keeps: false,
+            waiting: Vec::new(),
         };
         let mut world = Self {
             now,
@@ -599,6 +604,13 @@ impl World {
         self.fly(after, (side, bytes, from, to, 0));
     }
 
+    /// A side that did not run goes on, with what has come meanwhile.
+    pub(crate) fn resume(&mut self, side: usize) {
+        self.sides[side].stopped = false;
+        let waiting = core::mem::take(&mut self.sides[side].waiting);
+        waiting.into_iter().for_each(|datagram| self.fly(Duration::ZERO, datagram));
+    }
+
     fn fly(&mut self, after: Duration, what: Flying) {
         self.serial += 1;
         self.flying.insert((self.now + after, self.serial), what);
@@ -640,6 +652,9 @@ impl World {
 
     fn arrive(&mut self, (side, bytes, from, to, ecn): &Flying) {
         let (side, from, to, ecn) = (*side, *from, *to, *ecn);
+        if self.sides[side].stopped && self.sides[side].keeps {
+            return self.sides[side].waiting.push((side, bytes.clone(), from, to, ecn));
+        }
         let Side { connection, sink, addresses, stopped, shows, .. } = &mut self.sides[side];
         // Who has moved is not found where it was.
         let Some(local) = addresses.iter().position(|address| *address == to).filter(|_| !*stopped) else { return };
