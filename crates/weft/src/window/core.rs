@@ -339,7 +339,7 @@ impl fmt::Debug for Core {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::{Arc, Barrier, mpsc};
     use std::thread;
 
     use weft_nic::EndpointAttributes;
@@ -366,14 +366,21 @@ mod tests {
         let mut groups = Group::threads(3).unwrap().into_iter();
         let mut group = || groups.next().unwrap();
         let (zero, one, two) = (group(), group(), group());
+        // Rank 2 sends its first message before the others free: one of theirs would take it on to the second round.
+        let [begun, begun_too, has_begun] = [(); 3].map({
+            let gate = Arc::new(Barrier::new(3));
+            move |()| Arc::clone(&gate)
+        });
         let first = thread::spawn(move || {
             let (team, window) = window_of(one);
+            begun.wait();
             window.free().unwrap();
             drop(team);
             left.send(()).unwrap();
         });
         let second = thread::spawn(move || {
             let (team, window) = window_of(zero);
+            begun_too.wait();
             team.core().state().probe_period = PROBE_PERIOD;
             let mut turns = None;
             team.while_waiting(move || {
@@ -389,6 +396,7 @@ mod tests {
         let core = team.core();
         core.state().barrier.start(&[]).unwrap();
         core.state().pump_all(&core.surroundings, &core.endpoint);
+        has_begun.wait();
         has_waited.recv().unwrap();
         last(window);
         first.join().unwrap();
