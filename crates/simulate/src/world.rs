@@ -301,7 +301,7 @@ impl World {
     /// Lets the NICs work, and time pass while they have nothing to do, until `done` or until `limit` has passed. Returns whether `done`.
     pub fn run<T: Tag>(&self, nics: &[&SimulatedNic<T>], limit: Duration, mut done: impl FnMut() -> bool) -> bool {
         let end = self.now() + limit;
-        let mut turns_in_vain = 0;
+        let (mut turns_in_vain, mut is_last_look) = (0, false);
         loop {
             if done() {
                 return true;
@@ -318,6 +318,7 @@ impl World {
                 }
             }
             turns_in_vain = if progress { 0 } else { turns_in_vain + 1 };
+            is_last_look &= !progress;
             if progress || (turns_in_vain < TURNS_IN_VAIN && self.somebody_waits()) {
                 continue;
             }
@@ -329,9 +330,16 @@ impl World {
                 }
             }
             let Some(next) = self.next_event(nics).filter(|next| *next <= end) else {
+                // A turn that places the last bytes of a write may say that it did nothing for this side. `done` looks at
+                // memory, and posts more when it has seen them.
+                if !is_last_look {
+                    is_last_look = true;
+                    continue;
+                }
                 self.lock().now = end;
                 return done();
             };
+            is_last_look = false;
             self.lock().now = next;
         }
     }

@@ -225,7 +225,7 @@ fn what_is_unordered_waits_for_nothing_and_the_flag_behind_it_for_all() {
 fn over_iwarp_order_is_kept_or_the_fence_refused() {
     let fences = RequestFlags::BACKWARD_FENCE.with(RequestFlags::FORWARD_FENCE);
     let all = fences.with(RequestFlags::UNORDERED);
-    for seed in 0..3 {
+    for seed in seeds(3) {
         for case in [Case::Backward(all), Case::Forward(all), Case::Unordered] {
             let seen = run::<Iwarp>(case, seed, 0).unwrap_or_else(|text| panic!("seed {seed}: {text}"));
             assert_eq!((seen.early, seen.older), (0, 0));
