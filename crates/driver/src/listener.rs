@@ -23,8 +23,8 @@ pub struct TcpListener {
     peer_timeout: Option<Duration>,
 }
 
-/// Closed, it leaves a descriptor for a caller that is to be told that there are no others. One is enough for a process:
-/// if each listener had its own, others would take it as soon as a caller is gone.
+/// Closed, it leaves a descriptor for a caller that is to be told that there are no others. One is enough for a
+/// process: if each listener had its own, others would take it as soon as a caller is gone.
 static SPARE: Mutex<Option<File>> = Mutex::new(None);
 
 /// Keeps it again, if there is a descriptor for that.

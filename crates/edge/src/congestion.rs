@@ -11,7 +11,8 @@ use crate::sent::Packet;
 /// In so many round trips after a loss what was given up may still arrive.
 const CHAIN: u32 = 2;
 
-/// The rate that is shown to people is smoothed over this time: some looks of theirs, and many bursts of a token bucket.
+/// The rate that is shown to people is smoothed over this time: some looks of theirs, and many bursts of a token
+/// bucket.
 const RATE_SMOOTHED: Duration = Duration::from_millis(100);
 
 /// The congestion controller of a rail, and what it is to hear when a call is over.

@@ -221,8 +221,8 @@ impl Rail {
         self.probes > 0 || self.sent.in_flight() + self.mtu.current() as u64 <= self.limit()
     }
 
-    /// Whether so much is under way that the window would be full if nothing were paced. The pacer spreads a short burst
-    /// as well, and a window that no burst comes near to must not grow.
+    /// Whether so much is under way that the window would be full if nothing were paced. The pacer spreads a short
+    /// burst as well, and a window that no burst comes near to must not grow.
     ///
     /// In slow start, where what is under way lags behind a window that doubles: if half of it is (Linux has the same
     /// bound, `tcp_is_cwnd_limited`), or there has been more to send for a round trip. Later: if three quarters are,

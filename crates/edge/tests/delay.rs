@@ -110,8 +110,8 @@ fn bursts_that_leave_the_window_unused_do_not_make_it_grow() {
     assert!(last <= 600_000, "{windows:?}");
 }
 
-/// A host that stands still takes everything afterwards: nothing is lost, so the window stays (RFC 9002 section 7.6). The
-/// sender has probed the peer several times meanwhile.
+/// A host that stands still takes everything afterwards: nothing is lost, so the window stays (RFC 9002 section 7.6).
+/// The sender has probed the peer several times meanwhile.
 #[test]
 fn a_host_that_stands_still_costs_no_window() {
     for seed in 0..10 {

@@ -42,8 +42,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// What a connection may have on the heap before it is used, and after one message: with 48 KiB for the queues above it,
-/// 64 KiB for all of a connection.
+/// What a connection may have on the heap before it is used, and after one message: with 48 KiB for the queues above
+/// it, 64 KiB for all of a connection.
 const MOST_IDLE: i64 = 8 << 10;
 const MOST_AFTER_A_MESSAGE: i64 = 16 << 10;
 

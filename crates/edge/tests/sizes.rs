@@ -11,7 +11,8 @@ use world::{Faults, World};
 const FULL: usize = 8972;
 const MS: Duration = Duration::from_millis(1);
 
-/// One side sends over a link of 100 Mb/s and 1 ms there and back with a short queue, which carries full datagrams and is found to.
+/// One side sends over a link of 100 Mb/s and 1 ms there and back with a short queue, which carries full datagrams
+/// and is found to.
 fn sending(seed: u64) -> World {
     let settings = Settings { max_datagram: FULL as u16, credit: 1 << 20, ..Settings::default() };
     let mut world = World::new(&settings, Faults { delay_us: 500, ..Faults::none() }, [1_000_000, 0], 60_000, seed);

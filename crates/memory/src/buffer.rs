@@ -72,15 +72,16 @@ impl Buffer {
         Self { pointer, length, origin: Origin::Foreign }
     }
 
-    /// As [`Buffer::foreign`], if the memory is there now, and can be written if that is wanted: what registration with an
-    /// adapter checks, too (ibv_reg_mr(3)). Starts to catch the faults of memory that goes in spite of the promise
-    /// ([`watch_faults`](crate::watch_faults)).
+    /// As [`Buffer::foreign`], if the memory is there now, and can be written if that is wanted: what registration
+    /// with an adapter checks, too (ibv_reg_mr(3)). Starts to catch the faults of memory that goes in spite of the
+    /// promise ([`watch_faults`](crate::watch_faults)).
     ///
     /// # Errors
     /// [`MemoryError::Unusable`].
     ///
     /// # Safety
-    /// As for [`Buffer::foreign`]; but if the memory goes while work uses it, that work fails, and nothing else happens.
+    /// As for [`Buffer::foreign`]; but if the memory goes while work uses it, that work fails, and nothing else
+    /// happens.
     pub unsafe fn foreign_checked(pointer: NonNull<u8>, length: usize, writable: bool) -> Result<Self, MemoryError> {
         guard::watch_faults();
         guard::check(pointer, length, writable)?;

@@ -160,13 +160,14 @@ impl fmt::Display for MemoryError {
             }
             Self::Unusable { address, length, writable } => write!(
                 f,
-                "the {length} bytes at {address:#x} are not all mapped with the right to {} them; map them so, or ask for less",
+                "the {length} bytes at {address:#x} are not all mapped with the right to {} them; map them so, or ask for \
+                 less",
                 if *writable { "write" } else { "read" }
             ),
             Self::Fault { address, length } => write!(
                 f,
-                "some of the {length} bytes at {address:#x} are not there any more: they were unmapped, or their file was \
-                 truncated, before the work that uses them was complete"
+                "some of the {length} bytes at {address:#x} are not there any more: they were unmapped, or their file \
+                 was truncated, before the work that uses them was complete"
             ),
             Self::Inapplicable { element, operation } => {
                 write!(f, "{element:?} does not have the operation {operation:?}")

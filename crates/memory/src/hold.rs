@@ -62,7 +62,8 @@ impl RawSlice {
     #[inline]
     pub fn copy_in<D: Digest>(&self, offset: usize, bytes: &[u8], digest: &mut D) -> Result<(), MemoryError> {
         let to = self.at(offset, bytes.len());
-        // SAFETY: `at` has checked that these bytes are within, and they are valid while this lives; a copy may stop anywhere.
+        // SAFETY: `at` has checked that these bytes are within, and they are valid while this lives; a copy may stop
+        // anywhere.
         unsafe { self.touch(to, bytes.len(), || bytes::copy_in(to.as_ptr(), bytes, digest)) }
     }
 
@@ -76,7 +77,8 @@ impl RawSlice {
     #[inline]
     pub fn copy_out<D: Digest>(&self, offset: usize, out: &mut [u8], digest: &mut D) -> Result<(), MemoryError> {
         let from = self.at(offset, out.len());
-        // SAFETY: `at` has checked that these bytes are within, and they are valid while this lives; a copy may stop anywhere.
+        // SAFETY: `at` has checked that these bytes are within, and they are valid while this lives; a copy may stop
+        // anywhere.
         unsafe { self.touch(from, out.len(), || bytes::copy_out(from.as_ptr(), out, digest)) }
     }
 

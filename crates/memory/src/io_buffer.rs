@@ -115,8 +115,8 @@ impl IoBuffer {
         let mut copied = Ok(());
         self.each(offset, out.len(), |pointer, length| {
             let (now, rest) = core::mem::take(&mut out).split_at_mut(length);
-            // SAFETY: `each` gives pieces that lie inside, and whoever lent them promised that they can be read. A copy may stop
-            // anywhere.
+            // SAFETY: `each` gives pieces that lie inside, and whoever lent them promised that they can be read. A
+            // copy may stop anywhere.
             copied =
                 copied.and(unsafe { self.touch(pointer, length, || bytes::copy_out(pointer.as_ptr(), now, digest)) });
             out = rest;
@@ -137,8 +137,8 @@ impl IoBuffer {
         let mut copied = Ok(());
         self.each(offset, bytes.len(), |pointer, length| {
             let (now, others) = rest.split_at(length);
-            // SAFETY: `each` gives pieces that lie inside, and whoever lent them promised that they can be written. A copy may
-            // stop anywhere.
+            // SAFETY: `each` gives pieces that lie inside, and whoever lent them promised that they can be written. A
+            // copy may stop anywhere.
             copied =
                 copied.and(unsafe { self.touch(pointer, length, || bytes::copy_in(pointer.as_ptr(), now, digest)) });
             rest = others;

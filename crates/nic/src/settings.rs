@@ -451,11 +451,13 @@ impl fmt::Display for SettingsError {
         match self {
             Self::SplitNeedsThread { split, progress } => write!(
                 f,
-                "split {split} needs progress thread, for its stages on the NIC run on a thread of their own; progress is {progress}"
+                "split {split} needs progress thread, for its stages on the NIC run on a thread of their own; progress \
+                 is {progress}"
             ),
             Self::EnginesNeedThreads { engines, progress } => write!(
                 f,
-                "{engines} engines need progress thread or hybrid, for each runs on a thread of its own; progress is {progress}"
+                "{engines} engines need progress thread or hybrid, for each runs on a thread of its own; progress is \
+                 {progress}"
             ),
             Self::Engines { asked } => {
                 write!(f, "{asked} engines: a NIC has 1 to {}", Settings::MOST_ENGINES)

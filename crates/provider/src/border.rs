@@ -223,8 +223,8 @@ fn guard<T>(work: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Errno(FI_EOTHER)))
 }
 
-/// A thread that is canceled (pthread_cancel(3)) inside of a call ends when the call has returned. Many system calls are
-/// cancellation points, and cancellation unwinds the stack in a way that Rust code ends the process for.
+/// A thread that is canceled (pthread_cancel(3)) inside of a call ends when the call has returned. Many system calls
+/// are cancellation points, and cancellation unwinds the stack in a way that Rust code ends the process for.
 struct Uncanceled(c_int);
 
 unsafe extern "C" {

@@ -84,7 +84,8 @@ fn atomic(node: &Node, datatype: fi_datatype, address: u64, key: u64) {
     node.next();
 }
 
-/// Sandia OpenSHMEM binds its counters of puts and gets after `fi_enable`, as the tcp, sockets and verbs providers permit.
+/// Sandia OpenSHMEM binds its counters of puts and gets after `fi_enable`, as the tcp, sockets and verbs providers
+/// permit.
 #[test]
 fn counters_are_bound_before_and_after_an_endpoint_is_enabled() {
     let (mut one, mut two) = (Node::new(wishes()), Node::disabled(wishes()));

@@ -1,4 +1,5 @@
-//! Memory that a program unmaps while work uses it, or that nobody may write: an error of that work, never the process's end.
+//! Memory that a program unmaps while work uses it, or that nobody may write: an error of that work, never the
+//! process's end.
 
 #[macro_use]
 mod support;

@@ -15,8 +15,8 @@
 //! - results, to be asked for after every call of the other kinds: [`Stream::poll_send_completion`],
 //!   [`Stream::poll_receive_completion`], [`Stream::poll_action`].
 //!
-//! The queues of a [`Stream`] begin small and grow up to their limits: once it has had as much under way as it ever has,
-//! nothing is allocated.
+//! The queues of a [`Stream`] begin small and grow up to their limits: once it has had as much under way as it ever
+//! has, nothing is allocated.
 #![forbid(unsafe_code)]
 
 mod ahead;
@@ -35,8 +35,9 @@ mod stream;
 mod untagged;
 mod violation;
 
-/// Places of a queue when it is made. Its limit is what the peer and the user may ask for, mostly far more than they do:
-/// with the limit's memory from the start a process with thousands of connections would hold gigabytes that nobody uses.
+/// Places of a queue when it is made. Its limit is what the peer and the user may ask for, mostly far more than they
+/// do: with the limit's memory from the start a process with thousands of connections would hold gigabytes that
+/// nobody uses.
 const FIRST_PLACES: usize = 16;
 
 pub use completion::{Completion, CompletionKind, Status};

@@ -186,8 +186,8 @@ impl World {
         Nic::new(machine, settings).expect("a simulated network has all that a NIC needs, and the settings go together")
     }
 
-    /// The host of the NIC that was made as the `host`th of this world has these addresses from now on, and none of those
-    /// before.
+    /// The host of the NIC that was made as the `host`th of this world has these addresses from now on, and none of
+    /// those before.
     pub fn set_addresses(&self, host: usize, addresses: &[IpAddr]) {
         self.lock().packets.set_addresses(host, addresses);
     }
@@ -330,8 +330,8 @@ impl World {
                 }
             }
             let Some(next) = self.next_event(nics).filter(|next| *next <= end) else {
-                // A turn that places the last bytes of a write may say that it did nothing for this side. `done` looks at
-                // memory, and posts more when it has seen them.
+                // A turn that places the last bytes of a write may say that it did nothing for this side. `done`
+                // looks at memory, and posts more when it has seen them.
                 if !is_last_look {
                     is_last_look = true;
                     continue;

@@ -1,8 +1,9 @@
 //! Lent bytes for who can't read them any more.
 //!
 //! A process can become unreadable for its peer while something is lent: it gives up rights or is made not dumpable
-//! (setuid(2), prctl(2)), or the peer loses the right to read it. Nothing is lent from then on. What is lent already the
-//! lender copies to memory of its own that it passes over the socket, one descriptor for each run, in their order.
+//! (setuid(2), prctl(2)), or the peer loses the right to read it. Nothing is lent from then on. What is lent already
+//! the lender copies to memory of its own that it passes over the socket, one descriptor for each run, in their
+//! order.
 
 use core::time::Duration;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -45,8 +46,8 @@ pub(super) fn copy_of(run: &[Lent]) -> Result<OwnedFd, PortError> {
     Ok(copy)
 }
 
-/// Waits for the next run that is passed, and reads it to its place. Meanwhile `lender` passes what the other side waits
-/// for in turn: both may have become unreadable.
+/// Waits for the next run that is passed, and reads it to its place. Meanwhile `lender` passes what the other side
+/// waits for in turn: both may have become unreadable.
 pub(super) fn take(socket: &Socket, lender: &mut Lender, registry: &Registry, into: &[Slice]) -> Result<(), PortError> {
     let until = Instant::now() + PATIENCE;
     loop {

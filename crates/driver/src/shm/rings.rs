@@ -141,7 +141,8 @@ impl Rings {
         while moved.bytes < bytes {
             let chunk = CHUNK_BYTES.min(bytes - moved.bytes);
             from.meet(self.producer.spans(chunk), |span, from| {
-                // SAFETY: The vectors hold these bytes in place, for as long as they are borrowed. A copy may stop anywhere.
+                // SAFETY: The vectors hold these bytes in place, for as long as they are borrowed. A copy may stop
+                // anywhere.
                 unsafe { touch_foreign(from, span.length, || self.mapping.copy_in(self.outward, span, from.as_ptr())) }
             })?;
             moved.bytes += chunk;
@@ -217,8 +218,8 @@ impl Rings {
         Ok(moved)
     }
 
-    /// Copies the next run that the other side lends to its place: by reading its process, or where that can't be read any
-    /// more, from a copy that it passes.
+    /// Copies the next run that the other side lends to its place: by reading its process, or where that can't be
+    /// read any more, from a copy that it passes.
     pub(super) fn copy_lent(
         &mut self,
         socket: Option<&Socket>,

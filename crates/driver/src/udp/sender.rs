@@ -217,7 +217,8 @@ impl UdpPort {
     }
 
     fn failure(&self, number: i32, head: &Head) -> PortError {
-        // Of a source that is not of this host, said or bound to, some kernels say EINVAL, and some that there is no way.
+        // Of a source that is not of this host, said or bound to, some kernels say EINVAL, and some that there is no
+        // way.
         let is_doubted = matches!(number, libc::EINVAL | libc::ENETUNREACH);
         if is_doubted && socket::is_foreign(head.source.unwrap_or(self.local.ip())) {
             return PortError::AddressNotLocal;

@@ -289,9 +289,9 @@ impl Connection {
         self.rails[index].settle(now);
     }
 
-    /// Whether everything was lost over a time in which the rail was probed several times: then the path is another one,
-    /// or others fill it, and nothing is left of what was known of it (RFC 9002 section 7.6). `lost` is by number. A
-    /// number between them that is missing was acknowledged, or never used.
+    /// Whether everything was lost over a time in which the rail was probed several times: then the path is another
+    /// one, or others fill it, and nothing is left of what was known of it (RFC 9002 section 7.6). `lost` is by
+    /// number. A number between them that is missing was acknowledged, or never used.
     fn is_persistent(&self, index: usize, lost: &[Packet]) -> bool {
         let trip = &self.rails[index].trip;
         let timeout = trip.probe_timeout_ns().saturating_add(nanos(self.peer_ack_delay));

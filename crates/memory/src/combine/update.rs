@@ -140,8 +140,8 @@ words! {
 /// process and not of a registry, for the same memory may be registered with several.
 static LOCKS: [Mutex<()>; 64] = [const { Mutex::new(Rank::WideElement, ()) }; 64];
 
-/// Runs `work`, which touches the `length` bytes of the element at `at`, while no other update of that element runs. A fault
-/// ends here, so that it leaves the lock.
+/// Runs `work`, which touches the `length` bytes of the element at `at`, while no other update of that element runs.
+/// A fault ends here, so that it leaves the lock.
 ///
 /// # Errors
 /// The element is not there any more.

@@ -35,7 +35,8 @@ pub(super) unsafe fn each(
         // SAFETY: Inside the elements by the caller's promise.
         let place = unsafe { at.add(start) };
         let update = || {
-            // SAFETY: As above. The parts are aligned, since the element is and its size is a multiple of the alignment.
+            // SAFETY: As above. The parts are aligned, since the element is and its size is a multiple of the
+            // alignment.
             let before = unsafe { load(place, element) };
             if let Some(after) = combine(element, operation, &before, &operand) {
                 // SAFETY: As above.

@@ -1,9 +1,10 @@
-//! Touching memory that this library does not own, and that may have gone: an error of the work, not the end of the process.
+//! Touching memory that this library does not own, and that may have gone: an error of the work, not the end of the
+//! process.
 //!
-//! A program may unmap memory, or truncate the file behind it, while work in flight uses it. An adapter then reports a protection
-//! error; a copy by the processor raises SIGSEGV or SIGBUS. So each touch of foreign memory runs with a *recovery point*: the
-//! signal handler continues there when the fault lies in the range that is being touched, and the touch fails. All other faults
-//! go to the handler that was installed before ([`signals`]).
+//! A program may unmap memory, or truncate the file behind it, while work in flight uses it. An adapter then reports
+//! a protection error; a copy by the processor raises SIGSEGV or SIGBUS. So each touch of foreign memory runs with a
+//! *recovery point*: the signal handler continues there when the fault lies in the range that is being touched, and
+//! the touch fails. All other faults go to the handler that was installed before ([`signals`]).
 //!
 //! System calls that get such memory answer EFAULT by themselves.
 
@@ -36,7 +37,8 @@ pub struct Fault;
 /// There was a fault. What `work` has done before it stays done.
 ///
 /// # Safety
-/// `work` may be abandoned at any touch of the range: it takes no lock, owns nothing that must be dropped, and does not panic.
+/// `work` may be abandoned at any touch of the range: it takes no lock, owns nothing that must be dropped, and does
+/// not panic.
 #[inline]
 pub unsafe fn touch_foreign<R>(start: NonNull<u8>, length: usize, work: impl FnOnce() -> R) -> Result<R, Fault> {
     let mut call = Call { work: Some(work), result: None };

@@ -6,8 +6,8 @@ use std::io::{BufRead, BufReader};
 
 use crate::MemoryError;
 
-/// Memory of at most this many bytes is asked for page by page, which brings it into memory, as registration with an adapter
-/// does. Longer memory is looked up in the table of mappings (0.1 ms) and stays as sparse as it is.
+/// Memory of at most this many bytes is asked for page by page, which brings it into memory, as registration with an
+/// adapter does. Longer memory is looked up in the table of mappings (0.1 ms) and stays as sparse as it is.
 const SHORT: usize = 256 << 10;
 
 /// # Errors

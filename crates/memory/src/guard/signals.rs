@@ -11,13 +11,14 @@ use super::{Point, arch};
 
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// How often a handler that was installed over ours is put behind it again. Two libraries that both insist would go on for ever.
+/// How often a handler that was installed over ours is put behind it again. Two libraries that both insist would go
+/// on for ever.
 const MOST_REINSTALLS: usize = 64;
 
 type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
-/// What was installed before ours, for each signal: a copy of `sigaction` that a handler may read at any time. They are never
-/// freed: a handler may be reading the one before. There are at most [`MOST_REINSTALLS`].
+/// What was installed before ours, for each signal: a copy of `sigaction` that a handler may read at any time. They
+/// are never freed: a handler may be reading the one before. There are at most [`MOST_REINSTALLS`].
 static BEFORE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 /// The first of them, which knows nothing of ours.
 static FIRST: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
@@ -25,8 +26,9 @@ static INSTALLS: Mutex<usize> = Mutex::new(0);
 /// A fault that nobody expected is being handed on.
 static IS_HANDING_ON: AtomicBool = AtomicBool::new(false);
 
-/// Catches faults in foreign memory from now on, if the machine has recovery points. To be called when foreign memory is
-/// registered: a handler that was installed meanwhile over this one, by an MPI library or an interpreter, comes after it again.
+/// Catches faults in foreign memory from now on, if the machine has recovery points. To be called when foreign memory
+/// is registered: a handler that was installed meanwhile over this one, by an MPI library or an interpreter, comes
+/// after it again.
 ///
 /// Faults in the memory of work in flight end that work. All others go to the handler that was there before.
 pub fn watch_faults() {
@@ -83,7 +85,8 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context
 /// As for [`on_fault`].
 unsafe fn hand_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let index = usize::from(signal == SIGNALS[1]);
-    // A handler that was installed over ours, and behind which we are now, calls ours in its turn: then go to the first one.
+    // A handler that was installed over ours, and behind which we are now, calls ours in its turn: then go to the
+    // first one.
     let is_repeated = IS_HANDING_ON.swap(true, Ordering::AcqRel);
     let before = if is_repeated { &FIRST[index] } else { &BEFORE[index] }.load(Ordering::Acquire);
     let before: *const libc::sigaction = ptr::with_exposed_provenance(before);
@@ -93,8 +96,8 @@ unsafe fn hand_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
         // The fault repeats as soon as this returns, and ends the process as it would have done without us.
         libc::SIG_DFL | libc::SIG_IGN => set_default(signal),
         handler => {
-            // SAFETY: A handler of three arguments may be called so; one that was installed for one argument ignores the others,
-            // which the calling conventions of C permit.
+            // SAFETY: A handler of three arguments may be called so; one that was installed for one argument ignores
+            // the others, which the calling conventions of C permit.
             let handler = unsafe { core::mem::transmute::<libc::sighandler_t, Handler>(handler) };
             // SAFETY: As the kernel would call it.
             unsafe { handler(signal, info, context) };

@@ -5,8 +5,8 @@ use core::ffi::c_void;
 
 use super::Point;
 
-// The innermost recovery point of each thread. Static thread-local storage, since a signal handler may not allocate, as the
-// first access to dynamic storage does.
+// The innermost recovery point of each thread. Static thread-local storage, since a signal handler may not allocate,
+// as the first access to dynamic storage does.
 global_asm!(
     r#"
     .section .tbss,"awT",@nobits

@@ -63,8 +63,8 @@ pub trait DatagramPorts: ServedPorts {
     /// the routes name one for all addresses.
     fn beside(&self, own: IpAddr, peer: IpAddr) -> Option<LocalAddress>;
 
-    /// The connection with this name leaves a port at one address, which this host has no more, for one that leaves from
-    /// wherever the routes say. `None`: there is none now.
+    /// The connection with this name leaves a port at one address, which this host has no more, for one that leaves
+    /// from wherever the routes say. `None`: there is none now.
     fn move_to_any(&mut self, port: DatagramKey, name: u64) -> Option<DatagramKey>;
 
     /// How often they, or the carriers of their interfaces, have changed.

@@ -86,8 +86,8 @@ pub struct Route {
 }
 
 impl Route {
-    /// With a peer's address that can be one: what is unspecified is this host, as connect(2) has it for TCP. Answers to
-    /// datagrams come from the loopback's address then, so that must be the one that is called.
+    /// With a peer's address that can be one: what is unspecified is this host, as connect(2) has it for TCP. Answers
+    /// to datagrams come from the loopback's address then, so that must be the one that is called.
     pub(crate) fn checked(self) -> Result<Self, ConnectionError> {
         if self.remote.port() == 0 {
             return Err(ConnectionError::Connect { remote: self.remote, error: PortError::NoPort });

@@ -113,8 +113,8 @@ pub(super) const fn injected_bytes(length: usize) -> u64 {
     if length <= SMALL { 0 } else { length as u64 }
 }
 
-/// A copy of lent memory, for the lender wants it back at once. Memory that is not there stays what it is: the work that needs
-/// it fails then.
+/// A copy of lent memory, for the lender wants it back at once. Memory that is not there stays what it is: the work
+/// that needs it fails then.
 pub(super) fn copied(memory: IoBuffer) -> IoBuffer {
     if memory.is_owned() {
         return memory;
@@ -364,7 +364,8 @@ impl Host for NicHost {
             Outgoing::Small { bytes, .. } => out.copy_from_slice(&bytes[offset..offset + out.len()]),
             Outgoing::Lent(memory) => {
                 if memory.copy_out(offset, out, &mut NoDigest).is_err() && !send.has_faulted.replace(true) {
-                    // The message was begun, or is to be, and can't be completed: the peer learns of it by the connection's end.
+                    // The message was begun, or is to be, and can't be completed: the peer learns of it by the
+                    // connection's end.
                     self.to_break.push(send.peer);
                 }
             }

@@ -360,7 +360,8 @@ pub enum EndpointFailure {
     Operation,
     /// A limit of this side's memory table was reached.
     NoMemory,
-    /// The memory of the operation was not there any more: it was unmapped, or its file was truncated, before it completed.
+    /// The memory of the operation was not there any more: it was unmapped, or its file was truncated, before it
+    /// completed.
     Fault,
     /// The peer could not take part.
     Refused,
@@ -558,7 +559,8 @@ impl fmt::Display for EndpointFailure {
             Self::Operation => f.write_str("the peer does not do this operation there: not for these elements, or the address is not a multiple of their size"),
             Self::NoMemory => f.write_str("this side's memory table is full"),
             Self::Fault => f.write_str(
-                "the operation's memory is not there any more: it was unmapped, or its file was truncated, before it completed",
+                "the operation's memory is not there any more: it was unmapped, or its file was truncated, before it \
+                 completed",
             ),
             Self::Refused => f.write_str("the peer could not take part: it has no memory for it"),
             Self::Closed => f.write_str("the endpoint was closed"),

@@ -6,8 +6,8 @@ pub(crate) mod event_count;
 pub(crate) mod queue_pair;
 pub(crate) mod receive_queue;
 
-/// Places of a queue of requests when it is made. It grows to its depth as requests wait: most wait for a moment only, and
-/// a process may have thousands of queues.
+/// Places of a queue of requests when it is made. It grows to its depth as requests wait: most wait for a moment
+/// only, and a process may have thousands of queues.
 const FIRST_PLACES: usize = 16;
 
 /// What queues are made of. The model checker has others under these names.

@@ -48,8 +48,9 @@ impl Core {
 
     /// What peers do to this side's memory is counted by endpoints that were opened with `FI_RMA_EVENT`.
     ///
-    /// fi_endpoint(3) wants all objects bound before an endpoint is enabled. For counters the tcp, sockets and verbs providers
-    /// don't insist on it, and Sandia OpenSHMEM relies on that. A counter that is bound late counts what is posted from then on.
+    /// fi_endpoint(3) wants all objects bound before an endpoint is enabled. For counters the tcp, sockets and verbs
+    /// providers don't insist on it, and Sandia OpenSHMEM relies on that. A counter that is bound late counts what is
+    /// posted from then on.
     fn bind_counter(&self, counter: &Held<Counter>, flags: u64) -> Result<(), Errno> {
         let watches = self.capabilities.all & FI_RMA_EVENT != 0 && self.domain.remote().is_some();
         let remote = if watches { FI_REMOTE_READ | FI_REMOTE_WRITE } else { 0 };
