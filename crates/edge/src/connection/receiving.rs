@@ -312,6 +312,10 @@ impl Connection {
         let rail = &mut self.rails[index];
         let black_hole = rail.mtu.on_lost(packet.number, packet.bytes as usize, rail.trip.smoothed(), now);
         self.counters.black_holes += u64::from(black_hole);
+        if black_hole {
+            // It is another path now, on which large datagrams were lost for some time.
+            rail.window.collapse(now);
+        }
         if packet.contents.is_probe {
             // It says something about sizes, nothing about congestion (RFC 8899 section 3).
             return;
