@@ -5,7 +5,7 @@ use weft_rdmap::{RequestFlags, SendRequest};
 
 use super::Engine;
 use super::core::Core;
-use super::host::send_of;
+use super::host::{NicHost, send_of};
 use super::link::{Link, Phase, Purpose};
 use super::request::EndpointFailure;
 use super::transfer::{Transfer, Work};
@@ -277,7 +277,9 @@ impl Core {
         let place = link.queue_pair.connection();
         let passed = place.map_or(Passed::Not, |place| {
             let most = link.slot_bytes as usize;
-            engine.pass_packet(place.key, most, |packet| machine.poll_packet(peer, packet, now, host))
+            engine.pass_packet(place.key, most, |packet| {
+                unless_broken(peer, machine.poll_packet(peer, packet, now, host), host)
+            })
         });
         match passed {
             Passed::Yes => link.is_rung = true,
@@ -291,7 +293,9 @@ impl Core {
                 return self.stall(peer);
             }
             Passed::Not
-                if !link.post_packet(&mut self.packet, |packet| machine.poll_packet(peer, packet, now, host)) =>
+                if !link.post_packet(&mut self.packet, |packet| {
+                    unless_broken(peer, machine.poll_packet(peer, packet, now, host), host)
+                }) =>
             {
                 return false;
             }
@@ -318,7 +322,8 @@ impl Core {
                 self.stalled.push(peer);
                 break;
             }
-            let Some(length) = self.machine.poll_packet(peer, &mut packet, now, &mut self.host) else { break };
+            let length = self.machine.poll_packet(peer, &mut packet, now, &mut self.host);
+            let Some(length) = unless_broken(peer, length, &self.host) else { break };
             any = true;
             // Our own packets are good.
             let _ = self.machine.handle_packet(peer, &packet[..length], now, &mut self.host);
@@ -331,4 +336,9 @@ impl Core {
     fn holds_packets(&self, peer: PeerId) -> bool {
         self.host.peers.get(peer).is_some_and(|known| known.work.iter().any(Work::holds_packets))
     }
+}
+
+/// A packet whose content was not there when it was made must not leave: the connection ends in its place.
+fn unless_broken<L>(peer: PeerId, length: Option<L>, host: &NicHost) -> Option<L> {
+    length.filter(|_| host.to_break.is_empty() || !host.to_break.contains(&peer))
 }
