@@ -127,7 +127,7 @@ pub struct ReceivedDatagrams {
 }
 
 /// What somebody on the way says about a datagram sent earlier (ICMP). It may be late, wrong or forged: a reason to
-/// look sooner, never a failure. Anybody may send one; only who has seen the datagram can quote it.
+/// probe sooner, never a failure. Anybody may send one, but to quote the datagram one must have seen it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hint {
     /// Where the datagram was to go.

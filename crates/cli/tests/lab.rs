@@ -471,7 +471,7 @@ fn rails_of_one_subnet_leave_by_their_own_interfaces() {
     }
 }
 
-/// First the one who calls has another address, then the one who was called, whose port is bound to the one that goes.
+/// First the caller's address changes, then the listener's, whose port is bound to the address that is removed.
 #[test]
 fn a_connection_goes_on_when_the_only_address_of_a_host_changes() {
     let runtime = Runtime::new("readdressed");

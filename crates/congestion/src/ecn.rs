@@ -9,7 +9,8 @@ mod tests;
 
 /// So many packets are marked while nothing is known (RFC 9000 section A.4).
 pub const TEST_PACKETS: u32 = 10;
-/// For so many probe time-outs at most (RFC 9000 section A.4): where marked packets are dropped few leave.
+/// The test lasts for this number of probe time-outs at most (RFC 9000 section A.4): where marked packets are dropped,
+/// few packets are sent.
 pub const TEST_TIMEOUTS: u32 = 3;
 
 /// Packets that the peer has counted since the start, by their mark. They may wrap.

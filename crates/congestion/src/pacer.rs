@@ -28,7 +28,7 @@ pub struct Pacer {
     due: Time,
     /// It has stopped somebody, and no half burst has been saved up since.
     rests: bool,
-    /// Until when it has stopped somebody who waits for nothing else.
+    /// When the sender may go on, if the pacer is all that holds it back.
     stopped_until: Option<Time>,
     /// When it let somebody go last whom it had stopped, and how late he came.
     woke_at: Time,

@@ -43,7 +43,7 @@ const LEAST_SAMPLES: u32 = 8;
 const MARGIN_DIVISOR: u64 = 4;
 /// A queue is answered once in so many round trips.
 const CUT_ROUNDS: u32 = 2;
-/// Slow start ends when the window has grown so many times by a quarter and the rate has not (BBR's full pipe).
+/// Slow start ends when the window has grown by a quarter this number of times and the rate has not (BBR's full pipe).
 const FULL_ROUNDS: u32 = 3;
 /// A quarter, as a divisor.
 const GROWTH_DIVISOR: u64 = 4;

@@ -160,8 +160,8 @@ impl fmt::Display for MemoryError {
             }
             Self::Unusable { address, length, writable } => write!(
                 f,
-                "the {length} bytes at {address:#x} are not all mapped with the right to {} them; map them so, or ask for \
-                 less",
+                "the {length} bytes at {address:#x} are not all mapped with the right to {} them; map them so, or \
+                 ask for less",
                 if *writable { "write" } else { "read" }
             ),
             Self::Fault { address, length } => write!(

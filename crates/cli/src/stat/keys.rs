@@ -9,9 +9,9 @@ use nix::unistd::{getpgrp, read, tcgetpgrp};
 /// What a key asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
-    /// So many lines on, or back.
+    /// Scroll down by this number of lines; negative: up.
     Lines(isize),
-    /// So many pages on, or back.
+    /// Scroll down by this number of pages; negative: up.
     Pages(isize),
     /// To the first line.
     First,

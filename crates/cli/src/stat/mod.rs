@@ -30,8 +30,8 @@ Examples:
   weft stat --json | jq '.nics[] | {pid, sent: .counters.sent_wire_bytes}'
 
 Bytes are those of the wire unless a line says otherwise. K, M, G count in steps of 1024 for bytes, of 1000 for all else. \
-On a terminal, space, b and the arrow keys scroll what --watch shows, and q ends it. The processes are not asked: a NIC \
-that hangs shows what it counted last. WEFT_BOARDS names the directory where NICs show \
+On a terminal, space, b and the arrow keys scroll what --watch shows, and q ends it. The processes are not asked: \
+a NIC that hangs shows what it counted last. WEFT_BOARDS names the directory where NICs show \
 their counters, in place of $XDG_RUNTIME_DIR/weft and /tmp/weft-UID.";
 
 /// What can be said on the command line.

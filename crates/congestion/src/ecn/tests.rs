@@ -8,7 +8,7 @@ fn at(ms: u64) -> Time {
     Time::from_nanos(ms * 1_000_000)
 }
 
-/// So many packets have left, all at the time 0.
+/// This number of packets was sent, all at time 0.
 fn sent(packets: u32) -> EcnValidation {
     let mut ecn = EcnValidation::default();
     send(&mut ecn, packets);

@@ -250,7 +250,7 @@ fn the_largest_board_can_be_read() {
     assert_eq!(directory.look().live[0].engines[MAX_ENGINES - 1], vec![u64::MAX; MAX_COUNTERS]);
 }
 
-/// Runs `f` in a process whose boot clock is ahead by so many seconds. `None`: the system refuses a time namespace.
+/// Runs `f` in a process whose boot clock is ahead by these seconds. `None`: the system refuses a time namespace.
 fn in_time_namespace(ahead: u64, f: impl FnOnce() -> i32) -> Option<i32> {
     const REFUSED: i32 = 99;
     let outcome = in_child(|| {

@@ -199,8 +199,8 @@ pub(super) fn ask(path: &Path, name: &str) -> io::Result<OwnedFd> {
 fn check_helper(socket: &Socket, path: &Path) -> io::Result<()> {
     let (folder, _) = folder::folder_of(path)?;
     let refuse = |who: &str| {
-        let rule = "one is believed that runs as root, as this process's user, or as the only user who can write to its \
-                    folder";
+        let rule = "one is believed that runs as root, as this process's user, or as the only user who can write to \
+                    its folder";
         let message = format!("the helper at {}: {who}; {rule}", path.display());
         Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
     };
