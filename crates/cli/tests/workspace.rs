@@ -20,7 +20,7 @@ const LEVELS: [&[&str]; 7] = [
     &["weft-nic", "weft-link"],
     &["weft", "weft-simulate", "weft-lab"],
     &["weft-provider", "weft-cli"],
-    &["weft-mpi"],
+    &["weft-perf", "weft-mpi"],
 ];
 
 /// Pairs that the levels would allow: who may not use whom, and why.

@@ -1,0 +1,228 @@
+//! A measurement as a whole, and how it is written and read.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::row::{Comparison, Row};
+
+/// The version of the schema that is written, and the only one that is read.
+pub const VERSION: u32 = 2;
+
+/// What the first field of each document says.
+const SCHEMA: &str = "weft-perf";
+
+/// One measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    /// `weft-perf`.
+    pub schema: String,
+    /// [`VERSION`].
+    pub schema_version: u32,
+    /// The experiment: `latency`.
+    pub test: String,
+    /// What it asks.
+    pub question: String,
+    /// Where it was done: loopback, a lab with these links, two hosts.
+    pub place: String,
+    /// The machine.
+    pub machine: Machine,
+    /// Weft's version.
+    pub version: String,
+    /// And commit.
+    pub commit: String,
+    /// The versions of the peers, by contestant.
+    #[serde(default)]
+    pub peers: BTreeMap<String, String>,
+    /// What was asked for.
+    pub command: Vec<String>,
+    /// And what that came to.
+    pub settings: Value,
+    /// When it began: seconds since 1970.
+    pub began_unix_s: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// What is to be known of it.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// Whether something ended it before all launches were made.
+    #[serde(default)]
+    pub is_cut_short: bool,
+    /// The figures.
+    pub rows: Vec<Row>,
+    /// What may be said of two of them.
+    pub comparisons: Vec<Comparison>,
+    /// Who has no figures, and why.
+    #[serde(default)]
+    pub not_measured: Vec<Missing>,
+}
+
+/// The machine that measured, and what else it had to do.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Its name.
+    pub host: String,
+    /// Its kernel.
+    pub kernel: String,
+    /// Processors that the measurement may use.
+    pub cores: usize,
+    /// Their model.
+    pub cpu: Option<String>,
+    /// What sets their frequency.
+    pub governor: Option<String>,
+    /// The congestion control of TCP.
+    pub congestion_control: String,
+    /// Processes that wanted to run, on the average of the last 1, 5 and 15 minutes.
+    pub load_before: Option<[f64; 3]>,
+    /// The same afterwards.
+    pub load_after: Option<[f64; 3]>,
+    /// Of the time of all processors, what others than this measurement used.
+    pub others_share: Option<f64>,
+    /// Of the time of all processors, what a virtual machine was not given though it wanted to run.
+    pub steal_share: Option<f64>,
+    /// A cache line's way from core to core and back, over all launches: the least, the median, the most.
+    pub cores_apart_ns: Option<[f64; 3]>,
+}
+
+/// A contestant without figures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Missing {
+    /// Who.
+    pub contestant: String,
+    /// Why, and what to do about it.
+    pub reason: String,
+    /// It should have worked: it is installed, and failed.
+    #[serde(default)]
+    pub is_failure: bool,
+}
+
+/// Why a text is no document of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FormatError {
+    /// It ends too early, or is no JSON at all.
+    Json(String),
+    /// It is JSON of somebody else.
+    Foreign,
+    /// It is of another version of this schema.
+    Version(u64),
+    /// A field is missing, or says what it can't.
+    Field(String),
+}
+
+impl Document {
+    /// What [`Document::schema`] and [`Document::schema_version`] have to be.
+    #[must_use]
+    pub fn schema() -> (String, u32) {
+        (SCHEMA.to_owned(), VERSION)
+    }
+
+    /// As JSON, with an end of line.
+    #[must_use]
+    pub fn write(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain values become JSON") + "\n"
+    }
+
+    /// Reads what [`write`](Self::write) has written.
+    ///
+    /// # Errors
+    ///
+    /// The text is cut short, foreign, or of another version.
+    pub fn read(text: &str) -> Result<Self, FormatError> {
+        let value: Value = serde_json::from_str(text).map_err(|error| FormatError::Json(error.to_string()))?;
+        if value["schema"] != SCHEMA {
+            return Err(FormatError::Foreign);
+        }
+        match value["schema_version"].as_u64() {
+            Some(version) if version == u64::from(VERSION) => {}
+            version => return Err(FormatError::Version(version.unwrap_or(0))),
+        }
+        serde_json::from_value(value).map_err(|error| FormatError::Field(error.to_string()))
+    }
+
+    /// Each contestant once, in the order of the rows.
+    #[must_use]
+    pub fn contestants(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for row in &self.rows {
+            if !names.contains(&row.contestant.as_str()) {
+                names.push(&row.contestant);
+            }
+        }
+        names
+    }
+}
+
+impl fmt::Display for FormatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json(error) => write!(f, "no whole JSON ({error}): measure again, or give another file"),
+            Self::Foreign => write!(f, "no result of weft perf: its field \"schema\" is not {SCHEMA:?}"),
+            Self::Version(version) => {
+                write!(f, "results of schema version {version}, this weft reads version {VERSION}: measure again")
+            }
+            Self::Field(error) => write!(f, "results with a wrong field: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for FormatError {}
+
+#[cfg(test)]
+mod tests {
+    use super::super::row::{Better, Case, Launch};
+    use super::*;
+
+    fn document() -> Document {
+        let launch = |launch| Launch {
+            launch,
+            value: 3.5,
+            p99: Some(9.0),
+            worst: None,
+            histogram: None,
+            series: None,
+            cores_apart_ns: None,
+        };
+        let case: Case = [("size_bytes".to_owned(), Value::from(8))].into();
+        let row = Row::new("iwarp", case, ("half_round_trip", "us", Better::Less), (0..6).map(launch).collect());
+        let (schema, schema_version) = Document::schema();
+        Document {
+            schema,
+            schema_version,
+            test: "latency".into(),
+            question: "how long is half a round trip?".into(),
+            place: "loopback".into(),
+            machine: Machine::default(),
+            version: "0.1.0".into(),
+            commit: "c0ffee".into(),
+            peers: BTreeMap::new(),
+            command: vec!["weft".into(), "perf".into()],
+            settings: Value::Null,
+            began_unix_s: 1,
+            seconds: 2.0,
+            notes: Vec::new(),
+            is_cut_short: false,
+            rows: vec![row.as_main()],
+            comparisons: Vec::new(),
+            not_measured: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(Document::read(&document().write()), Ok(document()));
+        assert_eq!(document().contestants(), ["iwarp"]);
+    }
+
+    #[test]
+    fn what_is_not_ours_is_refused_in_words() {
+        let text = document().write();
+        let complaint = |text: &str| Document::read(text).unwrap_err().to_string();
+        assert!(complaint(&text[..text.len() / 2]).contains("no whole JSON"));
+        assert!(complaint("{}").contains("no result of weft perf"));
+        assert!(complaint(&text.replace("\"schema_version\": 2", "\"schema_version\": 1")).contains("version 1"));
+        assert!(complaint(&text.replace("\"rows\"", "\"lines\"")).contains("rows"));
+    }
+}
