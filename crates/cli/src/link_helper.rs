@@ -6,9 +6,9 @@ use std::time::Duration;
 use weft::verbs::LinkSettings;
 use weft_link::{LinkHelper, Served};
 
-use crate::failure::Failure;
-use crate::interrupt::Interrupt;
-use crate::output::complain;
+use weft_command::failure::Failure;
+use weft_command::interrupt::Interrupt;
+use weft_command::output::complain;
 
 /// How often it looks for Ctrl-C.
 const GLANCE: Duration = Duration::from_millis(100);

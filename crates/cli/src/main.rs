@@ -2,28 +2,22 @@
 #![forbid(unsafe_code)]
 
 mod demo;
-mod division;
-mod failure;
 mod info;
 mod interop;
-mod interrupt;
 mod lab;
-mod link;
 mod link_helper;
 mod man;
-mod output;
-mod perf;
 mod rping;
 mod stat;
-mod table;
-mod target;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use failure::Failure;
+use weft_command::failure::Failure;
+use weft_command::{interrupt, output};
+use weft_perf as perf;
 
 /// RDMA over ordinary Ethernet, in user space.
 #[derive(Parser)]
@@ -45,7 +39,7 @@ enum Command {
     #[command(name = demo::PEER_COMMAND, hide = true)]
     DemoPeer {
         /// What carries the connection
-        transport: perf::Transport,
+        transport: weft_command::transport::Transport,
     },
     /// Show what this machine has: interfaces, limits, and what it can do
     Info(info::Arguments),

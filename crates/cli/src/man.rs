@@ -9,7 +9,7 @@ use clap::builder::Resettable;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
-use crate::failure::Failure;
+use weft_command::failure::Failure;
 
 /// Where they go.
 #[derive(clap::Args)]

@@ -13,14 +13,15 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 /// Every crate that there is or will be, lowest level first. A new one gets its place here before it gets content.
-const LEVELS: [&[&str]; 7] = [
+const LEVELS: [&[&str]; 8] = [
     &["weft-base", "weft-lock"],
     &["weft-wire", "weft-memory", "weft-congestion", "weft-libfabric", "weft-ring", "weft-collective"],
     &["weft-mpa", "weft-rdmap", "weft-driver", "weft-edge", "weft-tcp", "weft-message", "weft-window", "weft-emulate"],
     &["weft-nic", "weft-link"],
     &["weft", "weft-simulate", "weft-lab"],
-    &["weft-provider", "weft-cli"],
+    &["weft-provider", "weft-command"],
     &["weft-perf", "weft-mpi"],
+    &["weft-cli"],
 ];
 
 /// Pairs that the levels would allow: who may not use whom, and why.

@@ -1,8 +1,27 @@
 //! Measurements of Weft and its peers: experiments, contestants, results, and what is drawn from them.
 //!
-//! [`result`] is the one schema that all measurements are written in, and all tables and pictures are drawn from;
-//! [`statistics`] is what may be said of a few launches.
+//! An experiment is a list of cases ([`experiments`]); each case is measured in several launches of each contestant
+//! ([`contestants`]), which take turns ([`runner`]). Each launch is two or more fresh processes, all driven by one over
+//! a line of JSON at a time. [`result`] is the one schema that all measurements are written in, and all tables and
+//! pictures are drawn from; [`statistics`] is what may be said of a few launches.
+//!
+//! The rooms are floors: each uses only those below it, which `tests/rooms.rs` keeps, and no file is part of a circle.
 #![forbid(unsafe_code)]
 
+mod command;
+mod contestants;
+mod experiments;
+mod host;
+mod model;
+mod mpi;
 pub mod result;
+mod runner;
 pub mod statistics;
+
+pub use command::arguments::Arguments;
+pub use command::run::run;
+pub use contestants::ucx::find as find_ucx;
+pub use experiments::disorder::kernel::{DISORDER_COMMAND, Side as DisorderSide, run_side as run_disorder_side};
+pub use experiments::links::side::{SIDE_COMMAND, Side, run as run_side};
+pub use runner::peer::run as run_peer;
+pub use runner::protocol::PEER_COMMAND;

@@ -8,8 +8,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use weft::verbs::{Access, MemoryRegion, WorkRequest};
 
 use super::talk::{Answer, Ask, MESSAGE_BYTES, PING, Windows, ask, demand, hear, say, unexpected};
-use crate::failure::Failure;
-use crate::link::{Link, LinkError, failed};
+use weft_command::connection::{Link, LinkError, failed};
+use weft_command::failure::Failure;
 
 /// How often each measurement is made.
 const TURNS: usize = 3;

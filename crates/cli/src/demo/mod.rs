@@ -24,12 +24,12 @@ use self::report::Report;
 use self::size::Bytes;
 use self::source::Source;
 use self::talk::Windows;
-use crate::failure::Failure;
-use crate::interrupt::Interrupt;
-use crate::link::{Depths, Endpoint, Link, StreamOptions, announce};
-use crate::output::{print, print_line};
-use crate::perf::Transport;
-use crate::target::Target;
+use weft_command::connection::{Depths, Endpoint, Link, StreamOptions, announce};
+use weft_command::failure::Failure;
+use weft_command::interrupt::Interrupt;
+use weft_command::output::{print, print_line};
+use weft_command::target::Target;
+use weft_command::transport::Transport;
 
 pub(crate) use self::process::PEER_COMMAND;
 

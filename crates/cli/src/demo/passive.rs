@@ -11,8 +11,8 @@ use weft::verbs::{Access, Listener, MemoryRegion};
 use super::measure::{TCP_READ_BYTES, read_exact, write_all};
 use super::talk::{Answer, Ask, MESSAGE_BYTES, PING, await_ask, check_open, say};
 use super::transfer::{UNTOUCHED, digest_regions, hexadecimal};
-use crate::failure::Failure;
-use crate::link::{Endpoint, Link, LinkError};
+use weft_command::connection::{Endpoint, Link, LinkError};
+use weft_command::failure::Failure;
 
 /// How long a TCP connection that was announced may take to come.
 const TCP_PATIENCE: Duration = Duration::from_secs(10);

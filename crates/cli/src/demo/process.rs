@@ -13,8 +13,8 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getppid};
 
-use crate::failure::Failure;
-use crate::perf::Transport;
+use weft_command::failure::Failure;
+use weft_command::transport::Transport;
 
 /// Name of the subcommand.
 pub(crate) const PEER_COMMAND: &str = "demo-peer";

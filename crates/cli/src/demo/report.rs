@@ -10,9 +10,9 @@ use super::measure::Measured;
 use super::size::Bytes;
 use super::source::Source;
 use super::transfer::Moved;
-use crate::failure::Failure;
-use crate::link::Link;
-use crate::table::{Align, Table};
+use weft_command::connection::Link;
+use weft_command::failure::Failure;
+use weft_command::table::{Align, Table};
 
 /// Everything that a demo has found.
 pub(super) struct Report {

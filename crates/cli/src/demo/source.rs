@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use crate::failure::Failure;
+use weft_command::failure::Failure;
 
 /// Bytes in order, as many as it says.
 pub(super) struct Source {

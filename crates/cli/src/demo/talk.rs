@@ -4,8 +4,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use weft::verbs::{RemoteMemory, Stag};
 
-use crate::failure::Failure;
-use crate::link::{LONGEST_MESSAGE, Link, LinkError};
+use weft_command::connection::{LONGEST_MESSAGE, Link, LinkError};
+use weft_command::failure::Failure;
 
 /// What the active side asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -10,9 +10,9 @@ use weft::verbs::{Access, MemoryRegion, WorkRequest};
 use super::size::Bytes;
 use super::source::Source;
 use super::talk::{Answer, Ask, Windows, ask, demand, unexpected};
-use crate::failure::Failure;
-use crate::link::{Link, LinkError, failed};
-use crate::output::complain;
+use weft_command::connection::{Link, LinkError, failed};
+use weft_command::failure::Failure;
+use weft_command::output::complain;
 
 /// Bytes of a work request.
 const PIECE: u64 = 1 << 20;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use socket2::{Domain, Protocol, Socket, Type};
 use weft_libfabric::Library;
 
-use crate::perf::ucx;
+use weft_perf::find_ucx;
 
 /// Something that Weft, or a comparison with it, can make use of.
 #[derive(Debug, PartialEq, Serialize)]
@@ -86,7 +86,7 @@ fn libfabric() -> Result<String, String> {
 }
 
 fn ucx_perftest() -> Result<String, String> {
-    match ucx::find() {
+    match find_ucx() {
         Some(path) => Ok(path.display().to_string()),
         None => Err("not installed; on Debian: apt install ucx-utils".into()),
     }

@@ -9,8 +9,8 @@ use nix::sys::socket::SockaddrStorage;
 use serde::Serialize;
 use weft_driver::host_addresses;
 
-use super::first_line;
-use crate::failure::Failure;
+use super::kernel_file::first_line;
+use weft_command::failure::Failure;
 
 /// A network interface.
 #[derive(Debug, Default, PartialEq, Serialize)]

@@ -6,8 +6,8 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::sys::utsname::uname;
 use serde::Serialize;
 
-use super::first_line;
-use crate::failure::Failure;
+use super::kernel_file::first_line;
+use weft_command::failure::Failure;
 
 /// What runs here.
 #[derive(Debug, Serialize)]
@@ -29,7 +29,7 @@ impl System {
             kernel: name.release().to_string_lossy().into_owned(),
             cores: available_parallelism().map_or(0, usize::from),
             version: env!("CARGO_PKG_VERSION"),
-            commit: env!("WEFT_COMMIT"),
+            commit: weft_command::COMMIT,
         })
     }
 }

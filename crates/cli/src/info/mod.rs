@@ -2,16 +2,15 @@
 
 mod abilities;
 mod interfaces;
+mod kernel_file;
 mod limits;
-
-use std::fs;
 
 use clap::Args;
 use serde::Serialize;
 
-use crate::failure::Failure;
-use crate::output::{print, print_line};
-use crate::table::{Align, Table};
+use weft_command::failure::Failure;
+use weft_command::output::{print, print_line};
+use weft_command::table::{Align, Table};
 
 use abilities::Ability;
 use interfaces::Interface;
@@ -75,10 +74,4 @@ impl Info {
             "{host}, Linux {kernel}, {cores} cores; weft {version} ({commit})\n\n{interfaces}\n{limits}\n{abilities}"
         )
     }
-}
-
-/// The first line of a file of the kernel's; `None` when there is no such file.
-fn first_line(path: &str) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    Some(text.lines().next().unwrap_or_default().trim().to_owned())
 }

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use clap::{Args, Subcommand};
 use weft::verbs::{Access, ConnectionError, RemoteMemory, Stag, StreamError, WorkRequest};
 
-use crate::failure::Failure;
-use crate::interrupt::Interrupt;
-use crate::link::{Depths, Endpoint, LinkError, StreamOptions, announce, failed};
-use crate::output::print_line;
+use weft_command::connection::{Depths, Endpoint, LinkError, StreamOptions, announce, failed};
+use weft_command::failure::Failure;
+use weft_command::interrupt::Interrupt;
+use weft_command::output::print_line;
 
 /// Bytes of a message of rdma_client and rdma_server (rdmacm-utils).
 const MESSAGE: usize = 16;

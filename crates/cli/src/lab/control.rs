@@ -1,6 +1,5 @@
 //! What commands ask of a lab's keeper, over a Unix socket beside the lab's file.
 
-use std::env;
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
@@ -12,10 +11,11 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weft_lab::{BridgeProgram, Lab, LabError, Link, Shape, Way};
+use weft_lab::{Lab, LabError, Link, Shape, Way};
 
 use super::state::{self, Name, State};
-use crate::failure::Failure;
+use weft_command::failure::Failure;
+use weft_command::shape::bridge_program;
 
 /// The longest request, and the longest answer, in bytes.
 const LONGEST: u64 = 1 << 20;
@@ -132,13 +132,6 @@ fn obey(lab: &mut Lab, request: &Request) -> Result<(), LabError> {
         Request::Shape(link, shape) => lab.shape(*link, shape, &bridge_program()?),
         Request::Links => Ok(()),
     }
-}
-
-/// This program, as the bridge.
-pub(crate) fn bridge_program() -> Result<BridgeProgram, LabError> {
-    let program = env::current_exe().map_err(|error| LabError::Bridge(format!("cannot find weft: {error}")))?;
-    let arguments = ["lab", super::BRIDGE_COMMAND].map(Into::into).to_vec();
-    Ok(BridgeProgram { program, arguments, environment: Vec::new() })
 }
 
 fn cables(lab: &Lab) -> Vec<Cable> {

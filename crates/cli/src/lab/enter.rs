@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 
 use super::state::{Name, State};
-use crate::failure::Failure;
+use weft_command::failure::Failure;
 
 /// Tell a program in a host where it is.
 const LAB_VARIABLE: &str = "WEFT_LAB";

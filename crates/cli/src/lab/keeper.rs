@@ -11,8 +11,8 @@ use weft_lab::{Lab, Plan, Process};
 
 use super::control::{self, Kept};
 use super::state::{self, Name, State};
-use crate::failure::Failure;
-use crate::output::print_line;
+use weft_command::failure::Failure;
+use weft_command::output::print_line;
 
 /// How long a keeper may take to end its lab.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -4,9 +4,9 @@ use weft_lab::{Link, Way};
 
 use super::control::{self, Cable, Request};
 use super::state::Name;
-use crate::failure::Failure;
-use crate::output::{print, print_line};
-use crate::table::{Align, Table};
+use weft_command::failure::Failure;
+use weft_command::output::{print, print_line};
+use weft_command::table::{Align, Table};
 
 /// Cuts a link.
 pub(super) fn cut(name: &Name, link: Link, way: Way) -> Result<(), Failure> {

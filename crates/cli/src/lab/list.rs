@@ -1,9 +1,9 @@
 //! `weft lab list`.
 
 use super::state::State;
-use crate::failure::Failure;
-use crate::output::{print, print_line};
-use crate::table::{Align, Table};
+use weft_command::failure::Failure;
+use weft_command::output::{print, print_line};
+use weft_command::table::{Align, Table};
 
 /// Runs the command.
 pub(super) fn run(json: bool) -> Result<(), Failure> {

@@ -17,11 +17,9 @@ use std::ffi::OsString;
 use clap::{Args, Subcommand};
 use weft_lab::{Link, Way};
 
-use crate::failure::Failure;
-use state::Name;
-
-pub(crate) use control::bridge_program;
-pub(crate) use shape::of_word as shape_of_word;
+use state::Lab;
+use weft_command::failure::Failure;
+use weft_command::shape::BRIDGE_COMMAND;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -50,9 +48,6 @@ Examples:
   weft lab exec --name slow 1 -- iperf3 --server
 
 The process becomes the command: its exit code and signals are the command's. What still runs when the lab goes down is killed.";
-
-/// The name of the command that carries the frames of shaped links.
-const BRIDGE_COMMAND: &str = "bridge";
 
 const SHAPE_EXAMPLES: &str = "\
 Examples:
@@ -170,14 +165,6 @@ enum Command {
         #[command(flatten)]
         lab: Lab,
     },
-}
-
-/// Which lab is meant.
-#[derive(Args, Debug)]
-struct Lab {
-    /// The lab's name
-    #[arg(long, value_name = "NAME", default_value = "lab")]
-    name: Name,
 }
 
 /// Runs the command.

@@ -7,12 +7,13 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
 use weft_lab::{Host, Plan, Process};
 
 use super::control;
-use crate::failure::Failure;
-use crate::output::complain;
+use weft_command::failure::Failure;
+use weft_command::output::complain;
 
 /// The longest name of a lab, in bytes.
 const LONGEST_NAME: usize = 32;
@@ -199,6 +200,14 @@ fn check(directory: &Path) -> io::Result<()> {
 /// The user that this process runs for.
 fn user() -> io::Result<u32> {
     fs::metadata("/proc/self").map(|data| data.uid())
+}
+
+/// Which lab is meant.
+#[derive(Args, Debug)]
+pub(super) struct Lab {
+    /// The lab's name
+    #[arg(long, value_name = "NAME", default_value = "lab")]
+    pub(super) name: Name,
 }
 
 #[cfg(test)]

@@ -8,12 +8,11 @@ use std::str::FromStr;
 use clap::Args;
 use weft_lab::{BitsPerSecond, Plan};
 
-use super::Lab;
 use super::keeper::{self, Report};
-use super::state::State;
-use crate::failure::Failure;
-use crate::output::print;
-use crate::table::{Align, Table};
+use super::state::{Lab, State};
+use weft_command::failure::Failure;
+use weft_command::output::print;
+use weft_command::table::{Align, Table};
 
 /// What can be said on the command line.
 #[derive(Args, Debug)]

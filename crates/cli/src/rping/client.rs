@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 
 use weft::verbs::{Access, MemoryRegion};
 
-use super::Arguments;
+use super::arguments::Arguments;
 use super::ping::{Advert, fill};
-use crate::failure::Failure;
-use crate::interrupt::Interrupt;
-use crate::link::{Endpoint, Link, LinkError, failed, resolve};
+use weft_command::connection::{Endpoint, Link, LinkError, failed, resolve};
+use weft_command::failure::Failure;
+use weft_command::interrupt::Interrupt;
 
 /// Tagged offsets of the two buffers. Real ones are addresses; nothing here works only because they are 0.
 const SOURCE_BASE: u64 = 0x7f12_3450_0000;

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use weft::verbs::{Access, IncomingConnection, MemoryRegion, WorkRequest};
 
-use super::Arguments;
+use super::arguments::Arguments;
 use super::ping::{Advert, SIZES};
-use crate::failure::Failure;
-use crate::link::{Endpoint, Link, LinkError, announce, failed};
-use crate::output::complain;
+use weft_command::connection::{Endpoint, Link, LinkError, announce, failed};
+use weft_command::failure::Failure;
+use weft_command::output::complain;
 
 /// The largest ping that is served, in bytes, whatever `-S` says.
 const MOST: u32 = 65536;

@@ -4,7 +4,7 @@ use super::amount::{Unit, share};
 use super::groups::{GROUPS, Group, Share};
 use super::look::{Change, Changes};
 use super::rails;
-use crate::table::{Align, Table};
+use weft_command::table::{Align, Table};
 
 /// Engines that get a column of their own.
 const COLUMNS: usize = 8;

@@ -2,7 +2,7 @@
 
 use super::amount::Unit;
 use super::look::{Change, Changes};
-use crate::table::{Align, Table};
+use weft_command::table::{Align, Table};
 
 /// The counters of a line: messages and bytes, out and in.
 const SHOWN: [(&str, &str, &str); 4] = [

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use weft_driver::board::{Skipped, Snapshot, boards};
 
-use crate::failure::Failure;
+use weft_command::failure::Failure;
 
 /// What was seen at one moment.
 pub(super) struct Look {

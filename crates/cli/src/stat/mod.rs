@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use crate::failure::Failure;
-use crate::interrupt::Interrupt;
-use crate::output::print;
+use weft_command::failure::Failure;
+use weft_command::interrupt::Interrupt;
+use weft_command::output::print;
 
 use look::{Changes, Look};
 use screen::Screen;

@@ -9,7 +9,7 @@ use weft_driver::board::Snapshot;
 
 use super::amount::{Unit, bits_per_second, share};
 use super::look::Change;
-use crate::table::{Align, Table};
+use weft_command::table::{Align, Table};
 
 /// A rail, as it was at a look, with what it was at the one before.
 struct Rail {

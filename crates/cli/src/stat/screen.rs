@@ -5,8 +5,8 @@ use std::io::{self, IsTerminal};
 use terminal_size::{Height, Width, terminal_size_of};
 
 use super::keys::{Key, Keys};
-use crate::failure::Failure;
-use crate::output::print;
+use weft_command::failure::Failure;
+use weft_command::output::print;
 
 /// What a terminal is taken for that doesn't tell its size.
 const USUAL: (Width, Height) = (Width(80), Height(24));

@@ -1,0 +1,21 @@
+//! What the subcommands of `weft` share: how they fail, what they print, connections as they use them, and the words
+//! that their options have.
+#![forbid(unsafe_code)]
+
+pub mod connection;
+pub mod destination;
+pub mod failure;
+pub mod interrupt;
+pub mod output;
+pub mod progress;
+pub mod shape;
+pub mod switch;
+pub mod table;
+pub mod target;
+pub mod transport;
+
+/// The version of this command.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The commit that it was built from; `unknown` outside a repository.
+pub const COMMIT: &str = env!("WEFT_COMMIT");

@@ -1,0 +1,23 @@
+//! Which design a test has.
+
+use crate::experiments::design::Design;
+use crate::experiments::{all_to_all, basic, idle, in_order_tax, markers, matching, mpi, overlap, ping_ping, split};
+use crate::model::test::Test;
+
+/// How it is done.
+pub(crate) fn design(test: Test) -> &'static dyn Design {
+    match test {
+        Test::Latency => &basic::LATENCY,
+        Test::Bandwidth => &basic::BANDWIDTH,
+        Test::Rate => &basic::RATE,
+        Test::PingPing => &ping_ping::PingPing,
+        Test::Overlap => &overlap::Overlap,
+        Test::Split => &split::Split,
+        Test::Markers => &markers::Markers,
+        Test::InOrderTax => &in_order_tax::InOrderTax,
+        Test::Idle => &idle::Idle,
+        Test::AllToAll => &all_to_all::AllToAll,
+        Test::Match => &matching::Matching,
+        Test::Mpi => &mpi::MpiPrograms,
+    }
+}

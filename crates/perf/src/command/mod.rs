@@ -1,0 +1,5 @@
+//! `weft perf`: its command line, and what it starts.
+
+pub(crate) mod arguments;
+pub(crate) mod catalogue;
+pub(crate) mod run;

@@ -1,0 +1,310 @@
+//! UCX over TCP, or through shared memory, by its own `ucx_perftest`: `tag_lat`, `tag_bw` for messages, `ucp_put_*` for
+//! writes, `ucp_get` for reads.
+//!
+//! In the latency test each run is two runs of ucx_perftest with half of the iterations, because it tells one percentile at a time.
+//! Bandwidth and rate come from its overall message rate. Its processor time is that of the whole process, start-up included.
+
+use std::env;
+use std::fs;
+use std::io::Read;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use crate::model::contestant::{Contestant, Side, other};
+use crate::model::job::{Job, Kind, Operation, Role};
+use crate::model::measure::{Measured, childrens_cpu, per_gb};
+
+const PROGRAM: &str = "ucx_perftest";
+
+pub(crate) struct Ucx;
+
+impl Contestant for Ucx {
+    fn name(&self) -> &'static str {
+        "ucx"
+    }
+
+    fn describe(&self) -> &'static str {
+        "ucx_perftest with UCX_TLS=tcp, or as ucx:shm with posix,sysv,cma: tag_lat, tag_bw; ucp_put_lat, ucp_put_bw \
+         for writes, ucp_get for reads"
+    }
+
+    fn available(&self, variant: Option<&str>) -> Result<(), String> {
+        transports(variant)?;
+        match find() {
+            Some(_) => Ok(()),
+            None => Err(format!("{PROGRAM} is not installed; on Debian: apt install ucx-utils")),
+        }
+    }
+
+    fn supports(&self, job: &Job) -> Result<(), String> {
+        transports(job.variant.as_deref())?;
+        match job.kind {
+            Kind::Latency | Kind::Bandwidth | Kind::Rate => Ok(()),
+            _ => Err(format!("{PROGRAM} has no such test")),
+        }
+    }
+
+    fn open(&self, job: &Job) -> Result<Box<dyn Side>, String> {
+        let mut servers = Vec::new();
+        if job.role() == Role::Passive {
+            for percentile in percentiles(job.kind) {
+                servers.push(Server::start(job, percentile)?);
+            }
+        }
+        Ok(Box::new(UcxSide { servers }))
+    }
+}
+
+/// What UCX may use (`UCX_TLS`): TCP, or with the variant `shm` memory that both share and copies by the kernel.
+fn transports(variant: Option<&str>) -> Result<&'static str, String> {
+    match variant {
+        None | Some("tcp") => Ok("tcp"),
+        Some("shm") => Ok("posix,sysv,cma"),
+        Some(other) => Err(format!("{other:?} is no variant of ucx; there are tcp and shm")),
+    }
+}
+
+/// Where the program is.
+pub fn find() -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|folder| folder.join(PROGRAM)).find(|file| file.is_file())
+}
+
+/// The percentiles that are asked for, each in a run of its own.
+fn percentiles(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Latency => &["50", "99"],
+        _ => &["50"],
+    }
+}
+
+fn test_name(job: &Job) -> &'static str {
+    match (job.operation.unwrap_or(Operation::Send), job.kind) {
+        (Operation::Send, Kind::Latency) => "tag_lat",
+        (Operation::Send, _) => "tag_bw",
+        (Operation::Write, Kind::Latency) => "ucp_put_lat",
+        (Operation::Write, _) => "ucp_put_bw",
+        (Operation::Read, _) => "ucp_get",
+    }
+}
+
+/// The command that both sides run; the active one adds where the server is.
+fn command(job: &Job, percentile: &str, port: u16) -> Command {
+    let runs = percentiles(job.kind).len() as u64;
+    let mut command = if sys_is_foreign() { with_own_sys() } else { Command::new(PROGRAM) };
+    command
+        .env("UCX_TLS", transports(job.variant.as_deref()).unwrap_or("tcp"))
+        .env("UCX_WARN_UNUSED_ENV_VARS", "n")
+        .args(["-t", test_name(job), "-v", "-f", "-R", percentile])
+        .args(["-s", &job.size.to_string()])
+        .args(["-n", &(job.iterations / runs).max(1).to_string()])
+        .args(["-w", &job.warmup.to_string()])
+        .args(["-p", &port.to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if job.kind != Kind::Latency {
+        command.args(["-O", &job.window.to_string()]);
+    }
+    if on_loopback(job) && job.variant.as_deref() != Some("shm") {
+        command.env("UCX_NET_DEVICES", "lo");
+    }
+    command
+}
+
+/// Whether `/sys`, where UCX looks for interfaces, lacks those of this process: it is in a test network then.
+fn sys_is_foreign() -> bool {
+    let interfaces = fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
+    let names = interfaces.lines().skip(2).filter_map(|line| line.split_once(':'));
+    names.into_iter().any(|(name, _)| !Path::new("/sys/class/net").join(name.trim()).exists())
+}
+
+/// The program with a `/sys` of its own.
+fn with_own_sys() -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--", "sh", "-c", "mount -t sysfs sysfs /sys && exec \"$0\" \"$@\"", PROGRAM]);
+    command
+}
+
+fn on_loopback(job: &Job) -> bool {
+    job.host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+}
+
+struct Server {
+    port: u16,
+    child: Child,
+}
+
+impl Server {
+    fn start(job: &Job, percentile: &str) -> Result<Self, String> {
+        // The port is free now; nothing keeps another program from taking it before ucx_perftest does, which then says so.
+        let port = TcpListener::bind(("0.0.0.0", 0))
+            .and_then(|listener| listener.local_addr())
+            .map_err(|error| format!("no free port: {error}"))?
+            .port();
+        let child = command(job, percentile, port).spawn().map_err(|error| format!("{PROGRAM}: {error}"))?;
+        let mut server = Self { port, child };
+        server.await_listening()?;
+        Ok(server)
+    }
+
+    /// A client that comes too early gives up, and a connection to try out would be taken for the client. Whoever started this side
+    /// ends it when it takes too long.
+    fn await_listening(&mut self) -> Result<(), String> {
+        while !is_listening(self.port) {
+            if self.child.try_wait().is_ok_and(|status| status.is_some()) {
+                return Err(format!("{PROGRAM} ended at once: {}", remaining_output(&mut self.child)));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has ended when all went well; otherwise it must not outlive us.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether some socket of this machine listens on the port.
+fn is_listening(port: u16) -> bool {
+    ["/proc/net/tcp", "/proc/net/tcp6"]
+        .iter()
+        .any(|file| fs::read_to_string(file).is_ok_and(|table| table.lines().skip(1).any(|line| listens(line, port))))
+}
+
+/// A line of `/proc/net/tcp`: number, local address, remote address, state (0A: listening), in hexadecimal.
+fn listens(line: &str, port: u16) -> bool {
+    let fields: Vec<_> = line.split_ascii_whitespace().take(4).collect();
+    let [_, local, _, state] = fields[..] else { return false };
+    state == "0A" && local.rsplit_once(':').is_some_and(|(_, hex)| u16::from_str_radix(hex, 16) == Ok(port))
+}
+
+fn remaining_output(child: &mut Child) -> String {
+    let mut text = String::new();
+    if let Some(stderr) = &mut child.stderr {
+        let _ = stderr.read_to_string(&mut text);
+    }
+    text.trim().to_owned()
+}
+
+struct UcxSide {
+    servers: Vec<Server>,
+}
+
+impl Side for UcxSide {
+    fn address(&self) -> String {
+        let ports: Vec<_> = self.servers.iter().map(|server| server.port.to_string()).collect();
+        ports.join(",")
+    }
+
+    fn run(&mut self, job: &Job, addresses: &[String]) -> Result<Measured, String> {
+        let cpu = childrens_cpu();
+        let mut measured = match job.role() {
+            Role::Passive => self.serve(),
+            Role::Active => ask(job, other(job, addresses)),
+        }?;
+        if job.kind != Kind::Latency {
+            let bytes = (job.iterations + job.warmup) * job.size as u64;
+            measured.cpu_s_per_gb = Some(per_gb(childrens_cpu().saturating_sub(cpu), bytes));
+        }
+        Ok(measured)
+    }
+}
+
+impl UcxSide {
+    fn serve(&mut self) -> Result<Measured, String> {
+        for server in &mut self.servers {
+            // Its output fits a pipe many times over, so it never waits for us to read.
+            let status = server.child.wait().map_err(|error| format!("{PROGRAM}: {error}"))?;
+            if !status.success() {
+                return Err(format!("{PROGRAM} ended with {status}: {}", remaining_output(&mut server.child)));
+            }
+        }
+        Ok(Measured::default())
+    }
+}
+
+fn ask(job: &Job, peer: &str) -> Result<Measured, String> {
+    let mut measured = Measured::default();
+    for (percentile, port) in percentiles(job.kind).iter().zip(peer.split(',')) {
+        let port = port.parse().map_err(|_| "no port from the peer")?;
+        let output =
+            command(job, percentile, port).arg(&job.host).output().map_err(|error| format!("{PROGRAM}: {error}"))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        if !output.status.success() {
+            let complaint = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("{PROGRAM} ended with {}: {}", output.status, complaint.trim()));
+        }
+        let figures = Figures::read(&text).ok_or_else(|| format!("{PROGRAM} printed no figures: {text:?}"))?;
+        match job.kind {
+            Kind::Latency if *percentile == "50" => measured.value = Some(figures.percentile_us),
+            Kind::Latency => measured.p99 = Some(figures.percentile_us),
+            Kind::Bandwidth => measured.value = Some(figures.messages_per_s * job.size as f64 / 1e9),
+            _ => measured.value = Some(figures.messages_per_s),
+        }
+    }
+    Ok(measured)
+}
+
+/// What is read of the table that ucx_perftest prints with `-v -f`: a line of names, a line of figures, with commas.
+#[derive(Debug, PartialEq)]
+struct Figures {
+    percentile_us: f64,
+    messages_per_s: f64,
+}
+
+impl Figures {
+    fn read(text: &str) -> Option<Self> {
+        let mut lines = text.lines().skip_while(|line| !line.starts_with("iterations,"));
+        let names: Vec<_> = lines.next()?.split(',').collect();
+        let figures: Vec<_> = lines.last()?.split(',').collect();
+        let column = |is: &dyn Fn(&str) -> bool| {
+            let at = names.iter().position(|name| is(name))?;
+            figures.get(at)?.trim().parse().ok()
+        };
+        Some(Self {
+            percentile_us: column(&|name| name.contains("percentile_lat"))?,
+            messages_per_s: column(&|name| name == "overall_mr")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::job::tests::job;
+
+    #[test]
+    fn figures_are_found_by_name() {
+        let text = "iterations,99.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr\n\
+                    20000,5.682,33.436,33.436,1869.23,1869.23,29908,29909\n";
+        assert_eq!(Figures::read(text), Some(Figures { percentile_us: 5.682, messages_per_s: 29909.0 }));
+        assert_eq!(Figures::read("Waiting for connection...\n"), None);
+        assert_eq!(Figures::read("iterations,overall_mr\n1,2\n"), None, "a column is missing");
+    }
+
+    #[test]
+    fn a_listening_port_is_seen() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(is_listening(listener.local_addr().unwrap().port()));
+        let line = "   0: 0100007F:1F90 00000000:0000 01 00000000:00000000";
+        assert!(!listens(line, 8080), "connected, not listening");
+        assert!(listens(&line.replace(" 01 ", " 0A "), 8080));
+        assert!(!listens(&line.replace(" 01 ", " 0A "), 8081));
+    }
+
+    #[test]
+    fn each_operation_has_its_test() {
+        let name = |operation, kind| test_name(&Job { operation: Some(operation), kind, ..job() });
+        assert_eq!(name(Operation::Send, Kind::Rate), "tag_bw");
+        assert_eq!(name(Operation::Write, Kind::Latency), "ucp_put_lat");
+        assert_eq!(name(Operation::Read, Kind::Bandwidth), "ucp_get");
+    }
+}

@@ -1,0 +1,151 @@
+//! The settings of one entry, as the verbs take them.
+
+use std::env;
+use std::error::Error;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use weft::verbs::{
+    self, ConnectOptions, Context, Extensions, LinkSettings, ListenOptions, MarkerSpacing, MpaOffer, Offer,
+};
+
+use crate::model::job::Job;
+use crate::model::stack::{Fpdu, Markers, Stack, Verify};
+use crate::model::target::RAILS_VARIABLE;
+use weft_command::switch::Switch;
+use weft_command::transport::Transport;
+
+/// Reads under way at a time.
+const READS: u16 = 64;
+
+/// As the address of the other machine said.
+fn rails() -> Option<verbs::Rails> {
+    env::var(RAILS_VARIABLE).ok()?.parse().ok()
+}
+
+/// Settings of one entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settings(Stack);
+
+impl Settings {
+    /// Those of the job, with what its variant says instead.
+    pub(crate) fn of(job: &Job) -> Result<Self, String> {
+        let mut stack = job.stack;
+        match job.contestant.as_str() {
+            "edge" => stack.transport = Transport::Edge,
+            "shm" => stack.transport = Transport::Shm,
+            _ => {}
+        }
+        let settings = Self(stack.with(job.variant.as_deref())?);
+        settings.of_context().check().map_err(|error| error.to_string())?;
+        Ok(settings)
+    }
+
+    pub(crate) fn stack(&self) -> &Stack {
+        &self.0
+    }
+
+    /// Whether connections go by the raw link.
+    pub(crate) fn is_raw(&self) -> bool {
+        self.0.raw == Switch::On
+    }
+
+    /// The NIC, and the address to listen at, if that is not the job's.
+    pub(crate) fn open(&self, job: &Job) -> Result<(Context, Option<IpAddr>), Box<dyn Error>> {
+        if !self.is_raw() {
+            return Ok((Context::with_settings(self.of_context())?, None));
+        }
+        let missing = "raw=on takes a raw link: measure with --lab none, or between two machines with --link on both";
+        let link: LinkSettings = job.link.as_ref().ok_or(missing)?.parse()?;
+        let address = link.first();
+        Ok((Context::with_link(self.of_context(), link)?, address))
+    }
+
+    /// Whether the NIC works while nobody calls in.
+    pub(crate) fn is_automatic(&self) -> bool {
+        self.of_context().progress.is_automatic()
+    }
+
+    /// Of the NIC.
+    pub(crate) fn of_context(&self) -> verbs::Settings {
+        let usual = verbs::Settings::default();
+        verbs::Settings {
+            progress: self.0.progress().map_or(usual.progress, Into::into),
+            split: self.0.split.into(),
+            engines: self.0.engines,
+            rail_engines: self.0.engines,
+            away: self.0.away.map_or(usual.away, Duration::from_micros),
+            verify: match self.0.verify {
+                Verify::BeforePlace => verbs::Verify::BeforePlace,
+                Verify::LargeInPlace => verbs::Verify::LargeInPlace,
+            },
+            rails: rails().unwrap_or(usual.rails),
+            ..usual
+        }
+    }
+
+    /// Of the active side.
+    pub(crate) fn of_connection(&self) -> ConnectOptions {
+        let usual = ConnectOptions::default();
+        ConnectOptions { offer: self.offer(usual.offer), ..usual }
+    }
+
+    /// Of the passive side.
+    pub(crate) fn of_listener(&self) -> ListenOptions {
+        let usual = ListenOptions::default();
+        ListenOptions { offer: self.offer(usual.offer), ..usual }
+    }
+
+    fn offer(&self, usual: Offer) -> Offer {
+        let crc = self.0.crc == Switch::On;
+        // What is measured is what was asked for: over a raw link iWARP is placed out of order only with markers.
+        let early = self.0.markers != Markers::Off;
+        let mpa = MpaOffer { crc, markers: self.markers(), early, extensions: self.extensions(), ..usual.mpa };
+        Offer { transport: self.0.transport.into(), ird: READS, ord: READS, mpa }
+    }
+
+    fn markers(&self) -> Option<MarkerSpacing> {
+        match self.0.markers {
+            Markers::Off => None,
+            Markers::On => Some(MarkerSpacing::Standard),
+            Markers::Every1K => Some(MarkerSpacing::Kilobyte),
+            Markers::Every2K => Some(MarkerSpacing::TwoKilobytes),
+        }
+    }
+
+    fn extensions(&self) -> Extensions {
+        Extensions { large_fpdus: self.0.fpdu == Fpdu::Large, ..Extensions::all() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::job::tests::job;
+
+    fn settings(variant: &str) -> Result<Settings, String> {
+        Settings::of(&Job { variant: Some(variant.into()), ..job() })
+    }
+
+    #[test]
+    fn the_library_decides_what_nobody_has_said() {
+        assert_eq!(Settings::of(&job()).unwrap().of_context().progress, verbs::Settings::default().progress);
+        assert_eq!(settings("progress=summon").unwrap().of_context().progress, verbs::Progress::Summon);
+        assert_eq!(settings("split=coupled").unwrap().of_context().progress, verbs::Progress::Thread);
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        assert!(settings("split=assist:progress=caller").unwrap_err().contains("split assist needs progress thread"));
+        assert!(settings("engines=0").unwrap_err().contains("0 engines"));
+        assert!(settings("away=1").is_err());
+        assert!(settings("fast").is_err());
+    }
+
+    #[test]
+    fn markers_are_as_far_apart_as_told() {
+        assert_eq!(settings("markers=1K").unwrap().of_connection().offer.mpa.markers, Some(MarkerSpacing::Kilobyte));
+        assert_eq!(settings("markers=on").unwrap().of_listener().offer.mpa.markers, Some(MarkerSpacing::Standard));
+        assert_eq!(settings("crc=off").unwrap().of_listener().offer.mpa.markers, None);
+    }
+}

@@ -1,0 +1,109 @@
+//! How a test is done: what runs it consists of, beside whom, and what else is to be said of the results.
+
+use crate::model::case::Case;
+use crate::model::contestant::Entry;
+use crate::model::installation::Installation;
+use crate::model::job::{Job, Kind, Target};
+use crate::model::size::{Size, Sizes};
+use crate::model::test::Part;
+use crate::runner::plan::{Plan, Results};
+use crate::runner::registry;
+
+/// How a test is done.
+pub(crate) trait Design: Sync {
+    /// Who is measured when nobody is named; the first is what the ratios are of.
+    fn contestants(&self) -> Vec<String>;
+
+    /// Runs of each contestant in each case, when not told.
+    fn runs(&self) -> u32 {
+        3
+    }
+
+    /// Whether it says something only on links slower than the processor, so that it asks for a network of its own by default.
+    fn wants_lab(&self) -> bool {
+        false
+    }
+
+    /// Whether it is about packets as a wire carries them, so that it always has a network of its own, without a limit
+    /// and without packets that are longer than the link's.
+    fn needs_real_packets(&self) -> bool {
+        false
+    }
+
+    /// A contestant by its name on the command line.
+    fn entry(&self, name: &str) -> Result<Entry, String> {
+        registry::parse(name)
+    }
+
+    /// The runs it consists of, for each contestant.
+    fn cases(&self, basis: &Basis<'_>) -> Vec<Case>;
+
+    /// What is to be said below the tables.
+    fn afterword(&self, _plan: &Plan, _results: &Results) -> String {
+        String::new()
+    }
+}
+
+/// What the command line says, for the designs.
+pub(crate) struct Basis<'a> {
+    /// The job with all that is the same in all cases.
+    pub(crate) template: Job,
+    pub(crate) choices: &'a Choices,
+    /// The MPI libraries to measure, in tests of such.
+    pub(crate) libraries: Vec<Installation>,
+}
+
+impl Basis<'_> {
+    /// The sizes that were asked for, or these.
+    pub(crate) fn sizes(&self, otherwise: &str) -> Vec<Size> {
+        self.choices.size.clone().unwrap_or_else(|| otherwise.parse::<Sizes>().expect("the defaults are well formed")).0
+    }
+
+    /// The numbers of processes that were asked for, or these.
+    pub(crate) fn processes(&self, otherwise: &[usize]) -> Vec<usize> {
+        let asked = &self.choices.processes;
+        if asked.is_empty() { otherwise } else { asked }.to_vec()
+    }
+
+    /// Whether only a glance is wanted.
+    pub(crate) fn quick(&self) -> bool {
+        self.choices.quick
+    }
+
+    /// A case that takes this share of what a run of its kind takes by default, which is a second or less.
+    pub(crate) fn case(&self, kind: Kind, size: Size, share: f64) -> Case {
+        let share = if self.quick() { share / 10.0 } else { share };
+        let usual = (Job::default_iterations(kind, size.0) as f64 * share) as u64;
+        self.case_of(kind, size, usual.max(10))
+    }
+
+    /// A case of so many messages, unless told otherwise.
+    pub(crate) fn case_of(&self, kind: Kind, size: Size, messages: u64) -> Case {
+        let iterations = self.choices.iterations.unwrap_or(messages).max(1);
+        let warmup = self.choices.warmup.unwrap_or((iterations / 10).max(1));
+        Case { job: Job { kind, size: size.0, iterations, warmup, ..self.template.clone() }, labels: Vec::new() }
+    }
+}
+
+/// What the command line says of the cases. Empty lists and `None` leave it to the test.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Choices {
+    pub(crate) size: Option<Sizes>,
+    pub(crate) processes: Vec<usize>,
+    /// Only a glance is wanted.
+    pub(crate) quick: bool,
+    pub(crate) iterations: Option<u64>,
+    pub(crate) warmup: Option<u64>,
+    /// What the passive side does meanwhile.
+    pub(crate) target: Vec<Target>,
+    /// Computation after each message, in microseconds.
+    pub(crate) computation: Vec<u32>,
+    /// Connections that are kept quiet.
+    pub(crate) connections: usize,
+    /// For how long nothing happens.
+    pub(crate) seconds: Option<f64>,
+    /// Among how many others a receive or message is matched.
+    pub(crate) others: Vec<u32>,
+    /// What is measured of MPI libraries.
+    pub(crate) part: Vec<Part>,
+}

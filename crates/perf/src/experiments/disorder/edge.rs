@@ -1,0 +1,104 @@
+//! What late and lost packets cost Edge, beside itself without faults: whole NICs in virtual time.
+
+use serde_json::json;
+use weft_simulate::{EdgeReport, EdgeScenario};
+
+use crate::experiments::disorder::{Disorder, millionths, publish};
+use weft_command::destination::Destination;
+use weft_command::failure::Failure;
+use weft_command::table::{Align, Table};
+
+/// One run.
+struct Case {
+    links: u8,
+    late: f64,
+    lost: f64,
+    report: EdgeReport,
+    /// Of the goodput of the same links without faults.
+    of_itself: f64,
+}
+
+/// Runs the test.
+pub(crate) fn run(arguments: &Disorder, links: &[u8], json: Option<Destination>) -> Result<(), Failure> {
+    if !arguments.policy.is_empty() || arguments.cut > 0.0 {
+        return Err(Failure::Usage(
+            "--policy and --cut are of iwarp: Edge places what comes, and nobody cuts it".into(),
+        ));
+    }
+    let base = EdgeScenario::default();
+    let cases = cases(arguments, links, &base)?;
+    publish(&table(&base, &cases), &values(&base, &cases), json)
+}
+
+fn cases(arguments: &Disorder, links: &[u8], base: &EdgeScenario) -> Result<Vec<Case>, Failure> {
+    let run = |scenario: EdgeScenario| scenario.run().map_err(Failure::Runtime);
+    let mut cases = Vec::new();
+    for &links in links {
+        let base = EdgeScenario { rails: links.into(), ..*base };
+        let itself = run(base)?;
+        for &lost in &arguments.lost {
+            for &late in &arguments.late {
+                let report = run(EdgeScenario { late: millionths(late), lost: millionths(lost), ..base })?;
+                cases.push(Case { links, late, lost, report, of_itself: report.goodput() / itself.goodput() });
+            }
+        }
+    }
+    Ok(cases)
+}
+
+fn table(base: &EdgeScenario, cases: &[Case]) -> String {
+    let mut table = Table::new(&[
+        ("links", Align::Right),
+        ("lost %", Align::Right),
+        ("late %", Align::Right),
+        ("Mb/s", Align::Right),
+        ("of nominal %", Align::Right),
+        ("of itself %", Align::Right),
+        ("packets lost", Align::Right),
+        ("sent again", Align::Right),
+    ]);
+    for Case { links, late, lost, report, of_itself } in cases {
+        table.row([
+            links.to_string(),
+            lost.to_string(),
+            late.to_string(),
+            format!("{:.1}", report.goodput() / 1e6),
+            format!("{:.1}", report.per_mille((*links).into(), base.rate) as f64 / 10.0),
+            format!("{:.1}", of_itself * 100.0),
+            report.lost.to_string(),
+            report.resent.to_string(),
+        ]);
+    }
+    format!(
+        "in virtual time: one connection of Edge writes for {} s over links of {} Mb/s, {} ms there and back; who is\n\
+         late is so by up to {} ms; of itself: beside the same links without faults\n\n{table}",
+        base.span.as_secs(),
+        base.rate / 1_000_000,
+        base.round_trip.as_millis(),
+        base.late_by.as_millis(),
+    )
+}
+
+fn values(base: &EdgeScenario, cases: &[Case]) -> serde_json::Value {
+    let rows = cases.iter().map(|Case { links, late, lost, report, of_itself }| {
+        json!({
+            "links": links,
+            "late_percent": late,
+            "lost_percent": lost,
+            "goodput_bits_per_s": report.goodput(),
+            "ratio": of_itself,
+            "packets_lost": report.lost,
+            "segments_sent_again": report.resent,
+        })
+    });
+    json!({
+        "test": "disorder",
+        "transport": "edge",
+        "virtual_time": true,
+        "rate_bits_per_s": base.rate,
+        "round_trip_us": crate::experiments::disorder::micros(base.round_trip),
+        "late_by_us": crate::experiments::disorder::micros(base.late_by),
+        "seconds": base.span.as_secs_f64(),
+        "cases": rows.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,131 @@
+//! `MPI_Win_fence` of the MPI libraries that are there.
+
+use crate::experiments::fence::figure::{Figure, say};
+use crate::experiments::fence::limit;
+use crate::experiments::fence::load::Load;
+use crate::experiments::fence::options::Scale;
+use crate::host::provider::Provider;
+use crate::model::contestant::NOTHING_SHARED;
+use crate::model::installation::Installation;
+use crate::mpi::launch::{Carrier, Ways};
+use crate::mpi::program::Program;
+use crate::runner::place::Place;
+use weft_command::failure::Failure;
+
+/// Below the library unless others are named: `shm` is its own shared memory.
+const CARRIERS: [&str; 3] = ["libfabric-tcp", "weft", SHARED_MEMORY];
+const SHARED_MEMORY: &str = "shm";
+
+/// A library over something.
+struct Peer {
+    name: String,
+    installation: Installation,
+    carrier: Option<Carrier>,
+    provider: Option<Provider>,
+    program: Program,
+}
+
+/// Those to measure beside Weft, and why others are not.
+pub(crate) struct Peers {
+    peers: Vec<Peer>,
+    ways: Ways,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Peers {
+    /// Those that were named, or all that can be measured.
+    pub(crate) fn find(scale: &Scale<'_>, place: &Place) -> Result<Self, Failure> {
+        let named = scale.peers.is_some();
+        let ways = ways(place);
+        let shares_memory = ways.hosts() == 1;
+        let carriers: Vec<&str> = match scale.peers {
+            None => CARRIERS.into_iter().filter(|carrier| *carrier != SHARED_MEMORY || shares_memory).collect(),
+            Some([none]) if none == "none" => return Ok(Self { peers: Vec::new(), ways, notes: Vec::new() }),
+            Some(names) => names.iter().map(String::as_str).collect(),
+        };
+        if carriers.contains(&SHARED_MEMORY) && !shares_memory {
+            return Err(Failure::Usage(format!("--vs {SHARED_MEMORY}: {NOTHING_SHARED}")));
+        }
+        for name in &carriers {
+            Carrier::parse(Some(name)).map_err(Failure::Usage)?;
+        }
+        let mut this = Self { peers: Vec::new(), ways, notes: Vec::new() };
+        let libraries = match crate::model::installation::find(scale.libraries, scale.folders) {
+            Ok(libraries) => libraries,
+            Err(reason) if named || !scale.libraries.is_empty() => return Err(Failure::Runtime(reason)),
+            Err(reason) => {
+                this.notes.push(reason);
+                return Ok(this);
+            }
+        };
+        for installation in libraries {
+            for carrier in &carriers {
+                match Peer::make(&installation, carrier) {
+                    Ok(peer) => this.peers.push(peer),
+                    Err(reason) => this.notes.push(format!("{}:{carrier}: {reason}", installation.library)),
+                }
+            }
+        }
+        Ok(this)
+    }
+
+    /// One run of each. Who fails is not asked again.
+    pub(crate) fn measure(&mut self, loads: &[Load], scale: &Scale<'_>, ranks: usize) -> Vec<Figure> {
+        let mut figures = Vec::new();
+        let Self { notes, ways, peers } = self;
+        peers.retain(|peer| {
+            say(format_args!("  {}", peer.name));
+            let outcome = peer.run(loads, scale, ways, ranks);
+            let failed = |reason: &String| notes.push(format!("{} with {ranks} ranks: {reason}", peer.name));
+            let outcome = outcome.inspect_err(failed);
+            outcome.map(|more| figures.extend(more)).is_ok()
+        });
+        figures
+    }
+}
+
+/// How ranks reach each other there.
+fn ways(place: &Place) -> Ways {
+    let Place::Lab(lab) = place else { return Ways::Here };
+    let [near, far] = [0, 1].map(|host| lab.host(host).address(0).to_string());
+    Ways::Lab { near, far, process: lab.host(1).holder().id, entry: Some(lab.host(0).clone()) }
+}
+
+impl Peer {
+    fn make(installation: &Installation, carrier: &str) -> Result<Self, String> {
+        Program::can_be_made()?;
+        let name = format!("{}:{carrier}", installation.library);
+        let carrier = if carrier == SHARED_MEMORY { None } else { Some(Carrier::parse(Some(carrier))?) };
+        let provider = carrier.as_ref().is_some_and(Carrier::is_weft).then(Provider::open).transpose()?;
+        let program = Program::make_fence(installation)?;
+        Ok(Self { name, installation: installation.clone(), carrier, provider, program })
+    }
+
+    fn run(&self, loads: &[Load], scale: &Scale<'_>, ways: &Ways, ranks: usize) -> Result<Vec<Figure>, String> {
+        let (carrier, provider) = (self.carrier.as_ref(), self.provider.as_ref());
+        let mut command =
+            crate::mpi::launch::command_of_ranks(&self.installation, carrier, provider, ways, &self.program, ranks);
+        let budget_us = scale.budget.map_or(0, |budget| budget.as_micros());
+        let warmup = scale.warmup.map_or(-1, u64::cast_signed);
+        command.args([scale.iterations.to_string(), warmup.to_string(), budget_us.to_string()]);
+        command.arg(scale.limit_s.to_string()).args(loads.iter().map(Load::to_string));
+        let failed = |error| format!("{}: {error}", self.installation.mpiexec.display());
+        let output = limit::hear(&mut command.spawn().map_err(failed)?, limit::deadline(scale.limit_s))?;
+        let text = String::from_utf8_lossy(&output.output);
+        let figures: Vec<Figure> = text.lines().filter_map(|line| self.figure(line)).collect();
+        if output.status.success() && figures.len() == loads.len() {
+            return Ok(figures);
+        }
+        let complaint = String::from_utf8_lossy(&output.errors).trim().lines().last().unwrap_or("no reason").to_owned();
+        Err(format!("ended with {}: {complaint}", output.status))
+    }
+
+    /// A line that the program prints: `weft-mpi load=puts:8 value=12.3 fences=500`.
+    fn figure(&self, line: &str) -> Option<Figure> {
+        let mut words = line.split_once("weft-mpi ")?.1.split_whitespace();
+        let load = words.next()?.strip_prefix("load=")?.to_owned();
+        let value = words.next()?.strip_prefix("value=")?.parse().ok()?;
+        let fences = words.next()?.strip_prefix("fences=")?.parse().ok()?;
+        Some(Figure { who: self.name.clone(), load, value, fences })
+    }
+}

@@ -1,0 +1,171 @@
+//! What has arrived when, and what follows from it.
+
+use serde::Serialize;
+use weft_lab::Plan;
+
+use crate::experiments::links::side::{Account, Carrier, Counts, STEP};
+
+/// What is left out at the beginning: connections are made, windows grow.
+const WARM_UP_STEPS: u64 = 500;
+/// A stream is at full speed again when it has been so for this long.
+const FULL_FOR_STEPS: usize = 100;
+/// Of the speed before.
+const FULL: f64 = 0.95;
+/// A pause after a cut is looked for during this.
+const PAUSE_WITHIN_STEPS: u64 = 1000;
+/// Steps of a point of the series.
+const POINT_STEPS: usize = 10;
+
+/// Bytes of Ethernet, IPv4 and UDP around a datagram of Edge, and of Edge's own and DDP's headers in it.
+const ETHERNET: f64 = 14.0;
+const EDGE_HEADERS: f64 = 20.0 + 8.0 + 47.0;
+/// IPv4 and TCP with time stamps.
+const TCP_HEADERS: f64 = 20.0 + 32.0;
+
+/// When a link was cut and mended, in steps since the machine's start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moments {
+    pub(crate) cut: u64,
+    pub(crate) mended: u64,
+}
+
+/// What a run has come to.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Summary {
+    pub(crate) bytes_per_s: f64,
+    /// What the carrier's headers leave of the links.
+    pub(crate) possible_bytes_per_s: f64,
+    /// Processor time of both sides.
+    pub(crate) cpu_s_per_gb: f64,
+    /// System calls of both sides that sent and that received something, and times that a thread was woken.
+    pub(crate) sends_per_gb: f64,
+    pub(crate) receives_per_gb: f64,
+    pub(crate) wake_ups_per_gb: f64,
+    /// Of the segments that came, those that were placed before their turn.
+    pub(crate) early_share: Option<f64>,
+    /// Bytes that were kept until their turn, of each byte that arrived.
+    pub(crate) kept_share: f64,
+    /// Of what this and the stream beside it have brought, if there is one.
+    pub(crate) share: Option<f64>,
+    pub(crate) cut: Option<CutSummary>,
+    /// Bytes per second, in steps of 10 ms.
+    pub(crate) series: Vec<f64>,
+}
+
+/// What a cut has done.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct CutSummary {
+    /// When, in milliseconds since the first byte.
+    pub(crate) cut_ms: u64,
+    pub(crate) mended_ms: u64,
+    /// The longest time without an arrival in the second after the cut.
+    pub(crate) pause_ms: f64,
+    /// Bytes per second before, while the link was cut (without the first half second), and until full speed was
+    /// reached again after it was mended.
+    pub(crate) before: f64,
+    pub(crate) during: f64,
+    pub(crate) full_after_ms: Option<f64>,
+}
+
+/// What all links carry together of this carrier's payload, in bytes per second.
+pub(crate) fn possible(plan: &Plan, carrier: Carrier) -> f64 {
+    let mtu = f64::from(plan.mtu);
+    let headers = if carrier == Carrier::Edge { EDGE_HEADERS } else { TCP_HEADERS };
+    let bits: f64 = (0..plan.links).filter_map(|rail| plan.rate_of(rail)).map(|rate| rate.0 as f64).sum();
+    bits / 8.0 * (mtu - headers) / (mtu + ETHERNET)
+}
+
+/// What both sides together have taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Costs {
+    pub(crate) cpu_s: f64,
+    pub(crate) counts: Counts,
+}
+
+/// Sums up a run.
+pub(crate) fn sum_up(
+    arrivals: &Account,
+    Costs { cpu_s, counts }: &Costs,
+    seconds: f64,
+    possible_bytes_per_s: f64,
+    moments: Option<Moments>,
+) -> Summary {
+    let at = |step: u64| step.saturating_sub(arrivals.first_step);
+    let all: u64 = arrivals.bytes.iter().sum();
+    let gb = all as f64 / 1e9;
+    let series = arrivals.bytes.chunks(POINT_STEPS).map(mean).collect();
+    Summary {
+        bytes_per_s: speed(arrivals, seconds),
+        possible_bytes_per_s,
+        cpu_s_per_gb: cpu_s / gb,
+        sends_per_gb: counts.sends as f64 / gb,
+        receives_per_gb: counts.receives as f64 / gb,
+        wake_ups_per_gb: counts.wake_ups as f64 / gb,
+        early_share: (counts.segments > 0).then(|| counts.early_segments as f64 / counts.segments as f64),
+        kept_share: counts.kept_bytes as f64 / all as f64,
+        share: None,
+        cut: moments.map(|moments| cut(&arrivals.bytes, at(moments.cut), at(moments.mended))),
+        series,
+    }
+}
+
+/// Bytes per second, without the beginning.
+pub(crate) fn speed(arrivals: &Account, seconds: f64) -> f64 {
+    let steps = (seconds / STEP.as_secs_f64()) as u64;
+    mean(part(&arrivals.bytes, WARM_UP_STEPS, steps))
+}
+
+fn cut(bytes: &[u64], cut: u64, mended: u64) -> CutSummary {
+    let before = mean(part(bytes, WARM_UP_STEPS, cut));
+    let after = part(bytes, mended, bytes.len() as u64);
+    let full = after.windows(FULL_FOR_STEPS).position(|window| mean(window) >= FULL * before);
+    CutSummary {
+        cut_ms: cut,
+        mended_ms: mended,
+        pause_ms: longest_gap(part(bytes, cut, cut + PAUSE_WITHIN_STEPS)) as f64,
+        before,
+        during: mean(part(bytes, cut + WARM_UP_STEPS, mended)),
+        full_after_ms: full.map(|steps| steps as f64),
+    }
+}
+
+fn part(bytes: &[u64], from: u64, to: u64) -> &[u64] {
+    let end = bytes.len().min(usize::try_from(to).unwrap_or(usize::MAX));
+    &bytes[end.min(usize::try_from(from).unwrap_or(usize::MAX))..end]
+}
+
+/// Bytes per second.
+fn mean(bytes: &[u64]) -> f64 {
+    let seconds = bytes.len().max(1) as f64 * STEP.as_secs_f64();
+    bytes.iter().sum::<u64>() as f64 / seconds
+}
+
+/// Steps without an arrival, one after the other, at most.
+fn longest_gap(bytes: &[u64]) -> usize {
+    bytes.split(|step| *step > 0).map(<[u64]>::len).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_is_seen_in_what_arrives() {
+        let mut bytes = vec![100; 1000];
+        bytes.extend([0; 30]);
+        bytes.extend([50; 970]);
+        bytes.extend([60; 200]);
+        bytes.extend([100; 500]);
+        let cut = cut(&bytes, 1000, 2000);
+        assert_eq!((cut.pause_ms, cut.before, cut.during), (30.0, 100_000.0, 50_000.0));
+        // Nine steps out of ten must be full for 95 % of the speed, from slightly below it.
+        assert_eq!(cut.full_after_ms, Some(188.0));
+    }
+
+    #[test]
+    fn headers_leave_what_they_leave() {
+        let plan = Plan { links: 2, ..Plan::default() };
+        assert!((possible(&plan, Carrier::Edge) / 235.3e6 - 1.0).abs() < 0.001);
+        assert!((possible(&plan, Carrier::Tcp) / 239.1e6 - 1.0).abs() < 0.001);
+    }
+}

@@ -1,0 +1,70 @@
+//! Who is measured: a carrier, and of TCP its congestion control.
+
+use std::fmt;
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use serde::{Serialize, Serializer};
+
+use crate::experiments::links::side::Carrier;
+
+/// A carrier, with the congestion control of its streams if it is not the lab's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Contestant {
+    pub(crate) carrier: Carrier,
+    /// As the operating system names it; of TCP's streams alone.
+    pub(crate) congestion: Option<String>,
+}
+
+impl Contestant {
+    pub(crate) fn of(carrier: Carrier) -> Self {
+        Self { carrier, congestion: None }
+    }
+
+    /// Whether a system may have none of it, so that the others are measured without it.
+    pub(crate) fn may_be_missing(&self) -> bool {
+        self.carrier == Carrier::Mptcp || self.congestion.is_some()
+    }
+}
+
+impl FromStr for Contestant {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, congestion) = text.split_once(':').map_or((text, None), |(name, other)| (name, Some(other)));
+        let names: Vec<_> = Carrier::value_variants().iter().map(ToString::to_string).collect();
+        let carrier = Carrier::from_str(name, true)
+            .map_err(|_| format!("links has no {text:?} to measure; it has {}, tcp:bbr", names.join(", ")))?;
+        if congestion.is_some() && carrier.has_engines() {
+            return Err(format!("{text:?}: TCP alone has a congestion control that can be named"));
+        }
+        Ok(Self { carrier, congestion: congestion.map(str::to_owned) })
+    }
+}
+
+impl fmt::Display for Contestant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.carrier.fmt(f)?;
+        self.congestion.iter().try_for_each(|congestion| write!(f, ":{congestion}"))
+    }
+}
+
+impl Serialize for Contestant {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_shown() {
+        for name in ["edge", "iwarp", "tcp", "tcp:bbr", "mptcp:reno"] {
+            assert_eq!(name.parse::<Contestant>().unwrap().to_string(), name);
+        }
+        assert!("edge:bbr".parse::<Contestant>().unwrap_err().contains("TCP alone"));
+        assert!("udp".parse::<Contestant>().unwrap_err().contains("edge, iwarp, tcp"));
+    }
+}

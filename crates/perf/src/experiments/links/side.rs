@@ -1,0 +1,447 @@
+//! One side of a stream over all links, in one host of the lab: a process of its own, which says what has arrived when.
+
+use core::ops::AddAssign;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use std::{fmt, thread};
+
+use clap::{Args, Subcommand, ValueEnum};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use socket2::{Domain, Protocol, Socket, Type};
+use weft::verbs::{Access, OutOfOrder, Rails, RemoteMemory, WorkRequest};
+
+use weft_command::connection::{Depths, Endpoint, StreamOptions, failed};
+use weft_command::failure::Failure;
+use weft_command::interrupt::Interrupt;
+use weft_command::output::print_line;
+use weft_command::transport::Transport;
+
+/// Name of the subcommand that one side of a stream runs as.
+pub const SIDE_COMMAND: &str = "perf-links-side";
+
+/// Bytes of one write, and how many of them are under way.
+const PIECE: u64 = 64 << 10;
+const PIECES: u64 = 48;
+/// Bytes of a call of plain TCP.
+const CALL: usize = 256 << 10;
+/// Progress is noted in steps of this.
+pub(crate) const STEP: Duration = Duration::from_millis(1);
+/// Depths of reads and atomics, of which there are none.
+const DEPTHS: Depths = Depths { ird: 1, ord: 1 };
+/// How long a stream of plain TCP is waited for whose link is cut.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What carries the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Carrier {
+    /// RDMA writes over Edge, on all rails
+    Edge,
+    /// RDMA writes over iWARP, which has one
+    Iwarp,
+    /// A stream of plain TCP on each link
+    Tcp,
+    /// One stream of multipath TCP, with a subflow on each link
+    Mptcp,
+}
+
+impl Carrier {
+    /// Whether it is Weft's.
+    pub(crate) const fn has_engines(self) -> bool {
+        matches!(self, Self::Edge | Self::Iwarp)
+    }
+}
+
+/// How a side waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Wake {
+    /// It asks again and again, on a core of its own
+    Poll,
+    /// It sleeps at once, and packets wake it
+    Interrupt,
+}
+
+impl Wake {
+    /// How long it looks before it sleeps.
+    const fn spin(self) -> Duration {
+        match self {
+            Self::Poll => Duration::from_secs(3600),
+            Self::Interrupt => Duration::ZERO,
+        }
+    }
+}
+
+/// What the receiving side does with what comes out of order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Receive {
+    /// It is placed as it comes
+    Place,
+    /// It is kept until it is in order, and copied to its place then
+    Copy,
+}
+
+impl From<Receive> for OutOfOrder {
+    fn from(receive: Receive) -> Self {
+        match receive {
+            Receive::Place => Self::Place,
+            Receive::Copy => Self::Copy,
+        }
+    }
+}
+
+impl fmt::Display for Receive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value().map_or(Ok(()), |value| f.pad(value.get_name()))
+    }
+}
+
+impl fmt::Display for Wake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value().map_or(Ok(()), |value| f.pad(value.get_name()))
+    }
+}
+
+impl fmt::Display for Carrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value().map_or(Ok(()), |value| f.pad(value.get_name()))
+    }
+}
+
+/// What the process does.
+#[derive(Args, Debug)]
+pub struct Side {
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(Subcommand, Debug)]
+enum Role {
+    Receive(Ends),
+    Send(Ends),
+}
+
+#[derive(Args, Debug)]
+struct Ends {
+    #[arg(value_enum)]
+    carrier: Carrier,
+    /// Where to listen, or whom to call: one for each stream
+    #[arg(long, value_delimiter = ',')]
+    at: Vec<SocketAddr>,
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// Edge's flows over each link
+    #[arg(long, default_value_t = 1)]
+    flows: u8,
+    /// Engines of its NIC
+    #[arg(long, default_value_t = 1)]
+    engines: usize,
+    /// How it waits
+    #[arg(long, value_enum)]
+    wake: Option<Wake>,
+    /// TCP's congestion control
+    #[arg(long)]
+    congestion: Option<String>,
+    /// What it does with what comes out of order
+    #[arg(long, value_enum, default_value_t = Receive::Place)]
+    receive: Receive,
+}
+
+/// What has arrived in each step of time, and what it has cost.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Account {
+    /// The first step, counted from the machine's start.
+    pub(crate) first_step: u64,
+    /// Bytes that arrived in each step.
+    pub(crate) bytes: Vec<u64>,
+    /// Processor time of the process.
+    pub(crate) cpu_s: f64,
+    /// Of Weft's, what its NIC has counted.
+    pub(crate) counts: Counts,
+}
+
+/// What a NIC has counted, of both sides together or of one.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Counts {
+    /// System calls that sent, and that received something.
+    pub(crate) sends: u64,
+    pub(crate) receives: u64,
+    /// Times that a thread slept, and was woken: one that calls, or the NIC's.
+    pub(crate) wake_ups: u64,
+    /// Segments that came, and those that were placed before their turn.
+    pub(crate) segments: u64,
+    pub(crate) early_segments: u64,
+    /// Bytes that were kept until their turn.
+    pub(crate) kept_bytes: u64,
+}
+
+impl Counts {
+    fn of(endpoint: &Endpoint) -> Self {
+        let counters = endpoint.counters();
+        Self {
+            sends: counters.sends + counters.served_sends,
+            receives: counters.receives + counters.served_receives,
+            wake_ups: counters.parks + counters.wake_ups,
+            segments: counters.received_frames,
+            early_segments: counters.early_frames,
+            kept_bytes: counters.kept_bytes,
+        }
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.sends += other.sends;
+        self.receives += other.receives;
+        self.wake_ups += other.wake_ups;
+        self.segments += other.segments;
+        self.early_segments += other.early_segments;
+        self.kept_bytes += other.kept_bytes;
+    }
+}
+
+impl Account {
+    /// What both have brought.
+    pub(crate) fn beside(self, other: Self) -> Self {
+        if self.bytes.is_empty() {
+            return other;
+        }
+        let (mut early, late) = if self.first_step <= other.first_step { (self, other) } else { (other, self) };
+        let ahead = (late.first_step - early.first_step) as usize;
+        early.bytes.resize(early.bytes.len().max(ahead + late.bytes.len()), 0);
+        early.bytes[ahead..].iter_mut().zip(&late.bytes).for_each(|(bytes, more)| *bytes += more);
+        early.cpu_s += late.cpu_s;
+        early.counts += late.counts;
+        early
+    }
+}
+
+/// The present step, counted from the machine's start.
+pub(crate) fn step_now() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |time| time.num_microseconds());
+    u64::try_from(now).unwrap_or_default() / STEP.as_micros() as u64
+}
+
+fn cpu_s() -> f64 {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).map(|usage| usage.user_time() + usage.system_time());
+    usage.map_or(0.0, |time| time.num_microseconds() as f64 / 1e6)
+}
+
+/// Bytes by steps, counted by any thread.
+struct Tally {
+    first_step: u64,
+    bytes: Vec<AtomicU64>,
+    cpu_s: f64,
+}
+
+impl Tally {
+    fn begin(time: Duration) -> Self {
+        let steps = (time + 2 * PATIENCE).as_micros() / STEP.as_micros();
+        Self { first_step: step_now(), bytes: (0..steps).map(|_| AtomicU64::new(0)).collect(), cpu_s: cpu_s() }
+    }
+
+    fn add(&self, bytes: u64) {
+        if let Some(step) = self.bytes.get((step_now() - self.first_step) as usize) {
+            step.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    fn account(&self) -> Account {
+        let mut bytes: Vec<u64> = self.bytes.iter().map(|step| step.load(Ordering::Relaxed)).collect();
+        bytes.truncate((step_now() - self.first_step) as usize + 1);
+        let counts = Counts::default();
+        Account { first_step: self.first_step, bytes, cpu_s: cpu_s() - self.cpu_s, counts }
+    }
+}
+
+/// Runs one side, and prints its account.
+pub fn run(side: &Side) -> Result<(), Failure> {
+    let account = match &side.role {
+        Role::Receive(ends) => receive(ends)?,
+        Role::Send(ends) => send(ends)?,
+    };
+    print_line(serde_json::to_string(&account).expect("plain values become JSON"))
+}
+
+fn receive(ends: &Ends) -> Result<Account, Failure> {
+    let time = Duration::from_secs_f64(ends.seconds);
+    match ends.carrier {
+        Carrier::Edge => receive_writes(Transport::Edge, ends, time),
+        Carrier::Iwarp => receive_writes(Transport::Iwarp, ends, time),
+        Carrier::Tcp | Carrier::Mptcp => receive_streams(ends, time),
+    }
+}
+
+fn send(ends: &Ends) -> Result<Account, Failure> {
+    let time = Duration::from_secs_f64(ends.seconds);
+    match ends.carrier {
+        Carrier::Edge => send_writes(Transport::Edge, ends, time),
+        Carrier::Iwarp => send_writes(Transport::Iwarp, ends, time),
+        Carrier::Tcp | Carrier::Mptcp => send_streams(ends, time),
+    }
+}
+
+// --- RDMA
+
+fn endpoint(transport: Transport, ends: &Ends) -> Result<Endpoint, Failure> {
+    let (rails, spin) = (Some(Rails::All { flows: ends.flows }), ends.wake.map(Wake::spin));
+    let (engines, out_of_order) = (ends.engines, ends.receive.into());
+    let options = StreamOptions { transport, rails, spin, engines, out_of_order, ..StreamOptions::usual() };
+    Endpoint::open(&options, DEPTHS, &Interrupt::watch()?)
+}
+
+fn receive_writes(transport: Transport, ends: &Ends, time: Duration) -> Result<Account, Failure> {
+    let endpoint = endpoint(transport, ends)?;
+    let listener = endpoint.listen(ends.at[0])?;
+    print_line(listener.local_address())?;
+    let request = endpoint.next_request(&listener)?;
+    let link = endpoint.accept(request)?;
+    let region = link
+        .domain
+        .register(vec![0; (PIECES * PIECE) as usize], Access::LOCAL_WRITE | Access::REMOTE_WRITE)
+        .map_err(failed("cannot register memory"))?;
+    let tally = Tally::begin(time);
+    let place = region.remote(0);
+    let mut words = [0; 12];
+    words[..4].copy_from_slice(&place.stag.0.to_be_bytes());
+    words[4..].copy_from_slice(&place.offset.to_be_bytes());
+    let broken = |error: weft_command::connection::LinkError| error.during("stream");
+    link.send(&words).map_err(broken)?;
+    while !link.has_come() {
+        if link.queue_pair.state().has_ended() {
+            break;
+        }
+        match ends.wake {
+            // Somebody else's core receives, if packets wake it; or this one does nothing else.
+            None | Some(Wake::Interrupt) => thread::sleep(Duration::from_millis(5)),
+            Some(Wake::Poll) => link.look(),
+        }
+    }
+    link.close().map_err(broken)?;
+    Ok(Account { counts: Counts::of(&endpoint), ..tally.account() })
+}
+
+fn send_writes(transport: Transport, ends: &Ends, time: Duration) -> Result<Account, Failure> {
+    let (to, endpoint) = (ends.at[0], endpoint(transport, ends)?);
+    let link = endpoint.connect(to, None)?;
+    let broken = |error: weft_command::connection::LinkError| error.during("stream");
+    let mut words = [0; 12];
+    link.receive(&mut words).map_err(broken)?;
+    let stag = weft::verbs::Stag(u32::from_be_bytes(words[..4].try_into().expect("four bytes")));
+    let offset = u64::from_be_bytes(words[4..].try_into().expect("eight bytes"));
+    let source = link
+        .domain
+        .register(vec![0x5a; PIECE as usize], Access::LOCAL_READ)
+        .map_err(failed("cannot register memory"))?;
+    let slice = source.slice(..).map_err(|error| Failure::Runtime(error.to_string()))?;
+    let tally = Tally::begin(time);
+    let end = tally.first_step + (time.as_micros() / STEP.as_micros()) as u64;
+    let (mut posted, mut finished) = (0_u64, 0_u64);
+    while step_now() < end {
+        while posted - finished < PIECES {
+            let place = RemoteMemory { stag, offset: offset + posted % PIECES * PIECE };
+            link.post(WorkRequest::write(slice, place)).map_err(broken)?;
+            posted += 1;
+        }
+        link.finish().map_err(broken)?;
+        finished += 1;
+        tally.add(PIECE);
+    }
+    while finished < posted {
+        link.finish().map_err(broken)?;
+        finished += 1;
+    }
+    let account = Account { counts: Counts::of(&endpoint), ..tally.account() };
+    link.close().map_err(broken)?;
+    Ok(account)
+}
+
+// --- plain streams
+
+fn socket(ends: &Ends, at: SocketAddr) -> Result<Socket, Failure> {
+    let protocol = if ends.carrier == Carrier::Mptcp { Protocol::MPTCP } else { Protocol::TCP };
+    let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(protocol))
+        .map_err(Failure::while_doing("cannot make a socket"))?;
+    if let Some(name) = &ends.congestion {
+        let cannot = Failure::while_doing(format!("congestion control {name}"));
+        socket.set_tcp_congestion(name.as_bytes()).map_err(cannot)?;
+    }
+    Ok(socket)
+}
+
+fn receive_streams(ends: &Ends, time: Duration) -> Result<Account, Failure> {
+    let cannot = || Failure::while_doing("cannot listen");
+    let mut listeners = Vec::new();
+    for at in &ends.at {
+        let socket = socket(ends, *at)?;
+        // Bound to one address, a listener of multipath TCP would never accept a second path.
+        let any = IpAddr::from_str("0.0.0.0").expect("an address");
+        let bound = if ends.carrier == Carrier::Mptcp { SocketAddr::new(any, at.port()) } else { *at };
+        socket.bind(&bound.into()).and_then(|()| socket.listen(4)).map_err(cannot())?;
+        listeners.push(TcpListener::from(socket));
+    }
+    let ports: Result<Vec<_>, _> = listeners.iter().map(TcpListener::local_addr).collect();
+    let ports: Vec<_> = ports.map_err(cannot())?.iter().map(|at| at.port().to_string()).collect();
+    print_line(ports.join(","))?;
+    let streams: Result<Vec<_>, _> =
+        listeners.iter().map(|listener| listener.accept().map(|(stream, _)| stream)).collect();
+    let tally = Arc::new(Tally::begin(time));
+    let readers: Vec<_> = streams
+        .map_err(Failure::while_doing("cannot accept"))?
+        .into_iter()
+        .map(|stream| {
+            let tally = Arc::clone(&tally);
+            thread::spawn(move || drain(stream, &tally, time))
+        })
+        .collect();
+    for reader in readers {
+        // A stream whose link is cut ends by its time-out, and what it has brought counts.
+        let _ = reader.join();
+    }
+    Ok(tally.account())
+}
+
+fn drain(mut stream: TcpStream, tally: &Tally, time: Duration) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut buffer = vec![0; CALL];
+    let end = tally.first_step + ((time + PATIENCE).as_micros() / STEP.as_micros()) as u64;
+    while step_now() < end {
+        match stream.read(&mut buffer)? {
+            0 => break,
+            count => tally.add(count as u64),
+        }
+    }
+    Ok(())
+}
+
+fn send_streams(ends: &Ends, time: Duration) -> Result<Account, Failure> {
+    let tally = Tally::begin(time);
+    let end = tally.first_step + (time.as_micros() / STEP.as_micros()) as u64;
+    let mut writers = Vec::new();
+    for at in &ends.at {
+        let socket = socket(ends, *at)?;
+        socket.connect(&(*at).into()).map_err(Failure::while_doing(format!("cannot connect to {at}")))?;
+        writers.push(thread::spawn(move || pour(socket.into(), end)));
+    }
+    for writer in writers {
+        let _ = writer.join();
+    }
+    Ok(tally.account())
+}
+
+fn pour(mut stream: TcpStream, end: u64) -> io::Result<()> {
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let buffer = vec![0x5a; CALL];
+    while step_now() < end {
+        stream.write_all(&buffer)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,16 @@
+//! What is measured: tests of contestants, one file each, and tests with harnesses of their own.
+
+pub(crate) mod all_to_all;
+pub(crate) mod basic;
+pub(crate) mod design;
+pub(crate) mod disorder;
+pub(crate) mod fence;
+pub(crate) mod idle;
+pub(crate) mod in_order_tax;
+pub(crate) mod links;
+pub(crate) mod markers;
+pub(crate) mod matching;
+pub(crate) mod mpi;
+pub(crate) mod overlap;
+pub(crate) mod ping_ping;
+pub(crate) mod split;

@@ -1,0 +1,7 @@
+//! The machine that measures: what it is, what else it does, and what measurements need of it.
+
+pub(crate) mod distance;
+pub(crate) mod provider;
+pub(crate) mod scratch;
+pub(crate) mod watch;
+pub(crate) mod work;

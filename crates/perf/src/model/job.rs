@@ -1,0 +1,376 @@
+//! What one run measures: the values that all its processes agree on.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::model::installation::Installation;
+use crate::model::size::LARGEST;
+use crate::model::stack::Stack;
+
+/// What a run measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    /// Half of a round trip; of a read all of it.
+    Latency,
+    /// Payload per time in one direction.
+    Bandwidth,
+    /// Small messages per second in one direction.
+    Rate,
+    /// Both send at the same time, then both wait: the time from one such exchange to the next.
+    PingPing,
+    /// Payload per time in both directions at once.
+    Duplex,
+    /// How much computation fits beside one transfer.
+    Overlap,
+    /// Payload per time with some computation after each message.
+    Inserted,
+    /// How much of a message, or of one each way, hides behind computation.
+    Hiding,
+    /// What quiet connections cost.
+    Idle,
+    /// Each process sends to each other one.
+    AllToAll,
+    /// What it costs to find the receive of a message, among many.
+    Matching,
+    /// A collective operation of many ranks.
+    Collective,
+    /// From the start of many ranks to the end of the last.
+    Start,
+}
+
+impl Kind {
+    /// Whether many ranks of an MPI program take part, all on this host.
+    pub(crate) fn is_of_many(self) -> bool {
+        matches!(self, Self::Collective | Self::Start)
+    }
+}
+
+/// The RDMA operation that carries the payload, for contestants that have more than one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Operation {
+    /// Messages into posted receives
+    Send,
+    /// RDMA write; in the latency test the target polls memory
+    Write,
+    /// RDMA read
+    Read,
+}
+
+impl Operation {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Write => "write",
+            Self::Read => "read",
+        }
+    }
+}
+
+/// How sockets and iwarp wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Wait {
+    /// Ask again and again: the least latency, a whole core
+    Spin,
+    /// Sleep in the kernel
+    Block,
+}
+
+/// What a receive is looked for among, or a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Queue {
+    /// Receives that wait for messages.
+    Posted,
+    /// Messages that nobody waits for.
+    Unexpected,
+}
+
+/// What a receive says of the message that it wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Wanted {
+    /// Source and tag.
+    Exact,
+    /// The tag.
+    AnySource,
+    /// The source, and bits of the tag.
+    SomeBits,
+}
+
+/// Which member of a crowd is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Which {
+    /// The same one each time; the others are only there.
+    One,
+    /// Another one each time, at random.
+    Any,
+}
+
+/// Matching: among what, and how many of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Crowd {
+    pub(crate) queue: Queue,
+    pub(crate) wanted: Wanted,
+    pub(crate) which: Which,
+    pub(crate) others: u32,
+}
+
+impl Wait {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Spin => "spin",
+            Self::Block => "block",
+        }
+    }
+}
+
+/// What the passive side does while it is written to or read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Target {
+    /// It sleeps, and never calls in
+    Silent,
+    /// It computes, and calls in once a millisecond
+    Computing,
+    /// It does nothing but call in
+    Polling,
+}
+
+impl Target {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Silent => "silent",
+            Self::Computing => "computing",
+            Self::Polling => "polling",
+        }
+    }
+}
+
+/// Where the payload comes from and goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Cache {
+    /// The same buffers again and again
+    In,
+    /// Buffers that follow each other through more memory than the caches hold
+    Out,
+}
+
+/// The part that a process plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Waits for the other, echoes or receives.
+    Passive,
+    /// Connects, sends, and holds the watch.
+    Active,
+}
+
+/// One process's share of one run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Job {
+    /// The version of the command that asks: all processes must be equal.
+    pub(crate) version: String,
+    /// Who is measured, see `contestant::Entry`.
+    pub(crate) contestant: String,
+    pub(crate) variant: Option<String>,
+    /// Which process this is. Of two, the first is passive.
+    pub(crate) rank: usize,
+    /// How many there are.
+    pub(crate) ranks: usize,
+    pub(crate) kind: Kind,
+    /// `None`: what the contestant is best at.
+    pub(crate) operation: Option<Operation>,
+    /// Bytes of a message.
+    pub(crate) size: usize,
+    /// Messages that are measured, or rounds.
+    pub(crate) iterations: u64,
+    /// Messages before them that are not.
+    pub(crate) warmup: u64,
+    /// Messages that may be under way at once, except in the latency test; of quiet connections, entries of each work queue.
+    pub(crate) window: usize,
+    pub(crate) wait: Wait,
+    pub(crate) cache: Cache,
+    /// What the passive side does meanwhile, where the active one computes.
+    pub(crate) target: Target,
+    /// Computation after each message, in microseconds.
+    pub(crate) computation_us: u32,
+    /// Beside the computation of MPI programs both ranks send a message; else one does, and the other receives it.
+    pub(crate) both_ways: bool,
+    /// Ranks of an MPI program: two sides start them, whatever their number.
+    pub(crate) mpi_ranks: usize,
+    /// Connections that are kept quiet.
+    pub(crate) connections: usize,
+    /// For how long nothing happens, in milliseconds.
+    pub(crate) quiet_ms: u64,
+    /// How long nothing has happened already when that begins.
+    pub(crate) settle_ms: u64,
+    pub(crate) stack: Stack,
+    /// What is matched among what, if it is.
+    pub(crate) crowd: Option<Crowd>,
+    /// The MPI library that is measured, if it is one.
+    pub(crate) mpi: Option<Installation>,
+    /// When to give up, in seconds.
+    pub(crate) limit_s: u64,
+    /// The address to listen at, or to come from; `None` when the way to the peer decides.
+    pub(crate) local: Option<String>,
+    /// The host of the passive side.
+    pub(crate) host: String,
+    /// The raw link of this process, as `--link` takes it.
+    pub(crate) link: Option<String>,
+    /// The core to stay on.
+    pub(crate) core: Option<usize>,
+}
+
+/// The most messages in flight.
+pub(crate) const LARGEST_WINDOW: usize = 4096;
+/// The most messages in one run.
+pub(crate) const MOST_MESSAGES: u64 = 100_000_000;
+/// The most processes of one run.
+pub(crate) const MOST_RANKS: usize = 256;
+/// The most connections that are kept quiet.
+pub(crate) const MOST_CONNECTIONS: usize = 10_000;
+/// The most receives or messages among which one is looked for.
+pub(crate) const LARGEST_CROWD: u32 = 1_000_000;
+/// The longest quiet, in milliseconds.
+const LONGEST_QUIET_MS: u64 = 600_000;
+/// The longest computation after a message, in microseconds.
+const LONGEST_COMPUTATION_US: u64 = 1_000_000;
+/// Bytes that may be in flight in buffers of their own: more only empties the caches, of whoever is measured.
+const BYTES_IN_FLIGHT: usize = 4 << 20;
+
+impl Job {
+    /// Refuses what no coordinator of ours would ask for: a job may come over the network, and sizes become allocations.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let version = env!("CARGO_PKG_VERSION");
+        if self.version != version {
+            return Err(format!("this side is weft {version}, the other {}; use the same on both", self.version));
+        }
+        let within = |what, value, least: u64, most: u64| {
+            if (least..=most).contains(&value) {
+                Ok(())
+            } else {
+                Err(format!("{what} {value} is not in {least}..={most}"))
+            }
+        };
+        within("size", self.size as u64, 1, LARGEST as u64)?;
+        within("window", self.window as u64, 1, LARGEST_WINDOW as u64)?;
+        within("iterations", self.iterations, 1, MOST_MESSAGES)?;
+        within("warmup", self.warmup, 1, MOST_MESSAGES)?;
+        let least_ranks = if self.kind == Kind::Matching { 1 } else { 2 };
+        within("number of processes", self.ranks as u64, least_ranks, MOST_RANKS as u64)?;
+        within("number of MPI ranks", self.mpi_ranks as u64, 2, MOST_RANKS as u64)?;
+        within("number of others", self.crowd.map_or(0, |crowd| crowd.others).into(), 0, LARGEST_CROWD.into())?;
+        within("rank", self.rank as u64, 0, self.ranks as u64 - 1)?;
+        within("number of connections", self.connections as u64, 1, MOST_CONNECTIONS as u64)?;
+        within("quiet in milliseconds", self.quiet_ms, 1, LONGEST_QUIET_MS)?;
+        within("settling in milliseconds", self.settle_ms, 0, LONGEST_QUIET_MS)?;
+        within("computation in microseconds", self.computation_us.into(), 0, LONGEST_COMPUTATION_US)
+    }
+
+    /// The part that this process plays, of two.
+    pub(crate) fn role(&self) -> Role {
+        if self.rank == 0 { Role::Passive } else { Role::Active }
+    }
+
+    /// Messages in flight, given that each has a buffer: the window, less for large messages, but at least 4.
+    pub(crate) fn buffers(&self) -> usize {
+        self.window.min((BYTES_IN_FLIGHT / self.size).max(4))
+    }
+
+    /// Bytes that are measured.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.iterations * self.size as u64
+    }
+
+    /// The part of a round trip that is stated: half of it, but a read is one round trip, and so is an exchange.
+    pub(crate) fn share_of_round_trip(&self) -> f64 {
+        if self.operation == Some(Operation::Read) || self.kind == Kind::PingPing { 1.0 } else { 0.5 }
+    }
+
+    /// How many messages make a run of about a second or less, unless told otherwise.
+    pub(crate) fn default_iterations(kind: Kind, size: usize) -> u64 {
+        let size = size as u64;
+        match kind {
+            Kind::Latency | Kind::PingPing => ((1 << 30) / (size * 4)).clamp(200, 50_000),
+            Kind::Bandwidth | Kind::Duplex => ((1 << 30) / size).clamp(64, 200_000),
+            Kind::Rate => ((1 << 30) / size).clamp(64, 400_000),
+            // These look at the clock themselves, and stop in time: so often they repeat at most.
+            Kind::Overlap => 100,
+            Kind::Inserted => 2000,
+            Kind::Hiding => 20,
+            Kind::Matching => 100_000,
+            Kind::Idle => 1,
+            Kind::AllToAll => 100,
+            Kind::Collective => 2000,
+            Kind::Start => 1,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::model::stack::tests::stack;
+
+    /// A job that is fine.
+    pub(crate) fn job() -> Job {
+        Job {
+            version: env!("CARGO_PKG_VERSION").into(),
+            contestant: "sockets".into(),
+            variant: None,
+            rank: 1,
+            ranks: 2,
+            kind: Kind::Latency,
+            operation: None,
+            size: 8,
+            iterations: 10,
+            warmup: 1,
+            window: 64,
+            wait: Wait::Spin,
+            cache: Cache::In,
+            target: Target::Silent,
+            computation_us: 0,
+            both_ways: false,
+            mpi_ranks: 2,
+            connections: 1,
+            quiet_ms: 1,
+            settle_ms: 0,
+            stack: stack(),
+            crowd: None,
+            mpi: None,
+            limit_s: 60,
+            local: None,
+            host: "127.0.0.1".into(),
+            link: None,
+            core: None,
+        }
+    }
+
+    #[test]
+    fn a_job_without_bounds_is_refused() {
+        assert_eq!(job().check(), Ok(()));
+        assert!(Job { size: 0, ..job() }.check().is_err());
+        assert!(Job { size: LARGEST + 1, ..job() }.check().is_err());
+        assert!(Job { window: LARGEST_WINDOW + 1, ..job() }.check().is_err());
+        assert!(Job { iterations: u64::MAX, ..job() }.check().is_err());
+        assert!(Job { warmup: 0, ..job() }.check().is_err());
+        assert!(Job { ranks: 0, ..job() }.check().is_err());
+        assert!(Job { rank: 2, ..job() }.check().is_err());
+        assert!(Job { mpi_ranks: MOST_RANKS + 1, ..job() }.check().is_err());
+        assert!(Job { connections: usize::MAX, ..job() }.check().is_err());
+        assert!(Job { quiet_ms: u64::MAX, ..job() }.check().is_err());
+        assert!(Job { computation_us: u32::MAX, ..job() }.check().is_err());
+        assert!(Job { version: "0.0.0".into(), ..job() }.check().unwrap_err().contains("0.0.0"));
+    }
+
+    #[test]
+    fn buffers_stay_in_the_caches() {
+        assert_eq!(job().buffers(), 64);
+        assert_eq!(Job { size: 1 << 20, ..job() }.buffers(), 4);
+        assert_eq!(Job { size: 1 << 18, ..job() }.buffers(), 16);
+    }
+}

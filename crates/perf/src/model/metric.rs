@@ -1,0 +1,218 @@
+//! The figures of each kind of run: what they are called, and where they are found.
+
+use crate::model::job::{Job, Kind, Operation};
+use crate::model::measure::Figure;
+use crate::model::run::Run;
+use crate::model::test::Test;
+
+/// A figure that is taken from each run.
+pub(crate) struct Metric {
+    /// In the JSON.
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) column: Column,
+    pub(crate) value: fn(&Run) -> Option<f64>,
+    pub(crate) p99: fn(&Run) -> Option<f64>,
+}
+
+/// How a figure stands in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Column {
+    /// As the median, with its 99th percentile beside it.
+    WithP99,
+    /// Under this heading.
+    Plain(&'static str),
+    /// Under this heading, when copies are asked for.
+    Copies(&'static str),
+    /// Not at all.
+    None,
+}
+
+impl Metric {
+    const fn new(name: &'static str, unit: &'static str, column: Column, value: fn(&Run) -> Option<f64>) -> Self {
+        Self { name, unit, column, value, p99: |_| None }
+    }
+
+    /// Whether a smaller figure, or a larger one, is better does not matter here; how it is scaled in the table does.
+    pub(crate) fn scale(&self) -> f64 {
+        match self.unit {
+            "1/s" if self.name == "message_rate" => 1e-6,
+            _ => 1.0,
+        }
+    }
+}
+
+const SENDER_CPU: Metric =
+    Metric::new("sender_cpu", "s/GB", Column::Plain("send s/GB"), |run| run.active()?.cpu_s_per_gb);
+const RECEIVER_CPU: Metric =
+    Metric::new("receiver_cpu", "s/GB", Column::Plain("receive s/GB"), |run| run.passive()?.cpu_s_per_gb);
+const SENDER_COPIES: Metric =
+    Metric::new("sender_copies", "copies/B", Column::Copies("send copies/B"), |run| run.active()?.copies);
+const RECEIVER_COPIES: Metric =
+    Metric::new("receiver_copies", "copies/B", Column::Copies("receive copies/B"), |run| run.passive()?.copies);
+
+/// Processor time of each side over the time of the run. Waiting counts as it is done: who spins takes a whole core.
+fn shares(column: fn(&'static str) -> Column) -> [Metric; 2] {
+    [
+        Metric::new("sender_cpu_share", "%", column("send CPU %"), |run| Some(100.0 * run.active()?.cpu_share?)),
+        Metric::new("receiver_cpu_share", "%", column("receive CPU %"), |run| Some(100.0 * run.passive()?.cpu_share?)),
+    ]
+}
+
+/// The figures of a run of a test, the one that it is about first.
+pub(crate) fn metrics(test: Test, job: &Job) -> Vec<Metric> {
+    let main = |name, unit| Metric { p99: Run::p99, ..Metric::new(name, unit, Column::WithP99, Run::value) };
+    let shares = if test == Test::Split { shares(Column::Plain) } else { shares(|_| Column::None) };
+    match job.kind {
+        Kind::Bandwidth if test == Test::Mpi => [main("throughput", "GB/s")].into_iter().chain(MPI_CPU).collect(),
+        Kind::Hiding => hiding(),
+        Kind::Matching => matching(),
+        Kind::Latency => {
+            let name = if job.operation == Some(Operation::Read) { "round_trip" } else { "half_round_trip" };
+            let shares = shares.into_iter().filter(|_| test == Test::Split);
+            [main(name, "us")].into_iter().chain(shares).collect()
+        }
+        Kind::Bandwidth => {
+            let all = [main("throughput", "GB/s"), SENDER_CPU, RECEIVER_CPU, SENDER_COPIES, RECEIVER_COPIES];
+            all.into_iter().chain(shares).collect()
+        }
+        Kind::Rate => vec![main("message_rate", "1/s")],
+        Kind::Collective => vec![main("collective_time", "us")],
+        Kind::Start => vec![Metric::new("start_to_end", "s", Column::Plain("s"), Run::value)],
+        Kind::PingPing => vec![main("exchange_time", "us")],
+        Kind::Duplex => vec![Metric::new("duplex_throughput", "GB/s", Column::Plain("both ways"), Run::value)],
+        Kind::Overlap => overlap(),
+        Kind::Inserted => vec![
+            Metric::new("throughput", "GB/s", Column::Plain("GB/s"), Run::value),
+            Metric::new("computing", "%", Column::Plain("t1/t2 %"), |run| percent(run, Figure::Computing)),
+        ],
+        Kind::Idle => idle(),
+        Kind::AllToAll => vec![
+            Metric::new("throughput", "MB/s", Column::Plain("MB/s"), all_to_all),
+            Metric::new("quiet_cpu", "%", Column::Plain("quiet CPU %"), |run| {
+                Some(100.0 * run.figures(Figure::QuietCpu).reduce(|sum, one| sum + one)?)
+            }),
+        ],
+    }
+}
+
+fn overlap() -> Vec<Metric> {
+    vec![
+        Metric::new("overlap", "%", Column::Plain("fits %"), |run| Some(100.0 * run.value()?)),
+        Metric::new("hidden", "%", Column::Plain("hidden %"), |run| percent(run, Figure::Hidden)),
+        Metric::new("stretch", "%", Column::Plain("stretch %"), |run| percent(run, Figure::Stretch)),
+        Metric::new("computing", "%", Column::Plain("t1/t2 %"), |run| percent(run, Figure::Computing)),
+        Metric::new("communication_time", "us", Column::Plain("alone us"), |run| {
+            run.figures(Figure::CommunicationUs).next()
+        }),
+        Metric::new("initiator_cpu", "s/GB", Column::Plain("initiator s/GB"), |run| run.active()?.cpu_s_per_gb),
+        Metric::new("target_cpu", "s/GB", Column::Plain("target s/GB"), |run| run.passive()?.cpu_s_per_gb),
+    ]
+}
+
+/// Processor time of the two ranks of an MPI program.
+const MPI_CPU: [Metric; 2] = [
+    Metric::new("sender_cpu", "s/GB", Column::Plain("send s/GB"), |run| run.figures(Figure::SenderCpu).next()),
+    Metric::new("receiver_cpu", "s/GB", Column::Plain("receive s/GB"), |run| run.figures(Figure::ReceiverCpu).next()),
+];
+
+fn hiding() -> Vec<Metric> {
+    let time = |name, heading, value| Metric::new(name, "us", Column::Plain(heading), value);
+    vec![
+        Metric::new("hidden", "%", Column::Plain("hidden %"), |run| percent(run, Figure::Hidden)),
+        time("communication_time", "transfer us", |run| run.figures(Figure::CommunicationUs).next()),
+        time("computation_time", "compute us", |run| run.figures(Figure::ComputationUs).next()),
+        time("total_time", "both us", |run| run.figures(Figure::TotalUs).next()),
+    ]
+}
+
+fn matching() -> Vec<Metric> {
+    vec![
+        Metric::new("added_cpu", "ns", Column::Plain("added ns"), Run::value),
+        Metric::new("match_cpu", "ns", Column::Plain("ns"), |run| run.figures(Figure::AmongNs).next()),
+        Metric::new("match_cpu_alone", "ns", Column::Plain("alone ns"), |run| run.figures(Figure::AloneNs).next()),
+    ]
+}
+
+fn idle() -> Vec<Metric> {
+    vec![
+        Metric::new("cpu", "%", Column::Plain("CPU %"), |run| {
+            Some(100.0 * run.active()?.figures.get(&Figure::QuietCpu)?)
+        }),
+        Metric::new("passive_cpu", "%", Column::Plain("peer's CPU %"), |run| {
+            Some(100.0 * run.passive()?.figures.get(&Figure::QuietCpu)?)
+        }),
+        Metric::new("wake_ups", "1/s", Column::Plain("wake-ups/s"), |run| {
+            run.active()?.figures.get(&Figure::WakeUps).copied()
+        }),
+        Metric::new("connection_memory", "KiB", Column::Plain("KiB a connection"), |run| {
+            Some(run.active()?.figures.get(&Figure::ConnectionBytes)? / 1024.0)
+        }),
+        Metric::new("passive_connection_memory", "KiB", Column::Plain("peer's KiB"), |run| {
+            Some(run.passive()?.figures.get(&Figure::ConnectionBytes)? / 1024.0)
+        }),
+    ]
+}
+
+fn percent(run: &Run, figure: Figure) -> Option<f64> {
+    Some(100.0 * run.figures(figure).next()?)
+}
+
+/// Megabytes per second of all processes together, from when the first began to when the last had ended. Each told the megabytes that it
+/// has sent as its value.
+fn all_to_all(run: &Run) -> Option<f64> {
+    let megabytes: f64 = run.sides.iter().filter_map(|side| side.value).sum();
+    let began = run.figures(Figure::Began).reduce(f64::min)?;
+    let ended = run.figures(Figure::Ended).reduce(f64::max)?;
+    Some(megabytes / (ended - began).max(1e-9))
+}
+
+/// What stands above the table of a kind of run.
+pub(crate) fn title(job: &Job) -> &'static str {
+    match job.kind {
+        Kind::Latency if job.operation == Some(Operation::Read) => "Round trip in us, less is better",
+        Kind::Latency => "Half round trip in us, less is better",
+        Kind::Bandwidth => "Throughput in GB/s, more is better",
+        Kind::Rate => "Messages per second in millions, more is better",
+        Kind::PingPing => "Time of an exchange, both sides sending at once, in us, less is better",
+        Kind::Duplex => "Throughput of both directions together in GB/s, more is better",
+        Kind::Overlap => "Computation beside a transfer: how much of it fits, more is better",
+        Kind::Inserted => "Throughput with computation after each message, more is better",
+        Kind::Matching => "Processor time of matching one message with its receive, less is better",
+        Kind::Hiding => "Messages beside computation: the share of them that is hidden, more is better",
+        Kind::Idle => "Quiet connections, less is better",
+        Kind::Collective => "Time of a collective operation of all ranks in us, less is better",
+        Kind::Start => {
+            "From the start of all ranks, through an all-to-all, to the end of the last, in s, less is better"
+        }
+        Kind::AllToAll => "Throughput of all processes together in MB/s, more is better",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::job::tests::job;
+    use crate::model::measure::Measured;
+
+    #[test]
+    fn all_processes_count_from_the_first_to_the_last() {
+        let side = |value, began, ended| Measured {
+            value: Some(value),
+            figures: [(Figure::Began, began), (Figure::Ended, ended), (Figure::QuietCpu, 0.01)].into(),
+            ..Measured::default()
+        };
+        let run = Run { sides: vec![side(10.0, 100.0, 104.0), side(20.0, 101.0, 105.0)], cores_apart_ns: None };
+        let job = Job { kind: Kind::AllToAll, ..job() };
+        let figures: Vec<_> =
+            metrics(Test::AllToAll, &job).iter().map(|metric| (metric.value)(&run).unwrap()).collect();
+        assert_eq!(figures[0], 6.0);
+        assert!((figures[1] - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn shares_of_a_core_are_for_who_asks() {
+        let count = |test| metrics(test, &job()).len();
+        assert_eq!((count(Test::Latency), count(Test::Split)), (1, 3));
+    }
+}

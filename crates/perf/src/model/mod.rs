@@ -1,0 +1,14 @@
+//! Plain values that all rooms share: what a run measures, who is measured, which figures come of it.
+
+pub(crate) mod case;
+pub(crate) mod contestant;
+pub(crate) mod installation;
+pub(crate) mod job;
+pub(crate) mod measure;
+pub(crate) mod metric;
+pub(crate) mod run;
+pub(crate) mod size;
+pub(crate) mod spread;
+pub(crate) mod stack;
+pub(crate) mod target;
+pub(crate) mod test;

@@ -1,0 +1,92 @@
+//! The tests of contestants, by name.
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::model::job::Kind;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Test {
+    /// Half of a round trip (of a read: all of it), in microseconds: less is better
+    Latency,
+    /// Payload per time in one direction, in GB/s (10^9 bytes)
+    Bandwidth,
+    /// Small messages per second in one direction
+    Rate,
+    /// Both sides send at the same time: time of an exchange, and bandwidth in both directions at once
+    PingPing,
+    /// How much computation a transfer hides, and bandwidth against inserted computation
+    Overlap,
+    /// Which stage runs where: host, offload (coupled, decoupled), assist; with and without markers, in and out of cache
+    Split,
+    /// What markers cost, by their spacing
+    Markers,
+    /// What it costs to be ready for disorder when there is none, on real packets: markers, and TCP in user space,
+    /// beside the kernel's
+    InOrderTax,
+    /// What quiet connections cost: processor time, memory, wake-ups
+    Idle,
+    /// Many processes, each of which sends to each other one
+    AllToAll,
+    /// What it costs to match a message with its receive, among many of them
+    Match,
+    /// MPI programs over Weft, and over what else carries their messages: latency, bandwidth, message rate, overlap; of
+    /// many ranks allreduce and start
+    Mpi,
+}
+
+/// One of its measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    /// Half of the round trip of a ping-pong
+    Latency,
+    /// A stream with a window
+    Bandwidth,
+    /// Small messages with a window
+    Rate,
+    /// A message beside computation, one way and both ways at once
+    Overlap,
+    /// An allreduce of many ranks on this host; when asked for
+    Allreduce,
+    /// Many ranks start on this host, do an all-to-all, and end; when asked for
+    Start,
+}
+
+impl Part {
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Self::Latency => Kind::Latency,
+            Self::Bandwidth => Kind::Bandwidth,
+            Self::Rate => Kind::Rate,
+            Self::Overlap => Kind::Hiding,
+            Self::Allreduce => Kind::Collective,
+            Self::Start => Kind::Start,
+        }
+    }
+
+    /// Whether many ranks take part, all on this host.
+    pub(crate) fn is_of_many(self) -> bool {
+        self.kind().is_of_many()
+    }
+
+    /// How many ranks, each number a case; `None`: two, which need no word.
+    pub(crate) fn ranks(self) -> Option<&'static [usize]> {
+        match self {
+            Self::Allreduce => Some(&[16]),
+            Self::Start => Some(&[64]),
+            Self::Latency | Self::Bandwidth | Self::Rate | Self::Overlap => None,
+        }
+    }
+
+    pub(crate) fn sizes(self, quick: bool) -> &'static str {
+        match (self, quick) {
+            (Self::Latency, false) => "8,512,4K",
+            (Self::Latency | Self::Rate | Self::Allreduce | Self::Start, _) => "8",
+            (Self::Bandwidth, false) => "64K,1M",
+            (Self::Bandwidth, true) => "64K",
+            (Self::Overlap, _) => "1M",
+        }
+    }
+}

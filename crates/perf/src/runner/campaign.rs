@@ -1,0 +1,98 @@
+//! Many runs: cases one after the other, in each case the contestants in turns.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use weft_command::failure::Failure;
+
+use crate::runner::plan::{Plan, Results};
+use crate::runner::session;
+
+/// Measures. Fails only when the transport itself can't be measured; a peer that can't is noted.
+pub(crate) fn run(plan: &Plan) -> Result<Results, Failure> {
+    let mut results = Results::default();
+    find_out_who_can(plan, &mut results)?;
+    let progress = progress(plan);
+    for (at, case) in plan.cases.iter().enumerate() {
+        for turn in 0..plan.runs as usize {
+            for offset in 0..plan.entries.len() {
+                // Another one starts each time, so that nobody always runs after the same neighbour.
+                let entry = (turn + offset) % plan.entries.len();
+                if !results.is_missing(entry, at) {
+                    progress.set_message(format!("{} {}", plan.entries[entry], case.size()));
+                    one(plan, entry, at, &mut results)?;
+                }
+                progress.inc(1);
+            }
+        }
+        repeat_unlike(plan, at, &progress, &mut results)?;
+    }
+    progress.finish_and_clear();
+    Ok(results)
+}
+
+/// Repeats runs of a case that were made with cores much farther apart than others were, once each and in turns: else it would be chance which contestants had them. The repeated one
+/// counts, whatever it was made with.
+fn repeat_unlike(plan: &Plan, case: usize, progress: &ProgressBar, results: &mut Results) -> Result<(), Failure> {
+    let Some(least) = results.cores_apart().reduce(f64::min) else { return Ok(()) };
+    let mut unlike: Vec<_> = (0..plan.entries.len()).map(|entry| results.unlike(entry, case, least)).collect();
+    progress.inc_length(unlike.iter().map(Vec::len).sum::<usize>() as u64);
+    while unlike.iter().any(|places| !places.is_empty()) {
+        for (entry, places) in unlike.iter_mut().enumerate() {
+            let Some(place) = places.pop() else { continue };
+            if !results.is_missing(entry, case) {
+                progress.set_message(format!("{} {} again", plan.entries[entry], plan.cases[case].size()));
+                one(plan, entry, case, results)?;
+                results.replace(entry, case, place);
+            }
+            progress.inc(1);
+        }
+    }
+    Ok(())
+}
+
+fn find_out_who_can(plan: &Plan, results: &mut Results) -> Result<(), Failure> {
+    for (index, entry) in plan.entries.iter().enumerate() {
+        let mut refused = Vec::new();
+        for (at, case) in plan.cases.iter().enumerate() {
+            let job = plan.job(entry, case);
+            job.check().map_err(Failure::Usage)?;
+            if let Err(reason) = entry.contestant.supports(&job) {
+                refused.push((at, reason));
+            }
+        }
+        // Who can do nothing of it was asked for by mistake.
+        let named = index == 0 || plan.peers_are_named;
+        if let (true, Some((_, reason))) = (named && refused.len() == plan.cases.len(), refused.first()) {
+            return Err(Failure::Usage(format!("{entry}: {reason}")));
+        }
+        refused.into_iter().for_each(|(at, reason)| results.miss(plan, index, Some(at), reason, false));
+        match entry.available() {
+            Ok(()) => {}
+            Err(reason) if index == 0 => return Err(Failure::Runtime(format!("{entry}: {reason}"))),
+            Err(reason) => results.miss(plan, index, None, reason, false),
+        }
+    }
+    Ok(())
+}
+
+fn one(plan: &Plan, entry: usize, case: usize, results: &mut Results) -> Result<(), Failure> {
+    let (who, what) = (&plan.entries[entry], &plan.cases[case]);
+    let run = who.contestant.provider(who.variant.as_deref()).and_then(|provider| {
+        session::run(&plan.job(who, what), plan.place_of(what), plan.cores(), plan.limit, provider.as_ref())
+    });
+    match run {
+        Ok(run) => results.add(entry, case, run),
+        // What one MPI library can't do the next one may.
+        Err(reason) if what.job.mpi.is_some() => results.miss(plan, entry, Some(case), reason, true),
+        Err(reason) if entry == 0 => return Err(Failure::Runtime(format!("{}: {reason}", plan.entries[0]))),
+        Err(reason) => results.miss(plan, entry, None, reason, true),
+    }
+    Ok(())
+}
+
+/// A bar on standard error, when that is a terminal. It is drawn between runs only, never during one.
+fn progress(plan: &Plan) -> ProgressBar {
+    let bar = ProgressBar::new((plan.cases.len() * plan.entries.len()) as u64 * u64::from(plan.runs));
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {elapsed} of about {duration}  {msg}")
+        .expect("the template is well formed");
+    bar.with_style(style)
+}

@@ -1,0 +1,12 @@
+//! Starts the processes of a run, here, in a test network or on another machine, and collects what they measured.
+
+pub(crate) mod campaign;
+pub(crate) mod outcome;
+pub(crate) mod peer;
+pub(crate) mod place;
+pub(crate) mod plan;
+pub(crate) mod process;
+pub(crate) mod protocol;
+pub(crate) mod registry;
+pub(crate) mod remote;
+pub(crate) mod session;

@@ -1,0 +1,174 @@
+//! Where the processes of a run are.
+
+use std::process::{Command, Stdio};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+use std::{env, fmt, fs, io, thread};
+
+use weft_lab::{BitsPerSecond, Host, Lab, LabError, Plan};
+
+use crate::model::target::{RAILS_VARIABLE, Target};
+use crate::runner::process::Process;
+
+/// How long a link may take to run.
+const LINK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How much larger than its own the last byte of the address is that a host of a test network has on its raw link.
+const LINK_ADDRESS: u8 = 100;
+
+/// Where the processes of a run are.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// All on this machine, on loopback.
+    Here,
+    /// The passive one on a machine that listens.
+    There(Target),
+    /// By turns on the two hosts of a network of their own.
+    Lab(Box<Lab>),
+}
+
+/// What was said about a network of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LabWish {
+    /// None, whatever the test wants.
+    Off,
+    /// As the test wants it.
+    Usual,
+    /// With links as fast as the processor moves bytes.
+    Unlimited,
+    /// With links of this rate.
+    Rate(BitsPerSecond),
+}
+
+impl FromStr for LabWish {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self::Off),
+            "usual" => Ok(Self::Usual),
+            "none" => Ok(Self::Unlimited),
+            rate => rate.parse().map(Self::Rate),
+        }
+    }
+}
+
+impl Place {
+    /// The two hosts of a fresh network.
+    pub(crate) fn lab(plan: &Plan) -> Result<Self, LabError> {
+        let lab = Lab::up(plan)?;
+        lab.hosts().iter().for_each(await_link);
+        Ok(Self::Lab(Box::new(lab)))
+    }
+
+    /// TCP's congestion control on this machine, or in that network.
+    pub(crate) fn congestion_control(&self) -> String {
+        match self {
+            Self::Lab(lab) => lab.congestion_control().to_owned(),
+            Self::Here | Self::There(_) => fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")
+                .map_or_else(|_| "unknown".into(), |text| text.trim().to_owned()),
+        }
+    }
+
+    /// Whether it is a network of their own.
+    pub(crate) fn is_lab(&self) -> bool {
+        matches!(self, Self::Lab(_))
+    }
+
+    /// The host that the active side connects to.
+    pub(crate) fn host(&self) -> String {
+        match self {
+            Self::Here => "127.0.0.1".into(),
+            Self::There(target) => target.host.clone(),
+            Self::Lab(lab) => lab.host(0).address(0).to_string(),
+        }
+    }
+
+    /// The address that a process on this machine takes; `None` when the way decides.
+    pub(crate) fn local(&self, rank: usize) -> Option<String> {
+        match self {
+            Self::Here => Some("127.0.0.1".into()),
+            Self::There(_) => None,
+            Self::Lab(lab) => Some(lab.host(rank % 2).address(0).to_string()),
+        }
+    }
+
+    /// The raw link that a process on this machine takes, if there is one: an address beside the host's own.
+    pub(crate) fn link(&self, rank: usize) -> Option<String> {
+        match self {
+            Self::Here => None,
+            Self::There(target) => target.link.clone(),
+            Self::Lab(lab) => {
+                let rail = lab.host(rank % 2).rails().first()?;
+                let [one, two, three, four] = rail.ipv4.octets();
+                Some(format!("{}={one}.{two}.{three}.{}/24", rail.interface, four.saturating_add(LINK_ADDRESS)))
+            }
+        }
+    }
+
+    /// The machine of a process that does not run on this one.
+    pub(crate) fn machine(&self, rank: usize) -> Option<&Target> {
+        match self {
+            Self::There(target) if rank == 0 => Some(target),
+            _ => None,
+        }
+    }
+
+    /// The command that starts a process on this machine.
+    pub(crate) fn command(&self, rank: usize) -> io::Result<Command> {
+        match self {
+            Self::Lab(lab) => Ok(lab.host(rank % 2).command(env::current_exe()?)),
+            Self::There(Target { rails: Some(rails), .. }) => {
+                let mut command = Process::command()?;
+                command.env(RAILS_VARIABLE, rails);
+                Ok(command)
+            }
+            _ => Process::command(),
+        }
+    }
+}
+
+/// Waits until the kernel calls a host's link running. It carries packets before that, but libraries that choose an interface pass it over.
+fn await_link(host: &Host) {
+    let until = Instant::now() + LINK_PATIENCE;
+    let is_running = || {
+        let shown = host.command("ip").args(["-o", "link", "show", "up"]).stdin(Stdio::null()).output();
+        shown.is_ok_and(|shown| String::from_utf8_lossy(&shown.stdout).contains("state UP"))
+    };
+    while !is_running() && Instant::now() < until {
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Here => f.write_str("loopback"),
+            Self::There(target) => write!(f, "to {}", target.host),
+            Self::Lab(lab) => {
+                let Plan { rate, mtu, offloads, .. } = lab.plan();
+                match rate {
+                    Some(rate) => write!(f, "two hosts of a test network, one link of {rate}")?,
+                    None => f.write_str("two hosts of a test network, one link without a limit")?,
+                }
+                if *mtu != Plan::default().mtu {
+                    write!(f, ", MTU {mtu}")?;
+                }
+                f.write_str(if *offloads { "" } else { ", no segmentation offload" })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_is_a_rate_or_off() {
+        assert_eq!("off".parse(), Ok(LabWish::Off));
+        assert_eq!("none".parse(), Ok(LabWish::Unlimited));
+        assert_eq!("2.5G".parse(), Ok(LabWish::Rate(BitsPerSecond(2_500_000_000))));
+        assert!("on".parse::<LabWish>().is_err());
+    }
+}
