@@ -19,7 +19,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// A measurement of `contestant` alone, with `extra` arguments; `None`, and a line that says why, where it is not installed.
 fn measure(test: &str, contestant: &str, extra: &[&str]) -> Option<Value> {
-    let mut arguments = vec!["perf", test, "--transport", contestant, "--vs", "none", "--runs", "1", "--json", "-"];
+    let mut arguments = vec!["perf", test, "--transport", contestant, "--vs", "none", "--launches", "1", "--json", "-"];
     // The machine may be busy with other things; only a contestant that hangs takes so long.
     arguments.extend(["--iterations", "40", "--warmup", "4", "--timeout", "3600"]);
     arguments.extend(extra);
@@ -54,7 +54,7 @@ fn a_wrong_command_line_exits_with_2() {
         &["perf"],
         &["perf", "speed"],
         &["perf", "latency", "--size", "zero"],
-        &["perf", "latency", "--runs", "0"],
+        &["perf", "latency", "--launches", "0"],
         &["perf", "latency", "--vs", "somebody"],
         &["perf", "latency", "--transport", "somebody"],
         &["perf", "latency", "--transport", "sockets:batched", "--vs", "none"],
@@ -113,11 +113,11 @@ fn latency_of_each_contestant() {
         let Some(report) = measure("latency", contestant, &["--size", "8,64K"]) else { continue };
         let rows = report["rows"].as_array().unwrap();
         assert_eq!(rows.len(), 2, "{report}");
+        assert_eq!(report["comparisons"].as_array().map(Vec::len), Some(0));
         for row in rows {
-            assert_eq!((&row["test"], &row["metric"]), (&"latency".into(), &"half_round_trip".into()));
-            assert_eq!((&row["transport"], &row["unit"]), (&contestant.into(), &"us".into()));
+            assert_eq!((&report["test"], &row["metric"]), (&"latency".into(), &"half_round_trip".into()));
+            assert_eq!((&row["contestant"], &row["unit"]), (&contestant.into(), &"us".into()));
             assert!(row["median"].as_f64().unwrap() > 0.0 && row["p99"].as_f64().unwrap() > 0.0, "{row}");
-            assert!(row["ratio"].is_null() && row["peer"].is_null());
         }
     }
 }
@@ -168,7 +168,7 @@ fn sleeping_pinned_and_other_operations_work() {
 #[test]
 fn peers_are_rows_with_a_ratio() {
     let file = std::env::temp_dir().join(format!("weft-perf-{}.json", std::process::id()));
-    let arguments = ["perf", "rate", "--transport", "sockets", "--vs", "sockets:batched", "--runs", "2"];
+    let arguments = ["perf", "rate", "--transport", "sockets", "--vs", "sockets:batched", "--launches", "2"];
     let arguments =
         [&arguments[..], &["--iterations", "100", "--timeout", "3600", "--json", file.to_str().unwrap()]].concat();
     let output = weft(&arguments);
@@ -176,29 +176,36 @@ fn peers_are_rows_with_a_ratio() {
     assert!(text(&output.stdout).contains("sockets / it"), "{}", text(&output.stdout));
     let report: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     std::fs::remove_file(file).unwrap();
-    let row = &report["rows"][0];
-    assert_eq!((&row["peer"], &row["runs"]), (&"sockets:batched".into(), &2.into()));
-    let (median, peer) = (row["median"].as_f64().unwrap(), row["peer_median"].as_f64().unwrap());
-    assert!((row["ratio"].as_f64().unwrap() - median / peer).abs() < 1e-9);
-    // Each run counts, and two are too few to say who is ahead.
-    for side in ["", "peer_"] {
-        let of = |name: &str| &row[format!("{side}{name}")];
-        let values: Vec<f64> = of("values").as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect();
-        let [least, middle, most] = ["min", "median", "max"].map(|name| of(name).as_f64().unwrap());
+    assert_eq!((&report["schema"], &report["schema_version"]), (&"weft-perf".into(), &2.into()));
+    let [one, other] = ["sockets", "sockets:batched"].map(|name| {
+        let row = report["rows"].as_array().unwrap().iter().find(|row| row["contestant"] == name).unwrap();
+        let values: Vec<f64> =
+            row["launches"].as_array().unwrap().iter().map(|launch| launch["value"].as_f64().unwrap()).collect();
+        let number = |value: &Value| value.as_f64().unwrap();
+        let [least, middle, most] = [&row["interval"]["low"], &row["median"], &row["interval"]["high"]].map(number);
         assert_eq!((values.len(), least), (2, values[0].min(values[1])), "{row}");
         assert!(least <= middle && middle <= most, "{row}");
-        assert!((of("mean").as_f64().unwrap() / middle - 1.0).abs() < 1e-9, "of two it is the median: {row}");
-    }
-    assert!(row["apart"].is_null());
+        assert_eq!(row["interval"]["coverage"], 0.5, "of two values: {row}");
+        assert!((number(&row["mean"]) / middle - 1.0).abs() < 1e-9, "of two it is the median: {row}");
+        middle
+    });
+    let comparison = &report["comparisons"][0];
+    assert_eq!((&comparison["contestant"], &comparison["peer"]), (&"sockets".into(), &"sockets:batched".into()));
+    assert!((comparison["ratio"].as_f64().unwrap() - one / other).abs() < 1e-9);
+    // Two launches are too few to say which is ahead.
+    assert_eq!(comparison["verdict"], "equal", "{comparison}");
     let table = text(&output.stdout);
-    for part in ["min..max", " ~\n", "nobody is ahead", "load ", "processors' time"] {
+    for part in ["interval", " ~\n", "none is ahead", "load ", "processor time of other processes"] {
         assert!(table.contains(part), "{part}: {table}");
     }
     let machine = &report["machine"];
     assert!(machine["steal_share"].is_number() && machine["load_after"].is_array(), "{machine}");
-    assert!(machine["began_unix_s"].as_u64().unwrap() > 0 && machine["seconds"].as_f64().unwrap() > 0.0, "{machine}");
-    assert_eq!(machine["command"].as_array().unwrap()[2], "rate");
-    for once in ["host", "kernel", "cores", "congestion_control", "version", "commit", "settings"] {
+    assert!(report["began_unix_s"].as_u64().unwrap() > 0 && report["seconds"].as_f64().unwrap() > 0.0, "{report}");
+    assert_eq!(report["command"].as_array().unwrap()[2], "rate");
+    for once in ["host", "kernel", "cores", "congestion_control"] {
+        assert!(!machine[once].is_null(), "{once}");
+    }
+    for once in ["version", "commit", "settings", "question", "place"] {
         assert!(!report[once].is_null(), "{once}");
     }
 }

@@ -545,37 +545,61 @@ fn what_links_carry_is_measured_and_drawn_while_one_is_cut() {
         return;
     }
     let output = Command::new(env!("CARGO_BIN_EXE_weft"))
-        .args(["perf", "links", "--links", "1,2", "--rate", "20M", "--vs", "tcp", "--runs", "1", "--seconds", "1.5"])
+        .args([
+            "perf",
+            "links",
+            "--links",
+            "1,2",
+            "--rate",
+            "20M",
+            "--vs",
+            "tcp",
+            "--launches",
+            "1",
+            "--seconds",
+            "1.5",
+        ])
         .args(["--cut-link", "carrier", "--receive", "place,copy", "--json", "-"])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let rows = result["rows"].as_array().unwrap();
-    let names: Vec<_> = rows
-        .iter()
-        .map(|row| (row["links"].as_u64().unwrap(), row["carrier"].as_str().unwrap(), row["receive"].as_str()))
-        .collect();
-    let (placed, copied) = (Some("place"), Some("copy"));
-    let cases = |links| [(links, "edge", placed), (links, "edge", copied), (links, "tcp", None)];
-    assert_eq!(names, [cases(1), cases(2)].concat());
-    assert!(rows[0]["runs"][0]["cut"].is_null() && rows[3]["runs"][0]["cut"]["pause_ms"].is_number(), "{result}");
-    let of = |row: usize, what: &str| rows[row]["runs"][0][what].as_f64().unwrap();
-    assert!(of(3, "early_share") > 0.0 && of(3, "kept_share") == 0.0, "{result}");
-    assert!(of(4, "early_share") == 0.0 && of(4, "kept_share") > 0.0 && of(4, "wake_ups_per_gb") > 0.0, "{result}");
+    let row = |links: u64, contestant: &str, metric: &str| {
+        let is_it = |row: &&Value| {
+            (&row["case"]["links"], &row["contestant"], &row["metric"])
+                == (&links.into(), &contestant.into(), &metric.into())
+        };
+        result["rows"].as_array().unwrap().iter().find(is_it)
+    };
+    let of = |links, contestant, metric| row(links, contestant, metric).unwrap()["median"].as_f64().unwrap();
+    for contestant in ["edge", "edge:receive=copy", "tcp"] {
+        assert!(of(1, contestant, "throughput") > 0.0 && of(2, contestant, "throughput") > 0.0, "{result}");
+        assert!(row(1, contestant, "pause").is_none() && row(2, contestant, "pause").is_some(), "{result}");
+    }
+    let series = &row(2, "edge", "throughput").unwrap()["launches"][0]["series"];
+    assert_eq!(series["marks"].as_array().map(Vec::len), Some(2), "{series}");
+    assert!(of(2, "edge", "early_share") > 0.0 && of(2, "edge", "kept_share") == 0.0, "{result}");
+    let copied = |metric| of(2, "edge:receive=copy", metric);
+    assert!(copied("early_share") == 0.0 && copied("kept_share") > 0.0 && copied("wake_ups") > 0.0, "{result}");
     let page = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(page.contains("full after ms") && page.contains("^ cut"), "{page}");
 
     let output = Command::new(env!("CARGO_BIN_EXE_weft"))
-        .args(["perf", "links", "--links", "2", "--rate", "20M", "--vs", "tcp", "--runs", "1", "--seconds", "1"])
+        .args(["perf", "links", "--links", "2", "--rate", "20M", "--vs", "tcp", "--launches", "1", "--seconds", "1"])
         .args(["--two-way", "--json", "-"])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(result["two_way"], json!(true));
-    let possible = |row: usize| result["rows"][row]["runs"][0]["possible_bytes_per_s"].as_f64().unwrap();
-    assert!((9e6..10e6).contains(&possible(0)) && (9e6..10e6).contains(&possible(1)), "{result}");
+    assert_eq!(result["settings"]["two_way"], json!(true));
+    for contestant in ["edge", "tcp"] {
+        let median = |metric: &str| {
+            let is_it = |row: &&Value| row["contestant"] == contestant && row["metric"] == metric;
+            result["rows"].as_array().unwrap().iter().find(is_it).unwrap()["median"].as_f64().unwrap()
+        };
+        let possible = median("throughput") * 1e9 / (median("share_of_links") / 100.0);
+        assert!((9e6..10e6).contains(&possible), "{result}");
+    }
 
     for (wrong, complaint) in [
         (&["--links", "2", "--rate", "1G,2G,3G"][..], "--rate names 3 rates, for 2 links"),
@@ -599,7 +623,20 @@ fn streams_are_measured_over_links_that_lose_and_beside_others() {
     }
     let measure = |arguments: &[&str]| -> Value {
         let output = Command::new(env!("CARGO_BIN_EXE_weft"))
-            .args(["perf", "links", "--links", "1", "--rate", "20M", "--runs", "1", "--seconds", "1.2", "--json", "-"])
+            .args([
+                "perf",
+                "links",
+                "--links",
+                "1",
+                "--rate",
+                "20M",
+                "--launches",
+                "1",
+                "--seconds",
+                "1.2",
+                "--json",
+                "-",
+            ])
             .args(arguments)
             .output()
             .unwrap();
@@ -609,16 +646,18 @@ fn streams_are_measured_over_links_that_lose_and_beside_others() {
     };
     let result =
         measure(&["--emulate", "delay=1ms", "--emulate", "delay=1ms,loss=2", "--vs", "tcp:reno,tcp:none-such"]);
-    let rows = result["rows"].as_array().unwrap();
-    let cases: Vec<_> =
-        rows.iter().map(|row| (row["carrier"].as_str().unwrap(), row["shape"]["loss_millionths"].as_u64())).collect();
-    let both = |name| [(name, Some(0)), (name, Some(20_000))];
-    assert_eq!(cases, [both("edge"), both("tcp:reno"), both("tcp:none-such")].concat());
-    assert!(rows[4]["missing"].as_str().unwrap().contains("none-such"), "{result}");
-    assert!(rows[..4].iter().all(|row| row["runs"][0]["bytes_per_s"].as_f64().unwrap() > 0.0), "{result}");
+    let rows: Vec<_> = result["rows"].as_array().unwrap().iter().filter(|row| row["metric"] == "throughput").collect();
+    let cases: Vec<_> = rows
+        .iter()
+        .map(|row| (row["contestant"].as_str().unwrap(), row["case"]["each_link"].as_str().unwrap().contains("2 %")))
+        .collect();
+    let both = |name| [(name, false), (name, true)];
+    assert_eq!(cases, [both("edge"), both("tcp:reno")].concat(), "{result}");
+    assert!(rows.iter().all(|row| row["median"].as_f64().unwrap() > 0.0), "{result}");
+    let missing = &result["not_measured"][0];
+    assert!(missing["contestant"] == "tcp:none-such" && missing["reason"].as_str().unwrap().contains("none-such"));
     let result = measure(&["--emulate", "delay=1ms,queue=66000", "--vs", "none", "--beside", "tcp:reno"]);
-    let row = &result["rows"][0];
-    assert_eq!(row["beside"], "tcp:reno");
-    let share = row["runs"][0]["share"].as_f64().unwrap();
-    assert!((0.0..=1.0).contains(&share), "{result}");
+    let share = result["rows"].as_array().unwrap().iter().find(|row| row["metric"] == "share_of_both").unwrap();
+    assert_eq!(share["case"]["beside"], "tcp:reno");
+    assert!((0.0..=100.0).contains(&share["median"].as_f64().unwrap()), "{result}");
 }

@@ -24,7 +24,7 @@ const TALKATIVE: [&str; 8] = [
     "lab list",
     "stat --json",
     "demo --size 1M --seconds 0.001",
-    "perf latency --transport sockets --vs none --runs 1 --iterations 8 --warmup 2 --json -",
+    "perf latency --transport sockets --vs none --launches 1 --iterations 8 --warmup 2 --json -",
 ];
 
 fn command(line: &str) -> Command {
@@ -90,7 +90,7 @@ fn ctrl_c_is_the_reason_also_when_the_other_processes_of_a_command_ended_first()
         println!("skipped: who started this has it ignore Ctrl-C, and so do those that it starts");
         return;
     }
-    for line in ["demo --size 1T", "perf latency --vs none --runs 1 --iterations 90000000 --timeout 3600"] {
+    for line in ["demo --size 1T", "perf latency --vs none --launches 1 --iterations 90000000 --timeout 3600"] {
         let mut command = command(line);
         // What a shell starts in the foreground is a group of its own; a terminal tells all of it.
         let child = command.process_group(0).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

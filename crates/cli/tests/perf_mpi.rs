@@ -6,7 +6,7 @@ use std::{env, fs};
 use serde_json::Value;
 
 fn perf(arguments: &[&str]) -> Output {
-    let common = ["--runs", "1", "--iterations", "6", "--warmup", "2", "--timeout", "600", "--json", "-"];
+    let common = ["--launches", "1", "--iterations", "6", "--warmup", "2", "--timeout", "600", "--json", "-"];
     Command::new(env!("CARGO_BIN_EXE_weft"))
         .args(["perf", "mpi"])
         .args(arguments)
@@ -38,7 +38,7 @@ fn each_part_has_its_figures() {
     let Some((report, _)) = report_of(&arguments) else { return };
     let latency = rows(&report, "half_round_trip");
     assert!(latency.iter().all(|row| row["median"].as_f64().unwrap() > 0.0), "between two hosts, where that can be");
-    let library = latency[0]["library"].as_str().unwrap();
+    let library = latency[0]["case"]["library"].as_str().unwrap();
 
     let (library, size) = (["--library", library], ["--size", "70K"]);
     let alone = ["--lab", "off", "--transport", "libfabric-tcp", "--vs", "none"];
@@ -47,7 +47,8 @@ fn each_part_has_its_figures() {
         assert_eq!(rows(&report, metric).len(), 1, "{metric}");
     }
     for metric in ["hidden", "total_time"] {
-        let directions: Vec<_> = rows(&report, metric).iter().map(|row| row["direction"].as_str().unwrap()).collect();
+        let directions: Vec<_> =
+            rows(&report, metric).iter().map(|row| row["case"]["direction"].as_str().unwrap()).collect();
         assert_eq!(directions, ["one way", "both ways"], "{metric}");
     }
     assert!(rows(&report, "hidden").iter().all(|row| (0.0..=100.0).contains(&row["median"].as_f64().unwrap())));
@@ -60,10 +61,13 @@ fn many_ranks_share_this_host() {
     let Some((report, text)) = report_of(&many) else { return };
     for metric in ["collective_time", "start_to_end"] {
         let rows = rows(&report, metric);
-        assert!(rows.iter().any(|row| row["ranks"] == 3) && rows.iter().any(|row| row["ranks"] == 4), "{text}");
+        assert!(
+            rows.iter().any(|row| row["case"]["ranks"] == 3) && rows.iter().any(|row| row["case"]["ranks"] == 4),
+            "{text}"
+        );
         assert!(rows.iter().all(|row| row["median"].as_f64().unwrap() > 0.0), "{text}");
     }
-    assert_eq!(report["settings"]["place"], "loopback", "none of them needs a network: {text}");
+    assert_eq!(report["place"], "loopback", "none of them needs a network: {text}");
     assert_eq!(perf(&["--test", "start", "--processes", "1"]).status.code(), Some(2));
 }
 
@@ -102,7 +106,7 @@ fn nothing_is_left_behind() {
                 "libfabric-tcp",
                 "--vs",
                 "none",
-                "--runs",
+                "--launches",
                 "1",
             ])
             .args(end)

@@ -73,7 +73,7 @@ impl Drop for Awaiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_perf::host::scratch::Scratch;
+    use crate::scratch::Scratch;
 
     #[test]
     fn a_file_changes_when_it_is_written_and_not_before() {

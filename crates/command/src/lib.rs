@@ -8,6 +8,7 @@ pub mod failure;
 pub mod interrupt;
 pub mod output;
 pub mod progress;
+pub mod scratch;
 pub mod shape;
 pub mod switch;
 pub mod table;

@@ -1,43 +1,17 @@
-//! The command line of `weft perf`: as typed, and then as needed.
+//! The command line of `weft perf`: a subcommand for each test.
 
-use std::path::PathBuf;
-use std::sync::LazyLock;
-use std::time::Duration;
-
-use clap::builder::PossibleValue;
-use clap::{Args, ValueEnum};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 use weft::verbs::LinkSettings;
-use weft_lab::{BitsPerSecond, MTU};
 
-use crate::command::catalogue::design;
-use crate::experiments::design::Basis;
-use crate::experiments::design::Choices;
-use crate::experiments::disorder::Disorder;
-use crate::experiments::fence::load::Test as WindowTest;
-use crate::experiments::fence::options::{Fences, Scale};
-use crate::experiments::links::{Links, Wishes};
-use crate::model::case::Case;
-use crate::model::contestant::Entry;
-use crate::model::contestant::NOTHING_SHARED;
-use crate::model::installation::{Installation, Library};
-use crate::model::job::{
-    Cache, Job, Kind, LARGEST_CROWD, LARGEST_WINDOW, MOST_CONNECTIONS, MOST_MESSAGES, MOST_RANKS, Operation, Target,
-    Wait,
-};
-use crate::model::size::Sizes;
-use crate::model::stack::Stack;
-use crate::model::target::Target as Machine;
-use crate::model::test::{Part, Test};
-use crate::runner::place::{LabWish, Place};
-use crate::runner::plan::Plan;
-use weft_command::failure::Failure;
-use weft_command::switch::Switch;
-use weft_command::transport::Transport;
+use crate::command::options::Options;
+use crate::command::tests::{What, users};
 
 const EXAMPLES: &str = "\
 Examples:
   weft perf latency                                   8 bytes, beside every peer that is installed
-  weft perf latency --size 8..4K --runs 9             several sizes, more runs
+  weft perf latency --size 8..4K --launches 10        several sizes, more launches
   weft perf bandwidth --vs sockets,sockets:256K       beside plain TCP, same write size and 256 KiB writes
   weft perf bandwidth --size 1M --vs sockets:crc      beside plain TCP that checks its data at both ends
   weft perf rate --vs sockets:batched,libfabric:tcp   8-byte messages, beside a batching program and libfabric
@@ -82,448 +56,121 @@ The two-machine mode asks for no password: whoever reaches the port can make thi
 Exit codes: 0 measured, 1 a contestant that is installed failed, 2 the command line is wrong.";
 
 /// What can be said on the command line.
-#[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[derive(Debug)]
 pub struct Arguments {
-    /// What to measure
-    #[arg(value_enum, required_unless_present = "listen")]
-    test: Option<What>,
-    /// What is measured, and stands above the line in every ratio [default: iwarp, or the test's first variant of it]
-    #[arg(long, value_name = "NAME")]
-    transport: Option<String>,
-    /// The peers to measure beside it, or `none` [default: the test's; those that are not installed are named]
-    #[arg(long, value_name = "NAME[:VARIANT],...", value_delimiter = ',')]
-    vs: Option<Vec<String>>,
-    /// Message sizes: 8, 64K, a range in powers of two (8..4K), a list with commas [default: the test's]
-    #[arg(long, value_name = "SIZES")]
-    pub(crate) size: Option<Sizes>,
-    /// Runs of each contestant in each case, in turns [default: 5, of the larger tests 3]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: Option<u32>,
-    /// Only a glance: one run, a tenth of the messages, fewer sizes
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Messages in each run [default: about a second of them]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_MESSAGES))]
-    pub(crate) iterations: Option<u64>,
-    /// Messages before those that count [default: a tenth]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_MESSAGES))]
-    pub(crate) warmup: Option<u64>,
-    /// Messages in flight, in bandwidth and rate
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=LARGEST_WINDOW as i64))]
-    window: u16,
-    /// The operation that carries the data, where a contestant has several [default: send; iwarp writes in bandwidth, all in overlap]
-    #[arg(long, value_enum)]
-    operation: Option<Operation>,
-    #[command(flatten)]
-    stack: Stack,
-    /// Engines that share Weft's connections, and the rails of each that goes over Edge; links: each number a case of
-    /// its own
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1")]
-    engines: Vec<usize>,
-    /// overlap: what the passive side does meanwhile [default: each]
-    #[arg(long, value_enum, value_name = "TARGET,...", value_delimiter = ',')]
-    pub(crate) target: Vec<Target>,
-    /// overlap: computation after each message, in microseconds [default: 1,10,100,300,1000,2000]
-    #[arg(long, value_name = "US,...", value_delimiter = ',')]
-    pub(crate) computation: Vec<u32>,
-    /// idle: connections that are kept quiet
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=MOST_CONNECTIONS as u64))]
-    pub(crate) connections: usize,
-    /// idle: for how long nothing happens [default: 3]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    pub(crate) seconds: Option<f64>,
-    /// all-to-all, mpi's allreduce and start: how many processes, each number a case of its own [default: 8,64;
-    /// allreduce: 16; start: 64]
-    #[arg(long, value_name = "N,...", value_delimiter = ',')]
-    #[arg(value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(2..=MOST_RANKS as u64))]
-    pub(crate) processes: Vec<usize>,
-    /// match: how many receives are posted, or messages unexpected, beside the one that is looked for
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1000,100000", value_parser = clap::value_parser!(u32).range(1..=i64::from(LARGEST_CROWD)))]
-    pub(crate) others: Vec<u32>,
-    /// mpi: the libraries, each a case of its own [default: all that are there]
-    #[arg(long, value_enum, value_name = "LIBRARY,...", value_delimiter = ',')]
-    library: Vec<Library>,
-    /// mpi: what is measured of each [default: all of it]
-    #[arg(long = "test", value_enum, value_name = "TEST,...", value_delimiter = ',')]
-    pub(crate) part: Vec<Part>,
-    /// mpi: Python environments with MPI libraries, or folders of such [default: $WEFT_MPI, or .cache/mpi here or above]
-    #[arg(long, value_name = "FOLDER,...", value_delimiter = ',')]
-    mpi: Vec<PathBuf>,
-    #[command(flatten)]
-    pub(crate) disorder: Disorder,
-    #[command(flatten)]
-    pub(crate) fence: Fences,
-    #[command(flatten)]
-    pub(crate) links: Links,
-    /// Show also how often each side copied each byte of the payload, where a contestant tells
-    #[arg(long)]
-    pub(crate) copies: bool,
-    /// How sockets and iwarp wait
-    #[arg(long, value_enum, default_value_t = Wait::Spin)]
-    wait: Wait,
-    /// Keep the two sides on a core each (the passive side on the first, the active one on the second)
-    #[arg(long, value_enum, default_value_t = Switch::Off)]
-    pin: Switch,
-    /// Give up on a run after this many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    timeout: u64,
-    /// Write the result as JSON to this file; `-` is standard output, and the table goes to standard error
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
+    /// Where to serve the passive side of measurements, and the raw link for them.
+    pub(crate) listen: Option<(String, Option<LinkSettings>)>,
+    /// A test, and what is said of it.
+    pub(crate) options: Option<Box<Options>>,
+}
+
+/// What can be said where no test is named.
+#[derive(Args, Debug)]
+struct Listen {
     /// Serve the passive side of measurements that another machine asks for, at this address
-    #[arg(long, value_name = "ADDRESS[:PORT]", conflicts_with_all = ["test", "connect"])]
-    pub(crate) listen: Option<String>,
-    /// Run the two sides on two hosts of a fresh test network, with a link of this rate (`none`: without a limit);
-    /// `off`: on loopback [default: off; overlap and window-overlap: 1G; mpi: none, but 1G for overlap]
-    #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "usual", conflicts_with_all = ["connect", "listen"])]
-    lab: Option<LabWish>,
-    /// TCP's congestion control in the hosts of the test network [default: cubic, or reno where the machine's root has not allowed that]
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["connect", "listen"])]
-    congestion: Option<String>,
-    /// The largest packet of the test network's link, in bytes [default: 1500]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(i64::from(*MTU.start())..=i64::from(*MTU.end())))]
-    mtu: Option<u32>,
-    /// Have the kernel cut what it sends into packets of the MTU before the test network's link
-    #[arg(long)]
-    no_offload: bool,
-    /// Measure to the machine that listens there, instead of on this one alone
-    #[arg(long, value_name = "HOST[:PORT]")]
-    connect: Option<String>,
-    /// Between two machines: an interface of this one, and free addresses there, for contestants with raw=on (needs
-    /// CAP_NET_RAW); the first is used
-    #[arg(long, value_name = "INTERFACE=ADDRESS/BITS,..[@/HELPER]")]
-    pub(crate) link: Option<LinkSettings>,
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    listen: Option<String>,
+    /// An interface of this machine, and free addresses there, for contestants with raw=on (needs CAP_NET_RAW)
+    #[arg(long, value_name = "INTERFACE=ADDRESS/BITS,..[@/HELPER]", requires = "listen")]
+    link: Option<LinkSettings>,
 }
 
-/// What a test wants of the network when nothing is said of it.
-struct Wants {
-    /// A test network: on loopback it tells little.
-    lab: bool,
-    /// One whose packets are no longer than its MTU. Without it the test tells nothing.
-    real_packets: bool,
-    /// The rate of its links.
-    usual_rate: Option<BitsPerSecond>,
-}
-
-impl Wants {
-    fn of(test: Test) -> Self {
-        let design = design(test);
-        let real_packets = design.needs_real_packets();
-        let usual_rate = if test == Test::Mpi || real_packets { None } else { usual_rate() };
-        Self { lab: design.wants_lab(), real_packets, usual_rate }
-    }
-}
-
-/// What can be asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
-    /// Runs of contestants on this machine's clock.
-    Measured(Test),
-    /// A stream in virtual time.
-    Streams,
-    /// Windows of many ranks.
-    Windows(WindowTest),
-    /// A stream over several links.
-    Links,
-}
-
-impl ValueEnum for What {
-    fn value_variants<'a>() -> &'a [Self] {
-        static ALL: LazyLock<Vec<What>> = LazyLock::new(|| {
-            let measured = Test::value_variants().iter().map(|test| What::Measured(*test));
-            let windows = [WindowTest::Fence, WindowTest::Halo, WindowTest::WindowOverlap].map(What::Windows);
-            measured.chain([What::Streams]).chain(windows).chain([What::Links]).collect()
-        });
-        &ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        match self {
-            Self::Measured(test) => test.to_possible_value(),
-            Self::Streams => Some(PossibleValue::new("disorder").help(
-                "What late and lost segments cost iWARP over Weft's own TCP, by what the receiver does with what \
-                 comes early, or Edge over one link or several; in virtual time",
-            )),
-            Self::Windows(WindowTest::Halo) => Some(PossibleValue::new("halo").help(
-                "Faces of a stencil in 1, 2 and 3 dimensions, contiguous and strided, put to all neighbours and fenced, \
-                 beside MPI_Win_fence",
-            )),
-            Self::Windows(WindowTest::WindowOverlap) => Some(PossibleValue::new("window-overlap").help(
-                "How much computation a put hides before its fence, by size, beside MPI_Win_fence",
-            )),
-            Self::Windows(WindowTest::Fence) => Some(PossibleValue::new("fence").help(
-                "Fences of one-sided windows after no, one and eight puts, of many ranks, beside MPI_Win_fence of the MPI \
-                 libraries that are there",
-            )),
-            Self::Links => Some(
-                PossibleValue::new("links")
-                    .help("What several links carry together, and what becomes of a stream when one of them is cut"),
-            ),
-        }
-    }
-}
-
-impl Arguments {
-    /// Whether it is the test that needs no contestants.
-    pub(crate) fn wants_disorder(&self) -> bool {
-        self.test == Some(What::Streams)
-    }
-
-    /// What carries the stream of that test.
-    pub(crate) fn transport_of_disorder(&self) -> Result<Transport, Failure> {
-        match self.transport.as_deref() {
-            None | Some("iwarp") => Ok(Transport::Iwarp),
-            Some("edge") => Ok(Transport::Edge),
-            Some(other) => Err(Failure::Usage(format!("disorder is measured over iwarp or edge, not over {other}"))),
-        }
-    }
-
-    /// Whether fences are measured, and how much.
-    pub(crate) fn scale_of_fences(&self) -> Result<Option<Scale<'_>>, Failure> {
-        let Some(What::Windows(test)) = self.test else { return Ok(None) };
-        if self.connect.is_some() {
-            return Err(Failure::Usage(
-                "--connect: ranks of windows are on one machine, or where a launcher puts them".into(),
-            ));
-        }
-        let transport = self.transport_of_windows()?;
-        let asks_for_lab = !matches!(self.lab, None | Some(LabWish::Off));
-        if asks_for_lab && transport == Transport::Shm {
-            return Err(Failure::Usage(format!("--lab, --transport shm: {NOTHING_SHARED}")));
-        }
-        Ok(Some(Scale {
-            test,
-            sizes: self.size.as_ref(),
-            transport,
-            asks_for_lab,
-            peers: self.vs.as_deref(),
-            runs: self.runs.unwrap_or(if self.quick { 1 } else { 3 }),
-            iterations: self.iterations.unwrap_or(if self.quick { 50 } else { 500 }),
-            budget: self.iterations.is_none().then_some(Duration::from_millis(if self.quick { 100 } else { 1000 })),
-            is_quick: self.quick,
-            warmup: self.warmup,
-            limit_s: self.timeout,
-            libraries: &self.library,
-            folders: &self.mpi,
-        }))
-    }
-
-    /// What carries the windows: not a contestant, as with other tests, but one of the library's own.
-    fn transport_of_windows(&self) -> Result<Transport, Failure> {
-        let Some(name) = &self.transport else { return Ok(self.stack.transport) };
-        Transport::from_str(name, true).map_err(|_| {
-            Failure::Usage(format!("--transport {name}: windows are carried by iwarp, edge, shm, shm+iwarp or auto"))
-        })
-    }
-
-    /// What was said for the test of several links, if it is that one.
-    pub(crate) fn links_wishes(&self) -> Option<Wishes<'_>> {
-        (self.test == Some(What::Links)).then(|| Wishes {
-            transport: self.transport.as_deref(),
-            vs: self.vs.as_deref(),
-            runs: self.runs.unwrap_or(if self.quick { 1 } else { 3 }),
-            seconds: self.seconds,
-            engines: &self.engines,
-        })
-    }
-
-    /// What is to be done.
-    pub(crate) fn plan(&self) -> Result<Plan, Failure> {
-        let Some(What::Measured(test)) = self.test else { return Err(Failure::Usage("name a test".into())) };
-        let libraries = self.libraries(test)?;
-        let is_here = !self.part.is_empty() && self.part.iter().all(|part| part.is_of_many());
-        let wants = Wants::of(test);
-        let (place, note) = self.place(&Wants { lab: wants.lab && !is_here, ..wants })?;
-        let template = self.template(&place)?;
-        let cases = design(test).cases(&Basis { template, choices: &self.choices(), libraries });
-        let limited = self.limited_place(&place, &cases)?;
-        Ok(Plan {
-            test,
-            entries: self.entries(test)?,
-            peers_are_named: self.vs.is_some(),
-            cases,
-            runs: self.runs.unwrap_or(if self.quick { 1 } else { design(test).runs() }),
-            limit: Duration::from_secs(self.timeout),
-            pin: self.pin,
-            copies: self.copies,
-            place,
-            limited,
-            note,
-        })
-    }
-
-    /// What is said of the cases.
-    fn choices(&self) -> Choices {
-        Choices {
-            size: self.size.clone(),
-            processes: self.processes.clone(),
-            quick: self.quick,
-            iterations: self.iterations,
-            warmup: self.warmup,
-            target: self.target.clone(),
-            computation: self.computation.clone(),
-            connections: self.connections,
-            seconds: self.seconds,
-            others: self.others.clone(),
-            part: self.part.clone(),
-        }
-    }
-
-    /// The MPI libraries to measure.
-    fn libraries(&self, test: Test) -> Result<Vec<Installation>, Failure> {
-        if test != Test::Mpi {
-            return Ok(Vec::new());
-        }
-        if self.connect.is_some() {
-            return Err(Failure::Usage("MPI is measured on one machine".into()));
-        }
-        crate::model::installation::find(&self.library, &self.mpi).map_err(Failure::Runtime)
-    }
-
-    /// Where windows are measured, and what is to be known about that.
-    pub(crate) fn place_of_windows(&self, scale: &Scale<'_>) -> Result<(Place, Option<String>), Failure> {
-        let hides = scale.test == WindowTest::WindowOverlap && scale.transport != Transport::Shm;
-        self.place(&Wants { lab: hides, real_packets: false, usual_rate: usual_rate() })
-    }
-
-    /// Where it is done, and what is to be known about that.
-    fn place(&self, wants: &Wants) -> Result<(Place, Option<String>), Failure> {
-        let congestion = self.congestion.as_deref();
-        let lab = |rate| Place::lab(&self.lab_plan(rate, wants.real_packets));
-        let usual_rate = wants.usual_rate;
-        let place = match (&self.connect, self.lab) {
-            (Some(host), _) => {
-                let machine: Machine = host.parse().map_err(Failure::Usage)?;
-                return Ok((
-                    Place::There(Machine { link: self.link.as_ref().map(ToString::to_string), ..machine }),
-                    None,
-                ));
-            }
-            (None, Some(LabWish::Rate(rate))) => lab(Some(rate)),
-            (None, Some(LabWish::Unlimited)) => lab(None),
-            (None, Some(LabWish::Usual)) => lab(usual_rate),
-            (None, None) if wants.real_packets => lab(usual_rate),
-            (None, None) if wants.lab => match lab(usual_rate) {
-                Ok(place) => Ok(place),
-                Err(error) if congestion.is_some() => Err(error),
-                Err(error) => {
-                    let note = "on loopback, where the processor is the network and little can hide, because there is no test network";
-                    return Ok((Place::Here, Some(format!("{note}: {error}"))));
-                }
+impl Args for Arguments {
+    fn augment_args(command: Command) -> Command {
+        let command = Listen::augment_args(command).after_help(EXAMPLES).args_conflicts_with_subcommands(true);
+        command.subcommand_value_name("TEST").subcommand_help_heading("Tests").subcommands(What::all().into_iter().map(
+            |test| {
+                let options = Options::augment_args(Command::new(test.name()).about(test.about()));
+                options.mut_args(|option| {
+                    let is_used = test.uses(option.get_id().as_str());
+                    option.hide(!is_used)
+                })
             },
-            (None, _) if congestion.is_some() || self.mtu.is_some() || self.no_offload => {
-                let words = "--congestion, --mtu and --no-offload are for a test network, so they need --lab";
-                return Err(Failure::Usage(words.into()));
-            }
-            (None, _) => Ok(Place::Here),
-        };
-        Ok((place?, None))
+        ))
     }
 
-    /// The test network, with a link of this rate (`None`: without a limit).
-    fn lab_plan(&self, rate: Option<BitsPerSecond>, real_packets: bool) -> weft_lab::Plan {
-        let usual = weft_lab::Plan::default();
-        weft_lab::Plan {
-            rate,
-            mtu: self.mtu.unwrap_or(usual.mtu),
-            offloads: !(self.no_offload || real_packets),
-            congestion_control: self.congestion.clone(),
-            ..usual
-        }
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
     }
+}
 
-    /// Where transfers are hidden behind computation, when nobody said what the network should be like: there the link must be
-    /// slower than the processor.
-    fn limited_place(&self, place: &Place, cases: &[Case]) -> Result<Option<Place>, Failure> {
-        let is_usual = matches!(self.lab, None | Some(LabWish::Usual));
-        let hides = cases.iter().any(|case| case.job.kind == Kind::Hiding);
-        if !(is_usual && hides && place.is_lab()) {
-            return Ok(None);
-        }
-        Ok(Some(Place::lab(&self.lab_plan(usual_rate(), false))?))
-    }
-
-    /// The transport, then its peers.
-    fn entries(&self, test: Test) -> Result<Vec<Entry>, Failure> {
-        let parse = |name: &String| design(test).entry(name).map_err(Failure::Usage);
-        let usual = design(test).contestants().iter().map(parse).collect::<Result<Vec<_>, _>>()?;
-        let there = self.connect.as_deref().map(str::parse::<Machine>).transpose().map_err(Failure::Usage)?;
-        let named = there.and_then(|target| target.transport).map(|transport| match transport {
-            Transport::Iwarp => "iwarp".to_owned(),
-            Transport::Edge => "edge".into(),
-            Transport::Shm => "shm".into(),
-            Transport::ShmOrIwarp => "iwarp:transport=shm+iwarp".into(),
-            Transport::Auto => "iwarp:transport=auto".into(),
-        });
-        if let (Some(named), Some(transport)) = (&named, &self.transport) {
-            return Err(Failure::Usage(format!(
-                "--connect says {named}, --transport {transport}: leave one of them out"
-            )));
-        }
-        let transport = self.transport.as_ref().or(named.as_ref()).map(parse).transpose()?;
-        let mut entries: Vec<_> = transport.or_else(|| usual.first().cloned()).into_iter().collect();
-        match &self.vs {
-            None => {
-                let others: Vec<_> = usual.into_iter().filter(|other| !entries[0].stands_for(other)).collect();
-                entries.extend(others);
-            }
-            Some(names) if names.iter().any(|name| name == "none") => {}
-            Some(names) => {
-                for name in names {
-                    entries.push(parse(name)?);
+impl FromArgMatches for Arguments {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let Some((name, said)) = matches.subcommand() else {
+            let Listen { listen, link } = Listen::from_arg_matches(matches)?;
+            return match listen {
+                Some(address) => Ok(Self { listen: Some((address, link)), options: None }),
+                None => {
+                    let words = "name a test, or say --listen: weft perf --help\n";
+                    Err(clap::Error::raw(ErrorKind::MissingSubcommand, words))
                 }
-            }
-        }
-        Ok(entries)
-    }
-
-    /// The job without what changes from case to case and from run to run.
-    fn template(&self, place: &Place) -> Result<Job, Failure> {
-        let [engines] = self.engines[..] else {
-            return Err(Failure::Usage("--engines: only links measures with several numbers of them".into()));
+            };
         };
-        Ok(Job {
-            version: env!("CARGO_PKG_VERSION").into(),
-            contestant: String::new(),
-            variant: None,
-            rank: 0,
-            ranks: 2,
-            kind: Kind::Latency,
-            operation: self.operation,
-            size: 1,
-            iterations: 1,
-            warmup: 1,
-            window: usize::from(self.window),
-            wait: self.wait,
-            cache: Cache::In,
-            target: Target::Polling,
-            computation_us: 0,
-            both_ways: false,
-            mpi_ranks: 2,
-            connections: 1,
-            quiet_ms: 1,
-            settle_ms: 0,
-            stack: Stack { engines, ..self.stack },
-            crowd: None,
-            mpi: None,
-            limit_s: self.timeout,
-            local: None,
-            host: place.host(),
-            link: None,
-            core: None,
-        })
+        let test = What::all().into_iter().find(|test| test.name() == name).unwrap_or_default();
+        refuse_foreign(test, said)?;
+        let mut options = Options::from_arg_matches(said)?;
+        options.test = test;
+        Ok(Self { listen: None, options: Some(Box::new(options)) })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
     }
 }
 
-/// The rate of a test network's link of which nothing is said: slower than any processor.
-fn usual_rate() -> Option<BitsPerSecond> {
-    weft_lab::Plan::default().rate
+/// An option that a test does not use would be passed over in silence: it is an error that says whose it is.
+fn refuse_foreign(test: What, said: &ArgMatches) -> Result<(), clap::Error> {
+    let command = Options::augment_args(Command::new(test.name()));
+    for option in command.get_arguments() {
+        let id = option.get_id().as_str();
+        if said.value_source(id) != Some(ValueSource::CommandLine) || test.uses(id) {
+            continue;
+        }
+        let long = option.get_long().unwrap_or(id);
+        let (name, owners) = (test.name(), users(id).join(", "));
+        let words = format!("--{long} is not an option of weft perf {name}: it is one of {owners}\n");
+        return Err(clap::Error::raw(ErrorKind::UnknownArgument, words));
+    }
+    Ok(())
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.1..=600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("a number of seconds from 0.1 to 600".into()),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &[&str]) -> Result<Arguments, clap::Error> {
+        let command = Arguments::augment_args(Command::new("perf"));
+        Arguments::from_arg_matches(&command.try_get_matches_from([&["perf"], words].concat())?)
+    }
+
+    #[test]
+    fn each_option_is_of_a_test_and_each_name_is_an_option() {
+        let command = Options::augment_args(Command::new("perf"));
+        let ids: Vec<_> = command.get_arguments().map(|option| option.get_id().as_str().to_owned()).collect();
+        let unused: Vec<_> = ids.iter().filter(|id| users(id).is_empty()).collect();
+        assert!(unused.is_empty(), "no test uses {unused:?}");
+        for test in What::all() {
+            let unknown: Vec<_> = test.options().filter(|id| !ids.iter().any(|known| known == id)).collect();
+            assert!(unknown.is_empty(), "{}: {unknown:?}", test.name());
+        }
+    }
+
+    #[test]
+    fn an_option_of_another_test_is_refused_with_its_owners() {
+        let error = read(&["latency", "--emulate", "delay=5ms"]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnknownArgument);
+        let words = error.to_string();
+        assert!(words.contains("--emulate") && words.contains("perf latency") && words.contains("links"), "{words}");
+        assert!(read(&["links", "--emulate", "delay=5ms"]).is_ok());
+        assert!(read(&["latency", "--delay", "5ms"]).is_err(), "a delay is of a test network");
+        assert!(read(&["latency", "--lab", "1G", "--delay", "5ms"]).is_ok());
+    }
+
+    #[test]
+    fn a_test_or_an_address_is_named() {
+        assert!(read(&[]).is_err() && read(&["speed"]).is_err());
+        assert!(read(&["--listen", "127.0.0.1"]).unwrap().listen.is_some());
+        assert!(read(&["--listen", "127.0.0.1", "latency"]).is_err());
     }
 }

@@ -2,4 +2,6 @@
 
 pub(crate) mod arguments;
 pub(crate) mod catalogue;
+pub(crate) mod options;
 pub(crate) mod run;
+pub(crate) mod tests;

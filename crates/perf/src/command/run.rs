@@ -6,8 +6,11 @@ use weft_command::transport::Transport;
 
 use crate::command::arguments::Arguments;
 use crate::command::catalogue::design;
+use crate::command::options::Options;
+use crate::command::tests::What;
 use crate::experiments::{disorder, fence, links};
-use crate::host::watch::Watch;
+use crate::runner::measurement::Measurement;
+use crate::runner::outputs::Outputs;
 use crate::runner::{campaign, outcome, remote};
 
 /// Runs the command.
@@ -16,10 +19,14 @@ use crate::runner::{campaign, outcome, remote};
 ///
 /// The command line asks for what can't be, or a contestant that is there failed.
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    if let Some(address) = &arguments.listen {
-        return remote::listen(address, arguments.link.as_ref());
+    if let Some((address, link)) = &arguments.listen {
+        return remote::listen(address, link.as_ref());
     }
-    if arguments.wants_disorder() {
+    arguments.options.as_deref().map_or(Ok(()), measure)
+}
+
+fn measure(arguments: &Options) -> Result<(), Failure> {
+    if arguments.test == What::Streams {
         let json = arguments.json.as_deref().map(Destination::open).transpose()?;
         let transport = arguments.transport_of_disorder()?;
         return match transport {
@@ -28,20 +35,19 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         };
     }
     if let Some(scale) = arguments.scale_of_fences()? {
-        let json = arguments.json.as_deref().map(Destination::open).transpose()?;
-        return fence::run(&arguments.fence, &scale, json, || arguments.place_of_windows(&scale));
+        let outputs = Outputs::open(arguments.json.as_deref())?;
+        return fence::run(&arguments.fence, &scale, outputs, || arguments.place_of_windows(&scale));
     }
     if let Some(wishes) = arguments.links_wishes() {
-        let json = arguments.json.as_deref().map(Destination::open).transpose()?;
-        return links::run(&arguments.links, &wishes, json);
+        return links::run(&arguments.links, &wishes, Outputs::open(arguments.json.as_deref())?);
     }
     let plan = arguments.plan()?;
-    let json = arguments.json.as_deref().map(Destination::open).transpose()?;
-    let watch = Watch::start();
+    let outputs = Outputs::open(arguments.json.as_deref())?;
+    let measurement = Measurement::begin(plan.test.name(), plan.test.question());
     let results = campaign::run(&plan)?;
-    let report = outcome::Report::new(&plan, &results, watch.stop());
+    let document = outcome::document(&plan, &results, measurement);
     let afterword = design(plan.test).afterword(&plan, &results);
-    report.publish(&plan, &results, &afterword, json)?;
+    outputs.publish(&document, &outcome::table(&plan, &results, &document, &afterword))?;
     match results.broken() {
         Some(reason) => Err(Failure::Runtime(reason)),
         None => Ok(()),

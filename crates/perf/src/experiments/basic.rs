@@ -20,10 +20,6 @@ impl Design for Basic {
         registry::usual().map(|contestant| contestant.name().to_owned()).collect()
     }
 
-    fn runs(&self) -> u32 {
-        5
-    }
-
     fn cases(&self, basis: &Basis<'_>) -> Vec<Case> {
         basis.sizes(self.sizes).into_iter().map(|size| basis.case(self.kind, size, 1.0)).collect()
     }

@@ -14,11 +14,6 @@ pub(crate) trait Design: Sync {
     /// Who is measured when nobody is named; the first is what the ratios are of.
     fn contestants(&self) -> Vec<String>;
 
-    /// Runs of each contestant in each case, when not told.
-    fn runs(&self) -> u32 {
-        3
-    }
-
     /// Whether it says something only on links slower than the processor, so that it asks for a network of its own by default.
     fn wants_lab(&self) -> bool {
         false

@@ -20,16 +20,16 @@ pub(crate) mod kernel;
 /// What is varied.
 #[derive(Args, Debug)]
 pub(crate) struct Disorder {
-    /// disorder: how many segments in a hundred come late, by up to 200 us, each a case of its own
+    /// How many segments in a hundred come late, by up to 200 us, each a case of its own
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', default_value = "0,1,5,10", value_parser = percent)]
     late: Vec<f64>,
-    /// disorder: how many segments in a hundred are lost, each a case of its own
+    /// How many segments in a hundred are lost, each a case of its own
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', default_value = "0,1", value_parser = percent)]
     lost: Vec<f64>,
-    /// disorder: how many segments in a hundred a middlebox cuts in two
+    /// How many segments in a hundred a middlebox cuts in two
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
     cut: f64,
-    /// disorder: what the receiver does with segments that come before others [default: place, buffer, drop]
+    /// What the receiver does with segments that come before others [default: place, buffer, drop]
     #[arg(long, value_enum, value_name = "POLICY,...", value_delimiter = ',')]
     policy: Vec<Policy>,
 }

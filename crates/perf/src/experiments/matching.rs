@@ -14,10 +14,6 @@ impl Design for Matching {
         vec![Contestant::NAME.to_owned()]
     }
 
-    fn runs(&self) -> u32 {
-        5
-    }
-
     fn cases(&self, basis: &Basis<'_>) -> Vec<Case> {
         let mut cases = Vec::new();
         for (wanted, wanted_name, which, which_name) in [

@@ -39,10 +39,6 @@ impl Design for MpiPrograms {
         ["weft", "libfabric-tcp", "ucx"].map(|carrier| format!("{}:{carrier}", Mpi::NAME)).to_vec()
     }
 
-    fn runs(&self) -> u32 {
-        5
-    }
-
     fn wants_lab(&self) -> bool {
         true
     }

@@ -11,10 +11,6 @@ impl Design for PingPing {
         ["iwarp", "sockets", "libfabric"].map(str::to_owned).to_vec()
     }
 
-    fn runs(&self) -> u32 {
-        5
-    }
-
     fn cases(&self, basis: &Basis<'_>) -> Vec<Case> {
         let exchanges = basis.sizes("8,1K,64K").into_iter().map(|size| basis.case(Kind::PingPing, size, 0.5));
         let streams = basis.sizes("64K,1M").into_iter().map(|size| basis.case(Kind::Duplex, size, 0.5));

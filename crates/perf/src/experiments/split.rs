@@ -66,7 +66,7 @@ fn merit(case: &Case, figure: f64) -> f64 {
     if case.job.kind == Kind::Latency { 1.0 / figure } else { figure }
 }
 
-/// Each case's best, and by how much it is ahead of the second. Where their runs overlap nobody is, and that is said.
+/// Each case's best, and by how much it is ahead of the second. Where chance may have set their launches apart none is.
 fn winners(plan: &Plan, results: &Results) -> Table {
     let mut table = Table::new(&[
         ("", Align::Left),
@@ -83,13 +83,13 @@ fn winners(plan: &Plan, results: &Results) -> Table {
         found.sort_by(|one, other| other.1.total_cmp(&one.1));
         let [(best, first), (next, second), ..] = found[..] else { continue };
         let label = |name| case.label(name).unwrap_or_default();
-        let is_ahead = results.spread(plan, best, at).is_apart(&results.spread(plan, next, at)) == Some(true);
+        let is_ahead = results.differ(plan, [best, next], at);
         table.row([
             what(case).into(),
             case.size().to_string(),
             label("cache"),
             label("markers"),
-            if is_ahead { name(plan, best) } else { "nobody".into() },
+            if is_ahead { name(plan, best) } else { "none".into() },
             if is_ahead { format!("{:.0} %", 100.0 * (first / second - 1.0)) } else { "-".into() },
             if is_ahead { name(plan, next) } else { format!("{}, {}", name(plan, best), name(plan, next)) },
         ]);

@@ -2,6 +2,5 @@
 
 pub(crate) mod distance;
 pub(crate) mod provider;
-pub(crate) mod scratch;
 pub(crate) mod watch;
 pub(crate) mod work;

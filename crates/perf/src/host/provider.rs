@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-use crate::host::scratch::Scratch;
+use weft_command::scratch::Scratch;
 
 /// The name of the file for libfabric, which loads what ends in `-fi.so`.
 const FILE: &str = "libweft-fi.so";

@@ -1,33 +1,25 @@
 //! The machine that measures, and what it had to do besides.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::thread::available_parallelism;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
+use nix::sys::utsname::uname;
 use nix::unistd::{SysconfVar, sysconf};
-use serde::Serialize;
 
-/// Others that take more than this of the processors disturb what is measured.
-const MUCH: f64 = 0.05;
+use crate::result::Machine;
 
-/// What is known of the machine and of the time of a measurement. What the system does not tell is `None`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Machine {
-    cpu: Option<String>,
-    governor: Option<String>,
-    /// Processes that wanted to run, on the average of the last 1, 5 and 15 minutes.
-    load_before: Option<[f64; 3]>,
-    load_after: Option<[f64; 3]>,
-    /// Of the time of all processors, what others than this measurement used.
-    others_share: Option<f64>,
-    /// Of the time of all processors, what a virtual machine was not given though it wanted to run.
-    steal_share: Option<f64>,
+/// What a watch has seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Watched {
+    /// What the machine is, and what else it had to do; what the system does not tell is `None`.
+    pub(crate) machine: Machine,
     /// When it began: seconds since 1970.
-    began_unix_s: u64,
-    seconds: f64,
-    /// What was asked for.
-    command: Vec<String>,
+    pub(crate) began_unix_s: u64,
+    pub(crate) seconds: f64,
 }
 
 /// The beginning of a measurement.
@@ -51,40 +43,26 @@ impl Watch {
         }
     }
 
-    pub(crate) fn stop(self) -> Machine {
+    pub(crate) fn stop(self) -> Watched {
         let ticks_per_s = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100) as f64;
         let passed = self.times.zip(Times::now()).map(|(before, now)| now.since(before));
         let shares = passed.and_then(|passed| passed.shares((own_seconds() - self.own_s) * ticks_per_s));
-        Machine {
+        let system = uname().ok();
+        let text = |value: Option<&OsStr>| value.unwrap_or_default().to_string_lossy().into_owned();
+        let machine = Machine {
+            host: text(system.as_ref().map(|system| system.nodename())),
+            kernel: text(system.as_ref().map(|system| system.release())),
+            cores: available_parallelism().map_or(0, usize::from),
             cpu: cpu(),
             governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            congestion_control: line("/proc/sys/net/ipv4/tcp_congestion_control").unwrap_or_default(),
             load_before: self.load,
             load_after: load(),
             others_share: shares.map(|[others, _]| others),
             steal_share: shares.map(|[_, steal]| steal),
-            began_unix_s: self.began_unix_s,
-            seconds: self.began.elapsed().as_secs_f64(),
-            command: std::env::args().collect(),
-        }
-    }
-}
-
-impl Machine {
-    /// Lines for people: how busy the machine was, and a warning if that counts.
-    pub(crate) fn describe(&self) -> String {
-        let share = |share: Option<f64>| share.map_or_else(|| "?".into(), |share| format!("{:.0} %", 100.0 * share));
-        let load = |load: Option<[f64; 3]>| load.map_or_else(|| "?".into(), |load| format!("{:.2}", load[0]));
-        let mut text = format!(
-            "load {} before, {} after; of the processors' time other processes used {}, the host of a virtual machine kept {}\n",
-            load(self.load_before),
-            load(self.load_after),
-            share(self.others_share),
-            share(self.steal_share)
-        );
-        if [self.others_share, self.steal_share].into_iter().flatten().any(|share| share > MUCH) {
-            text.push_str("THE MACHINE WAS BUSY WITH OTHER THINGS: figures and ratios may be far off\n");
-        }
-        text
+            cores_apart_ns: None,
+        };
+        Watched { machine, began_unix_s: self.began_unix_s, seconds: self.began.elapsed().as_secs_f64() }
     }
 }
 
@@ -161,17 +139,5 @@ mod tests {
         assert_eq!(passed.shares(151.0), Some([0.0, 0.05]), "ticks are coarse");
         assert_eq!(before.since(before).shares(0.0), None);
         assert_eq!(Times::read("cpu0 1 2 3"), None);
-    }
-
-    #[test]
-    fn who_measured_on_a_busy_machine_is_told() {
-        let quiet = Machine { others_share: Some(0.01), steal_share: Some(0.02), ..Machine::default() };
-        assert!(!quiet.describe().contains("BUSY"), "{}", quiet.describe());
-        for busy in [
-            Machine { others_share: Some(0.4), ..quiet.clone() },
-            Machine { steal_share: Some(0.2), others_share: None, ..quiet },
-        ] {
-            assert!(busy.describe().contains("BUSY"), "{}", busy.describe());
-        }
     }
 }

@@ -8,6 +8,8 @@ use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use crate::result::Histogram;
+
 /// What one process saw in one run. What another one knows better is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measured {
@@ -15,6 +17,12 @@ pub(crate) struct Measured {
     pub(crate) value: Option<f64>,
     /// Of times: what 99 of 100 stay below. Of speeds: what 99 of 100 parts of the run reach.
     pub(crate) p99: Option<f64>,
+    /// The worst: of times the longest, of speeds the slowest part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) worst: Option<f64>,
+    /// All of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) histogram: Option<Histogram>,
     /// Processor time that this process used for each GB of payload, in seconds.
     pub(crate) cpu_s_per_gb: Option<f64>,
     /// Processor time that it used in each second.
@@ -113,7 +121,13 @@ impl RoundTrips {
         if times.is_empty() {
             return Measured::default();
         }
-        Measured { value: Some(percentile(&times, 0.5)), p99: Some(percentile(&times, 0.99)), ..Measured::default() }
+        Measured {
+            value: Some(percentile(&times, 0.5)),
+            p99: Some(percentile(&times, 0.99)),
+            worst: times.last().copied(),
+            histogram: Some(Histogram::of(&times)),
+            ..Measured::default()
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use crate::model::job::{Job, Kind, Operation};
 use crate::model::measure::Figure;
 use crate::model::run::Run;
 use crate::model::test::Test;
+use crate::result::Better;
 
 /// A figure that is taken from each run.
 pub(crate) struct Metric {
@@ -33,7 +34,16 @@ impl Metric {
         Self { name, unit, column, value, p99: |_| None }
     }
 
-    /// Whether a smaller figure, or a larger one, is better does not matter here; how it is scaled in the table does.
+    /// Which direction is the good one.
+    pub(crate) fn better(&self) -> Better {
+        match self.name {
+            "throughput" | "duplex_throughput" | "message_rate" | "overlap" | "hidden" | "computing" => Better::More,
+            "communication_time" | "computation_time" | "total_time" | "match_cpu_alone" => Better::Neither,
+            _ => Better::Less,
+        }
+    }
+
+    /// What the table multiplies it with.
     pub(crate) fn scale(&self) -> f64 {
         match self.unit {
             "1/s" if self.name == "message_rate" => 1e-6,

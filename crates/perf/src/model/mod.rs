@@ -8,7 +8,6 @@ pub(crate) mod measure;
 pub(crate) mod metric;
 pub(crate) mod run;
 pub(crate) mod size;
-pub(crate) mod spread;
 pub(crate) mod stack;
 pub(crate) mod target;
 pub(crate) mod test;

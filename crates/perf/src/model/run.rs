@@ -1,6 +1,7 @@
 //! What one run gave.
 
 use crate::model::measure::{Figure, Measured};
+use crate::result::Histogram;
 
 /// What one run gave.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,6 +21,16 @@ impl Run {
     /// Its 99th percentile.
     pub(crate) fn p99(&self) -> Option<f64> {
         self.sides.iter().rev().find_map(|side| side.p99)
+    }
+
+    /// The worst of what it measured many times.
+    pub(crate) fn worst(&self) -> Option<f64> {
+        self.sides.iter().rev().find_map(|side| side.worst)
+    }
+
+    /// All that it measured many times.
+    pub(crate) fn histogram(&self) -> Option<&Histogram> {
+        self.sides.iter().rev().find_map(|side| side.histogram.as_ref())
     }
 
     /// The passive of two processes.

@@ -37,7 +37,45 @@ pub(crate) enum Test {
     Mpi,
 }
 
-/// One of its measurements.
+impl Test {
+    /// As it is typed.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Latency => "latency",
+            Self::Bandwidth => "bandwidth",
+            Self::Rate => "rate",
+            Self::PingPing => "ping-ping",
+            Self::Overlap => "overlap",
+            Self::Split => "split",
+            Self::Markers => "markers",
+            Self::InOrderTax => "in-order-tax",
+            Self::Idle => "idle",
+            Self::AllToAll => "all-to-all",
+            Self::Match => "match",
+            Self::Mpi => "mpi",
+        }
+    }
+
+    /// What it asks.
+    pub(crate) fn question(self) -> &'static str {
+        match self {
+            Self::Latency => "How long does a message take to its receiver?",
+            Self::Bandwidth => "How much payload crosses in a second, and at which cost in processor time?",
+            Self::Rate => "How many small messages cross in a second?",
+            Self::PingPing => "What do both directions at once cost each other?",
+            Self::Overlap => "How much computation fits beside a transfer without lengthening it?",
+            Self::Split => "Which stage of iWARP belongs on which thread?",
+            Self::Markers => "What do markers cost, by their spacing?",
+            Self::InOrderTax => "What does readiness for disorder cost when everything arrives in order?",
+            Self::Idle => "What do connections cost on which nothing moves?",
+            Self::AllToAll => "How much do many processes exchange together?",
+            Self::Match => "What does it cost to match a message with its receive, among many?",
+            Self::Mpi => "How fast are MPI programs over Weft, beside what else carries their messages?",
+        }
+    }
+}
+
+/// A part of [`Test::Mpi`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Part {
     /// Half of the round trip of a ping-pong

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs, io};
 
-use crate::host::scratch::Scratch;
 use crate::model::installation::{Installation, in_path};
 use crate::model::job::{Job, Kind};
+use weft_command::scratch::Scratch;
 
 const SOURCE: &str = include_str!("measure.c");
 const FENCE: &str = include_str!("fence.c");

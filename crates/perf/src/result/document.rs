@@ -11,6 +11,9 @@ use super::row::{Comparison, Row};
 /// The version of the schema that is written, and the only one that is read.
 pub const VERSION: u32 = 2;
 
+/// Others that take more than this share of the processors disturb what is measured.
+const MUCH: f64 = 0.05;
+
 /// What the first field of each document says.
 const SCHEMA: &str = "weft-perf";
 
@@ -112,6 +115,32 @@ pub enum FormatError {
     Field(String),
 }
 
+impl Machine {
+    /// Whether other processes, or the host of a virtual machine, took more than 5 % of the processors' time.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        [self.others_share, self.steal_share].into_iter().flatten().any(|share| share > MUCH)
+    }
+
+    /// Lines for people: how busy the machine was, and a warning if that counts.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let share = |share: Option<f64>| share.map_or_else(|| "?".into(), |share| format!("{:.0} %", 100.0 * share));
+        let load = |load: Option<[f64; 3]>| load.map_or_else(|| "?".into(), |load| format!("{:.2}", load[0]));
+        let mut text = format!(
+            "load {} before, {} after; processor time of other processes {}, steal {}\n",
+            load(self.load_before),
+            load(self.load_after),
+            share(self.others_share),
+            share(self.steal_share)
+        );
+        if self.is_busy() {
+            text.push_str("THE MACHINE WAS BUSY WITH OTHER THINGS: figures and ratios may be far off\n");
+        }
+        text
+    }
+}
+
 impl Document {
     /// What [`Document::schema`] and [`Document::schema_version`] have to be.
     #[must_use]
@@ -176,15 +205,7 @@ mod tests {
     use super::*;
 
     fn document() -> Document {
-        let launch = |launch| Launch {
-            launch,
-            value: 3.5,
-            p99: Some(9.0),
-            worst: None,
-            histogram: None,
-            series: None,
-            cores_apart_ns: None,
-        };
+        let launch = |launch| Launch { p99: Some(9.0), ..Launch::of(launch, 3.5) };
         let case: Case = [("size_bytes".to_owned(), Value::from(8))].into();
         let row = Row::new("iwarp", case, ("half_round_trip", "us", Better::Less), (0..6).map(launch).collect());
         let (schema, schema_version) = Document::schema();
@@ -214,6 +235,18 @@ mod tests {
     fn what_is_written_is_read() {
         assert_eq!(Document::read(&document().write()), Ok(document()));
         assert_eq!(document().contestants(), ["iwarp"]);
+    }
+
+    #[test]
+    fn a_busy_machine_is_told() {
+        let quiet = Machine { others_share: Some(0.01), steal_share: Some(0.02), ..Machine::default() };
+        assert!(!quiet.describe().contains("BUSY"), "{}", quiet.describe());
+        for busy in [
+            Machine { others_share: Some(0.4), ..quiet.clone() },
+            Machine { steal_share: Some(0.2), others_share: None, ..quiet },
+        ] {
+            assert!(busy.describe().contains("BUSY"), "{}", busy.describe());
+        }
     }
 
     #[test]

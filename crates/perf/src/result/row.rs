@@ -47,6 +47,14 @@ pub struct Launch {
     pub cores_apart_ns: Option<f64>,
 }
 
+impl Launch {
+    /// A launch that tells its figure alone.
+    #[must_use]
+    pub fn of(launch: u32, value: f64) -> Self {
+        Self { launch, value, p99: None, worst: None, histogram: None, series: None, cores_apart_ns: None }
+    }
+}
+
 /// How often which value was seen, in the unit of the row. Ascending; a value stands for all that round up to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -255,15 +263,7 @@ mod tests {
     use super::*;
 
     fn row(contestant: &str, better: Better, values: &[f64]) -> Row {
-        let launches = values.iter().zip(0..).map(|(value, launch)| Launch {
-            launch,
-            value: *value,
-            p99: None,
-            worst: None,
-            histogram: None,
-            series: None,
-            cores_apart_ns: None,
-        });
+        let launches = values.iter().zip(0..).map(|(value, launch)| Launch::of(launch, *value));
         Row::new(contestant, Case::new(), ("half_round_trip", "us", better), launches.collect())
     }
 

@@ -12,7 +12,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Results, Failure> {
     find_out_who_can(plan, &mut results)?;
     let progress = progress(plan);
     for (at, case) in plan.cases.iter().enumerate() {
-        for turn in 0..plan.runs as usize {
+        for turn in 0..plan.launches as usize {
             for offset in 0..plan.entries.len() {
                 // Another one starts each time, so that nobody always runs after the same neighbour.
                 let entry = (turn + offset) % plan.entries.len();
@@ -91,7 +91,7 @@ fn one(plan: &Plan, entry: usize, case: usize, results: &mut Results) -> Result<
 
 /// A bar on standard error, when that is a terminal. It is drawn between runs only, never during one.
 fn progress(plan: &Plan) -> ProgressBar {
-    let bar = ProgressBar::new((plan.cases.len() * plan.entries.len()) as u64 * u64::from(plan.runs));
+    let bar = ProgressBar::new((plan.cases.len() * plan.entries.len()) as u64 * u64::from(plan.launches));
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {elapsed} of about {duration}  {msg}")
         .expect("the template is well formed");
     bar.with_style(style)

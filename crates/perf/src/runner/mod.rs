@@ -1,7 +1,9 @@
 //! Starts the processes of a run, here, in a test network or on another machine, and collects what they measured.
 
 pub(crate) mod campaign;
+pub(crate) mod measurement;
 pub(crate) mod outcome;
+pub(crate) mod outputs;
 pub(crate) mod peer;
 pub(crate) mod place;
 pub(crate) mod plan;

@@ -1,154 +1,106 @@
-//! What a measurement says: a table for people, JSON for figures.
+//! What a measurement of contestants says: its document, and a table for people.
 
-use std::thread;
-
-use nix::sys::utsname::uname;
-use serde::Serialize;
 use serde_json::{Map, Value, json};
+use weft_command::table::{Align, Table};
 
 use crate::host::distance::describe;
-use crate::host::watch::Machine;
 use crate::model::case::{Case, text};
-use crate::model::measure::median;
 use crate::model::metric::{Column, Metric, metrics, title};
 use crate::model::run::Run;
-use crate::model::spread::Spread;
-use crate::model::test::Test;
+use crate::result::{self, Comparison, Document, Launch, Row, Verdict};
+use crate::runner::measurement::Measurement;
 use crate::runner::plan::{Plan, Results};
-use weft_command::destination::Destination;
-use weft_command::failure::Failure;
-use weft_command::output::{complain, print};
-use weft_command::table::{Align, Table};
+use crate::statistics::median;
 
 /// The longest name of a contestant that makes a heading.
 const LONGEST_HEADING: usize = 16;
 
-/// A measurement with all that is needed to judge it.
-#[derive(Debug, Serialize)]
-pub(crate) struct Report {
-    host: String,
-    kernel: String,
-    cores: usize,
-    congestion_control: String,
-    version: &'static str,
-    commit: &'static str,
-    /// A cache line's way from core to core and back, over all runs: the least, the median, the most.
-    cores_apart_ns: Option<[f64; 3]>,
-    /// Runs that were made again because cores were much farther apart than in others.
-    repeated_runs: usize,
-    /// The processor, and what else it had to do.
-    machine: Machine,
-    settings: Value,
-    not_measured: Vec<Value>,
-    rows: Vec<Row>,
+/// The document of a measurement that has ended.
+pub(crate) fn document(plan: &Plan, results: &Results, measurement: Measurement) -> Document {
+    let entry = plan.entries[0].to_string();
+    let mut document = measurement.end(plan.places(), settings(plan), rows(plan, results), &entry);
+    document.machine.congestion_control = plan.place.congestion_control();
+    document.machine.cores_apart_ns = cores_apart(results);
+    document.notes = plan.note.iter().cloned().collect();
+    document.not_measured = results
+        .missing
+        .iter()
+        .map(|missing| result::Missing {
+            contestant: missing.name.clone(),
+            reason: missing.reason.clone(),
+            is_failure: missing.broken,
+        })
+        .collect();
+    document
 }
 
-/// One figure of the transport, beside that of one peer.
-#[derive(Debug, PartialEq, Serialize)]
-struct Row {
-    test: Test,
-    transport: String,
-    size_bytes: usize,
-    /// What else tells this case from others.
-    #[serde(flatten)]
-    labels: Map<String, Value>,
-    metric: &'static str,
-    unit: &'static str,
-    median: Option<f64>,
-    p99: Option<f64>,
-    /// Of each run, and what becomes of them.
-    values: Vec<f64>,
-    min: Option<f64>,
-    max: Option<f64>,
-    mean: Option<f64>,
-    runs: usize,
-    /// The median over these runs.
-    cores_apart_ns: Option<f64>,
-    peer: Option<String>,
-    peer_median: Option<f64>,
-    peer_values: Vec<f64>,
-    peer_min: Option<f64>,
-    peer_max: Option<f64>,
-    peer_mean: Option<f64>,
-    peer_cores_apart_ns: Option<f64>,
-    ratio: Option<f64>,
-    /// Whether the runs of both do not overlap: only then is one ahead. `None`: there are too few to know, or no peer.
-    apart: Option<bool>,
-}
-
-impl Report {
-    /// The report of these results.
-    pub(crate) fn new(plan: &Plan, results: &Results, machine: Machine) -> Self {
-        let system = uname().ok();
-        let text = |value: Option<&std::ffi::OsStr>| value.unwrap_or_default().to_string_lossy().into_owned();
-        Self {
-            host: text(system.as_ref().map(|system| system.nodename())),
-            kernel: text(system.as_ref().map(|system| system.release())),
-            cores: thread::available_parallelism().map_or(0, usize::from),
-            congestion_control: plan.place.congestion_control(),
-            version: env!("CARGO_PKG_VERSION"),
-            commit: weft_command::COMMIT,
-            cores_apart_ns: cores_apart(results),
-            repeated_runs: results.repeated,
-            machine,
-            settings: settings(plan),
-            not_measured: not_measured(results),
-            rows: rows(plan, results),
-        }
-    }
-
-    /// Writes the JSON where it is wanted, and prints the table.
-    pub(crate) fn publish(
-        &self,
-        plan: &Plan,
-        results: &Results,
-        afterword: &str,
-        json: Option<Destination>,
-    ) -> Result<(), Failure> {
-        let table = self.table(plan, results, afterword);
-        let Some(json) = json else { return print(table) };
-        let text = serde_json::to_string_pretty(self).expect("plain values become JSON") + "\n";
-        match json {
-            Destination::StandardOutput => {
-                complain(table.trim_end());
-                json.write(&text)
+/// All figures: those of the measured transport first, in each case.
+fn rows(plan: &Plan, results: &Results) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (at, case) in plan.cases.iter().enumerate() {
+        for (rank, metric) in metrics(plan.test, &case.job).iter().enumerate() {
+            for (entry, name) in plan.entries.iter().enumerate() {
+                let launches = launches(results.runs(entry, at), metric);
+                if launches.is_empty() {
+                    continue;
+                }
+                let what = (metric.name, metric.unit, metric.better());
+                let row = Row::new(name.to_string(), key(case), what, launches);
+                rows.push(if rank == 0 { row.as_main() } else { row });
             }
-            // Before the table, which nobody may read.
-            Destination::File(_) => json.write(&text).and(print(table)),
         }
     }
+    rows
+}
 
-    fn table(&self, plan: &Plan, results: &Results, afterword: &str) -> String {
-        let mut text = format!(
-            "medians of {} runs; {}, Linux {}, {} cores, {}; {}\n",
-            plan.runs,
-            self.host,
-            self.kernel,
-            self.cores,
-            self.congestion_control,
-            plan.places()
-        );
-        text.push_str(&self.machine.describe());
-        if let Some(note) = &plan.note {
-            text.push_str(&format!("{note}\n"));
-        }
-        for section in sections(plan) {
-            text.push_str(&format!(
-                "\n{}\n\n{}",
-                title(&plan.cases[section[0]].job),
-                section_table(plan, results, &section)
-            ));
-        }
-        if plan.entries.len() > 1 {
-            text.push_str("\n~ nobody is ahead: the runs of both overlap, or are fewer than three\n");
-        }
-        text.push_str(afterword);
-        if let Some(apart) = describe(results.cores_apart(), results.repeated) {
-            text.push_str(&format!("\n{apart}\n"));
-        }
-        text.push_str(&complaints(plan, results));
-        text
+/// What tells a case from others, for the document.
+fn key(case: &Case) -> result::Case {
+    let size = ("size_bytes".to_owned(), case.job.size.into());
+    let labels = case.labels.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+    labels.chain([size]).collect()
+}
+
+fn launches(runs: &[Run], metric: &Metric) -> Vec<Launch> {
+    let launch = |(run, launch): (&Run, u32)| {
+        let is_main = metric.column == Column::WithP99;
+        Some(Launch {
+            launch,
+            value: (metric.value)(run)?,
+            p99: (metric.p99)(run),
+            worst: run.worst().filter(|_| is_main),
+            histogram: run.histogram().filter(|_| is_main).cloned(),
+            series: None,
+            cores_apart_ns: run.cores_apart_ns,
+        })
+    };
+    runs.iter().zip(0..).filter_map(launch).collect()
+}
+
+/// The table of a document, with what its test says below.
+pub(crate) fn table(plan: &Plan, results: &Results, document: &Document, afterword: &str) -> String {
+    let machine = &document.machine;
+    let mut text = format!(
+        "medians of {} launches; {}, Linux {}, {} cores, {}; {}\n",
+        plan.launches, machine.host, machine.kernel, machine.cores, machine.congestion_control, document.place
+    );
+    text.push_str(&machine.describe());
+    document.notes.iter().for_each(|note| text.push_str(&format!("{note}\n")));
+    for section in sections(plan) {
+        let table = section_table(plan, document, &section);
+        text.push_str(&format!("\n{}\n\n{table}", title(&plan.cases[section[0]].job)));
     }
+    if let Some(covered) = document.rows.iter().find_map(|row| row.interval) {
+        text.push_str(&format!("\nan interval covers the median in {:.1} % of cases\n", 100.0 * covered.coverage));
+    }
+    if plan.entries.len() > 1 {
+        text.push_str("~ none is ahead: chance may have set the launches apart (rank-sum test, p >= 0.01)\n");
+    }
+    text.push_str(afterword);
+    if let Some(apart) = describe(results.cores_apart(), results.repeated) {
+        text.push_str(&format!("\n{apart}\n"));
+    }
+    text.push_str(&complaints(plan, results));
+    text
 }
 
 /// Positions of the cases of each kind, in the order of the plan.
@@ -192,7 +144,7 @@ fn is_shown(plan: &Plan, metric: &Metric) -> bool {
     }
 }
 
-fn section_table(plan: &Plan, results: &Results, section: &[usize]) -> Table {
+fn section_table(plan: &Plan, document: &Document, section: &[usize]) -> Table {
     let example = &plan.cases[section[0]];
     let metrics: Vec<_> =
         metrics(plan.test, &example.job).into_iter().filter(|metric| is_shown(plan, metric)).collect();
@@ -207,8 +159,8 @@ fn section_table(plan: &Plan, results: &Results, section: &[usize]) -> Table {
             Column::Plain(heading) | Column::Copies(heading) => columns.push((heading, Align::Right)),
             Column::None => {}
         }
-        if has_spread(metric) {
-            columns.push(("min..max", Align::Right));
+        if has_interval(metric) {
+            columns.push(("interval", Align::Right));
         }
         if metric.column == Column::WithP99 {
             columns.push(("p99", Align::Right));
@@ -222,118 +174,56 @@ fn section_table(plan: &Plan, results: &Results, section: &[usize]) -> Table {
     let mut table = Table::new(&columns);
     for &at in section {
         for entry in 0..plan.entries.len() {
-            table_row(&mut table, plan, results, (entry, at), &metrics);
+            table_row(&mut table, plan, document, (entry, at), &metrics);
         }
     }
     table
 }
 
-fn table_row(table: &mut Table, plan: &Plan, results: &Results, (entry, at): (usize, usize), metrics: &[Metric]) {
-    let (runs, case) = (results.runs(entry, at), &plan.cases[at]);
-    if runs.is_empty() {
+fn table_row(table: &mut Table, plan: &Plan, document: &Document, (entry, at): (usize, usize), metrics: &[Metric]) {
+    let (name, case) = (plan.entries[entry].to_string(), &plan.cases[at]);
+    let key = key(case);
+    let of = |metric: &Metric| {
+        document.rows.iter().find(|row| row.contestant == name && row.case == key && row.metric == metric.name)
+    };
+    if metrics.iter().all(|metric| of(metric).is_none()) {
         return;
     }
-    let mut row = vec![case.size().to_string()];
-    row.extend(case.labels.iter().map(|(_, value)| text(value)));
-    row.push(plan.entries[entry].to_string());
+    let mut cells = vec![case.size().to_string()];
+    cells.extend(case.labels.iter().map(|(_, value)| text(value)));
+    cells.push(name.clone());
     for metric in metrics {
-        let cell =
-            |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{:.3}", value * metric.scale()));
-        row.push(cell(median_of(runs, metric.value)));
-        if has_spread(metric) {
-            let spread = spread_of(runs, metric.value);
-            row.push(format!("{}..{}", cell(spread.min()), cell(spread.max())));
+        let (row, cell) = (of(metric), |value: f64| format!("{:.3}", value * metric.scale()));
+        let dash = || "-".to_owned();
+        cells.push(row.and_then(|row| row.median).map_or_else(dash, cell));
+        if has_interval(metric) {
+            let interval = row.and_then(|row| row.interval);
+            cells.push(interval.map_or_else(dash, |it| format!("{}..{}", cell(it.low), cell(it.high))));
         }
         if metric.column == Column::WithP99 {
-            row.push(cell(median_of(runs, metric.p99)));
+            cells.push(row.and_then(|row| row.p99).map_or_else(dash, cell));
         }
     }
-    let ratio = ratio(results.main(plan, 0, at), results.main(plan, entry, at));
-    let is_apart = results.spread(plan, 0, at).is_apart(&results.spread(plan, entry, at)) == Some(true);
-    let mark = if is_apart { "" } else { " ~" };
-    row.extend(ratio.filter(|_| entry > 0).map(|ratio| format!("{ratio:.2}{mark}")));
-    table.row(row);
+    let main = metrics.first().map_or("", |metric| metric.name);
+    let is_this =
+        |comparison: &&Comparison| comparison.peer == name && comparison.case == key && comparison.metric == main;
+    let comparison = document.comparisons.iter().find(is_this);
+    cells.extend(
+        comparison
+            .and_then(|it| Some((it.ratio?, it.verdict)))
+            .map(|(ratio, verdict)| format!("{ratio:.2}{}", if verdict == Verdict::Equal { " ~" } else { "" })),
+    );
+    table.row(cells);
 }
 
-/// Whether the table shows how far the runs of this figure lie apart. The JSON has it of all.
-fn has_spread(metric: &Metric) -> bool {
+/// Whether the table shows the interval of this figure. The document has it of all.
+fn has_interval(metric: &Metric) -> bool {
     matches!(metric.column, Column::WithP99 | Column::Plain(_))
 }
 
-fn rows(plan: &Plan, results: &Results) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for (at, case) in plan.cases.iter().enumerate() {
-        for metric in metrics(plan.test, &case.job) {
-            let measured = |entry: usize| median_of(results.runs(entry, at), metric.value).is_some();
-            let peers: Vec<_> = (1..plan.entries.len()).filter(|peer| !results.runs(*peer, at).is_empty()).collect();
-            if !measured(0) {
-                // A case that only peers can do still has figures.
-                let alone = peers.into_iter().filter(|peer| measured(*peer));
-                rows.extend(alone.map(|peer| row(plan, results, (peer, at), &metric, None)));
-                continue;
-            }
-            if peers.is_empty() {
-                rows.push(row(plan, results, (0, at), &metric, None));
-            }
-            rows.extend(peers.into_iter().map(|peer| row(plan, results, (0, at), &metric, Some(peer))));
-        }
-    }
-    rows
-}
-
-fn row(plan: &Plan, results: &Results, (entry, at): (usize, usize), metric: &Metric, peer: Option<usize>) -> Row {
-    let (runs, case) = (results.runs(entry, at), &plan.cases[at]);
-    let median = median_of(runs, metric.value);
-    let peer_median = peer.and_then(|peer| median_of(results.runs(peer, at), metric.value));
-    let spread = spread_of(runs, metric.value);
-    let peer_spread = peer.map(|peer| spread_of(results.runs(peer, at), metric.value)).unwrap_or_default();
-    Row {
-        test: plan.test,
-        transport: plan.entries[entry].to_string(),
-        size_bytes: case.job.size,
-        labels: case.labels.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
-        metric: metric.name,
-        unit: metric.unit,
-        median,
-        p99: median_of(runs, metric.p99),
-        min: spread.min(),
-        max: spread.max(),
-        mean: spread.mean(),
-        runs: runs.len(),
-        cores_apart_ns: median_of(runs, |run| run.cores_apart_ns),
-        peer: peer.map(|peer| plan.entries[peer].to_string()),
-        peer_median,
-        peer_min: peer_spread.min(),
-        peer_max: peer_spread.max(),
-        peer_mean: peer_spread.mean(),
-        peer_cores_apart_ns: peer.and_then(|peer| median_of(results.runs(peer, at), |run| run.cores_apart_ns)),
-        ratio: ratio(median, peer_median),
-        apart: spread.is_apart(&peer_spread),
-        values: spread.values,
-        peer_values: peer_spread.values,
-    }
-}
-
-fn ratio(median: Option<f64>, peer_median: Option<f64>) -> Option<f64> {
-    let ratio = median? / peer_median?;
-    ratio.is_finite().then_some(ratio)
-}
-
 fn cores_apart(results: &Results) -> Option<[f64; 3]> {
-    let apart = || results.cores_apart();
-    Some([apart().reduce(f64::min)?, median(apart())?, apart().reduce(f64::max)?])
-}
-
-fn median_of(runs: &[Run], value: fn(&Run) -> Option<f64>) -> Option<f64> {
-    median(runs.iter().filter_map(value))
-}
-
-fn spread_of(runs: &[Run], value: fn(&Run) -> Option<f64>) -> Spread {
-    Spread::of(runs.iter().filter_map(value))
-}
-
-fn not_measured(results: &Results) -> Vec<Value> {
-    results.missing.iter().map(|missing| json!({ "peer": missing.name, "reason": missing.reason })).collect()
+    let apart: Vec<f64> = results.cores_apart().collect();
+    Some([apart.iter().copied().reduce(f64::min)?, median(&apart)?, apart.iter().copied().reduce(f64::max)?])
 }
 
 fn settings(plan: &Plan) -> Value {
@@ -341,7 +231,7 @@ fn settings(plan: &Plan) -> Value {
     let contestants: Map<_, _> =
         plan.entries.iter().map(|entry| (entry.to_string(), entry.contestant.describe().into())).collect();
     json!({
-        "runs": plan.runs,
+        "launches": plan.launches,
         "messages": plan.cases.iter().map(messages).collect::<Vec<_>>(),
         "window": job.window,
         "operation": job.operation,
@@ -350,7 +240,7 @@ fn settings(plan: &Plan) -> Value {
         "pin": plan.pin,
         "place": plan.places(),
         "note": plan.note,
-        "processes": "fresh in each run; contestants take turns",
+        "processes": "fresh in each launch; contestants take turns",
         "contestants": contestants,
     })
 }

@@ -13,12 +13,12 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, getpgrp, getpid};
 
 use crate::host::distance::stay_on;
-use crate::host::scratch;
 use crate::model::job::Job;
 use crate::runner::protocol::{LINE_LIMIT, Said};
 use crate::runner::registry::entry_of;
 use weft_command::failure::Failure;
 use weft_command::output::print_line;
+use weft_command::scratch;
 
 /// Runs the subcommand.
 pub fn run() -> Result<(), Failure> {

@@ -5,7 +5,8 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 use std::{env, fmt, fs, io, thread};
 
-use weft_lab::{BitsPerSecond, Host, Lab, LabError, Plan};
+use weft_command::shape::bridge_program;
+use weft_lab::{BitsPerSecond, Host, Lab, LabError, Link, Plan, Shape};
 
 use crate::model::target::{RAILS_VARIABLE, Target};
 use crate::runner::process::Process;
@@ -55,8 +56,18 @@ impl FromStr for LabWish {
 
 impl Place {
     /// The two hosts of a fresh network.
-    pub(crate) fn lab(plan: &Plan) -> Result<Self, LabError> {
-        let lab = Lab::up(plan)?;
+    pub(crate) fn lab(plan: &Plan, shape: Option<&Shape>) -> Result<Self, LabError> {
+        let Some(shape) = shape else { return Self::of(Lab::up(plan)?) };
+        // The bottleneck is in the switch, which then does the rest.
+        let shape = Shape { rate: plan.rate, ..shape.clone() };
+        shape.check()?;
+        let mut lab = Lab::up(&Plan { rate: None, switch: true, ..plan.clone() })?;
+        lab.shape(Link { host: None, rail: 0 }, &shape, &bridge_program()?)?;
+        Self::of(lab)
+    }
+
+    /// That lab, when its links are up.
+    fn of(lab: Lab) -> Result<Self, LabError> {
         lab.hosts().iter().for_each(await_link);
         Ok(Self::Lab(Box::new(lab)))
     }

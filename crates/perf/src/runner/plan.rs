@@ -7,12 +7,11 @@ use crate::host::distance;
 use crate::model::case::Case;
 use crate::model::contestant::Entry;
 use crate::model::job::{Job, Kind};
-use crate::model::measure::median;
 use crate::model::metric::metrics;
 use crate::model::run::Run;
-use crate::model::spread::Spread;
 use crate::model::test::Test;
 use crate::runner::place::Place;
+use crate::statistics;
 use weft_command::switch::Switch;
 
 /// All that is to be done.
@@ -24,8 +23,9 @@ pub(crate) struct Plan {
     /// Whether the peers were asked for; otherwise they are those that the test has by itself.
     pub(crate) peers_are_named: bool,
     pub(crate) cases: Vec<Case>,
-    pub(crate) runs: u32,
-    /// How long a run may take.
+    /// How often the processes of each contestant start anew in each case.
+    pub(crate) launches: u32,
+    /// How long a launch may take.
     pub(crate) limit: Duration,
     pub(crate) pin: Switch,
     /// Whether the table shows copies.
@@ -107,14 +107,20 @@ impl Results {
 
     /// The median of what a case is about.
     pub(crate) fn main(&self, plan: &Plan, entry: usize, case: usize) -> Option<f64> {
-        median(self.spread(plan, entry, case).values)
+        statistics::median(&self.main_values(plan, entry, case))
     }
 
-    /// What a case is about, of each run.
-    pub(crate) fn spread(&self, plan: &Plan, entry: usize, case: usize) -> Spread {
+    /// What a case is about, of each launch.
+    pub(crate) fn main_values(&self, plan: &Plan, entry: usize, case: usize) -> Vec<f64> {
         let metrics = metrics(plan.test, &plan.cases[case].job);
-        let Some(metric) = metrics.first() else { return Spread::default() };
-        Spread::of(self.runs(entry, case).iter().filter_map(metric.value))
+        let main = metrics.first();
+        main.map_or_else(Vec::new, |metric| self.runs(entry, case).iter().filter_map(metric.value).collect())
+    }
+
+    /// Whether what a case is about differs between two contestants by more than chance.
+    pub(crate) fn differ(&self, plan: &Plan, [one, other]: [usize; 2], case: usize) -> bool {
+        let values = |entry| self.main_values(plan, entry, case);
+        statistics::rank_sum_test(&values(one), &values(other)).is_some_and(|p| p < statistics::SIGNIFICANT)
     }
 
     /// Why the measurement as a whole counts as failed, if it does.

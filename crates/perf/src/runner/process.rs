@@ -9,8 +9,8 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use crate::host::provider::Provider;
-use crate::host::scratch;
 use crate::runner::protocol::PEER_COMMAND;
+use weft_command::scratch;
 
 /// A process of this command that plays one side, with a process group of its own. Killed with all it started when dropped.
 pub(crate) struct Process {

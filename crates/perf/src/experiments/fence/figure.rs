@@ -46,17 +46,7 @@ impl Case {
     }
 }
 
-pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => None,
-        length if length % 2 == 0 => Some((values[middle - 1] + values[middle]) / 2.0),
-        _ => Some(values[middle]),
-    }
-}
-
-/// Says how far it is, to who sits there.
+/// Says how far the measurement is, on a terminal.
 pub(crate) fn say(text: impl fmt::Display) {
     if io::stderr().is_terminal() {
         complain(text);

@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use crate::model::size::Size;
+use crate::result::Better;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,9 +29,9 @@ impl Test {
     /// What figures are.
     pub(crate) fn metric(self) -> &'static str {
         match self {
-            Self::Fence => "puts and fence",
-            Self::Halo => "halos and fence",
-            Self::WindowOverlap => "computation hidden",
+            Self::Fence => "put_and_fence_time",
+            Self::Halo => "halo_and_fence_time",
+            Self::WindowOverlap => "hidden",
         }
     }
 
@@ -38,6 +39,23 @@ impl Test {
         match self {
             Self::Fence | Self::Halo => "us",
             Self::WindowOverlap => "%",
+        }
+    }
+
+    /// Which direction is the good one.
+    pub(crate) fn better(self) -> Better {
+        match self {
+            Self::Fence | Self::Halo => Better::Less,
+            Self::WindowOverlap => Better::More,
+        }
+    }
+
+    /// What it asks.
+    pub(crate) fn question(self) -> &'static str {
+        match self {
+            Self::Fence => "How long do puts and the fence that ends them take, by kind of fence and number of ranks?",
+            Self::Halo => "How long does an exchange of halos take, from its first put to the end of its fence?",
+            Self::WindowOverlap => "How much computation hides between a put and its fence?",
         }
     }
 

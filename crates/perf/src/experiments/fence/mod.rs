@@ -14,17 +14,19 @@ mod simulated;
 
 use serde_json::json;
 use weft::group::Group;
-use weft_command::destination::Destination;
 use weft_command::failure::Failure;
-use weft_command::output::{complain, print, print_line};
+use weft_command::output::print_line;
 use weft_command::table::{Align, Table};
 
-use crate::experiments::fence::figure::{Case, median, say};
+use crate::experiments::fence::figure::{Case, say};
 use crate::experiments::fence::load::Load;
 use crate::experiments::fence::options::{Fences, Scale};
 use crate::experiments::fence::peers::Peers;
-use crate::host::watch::Watch;
+use crate::result::{self, Document, Launch, Missing, Row, Verdict};
+use crate::runner::measurement::Measurement;
+use crate::runner::outputs::Outputs;
 use crate::runner::place::Place;
+use crate::statistics::median;
 
 /// Where ranks are that a launcher has started.
 const PLACED: &str = "where the launcher has put the ranks";
@@ -33,16 +35,16 @@ const PLACED: &str = "where the launcher has put the ranks";
 pub(crate) fn run(
     arguments: &Fences,
     scale: &Scale<'_>,
-    json: Option<Destination>,
+    outputs: Outputs,
     place: impl FnOnce() -> Result<(Place, Option<String>), Failure>,
 ) -> Result<(), Failure> {
     if !arguments.simulate.is_empty() {
-        let watch = Watch::start();
+        let measurement = Measurement::begin(scale.test.name(), scale.test.question());
         let cases = simulated::measure(arguments, scale)?;
-        return publish(arguments, scale, &cases, ("virtual time", &[]), (watch, json));
+        return publish(arguments, scale, &cases, ("virtual time", &[]), (measurement, outputs));
     }
     let group = Group::from_environment().map_err(|error| Failure::Runtime(error.to_string()))?;
-    let watch = Watch::start();
+    let measurement = Measurement::begin(scale.test.name(), scale.test.question());
     let (cases, place, notes) = match group {
         Some(_) if scale.asks_for_lab => {
             let words = "--lab: the ranks are where the launcher has put them: leave it out, or start weft without one";
@@ -65,7 +67,7 @@ pub(crate) fn run(
             (cases, place.to_string(), note.into_iter().chain(notes).collect())
         }
     };
-    publish(arguments, scale, &cases, (&place, &notes), (watch, json))
+    publish(arguments, scale, &cases, (&place, &notes), (measurement, outputs))
 }
 
 /// Shows the figures.
@@ -74,24 +76,24 @@ fn publish(
     scale: &Scale<'_>,
     cases: &[Case],
     (place, notes): (&str, &[String]),
-    (watch, json): (Watch, Option<Destination>),
+    (measurement, outputs): (Measurement, Outputs),
 ) -> Result<(), Failure> {
-    let machine = watch.stop();
-    let table = table(arguments, scale, cases, (place, notes));
-    let Some(json) = json else { return print(table) };
-    let rows = rows(arguments, scale, cases);
-    let values = json!({
-        "test": scale.test.name(), "transport": scale.transport, "iterations": scale.iterations, "runs": scale.runs,
-        "place": place, "put_bytes": ranks::PUT_BYTES, "cases": rows, "not_measured": notes, "machine": machine,
+    let settings = json!({
+        "transport": scale.transport, "iterations": scale.iterations, "launches": scale.launches,
+        "put_bytes": ranks::PUT_BYTES,
     });
-    let text = serde_json::to_string_pretty(&values).expect("plain values become JSON") + "\n";
-    match json {
-        Destination::StandardOutput => {
-            complain(table.trim_end());
-            json.write(&text)
-        }
-        Destination::File(_) => json.write(&text).and(print(table)),
-    }
+    let rows = rows(arguments, scale, cases);
+    let first = rows.first().map(|row| row.contestant.clone()).unwrap_or_default();
+    let mut document = measurement.end(place, settings, rows, &first);
+    document.not_measured = notes.iter().map(|note| missing(note)).collect();
+    let table = table(arguments, scale, cases, &document);
+    outputs.publish(&document, &table)
+}
+
+/// A note of the peers: `NAME: REASON`.
+fn missing(note: &str) -> Missing {
+    let (contestant, reason) = note.split_once(": ").unwrap_or(("", note));
+    Missing { contestant: contestant.into(), reason: reason.into(), is_failure: false }
 }
 
 /// All numbers of ranks, all runs, Weft and its peers in turns.
@@ -100,8 +102,8 @@ fn measure_all(arguments: &Fences, scale: &Scale<'_>, place: &Place) -> Result<(
     let mut cases = Vec::new();
     for &ranks in arguments.ranks(scale.test) {
         let mut case = Case { ranks: ranks.into(), figures: Vec::new() };
-        for run in 0..scale.runs {
-            say(format_args!("{ranks} ranks, run {} of {}", run + 1, scale.runs));
+        for run in 0..scale.launches {
+            say(format_args!("{ranks} ranks, launch {} of {}", run + 1, scale.launches));
             case.figures.extend(ranks::start(arguments, scale, place, ranks.into()).map_err(Failure::Runtime)?);
             case.figures.extend(peers.measure(&arguments.loads(scale), scale, ranks.into()));
         }
@@ -110,21 +112,22 @@ fn measure_all(arguments: &Fences, scale: &Scale<'_>, place: &Place) -> Result<(
     Ok((cases, peers.notes))
 }
 
-fn table(arguments: &Fences, scale: &Scale<'_>, cases: &[Case], (place, notes): (&str, &[String])) -> String {
+fn table(arguments: &Fences, scale: &Scale<'_>, cases: &[Case], document: &Document) -> String {
     let loads = arguments.loads(scale);
     let headings: Vec<String> = loads.iter().map(|load| load.heading()).collect();
-    let mut columns = vec![("ranks", Align::Right), ("who", Align::Left)];
+    let mut columns = vec![("ranks", Align::Right), ("", Align::Left)];
     columns.extend(headings.iter().map(|heading| (heading.as_str(), Align::Right)));
     let mut table = Table::new(&columns);
     for case in cases {
         for who in case.who() {
-            let cell = |load: &Load| median(case.values(who, *load)).map_or_else(String::new, |it| format!("{it:.1}"));
-            let cells = loads.iter().map(cell);
-            table.row([case.ranks.to_string(), who.to_owned()].into_iter().chain(cells));
+            let key = |load: &Load| key(case.ranks, *load);
+            let cell = |load: &Load| cell(document, who, &key(load)).unwrap_or_default();
+            table.row([case.ranks.to_string(), who.to_owned()].into_iter().chain(loads.iter().map(cell)));
         }
     }
     let best = if arguments.auto_table { best(cases, &loads) } else { String::new() };
-    let notes: String = notes.iter().map(|note| format!("\nnot measured: {note}")).collect();
+    let notes: String =
+        document.not_measured.iter().map(|it| format!("\nnot measured: {}: {}", it.contestant, it.reason)).collect();
     let end = if notes.is_empty() { "" } else { "\n" };
     if !arguments.simulate.is_empty() {
         return format!("{}\n\n{table}{best}", arguments.explain_simulation());
@@ -133,8 +136,25 @@ fn table(arguments: &Fences, scale: &Scale<'_>, cases: &[Case], (place, notes): 
         None => format!("{} fences", scale.iterations),
         Some(budget) => format!("as many fences as take {budget:?}, at most {}", scale.iterations),
     };
-    let explanation = scale.test.explain();
-    format!("{explanation}, median of {fences}, of {} runs; {place}\n\n{table}{best}{notes}{end}", scale.runs)
+    let (explanation, launches, place) = (scale.test.explain(), scale.launches, &document.place);
+    let busy = document.machine.describe();
+    let intervals = match document.rows.iter().find_map(|row| row.interval) {
+        Some(it) => format!("[least..most] cover the median in {:.1} % of cases; ", 100.0 * it.coverage),
+        None => String::new(),
+    };
+    format!(
+        "{explanation}, median of {fences}, of {launches} launches; {place}\n{busy}\n{table}{best}\n{intervals}~ not \
+         told from the first row of its ranks (rank-sum test, p >= 0.01)\n{notes}{end}"
+    )
+}
+
+/// Median, interval, and a mark where chance may explain the distance from the first contestant.
+fn cell(document: &Document, who: &str, key: &result::Case) -> Option<String> {
+    let row = document.rows.iter().find(|row| row.contestant == who && row.case == *key)?;
+    let interval = row.interval.map_or_else(String::new, |it| format!(" [{:.1}..{:.1}]", it.low, it.high));
+    let comparison = document.comparisons.iter().find(|it| it.peer == who && it.case == *key);
+    let mark = if comparison.is_some_and(|it| it.verdict == Verdict::Equal) { " ~" } else { "" };
+    Some(format!("{:.1}{interval}{mark}", row.median?))
 }
 
 /// What is best for each number of ranks and load, and how far auto is from it.
@@ -148,7 +168,7 @@ fn best(cases: &[Case], loads: &[Load]) -> String {
     ]);
     for case in cases {
         for load in loads {
-            let of = |who: &str| median(case.values(who, *load));
+            let of = |who: &str| median(&case.values(who, *load));
             let all = case.who().into_iter().filter(|who| *who != "weft auto");
             let all = all.filter_map(|who| Some((who, of(who)?)));
             let Some((who, least)) = all.min_by(|one, other| one.1.total_cmp(&other.1)) else { continue };
@@ -159,21 +179,24 @@ fn best(cases: &[Case], loads: &[Load]) -> String {
     format!("\n{table}")
 }
 
-fn rows(arguments: &Fences, scale: &Scale<'_>, cases: &[Case]) -> Vec<serde_json::Value> {
+/// What tells a case from others.
+fn key(ranks: usize, load: Load) -> result::Case {
+    let described = load.describe();
+    let fields = described.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone()));
+    fields.chain([("ranks".to_owned(), ranks.into())]).collect()
+}
+
+fn rows(arguments: &Fences, scale: &Scale<'_>, cases: &[Case]) -> Vec<Row> {
     let mut rows = Vec::new();
     for case in cases {
-        for who in case.who() {
-            for load in arguments.loads(scale) {
-                let values = case.values(who, load);
-                let Some(median) = median(values.clone()) else { continue };
-                let mut row = json!({
-                    "ranks": case.ranks, "who": who, "metric": scale.test.metric(), "unit": scale.test.unit(),
-                    "median": median, "values": values, "fences": case.of(who, load).map(|figure| figure.fences).min(),
-                });
-                for (name, value) in load.describe().as_object().into_iter().flatten() {
-                    row[name] = value.clone();
+        for load in arguments.loads(scale) {
+            for who in case.who() {
+                let launches: Vec<Launch> =
+                    case.of(who, load).zip(0..).map(|(it, at)| Launch::of(at, it.value)).collect();
+                if !launches.is_empty() {
+                    let what = (scale.test.metric(), scale.test.unit(), scale.test.better());
+                    rows.push(Row::new(who, key(case.ranks, load), what, launches).as_main());
                 }
-                rows.push(row);
             }
         }
     }

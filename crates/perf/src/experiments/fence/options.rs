@@ -18,35 +18,35 @@ const OVERLAP_BYTES: [u32; 5] = [16, 256, 4096, 65_536, 262_144];
 /// What is varied.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Fences {
-    /// fence, halo, window-overlap: how many ranks, each number a case of its own [default: 2,4,8; window-overlap: 2]
+    /// How many ranks, each number a case of its own [default: 2,4,8; window-overlap: 2]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) ranks: Vec<u16>,
-    /// fence, halo, window-overlap: which kinds of fence, or all
+    /// Which kinds of fence, or all
     #[arg(long, value_enum, value_name = "FENCE,...", value_delimiter = ',', default_value = "auto")]
     pub(crate) fence: Vec<Which>,
-    /// fence, halo, window-overlap: how what all ranks agree on runs among them: in rounds, or up and down a tree in
+    /// How what all ranks agree on runs among them: in rounds, or up and down a tree in
     /// which a rank has at most so many children [default: rounds; auto picks]
     #[arg(long, value_name = "rounds|tree:N", value_parser = shape)]
     pub(crate) shape: Option<Shape>,
-    /// fence: measure, or simulate, all that `auto` may stand for, and say what is best for each number of ranks and
+    /// Measure, or simulate, all that `auto` may stand for, and say what is best for each number of ranks and
     /// puts
     #[arg(long, conflicts_with_all = ["fence", "shape"])]
     pub(crate) auto_table: bool,
-    /// fence: how many puts before each fence
+    /// How many puts before each fence
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "0,1,8",
           value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub(crate) puts: Vec<u16>,
-    /// fence: simulate so many ranks, each number a case, instead of measuring: in virtual time, all kinds of fence
+    /// Simulate so many ranks, each number a case, instead of measuring: in virtual time, all kinds of fence
     #[arg(long, value_name = "N,...", value_delimiter = ',', conflicts_with = "lab",
           value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) simulate: Vec<u16>,
-    /// fence: what a message costs in a simulation: latency, overhead, and overhead of 1024 bytes, in us [default: as on the loopback]
+    /// What a message costs in a simulation: latency, overhead, and overhead of 1024 bytes, in us [default: as on the loopback]
     #[arg(long, value_name = "L,o,G", requires = "simulate")]
     pub(crate) loggp: Option<Costs>,
-    /// halo: cells of a rank's block along each dimension, 8 bytes each
+    /// Cells of a rank's block along each dimension, 8 bytes each
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) cells: u32,
-    /// halo: faces of blocks of fewer bytes go packed; 0: none does [default: what windows do by themselves]
+    /// Faces of blocks of fewer bytes go packed; 0: none does [default: what windows do by themselves]
     #[arg(long, value_name = "BYTES")]
     pub(crate) pack_below: Option<u32>,
 }
@@ -61,8 +61,9 @@ pub(crate) struct Scale<'a> {
     /// Whether ranks are to be on hosts of a network of their own.
     pub(crate) asks_for_lab: bool,
     pub(crate) peers: Option<&'a [String]>,
-    pub(crate) runs: u32,
-    /// Fences of each load and run, at most.
+    /// How often ranks start anew in each case.
+    pub(crate) launches: u32,
+    /// Fences of each load and launch, at most.
     pub(crate) iterations: u64,
     /// How long those of one load may take together, but for a few; `None`: as many as `iterations` says.
     pub(crate) budget: Option<Duration>,

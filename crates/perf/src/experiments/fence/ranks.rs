@@ -10,7 +10,7 @@ use weft::verbs::Context;
 use weft::window::{Asserts, Error, Fence, Shape, Team, Window, WindowOptions};
 
 use crate::experiments::fence::figure::Figure;
-use crate::experiments::fence::load::Load;
+use crate::experiments::fence::load::{Load, Test};
 use crate::experiments::fence::options::{Fences, Scale, Which};
 use crate::experiments::fence::series::Series;
 use crate::experiments::fence::{halo, limit, overlap};
@@ -33,11 +33,12 @@ pub(crate) fn start(arguments: &Fences, scale: &Scale<'_>, place: &Place, ranks:
     let launch = if place.is_lab() { None } else { Some(Launch::new(ranks).map_err(|error| error.to_string())?) };
     let list = |values: Vec<String>| values.join(",");
     let transport = serde_json::to_string(&scale.transport).unwrap_or_default();
-    let mut words = vec![
-        ("--puts", list(arguments.puts.iter().map(u16::to_string).collect())),
-        ("--transport", transport.trim_matches('"').to_owned()),
-        ("--cells", arguments.cells.to_string()),
-    ];
+    let mut words = vec![("--transport", transport.trim_matches('"').to_owned())];
+    match scale.test {
+        Test::Fence => words.push(("--puts", list(arguments.puts.iter().map(u16::to_string).collect()))),
+        Test::Halo => words.push(("--cells", arguments.cells.to_string())),
+        Test::WindowOverlap => {}
+    }
     words.extend(scale.budget.is_none().then(|| ("--iterations", scale.iterations.to_string())));
     words.extend(scale.warmup.map(|warmup| ("--warmup", warmup.to_string())));
     if !arguments.auto_table {

@@ -4,8 +4,8 @@ use std::fmt::Display;
 
 use weft::group::Group;
 
-use crate::experiments::fence::figure::median;
 use crate::experiments::fence::options::Scale;
+use crate::statistics::median;
 
 /// Fences before anything is known: the first open connections.
 const PROBES: u64 = 3;
@@ -40,7 +40,7 @@ impl Series {
         }
         (0..scale.warmup.unwrap_or(fences.div_ceil(10))).try_for_each(|_| next().map(|_| ()))?;
         let times = (0..fences).map(|_| next()).collect::<Result<Vec<f64>, String>>()?;
-        Ok(Self { median_us: median(times).unwrap_or(0.0), fences })
+        Ok(Self { median_us: median(&times).unwrap_or(0.0), fences })
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
             transport: Transport::Shm,
             asks_for_lab: false,
             peers: None,
-            runs: 1,
+            launches: 1,
             iterations,
             budget,
             is_quick: false,

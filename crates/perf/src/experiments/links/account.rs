@@ -1,6 +1,5 @@
 //! What has arrived when, and what follows from it.
 
-use serde::Serialize;
 use weft_lab::Plan;
 
 use crate::experiments::links::side::{Account, Carrier, Counts, STEP};
@@ -15,6 +14,8 @@ const FULL: f64 = 0.95;
 const PAUSE_WITHIN_STEPS: u64 = 1000;
 /// Steps of a point of the series.
 const POINT_STEPS: usize = 10;
+/// The time of a point, in milliseconds: a step is one.
+pub(crate) const POINT_MS: f64 = POINT_STEPS as f64;
 
 /// Bytes of Ethernet, IPv4 and UDP around a datagram of Edge, and of Edge's own and DDP's headers in it.
 const ETHERNET: f64 = 14.0;
@@ -30,7 +31,7 @@ pub(crate) struct Moments {
 }
 
 /// What a run has come to.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct Summary {
     pub(crate) bytes_per_s: f64,
     /// What the carrier's headers leave of the links.
@@ -53,7 +54,7 @@ pub(crate) struct Summary {
 }
 
 /// What a cut has done.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct CutSummary {
     /// When, in milliseconds since the first byte.
     pub(crate) cut_ms: u64,

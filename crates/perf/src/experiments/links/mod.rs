@@ -9,19 +9,24 @@ pub(crate) mod side;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
+use weft_command::failure::Failure;
+use weft_command::interrupt::Interrupt;
+use weft_command::output::complain;
+use weft_command::shape::shape_of_word;
+use weft_command::table::{Align, Table};
 use weft_lab::{BitsPerSecond, Plan, Shape, Way};
 
 use crate::experiments::links::account::Summary;
 use crate::experiments::links::contestant::Contestant;
 use crate::experiments::links::run::{Case, Cut};
 use crate::experiments::links::side::{Carrier, Receive, Wake};
-use crate::host::watch::Watch;
-use weft_command::destination::Destination;
-use weft_command::failure::Failure;
-use weft_command::interrupt::Interrupt;
-use weft_command::output::{complain, print};
-use weft_command::shape::shape_of_word;
-use weft_command::table::{Align, Table};
+use crate::result::{self, Better, Comparison, Document, Launch, Missing, Series, Verdict};
+use crate::runner::measurement::Measurement;
+use crate::runner::outputs::Outputs;
+use crate::statistics::median;
+
+/// What it asks.
+const QUESTION: &str = "What do several links carry together, and what becomes of a stream when one of them is cut?";
 
 /// How long a stream runs, without and with a cut.
 const SECONDS: f64 = 3.0;
@@ -30,38 +35,38 @@ const SECONDS_WITH_CUT: f64 = 6.0;
 /// What is varied.
 #[derive(Args, Debug)]
 pub(crate) struct Links {
-    /// links: how many links join the two hosts, each number a case of its own
+    /// How many links join the two hosts, each number a case of its own
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,4")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=8))]
     links: Vec<u8>,
-    /// links: what each link carries in each direction; with commas, what each of them does
+    /// What each link carries in each direction; with commas, what each of them does
     #[arg(long, value_name = "RATE[,...]", value_delimiter = ',', default_value = "1G")]
     rate: Vec<BitsPerSecond>,
-    /// links: cut the last link in mid-transfer, in this way, and mend it again
+    /// Cut the last link in mid-transfer, in this way, and mend it again
     #[arg(long, value_name = "WAY", value_enum, num_args = 0..=1, default_missing_value = "silent")]
     cut_link: Option<CutWay>,
-    /// links: a second stream goes the other way at the same time; what is shown is both together
+    /// A second stream goes the other way at the same time; what is shown is both together
     #[arg(long)]
     two_way: bool,
-    /// links: Edge's flows over each link, each with UDP ports of its own; 16 over all links at most
+    /// Edge's flows over each link, each with UDP ports of its own; 16 over all links at most
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     flows: u8,
-    /// links: how Edge's and iWARP's sides wait [default: as the library does: a short look, then asleep]
+    /// How Edge's and iWARP's sides wait [default: as the library does: a short look, then asleep]
     #[arg(long, value_name = "HOW", value_enum)]
     wake: Option<Wake>,
-    /// links: what Edge's receiving side does with what comes out of order, each a case of its own
+    /// What Edge's receiving side does with what comes out of order, each a case of its own
     #[arg(long, value_name = "HOW,...", value_enum, value_delimiter = ',', default_value = "place")]
     receive: Vec<Receive>,
-    /// links: what a switch in user space does to the frames of each link, in each direction, such as
+    /// What a switch in user space does to the frames of each link, in each direction, such as
     /// delay=2ms,loss=1,reorder=5: as the options of `weft lab shape`; each a case of its own, and the first what the
     /// others are compared with
     #[arg(long, value_name = "SHAPE", value_parser = shape_of_word)]
     emulate: Vec<Shape>,
-    /// links: a stream of this one goes over the same links at the same time (tcp:cubic, edge), and what each has of
+    /// A stream of this one goes over the same links at the same time (tcp:cubic, edge), and what each has of
     /// both is shown
     #[arg(long, value_name = "NAME", conflicts_with_all = ["two_way", "cut_link"])]
     beside: Option<Contestant>,
-    /// links: show on standard error what each link carries while it does
+    /// Show on standard error what each link carries while it does
     #[arg(long)]
     watch: bool,
 }
@@ -101,7 +106,8 @@ impl CutWay {
 pub(crate) struct Wishes<'a> {
     pub(crate) transport: Option<&'a str>,
     pub(crate) vs: Option<&'a [String]>,
-    pub(crate) runs: u32,
+    /// How often processes start anew in each case.
+    pub(crate) launches: u32,
     pub(crate) seconds: Option<f64>,
     pub(crate) engines: &'a [usize],
 }
@@ -147,27 +153,21 @@ fn shapes(arguments: &Links) -> Result<Vec<Option<Shape>>, Failure> {
     Ok(shapes.into_iter().map(Some).collect())
 }
 
-/// One row of the table.
-struct Row {
-    links: usize,
-    contestant: Contestant,
-    shape: Option<Shape>,
-    beside: Option<Contestant>,
-    engines: usize,
-    receive: Receive,
-    /// Of each run.
+/// The launches of a contestant in a case.
+struct Cell<'a> {
+    case: Case<'a>,
     summaries: Vec<Summary>,
-    /// Why there is none.
+    /// Why there are no more.
     missing: Option<String>,
 }
 
 /// Runs the test.
-pub(crate) fn run(arguments: &Links, wishes: &Wishes<'_>, json: Option<Destination>) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Links, wishes: &Wishes<'_>, outputs: Outputs) -> Result<(), Failure> {
     let (contestants, shapes) = (contestants(wishes)?, shapes(arguments)?);
     let seconds = wishes.seconds.unwrap_or(if arguments.cut_link.is_some() { SECONDS_WITH_CUT } else { SECONDS });
     let plans: Result<Vec<_>, _> = arguments.links.iter().map(|links| plan(arguments, usize::from(*links))).collect();
-    let (plans, interrupt, watch) = (plans?, Interrupt::watch()?, Watch::start());
-    let mut rows = Vec::new();
+    let (plans, interrupt, measurement) = (plans?, Interrupt::watch()?, Measurement::begin("links", QUESTION));
+    let mut cells = Vec::new();
     for plan in &plans {
         let of_one = |one| cases(one, wishes.engines, &arguments.receive);
         let all = contestants.iter().flat_map(of_one);
@@ -191,33 +191,30 @@ pub(crate) fn run(arguments: &Links, wishes: &Wishes<'_>, json: Option<Destinati
                 watch: arguments.watch,
                 interrupt: &interrupt,
             };
-            rows.push(measure(&case, wishes.runs)?);
+            cells.push(Cell { case, summaries: Vec::new(), missing: None });
         }
     }
-    let machine = watch.stop();
-    let text = page(&rows, seconds, arguments);
-    let Some(json) = json else { return print(text) };
-    let values = json!({
-        "test": "links",
-        "machine": machine,
-        "seconds": seconds,
-        "two_way": arguments.two_way,
-        "flows": arguments.flows,
-        "wake": arguments.wake,
-        "rates": arguments.rate.iter().map(|rate| rate.0).collect::<Vec<_>>(),
-        "rows": rows.iter().map(Row::json).collect::<Vec<_>>(),
+    let outcome = measure(&mut cells, wishes.launches);
+    let is_cut_short = matches!(outcome, Err(Failure::Interrupted));
+    if !is_cut_short {
+        outcome?;
+    } else if cells.iter().all(|cell| cell.summaries.is_empty()) {
+        return Err(Failure::Interrupted);
+    }
+    let settings = json!({
+        "seconds": seconds, "two_way": arguments.two_way, "flows": arguments.flows, "wake": arguments.wake,
+        "rates": arguments.rate.iter().map(|rate| rate.0).collect::<Vec<_>>(), "launches": wishes.launches,
     });
-    let lines = serde_json::to_string_pretty(&values).expect("plain values become JSON") + "\n";
-    match json {
-        Destination::StandardOutput => {
-            complain(text.trim_end());
-            json.write(&lines)
-        }
-        Destination::File(_) => json.write(&lines).and(print(text)),
-    }
+    let first = cells.first().map(Cell::name).unwrap_or_default();
+    let rows = cells.iter().flat_map(Cell::rows).collect();
+    let mut document = measurement.end("labs: two hosts, with links between them", settings, rows, &first);
+    document.is_cut_short = is_cut_short;
+    document.not_measured = cells.iter().filter_map(Cell::missing).collect();
+    outputs.publish(&document, &page(&cells, seconds, arguments, &document))?;
+    if is_cut_short { Err(Failure::Interrupted) } else { Ok(()) }
 }
 
-/// Somebody with each number of engines and each way to receive, if it has any.
+/// A contestant with each number of engines and each way to receive, if it has any.
 fn cases<'a>(
     contestant: &'a Contestant,
     engines: &'a [usize],
@@ -228,102 +225,164 @@ fn cases<'a>(
     numbers.iter().flat_map(move |number| ways.iter().map(move |way| (contestant, *number, *way)))
 }
 
-fn measure(case: &Case<'_>, runs: u32) -> Result<Row, Failure> {
-    let Case { plan: Plan { links, .. }, engines, receive, .. } = *case;
-    let (contestant, shape, beside) = (case.contestant.clone(), case.shape.cloned(), case.beside.cloned());
-    let mut row =
-        Row { links: *links, contestant, shape, beside, engines, receive, summaries: Vec::new(), missing: None };
-    for run in 1..=runs {
-        let shape = row.shape.as_ref().map_or_else(String::new, |shape| format!(" ({shape})"));
-        complain(format_args!("{} over {links} links{shape}, run {run} of {runs}", row.name()));
-        match case.run() {
-            Ok(summary) => row.summaries.push(summary),
-            // A kernel may have no multipath TCP, or not this congestion control: the others are measured all the same.
-            Err(Failure::Runtime(why)) if case.contestant.may_be_missing() => {
-                row.missing = Some(why);
-                break;
+/// All launches: in each, all cases take turns, and another one begins each time.
+fn measure(cells: &mut [Cell<'_>], launches: u32) -> Result<(), Failure> {
+    let count = cells.len();
+    for launch in 0..launches {
+        for turn in 0..count {
+            let cell = &mut cells[(launch as usize + turn) % count];
+            if cell.missing.is_some() {
+                continue;
             }
-            Err(failure) => return Err(failure),
+            let shape = cell.case.shape.map_or_else(String::new, |shape| format!(" ({shape})"));
+            let links = cell.case.plan.links;
+            complain(format_args!("{} over {links} links{shape}, launch {} of {launches}", cell.name(), launch + 1));
+            match cell.case.run() {
+                Ok(summary) => cell.summaries.push(summary),
+                // A kernel may have no multipath TCP, or not this congestion control: the others are measured.
+                Err(Failure::Runtime(why)) if cell.case.contestant.may_be_missing() => cell.missing = Some(why),
+                Err(failure) => return Err(failure),
+            }
         }
     }
-    Ok(row)
+    Ok(())
 }
 
-impl Row {
-    fn median(&self, of: impl Fn(&Summary) -> Option<f64>) -> Option<f64> {
-        let mut values: Vec<f64> = self.summaries.iter().filter_map(of).collect();
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied()
+/// A figure of a launch: its name, unit, good direction, and where it is found.
+type Figure = (&'static str, &'static str, Better, fn(&Summary) -> Option<f64>);
+
+const THROUGHPUT: Figure = ("throughput", "GB/s", Better::More, |one| Some(one.bytes_per_s / 1e9));
+const SHARE_OF_LINKS: Figure =
+    ("share_of_links", "%", Better::More, |one| Some(100.0 * one.bytes_per_s / one.possible_bytes_per_s));
+const CPU: Figure = ("cpu", "s/GB", Better::Less, |one| Some(one.cpu_s_per_gb));
+const SHARE_OF_BOTH: Figure = ("share_of_both", "%", Better::More, |one| Some(100.0 * one.share?));
+const PAUSE: Figure = ("pause", "ms", Better::Less, |one| Some(one.cut.as_ref()?.pause_ms));
+const BEFORE: Figure = ("throughput_before", "GB/s", Better::Neither, |one| Some(one.cut.as_ref()?.before / 1e9));
+const DURING: Figure = ("throughput_while_cut", "GB/s", Better::More, |one| Some(one.cut.as_ref()?.during / 1e9));
+const FULL_AFTER: Figure = ("full_after", "ms", Better::Less, |one| one.cut.as_ref()?.full_after_ms);
+
+/// All of them, the one that the test is about first.
+const FIGURES: [Figure; 13] = [
+    THROUGHPUT,
+    SHARE_OF_LINKS,
+    CPU,
+    SHARE_OF_BOTH,
+    PAUSE,
+    BEFORE,
+    DURING,
+    FULL_AFTER,
+    ("sends", "1/GB", Better::Less, |one| Some(one.sends_per_gb)),
+    ("receives", "1/GB", Better::Less, |one| Some(one.receives_per_gb)),
+    ("wake_ups", "1/GB", Better::Less, |one| Some(one.wake_ups_per_gb)),
+    ("early_share", "%", Better::Neither, |one| Some(100.0 * one.early_share?)),
+    ("kept_share", "%", Better::Less, |one| Some(100.0 * one.kept_share)),
+];
+
+impl Cell<'_> {
+    /// The contestant with the settings that tell it from others: `edge:engines=2`.
+    fn name(&self) -> String {
+        let mut name = self.case.contestant.to_string();
+        if self.case.engines > 1 {
+            name += &format!(":engines={}", self.case.engines);
+        }
+        if self.case.receive == Receive::Copy {
+            name += ":receive=copy";
+        }
+        name
     }
 
-    /// Bytes per second, of what the other one carried with the first shape.
-    fn of(&self, first: &Self) -> Option<f64> {
-        let speed = |row: &Self| row.median(|one| Some(one.bytes_per_s));
-        Some(speed(self)? / speed(first)?)
+    /// What tells the case from others.
+    fn key(&self) -> result::Case {
+        let links = ("links".to_owned(), self.case.plan.links.into());
+        let shape = self.case.shape.map(|shape| ("each_link".to_owned(), shape.to_string().into()));
+        let beside = self.case.beside.map(|beside| ("beside".to_owned(), beside.to_string().into()));
+        [Some(links), shape, beside].into_iter().flatten().collect()
+    }
+
+    fn missing(&self) -> Option<Missing> {
+        let reason = format!("{} links: {}", self.case.plan.links, self.missing.as_ref()?);
+        Some(Missing { contestant: self.name(), reason, is_failure: false })
+    }
+
+    fn rows(&self) -> Vec<result::Row> {
+        let row = |(name, unit, better, value): &Figure| {
+            let is_main = *name == THROUGHPUT.0;
+            let launch = |(one, launch): (&Summary, u32)| {
+                Some(Launch { series: is_main.then(|| series(one)), ..Launch::of(launch, value(one)?) })
+            };
+            let launches: Vec<_> = self.summaries.iter().zip(0..).filter_map(launch).collect();
+            let row = result::Row::new(self.name(), self.key(), (*name, *unit, *better), launches);
+            (!row.launches.is_empty()).then(|| if is_main { row.as_main() } else { row })
+        };
+        FIGURES.iter().filter_map(row).collect()
+    }
+
+    fn median(&self, (_, _, _, value): Figure) -> Option<f64> {
+        median(&self.summaries.iter().filter_map(value).collect::<Vec<_>>())
     }
 
     /// `first`: the same with the first shape, if links are shaped.
-    fn cells(&self, with_cut: bool, first: Option<&Self>) -> Vec<String> {
+    fn cells(&self, arguments: &Links, first: Option<&Self>, document: &Document) -> Vec<String> {
         let text =
             |value: Option<f64>, digits: usize| value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"));
-        let of_links = self.median(|one| Some(one.bytes_per_s / one.possible_bytes_per_s * 100.0));
+        let (name, key) = (self.name(), self.key());
+        let is_own = |row: &&result::Row| row.contestant == name && row.case == key && row.is_main;
+        let interval = document.rows.iter().find(is_own).and_then(|row| row.interval);
+        let is_of_this = |it: &&Comparison| it.peer == name && it.case == key && it.metric == THROUGHPUT.0;
+        let comparison = document.comparisons.iter().find(is_of_this);
+        let mark = if comparison.is_some_and(|it| it.verdict == Verdict::Equal) { " ~" } else { "" };
         let mut cells = vec![
-            self.links.to_string(),
-            self.name(),
-            text(self.median(|one| Some(one.bytes_per_s / 1e9)), 3),
-            text(of_links, 1),
-            text(self.median(|one| Some(one.cpu_s_per_gb)), 2),
+            self.case.plan.links.to_string(),
+            name.clone(),
+            format!("{}{mark}", text(self.median(THROUGHPUT), 3)),
+            interval.map_or_else(|| "-".into(), |it| format!("{:.3}..{:.3}", it.low, it.high)),
+            text(self.median(SHARE_OF_LINKS), 1),
+            text(self.median(CPU), 2),
         ];
         if let Some(first) = first {
-            cells.insert(2, self.shape.as_ref().map_or_else(|| "-".into(), ToString::to_string));
-            cells.push(text(self.of(first).map(|share| share * 100.0), 1));
+            cells.insert(2, self.case.shape.map_or_else(|| "-".into(), ToString::to_string));
+            let share = self.median(THROUGHPUT).zip(first.median(THROUGHPUT)).map(|(own, first)| 100.0 * own / first);
+            cells.push(text(share, 1));
         }
-        if self.beside.is_some() {
-            cells.push(text(self.median(|one| Some(one.share? * 100.0)), 1));
+        if self.case.beside.is_some() {
+            cells.push(text(self.median(SHARE_OF_BOTH), 1));
         }
-        if with_cut {
-            let cut = |of: fn(&account::CutSummary) -> Option<f64>| self.median(|one| one.cut.as_ref().and_then(of));
-            cells.push(text(cut(|cut| Some(cut.pause_ms)), 0));
-            cells.push(text(cut(|cut| Some(cut.before / 1e9)), 3));
-            cells.push(text(cut(|cut| Some(cut.during / 1e9)), 3));
-            cells.push(text(cut(|cut| cut.full_after_ms), 0));
+        if arguments.cut_link.is_some() {
+            cells.extend([
+                text(self.median(PAUSE), 0),
+                text(self.median(BEFORE), 3),
+                text(self.median(DURING), 3),
+                text(self.median(FULL_AFTER), 0),
+            ]);
         }
         cells
     }
+}
 
-    fn json(&self) -> serde_json::Value {
-        json!({
-            "links": self.links,
-            "carrier": self.contestant,
-            "shape": self.shape,
-            "beside": self.beside,
-            "engines": self.engines,
-            "receive": (self.contestant.carrier == Carrier::Edge).then_some(self.receive),
-            "missing": self.missing,
-            "runs": self.summaries,
-        })
-    }
-
-    /// The carrier, its engines if they are several, and how it receives if it does not place.
-    fn name(&self) -> String {
-        let mut name = self.contestant.to_string();
-        if self.engines > 1 {
-            name += &format!(", {} engines", self.engines);
-        }
-        if self.receive == Receive::Copy {
-            name += ", copied in order";
-        }
-        self.beside.iter().for_each(|other| name += &format!(", beside {other}"));
-        name
+/// Throughput over time.
+fn series(summary: &Summary) -> Series {
+    let marks = summary
+        .cut
+        .as_ref()
+        .map(|cut| [(cut.cut_ms as f64, "cut".to_owned()), (cut.mended_ms as f64, "mended".to_owned())].to_vec());
+    Series {
+        step_ms: account::POINT_MS,
+        values: summary.series.iter().map(|bytes_per_s| bytes_per_s / 1e9).collect(),
+        marks: marks.unwrap_or_default(),
     }
 }
 
-fn page(rows: &[Row], seconds: f64, arguments: &Links) -> String {
-    let with_cut = arguments.cut_link.is_some();
+fn page(cells: &[Cell<'_>], seconds: f64, arguments: &Links, document: &Document) -> String {
     let ways = if arguments.two_way { "both directions together" } else { "one direction" };
     let right = Align::Right;
-    let mut columns =
-        vec![("links", right), ("", Align::Left), ("GB/s", right), ("% of links", right), ("CPU s/GB", right)];
+    let mut columns = vec![
+        ("links", right),
+        ("", Align::Left),
+        ("GB/s", right),
+        ("interval", right),
+        ("% of links", right),
+        ("CPU s/GB", right),
+    ];
     let is_shaped = !arguments.emulate.is_empty();
     if is_shaped {
         columns.insert(2, ("each link", Align::Left));
@@ -332,24 +391,37 @@ fn page(rows: &[Row], seconds: f64, arguments: &Links) -> String {
     if arguments.beside.is_some() {
         columns.push(("% of both", right));
     }
-    if with_cut {
+    if arguments.cut_link.is_some() {
         columns.extend([("pause ms", right), ("before", right), ("while cut", right), ("full after ms", right)]);
     }
     let mut table = Table::new(&columns);
-    for row in rows {
-        let is_like = |other: &&Row| (other.links, other.name()) == (row.links, row.name());
-        table.row(row.cells(with_cut, rows.iter().find(is_like).filter(|_| is_shaped)));
+    for cell in cells {
+        let is_like = |other: &&Cell<'_>| (other.case.plan.links, other.name()) == (cell.case.plan.links, cell.name());
+        table.row(cell.cells(arguments, cells.iter().find(is_like).filter(|_| is_shaped), document));
     }
+    let beside = arguments.beside.as_ref().map_or_else(String::new, |beside| format!(", beside {beside}"));
     let mut text = format!(
-        "Payload in {ways}, medians of runs of {seconds} s; % of what the carrier's own headers leave of the \
-         links\n\n{table}"
+        "Payload in {ways}{beside}, medians of launches of {seconds} s; % of what the carrier's own headers leave of \
+         the links\n{}\n{table}",
+        document.machine.describe()
     );
-    for row in rows {
-        if let Some(why) = &row.missing {
-            text += &format!("\n{} over {} links was not measured: {why}\n", row.name(), row.links);
-        }
-        if let Some(picture) = row.summaries.last().filter(|one| one.cut.is_some()).map(picture::draw) {
-            text += &format!("\n{} over {} links, the last one cut and mended\n{picture}", row.name(), row.links);
+    if let Some(covered) = document.rows.iter().find_map(|row| row.interval) {
+        text += &format!("\nan interval covers the median in {:.1} % of cases; ", 100.0 * covered.coverage);
+        text += "~ not told from the first (rank-sum test, p >= 0.01)\n";
+    }
+    if document.is_cut_short {
+        text += "\nINTERRUPTED: not all launches were made\n";
+    }
+    for missing in &document.not_measured {
+        text += &format!("\nnot measured: {} over {}\n", missing.contestant, missing.reason);
+    }
+    for cell in cells {
+        if let Some(picture) = cell.summaries.last().filter(|one| one.cut.is_some()).map(picture::draw) {
+            text += &format!(
+                "\n{} over {} links, the last one cut and mended\n{picture}",
+                cell.name(),
+                cell.case.plan.links
+            );
         }
     }
     text

@@ -7,13 +7,18 @@ use std::{env, fs, io, process};
 /// A folder of this process, in the one for temporary files. It goes with everything in it when this is dropped. What a process leaves that was
 /// killed is removed by who killed it ([`clear`]), or by the next that makes such a folder.
 #[derive(Debug)]
-pub(crate) struct Scratch(PathBuf);
+pub struct Scratch(PathBuf);
 
 /// What their names begin with; then come the process and a number.
 const PREFIX: &str = "weft-perf-";
 
 impl Scratch {
-    pub(crate) fn new() -> io::Result<Self> {
+    /// Makes one.
+    ///
+    /// # Errors
+    ///
+    /// The folder for temporary files takes none.
+    pub fn new() -> io::Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         clear(|process| !Path::new("/proc").join(process).exists());
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -22,7 +27,8 @@ impl Scratch {
         Ok(Self(folder))
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         &self.0
     }
 }
@@ -34,7 +40,7 @@ impl Drop for Scratch {
 }
 
 /// Removes the folders of a process.
-pub(crate) fn clear_of(process: u32) {
+pub fn clear_of(process: u32) {
     clear(|owner| owner == process.to_string());
 }
 

@@ -1,0 +1,448 @@
+//! What can be said of a test, as typed, and then as needed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use weft::verbs::LinkSettings;
+use weft_command::shape::{Percent, Time};
+use weft_lab::{BitsPerSecond, MTU, Shape};
+
+use crate::command::catalogue::design;
+use crate::command::tests::What;
+use crate::experiments::design::Basis;
+use crate::experiments::design::Choices;
+use crate::experiments::disorder::Disorder;
+use crate::experiments::fence::load::Test as WindowTest;
+use crate::experiments::fence::options::{Fences, Scale};
+use crate::experiments::links::{Links, Wishes};
+use crate::model::case::Case;
+use crate::model::contestant::Entry;
+use crate::model::contestant::NOTHING_SHARED;
+use crate::model::installation::{Installation, Library};
+use crate::model::job::{
+    Cache, Job, Kind, LARGEST_CROWD, LARGEST_WINDOW, MOST_CONNECTIONS, MOST_MESSAGES, MOST_RANKS, Operation, Target,
+    Wait,
+};
+use crate::model::size::Sizes;
+use crate::model::stack::Stack;
+use crate::model::target::Target as Machine;
+use crate::model::test::{Part, Test};
+use crate::runner::place::{LabWish, Place};
+use crate::runner::plan::Plan;
+use weft_command::failure::Failure;
+use weft_command::switch::Switch;
+use weft_command::transport::Transport;
+
+/// How often processes start anew when not told: the fewest of which least and most cover the median with 95 %.
+const LAUNCHES: u32 = 6;
+
+/// What can be said of a test. Each test has all of it, hides what it does not use, and refuses it ([`uses`]).
+///
+/// [`uses`]: crate::command::tests::What::uses
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// What is measured.
+    #[arg(skip)]
+    pub(crate) test: What,
+    /// What is measured, and stands above the line in every ratio [default: iwarp, or the test's first variant of it]
+    #[arg(long, value_name = "NAME")]
+    transport: Option<String>,
+    /// The peers to measure beside it, or `none` [default: the test's; those that are not installed are named]
+    #[arg(long, value_name = "NAME[:VARIANT],...", value_delimiter = ',')]
+    vs: Option<Vec<String>>,
+    /// Message sizes: 8, 64K, a range in powers of two (8..4K), a list with commas [default: the test's]
+    #[arg(long, value_name = "SIZES")]
+    pub(crate) size: Option<Sizes>,
+    /// How often the processes of each contestant start anew in each case, in turns [default: 6, whose least and most
+    /// hold the median in 96.9 % of cases]
+    #[arg(long, visible_alias = "runs", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    launches: Option<u32>,
+    /// Only a glance: one launch, a tenth of the messages, fewer sizes
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Messages in each run [default: about a second of them]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_MESSAGES))]
+    pub(crate) iterations: Option<u64>,
+    /// Messages before those that count [default: a tenth]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_MESSAGES))]
+    pub(crate) warmup: Option<u64>,
+    /// Messages in flight
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=LARGEST_WINDOW as i64))]
+    window: u16,
+    /// The operation that carries the data, where a contestant has several [default: send; iwarp writes in bandwidth, all in overlap]
+    #[arg(long, value_enum)]
+    operation: Option<Operation>,
+    #[command(flatten)]
+    stack: Stack,
+    /// Engines that share Weft's connections, and the rails of each that goes over Edge; of links each number is
+    /// a case of its own
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1")]
+    engines: Vec<usize>,
+    /// What the passive side does meanwhile [default: each]
+    #[arg(long, value_enum, value_name = "TARGET,...", value_delimiter = ',')]
+    pub(crate) target: Vec<Target>,
+    /// Computation after each message, in microseconds [default: 1,10,100,300,1000,2000]
+    #[arg(long, value_name = "US,...", value_delimiter = ',')]
+    pub(crate) computation: Vec<u32>,
+    /// Connections that are kept quiet
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=MOST_CONNECTIONS as u64))]
+    pub(crate) connections: usize,
+    /// For how long nothing happens [default: 3]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) seconds: Option<f64>,
+    /// How many processes, each number a case of its own [default: 8,64;
+    /// allreduce: 16; start: 64]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    #[arg(value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(2..=MOST_RANKS as u64))]
+    pub(crate) processes: Vec<usize>,
+    /// How many receives are posted, or messages unexpected, beside the one that is looked for
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1000,100000", value_parser = clap::value_parser!(u32).range(1..=i64::from(LARGEST_CROWD)))]
+    pub(crate) others: Vec<u32>,
+    /// The libraries, each a case of its own [default: all that are there]
+    #[arg(long, value_enum, value_name = "LIBRARY,...", value_delimiter = ',')]
+    library: Vec<Library>,
+    /// What is measured of each [default: all of it]
+    #[arg(long = "test", value_enum, value_name = "TEST,...", value_delimiter = ',')]
+    pub(crate) part: Vec<Part>,
+    /// Python environments with MPI libraries, or folders of such [default: $WEFT_MPI, or .cache/mpi here or above]
+    #[arg(long, value_name = "FOLDER,...", value_delimiter = ',')]
+    mpi: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) disorder: Disorder,
+    #[command(flatten)]
+    pub(crate) fence: Fences,
+    #[command(flatten)]
+    pub(crate) links: Links,
+    /// Show also how often each side copied each byte of the payload, where a contestant tells
+    #[arg(long)]
+    pub(crate) copies: bool,
+    /// How sockets and iwarp wait
+    #[arg(long, value_enum, default_value_t = Wait::Spin)]
+    wait: Wait,
+    /// Keep the two sides on a core each (the passive side on the first, the active one on the second)
+    #[arg(long, value_enum, default_value_t = Switch::Off)]
+    pin: Switch,
+    /// Give up on a run after this many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
+    /// Write the result as JSON to this file; `-` is standard output, and the table goes to standard error
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Run the two sides on two hosts of a fresh test network, with a link of this rate (`none`: without a limit);
+    /// `off`: on loopback [default: off; overlap and window-overlap: 1G; mpi: none, but 1G for overlap]
+    #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "usual", conflicts_with = "connect")]
+    lab: Option<LabWish>,
+    /// TCP's congestion control in the hosts of the test network [default: cubic, or reno where the machine's root has not allowed that]
+    #[arg(long, value_name = "NAME", conflicts_with = "connect")]
+    congestion: Option<String>,
+    /// The largest packet of the test network's link, in bytes [default: 1500]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(i64::from(*MTU.start())..=i64::from(*MTU.end())))]
+    mtu: Option<u32>,
+    /// How long each frame takes over the test network's link, in each direction: 500us, 10ms
+    #[arg(long, value_name = "TIME", requires = "lab")]
+    delay: Option<Time>,
+    /// Up to how much longer, by chance; frames stay in order
+    #[arg(long, value_name = "TIME", requires = "lab")]
+    jitter: Option<Time>,
+    /// Frames that the link loses, in percent
+    #[arg(long, value_name = "PERCENT", requires = "lab")]
+    loss: Option<Percent>,
+    /// Have the kernel cut what it sends into packets of the MTU before the test network's link
+    #[arg(long)]
+    no_offload: bool,
+    /// Measure to the machine that listens there, instead of on this one alone
+    #[arg(long, value_name = "HOST[:PORT]")]
+    connect: Option<String>,
+    /// Between two machines: an interface of this one, and free addresses there, for contestants with raw=on (needs
+    /// CAP_NET_RAW); the first is used
+    #[arg(long, value_name = "INTERFACE=ADDRESS/BITS,..[@/HELPER]")]
+    pub(crate) link: Option<LinkSettings>,
+}
+
+/// What a test wants of the network when nothing is said of it.
+struct Wants {
+    /// A test network: on loopback it tells little.
+    lab: bool,
+    /// One whose packets are no longer than its MTU. Without it the test tells nothing.
+    real_packets: bool,
+    /// The rate of its links.
+    usual_rate: Option<BitsPerSecond>,
+}
+
+impl Wants {
+    fn of(test: Test) -> Self {
+        let design = design(test);
+        let real_packets = design.needs_real_packets();
+        let usual_rate = if test == Test::Mpi || real_packets { None } else { usual_rate() };
+        Self { lab: design.wants_lab(), real_packets, usual_rate }
+    }
+}
+
+impl Options {
+    /// What carries the stream of that test.
+    pub(crate) fn transport_of_disorder(&self) -> Result<Transport, Failure> {
+        match self.transport.as_deref() {
+            None | Some("iwarp") => Ok(Transport::Iwarp),
+            Some("edge") => Ok(Transport::Edge),
+            Some(other) => Err(Failure::Usage(format!("disorder is measured over iwarp or edge, not over {other}"))),
+        }
+    }
+
+    /// Whether fences are measured, and how much.
+    pub(crate) fn scale_of_fences(&self) -> Result<Option<Scale<'_>>, Failure> {
+        let What::Windows(test) = self.test else { return Ok(None) };
+        let transport = self.transport_of_windows()?;
+        let asks_for_lab = !matches!(self.lab, None | Some(LabWish::Off));
+        if asks_for_lab && transport == Transport::Shm {
+            return Err(Failure::Usage(format!("--lab, --transport shm: {NOTHING_SHARED}")));
+        }
+        Ok(Some(Scale {
+            test,
+            sizes: self.size.as_ref(),
+            transport,
+            asks_for_lab,
+            peers: self.vs.as_deref(),
+            launches: self.launches.unwrap_or(if self.quick { 1 } else { LAUNCHES }),
+            iterations: self.iterations.unwrap_or(if self.quick { 50 } else { 500 }),
+            budget: self.iterations.is_none().then_some(Duration::from_millis(if self.quick { 100 } else { 1000 })),
+            is_quick: self.quick,
+            warmup: self.warmup,
+            limit_s: self.timeout,
+            libraries: &self.library,
+            folders: &self.mpi,
+        }))
+    }
+
+    /// What carries the windows: not a contestant, as with other tests, but one of the library's own.
+    fn transport_of_windows(&self) -> Result<Transport, Failure> {
+        let Some(name) = &self.transport else { return Ok(self.stack.transport) };
+        Transport::from_str(name, true).map_err(|_| {
+            Failure::Usage(format!("--transport {name}: windows are carried by iwarp, edge, shm, shm+iwarp or auto"))
+        })
+    }
+
+    /// What was said for the test of several links, if it is that one.
+    pub(crate) fn links_wishes(&self) -> Option<Wishes<'_>> {
+        (self.test == What::Links).then(|| Wishes {
+            transport: self.transport.as_deref(),
+            vs: self.vs.as_deref(),
+            launches: self.launches.unwrap_or(if self.quick { 1 } else { LAUNCHES }),
+            seconds: self.seconds,
+            engines: &self.engines,
+        })
+    }
+
+    /// What is to be done.
+    pub(crate) fn plan(&self) -> Result<Plan, Failure> {
+        let What::Measured(test) = self.test else {
+            return Err(Failure::Usage(format!("{} has no contestants of this kind", self.test.name())));
+        };
+        let libraries = self.libraries(test)?;
+        let is_here = !self.part.is_empty() && self.part.iter().all(|part| part.is_of_many());
+        let wants = Wants::of(test);
+        let (place, note) = self.place(&Wants { lab: wants.lab && !is_here, ..wants })?;
+        let template = self.template(&place)?;
+        let cases = design(test).cases(&Basis { template, choices: &self.choices(), libraries });
+        let limited = self.limited_place(&place, &cases)?;
+        Ok(Plan {
+            test,
+            entries: self.entries(test)?,
+            peers_are_named: self.vs.is_some(),
+            cases,
+            launches: self.launches.unwrap_or(if self.quick { 1 } else { LAUNCHES }),
+            limit: Duration::from_secs(self.timeout),
+            pin: self.pin,
+            copies: self.copies,
+            place,
+            limited,
+            note,
+        })
+    }
+
+    /// What is said of the cases.
+    fn choices(&self) -> Choices {
+        Choices {
+            size: self.size.clone(),
+            processes: self.processes.clone(),
+            quick: self.quick,
+            iterations: self.iterations,
+            warmup: self.warmup,
+            target: self.target.clone(),
+            computation: self.computation.clone(),
+            connections: self.connections,
+            seconds: self.seconds,
+            others: self.others.clone(),
+            part: self.part.clone(),
+        }
+    }
+
+    /// The MPI libraries to measure.
+    fn libraries(&self, test: Test) -> Result<Vec<Installation>, Failure> {
+        if test != Test::Mpi {
+            return Ok(Vec::new());
+        }
+        if self.connect.is_some() {
+            return Err(Failure::Usage("MPI is measured on one machine".into()));
+        }
+        crate::model::installation::find(&self.library, &self.mpi).map_err(Failure::Runtime)
+    }
+
+    /// Where windows are measured, and what is to be known about that.
+    pub(crate) fn place_of_windows(&self, scale: &Scale<'_>) -> Result<(Place, Option<String>), Failure> {
+        let hides = scale.test == WindowTest::WindowOverlap && scale.transport != Transport::Shm;
+        self.place(&Wants { lab: hides, real_packets: false, usual_rate: usual_rate() })
+    }
+
+    /// Where it is done, and what is to be known about that.
+    fn place(&self, wants: &Wants) -> Result<(Place, Option<String>), Failure> {
+        let congestion = self.congestion.as_deref();
+        let shape = self.shape();
+        let lab = |rate| Place::lab(&self.lab_plan(rate, wants.real_packets), shape.as_ref());
+        let usual_rate = wants.usual_rate;
+        let place = match (&self.connect, self.lab) {
+            (Some(host), _) => {
+                let machine: Machine = host.parse().map_err(Failure::Usage)?;
+                return Ok((
+                    Place::There(Machine { link: self.link.as_ref().map(ToString::to_string), ..machine }),
+                    None,
+                ));
+            }
+            (None, Some(LabWish::Rate(rate))) => lab(Some(rate)),
+            (None, Some(LabWish::Unlimited)) => lab(None),
+            (None, Some(LabWish::Usual)) => lab(usual_rate),
+            (None, None) if wants.real_packets => lab(usual_rate),
+            (None, None) if wants.lab => match lab(usual_rate) {
+                Ok(place) => Ok(place),
+                Err(error) if congestion.is_some() => Err(error),
+                Err(error) => {
+                    let note = "on loopback, where the processor is the network and little can hide, because there is no test network";
+                    return Ok((Place::Here, Some(format!("{note}: {error}"))));
+                }
+            },
+            (None, _) if congestion.is_some() || self.mtu.is_some() || self.no_offload => {
+                let words = "--congestion, --mtu and --no-offload are for a test network, so they need --lab";
+                return Err(Failure::Usage(words.into()));
+            }
+            (None, _) => Ok(Place::Here),
+        };
+        Ok((place?, None))
+    }
+
+    /// The test network, with a link of this rate (`None`: without a limit).
+    fn lab_plan(&self, rate: Option<BitsPerSecond>, real_packets: bool) -> weft_lab::Plan {
+        let usual = weft_lab::Plan::default();
+        weft_lab::Plan {
+            rate,
+            mtu: self.mtu.unwrap_or(usual.mtu),
+            offloads: !(self.no_offload || real_packets),
+            congestion_control: self.congestion.clone(),
+            ..usual
+        }
+    }
+
+    /// What the link does to frames, if anything was said of that.
+    fn shape(&self) -> Option<Shape> {
+        let shape = Shape {
+            delay: self.delay.map(|Time(time)| time).unwrap_or_default(),
+            jitter: self.jitter.map(|Time(time)| time).unwrap_or_default(),
+            loss_millionths: self.loss.map_or(0, |Percent(share)| share),
+            ..Shape::default()
+        };
+        (!shape.is_nothing()).then_some(shape)
+    }
+
+    /// Where transfers are hidden behind computation, when nobody said what the network should be like: there the link must be
+    /// slower than the processor.
+    fn limited_place(&self, place: &Place, cases: &[Case]) -> Result<Option<Place>, Failure> {
+        let is_usual = matches!(self.lab, None | Some(LabWish::Usual));
+        let hides = cases.iter().any(|case| case.job.kind == Kind::Hiding);
+        if !(is_usual && hides && place.is_lab()) {
+            return Ok(None);
+        }
+        Ok(Some(Place::lab(&self.lab_plan(usual_rate(), false), self.shape().as_ref())?))
+    }
+
+    /// The transport, then its peers.
+    fn entries(&self, test: Test) -> Result<Vec<Entry>, Failure> {
+        let parse = |name: &String| design(test).entry(name).map_err(Failure::Usage);
+        let usual = design(test).contestants().iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+        let there = self.connect.as_deref().map(str::parse::<Machine>).transpose().map_err(Failure::Usage)?;
+        let named = there.and_then(|target| target.transport).map(|transport| match transport {
+            Transport::Iwarp => "iwarp".to_owned(),
+            Transport::Edge => "edge".into(),
+            Transport::Shm => "shm".into(),
+            Transport::ShmOrIwarp => "iwarp:transport=shm+iwarp".into(),
+            Transport::Auto => "iwarp:transport=auto".into(),
+        });
+        if let (Some(named), Some(transport)) = (&named, &self.transport) {
+            return Err(Failure::Usage(format!(
+                "--connect says {named}, --transport {transport}: leave one of them out"
+            )));
+        }
+        let transport = self.transport.as_ref().or(named.as_ref()).map(parse).transpose()?;
+        let mut entries: Vec<_> = transport.or_else(|| usual.first().cloned()).into_iter().collect();
+        match &self.vs {
+            None => {
+                let others: Vec<_> = usual.into_iter().filter(|other| !entries[0].stands_for(other)).collect();
+                entries.extend(others);
+            }
+            Some(names) if names.iter().any(|name| name == "none") => {}
+            Some(names) => {
+                for name in names {
+                    entries.push(parse(name)?);
+                }
+            }
+        }
+        Ok(entries)
+    }
+
+    /// The job without what changes from case to case and from run to run.
+    fn template(&self, place: &Place) -> Result<Job, Failure> {
+        let [engines] = self.engines[..] else {
+            return Err(Failure::Usage("--engines: only links measures with several numbers of them".into()));
+        };
+        Ok(Job {
+            version: env!("CARGO_PKG_VERSION").into(),
+            contestant: String::new(),
+            variant: None,
+            rank: 0,
+            ranks: 2,
+            kind: Kind::Latency,
+            operation: self.operation,
+            size: 1,
+            iterations: 1,
+            warmup: 1,
+            window: usize::from(self.window),
+            wait: self.wait,
+            cache: Cache::In,
+            target: Target::Polling,
+            computation_us: 0,
+            both_ways: false,
+            mpi_ranks: 2,
+            connections: 1,
+            quiet_ms: 1,
+            settle_ms: 0,
+            stack: Stack { engines, ..self.stack },
+            crowd: None,
+            mpi: None,
+            limit_s: self.timeout,
+            local: None,
+            host: place.host(),
+            link: None,
+            core: None,
+        })
+    }
+}
+
+/// The rate of a test network's link of which nothing is said: slower than any processor.
+fn usual_rate() -> Option<BitsPerSecond> {
+    weft_lab::Plan::default().rate
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds from 0.1 to 600".into()),
+    }
+}
