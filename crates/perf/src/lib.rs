@@ -14,6 +14,7 @@ mod experiments;
 mod host;
 mod model;
 mod mpi;
+pub mod report;
 pub mod result;
 mod runner;
 pub mod statistics;

@@ -1,0 +1,12 @@
+//! What is drawn and written from results: charts.
+//!
+//! Everything here is a pure function from [`Document`](crate::result::Document)s to text: nothing is measured, no file
+//! is read or written, and the same documents give the same text.
+
+mod case;
+pub mod chart;
+mod contestant;
+mod markup;
+mod quantity;
+
+pub use contestant::{is_bound, is_weft};

@@ -1,0 +1,106 @@
+//! Figures of cases that are told apart by words, or of one case: a bar for each contestant, a panel for each case.
+
+use std::sync::Arc;
+
+use super::super::case::{Facet, bounds};
+use super::super::contestant::is_bound;
+use super::super::quantity::{Scale, quantity};
+use super::axis::{Axis, Spacing};
+use super::label::text_width;
+use super::panel::{Bar, Panel, Shape};
+use super::picture::{Key, Picture};
+use super::style::{Styles, bound};
+use super::title::{axis_title, interval_note, title, with_interval};
+use crate::result::Row;
+
+/// The height of a bar with what separates it from the next.
+const BAR: f64 = 30.0;
+
+/// The widest name of a contestant beside its bar.
+const WIDEST: f64 = 240.0;
+
+/// The share of the axis that is left to what stands at the ends of bars.
+const ROOM: f64 = 0.34;
+
+/// One chart of all facets.
+pub(super) fn draw(facets: &[Facet], styles: &Styles) -> Picture {
+    let rows: Vec<&Row> = facets.iter().flat_map(|facet| facet.rows.iter().copied()).collect();
+    let bounds = bounds(&rows);
+    let Some(first) = rows.iter().find(|row| !is_bound(&row.contestant)) else { return Picture::empty() };
+    let x = horizontal(first, &rows);
+    let left = styles.all().map(|(name, _)| text_width(&shortened(name))).fold(60.0, f64::max).min(WIDEST) + 28.0;
+    let panels: Vec<Panel> = facets.iter().filter_map(|facet| panel(facet, styles, &bounds, &x, left)).collect();
+    let last = panels.len().saturating_sub(1);
+    let labelled = |(at, panel): (usize, Panel)| {
+        if at < last { Panel { x: panel.x.without_labels(), ..panel } } else { panel }
+    };
+    Picture {
+        title: title(first, "", ""),
+        legend: legend(&rows, &bounds),
+        panels: panels.into_iter().enumerate().map(labelled).collect(),
+        notes: vec![format!(
+            "{}: medians. {}",
+            if x.spacing == Spacing::Even { "Bars" } else { "Points" },
+            interval_note(rows.iter().copied().filter(|row| !is_bound(&row.contestant)), "Whiskers")
+        )],
+    }
+}
+
+fn horizontal(first: &Row, rows: &[&Row]) -> Axis {
+    let ends = rows.iter().filter_map(|row| row.interval).flat_map(|interval| [interval.low, interval.high]);
+    let values = rows.iter().filter_map(|row| row.median).chain(ends);
+    let mut x = Axis::of_values(&first.unit, values, |unit| axis_title(first, unit));
+    let (low, high) = x.range;
+    let format = x.format;
+    x.format = Arc::new(move |at| if at > high { String::new() } else { format(at) });
+    x.range.1 = match x.spacing {
+        Spacing::Decades => high * (high / low).powf(ROOM),
+        _ => high + ROOM * (high - low),
+    };
+    x
+}
+
+fn panel(facet: &Facet, styles: &Styles, bounds: &[&str], x: &Axis, left: f64) -> Option<Panel> {
+    let of = |name: &str| facet.rows.iter().copied().find(|row| row.contestant == name && row.median.is_some());
+    let bars: Vec<(String, Bar)> =
+        styles.all().filter_map(|(name, style)| Some((shortened(name), bar(of(name)?, style.color)?))).collect();
+    let names: Vec<&str> = bars.iter().map(|(name, _)| name.as_str()).collect();
+    let y = Axis::of_names(&names);
+    let lines = bounds
+        .iter()
+        .enumerate()
+        .filter_map(|(at, name)| Some(Shape::Upright { style: bound(at), at: of(name)?.median? }));
+    let shapes = lines.chain([Shape::Bars(bars.iter().map(|(_, bar)| bar.clone()).collect())]).collect();
+    let height = BAR * bars.len() as f64;
+    (!bars.is_empty()).then(|| Panel { title: facet.label(), height, left, x: x.clone(), y, shapes })
+}
+
+fn bar(row: &Row, color: &'static str) -> Option<Bar> {
+    let value = row.median?;
+    let interval = row.interval.map(|interval| (interval.low, interval.high));
+    let scale = Scale::of(&row.unit, value);
+    let spread =
+        interval.map(|(low, high)| format!(" ({} to {})", scale.number(low), scale.number(high))).unwrap_or_default();
+    let note = format!("{}: {}", row.contestant, with_interval(row));
+    Some(Bar { color, value, interval, label: format!("{}{spread}", quantity(value, &row.unit)), note })
+}
+
+fn legend(rows: &[&Row], bounds: &[&str]) -> Vec<Key> {
+    let key = |(at, name): (usize, &&str)| {
+        let mut values = rows.iter().filter(|row| row.contestant == **name).filter_map(|row| Some((row, row.median?)));
+        let value = values.next().filter(|_| values.next().is_none());
+        let value = value.map(|(row, value)| format!(" {}", quantity(value, &row.unit))).unwrap_or_default();
+        Key { name: format!("{}{value}", name.replacen("bound:", "bound: ", 1)), style: bound(at) }
+    };
+    bounds.iter().enumerate().map(key).collect()
+}
+
+/// A name that fits beside its bar; the tables have all of it.
+fn shortened(name: &str) -> String {
+    let fits = |letters: usize| text_width(&"n".repeat(letters)) <= WIDEST;
+    let most = (1..=name.chars().count()).rev().find(|letters| fits(*letters)).unwrap_or(0);
+    if most == name.chars().count() {
+        return name.to_owned();
+    }
+    name.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+}
