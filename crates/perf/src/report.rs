@@ -1,4 +1,4 @@
-//! What is drawn and written from results: charts.
+//! What is drawn and written from results: charts and one page.
 //!
 //! Everything here is a pure function from [`Document`](crate::result::Document)s to text: nothing is measured, no file
 //! is read or written, and the same documents give the same text.
@@ -7,6 +7,7 @@ mod case;
 pub mod chart;
 mod contestant;
 mod markup;
+pub mod page;
 mod quantity;
 
 pub use contestant::{is_bound, is_weft};

@@ -1,0 +1,81 @@
+//! One page of all results: where Weft wins and where it loses, and for each measurement its charts and figures.
+//!
+//! The page is one file. It needs no network and no script, is light or dark as its reader wants it, and can be read with
+//! the keyboard alone.
+
+mod document;
+mod figures;
+mod origin;
+mod verdicts;
+
+use std::collections::BTreeMap;
+
+use super::chart::STYLE;
+use super::markup::{element, escape, link, tag};
+use super::quantity::words;
+use crate::result::Document;
+pub use document::Finding;
+
+/// How everything but the charts looks.
+const PAGE_STYLE: &str = include_str!("page/style.css");
+
+/// What the page says beyond its documents.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// What the literature found, by [`Document::test`].
+    pub findings: BTreeMap<String, Finding>,
+    /// For each document the name of the file beside the page that has all of its samples. Relative; empty for none.
+    pub files: Vec<String>,
+}
+
+/// The page of these documents.
+#[must_use]
+pub fn page(documents: &[Document], beside: &Beside) -> String {
+    let ids = ids(documents);
+    let entries = documents.iter().zip(&ids).map(|(document, id)| {
+        tag("li", &link(&format!("#{id}"), &format!("{}: {}", words(&document.test), document.question)))
+    });
+    let contents = element("nav", "aria-label=\"Contents\"", &tag("ol", &entries.collect::<String>()));
+    let sections = documents.iter().zip(&ids).enumerate().map(|(at, (document, id))| {
+        let file = beside.files.get(at).filter(|file| !file.is_empty());
+        document::section(document, id, beside.findings.get(&document.test), file.map(String::as_str))
+    });
+    let body = [
+        link("#main", "To the content").replacen("<a ", "<a class=\"skip\" ", 1),
+        tag("header", &(tag("h1", "Weft, measured") + &tag("p", &escape(&introduction(documents))) + &contents)),
+        element("main", "id=\"main\"", &(verdicts::section(documents, &ids) + &sections.collect::<String>())),
+    ];
+    format!("<!DOCTYPE html>\n<html lang=\"en\">\n{}\n<body>\n{}\n</body>\n</html>\n", head(), body.join("\n"))
+}
+
+/// Nothing is loaded from anywhere, and browsers are told to refuse it.
+fn head() -> String {
+    format!(
+        "<head>\n<meta charset=\"utf-8\"/>\n<title>Weft, measured</title>\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
+         <meta name=\"color-scheme\" content=\"light dark\"/>\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n\
+         <style>\n{PAGE_STYLE}\n{STYLE}\n</style>\n</head>"
+    )
+}
+
+fn introduction(documents: &[Document]) -> String {
+    let mut commits: Vec<String> =
+        documents.iter().map(|document| format!("{} ({})", document.version, document.commit)).collect();
+    commits.sort_unstable();
+    commits.dedup();
+    let (count, rows) = (documents.len(), documents.iter().map(|document| document.rows.len()).sum::<usize>());
+    format!(
+        "{count} {} with {rows} figures, Weft {}. Two contestants are called different where an exact two-sided rank-sum \
+         test over their launches gives p < {}.",
+        if count == 1 { "measurement" } else { "measurements" },
+        commits.join(", "),
+        crate::statistics::SIGNIFICANT
+    )
+}
+
+/// A place on the page for each document.
+fn ids(documents: &[Document]) -> Vec<String> {
+    let letters = |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
+    documents.iter().enumerate().map(|(at, document)| format!("test-{}-{}", at + 1, letters(&document.test))).collect()
+}
