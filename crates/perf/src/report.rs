@@ -1,4 +1,4 @@
-//! What is drawn and written from results: charts and one page.
+//! What is drawn and written from results: charts, one page, and comma-separated values.
 //!
 //! Everything here is a pure function from [`Document`](crate::result::Document)s to text: nothing is measured, no file
 //! is read or written, and the same documents give the same text.
@@ -6,6 +6,7 @@
 mod case;
 pub mod chart;
 mod contestant;
+pub mod csv;
 mod markup;
 pub mod page;
 mod quantity;
