@@ -4,13 +4,14 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use proptest::prelude::*;
 use roxmltree::{Document as Xml, Node, ParsingOptions};
 use serde_json::json;
 use support::Builder;
 use weft_perf::report::chart::{Chart, charts};
 use weft_perf::report::page::{Beside, Finding, page};
 use weft_perf::report::{csv, is_bound};
-use weft_perf::result::{Better, Document, Row};
+use weft_perf::result::{Better, Document, Histogram, Launch, Row, Series};
 
 /// A name that is markup, an attribute's end and an entity at once, and mathematics for the library that draws.
 const HOSTILE: &str = "<b>&\"' $x^2$ ]]> &amp;";
@@ -72,8 +73,7 @@ fn each_figure_of_each_row_is_in_a_table() {
             let found = lines.iter().filter_map(|cells| cells.get(after(cells)?..)).any(|cells| {
                 cells.len() >= 5
                     && is_value(&cells[0], row, row.median)
-                    && cells[1].ends_with(&format!("({:.1} %)", 100.0 * row.interval.unwrap().coverage))
-                    && cells[1].contains(" to ")
+                    && is_interval(&cells[1], row)
                     && is_value(&cells[2], row, row.p99)
                     && is_value(&cells[3], row, row.worst)
                     && cells[4] == row.launches.len().to_string()
@@ -83,12 +83,19 @@ fn each_figure_of_each_row_is_in_a_table() {
     }
 }
 
+/// Whether a cell shows the interval of a row with its coverage.
+fn is_interval(cell: &str, row: &Row) -> bool {
+    let Some(interval) = row.interval else { return cell == "-" };
+    cell.contains(" to ") && cell.ends_with(&format!("({:.1} %)", 100.0 * interval.coverage))
+}
+
 /// Whether a cell shows a value of a row, with three digits.
 fn is_value(cell: &str, row: &Row, value: Option<f64>) -> bool {
     let Some(value) = value else { return cell == "-" };
     let (number, unit) = cell.split_once(' ').unwrap_or((cell, ""));
     let Ok(number) = number.parse::<f64>() else { return false };
-    let ns = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("MB/s", 1e6), ("GB/s", 1e9)];
+    let ns =
+        [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("MB/s", 1e6), ("GB/s", 1e9), ("k/s", 1e3), ("M/s", 1e6)];
     let length = |unit: &str| ns.iter().find(|(name, _)| *name == unit).map_or(1.0, |(_, length)| *length);
     let shown = number * length(unit) / length(&row.unit);
     (shown - value).abs() <= 0.006 * value.abs()
@@ -461,5 +468,66 @@ fn documents_without_figures_have_a_page_too() {
         xml(&page);
         assert!(page.contains("Where Weft loses"));
         assert!(csv::csv(&documents).starts_with("test,contestant"));
+    }
+}
+
+/// A number as measurements may have it, with those that charts have trouble with.
+fn figure() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        Just(0.0),
+        Just(1e-300),
+        Just(1e300),
+        Just(-3.0),
+        1e-3..1e6_f64,
+        (0_i32..12).prop_map(|digits| 10_f64.powi(digits))
+    ]
+}
+
+fn case_number() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), 1..9_u64, (0..40_u32).prop_map(|bits| 1 << bits), Just(u64::MAX)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_figures_make_charts_and_a_page(
+        rows in prop::collection::vec((0..9_usize, case_number(), 0..3_usize, prop::collection::vec(figure(), 0..4)), 0..24),
+        better in prop_oneof![Just(Better::Less), Just(Better::More), Just(Better::Neither)],
+        unit in prop_oneof![Just("us"), Just("GB/s"), Just("%"), Just("")],
+        has_more in any::<bool>(),
+    ) {
+        let mut builder = Builder::new("any", "?");
+        for (name, size, word, values) in &rows {
+            let names = ["iwarp", "edge", "a", "b", "c", "d", "e", "bound:x", HOSTILE];
+            let case = [("size_bytes", json!(size)), ("word", json!(["one", "two", "three"][*word]))];
+            let row = builder.row(names[*name], &case, ("figure", unit, better), 1.0);
+            let marks = vec![(1.0, "cut".to_owned())];
+            let launches = values.iter().zip(0..).map(|(value, launch)| Launch {
+                launch,
+                value: *value,
+                p99: has_more.then_some(*value),
+                worst: None,
+                histogram: has_more.then(|| Histogram::of(values)),
+                series: has_more.then(|| Series { step_ms: 1.0, values: values.clone(), marks: marks.clone() }),
+                cores_apart_ns: None,
+            });
+            *row = Row::new(names[*name], row.case.clone(), ("figure", unit, better), launches.collect());
+        }
+        let document = builder.build(&["iwarp", "edge"]);
+        xml(&whole_page(std::slice::from_ref(&document)));
+        for chart in charts(&document) {
+            let svg = chart.svg();
+            prop_assert!(!svg.contains("NaN") && !svg.contains("inf"), "{}", svg);
+            let tree = xml(&svg);
+            let view = tree.root_element().attribute("viewBox").unwrap();
+            let most: Vec<f64> = view.split(' ').map(|part| part.parse().unwrap()).collect();
+            for attribute in tree.descendants().flat_map(|node| node.attributes()) {
+                let is_place = ["x", "y", "x1", "x2", "y1", "y2", "cx", "cy"].contains(&attribute.name());
+                let place = attribute.value().parse::<f64>().unwrap_or(0.0);
+                prop_assert!(!is_place || (-9.0..most[2].max(most[3])).contains(&place), "{:?} in {}", attribute, svg);
+            }
+            prop_assert!(svg.len() < 400_000, "{} has {} bytes", chart.title, svg.len());
+        }
     }
 }

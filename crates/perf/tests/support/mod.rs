@@ -232,7 +232,8 @@ pub(crate) fn cuts() -> Document {
             1000..2000 => noise.around(rate / 2.0, 0.05),
             _ => noise.around(rate, 0.04),
         });
-        let marks = vec![(1000.0, "cut".to_owned()), (2000.0, "mended".to_owned())];
+        let marks = [(1000.0, "cut"), (2000.0, "mended"), (2900.0, "cut"), (2915.0, "mended")];
+        let marks = marks.map(|(at, word)| (at, word.to_owned())).to_vec();
         let series = Series { step_ms: 1.0, values: values.collect(), marks };
         let figure = ("throughput", "GB/s", Better::More);
         let row = builder.over_time(name, figure, f64::from(pause), &series);
@@ -280,7 +281,25 @@ pub(crate) fn overlap() -> Document {
     builder.build(&["iwarp", "edge"])
 }
 
+/// Long names, one launch, no peer, and sizes from zero on.
+pub(crate) fn splits() -> Document {
+    let mut builder = Builder::new("split", "Which work belongs to the NIC?");
+    for (name, begin) in
+        [("iwarp:split=host-based:markers=on:crc=on", 4.1), ("iwarp:split=host-offloaded:markers=512", 5.7)]
+    {
+        for size in [0, 1, 8, 64, 512, 2048_u64] {
+            let case = [("size_bytes", json!(size))];
+            let row = builder.row(name, &case, ("half_round_trip", "us", Better::Less), begin + size as f64 / 900.0);
+            *row =
+                Row::new(name, row.case.clone(), ("half_round_trip", "us", Better::Less), row.launches[..1].to_vec())
+                    .as_main();
+        }
+        builder.row(name, &[], ("idle_wake_ups", "1/s", Better::Less), begin * 1000.0).is_main = true;
+    }
+    builder.build(&[])
+}
+
 /// One of each kind.
 pub(crate) fn all() -> Vec<Document> {
-    vec![latency(), bandwidth(), links(), cuts(), fences(), overlap()]
+    vec![splits(), latency(), bandwidth(), links(), cuts(), fences(), overlap()]
 }

@@ -8,6 +8,13 @@ use super::super::quantity::{Scale, case_number, short_number, short_quantity};
 /// Values that lie farther apart than this are on a logarithmic axis.
 const WIDE: f64 = 20.0;
 
+/// The least value of a logarithmic axis, and how many times as large its largest one may be.
+const LEAST: f64 = 1e-9;
+const WIDEST: f64 = 1e12;
+
+/// What is farther from zero than this is no measurement, and drawn at the edge.
+const MOST: f64 = 1e18;
+
 /// The most labels that stand beside each other without touching.
 const MOST_LABELS: f64 = 11.0;
 
@@ -71,7 +78,7 @@ impl Axis {
     /// Of figures in this unit: from zero on, or logarithmic where they are far apart. `title` gets the unit of the axis.
     pub(super) fn of_values(unit: &str, values: impl Iterator<Item = f64>, title: impl Fn(&str) -> String) -> Self {
         let (low, high) = extremes(values);
-        if low > 0.0 && high / low > WIDE && unit != "%" {
+        if low > 0.0 && high > LEAST && high / low > WIDE && unit != "%" {
             return Self::decades(unit, low, high, title);
         }
         let (low, high) = (low.min(0.0), if high > low { high } else { low.max(0.0) + 1.0 });
@@ -88,6 +95,8 @@ impl Axis {
 
     /// Of figures that are all above zero, by their logarithm.
     pub(super) fn decades(unit: &str, low: f64, high: f64, title: impl Fn(&str) -> String) -> Self {
+        let high = high.clamp(10.0 * LEAST, MOST);
+        let low = low.clamp(LEAST.max(high / WIDEST), high / 1.5);
         let (from, to) = (Scale::of(unit, low).unit, Scale::of(unit, high).unit);
         let label = if from == to { from } else { format!("{from} to {to}") };
         let unit = unit.to_owned();
@@ -156,9 +165,9 @@ impl Axis {
         }
     }
 
-    /// Where a value is, in the numbers that the chart is given.
+    /// Where a value is, in the numbers that the chart is given; what is outside is at the edge.
     pub(super) fn place(&self, value: f64) -> f64 {
-        place(self.spacing, value)
+        place(self.spacing, value).clamp(self.range.0, self.range.1)
     }
 
     /// The same axis without labels, above one that has them.
@@ -230,7 +239,7 @@ fn step(spacing: Spacing, places: &[f64]) -> Option<f64> {
 
 /// The least and the largest of what is finite.
 fn extremes(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    let finite = values.filter(|value| value.is_finite());
+    let finite = values.filter(|value| value.is_finite()).map(|value| value.clamp(-MOST, MOST));
     let (low, high) =
         finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
     if low <= high { (low, high) } else { (0.0, 1.0) }

@@ -6,8 +6,8 @@ use super::super::case::{Facet, bounds};
 use super::super::contestant::is_bound;
 use super::super::quantity::{Scale, quantity};
 use super::axis::{Axis, Spacing};
-use super::label::text_width;
-use super::panel::{Bar, Panel, Shape};
+use super::label::{WIDTH, text_width};
+use super::panel::{Bar, Panel, RIGHT, Shape};
 use super::picture::{Key, Picture};
 use super::style::{Styles, bound};
 use super::title::{axis_title, interval_note, title, with_interval};
@@ -19,16 +19,19 @@ const BAR: f64 = 30.0;
 /// The widest name of a contestant beside its bar.
 const WIDEST: f64 = 240.0;
 
-/// The share of the axis that is left to what stands at the ends of bars.
-const ROOM: f64 = 0.34;
+/// From the end of a bar to its value and on to the edge, in pixels.
+const GAP: f64 = 16.0;
+
+/// What bars have at least, in pixels.
+const NARROWEST: f64 = 120.0;
 
 /// One chart of all facets.
 pub(super) fn draw(facets: &[Facet], styles: &Styles) -> Picture {
     let rows: Vec<&Row> = facets.iter().flat_map(|facet| facet.rows.iter().copied()).collect();
     let bounds = bounds(&rows);
     let Some(first) = rows.iter().find(|row| !is_bound(&row.contestant)) else { return Picture::empty() };
-    let x = horizontal(first, &rows);
     let left = styles.all().map(|(name, _)| text_width(&shortened(name))).fold(60.0, f64::max).min(WIDEST) + 28.0;
+    let x = horizontal(first, &rows, WIDTH - RIGHT - left);
     let panels: Vec<Panel> = facets.iter().filter_map(|facet| panel(facet, styles, &bounds, &x, left)).collect();
     let last = panels.len().saturating_sub(1);
     let labelled = |(at, panel): (usize, Panel)| {
@@ -46,7 +49,11 @@ pub(super) fn draw(facets: &[Facet], styles: &Styles) -> Picture {
     }
 }
 
-fn horizontal(first: &Row, rows: &[&Row]) -> Axis {
+/// The axis, with room for values at the ends of bars. `width` is that of the panel in pixels.
+fn horizontal(first: &Row, rows: &[&Row], width: f64) -> Axis {
+    let labels = rows.iter().filter_map(|row| Some(text_width(&bar(row, "")?.label)));
+    let label = labels.fold(0.0, f64::max) + GAP;
+    let room = label / (width - label).max(NARROWEST);
     let ends = rows.iter().filter_map(|row| row.interval).flat_map(|interval| [interval.low, interval.high]);
     let values = rows.iter().filter_map(|row| row.median).chain(ends);
     let mut x = Axis::of_values(&first.unit, values, |unit| axis_title(first, unit));
@@ -54,8 +61,8 @@ fn horizontal(first: &Row, rows: &[&Row]) -> Axis {
     let format = x.format;
     x.format = Arc::new(move |at| if at > high { String::new() } else { format(at) });
     x.range.1 = match x.spacing {
-        Spacing::Decades => high * (high / low).powf(ROOM),
-        _ => high + ROOM * (high - low),
+        Spacing::Decades => high * (high / low).powf(room),
+        _ => high + room * (high - low),
     };
     x
 }

@@ -5,11 +5,11 @@ use kuva::render::layout::{AxisLabelOverlap, ComputedLayout};
 use kuva::render::render::{Primitive, TextAnchor, render_multiple};
 
 use super::axis::{Axis, Spacing};
-use super::label::{TEXT, WIDTH, plain, text};
+use super::label::{TEXT, WIDTH, plain, text, text_width};
 use super::style::{AXIS, BOUND, GRID, INK, MARK, PAPER, Style};
 
 /// From the end of the axes to the right edge of the chart.
-const RIGHT: f64 = 30.0;
+pub(super) const RIGHT: f64 = 30.0;
 
 /// Above the axes: half a label.
 const TOP: f64 = 9.0;
@@ -51,7 +51,7 @@ pub(super) enum Shape {
     Across { style: Style, at: f64 },
     /// The same of a panel of bars: at a value of the horizontal axis.
     Upright { style: Style, at: f64 },
-    /// Something that happened: a time, and a word.
+    /// Something that happened: a time, and a word, which is at the top of the panel.
     Event { at: f64, word: String },
     /// Bars from the left, the first one at the top.
     Bars(Vec<Bar>),
@@ -144,14 +144,15 @@ impl Panel {
     fn plots(&self, shape: &Shape) -> Vec<Plot> {
         match shape {
             Shape::Line { style, points, is_stepped } => self.line(style, points, *is_stepped),
-            Shape::Bars(bars) if self.x.spacing == Spacing::Even => vec![bar_plot(bars)],
-            Shape::Bars(bars) => dots(bars),
+            Shape::Bars(bars) if self.x.spacing == Spacing::Even => vec![bar_plot(&placed(bars, &self.x))],
+            Shape::Bars(bars) => dots(&placed(bars, &self.x)),
             _ => Vec::new(),
         }
     }
 
     fn line(&self, style: &Style, points: &[Point], is_stepped: bool) -> Vec<Plot> {
-        let places: Vec<(f64, f64)> = points.iter().map(|point| (self.x.place(point.x), point.y)).collect();
+        let places: Vec<(f64, f64)> =
+            points.iter().map(|point| (self.x.place(point.x), self.y.place(point.y))).collect();
         let mut line = LinePlot::new()
             .with_data(places.iter().copied())
             .with_color(style.color)
@@ -161,7 +162,7 @@ impl Panel {
         if points.iter().any(|point| point.interval.is_some()) {
             let end = |low: bool| {
                 let pick = move |(from, to): (f64, f64)| if low { from } else { to };
-                points.iter().map(move |point| point.interval.map_or(point.y, pick)).collect::<Vec<f64>>()
+                points.iter().map(move |point| self.y.place(point.interval.map_or(point.y, pick))).collect::<Vec<f64>>()
             };
             line = line.with_band(end(true), end(false));
             line.band = line.band.map(|band| band.with_opacity(0.22));
@@ -173,27 +174,27 @@ impl Panel {
 
     fn reference(&self, shape: &Shape) -> Option<ReferenceLine> {
         match shape {
-            Shape::Across { style, at } => Some(drawn_as(style, ReferenceLine::horizontal(*at))),
-            Shape::Upright { style, at } => Some(drawn_as(style, ReferenceLine::vertical(*at))),
-            Shape::Event { at, word } => {
-                let line = ReferenceLine::vertical(*at).with_color(MARK).with_dasharray("4 3").with_stroke_width(1.5);
-                Some(line.with_label(plain(word)))
+            Shape::Across { style, at } => Some(drawn_as(style, ReferenceLine::horizontal(self.y.place(*at)))),
+            Shape::Upright { style, at } => Some(drawn_as(style, ReferenceLine::vertical(self.x.place(*at)))),
+            Shape::Event { at, .. } => {
+                let line = ReferenceLine::vertical(self.x.place(*at)).with_color(MARK);
+                Some(line.with_dasharray("4 3").with_stroke_width(1.5))
             }
             _ => None,
         }
     }
 
-    /// What `kuva` doesn't write: the values of bars, and notes.
+    /// What `kuva` doesn't write: what happened, the values of bars, and notes.
     fn texts(&self, shape: &Shape, computed: &ComputedLayout) -> Vec<Primitive> {
         match shape {
             Shape::Line { points, .. } => points
                 .iter()
                 .flat_map(|point| {
-                    let (x, y) = (computed.map_x(self.x.place(point.x)), computed.map_y(point.y));
+                    let (x, y) = (computed.map_x(self.x.place(point.x)), computed.map_y(self.y.place(point.y)));
                     point.note.iter().flat_map(move |text| note(text, (x, y)))
                 })
                 .collect(),
-            Shape::Bars(bars) => bars
+            Shape::Bars(bars) => placed(bars, &self.x)
                 .iter()
                 .rev()
                 .zip(1..)
@@ -204,6 +205,12 @@ impl Panel {
                     note(&bar.note, (computed.map_x(bar.value), y)).into_iter().chain([label]).collect::<Vec<_>>()
                 })
                 .collect(),
+            Shape::Event { at, word } => {
+                let x = computed.map_x(self.x.place(*at));
+                let is_last = x + 4.0 + text_width(word) > WIDTH - RIGHT;
+                let (x, anchor) = if is_last { (x - 4.0, TextAnchor::End) } else { (x + 4.0, TextAnchor::Start) };
+                vec![text(x, TOP + f64::from(TEXT), word, anchor)]
+            }
             _ => Vec::new(),
         }
     }
@@ -226,6 +233,16 @@ fn note(text: &str, (cx, cy): (f64, f64)) -> [Primitive; 3] {
     };
     let start = Primitive::GroupStart { transform: None, title: Some(text.to_owned()), extra_attrs: None };
     [start, area, Primitive::GroupEnd]
+}
+
+/// The same bars within the range of an axis.
+fn placed(bars: &[Bar], x: &Axis) -> Vec<Bar> {
+    let place = |bar: &Bar| Bar {
+        value: x.place(bar.value),
+        interval: bar.interval.map(|(low, high)| (x.place(low), x.place(high))),
+        ..bar.clone()
+    };
+    bars.iter().map(place).collect()
 }
 
 /// Bars from zero on, with whiskers.

@@ -2,7 +2,8 @@
 
 use super::super::case::facets;
 use super::axis::Axis;
-use super::panel::{Panel, Point, Shape};
+use super::label::{WIDTH, text_width};
+use super::panel::{Panel, Point, RIGHT, Shape};
 use super::picture::Picture;
 use super::style::{Style, Styles};
 use super::title::{axis_title, title};
@@ -13,6 +14,10 @@ const LEFT: f64 = 86.0;
 
 /// The height of each panel.
 const HEIGHT: f64 = 110.0;
+
+/// Between two words, in pixels; and how long words that are near each other may become together, in letters.
+const GAP: f64 = 12.0;
+const LONGEST: usize = 24;
 
 /// The most parts of a line, in each of which the least and the most are kept.
 const MOST_PARTS: usize = 320;
@@ -45,7 +50,7 @@ fn picture(rows: &[&Row], label: &str, styles: &Styles) -> Option<Picture> {
         left: LEFT,
         x: if at < last { x.without_labels() } else { x.clone() },
         y: y.clone(),
-        shapes: shapes(style, series),
+        shapes: shapes(style, series, end),
     };
     Some(Picture {
         title: title(row, label, " over time"),
@@ -64,14 +69,39 @@ fn middle(row: &Row) -> Option<(&Launch, &Series)> {
         .min_by(|(one, _), (other, _)| away(one).total_cmp(&away(other)))
 }
 
-fn shapes(style: &Style, series: &Series) -> Vec<Shape> {
+fn shapes(style: &Style, series: &Series, end_ms: f64) -> Vec<Shape> {
     let line = Shape::Line {
         style: Style { mark: None, dash: None, width: 1.5, ..style.clone() },
         points: parts(series),
         is_stepped: false,
     };
-    let events = series.marks.iter().map(|(at, word)| Shape::Event { at: *at, word: word.clone() });
-    events.chain([line]).collect()
+    events(&series.marks, end_ms).into_iter().chain([line]).collect()
+}
+
+/// What happened, in order. A word that has no place before the next one takes that one along.
+fn events(marks: &[(f64, String)], end_ms: f64) -> Vec<Shape> {
+    let pixels_per_ms = (WIDTH - LEFT - RIGHT) / end_ms;
+    let mut sorted: Vec<&(f64, String)> = marks.iter().collect();
+    sorted.sort_by(|one, other| one.0.total_cmp(&other.0));
+    // Where the last word begins, and which event has it.
+    let mut last: Option<(f64, usize)> = None;
+    let mut events: Vec<(f64, String)> = Vec::new();
+    for (at, word) in sorted {
+        let room = |begin: f64| (at - begin) * pixels_per_ms;
+        match last.filter(|(begin, event)| room(*begin) < text_width(&events[*event].1) + GAP) {
+            Some((_, event)) => {
+                if events[event].1.chars().count() < LONGEST {
+                    events[event].1.push_str(&format!(", {word}"));
+                }
+                events.push((*at, String::new()));
+            }
+            None => {
+                last = Some((*at, events.len()));
+                events.push((*at, word.clone()));
+            }
+        }
+    }
+    events.into_iter().map(|(at, word)| Shape::Event { at, word }).collect()
 }
 
 /// The values in the order of time. Of many that fall into one part, the least and the most, so that no pause and no
@@ -94,6 +124,22 @@ fn parts(series: &Series) -> Vec<Point> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_that_are_near_each_other_are_one() {
+        let marks = |all: &[(f64, &str)]| all.iter().map(|(at, word)| (*at, (*word).to_owned())).collect::<Vec<_>>();
+        let words = |all: &[(f64, &str)]| {
+            let word = |event| match event {
+                Shape::Event { word, .. } => word,
+                _ => unreachable!("nothing but events"),
+            };
+            events(&marks(all), 1000.0).into_iter().map(word).collect::<Vec<_>>()
+        };
+        assert_eq!(words(&[(500.0, "mended"), (100.0, "cut")]), ["cut", "mended"]);
+        assert_eq!(words(&[(100.0, "cut"), (110.0, "mended"), (800.0, "cut")]), ["cut, mended", "", "cut"]);
+        let many: Vec<(f64, &str)> = (0..200).map(|at| (f64::from(at), "cut")).collect();
+        assert_eq!(words(&many).len(), 200);
+    }
 
     #[test]
     fn no_pause_is_lost_in_a_long_series() {
