@@ -285,7 +285,7 @@ pub(crate) fn overlap() -> Document {
 pub(crate) fn splits() -> Document {
     let mut builder = Builder::new("split", "Which work belongs to the NIC?");
     for (name, begin) in
-        [("iwarp:split=host-based:markers=on:crc=on", 4.1), ("iwarp:split=host-offloaded:markers=512", 5.7)]
+        [("iwarp:split=host-based:markers=on:crc=on", 4.1), ("iwarp:split=host-offloaded:markers=512:crc=off", 5.7)]
     {
         for size in [0, 1, 8, 64, 512, 2048_u64] {
             let case = [("size_bytes", json!(size))];

@@ -32,6 +32,8 @@ pub(super) enum Spacing {
     Doublings {
         /// The place of zero.
         zero: f64,
+        /// The place of the least value above zero. Between the two there is nothing.
+        least: f64,
     },
 }
 
@@ -69,7 +71,7 @@ impl Axis {
             title: super::super::quantity::axis_title(&key),
             range: padded(spacing, low, high),
             step: step(spacing, &places),
-            format: Arc::new(move |at| case_number(&key, value(spacing, at))),
+            format: Arc::new(move |at| value(spacing, at).map_or_else(String::new, |value| case_number(&key, value))),
             spacing,
             names: Vec::new(),
         }
@@ -185,7 +187,8 @@ fn spacing(sorted: &[f64]) -> Spacing {
     }
     let is_binary = logs.iter().filter(|log| log.fract() == 0.0).count() * 2 > logs.len();
     if is_binary || above.len() < sorted.len() {
-        Spacing::Doublings { zero: logs[0] - (logs[1] - logs[0]).max(1.0) }
+        let step = doublings(logs[logs.len() - 1] - logs[0]);
+        Spacing::Doublings { zero: ((logs[0] / step).floor() - 1.0) * step, least: logs[0] }
     } else {
         Spacing::Decades
     }
@@ -200,16 +203,17 @@ fn unevenness(sorted: &[f64]) -> f64 {
 fn place(spacing: Spacing, value: f64) -> f64 {
     match spacing {
         Spacing::Even | Spacing::Decades => value,
-        Spacing::Doublings { zero } if value <= 0.0 => zero,
+        Spacing::Doublings { zero, .. } if value <= 0.0 => zero,
         Spacing::Doublings { .. } => value.log2(),
     }
 }
 
-fn value(spacing: Spacing, place: f64) -> f64 {
+/// What is at a place; `None` where nothing can be.
+fn value(spacing: Spacing, place: f64) -> Option<f64> {
     match spacing {
-        Spacing::Even | Spacing::Decades => place,
-        Spacing::Doublings { zero } if place <= zero => 0.0,
-        Spacing::Doublings { .. } => place.exp2(),
+        Spacing::Even | Spacing::Decades => Some(place),
+        Spacing::Doublings { zero, .. } if place <= zero => Some(0.0),
+        Spacing::Doublings { least, .. } => Some(place.exp2()).filter(|_| place >= least.floor()),
     }
 }
 
@@ -226,7 +230,7 @@ fn padded(spacing: Spacing, low: f64, high: f64) -> (f64, f64) {
 fn step(spacing: Spacing, places: &[f64]) -> Option<f64> {
     let span = places.last()? - places.first()?;
     match spacing {
-        Spacing::Doublings { .. } => Some((span / MOST_LABELS).ceil().max(1.0)),
+        Spacing::Doublings { least, .. } => Some(doublings(places.last()? - least)),
         Spacing::Even
             if places.len() > 1 && unevenness(places) < 1.0 + 1e-9 && span / MOST_LABELS < places.len() as f64 =>
         {
@@ -235,6 +239,11 @@ fn step(spacing: Spacing, places: &[f64]) -> Option<f64> {
         }
         _ => None,
     }
+}
+
+/// How many doublings are from one tick to the next.
+fn doublings(span: f64) -> f64 {
+    (span / MOST_LABELS).ceil().max(1.0)
 }
 
 /// The least and the largest of what is finite.
@@ -276,8 +285,8 @@ mod tests {
     fn sizes_double_links_do_not() {
         let spacing = |values: &[f64]| Axis::of_case("size_bytes", values).spacing;
         assert_eq!(spacing(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]), Spacing::Even);
-        assert_eq!(spacing(&[64.0, 512.0, 4096.0, 32768.0]), Spacing::Doublings { zero: 3.0 });
-        assert_eq!(spacing(&[0.0, 8.0, 64.0, 512.0, 4096.0]), Spacing::Doublings { zero: 0.0 });
+        assert_eq!(spacing(&[64.0, 512.0, 4096.0, 32768.0]), Spacing::Doublings { zero: 5.0, least: 6.0 });
+        assert_eq!(spacing(&[0.0, 8.0, 64.0, 512.0, 4096.0]), Spacing::Doublings { zero: 2.0, least: 3.0 });
         assert_eq!(spacing(&[1.0, 10.0, 100.0, 1000.0]), Spacing::Decades);
         assert_eq!(spacing(&[3.0]), Spacing::Even);
     }
@@ -287,6 +296,7 @@ mod tests {
         let axis = Axis::of_case("size_bytes", &[0.0, 64.0, 4096.0, 262_144.0, 16_777_216.0]);
         assert_eq!((axis.format)(axis.place(4096.0)), "4 KiB");
         assert_eq!((axis.format)(axis.place(0.0)), "0 B");
+        assert_eq!((axis.format)((axis.place(0.0) + axis.place(64.0)) / 2.0), "", "there are no sizes in between");
         assert_eq!(axis.title, "size (bytes)");
     }
 
