@@ -35,7 +35,7 @@ fn read(path: &str) -> Result<Document, String> {
     Document::read(&text).map_err(|error| format!("{path}: {error}"))
 }
 
-/// The page is meant to stand beside the files.
+/// The page links to the files by name: it belongs into their folder.
 fn name(path: &str) -> String {
     Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -31,7 +31,7 @@ pub(super) fn describe(case: &Case) -> String {
     parts.join(", ")
 }
 
-/// Metrics that the charts are of, in the order of the rows: those that the experiment is about, or where it names none,
+/// Metrics that the charts are of, in the order of the rows: those that the experiment is about; where it names none,
 /// those with a good direction.
 pub(super) fn main_metrics(document: &Document) -> Vec<&str> {
     let named = metrics(document, |row| row.is_main);

@@ -1,7 +1,8 @@
 //! Charts as SVG: lines with intervals, bars, distributions, and figures over time.
 //!
 //! A chart adapts to light and dark by itself: its colours are CSS variables, which change with
-//! `prefers-color-scheme`, in a file of its own ([`Chart::svg`]) as well as in a page ([`Chart::inline`] and [`STYLE`]).
+//! `prefers-color-scheme`, in a file of its own ([`Chart::svg`]) as well as in a page
+//! ([`Chart::inline`] with [`STYLE`]).
 //! Contestants differ in colour, dashes and marks, so that a chart can be read without colour.
 
 mod axis;

@@ -36,3 +36,19 @@ pub(super) fn left_out(document: &Document) -> Vec<&str> {
     let drawn = drawn(document);
     document.contestants().into_iter().filter(|name| !is_bound(name) && !drawn.contains(name)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_whose_figures_they_are() {
+        for name in ["iwarp:crc=off", "edge", "shm", "messages", "weft:ri", "mpi:weft-edge", "libfabric:weft"] {
+            assert!(is_weft(name), "{name}");
+        }
+        for name in ["sockets", "libfabric:tcp", "mpi:mpich:tcp", "bound:wire", "ucx"] {
+            assert!(!is_weft(name), "{name}");
+        }
+        assert!(is_bound("bound:wire") && !is_bound("sockets"));
+    }
+}

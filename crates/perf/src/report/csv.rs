@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use crate::result::{Document, Launch, Row};
 
-/// What stands before and after the keys of cases.
+/// Columns before and after the keys of cases.
 const HEAD: [&str; 2] = ["test", "contestant"];
 const TAIL: [&str; 6] = ["metric", "unit", "launch", "value", "p99", "worst"];
 
-/// One table of all documents. Between the contestant and the metric is a column for each key of any case; its cells are
-/// empty where a case doesn't have it. Lines end with CR and LF.
+/// One table of all documents. Between the contestant and the metric is a column for each key of any case; a cell is
+/// empty where its case lacks the key. Lines end with CR and LF.
 #[must_use]
 pub fn csv(documents: &[Document]) -> String {
     let rows = || documents.iter().flat_map(|document| document.rows.iter().map(move |row| (document, row)));

@@ -34,7 +34,7 @@ pub(super) fn link(target: &str, text: &str) -> String {
     element("a", &format!("href=\"{}\"", escape(target)), &escape(text))
 }
 
-/// Something that is shown when it is asked for.
+/// Content that is hidden until its summary is opened.
 pub(super) fn details(is_open: bool, summary: &str, content: &str) -> String {
     let open = if is_open { " open=\"open\"" } else { "" };
     format!("<details{open}><summary>{}</summary>{content}</details>\n", escape(summary))

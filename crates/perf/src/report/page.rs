@@ -1,7 +1,7 @@
 //! One page of all results: where Weft wins and where it loses, and for each measurement its charts and figures.
 //!
-//! The page is one file. It needs no network and no script, is light or dark as its reader wants it, and can be read with
-//! the keyboard alone.
+//! The page is one file. It needs no network and no script, is light or dark as its reader prefers, and can be read
+//! with the keyboard alone.
 
 mod document;
 mod figures;
@@ -66,8 +66,8 @@ fn introduction(documents: &[Document]) -> String {
     commits.dedup();
     let (count, rows) = (documents.len(), documents.iter().map(|document| document.rows.len()).sum::<usize>());
     format!(
-        "{count} {} with {rows} figures, Weft {}. Two contestants are called different where an exact two-sided rank-sum \
-         test over their launches gives p < {}.",
+        "{count} {} with {rows} figures, Weft {}. Two contestants are called different where an exact two-sided \
+         rank-sum test over their launches gives p < {}.",
         if count == 1 { "measurement" } else { "measurements" },
         commits.join(", "),
         crate::statistics::SIGNIFICANT

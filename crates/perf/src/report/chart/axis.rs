@@ -15,7 +15,7 @@ const WIDEST: f64 = 1e12;
 /// What is farther from zero than this is no measurement, and drawn at the edge.
 const MOST: f64 = 1e18;
 
-/// The most labels that stand beside each other without touching.
+/// The most labels that fit along the axis.
 const MOST_LABELS: f64 = 11.0;
 
 /// Writes the label of a tick.
@@ -77,7 +77,8 @@ impl Axis {
         }
     }
 
-    /// Of figures in this unit: from zero on, or logarithmic where they are far apart. `title` gets the unit of the axis.
+    /// Of figures in this unit: from zero on, or logarithmic where they are far apart. `title` gets the
+    /// unit of the axis.
     pub(super) fn of_values(unit: &str, values: impl Iterator<Item = f64>, title: impl Fn(&str) -> String) -> Self {
         let (low, high) = extremes(values);
         if low > 0.0 && high > LEAST && high / low > WIDE && unit != "%" {

@@ -16,10 +16,10 @@ const LEFT: f64 = 86.0;
 /// The heights of the two panels.
 const HEIGHTS: [f64; 2] = [230.0, 190.0];
 
-/// The most points of a line: steps that no eye tells apart are left out.
+/// About the most points of a line; smaller steps are drawn as one.
 const MOST_POINTS: usize = 240;
 
-/// Percentiles that are told when somebody points at them.
+/// Percentiles that have a note.
 const TOLD: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
 /// For each facet of these rows the distributions at the least and at the largest value of the axis.
@@ -115,7 +115,7 @@ fn as_shares(axis: Axis) -> Axis {
     Axis { format: Axis::of_shares("").format, ..axis }
 }
 
-/// Equal values of several launches as one, and so few values that a line of them is not too long.
+/// Equal values of several launches as one, and neighbours as one until a line has about [`MOST_POINTS`].
 fn merged(histogram: &Histogram) -> Histogram {
     let mut merged = Histogram::default();
     let all: u64 = histogram.counts.iter().sum();

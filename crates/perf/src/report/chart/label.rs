@@ -21,7 +21,7 @@ pub(super) fn text(x: f64, y: f64, content: &str, anchor: TextAnchor) -> Primiti
     Primitive::Text { x, y, content, size: TEXT, anchor, rotate: None, bold: false, color }
 }
 
-/// `kuva` takes what stands between two dollars for mathematics.
+/// `kuva` reads text between two dollars as mathematics.
 pub(super) fn plain(text: &str) -> String {
     text.replace('$', "\\$")
 }

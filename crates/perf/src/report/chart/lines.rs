@@ -108,7 +108,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The value of rows that all have the same, or of one that stands for every case.
+/// The value of rows that all have the same value, or of one row without the axis in its case.
 fn level<'a>(rows: &[&'a Row], key: &str) -> Option<(&'a Row, f64)> {
     let (first, value) = (rows.first()?, rows.first()?.median?);
     let is_flat = rows.iter().all(|row| row.median == Some(value));

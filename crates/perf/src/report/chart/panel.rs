@@ -27,7 +27,7 @@ pub(super) struct Point {
     pub(super) y: f64,
     /// Where the value lies, with the certainty of the row.
     pub(super) interval: Option<(f64, f64)>,
-    /// What is told of the point when it is pointed at.
+    /// The text under the pointer.
     pub(super) note: Option<String>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Bar {
     pub(super) color: &'static str,
     pub(super) value: f64,
     pub(super) interval: Option<(f64, f64)>,
-    /// What stands at its end.
+    /// The text at its end.
     pub(super) label: String,
     pub(super) note: String,
 }
@@ -60,7 +60,7 @@ pub(super) enum Shape {
 /// One panel.
 #[derive(Clone, Debug)]
 pub(super) struct Panel {
-    /// What stands above it.
+    /// The text above it.
     pub(super) title: String,
     /// The height of its axes.
     pub(super) height: f64,
@@ -220,7 +220,7 @@ fn drawn_as(style: &Style, line: ReferenceLine) -> ReferenceLine {
     line.with_color(style.color).with_stroke_width(style.width).with_dasharray(style.dash.unwrap_or_default())
 }
 
-/// A note that browsers show when somebody points at a place.
+/// A note that browsers show at a place, under the pointer.
 fn note(text: &str, (cx, cy): (f64, f64)) -> [Primitive; 3] {
     let area = Primitive::Circle {
         cx,

@@ -113,7 +113,7 @@ impl Picture {
     }
 }
 
-/// What stands between the outermost tags, without the comment that says which version drew it.
+/// The content of the outermost element, without the comment that says which version drew it.
 fn content(svg: &str) -> &str {
     let inner = svg.trim_end().strip_suffix("</svg>").unwrap_or(svg);
     let begin = inner.find("-->").map(|at| at + 3).or_else(|| inner.find('>').map(|at| at + 1));

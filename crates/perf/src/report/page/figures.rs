@@ -6,7 +6,7 @@ use super::super::markup::{Head, cell, details, element, escape, head, number, t
 use super::super::quantity::{Scale, chance, number as digits, of_case, percent, quantity, words};
 use crate::result::{Better, Comparison, Document, Row, Verdict};
 
-/// Tables with more rows are shown when they are asked for.
+/// Tables with more rows are closed at first.
 const MOST_OPEN: usize = 12;
 
 /// All tables, those of what the measurement is about first.

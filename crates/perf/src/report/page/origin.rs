@@ -1,4 +1,4 @@
-//! Where figures come from: the command, the machine, the settings, and who has none.
+//! Where figures come from: the command, the machine, the settings; and contestants without figures.
 
 use kuva::prelude::DateTimeAxis;
 

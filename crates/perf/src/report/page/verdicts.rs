@@ -31,8 +31,8 @@ pub(super) fn section(documents: &[Document], ids: &[String]) -> String {
         some
     };
     let (losses, wins, equal) = (of(Verdict::Behind), of(Verdict::Ahead), of(Verdict::Equal));
-    let note = "Each line is one of Weft's contestants beside one peer, the farthest apart first. Factors are ratios of medians, \
-                the worse over the better.";
+    let note = "Each line is one of Weft's contestants beside one peer, the farthest apart first. \
+                Factors are ratios of medians, the worse over the better.";
     let undecided = format!("Where launches do not tell them apart ({} cases)", cases(&equal));
     let parts = [
         element("h2", "id=\"verdicts\"", "Where Weft loses, and where it wins"),
@@ -161,7 +161,7 @@ fn of_weft(comparison: &Comparison) -> Option<Comparison> {
     }
 }
 
-/// The good direction of a metric; `None` where there is none, so that nobody can be ahead.
+/// The good direction of a metric; `None` where there is none, so that no verdict is possible.
 fn better(rows: &[&Row]) -> Option<Better> {
     rows.first().map(|row| row.better).filter(|better| *better != Better::Neither)
 }
